@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("attnspec_traces", None) and hasattr(config, "workerinput"):
         from attnspec.runner.guard import Guard  # noqa: PLC0415  (weight: nobody else's pytest run needs it)
 
-        config.pluginmanager.register(Guard.of(config), "attnspec-guard")
+        config.pluginmanager.register(Guard.install_guard(config), "attnspec-guard")
     elif not hasattr(config, "workerinput") and not config.getoption("attnspec_plan", None):
         from attnspec.runner.gate_cost import GateCost  # noqa: PLC0415  (a run may turn this plugin off before)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 from attnspec.core.nouns import DType, Effort
-from attnspec.diagnosis.boundaries import begins
+from attnspec.diagnosis.boundaries import find_boundary
 from attnspec.faults.sizes.families import ALL_FAMILIES
 from attnspec.faults.sizes.make import drawn
 from attnspec.faults.subject import own_subject
@@ -88,7 +88,7 @@ def named(fault: Any, checks: Mapping[str, Check], clauses: tuple[str, ...], dic
             case = Recipe(sizes, ("normal",), "random" if "mask" in features else mask, features, dice.randrange(2**24),
                           values={name: each[0] for name, each in check.domain.values.items() if name in features})
             trial = Trial(check, evaluator, Effort.DEFAULT, 0, lambda _: None)
-            if isinstance(trial.put(case).failure, Violated):
+            if isinstance(trial.judge_recipe(case).failure, Violated):
                 return _located(fault, trial, case)
     return None
 
@@ -96,11 +96,11 @@ def named(fault: Any, checks: Mapping[str, Check], clauses: tuple[str, ...], dic
 def _located(fault: Any, trial: Trial, case: Recipe) -> Named:  # noqa: ANN401
     started = time.perf_counter()
     limits = trial.evaluator.subject.declaration.limits
-    resizer = Resizer(trial.put, case, trial.check.domain, limits, 60, 1e9, 8.0, Violated, 4, any_family=True)
-    boundary = begins(resizer)
+    resizer = Resizer(trial.judge_recipe, case, trial.check.domain, limits, 60, 1e9, 8.0, Violated, 4, any_family=True)
+    boundary = find_boundary(resizer)
     sentence = boundary.sentence if boundary else ""
     return Named(fault.name, fault.planted.reach, sentence, all(says(sentence, term) for term in fault.planted.terms),
-                 resizer.tried, resizer.cases, time.perf_counter() - started)
+                 resizer.tried_count, resizer.cases, time.perf_counter() - started)
 
 
 @click.command()

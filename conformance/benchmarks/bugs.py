@@ -28,15 +28,15 @@ import click
 from attnspec.core.nouns import FAILURES, DType, Effort, Level
 from attnspec.core.plan import FAULT, Plan, is_own
 from attnspec.engine.subject_run import SubjectRun
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 from attnspec.faults.catalogue import CATALOGUE, fault_named
 from attnspec.faults.sizes.families import FAMILIES
 from attnspec.problems.recipe import Recipe
 from attnspec.record.codec import decode, encode
 from attnspec.record.outcome import Outcome
-from attnspec.report.bugs import explanations, likely, likely_words
+from attnspec.report.bugs import explain_bugs, likely_group, likely_words
 from attnspec.report.likely_cause import LikelyCause
-from attnspec.runner.environment import prepared
+from attnspec.runner.environment import prepared_environment
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import read_refutations
 from attnspec.trials.compile import compile_spec
@@ -77,13 +77,13 @@ class BugJudged:
     @property
     def cause(self) -> LikelyCause | None:
         """What it is about."""
-        first = likely(self.outcomes)
+        first = likely_group(self.outcomes)
         return first.cause if first else None
 
     @property
     def bugs(self) -> int:
         """As how many bugs it is told; what nothing explains is no bug."""
-        return sum(group.cause is not None for group in explanations(self.outcomes))
+        return sum(group.cause is not None for group in explain_bugs(self.outcomes))
 
     @property
     def is_one(self) -> bool:
@@ -111,7 +111,7 @@ class BugJudged:
     @property
     def contradicted(self) -> tuple[str, ...]:
         """What the cases of the run contradict in the first line."""
-        first = likely(self.outcomes)
+        first = likely_group(self.outcomes)
         if first is None or first.cause is None:
             return ()
         failing = [Case(each.evidence.recipe, each.dtype, self.calls.get(each.clause, ()), each.clause,
@@ -150,7 +150,7 @@ def drawn_targets(count: int, seed: int) -> list[str]:
 def judge_bug(target: str, effort: Effort, clauses: Sequence[str]) -> BugJudged:
     """Put one bug the clauses."""
     started, plan = time.process_time(), Plan((target,), dtypes=(DType.FLOAT32,), effort=effort)
-    run = SubjectRun(summon(target, plan), plan, lambda _: None, lambda: CHECKS, lambda: REFUTATIONS)
+    run = SubjectRun(load_subject(target, plan), plan, lambda _: None, lambda: CHECKS, lambda: REFUTATIONS)
     asked = [check for name, check in CHECKS.items() if not clauses or name in clauses]
     outcomes = [run.try_clause(check, DType.FLOAT32) for check in asked]
     failed = tuple(replace(each, evidence=replace(each.evidence, pictures=()) if each.evidence else None)
@@ -221,7 +221,7 @@ def main(*, count: int, seed: int, start: int, effort: str, clauses: Sequence[st
     """Judge, and say of each bug what was said of it."""
     targets, known, started = drawn_targets(count, seed)[start:], remembered(record), time.monotonic()
     every = list[BugJudged]()
-    with prepared():
+    with prepared_environment():
         for target in targets:
             if target not in known:
                 if is_told or (seconds and time.monotonic() - started > seconds):

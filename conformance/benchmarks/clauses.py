@@ -29,7 +29,7 @@ from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
 from attnspec.subjects.callee import InProcess
-from attnspec.trials.judging import Judging
+from attnspec.trials.judging import CaseJudge
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ def clocked() -> Iterator[Clock]:
     """Inside, calls and cases are timed."""
     clock = Clock()
     with (patch.object(InProcess, "perform", clock.calling(InProcess.perform)),
-          patch.object(Judging, "judge", clock.judging(Judging.judge))):
+          patch.object(CaseJudge, "judge", clock.judging(CaseJudge.judge))):
         yield clock
 
 

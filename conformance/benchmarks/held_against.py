@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from attnspec.core.nouns import DType
-from attnspec.diagnosis.locate import KNOBS, Knob
+from attnspec.diagnosis.locate import KNOBS, Magnitude
 from attnspec.diagnosis.whereabouts import shows_as_much
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, joined
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import RotaryProblem
-from attnspec.record.contradictions import keywords_in, lengths_in, meets, parts_of
+from attnspec.record.contradictions import keywords_in, lengths_in, meets_condition, parts_of
 from attnspec.spec.load import load_spec
 from attnspec.vocabulary.scene import AnyProblem, Scene
 
@@ -56,7 +56,7 @@ class Case:
 
     def speaks_against(self, condition: str) -> bool:
         """Whether no call of it meets a condition on sizes."""
-        return all(meets(condition, each.lengths) is False for each in self.every)
+        return all(meets_condition(condition, each.lengths) is False for each in self.every)
 
 
 def posed(scene: Scene) -> tuple[Posed, ...]:
@@ -96,7 +96,7 @@ def _that_hold(parts: Sequence[str], failing: Sequence[Case], passing: Sequence[
     """
     for each in passing:
         held = Recipe.parse(each.recipe)
-        is_there = all(meets(part, held.sizes.by_axis) for part in parts)
+        is_there = all(meets_condition(part, held.sizes.by_axis) for part in parts)
         shown = [Recipe.parse(other.recipe) for other in failing if {other.clause, each.clause} <= HOLD_OUTPUT or (
             other.clause == each.clause and parts_of(other.begins) == tuple(parts))]
         if is_there and any(shows_as_much(held, other) for other in shown):
@@ -125,9 +125,9 @@ def _smaller(words: str, failing: Sequence[Case]) -> Iterator[str]:
                 return
 
 
-def _magnitude(knob: Knob, case: Case) -> float | None:
+def _magnitude(knob: Magnitude, case: Case) -> float | None:
     problem = make_problem(Recipe.parse(case.recipe), case.dtype)
     if not isinstance(problem, Problem):
         return None
     with np.errstate(all="ignore"):
-        return knob.read(problem)
+        return knob.read_magnitude(problem)

@@ -25,16 +25,16 @@ from pathlib import Path
 
 import click
 import yaml
-from attnspec.core.nouns import DType, Effort, gates
+from attnspec.core.nouns import DType, Effort, does_gate_run
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
 from attnspec.engine.subject_run import SubjectRun
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 from attnspec.hosting.client import close_all
 from attnspec.ranking.kernels import clearest_first
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import likely_words
-from attnspec.runner.environment import prepared
+from attnspec.runner.environment import prepared_environment
 from attnspec.spec.refutations import read_refutations
 from attnspec.trials.evaluator import Archives
 
@@ -131,7 +131,7 @@ class Judge:
                 continue
             run.subject.callee.begin_item()
             outcome = run.with_incidents(run.try_clause(self._engine.checks[item.clause], DType(item.dtype)))
-            if gates(outcome.verdict, outcome.level, strict=posed.is_strict):
+            if does_gate_run(outcome.verdict, outcome.level, strict=posed.is_strict):
                 failing.append(outcome)
         close_all()
         known = self._clauses.setdefault(posed.function, [])
@@ -141,7 +141,7 @@ class Judge:
     def _run(self, posed: Posed) -> SubjectRun:
         is_known = posed.function in self._clauses
         run = (BriefRun if is_known else SubjectRun)(
-            summon(posed.target, self._plan), self._plan, lambda _: None, lambda: self._engine.checks,
+            load_subject(posed.target, self._plan), self._plan, lambda _: None, lambda: self._engine.checks,
             lambda: self._refutations)
         run.archives = self._archives
         return run
@@ -173,7 +173,7 @@ def kinds(seeds: int, first: int, only: str, *, is_wrong: bool | None, details: 
     functions = [each for each in posed_functions() if fnmatchcase(each.function, only)
                  and is_wrong in {None, not each.is_right}]
     every, clauses = list[Judged](), dict[str, list[str]]()
-    with prepared():
+    with prepared_environment():
         for seed in range(first, first + seeds):
             judge = Judge(seed, functions, clauses)
             for posed in functions:

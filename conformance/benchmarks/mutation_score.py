@@ -37,9 +37,9 @@ from attnspec.core.nouns import Effort
 from attnspec.core.plan import Plan
 from attnspec.ranking.jobs import as_ranking
 from attnspec.ranking.kernels import KernelWorker
-from attnspec.ranking.targets import kernels
+from attnspec.ranking.targets import find_kernels
 from attnspec.record.ranked import KernelRanked, KernelStanding
-from attnspec.runner.environment import prepared
+from attnspec.runner.environment import prepared_environment
 from attnspec.spec.load import load_spec
 from evaluation.false_alarms.jobs import code_digest
 from mutation.battery import Answers, Compared
@@ -105,14 +105,14 @@ def _worker() -> KernelWorker:
 
 def judge_mutant(mutant: KernelMutant) -> MutantJudged:
     """A mutant compared with its kernel, and ranked if its answers differ."""
-    with tempfile.TemporaryDirectory() as folder, prepared():
+    with tempfile.TemporaryDirectory() as folder, prepared_environment():
         file = Path(folder) / f"{mutant.kernel}.py"
         file.write_text(mutant.text, encoding="utf-8")
         compared = beside_its_kernel(mutant.kernel, file)
         known = MutantJudged(mutant.id, mutant.digest, mutant.before, mutant.after, **_fields(compared))
         if compared.answers is Answers.EQUAL:
             return known
-        [target] = kernels([str(file)])
+        [target] = find_kernels([str(file)])
         try:
             ranked = _worker().rank(target)
         except Exception as defect:  # attnspec's own; the others are judged all the same
@@ -167,7 +167,7 @@ def read(record: Path | None) -> Mapping[str, MutantJudged]:
 def carry_out(todo: Sequence[KernelMutant], record: Path | None, workers: int) -> Iterator[MutantJudged]:
     """The mutants as they are judged; each is written at once."""
     spawn = multiprocessing.get_context("spawn")
-    with prepared(), ProcessPoolExecutor(workers, mp_context=spawn) as pool:
+    with prepared_environment(), ProcessPoolExecutor(workers, mp_context=spawn) as pool:
         for ended in as_completed([pool.submit(judge_mutant, mutant) for mutant in todo]):
             mutant = ended.result()
             if record:

@@ -21,9 +21,9 @@ from attnspec.core.nouns import Effort
 from attnspec.core.plan import Plan
 from attnspec.ranking.jobs import as_ranking
 from attnspec.ranking.kernels import KernelWorker
-from attnspec.ranking.targets import kernels
+from attnspec.ranking.targets import find_kernels
 from attnspec.record.ranked import KernelRanked
-from attnspec.runner.environment import prepared
+from attnspec.runner.environment import prepared_environment
 
 SHOWN = 60
 """Functions of a profile that are printed."""
@@ -71,8 +71,8 @@ def _resident() -> int:
 def main(targets: tuple[str, ...], effort: str, *, profiles: bool) -> None:
     """Tell what ranking these kernels costs."""
     profile = cProfile.Profile() if profiles else None
-    with prepared():
-        for cost in costs(tuple(kernels(targets)), Effort(effort), profile):
+    with prepared_environment():
+        for cost in costs(tuple(find_kernels(targets)), Effort(effort), profile):
             click.echo(f"judge {cost.judge:5.2f} s  process {cost.host:5.2f} s  {cost.resident} MiB  "
                        f"{cost.kernel.verdict.value} {cost.kernel.score:.3f}  {cost.kernel.subject}")
     if profile:

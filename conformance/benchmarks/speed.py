@@ -44,7 +44,7 @@ from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally, Violated
-from attnspec.trials.searching import recipes
+from attnspec.trials.searching import recipe_strategy
 from attnspec.trials.trial import Trial
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
@@ -146,8 +146,8 @@ class Setup:
 
     def _search(self, case: Callable[[Recipe], None], cases: int) -> None:
         declaration, check = self.trial.evaluator.subject.declaration, self.trial.check
-        strategy = recipes(check.domain, declaration.keywords, declaration.limits, self.trial.effort,
-                           tuple(check.clause.draw))
+        strategy = recipe_strategy(check.domain, declaration.keywords, declaration.limits, self.trial.effort,
+                                   tuple(check.clause.draw))
         decide = settings(max_examples=cases, database=None, deadline=None, phases=(Phase.generate,),
                           suppress_health_check=list(HealthCheck))
         seed(cases)(decide(given(recipe=strategy)(case)))()

@@ -87,7 +87,7 @@ def _held(check: Check, evaluator: Evaluator, dealer: Dealer) -> Tally:
 def _told(tally: Tally) -> Line:
     worst = float(tally.worst.margin) if tally.worst else 0.0
     told = {"cases": tally.cases, "no_claims": tally.no_claims, "margin": worst}
-    failing = tally.failing
+    failing = tally.failing_recipe
     return told if tally.failure is None else {
         **told, "accused": str(tally.failure), "case": failing.text if failing else ""}
 

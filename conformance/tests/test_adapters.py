@@ -12,10 +12,10 @@ from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
 from attnspec.questions.conventions import probe_conventions
-from attnspec.subjects.registry import load, registered
+from attnspec.subjects.registry import load, registered_subjects
 from attnspec.subjects.subject import Subject, SubjectRaised
 
-SUBJECTS = {name: subject for name, subject in registered().items() if not subject.missing}
+SUBJECTS = {name: subject for name, subject in registered_subjects().items() if not subject.why_missing}
 CASES = [(name, dtype) for name, subject in SUBJECTS.items() for dtype in subject.declaration.dtypes]
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
 DEAR_TO_PROBE = ("jax/dot_product_attention_residual_eager", "torch/written_out")

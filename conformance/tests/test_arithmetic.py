@@ -15,11 +15,11 @@ from attnspec.core.plan import Plan
 from attnspec.diagnosis.advice import manifest_line
 from attnspec.diagnosis.arithmetic import classes_for
 from attnspec.engine.engine import Engine
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Explanation, Outcome
-from attnspec.spec.yaml_lines import shown
+from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.registry import load
 from helpers.records import evidence_of
 from helpers.subjects import softmax_of
@@ -203,7 +203,7 @@ def test_what_a_manifest_needs_fits_where_it_has_a_precision_already(tmp_path: P
     found = evidence_of(outcome).explained
     assert found is not None
     where, _, line = found.declare.partition(" write: ")
-    assert where == f"under 'precision' of own_arithmetic/mine ({shown(manifest)}:3)"
+    assert where == f"under 'precision' of own_arithmetic/mine ({shown_path(manifest)}:3)"
     assert line == ('float32: {logsumexp_roundings: 1, reason: "its weights come from a log-sum-exp that is stored in '
                     'float32 (a choice, no bug)"}')
     manifest.write_text(f"{manifest.read_text(encoding='utf-8')}      {line}\n", encoding="utf-8")
@@ -220,10 +220,10 @@ def test_a_line_to_paste_says_what_it_replaces(tmp_path: Path) -> None:
                         "    precision:\n      float16: {grade: G3, reason: measured}\n", encoding="utf-8")
     subject = load("own_arithmetic/mine", folders=(str(tmp_path),))
     assert manifest_line(subject, "precision", {"float16": {"grade": "G4"}}) == (
-        f"under 'precision' of own_arithmetic/mine ({shown(manifest)}:3), in place of its float16, write: "
+        f"under 'precision' of own_arithmetic/mine ({shown_path(manifest)}:3), in place of its float16, write: "
         'float16: {grade: "G4"}')
     assert manifest_line(subject, "limits", {"causal_only": True}) == (
-        f"under 'limits' of own_arithmetic/mine ({shown(manifest)}:3) write: causal_only: true")
+        f"under 'limits' of own_arithmetic/mine ({shown_path(manifest)}:3) write: causal_only: true")
 
 
 @pytest.mark.family(1)
@@ -270,7 +270,7 @@ def test_a_function_of_tensors_that_gets_arrays_is_told_so(text: str, why: str, 
     mine = tmp_path / "mine.py"
     mine.write_text(text, encoding="utf-8")
     with pytest.raises(TargetError) as caught:
-        summon(f"{mine}:attend", Plan((f"{mine}:attend",)))
+        load_subject(f"{mine}:attend", Plan((f"{mine}:attend",)))
     assert f"gets NumPy arrays, {why}, and it raises " in str(caught.value)
     assert str(caught.value).endswith('Give it tensors: --lift torch, or the line attend.lift = "torch".')
 
@@ -283,7 +283,7 @@ def test_whoever_wants_tensors_and_other_axes_hears_of_both_at_once(tmp_path: Pa
                     "    weights = torch.einsum('bthd,bshd->bhts', query, key).softmax(-1)\n"
                     "    return torch.einsum('bhts,bshd->bthd', weights, value)\n", encoding="utf-8")
     with pytest.raises(TargetError) as caught:
-        summon(f"{mine}:attend", Plan((f"{mine}:attend",)))
+        load_subject(f"{mine}:attend", Plan((f"{mine}:attend",)))
     assert "--lift torch" in str(caught.value)
     assert f"With it: {mine}:attend seems to take arrays with the axes (B, T, H, D)" in str(caught.value)
 

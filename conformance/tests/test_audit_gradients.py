@@ -12,7 +12,7 @@ from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.paths import folder
 from attnspec.core.plan import Plan
 from attnspec.engine.subject_run import SubjectRun
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 from attnspec.numerics.gradient_precision import backward_named, backward_precision_of
 from attnspec.numerics.precision import precision_of
 from attnspec.record.clause_text import ClauseText
@@ -21,11 +21,11 @@ from attnspec.record.events import RunFinished, SubjectKnown
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import Evidence, KnownFinding, Measured, Outcome, SubjectCard
 from attnspec.record.read import RunRecord
-from attnspec.report.audit.gradients import HIDDEN_ROWS, GradientLine, Gradients, gradients
+from attnspec.report.audit.gradients import HIDDEN_ROWS, GradientLine, Gradients, describe_gradients
 from attnspec.report.audit.markdown import audit_text
 from attnspec.report.audit.view import MANY
-from attnspec.report.joined import join
-from attnspec.report.page import render
+from attnspec.report.joined import join_records
+from attnspec.report.page import render_page
 from attnspec.spec.load import load_spec
 from attnspec.subjects.manifest import read_manifest
 from helpers.pages import section, spaced_words
@@ -61,7 +61,7 @@ def clause_text(name: str) -> ClauseText:
 
 
 def looked(record: RunRecord) -> Gradients:
-    found = gradients(join([record]))
+    found = describe_gradients(join_records([record]))
     assert found is not None
     return found
 
@@ -84,8 +84,8 @@ def probed(*found: tuple[str, str], variant: str = "") -> SubjectProbed:
     [outcome("gradients.of_query", Verdict.NOT_RUN)]])
 def test_without_gradients_that_were_judged_there_is_no_table(outcomes: list[Outcome]) -> None:
     record = run(*outcomes, outcome("causal.all"), crowd=MANY)
-    assert 'id="gradients"' not in render([record])
-    assert 'href="#gradients"' not in render([record])
+    assert 'id="gradients"' not in render_page([record])
+    assert 'href="#gradients"' not in render_page([record])
     assert "## Gradients" not in audit_text([record])
 
 
@@ -95,7 +95,7 @@ def test_the_page_and_the_text_tell_where_a_backward_pass_rounds() -> None:
     record = run(*judged, crowd=MANY)
     assert ("| `lib/layer` | 3 of 3 | f32 float32; f16 G1, partial 32 | 0.25 (f32 `gradients.of_query`), 0.75 (f16 "
             "`gradients.rounding`) |  |  | query, key |  |") in audit_text([record])
-    page = render([record])
+    page = render_page([record])
     assert 'href="#gradients"' in page
     table = section(page, "gradients")
     assert "lib/ layer 3 of 3 f32 float32 f16 G1, partial 32 f32 0.25 f16 0.75 query, key" in spaced_words(table)
@@ -106,7 +106,7 @@ def test_the_page_and_the_text_tell_where_a_backward_pass_rounds() -> None:
 def test_a_record_that_does_not_say_where_it_rounds_leaves_that_open() -> None:
     record = run(outcome("gradients.of_query"), cards=[replace(CARD, backward={})], crowd=MANY)
     assert "| `lib/layer` | 1 of 1 | – | 0.5 (f32 `gradients.of_query`) |" in audit_text([record])
-    assert "1 of 1 – f32" in spaced_words(section(render([record]), "gradients"))
+    assert "1 of 1 – f32" in spaced_words(section(render_page([record]), "gradients"))
 
 
 def test_gradients_that_are_wrong_are_named_and_not_the_closest() -> None:
@@ -114,7 +114,7 @@ def test_gradients_that_are_wrong_are_named_and_not_the_closest() -> None:
               outcome("gradients.of_sinks", Verdict.INAPPLICABLE, reason="it takes none")]
     record = run(*judged, crowd=MANY)
     assert "| 1 of 2, not `gradients.of_key` |" in audit_text([record])
-    table = section(render([record]), "gradients")
+    table = section(render_page([record]), "gradients")
     assert "1 of 2 1 not held gradients. of_ key" in spaced_words(table)
     assert 'href="#clause-gradients.of_key"' in table
     assert [(near.margin, near.clause) for near in line_of(*judged).closest] == [(0.25, "gradients.of_query")]
@@ -143,7 +143,8 @@ def test_what_a_hidden_row_does_to_others_is_what_a_probe_found() -> None:
     compiled = probed(("gradient.hidden_row.mask", "nan"), variant="compiled")
     record = run(outcome("gradients.of_query"), probes=[found, compiled], crowd=MANY)
     assert "| finite (others: mask); nan (others: bias) | zero | query |" in audit_text([record])
-    assert "finite others: mask nan others: bias zero query" in spaced_words(section(render([record]), "gradients"))
+    assert "finite others: mask nan others: bias zero query" in spaced_words(section(render_page([record]),
+                                                                                     "gradients"))
     alike = probed(("gradient.hidden_row.mask", "finite"), ("gradient.hidden_row.bias", "finite"))
     assert row_of(outcome("gradients.of_query"), probes=[alike]) == [("finite", ("others",))]
 
@@ -159,7 +160,7 @@ def test_what_gradients_were_not_judged_of_is_told_with_the_reason() -> None:
     assert line.given == ("query", "value", "input projections")
     assert line.ungiven == {"a bias is a constant to it": ("bias",), "it has no w_out": ("output projection",)}
     record = run(*judged, cards=[layer], crowd=MANY)
-    text, table = audit_text([record]), section(render([record]), "gradients")
+    text, table = audit_text([record]), section(render_page([record]), "gradients")
     assert "| query, value, input projections | bias, output projection |" in text
     assert ("Why some were not judged with respect to everything:\n\n- a bias is a constant to it: `lib/layer`\n"
             "- it has no w_out: `lib/layer`\n") in text
@@ -179,7 +180,7 @@ def test_who_has_no_gradients_is_told_by_the_reason() -> None:
     record = run(outcome("gradients.of_query"), *silent, cards=[CARD, *two], crowd=MANY)
     assert ("Of which no gradients were judged, and why:\n\n- it has no backward pass: `lib/numpy`, `lib/other`\n"
             in audit_text([record]))
-    assert "it has no backward pass: lib/numpy, lib/other" in spaced_words(section(render([record]), "gradients"))
+    assert "it has no backward pass: lib/numpy, lib/other" in spaced_words(section(render_page([record]), "gradients"))
     assert [line.subject.card.id for line in looked(record).lines] == [SUBJECT]
 
 
@@ -197,7 +198,7 @@ def test_a_backward_class_is_named_after_the_forward_pass(dtype: DType, forward:
 
 def test_a_card_tells_where_the_backward_pass_of_a_run_rounds() -> None:
     plan = Plan(("numpy/training", "numpy/attention"), effort=Effort.GLANCE)
-    told, silent = (SubjectRun(summon(target, plan), plan, lambda _: None).card for target in plan.targets)
+    told, silent = (SubjectRun(load_subject(target, plan), plan, lambda _: None).card for target in plan.targets)
     assert told.backward == {"float64": "float64", "float32": "float32", "float16": "G0", "bfloat16": "G0"}
     assert silent.backward == {}
 

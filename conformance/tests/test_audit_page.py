@@ -29,16 +29,15 @@ from attnspec.record.outcome import (
     Seen,
     SubjectCard,
 )
-from attnspec.record.read import RunRecord, packed, read_records
-from attnspec.report.audit.answers import answers
-from attnspec.report.audit.conventions import COLUMNS
+from attnspec.record.read import RunRecord, pack_text, read_records
+from attnspec.report.audit.conventions import COLUMNS, collect_answers
 from attnspec.report.audit.explained import PICTURED_CELLS, FailureCause
 from attnspec.report.audit.markdown import audit_text, write_audit_text
 from attnspec.report.audit.switches import ManifestWord
-from attnspec.report.audit.view import MANY, Audit, Missing, audit
-from attnspec.report.joined import join
-from attnspec.report.page import render
-from attnspec.report.summary import silences
+from attnspec.report.audit.view import MANY, Audit, MissingSubject, make_audit
+from attnspec.report.joined import join_records
+from attnspec.report.page import render_page
+from attnspec.report.summary import find_silences
 from click.testing import CliRunner
 from helpers.pages import section, spaced_words, words
 from helpers.places import CHECKOUT
@@ -85,7 +84,7 @@ def crowded(*more: Outcome, cards: Iterable[SubjectKnown] = (), probes: Iterable
 
 
 def looked(record: RunRecord) -> Audit:
-    return audit(join([record]))
+    return make_audit(join_records([record]))
 
 
 def probe(subject: str, *found: tuple[str, str], variant: str = "", dtype: DType = DType.FLOAT32,
@@ -97,15 +96,16 @@ def probe(subject: str, *found: tuple[str, str], variant: str = "", dtype: DType
 def test_many_subjects_make_an_audit_and_few_a_run() -> None:
     assert audit_text([crowded()]).startswith("# What attention layers really do: an audit\n")
     assert audit_text([run([card("lib/a")], outcome("lib/a"))]).startswith("# `lib/a`: what was found\n")
-    assert "14 implementations of attention from 2 libraries tested" in words(render([crowded(outcome("other/one"))]))
+    page = render_page([crowded(outcome("other/one"))])
+    assert "14 implementations of attention from 2 libraries tested" in words(page)
     few = run(map(card, crowd(MANY)), *map(outcome, crowd(MANY)))
-    assert "12 of 12 implementations conform" not in words(render([crowded()]))
-    assert "12 of 12 implementations conform" in words(render([few]))
+    assert "12 of 12 implementations conform" not in words(render_page([crowded()]))
+    assert "12 of 12 implementations conform" in words(render_page([few]))
 
 
 def test_an_audit_counts_its_probes_beside_its_items() -> None:
     assert ("1 clause, 13 items (subject × clause × dtype) and 1 probe, 52 cases"
-            in words(render([crowded(probes=[probe("lib/subject00")])])))
+            in words(render_page([crowded(probes=[probe("lib/subject00")])])))
 
 
 def test_one_finding_stands_for_all_complaints_of_it() -> None:
@@ -131,15 +131,15 @@ def test_a_finding_speaks_of_its_own_clauses_and_dtypes_only() -> None:
 
 
 def test_what_nothing_explains_is_marked_so() -> None:
-    page = render([crowded(outcome("lib/a", "masking.row", Verdict.VIOLATED), cards=[card("lib/a")])])
+    page = render_page([crowded(outcome("lib/a", "masking.row", Verdict.VIOLATED), cards=[card("lib/a")])])
     assert "None of the 1 failure is explained yet." in words(page)
     assert "Not yet explained. masking.row holds." in words(section(page, "unexplained"))
-    assert "unexplained" not in render([crowded()])
+    assert "unexplained" not in render_page([crowded()])
 
 
 def test_a_finding_says_what_it_is_if_it_is_documented_and_how_to_see_it() -> None:
     said = replace(FINDING, documented="Yes: https://example.org/docs says so.", issue="https://github.com/a/b/issues/7")
-    page = render([crowded(outcome("lib/a", "masking.row", Verdict.VIOLATED), cards=[card("lib/a", said)])])
+    page = render_page([crowded(outcome("lib/a", "masking.row", Verdict.VIOLATED), cards=[card("lib/a", said)])])
     found = section(page, "findings")
     for piece in ("A hidden row is NaN", "LIB 1.2 · 1 implementation · 1 must clause · documented", "a/b#7",
                   "B=1 T=2 float32", "attnspec replay 'lib/a masking.row'", 'raise SystemExit(1)',
@@ -190,7 +190,7 @@ def test_a_documented_choice_is_a_convention_and_breaks_nothing() -> None:
     assert (line.counts.must, line.counts.chosen, line.counts.share) == (0, 1, "1 of 1")
     assert line.verdict == "keeps every must clause, apart from a documented choice"
     said = "Documented choice. It is not scaled. \"Luong-style\", its manual"
-    assert said in words(section(render([record]), "conventions").replace("&#34;", '"'))
+    assert said in words(section(render_page([record]), "conventions").replace("&#34;", '"'))
     assert '- `lib/a`: Documented choice: It is `not` scaled. "Luong-style", its manual' in audit_text([record])
     assert {square.sign for _, squares in audited.cells.rows for square in squares} == {"", "✓", "≠"}
 
@@ -221,7 +221,7 @@ def test_the_counts_of_the_page_agree() -> None:
     failures = [outcome("lib/a", "masking.row", Verdict.VIOLATED), outcome("lib/a", "masking.nan", Verdict.VIOLATED)]
     told = replace(EVIDENCE, recipe="B1,H1,Hkv1,T2,S2,D1,Dv1;mask=none;families=normal;with=bias;bias=normal;seed=0")
     record = crowded(replace(failures[0], evidence=told), failures[1], cards=[card("lib/a", seen, other)])
-    page = words(render([record]))
+    page = words(render_page([record]))
     assert "1 finding explains all but 1 of the failures" in page
     assert "Not yet explained. No finding covers 1 failure. The library is wrong, its adapter, or what attnspec" in page
     assert [(found.says, found.items) for found in looked(record).unexplained] == [("masking.nan holds.", 1)]
@@ -290,13 +290,13 @@ def test_subjects_of_one_library_in_two_versions_stand_on_two_shelves() -> None:
 def test_who_could_not_be_judged_breaks_nothing_and_keeps_nothing() -> None:
     audited = looked(run([card("lib/a"), card("lib/b", broken="ImportError: no")], outcome("lib/a")))
     assert audited.sentence.startswith("1 keeps every `must` clause, 1 was not judged to the end.")
-    assert audited.absent == (Missing("lib/b", "LIB 1.2", "the lib/b", "ImportError: no"),)
+    assert audited.absent == (MissingSubject("lib/b", "LIB 1.2", "the lib/b", "ImportError: no"),)
 
 
 def test_the_page_opens_with_a_square_for_each_implementation() -> None:
     """Those that fail come first, the one that breaks most clauses before the others; each leads to its line."""
     broken = [outcome(crowd()[at], f"masking.c{number}", Verdict.VIOLATED) for at, number in ((1, 0), (2, 0), (2, 1))]
-    head = render([crowded(*broken)]).partition("What matters most")[0]
+    head = render_page([crowded(*broken)]).partition("What matters most")[0]
     assert "2 break at least one must clause" in words(head)
     assert "11 keep every must clause" in words(head)
     squares = re.findall(r'href="#subject-(\d+)" title="([^"]*)"', head)
@@ -308,7 +308,7 @@ def test_the_head_of_the_page_tells_three_findings_and_no_more() -> None:
     told = [replace(FINDING, id=f"n{at}",
                     says=f"It fails in way {at}.", clauses=(f"masking.c{at}",)) for at in range(4)]
     failing = [outcome("lib/a", f"masking.c{at}", Verdict.VIOLATED) for at in range(4)]
-    head = render([crowded(*failing, cards=[card("lib/a", *told)])]).partition("<nav")[0]
+    head = render_page([crowded(*failing, cards=[card("lib/a", *told)])]).partition("<nav")[0]
     assert head.count("It fails in way") == 3
 
 
@@ -317,8 +317,8 @@ def test_a_subject_that_could_not_run_is_listed_unless_judged_elsewhere() -> Non
                    for name in ("x/kernel", "lib/a"))
     record = crowded(outcome("lib/a"), cards=[card("lib/a")])
     record = replace(record, header=replace(record.header, absent=absent))
-    assert looked(record).absent == (Missing("x/kernel", "X", "a kernel", "needs `CUDA`"),)
-    assert "x/kernelX a kernelneeds CUDA" in words(section(render([record]), "silence"))
+    assert looked(record).absent == (MissingSubject("x/kernel", "X", "a kernel", "needs `CUDA`"),)
+    assert "x/kernelX a kernelneeds CUDA" in words(section(render_page([record]), "silence"))
     assert "- `x/kernel` (X, a kernel): needs `CUDA`" in audit_text([record])
 
 
@@ -350,18 +350,18 @@ def test_an_answer_against_the_manifest_is_marked() -> None:
     probes = [probe("lib/a", ("hidden_row.mask", "nan"), claimed="zeros"), probe("lib/a", ("mutated", "none"))]
     record = crowded(outcome("lib/a"), cards=[card("lib/a")], probes=probes)
     assert [row.contradictions[0].answer for row in looked(record).habits.customs if row.contradictions] == ["nan"]
-    assert "nan ✗ declared: zeros" in words(section(render([record]), "conventions"))
+    assert "nan ✗ declared: zeros" in words(section(render_page([record]), "conventions"))
     assert "nan ✗ declared: zeros" in audit_text([record])
 
 
 def test_questions_without_a_column_are_told_by_answer() -> None:
     probes = [probe(name, ("mutated", "none")) for name in crowd()[1:]]
     record = crowded(probes=[probe(crowd()[0], ("mutated", "inputs")), *probes])
-    (question,) = answers(looked(record).habits).further
+    (question,) = collect_answers(looked(record).habits).further
     assert [(group.answer.answer, group.whom) for group in question.groups] == [
         ("none", "all 12 others that were asked"), ("inputs", "lib/subject00")]
     assert "What of mutated? none all 12 others that were asked inputs lib/subject00" in spaced_words(
-        section(render([record]), "conventions"))
+        section(render_page([record]), "conventions"))
 
 
 def test_what_an_answer_looks_like_is_told_once() -> None:
@@ -369,9 +369,9 @@ def test_what_an_answer_looks_like_is_told_once() -> None:
         Found("hidden_row.mask", "What of it?", "zeros", detail),)) for name, detail in zip(
             crowd()[:3], ("[0 0]", "[0 -0]", "[0 0]"), strict=True)]
     record = crowded(probes=seen)
-    (question,) = answers(looked(record).habits).examples
+    (question,) = collect_answers(looked(record).habits).examples
     assert [(group.answer.answer, group.detail) for group in question.groups] == [("zeros", "What of it? [0 0]")]
-    assert section(render([record]), "conventions").count("[0 0]") == 1
+    assert section(render_page([record]), "conventions").count("[0 0]") == 1
 
 
 def test_parameters_that_are_left_alone_are_listed_with_the_notes() -> None:
@@ -379,7 +379,7 @@ def test_parameters_that_are_left_alone_are_listed_with_the_notes() -> None:
     record = run([replace(known, card=replace(known.card, defaults={"block": "64"}))], outcome("lib/a"),
                  probes=[probe("lib/a", ("scale", "1"))])
     assert "- `lib/a`: It is `slow`. Left at their defaults: block=64.\n" in audit_text([record])
-    assert "It is slow. Left at their defaults: block=64." in words(section(render([record]), "conventions"))
+    assert "It is slow. Left at their defaults: block=64." in words(section(render_page([record]), "conventions"))
 
 
 def test_float64_is_asked_about_at_float64() -> None:
@@ -413,7 +413,7 @@ def test_problems_put_to_both_tell_what_each_gave() -> None:
     assert [(flip.asks, flip.plain, flip.flipped, flip.standing) for flip in panel.flips] == [
         ("T = S = 4", "at b=0: 1", "2", ManifestWord.AGAINST), ("a mask", "at b=0: 1", "2", ManifestWord.DECLARED)]
     assert "at b=0: 1 2 f32 ✗ says otherwise" in words(
-        section(render([record]), "switches").replace("<td", " <td"))
+        section(render_page([record]), "switches").replace("<td", " <td"))
 
 
 def test_what_a_switch_is_there_to_change_is_no_disagreement() -> None:
@@ -458,7 +458,7 @@ def test_a_reason_that_names_its_subject_is_told_once_for_all() -> None:
         outcome(name, f"c.{name[-1]}", Verdict.INAPPLICABLE, reason=f"{name} takes no window")
         for name in ("lib/a", "lib/ab")))
     assert behind(record)["reasons"] == ["it takes no window"]
-    told = [(found.reason, found.items) for found in silences(join([record]))]
+    told = [(found.reason, found.items) for found in find_silences(join_records([record]))]
     assert told == [("it takes no window", 2)]
 
 
@@ -468,7 +468,7 @@ def test_squares_that_are_blank_side_by_side_are_one() -> None:
             for subject, squares in looked(record).cells.rows}
     assert rows["lib/a"] == [("x", "", 1), ("", "", 3)]
     assert rows["lib/subject00"] == [("", "✓", 1), ("x", "", 3)]
-    assert '<td class="x"><td colspan="3">' in section(render([record]), "matrix")
+    assert '<td class="x"><td colspan="3">' in section(render_page([record]), "matrix")
 
 
 def test_squares_mark_dtypes_that_disagree() -> None:
@@ -481,9 +481,9 @@ def test_squares_mark_dtypes_that_disagree() -> None:
 def test_nothing_that_a_record_holds_breaks_out_of_the_page() -> None:
     evil = replace(FINDING, says=HOSTILE, documented=HOSTILE, script=HOSTILE, issue=f"javascript:{HOSTILE}")
     cards = [card("lib/a", evil, note=HOSTILE, broken=HOSTILE, hidden_row=HOSTILE)]
-    page = render([crowded(outcome("lib/a", "masking.row", Verdict.VIOLATED),
-                           outcome("lib/a", "masking.no", Verdict.INAPPLICABLE, reason=HOSTILE), cards=cards,
-                           probes=[probe("lib/a", ("scale.default", HOSTILE))])])
+    page = render_page([crowded(outcome("lib/a", "masking.row", Verdict.VIOLATED),
+                                outcome("lib/a", "masking.no", Verdict.INAPPLICABLE, reason=HOSTILE), cards=cards,
+                                probes=[probe("lib/a", ("scale.default", HOSTILE))])])
     assert "<script>alert" not in page
     assert 'href="javascript' not in page
     assert page.count("</script>") == 3  # the page's, the audit's, and the data of the matrix
@@ -526,7 +526,7 @@ def test_the_command_writes_the_text(tmp_path: Path) -> None:
     assert record.footer is not None
     lines: list[Event] = [record.header, *record.subjects]
     (tmp_path / "run.jsonl.gz").write_bytes(
-        packed(Path("run.gz"), "".join(f"{to_line(event)}\n" for event in lines)))
+        pack_text(Path("run.gz"), "".join(f"{to_line(event)}\n" for event in lines)))
     made = CliRunner().invoke(
         attnspec, ["report", str(tmp_path / "run.jsonl.gz"), "--markdown", str(tmp_path / "docs" / "audit.md")])
     assert made.exit_code == 0, made.output
@@ -546,7 +546,7 @@ def test_text_and_page_say_on_which_device_it_was(tmp_path: Path) -> None:
     record = run([on_gpu], outcome("lib/a"))
     write_audit_text([record], tmp_path / "audit.md")
     assert ", on cuda:1 (NVIDIA H200)." in (tmp_path / "audit.md").read_text(encoding="utf-8")
-    assert "<dt>device</dt><dd>cuda:1 (NVIDIA H200)</dd>" in render([record])
+    assert "<dt>device</dt><dd>cuda:1 (NVIDIA H200)</dd>" in render_page([record])
 
 
 FOLDER = CHECKOUT / "reports" / "audit"
@@ -583,7 +583,7 @@ def test_the_published_page_is_small() -> None:
 
 @pytest.mark.nightly
 def test_nothing_in_the_published_audit_is_left_unexplained(published: tuple[RunRecord, ...]) -> None:
-    assert [(told.says, told.folders) for told in audit(join(published)).unexplained] == []
+    assert [(told.says, told.folders) for told in make_audit(join_records(published)).unexplained] == []
 
 
 LARGE = (70, 120)  # subjects and clauses: what a published audit holds
@@ -608,20 +608,20 @@ def large() -> RunRecord:
 
 def test_a_whole_audit_is_a_small_page(large: RunRecord) -> None:
     assert len(large.outcomes) == 33_600
-    assert len(render([large]).encode()) < 1_000_000
+    assert len(render_page([large]).encode()) < 1_000_000
 
 
 def test_the_address_of_a_work_is_told_once_however_many_clauses_cite_it() -> None:
     record = crowded(outcome("lib/a", "core.other"), cards=[card("lib/a")])
     cited = QuotedSource("paper", "3.2", "the quote", title="The Paper", url="https://example.org/paper")
     clauses = tuple(replace(clause, because=(cited,)) for clause in record.header.clauses)
-    page = section(render([replace(record, header=replace(record.header, clauses=clauses))]), "clauses")
+    page = section(render_page([replace(record, header=replace(record.header, clauses=clauses))]), "clauses")
     assert page.count("https://example.org/paper") == 1
     assert page.count('<a href="#work-0">The Paper</a>, <span>3.2</span>') == len(clauses) == 2
 
 
 def test_a_record_of_probes_alone_has_a_page_of_its_own() -> None:
-    page = words(render([run([card("lib/a")], probes=[
+    page = words(render_page([run([card("lib/a")], probes=[
         probe("lib/a", ("hidden_row.mask", "nan"), claimed="zeros"),
         probe("lib/a", ("hidden_row.mask", "zeros"), variant="eval")])]))
     assert "lib/a probed: 1 answer against the manifest" in page
@@ -629,12 +629,12 @@ def test_a_record_of_probes_alone_has_a_page_of_its_own() -> None:
     assert "nan ✗ declared: zeros" in page
     assert "Switches" in page
     assert "lib/a probed: no answer against the manifest" in words(
-        render([run([card("lib/a")], probes=[probe("lib/a", ("mutated", "none"))])]))
+        render_page([run([card("lib/a")], probes=[probe("lib/a", ("mutated", "none"))])]))
 
 
 def test_the_page_of_a_run_shows_probes_and_what_is_known_of_failures() -> None:
-    page = render([run([card("lib/a", FINDING)], outcome("lib/a", "masking.row", Verdict.VIOLATED),
-                       probes=[probe("lib/a", ("hidden_row.mask", "nan"))])])
+    page = render_page([run([card("lib/a", FINDING)], outcome("lib/a", "masking.row", Verdict.VIOLATED),
+                            probes=[probe("lib/a", ("hidden_row.mask", "nan"))])])
     assert "known A hidden row is NaN documented no" in words(section(page, "findings"))
     assert "raise SystemExit(1)" in section(page, "findings")
     assert "What a probe found" in words(section(page, "conventions"))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from attnspec.cli.smoke import smoked
+from attnspec.cli.smoke import smoke_inputs
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Effort
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 
 HEAD = """
 import numpy as np
@@ -43,7 +43,7 @@ def written(folder: Path, logits: str, more: str = "") -> str:
 
 def told(target: str) -> str:
     with pytest.raises(TargetError) as caught:
-        summon(target, Plan((target,)))
+        load_subject(target, Plan((target,)))
     return str(caught.value)
 
 
@@ -69,7 +69,7 @@ def test_a_function_of_three_axes_is_told_so_too(tmp_path: Path) -> None:
                          ids=["any-axes", "always-raises", "four-axes"])
 def test_nobody_else_is_told_of_axes(tmp_path: Path, logits: str) -> None:
     target = written(tmp_path, logits)
-    assert summon(target, Plan((target,))).id == target
+    assert load_subject(target, Plan((target,))).id == target
 
 
 @pytest.mark.family(1)
@@ -97,7 +97,7 @@ def test_a_kernel_of_large_sizes_is_told_of_its_order_of_axes_too(tmp_path: Path
 def test_what_is_wrong_in_either_order_is_judged(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text(OTHER_ORDER.format(more="", dtype="float32").replace("@ V", "@ -V"), encoding="utf-8")
-    assert summon(f"{mine}:attend", Plan((f"{mine}:attend",))).id == f"{mine}:attend"
+    assert load_subject(f"{mine}:attend", Plan((f"{mine}:attend",))).id == f"{mine}:attend"
 
 
 def test_a_keyword_without_a_default_is_told_with_the_default(tmp_path: Path) -> None:
@@ -112,12 +112,12 @@ def test_who_is_always_causal_has_to_take_the_flag(tmp_path: Path) -> None:
     with Path(target.partition(":")[0]).open("a", encoding="utf-8") as file:
         file.write("attend.causal_only = True\n")
     with pytest.raises(TargetError, match="is declared causal_only and takes no 'causal'"):
-        summon(target, Plan((target,)))
+        load_subject(target, Plan((target,)))
 
 
 def test_smoke_says_it_once(tmp_path: Path) -> None:
     target = written(tmp_path, COURSE)
-    found = smoked(target, Plan((target,)))
+    found = smoke_inputs(target, Plan((target,)))
     assert "takes arrays with the axes (T, D)" in found.death
     assert found.lines == ()
 

@@ -24,7 +24,7 @@ from attnspec.record.events import ItemFinished, RunFinished
 from attnspec.record.outcome import Change, Outcome, ProbedConvention
 from attnspec.record.read import RunRecord
 from attnspec.report.known import but_for
-from attnspec.report.summary import badge
+from attnspec.report.summary import make_badge
 from attnspec.runner.jobs import exit_code
 from attnspec.spec.load import load_spec
 from attnspec.subjects.baseline import (
@@ -475,11 +475,13 @@ def test_a_regression_is_told_from_what_the_list_could_not_know(
     path.write_text(MADE.format(**{"spec": engine.conditions.spec, "effort": "quick", "dtype": "float32", **made}),
                     encoding="utf-8")
     failed = Outcome("mine:f", clause, DType.FLOAT32, Level.MUST, Verdict.VIOLATED, "differs")
-    told = engine.compared(failed)
+    told = engine.compare_with_known(failed)
     assert told.change == Change(novelty, f"is violated (differs); {why}", Verdict.VIOLATED)
     assert told.does_gate(strict=False) is (novelty is Novelty.REGRESSION)
-    assert engine.compared(replace(failed, subject="mine:g")).does_gate(strict=False)  # the list knows nothing of it
-    assert engine.compared(replace(failed, clause="contract.causal")).does_gate(strict=False)  # this run asks for it
+    # the list knows nothing of it
+    assert engine.compare_with_known(replace(failed, subject="mine:g")).does_gate(strict=False)
+    # this run asks for it
+    assert engine.compare_with_known(replace(failed, clause="contract.causal")).does_gate(strict=False)
 
 
 def test_a_list_keeps_what_it_was_made_under(tmp_path: Path) -> None:
@@ -508,8 +510,8 @@ def test_what_the_list_could_not_know_is_told_and_stops_nobody() -> None:
     assert exit_code(outcomes, strict=True, interrupted=False) == 0
     record = RunRecord(run_started(planned={"mine:f": 3}, baseline="known.yaml"), (), tuple(outcomes),
                        RunFinished("", 0.0, {}, 0))
-    assert badge([record])["color"] == "yellow"
-    assert badge([replace(record, outcomes=tuple(outcomes[2:]))])["color"] == "brightgreen"
+    assert make_badge([record])["color"] == "yellow"
+    assert make_badge([replace(record, outcomes=tuple(outcomes[2:]))])["color"] == "brightgreen"
 
 
 def test_an_update_says_which_conventions_it_did_not_probe(here: Path) -> None:

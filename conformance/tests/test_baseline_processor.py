@@ -8,7 +8,7 @@ import pytest
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.record.outcome import Outcome
 from attnspec.subjects import baseline
-from attnspec.subjects.baseline import features, read_baseline, read_entries, write_baseline
+from attnspec.subjects.baseline import processor_features, read_baseline, read_entries, write_baseline
 
 KNOWN = """\
 known:
@@ -20,7 +20,7 @@ known:
 @pytest.fixture
 def known(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The list, read on a processor that has these features."""
-    monkeypatch.setattr(baseline, "features", lambda: frozenset(request.param))
+    monkeypatch.setattr(baseline, "processor_features", lambda: frozenset(request.param))
     (tmp_path / "known.yaml").write_text(KNOWN, encoding="utf-8")
     return tmp_path / "known.yaml"
 
@@ -55,4 +55,4 @@ def test_an_update_keeps_what_other_processors_bring_out(
 def test_the_processor_says_what_it_can_do(tmp_path: Path, text: str | None, found: set[str]) -> None:
     if text is not None:
         (tmp_path / "cpuinfo").write_text(text, encoding="utf-8")
-    assert features(tmp_path / "cpuinfo") == found
+    assert processor_features(tmp_path / "cpuinfo") == found

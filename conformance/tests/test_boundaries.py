@@ -12,16 +12,16 @@ import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.diagnosis import whereabouts
-from attnspec.diagnosis.boundaries import begins
-from attnspec.diagnosis.conditions import Boundary, LengthCondition, LengthRule, narrowed
-from attnspec.diagnosis.ranges import ranges
+from attnspec.diagnosis.boundaries import find_boundary
+from attnspec.diagnosis.conditions import Boundary, LengthCondition, LengthRule, narrow_condition
+from attnspec.diagnosis.ranges import describe_ranges
 from attnspec.engine.cases import in_a_line
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults.subject import fault_subject
 from attnspec.problems.problem import Array, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Outcome
-from attnspec.runner.texts import in_short, violation
+from attnspec.runner.texts import format_violation, in_short
 from attnspec.spec.load import load_spec
 from attnspec.subjects.subject import Subject, SubjectRaised
 from attnspec.trials.compile import compile_spec
@@ -97,11 +97,11 @@ def resizer(subject: Subject, sizes: tuple[int, ...], *, most: int = 60,
             failure: type[Violated | SubjectRaised] = Violated) -> Resizer:
     trial = trial_of(subject)
     limits = subject.declaration.limits
-    return Resizer(trial.put, recipe(sizes), DEFINITION.domain, limits, most, 1e9, 60.0, failure, 4)
+    return Resizer(trial.judge_recipe, recipe(sizes), DEFINITION.domain, limits, most, 1e9, 60.0, failure, 4)
 
 
 def located(subject: Subject, sizes: tuple[int, ...]) -> Boundary:
-    boundary = begins(resizer(subject, sizes))
+    boundary = find_boundary(resizer(subject, sizes))
     assert boundary
     return boundary
 
@@ -128,7 +128,8 @@ def test_lengths_are_compared_where_a_clause_has_no_case_with_both_alike(
     subject, clause = planted(condition), CHECKS["causal.alignment"]
     case = replace(recipe(sizes, "normal"), features=frozenset({"causal"}))
     trial = trial_of(subject, clause.clause.id)
-    boundary = begins(Resizer(trial.put, case, clause.domain, subject.declaration.limits, 60, 1e9, 60.0, Violated, 4))
+    boundary = find_boundary(Resizer(trial.judge_recipe, case, clause.domain, subject.declaration.limits, 60, 1e9, 60.0,
+                                     Violated, 4))
     assert boundary
     assert boundary.sentence == said
 
@@ -136,7 +137,8 @@ def test_lengths_are_compared_where_a_clause_has_no_case_with_both_alike(
 def test_heads_are_counted_as_heads_where_a_clause_has_groups_alone() -> None:
     subject, clause = planted(lambda s: s.B * s.H > 12), CHECKS["grouped.definition"]
     trial, case = trial_of(subject, clause.clause.id), recipe((4, 8, 4, 3, 5, 4, 4))
-    boundary = begins(Resizer(trial.put, case, clause.domain, subject.declaration.limits, 60, 1e9, 60.0, Violated, 4))
+    boundary = find_boundary(Resizer(trial.judge_recipe, case, clause.domain, subject.declaration.limits, 60, 1e9, 60.0,
+                                     Violated, 4))
     assert boundary
     assert boundary.sentence == "Fails where B·H ≥ 13; holds at B·H = 12."
 
@@ -171,12 +173,14 @@ def test_a_length_that_holds_by_chance_makes_no_rule() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_that_few_heads_happen_to_hold_is_not_said(seed: int) -> None:
     often = replace(recipe((6, 8, 8, 9, 11, 8, 8), "normal"), seed=seed)
-    boundary = begins(replace(resizer(planted(lambda _: True, some_heads_wrong), (6, 8, 8, 9, 11, 8, 8)), recipe=often))
+    boundary = find_boundary(replace(resizer(planted(lambda _: True, some_heads_wrong), (6, 8, 8, 9, 11, 8, 8)),
+                                     recipe=often))
     assert boundary is None or boundary.sentence == ""
 
 
 def test_an_exception_that_begins_at_a_size_is_located_too() -> None:
-    boundary = begins(resizer(planted(lambda s: s.T > 64, refused), (2, 4, 4, 129, 77, 64, 48), failure=SubjectRaised))
+    boundary = find_boundary(resizer(planted(lambda s: s.T > 64, refused), (2, 4, 4, 129, 77, 64, 48),
+                                     failure=SubjectRaised))
     assert boundary
     assert boundary.sentence == "Fails where T ≥ 65; holds at T = 64."
 
@@ -192,20 +196,20 @@ def test_a_wrong_answer_is_not_located_by_exceptions() -> None:
 
 
 def test_a_case_that_does_not_fail_again_is_not_located() -> None:
-    assert begins(resizer(planted(lambda _: False), (2, 4, 4, 29, 77, 64, 48))) is None
+    assert find_boundary(resizer(planted(lambda _: False), (2, 4, 4, 29, 77, 64, 48))) is None
 
 
 @pytest.mark.parametrize("most", [4, 9, 16, 30])
 def test_no_more_sizes_are_put_than_allowed_and_no_rule_is_claimed_of_them(most: int) -> None:
     few = resizer(planted(lambda s: s.D == 96), (2, 4, 4, 29, 96, 96, 48), most=most)
-    boundary = begins(few)
-    assert few.tried <= most
+    boundary = find_boundary(few)
+    assert few.tried_count <= most
     assert boundary
     assert "≥" not in boundary.sentence
 
 
 def test_a_boundary_found_with_few_sizes_says_so() -> None:
-    boundary = begins(resizer(planted(lambda s: s.T > 64), (2, 4, 4, 129, 77, 64, 48), most=11))
+    boundary = find_boundary(resizer(planted(lambda s: s.T > 64), (2, 4, 4, 129, 77, 64, 48), most=11))
     assert boundary
     assert boundary.sentence == "Fails at T = 65; holds at T = 64 (few other sizes were tried)."
 
@@ -219,7 +223,7 @@ def test_no_sizes_are_put_that_cost_more_than_is_left() -> None:
 
 def test_lengths_that_no_rule_explains_are_told_as_they_are() -> None:
     known = {8: False, 9: True, 10: True, 11: False, 12: True}
-    assert narrowed(known, 9, 12, lambda _: None) is None
+    assert narrow_condition(known, 9, 12, lambda _: None) is None
 
 
 def test_the_likeliest_rule_is_found_by_few_lengths() -> None:
@@ -229,7 +233,7 @@ def test_the_likeliest_rule_is_found_by_few_lengths() -> None:
         put.append(length)
         return length % 48 == 0
 
-    assert narrowed({96: True, 95: False, 4: False}, 96, 512, fails) == LengthCondition(LengthRule.MULTIPLE, 48)
+    assert narrow_condition({96: True, 95: False, 4: False}, 96, 512, fails) == LengthCondition(LengthRule.MULTIPLE, 48)
     assert len(put) < 16
 
 
@@ -259,11 +263,11 @@ ALL = slice(None)
     (wrong(2, 4, 9, 8, at=(ALL,)), "every entry"),
     (np.eye(9, dtype=bool)[None, None], "some entries everywhere")])
 def test_wrong_entries_are_told_as_ranges(entries: Array, said: str) -> None:
-    assert ranges(entries, ("B", "H", "T", "Dv")) == said
+    assert describe_ranges(entries, ("B", "H", "T", "Dv")) == said
 
 
 def test_ranges_of_a_layer_speak_of_no_heads() -> None:
-    assert ranges(wrong(2, 9, 8, at=(ALL, slice(4, None))), ("B", "T", "M")) == "rows 4 to 8"
+    assert describe_ranges(wrong(2, 9, 8, at=(ALL, slice(4, None))), ("B", "T", "M")) == "rows 4 to 8"
 
 
 # In a finding
@@ -277,7 +281,7 @@ def outcome(subject: Subject, *, effort: Effort = Effort.QUICK, clause: str = "a
 
 def test_a_finding_says_first_where_it_begins() -> None:
     found = outcome(planted(lambda s: s.T > 16, last_row_wrong))
-    lines = violation(found, says="", where="here").split("\n")
+    lines = format_violation(found, says="", where="here").split("\n")
     assert found.verdict is Verdict.VIOLATED
     assert lines[1] == "  begins: Fails where T ≥ 17; holds at T = 16."
     assert lines[2] == "  wrong: At B=2 H=2 Hkv=2 T=34 S=6 D=6 Dv=6: the last row of every head."
@@ -305,7 +309,7 @@ def test_a_failure_that_begins_at_known_sizes_costs_a_few_cases() -> None:
         return sizes.T > 16
 
     subject = planted(counted)
-    place = whereabouts.Whereabouts().place
+    place = whereabouts.FailureLocator().place
     trial, case = trial_of(subject), recipe((1, 2, 2, 33, 17, 16, 8))
     first = place(trial, case, Violated)
     before = len(calls)
@@ -319,13 +323,13 @@ def test_a_failure_that_begins_at_known_sizes_costs_a_few_cases() -> None:
     (lambda s: s.T > s.S + 3, (2, 6, 6, 40, 17, 16, 8))])
 def test_two_sizes_are_not_told_of_what_fails_everywhere(
         condition: Callable[[Sizes], object], sizes: tuple[int, ...]) -> None:
-    found, case = whereabouts.Whereabouts(), recipe(sizes)
+    found, case = whereabouts.FailureLocator(), recipe(sizes)
     assert found.place(trial_of(planted(condition)), case, Violated).begins.startswith("Fails where")
     assert found.place(trial_of(planted(lambda _: True)), case, Violated).begins == ""
 
 
 def test_what_goes_wrong_in_locating_costs_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnspec.diagnosis.whereabouts.begins", lambda _: 1 / 0)
+    monkeypatch.setattr("attnspec.diagnosis.whereabouts.find_boundary", lambda _: 1 / 0)
     found = outcome(planted(lambda s: s.T > 16))
     assert found.verdict is Verdict.VIOLATED
     assert found.evidence

@@ -21,19 +21,19 @@ from attnspec.core.plan import SOUND, JobFailure, Plan
 from attnspec.faults.sound import DENSE
 from attnspec.faults.subject import own_ids, sound_subject
 from attnspec.problems.choices import SMALL
-from attnspec.problems.demand import logits
+from attnspec.problems.demand import count_logits
 from attnspec.problems.recipe import Recipe
 from attnspec.record.codec import to_line
 from attnspec.record.events import Event, ItemFinished
 from attnspec.record.measurements import BINS, BlockJudged
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord, read_record
-from attnspec.record.write import RecordWriter, reopen
+from attnspec.record.write import RecordWriter, reopen_record
 from attnspec.runner.session import Session
 from attnspec.spec.load import load_spec
 from attnspec.subjects.callee import InProcess
-from attnspec.subjects.registry import registered
-from attnspec.trials.evaluator import heeded
+from attnspec.subjects.registry import registered_subjects
+from attnspec.trials.evaluator import heeded_conventions
 from evaluation.cli.campaign import alarms, table, verdict
 from evaluation.false_alarms.bins import ACCUSING, bin_of, upper_edge
 from evaluation.false_alarms.blocks import LARGE_ONE_IN, BlockWorker, CampaignBlock
@@ -141,7 +141,7 @@ def test_an_interruption_keeps_finished_blocks_and_a_restart_does_the_rest(
     rows = {CampaignRow(target, DType.FLOAT32): (0, 1) for target in ("numpy/attention", "sound/naive")}
     plan = with_blocks(Plan(("numpy/attention", "sound/naive"), dtypes=(DType.FLOAT32,), spec=str(SMALL_SPEC)), rows)
     result = Session(plan, 1, source=CAMPAIGN).run([RecordWriter(path), Interrupter()])
-    assert result.interrupted
+    assert result.is_interrupted
     assert result.exit_code == 2
     record = read_record(path)
     assert [block.lost for block in record.blocks] == ["", *["the run was interrupted"] * 3]
@@ -157,8 +157,8 @@ def test_a_line_that_was_cut_off_makes_room_for_what_follows(kept: Path) -> None
     whole = read_record(kept)
     with kept.open("a", encoding="utf-8") as file:
         file.write('{"event": "block_jud')
-    assert reopen(kept).blocks == whole.blocks
-    assert reopen(kept).footer is None
+    assert reopen_record(kept).blocks == whole.blocks
+    assert reopen_record(kept).footer is None
 
 
 def test_a_violation_is_told_with_the_line_that_replays_it(campaign: Cli, capfd: pytest.CaptureFixture[str]) -> None:
@@ -250,7 +250,7 @@ def test_a_law_of_chance_gets_one_shape_a_block_and_the_seed_of_the_block() -> N
 def test_most_problems_are_small_and_some_are_not() -> None:
     check = checks()["attention.definition"]
     recipes = CampaignBlock(DType.FLOAT32, 0, 0, 2000).cases(check, sound_subject("sound/naive").declaration)
-    large = sum(logits(recipe.sizes) > SMALL for recipe in recipes)
+    large = sum(count_logits(recipe.sizes) > SMALL for recipe in recipes)
     assert 0 < large < 2000 / LARGE_ONE_IN
 
 
@@ -279,7 +279,7 @@ def test_rows_are_the_dtypes_that_a_subject_declares() -> None:
 
 @pytest.mark.nightly
 def test_a_campaign_judges_12_implementations_4_of_others_at_four_dtypes() -> None:
-    known_ids = {*registered(), *own_ids()}
+    known_ids = {*registered_subjects(), *own_ids()}
     assert set(CHOSEN) <= known_ids
     assert {SOUND + name for name in DENSE} <= set(CHOSEN)
     others = [target for target in CHOSEN if "sdpa" in target or "mha" in target or "dot_product" in target]
@@ -338,30 +338,30 @@ def test_the_definition_heeds_only_conventions_that_subjects_share_it_by() -> No
     common = {"causal_alignment": "top_left", "grouped_heads": "repeat"}
     both = {**common, "mask_with_causal": "both"}
     refuses, rows = {**both, "mask_with_causal": "raises"}, {**both, "hidden_row": "nan"}
-    assert heeded(refuses) == heeded(both) == heeded(rows)
+    assert heeded_conventions(refuses) == heeded_conventions(both) == heeded_conventions(rows)
     others = ({"mask_with_causal": "mask"}, {"causal_alignment": "bottom_right"}, {"grouped_heads": "tile"})
-    assert all(heeded({**both, **other}) != heeded(both) for other in others)
+    assert all(heeded_conventions({**both, **other}) != heeded_conventions(both) for other in others)
 
 
 def test_a_block_at_which_the_process_died_accuses_and_names_the_case() -> None:
     source = CampaignJobs(with_blocks(Plan(("a",)), {}))
-    died = source.lost(BlockJob("a", "float32", 0), JobFailure("the process died", Verdict.CRASHED, "B1;seed=1"))
+    died = source.record_loss(BlockJob("a", "float32", 0), JobFailure("the process died", Verdict.CRASHED, "B1;seed=1"))
     assert (died.lost, died.violations, died.cases) == ("the process died: B1;seed=1", 1, 0)
     assert source.conclude([died], interrupted=False).exit_code == 1
 
 
 def test_a_block_whose_turn_never_came_makes_the_campaign_incomplete() -> None:
     source = CampaignJobs(with_blocks(Plan(("a",)), {}))
-    done = [judged("a", 0), source.lost(BlockJob("a", "float32", 1), JobFailure("the run was interrupted"))]
+    done = [judged("a", 0), source.record_loss(BlockJob("a", "float32", 1), JobFailure("the run was interrupted"))]
     end = source.conclude(done, interrupted=False)
     assert (end.exit_code, end.counts) == (2, {"held": 100, "lost blocks": 1})
 
 
 def test_losses_of_one_kind_are_told_in_one_line_and_a_death_at_once() -> None:
     source = CampaignJobs(with_blocks(Plan(("a",)), {}))
-    never = [source.lost(BlockJob("a", "float32", number), JobFailure("the run was interrupted"))
+    never = [source.record_loss(BlockJob("a", "float32", number), JobFailure("the run was interrupted"))
              for number in range(3)]
-    died = source.lost(BlockJob("a", "float32", 3), JobFailure("the process died", Verdict.CRASHED, "B1;seed=1"))
+    died = source.record_loss(BlockJob("a", "float32", 3), JobFailure("the process died", Verdict.CRASHED, "B1;seed=1"))
     assert "not judged: a float32 block 0 and 2 blocks more: the run was interrupted" in list(table(never))
     assert [*alarms(never[0]), *alarms(died)] == ["died: a float32 block 3: the process died: B1;seed=1"]
 

@@ -20,7 +20,7 @@ from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Outcome
-from attnspec.report.bugs import explanations, likely_words
+from attnspec.report.bugs import explain_bugs, likely_words
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import Refutations, read_refutations
 from attnspec.subjects.subject import Subject
@@ -124,7 +124,7 @@ def test_one_mistake_is_told_as_one_bug_of_the_right_name(name: str, clauses: tu
     failed = failures(name, *clauses)
     assert len(failed) > 1
     assert likely_words(failed).startswith("Likely one bug: ")
-    assert [group.cause and group.cause.fault for group in explanations(failed)] == [fault]
+    assert [group.cause and group.cause.fault for group in explain_bugs(failed)] == [fault]
 
 
 def trial_of(clause: str, subject: Subject) -> Trial:
@@ -141,10 +141,10 @@ def test_a_fault_is_named_only_where_what_it_needs_is_in_use(clause: str, is_nam
     subject = subject_of(one_ahead, frozenset({"causal"}), dtypes=(DType.FLOAT32,),
                          conventions={"causal_alignment": "top_left"})
     trial = trial_of("causal.no_lookahead", subject)
-    failing = trial.hold().failing
+    failing = trial.hold().failing_recipe
     assert failing
     witnesses = Witnesses(Matrix(checks, lambda: Refutations({clause: {ONE_AHEAD: (DType.FLOAT32,)}})))
-    like = Examiner(witnesses=witnesses).diagnose(trial, failing, among=(CATALOGUE[ONE_AHEAD],)).like
+    like = Examiner(witnesses=witnesses).diagnose(trial, failing, among=(CATALOGUE[ONE_AHEAD],)).likely_faults
     assert bool(like) is is_named
 
 
@@ -153,7 +153,7 @@ def test_calls_with_a_past_tell_faults_apart_that_agree_on_one_case() -> None:
                          dtypes=(DType.FLOAT32,), conventions=decoder.conventions)  # type: ignore[attr-defined]  # as above
     case = Recipe.parse("B1,H1,Hkv1,T1,S3,D1,Dv1;mask=none;families=integers;with=key_lengths+past_key+past_value;"
                         "key_lengths=ragged;past_key=new_as_queries;seed=0")
-    like = diagnose(trial_of("past.lengths_count_it", subject), case).like
+    like = diagnose(trial_of("past.lengths_count_it", subject), case).likely_faults
     assert [each.fault for each in like] == ["past_not_in_lengths"]
 
 
@@ -230,7 +230,7 @@ def test_of_causes_that_tie_the_one_the_clause_is_about_is_first() -> None:
     examiner = Examiner(witnesses=Witnesses(Matrix(checks, lambda: REFUTATIONS)))
     of_padding = "B1,H1,Hkv1,T2,S2,D1,Dv1;mask=padding;families={};with=mask;seed=6364936"
     named = {clause: [each.fault for each in examiner.diagnose(
-        trial_of(clause, subject), Recipe.parse(of_padding.format(families)), among=suspects).like]
+        trial_of(clause, subject), Recipe.parse(of_padding.format(families)), among=suspects).likely_faults]
         for clause, families in (("masking.read_out", "zero_query"), ("attention.weights_definition", "constant"))}
     assert named == {"masking.read_out": ["mask_transposed", "mask_hides_queries"],
                      "attention.weights_definition": ["mask_hides_queries", "mask_transposed"]}
@@ -241,7 +241,7 @@ def test_padding_of_queries_is_told_whatever_an_empty_row_answers() -> None:
                          conventions={"hidden_row": "uniform"})
     case = Recipe.parse("B1,H1,Hkv1,T3,S3,D1,Dv1;mask=padding;families=integers;with=mask;seed=0")
     suspects = tuple(CATALOGUE[name] for name in ("mask_ignored", "mask_hides_queries"))
-    like = diagnose(trial_of("masking.definition", subject), case, among=suspects).like
+    like = diagnose(trial_of("masking.definition", subject), case, among=suspects).likely_faults
     assert [each.fault for each in like] == ["mask_hides_queries"]
 
 
@@ -270,9 +270,9 @@ def test_a_fault_of_blocks_is_itself_at_its_own_size(fault: Fault) -> None:
 def test_a_fault_of_an_uncommon_keyword_is_told_from_its_likes(name: str, clause: str) -> None:
     subject = own_subject(f"fault/{name}")
     trial = replace(trial_of(clause, subject), cases=15)
-    failing = trial.hold().failing
+    failing = trial.hold().failing_recipe
     assert failing
-    assert [each.fault for each in diagnose(trial, failing).like] == [name]
+    assert [each.fault for each in diagnose(trial, failing).likely_faults] == [name]
 
 
 def test_a_clause_of_dtypes_is_put_only_the_faults_that_it_can_see() -> None:

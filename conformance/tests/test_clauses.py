@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from attnspec.core.nouns import DType, Effort, Kind, Level
 from attnspec.core.plan import Plan
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.sound import SOUND
 from attnspec.spec.clause import Clause
@@ -43,7 +43,7 @@ def accusations() -> Iterator[tuple[Clause, str, DType]]:
 @pytest.mark.parametrize(("clause", "fault", "dtype"), list(accusations()),
                          ids=[f"{clause.id}-{fault}-{dtype.value}" for clause, fault, dtype in accusations()])
 def test_a_clause_is_refuted_by_every_fault_that_it_names(clause: Clause, fault: str, dtype: DType) -> None:
-    check, subject = checks()[clause.id], summon(f"fault/{fault}", Plan(()))
+    check, subject = checks()[clause.id], load_subject(f"fault/{fault}", Plan(()))
     assert not subject.lacks(check.needs)
     shapes = Dealer(subject, checks, Effort.DEFAULT, 0).shapes(check, dtype)
     evaluator = Evaluator(subject, dtype, archive=shared_archive(subject, dtype))
@@ -54,7 +54,7 @@ def test_a_clause_is_refuted_by_every_fault_that_it_names(clause: Clause, fault:
 
 @pytest.mark.parametrize(("clause", "dtype"), SILENT)
 def test_a_silent_clause_claims_nothing(clause: str, dtype: DType) -> None:
-    evaluator = Evaluator(summon("sound/naive", Plan(())), dtype)
+    evaluator = Evaluator(load_subject("sound/naive", Plan(())), dtype)
     tally = Trial(checks()[clause], evaluator, Effort.DEFAULT, 0, lambda _: None).hold()
     assert tally.cases == 0 < tally.no_claims
 
@@ -70,7 +70,7 @@ def test_a_must_clause_that_only_layers_obey_names_faults_of_layers() -> None:
 @pytest.mark.parametrize("name", SOUND)
 def test_no_clause_accuses_a_sound_formulation(name: str, dtype: DType) -> None:
     """A few cases of every clause; the campaign at effort thorough is a run of its own."""
-    subject = summon(f"sound/{name}", Plan(()))
+    subject = load_subject(f"sound/{name}", Plan(()))
     evaluator = Evaluator(subject, dtype, archive=shared_archive(subject, dtype))
     dealer = Dealer(subject, checks, Effort.QUICK, 0)
     asked = [check for check in checks().values() if check.clause.level is Level.MUST and not check.lacking(subject)]

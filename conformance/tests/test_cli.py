@@ -18,8 +18,8 @@ import jsonschema
 import pytest
 from attnspec.cli import check as check_command
 from attnspec.cli import lint, options, progress
-from attnspec.cli.options import available_cpus, judgeable
-from attnspec.cli.progress import Live, Plain
+from attnspec.cli.options import available_cpus, judgeable_subjects
+from attnspec.cli.progress import LiveProgress, PlainProgress
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.record.codec import record_schema
@@ -108,7 +108,7 @@ def test_what_was_not_judged_is_otherwise_a_line_each(check: Cli) -> None:
 
 @pytest.mark.usefixtures("check")
 def test_an_audit_judges_whatever_can_be_judged(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_command, "judgeable", lambda *_: ("stub:a", "stub:b"))
+    monkeypatch.setattr(check_command, "judgeable_subjects", lambda *_: ("stub:a", "stub:b"))
     code, out, _ = cli("audit", "--clause", "stub.held", "--clause", "stub.violated", "--json", "--no-record")
     assert code == 1
     assert json.loads(out.splitlines()[0])["planned"] == {"stub:a": 2, "stub:b": 2}
@@ -131,18 +131,19 @@ def test_what_is_not_installed_is_named_and_audits_go_without_it(cli: Cli) -> No
     assert code == 2
     assert "nowhere_to_be_found is not installed. Install it: pip install nowhere" in err
     assert "nowhere_to_be_found is not installed" in cli("list", "--implementations", "mine")[1]
-    assert "nowhere/attend" not in judgeable(("mine",))
-    assert "numpy/msa" in judgeable(("mine",))
+    assert "nowhere/attend" not in judgeable_subjects(("mine",))
+    assert "numpy/msa" in judgeable_subjects(("mine",))
 
 
 def test_an_audit_of_nothing_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(options, "registered", lambda _: {"a/b": SimpleNamespace(missing="a is not installed.")})
+    monkeypatch.setattr(options, "registered_subjects",
+                        lambda _: {"a/b": SimpleNamespace(missing="a is not installed.")})
     with pytest.raises(TargetError, match=r"nothing registered can be judged here\. a is not installed"):
-        judgeable(())
+        judgeable_subjects(())
     missing = {name: SimpleNamespace(missing=f"{name} is not installed.") for name in ("a", "b")}
-    monkeypatch.setattr(options, "registered", lambda _: missing)
+    monkeypatch.setattr(options, "registered_subjects", lambda _: missing)
     with pytest.raises(TargetError, match=r"judged here\.\n  a is not installed\.\n  b is not installed\."):
-        judgeable(())
+        judgeable_subjects(())
 
 
 def test_nothing_executed_is_exit_code_2(check: Cli) -> None:
@@ -403,8 +404,8 @@ def finished(subject: str, clause: str, verdict: Verdict) -> ItemFinished:
 def test_a_terminal_gets_bars_that_are_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "INTERVAL", -1)
     screen = Terminal()
-    handler = progress.progress(screen, {"TERM": "xterm"})
-    assert isinstance(handler, Live)
+    handler = progress.make_progress(screen, {"TERM": "xterm"})
+    assert isinstance(handler, LiveProgress)
     handler.start()
     for event in (HEADER, ItemStarted("a", "x", "float32"), finished("a", "x", Verdict.VIOLATED),
                   finished("a", "y", Verdict.HELD), finished("b", "x", Verdict.HELD), RunFinished("", 1, {}, 1)):
@@ -421,7 +422,7 @@ def test_a_terminal_gets_bars_that_are_rewritten(monkeypatch: pytest.MonkeyPatch
 def test_a_narrow_terminal_is_not_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     screen = Terminal()
-    Live(screen).handle(HEADER)
+    LiveProgress(screen).handle(HEADER)
     block = re.sub(r"\x1b\[\d*m", "", screen.getvalue()).splitlines()[1:]
     assert block
     assert all(len(line) < 40 for line in block)
@@ -430,7 +431,7 @@ def test_a_narrow_terminal_is_not_wrapped(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("environment", [{"TERM": "dumb"}, {"NO_COLOR": "1", "TERM": "xterm"}])
 def test_a_plain_terminal_gets_no_colour(environment: dict[str, str]) -> None:
     screen = Terminal()
-    handler = progress.progress(screen, environment)
+    handler = progress.make_progress(screen, environment)
     handler.handle(HEADER)
     handler.handle(finished("a", "x", Verdict.VIOLATED))
     assert "\x1b[31m" not in screen.getvalue()
@@ -438,7 +439,7 @@ def test_a_plain_terminal_gets_no_colour(environment: dict[str, str]) -> None:
 
 def test_a_long_audit_shows_the_subjects_at_work() -> None:
     screen = Terminal()
-    live = Live(screen)
+    live = LiveProgress(screen)
     live.handle(replace(HEADER, planned={f"s{number}": 2 for number in range(12)}))
     live.handle(finished("s11", "x", Verdict.HELD))
     live.shutdown()
@@ -479,8 +480,8 @@ def test_lint_names_a_deviation_from_a_clause_that_is_none(cli: Cli) -> None:
 
 def test_a_pipe_gets_plain_lines() -> None:
     pipe = io.StringIO()
-    handler = progress.progress(pipe, {"TERM": "xterm"})
-    assert type(handler) is Plain
+    handler = progress.make_progress(pipe, {"TERM": "xterm"})
+    assert type(handler) is PlainProgress
     for event in (HEADER, finished("b", "x", Verdict.HELD)):
         handler.handle(event)
     assert pipe.getvalue().splitlines()[1:] == ["b: done, 1 of 2 subjects"]

@@ -16,7 +16,7 @@ from attnspec.cluster import carrier as carrying
 from attnspec.cluster.carrier import ClusterCarrier
 from attnspec.cluster.connection import LOST, Connection, SchedulerLostError
 from attnspec.cluster.messages import ClusterAddress, Task, TaskResult, WorkerAnswer, WorkerQuestion, read_address
-from attnspec.cluster.workforce import Workforce, resources_for
+from attnspec.cluster.workforce import ClusterWorkers, resources_for
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
@@ -26,10 +26,10 @@ from attnspec.record.outcome import SubjectCard
 from attnspec.record.read import read_events
 from attnspec.runner.judge import ENGINE
 from attnspec.runner.listener import Listener
-from attnspec.runner.shards import Named
+from attnspec.runner.shards import NamedGroups
 from attnspec.runner.trial_jobs import TRIALS, TrialJobs, with_engine
 from attnspec.subjects.installed import asked_workers
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import registered_subjects
 from helpers.commands import Cli
 from helpers.outcomes import outcome
 from helpers.records import run_started, write_record
@@ -89,15 +89,15 @@ def fake(*told: WorkerAnswer | str, **more: object) -> FakeConnection:
     return FakeConnection(None, ModuleType("distributed"), told=answers, **more)  # type: ignore[arg-type]  # by name
 
 
-def workforce(connection: Connection, **plan: object) -> Workforce:
+def workforce(connection: Connection, **plan: object) -> ClusterWorkers:
     asked = replace(Plan(()), **plan)  # type: ignore[arg-type]  # fields by name
-    return Workforce(connection, WorkerQuestion(asked, "/here"), "law")
+    return ClusterWorkers(connection, WorkerQuestion(asked, "/here"), "law")
 
 
 def judged(task: Task) -> TaskResult:
     """What a worker records where all holds."""
     source = TrialJobs(with_engine(task.plan, engine=ENGINE, recipe=""))
-    jobs = Named(frozenset(task.groups)).of(source.items())
+    jobs = NamedGroups(frozenset(task.groups)).select_jobs(source.items())
     lines = [to_line(event) for job in jobs for event in (started(job), finished(job))]
     return TaskResult(tuple(lines), seconds=1.0)
 
@@ -185,7 +185,7 @@ def test_who_has_the_library_of_a_subject_may_judge_it() -> None:
     force.begin()
     assert (force.able("torch/sdpa"), force.able("jax/attention"), force.able("sound/naive")) == (
         (ONE,), (TWO,), (ONE, TWO))
-    assert force.missing() == {"torch/sdpa": "", "jax/attention": ""}
+    assert force.why_missing() == {"torch/sdpa": "", "jax/attention": ""}
 
 
 def test_the_environments_of_all_workers_are_told_as_one() -> None:
@@ -197,11 +197,11 @@ def test_the_environments_of_all_workers_are_told_as_one() -> None:
 def test_what_no_worker_has_is_missing_as_on_one_machine() -> None:
     force = workforce(fake(FIT))
     force.begin()
-    with asked_workers(force.missing()):
-        known = registered()
-        assert known["jax/attention"].missing == "jax is not installed."
-        assert known["torch/sdpa"].missing == ""
-        assert known["numpy/attention"].missing == "no worker knows it."
+    with asked_workers(force.why_missing()):
+        known = registered_subjects()
+        assert known["jax/attention"].why_missing == "jax is not installed."
+        assert known["torch/sdpa"].why_missing == ""
+        assert known["numpy/attention"].why_missing == "no worker knows it."
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ import attnspec
 import pytest
 from attnspec.cli import main
 from attnspec.cluster import worker
-from attnspec.cluster.connection import connected
+from attnspec.cluster.connection import connect_cluster
 from attnspec.cluster.messages import Task, TaskResult, WorkerQuestion, read_address
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort
@@ -48,7 +48,7 @@ def task(plan: Plan, folder: Path) -> Task:
 def test_a_worker_tells_what_it_can_judge(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(SLOW, encoding="utf-8")
     targets = ("numpy/attention", "mine.py:attend", "other.py:attend", "nowhere.at:all", "mine:attend", "sound/naive")
-    told = worker.answer(WorkerQuestion(replace(PLAN, targets=targets), str(tmp_path)))
+    told = worker.answer_question(WorkerQuestion(replace(PLAN, targets=targets), str(tmp_path)))
     assert told.version == attnspec.__version__
     assert told.environment["numpy"]
     assert {target: reason for target, reason in told.missing.items() if reason} == {
@@ -57,19 +57,20 @@ def test_a_worker_tells_what_it_can_judge(tmp_path: Path) -> None:
 
 
 def test_a_worker_tells_what_of_the_command_it_has_not(tmp_path: Path) -> None:
-    told = worker.answer(WorkerQuestion(replace(PLAN, spec_add=("mine.yaml",), baseline="known.yaml"), str(tmp_path)))
+    told = worker.answer_question(WorkerQuestion(replace(PLAN, spec_add=("mine.yaml",), baseline="known.yaml"),
+                                                 str(tmp_path)))
     assert told.absent == (str(tmp_path / "mine.yaml"), str(tmp_path / "known.yaml"))
 
 
 def test_what_is_wrong_where_a_worker_is_is_an_answer(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "manifest.yaml").write_text("library: [", encoding="utf-8")
-    told = worker.answer(WorkerQuestion(replace(PLAN, implementations=(str(tmp_path),)), str(tmp_path)))
+    told = worker.answer_question(WorkerQuestion(replace(PLAN, implementations=(str(tmp_path),)), str(tmp_path)))
     assert "manifest.yaml" in told.wrong
 
 
 def test_a_part_of_a_run_without_a_result_tells_its_last_words(tmp_path: Path) -> None:
-    part = worker.judge(replace(task(PLAN, tmp_path), source="nowhere:Nothing"))
+    part = worker.judge_task(replace(task(PLAN, tmp_path), source="nowhere:Nothing"))
     assert part.lines == ()
     assert part.wrong.startswith("its process ended with exit code 1 and no result.\nTraceback")
 
@@ -79,13 +80,13 @@ def test_a_part_of_a_run_is_ended_where_its_client_leaves(tmp_path: Path) -> Non
     (tmp_path / "slow.py").write_text(SLOW, encoding="utf-8")
     parts: list[TaskResult] = []
     slow = task(replace(PLAN, targets=("slow.py:attend",)), tmp_path)
-    judging = threading.Thread(target=lambda: parts.append(worker.judge(slow)))
+    judging = threading.Thread(target=lambda: parts.append(worker.judge_task(slow)))
     judging.start()
     wait_until((tmp_path / "begun").exists)
-    worker.stop("another run")
+    worker.stop_run("another run")
     judging.join(0.5)
     assert judging.is_alive()
-    worker.stop("a run")
+    worker.stop_run("a run")
     judging.join(60)
     assert parts == [TaskResult(wrong="it was interrupted.")]
 
@@ -191,7 +192,7 @@ def test_a_killed_worker_changes_no_line_of_the_record(
 
 
 def wait_for(scheduler: str, workers: int) -> None:
-    with connected(read_address(scheduler), {}) as connection:
+    with connect_cluster(read_address(scheduler), {}) as connection:
         while len(connection.workers()) < workers:
             time.sleep(0.1)
 
@@ -205,7 +206,7 @@ def test_an_address_at_which_nobody_answers_is_refused(monkeypatch: pytest.Monke
     pytest.importorskip("distributed", reason="distributed is not installed: pip install 'attnspec[cluster]'")
     monkeypatch.setattr("attnspec.cluster.connection.WAITING", 0.5)
     with pytest.raises(UsageError, match=r"no scheduler answers at tcp://127\.0\.0\.1:9: .* `dask scheduler`"), \
-            connected(read_address("tcp://127.0.0.1:9"), {}):
+            connect_cluster(read_address("tcp://127.0.0.1:9"), {}):
         pass
 
 

@@ -15,7 +15,7 @@ from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.record.read import DuplicateItemError, read_record, read_records
-from attnspec.record.write import MismatchedSpecError, combine
+from attnspec.record.write import MismatchedSpecError, combine_records
 from helpers.records import write_record
 
 
@@ -42,19 +42,19 @@ def both(tmp_path: Path) -> list[Path]:
 
 
 def test_every_run_keeps_its_environment_its_outcomes_and_its_probes(both: list[Path], tmp_path: Path) -> None:
-    combine(both, tmp_path / "new" / "joined.jsonl")
+    combine_records(both, tmp_path / "new" / "joined.jsonl")
     assert read_records(tmp_path / "new" / "joined.jsonl") == tuple(map(read_record, both))
 
 
 def test_what_was_joined_can_be_joined_again(both: list[Path], tmp_path: Path) -> None:
     third = write_record(tmp_path / "c.jsonl", *events_of_run("c/three"))
-    combine(both, tmp_path / "ab.jsonl")
-    combine([tmp_path / "ab.jsonl", third], tmp_path / "abc.jsonl")
+    combine_records(both, tmp_path / "ab.jsonl")
+    combine_records([tmp_path / "ab.jsonl", third], tmp_path / "abc.jsonl")
     assert [run.outcomes[0].subject for run in read_records(tmp_path / "abc.jsonl")] == ["a/one", "b/two", "c/three"]
 
 
 def test_a_record_may_be_replaced_by_what_it_is_joined_to(both: list[Path]) -> None:
-    combine(both, both[0])
+    combine_records(both, both[0])
     assert len(read_records(both[0])) == 2
 
 
@@ -62,7 +62,7 @@ def test_records_of_different_laws_are_refused_by_name(both: list[Path], tmp_pat
     other = write_record(both[1], replace(header(), spec_digest="123456"))
     text = f"{other}: this was judged by the spec 123456, and {both[0]} by abcdef. Judge both by the same spec."
     with pytest.raises(MismatchedSpecError, match=re.escape(text)):
-        combine(both, tmp_path / "joined.jsonl")
+        combine_records(both, tmp_path / "joined.jsonl")
     assert not (tmp_path / "joined.jsonl").exists()
 
 
@@ -76,18 +76,18 @@ def test_what_is_judged_twice_in_an_environment_is_refused_with_places(
     text = (f"{both[1]}:2: {named} was judged in the same environment at {both[0]}:{kept} already. "
             "Leave one of the records out.")
     with pytest.raises(DuplicateItemError, match=re.escape(text)):
-        combine(both, tmp_path / "joined.jsonl")
+        combine_records(both, tmp_path / "joined.jsonl")
 
 
 def test_one_subject_in_two_environments_stands_side_by_side(both: list[Path], tmp_path: Path) -> None:
     write_record(both[1], *events_of_run("a/one", torch="3"))
-    combine(both, tmp_path / "joined.jsonl")
+    combine_records(both, tmp_path / "joined.jsonl")
     assert [run.header.environment["torch"] for run in read_records(tmp_path / "joined.jsonl")] == ["2", "3"]
 
 
 def test_an_interrupted_run_stays_one_and_what_it_was_at_is_kept(both: list[Path], tmp_path: Path) -> None:
     write_record(both[0], *events_of_run("a/one")[:3])
-    combine(both, tmp_path / "joined.jsonl")
+    combine_records(both, tmp_path / "joined.jsonl")
     first, second = read_records(tmp_path / "joined.jsonl")
     assert first.interrupted
     assert [item.subject for item in first.unfinished] == ["a/one"]
@@ -110,12 +110,12 @@ def test_of_an_interrupted_run_the_finished_subjects_can_be_taken(both: list[Pat
 
 def test_a_record_that_cannot_be_written_is_a_usage_error(both: list[Path]) -> None:
     with pytest.raises(UsageError, match=r"x\.jsonl cannot be written"):
-        combine(both, both[0] / "x.jsonl")
+        combine_records(both, both[0] / "x.jsonl")
 
 
 def test_a_record_that_cannot_be_read_is_named(both: list[Path], tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"none\.jsonl: the record cannot be read"):
-        combine([*both, tmp_path / "none.jsonl"], tmp_path / "joined.jsonl")
+        combine_records([*both, tmp_path / "none.jsonl"], tmp_path / "joined.jsonl")
 
 
 def test_the_command_joins_and_tells_of_interruptions(
@@ -134,10 +134,10 @@ def test_the_command_joins_and_tells_of_interruptions(
 @pytest.mark.parametrize(("ending", "magic"), [("gz", b"\x1f\x8b"), ("xz", b"\xfd7zXZ")])
 def test_a_record_may_be_packed_and_is_read_as_it_was(
         both: list[Path], tmp_path: Path, ending: str, magic: bytes) -> None:
-    combine(both, tmp_path / "plain.jsonl")
+    combine_records(both, tmp_path / "plain.jsonl")
     packed, again = (tmp_path / f"{name}.jsonl.{ending}" for name in ("packed", "again"))
     for path in (packed, again):
-        combine(both, path)
+        combine_records(both, path)
     read = [[(record.header, record.subjects, record.outcomes, record.probes, record.footer)
              for record in read_records(path)] for path in (tmp_path / "plain.jsonl", packed)]
     assert read[0] == read[1]
@@ -157,7 +157,7 @@ def test_a_packed_record_that_is_damaged_is_named(tmp_path: Path, damage: bytes,
 @pytest.mark.parametrize("ending", ["gz", "xz"])
 def test_a_packed_record_that_was_cut_off_is_named(both: list[Path], tmp_path: Path, ending: str) -> None:
     whole, half = tmp_path / f"whole.jsonl.{ending}", tmp_path / f"half.jsonl.{ending}"
-    combine(both, whole)
+    combine_records(both, whole)
     half.write_bytes(whole.read_bytes()[:-12])
     with pytest.raises(RecordError, match=rf"{re.escape(half.name)}: the record cannot be read"):
         read_records(half)

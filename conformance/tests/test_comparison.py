@@ -13,9 +13,9 @@ from attnspec.core.nouns import DType, Level, Novelty, Verdict
 from attnspec.record.events import ItemFinished
 from attnspec.record.outcome import Change, Outcome
 from attnspec.record.read import RunRecord
-from attnspec.report.comparison import RunComparison, compare, comparison_text, has_moved
-from attnspec.report.history import HEIGHT, history
-from attnspec.report.page import render
+from attnspec.report.comparison import RunComparison, compare_runs, comparison_text, has_moved
+from attnspec.report.history import HEIGHT, make_history
+from attnspec.report.page import render_page
 from helpers.commands import Cli
 from helpers.outcomes import SUBJECT, evidence, outcome, run
 from helpers.records import write_record
@@ -27,7 +27,7 @@ LATER = "2026-02-03T04:05:06+00:00"
 def of(now: Outcome | None, before: Outcome | None) -> RunComparison:
     """Two runs that both have an item that holds, and this one."""
     base = outcome(HELD, "core.base")
-    return compare([run(base, *([now] if now else []))], [run(base, *([before] if before else []))])
+    return compare_runs([run(base, *([now] if now else []))], [run(base, *([before] if before else []))])
 
 
 def told(compared: RunComparison) -> list[tuple[str, str]]:
@@ -61,7 +61,7 @@ def test_what_holds_in_both_runs_is_not_told() -> None:
 
 def test_a_new_failure_of_advice_gates_under_strict_alone() -> None:
     before, now = outcome(HELD, level=Level.SHOULD), outcome(VIOLATED, level=Level.SHOULD)
-    lax, strict = (compare([run(now, strict=each)], [run(before)]) for each in (False, True))
+    lax, strict = (compare_runs([run(now, strict=each)], [run(before)]) for each in (False, True))
     assert (lax.exit_code, lax.headline) == (0, "no new failure, 1 new (advised)")
     assert (strict.exit_code, strict.headline) == (1, "1 new failure")
 
@@ -108,32 +108,32 @@ def test_a_failure_of_another_relation_has_changed() -> None:
 
 def test_dtypes_that_fare_alike_are_one_entry() -> None:
     both = [[outcome(each, dtype=dtype) for dtype in (DType.FLOAT32, DType.FLOAT16)] for each in (VIOLATED, HELD)]
-    [group] = compare([run(*both[0])], [run(*both[1])]).groups
+    [group] = compare_runs([run(*both[0])], [run(*both[1])]).groups
     assert [(group.items, entry.dtypes) for entry in group.entries] == [(2, "f32 f16")]
 
 
 def test_what_was_lost_is_told() -> None:
     held = outcome(HELD, "core.lost")
     other = outcome(VIOLATED, subject="lib/other")
-    compared = compare([run(outcome(HELD))], [run(outcome(HELD), held, other)])
+    compared = compare_runs([run(outcome(HELD))], [run(outcome(HELD), held, other)])
     assert compared.notes == ("1 item held before and has no verdict now.", "Only the old run judged lib/other.")
     assert (told(compared), compared.exit_code) == ([], 0)
 
 
 def test_an_interrupted_run_cannot_say_that_nothing_is_new() -> None:
-    compared = compare([run(outcome(HELD), is_whole=False)], [run(outcome(HELD))])
+    compared = compare_runs([run(outcome(HELD), is_whole=False)], [run(outcome(HELD))])
     assert compared.notes == ("The new run was not judged to its end, so more may be new.",)
     assert compared.exit_code == 2
 
 
 def test_runs_of_different_things_say_nothing() -> None:
-    compared = compare([run(outcome(HELD))], [run(outcome(HELD, "core.other"))])
+    compared = compare_runs([run(outcome(HELD))], [run(outcome(HELD, "core.other"))])
     assert compared.notes[0] == "The two runs have no verdict on the same item."
     assert compared.exit_code == 2
 
 
 def test_what_the_runs_were_made_with_is_compared() -> None:
-    compared = compare([run(outcome(HELD), version="1.3", seed=8)], [run(outcome(HELD))])
+    compared = compare_runs([run(outcome(HELD), version="1.3", seed=8)], [run(outcome(HELD))])
     assert [(each.name, each.old, each.new) for each in compared.differences] == [
         ("lib", "1.2", "1.3"), ("seed", "7", "8")]
 
@@ -142,11 +142,11 @@ def test_a_subject_in_several_environments_is_not_compared() -> None:
     runs = [replace(each, header=replace(each.header, environment={"python": python}))
             for python, each in zip("ab", [run(outcome(HELD))] * 2, strict=True)]
     with pytest.raises(UsageError, match=r"the old record has lib/attend in several environments"):
-        compare([run(outcome(HELD))], runs)
+        compare_runs([run(outcome(HELD))], runs)
 
 
 def test_the_comparison_as_markdown() -> None:
-    text = comparison_text(compare([run(outcome(VIOLATED), version="1|3")], [run(outcome(HELD))]))
+    text = comparison_text(compare_runs([run(outcome(VIOLATED), version="1|3")], [run(outcome(HELD))]))
     assert text.startswith("## Against the earlier run: 1 new failure\n\n| the runs differ in |")
     assert r"| lib | 1.2 | 1\|3 |" in text
     assert "### New: 1 item" in text
@@ -161,20 +161,20 @@ def plain(page: str) -> str:
 
 def test_the_page_shows_the_comparison_and_links_to_what_it_has() -> None:
     new = run(outcome(VIOLATED))
-    page = render([new], compared=compare([new], [run(outcome(HELD), outcome(VIOLATED, "core.gone"))]))
+    page = render_page([new], compared=compare_runs([new], [run(outcome(HELD), outcome(VIOLATED, "core.gone"))]))
     section = page.partition('<section id="against">')[2].partition("</section>")[0]
     assert "New: 1 item" in section
     assert 'href="#clause-core.agrees"' in section
     assert 'href="#clause-core.gone"' not in section
     assert "core.gone" in section
-    assert 'href="#against"' not in render([new])
+    assert 'href="#against"' not in render_page([new])
 
 
 def test_the_history_goes_from_the_oldest_run_to_the_newest() -> None:
     runs = [run(outcome(HELD), outcome(VIOLATED, "core.gone"), started="2026-01-02T00:00:00+00:00"),
             run(outcome(VIOLATED), outcome(VIOLATED, "core.gone"), started="2026-01-01T00:00:00+00:00")]
     new = run(outcome(VIOLATED), started=LATER)
-    drawn = history([[each] for each in (*runs, new)], [new])
+    drawn = make_history([[each] for each in (*runs, new)], [new])
     assert [(each.number, each.violated, each.height) for each in drawn.runs] == [
         (1, 2, HEIGHT), (2, 1, HEIGHT / 2), (3, 1, HEIGHT / 2)]
     assert [(row.clause.id, [cell.sign.sign if cell.sign else "" for cell in row.cells]) for row in drawn.rows] == [
@@ -183,17 +183,17 @@ def test_the_history_goes_from_the_oldest_run_to_the_newest() -> None:
 
 def test_runs_of_one_second_are_two_and_one_given_twice_is_one() -> None:
     new = run(outcome(VIOLATED))
-    assert [each.violated for each in history([[run(outcome(HELD))], [new]], [new]).runs] == [0, 1]
+    assert [each.violated for each in make_history([[run(outcome(HELD))], [new]], [new]).runs] == [0, 1]
 
 
 def test_the_history_leaves_out_runs_of_others() -> None:
     new = run(outcome(VIOLATED), started=LATER)
-    assert len(history([[run(outcome(VIOLATED, subject="lib/other"))]], [new]).runs) == 1
+    assert len(make_history([[run(outcome(VIOLATED, subject="lib/other"))]], [new]).runs) == 1
 
 
 def test_the_page_draws_the_history() -> None:
     new = run(outcome(VIOLATED), started=LATER)
-    page = render([new], past=history([[run(outcome(HELD))], [new]], [new]))
+    page = render_page([new], past=make_history([[run(outcome(HELD))], [new]], [new]))
     assert 'aria-label="violated clauses by run: 0, 1"' in page
     assert "run 2, 2026-02-03 04:05 UTC: 1 clause violated" in page
     assert "lib/ attend core. agrees ✓ ✗" in plain(page)

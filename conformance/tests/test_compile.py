@@ -137,15 +137,15 @@ def test_a_drawn_number_picks_from_what_the_problem_offers(tmp_path: Path) -> No
     check = compiled(tmp_path, given="{problem: any_attention, draw: {cut: row_before_last, kept: key_count}}",
                      runs="original: [{drop_keys: {kept: kept}}]")
     problem = make_problem(RECIPE, DType.FLOAT32)
-    assert check.drawn(problem, {"cut": 3, "kept": 2}) == {"cut": 1, "kept": 3}
-    assert check.drawn(problem, {}) == {"cut": 0, "kept": 1}
+    assert check.draw_values(problem, {"cut": 3, "kept": 2}) == {"cut": 1, "kept": 3}
+    assert check.draw_values(problem, {}) == {"cut": 0, "kept": 1}
 
 
 def test_where_there_is_nothing_to_draw_the_case_says_nothing(tmp_path: Path) -> None:
     check = compiled(tmp_path, given="{problem: any_attention, draw: {cut: row_before_last}}")
     problem = make_problem(RECIPE, DType.FLOAT32)
     with pytest.raises(NoClaim, match="there is no row before last to draw"):
-        check.drawn(problem.but(query=problem.query[:, :, :1]), {"cut": 3})
+        check.draw_values(problem.but(query=problem.query[:, :, :1]), {"cut": 3})
 
 
 def test_runs_that_pose_the_same_are_remembered_under_one_key(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.diagnosis.inputs import DiagnosticInputs
-from attnspec.diagnosis.tolerance import Aspect, Bar
+from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.engine.engine import Engine
 from attnspec.numerics.precision import precision_of
 from attnspec.record.outcome import Outcome
@@ -117,7 +117,8 @@ def test_a_diagnosis_does_not_compile(tmp_path: Path, compiles: str, put: set[st
     trial = engine(tmp_path, compiles=compiles)
     subject = load(trial.plan.targets[0], folders=trial.plan.implementations)
     precision = precision_of(None, DType.FLOAT32)
-    panel = DiagnosticInputs(Bar(subject, precision, subject.declaration.conventions, Aspect.NONE), DType.FLOAT32)
+    panel = DiagnosticInputs(ComparisonStandard(subject, precision, subject.declaration.conventions, Aspect.NONE),
+                             DType.FLOAT32)
     assert {step.variant for step in panel.put_to(subject)} == put
 
 

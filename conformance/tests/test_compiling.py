@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.core.compiling import OWN_SIZES, RESHAPING, SECONDS, because, is_cut_short, is_left_out
+from attnspec.core.compiling import OWN_SIZES, RESHAPING, SECONDS, explain_left_out, is_cut_short, is_left_out
 from attnspec.core.made_variants import AS_DECLARED
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
@@ -46,7 +46,7 @@ class Compiled(InProcess):
     worked: list[float] = field(default_factory=list)
 
     def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
-        shape = tuple(array.shape for array in call.named.values())
+        shape = tuple(array.shape for array in call.named_arrays.values())
         self.worked.append(self.old if shape in self.shapes else self.new)
         self.shapes.append(shape)
         return super().perform(call, rows)
@@ -89,7 +89,7 @@ def test_each_clause_is_put_a_case_and_dear_ones_few(monkeypatch: pytest.MonkeyP
     assert len(short) < len(found)
     whole = {outcome.clause: outcome.cases for outcome in outcomes(subject)}
     assert all(outcome.cases < whole[outcome.clause] for outcome in short)
-    assert {because(outcome.reason) for outcome in short} == {"each new shape takes 0.4 s to compile"}
+    assert {explain_left_out(outcome.reason) for outcome in short} == {"each new shape takes 0.4 s to compile"}
 
 
 def test_what_is_beyond_the_time_is_left_out_and_says_why() -> None:
@@ -115,7 +115,7 @@ def test_what_asking_compiled_counts_up_to_a_quarter() -> None:
     assert callee.cpu_seconds() > SECONDS[Effort.QUICK] / 4
     found = compiling_time(Plan((subject.id,), effort=Effort.QUICK), dear)
     assert found
-    assert found.left == 0.75 * SECONDS[Effort.QUICK]
+    assert found.seconds_left == 0.75 * SECONDS[Effort.QUICK]
 
 
 @pytest.mark.parametrize(("taken", "expected"), [
@@ -179,14 +179,14 @@ def test_compiling_that_grows_with_the_keys_is_expected_to_go_on(at_80: float, e
     compiling = CompilingTime()
     for S, seconds in ((9, 0.4), (79, at_80)):
         compiling.count(Sizes(1, 1, 1, 1, S, 4, 4), frozenset(), seconds)
-    assert compiling.expected(Sizes(1, 1, 1, 1, 1999, 4, 4)) == pytest.approx(expected, rel=0.05)
+    assert compiling.expected_seconds(Sizes(1, 1, 1, 1, 1999, 4, 4)) == pytest.approx(expected, rel=0.05)
 
 
 def test_nothing_far_longer_is_compiled_before_it_is_known_how_that_grows() -> None:
     compiling = CompilingTime()
     compiling.count(Sizes(1, 1, 1, 9, 9, 4, 4), frozenset(), 0.4)
-    assert compiling.expected(Sizes(1, 1, 1, 1, 99, 4, 4)) == 0
-    assert compiling.expected(Sizes(1, 1, 1, 1, 999, 4, 4)) == math.inf
+    assert compiling.expected_seconds(Sizes(1, 1, 1, 1, 99, 4, 4)) == 0
+    assert compiling.expected_seconds(Sizes(1, 1, 1, 1, 999, 4, 4)) == math.inf
 
 
 @pytest.mark.parametrize(("again", "seconds"), [((0.001, 0.001, 0.3), 6.3), ((0.001, 0.2, 0.3), 0.0), ((), 0.0)])

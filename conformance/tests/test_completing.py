@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from attnspec.cli.completion import rejoined
+from attnspec.cli.completion import rejoin_words
 
 HEAVY = ("numpy", "hypothesis", "torch", "jax", "pytest")
 MINE = "def attend(q, k, v): ...\ndef attend_fast(q, k, v): ...\ndef _hidden(q): ...\n"
@@ -111,8 +111,8 @@ def test_bash_puts_the_offers_where_it_looks_for_them() -> None:
 
 
 def test_words_that_a_colon_broke_are_put_together() -> None:
-    assert rejoined(["check", "a.py", ":", "f", "--effort", "quick"]) == ["check", "a.py:f", "--effort", "quick"]
-    assert rejoined(["check", "a.py", ":"]) == ["check", "a.py:"]
+    assert rejoin_words(["check", "a.py", ":", "f", "--effort", "quick"]) == ["check", "a.py:f", "--effort", "quick"]
+    assert rejoin_words(["check", "a.py", ":"]) == ["check", "a.py:"]
 
 
 @pytest.mark.family(1)

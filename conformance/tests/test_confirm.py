@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from attnspec.cli import main
-from attnspec.cli.confirm import confirmations
+from attnspec.cli.confirm import confirm_findings
 from attnspec.core.errors import TargetError
 from attnspec.core.surroundings import Surroundings
 from attnspec.subjects.findings import read_findings
@@ -120,7 +120,7 @@ def test_a_command_that_starts_nothing_ends_the_confirming(folder: Path, capsys:
     assert confirm(folder, ["is_so"], "--python", "/no/such/python") == 2
     assert "--python: '/no/such/python' cannot be started: No such file" in capsys.readouterr().err
     with pytest.raises(TargetError, match=r"the command '/no/such/python' cannot be started: No such file"):
-        list(confirmations(read_findings(folder / "mine"), {}, there=Surroundings(("/no/such/python",))))
+        list(confirm_findings(read_findings(folder / "mine"), {}, there=Surroundings(("/no/such/python",))))
 
 
 def test_nothing_that_could_run_is_no_answer(folder: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 from attnspec.cli import baseline, progress
 from attnspec.cli.conclusion import Detail, Verdicts
 from attnspec.cli.digest import Digest
-from attnspec.cli.progress import Live, Plain
-from attnspec.cli.wording import applied
+from attnspec.cli.progress import LiveProgress, PlainProgress
+from attnspec.cli.wording import format_applicable
 from attnspec.core.compiling import CUT_SHORT, LEFT_OUT
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
 from attnspec.diagnosis.locate import INVERTED, NOTHING, PARTLY_TAKEN, SPOILT, UNTAKEN
@@ -30,7 +30,7 @@ from attnspec.record.events import (
 )
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import A_CHOICE, Change, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
-from attnspec.report.bugs import UNLOCATED, explanations, plainly
+from attnspec.report.bugs import UNLOCATED, explain_bugs, shorten_story
 from attnspec.runner.session import INTERRUPTED
 
 CLAUSES = ("attention.definition", "causal.no_lookahead", "causal.flag_is_mask", "masking.definition", "scale.explicit")
@@ -286,13 +286,13 @@ def test_what_was_not_put_to_the_subject_has_its_reason() -> None:
 def test_every_failure_has_one_cause() -> None:
     failures = [failed("a.a", like("causal_off_by_one", "causal_ignored")), failed("a.b", like("causal_ignored")),
                 failed("a.c", like("causal_ignored")), failed("a.d", like())]
-    groups = explanations(failures)
+    groups = explain_bugs(failures)
     assert [(group.cause and group.cause.fault, len(group.failures)) for group in groups] == [
         ("causal_ignored", 3), (None, 1)]
 
 
 def test_a_story_is_told_in_one_short_clause() -> None:
-    clauses = {fault.name: plainly(Likeness(fault.name, "", fault.story, "", 1, 1)) for fault in ALL}
+    clauses = {fault.name: shorten_story(Likeness(fault.name, "", fault.story, "", 1, 1)) for fault in ALL}
     assert len(clauses) > 900
     assert {name: clause for name, clause in clauses.items() if not (
         3 < len(clause) <= 80) or clause.endswith(".") or clause.startswith(("The ", "A "))} == {}
@@ -471,7 +471,7 @@ def test_one_bug_is_told_once_and_the_other_clauses_are_named() -> None:
 
 def test_the_definition_of_the_cause_s_theme_is_told_before_what_follows() -> None:
     names = ("attention.definition", "masking.a", "masking.definition")
-    [group] = explanations([failed(name, like("mask_shifted")) for name in names])
+    [group] = explain_bugs([failed(name, like("mask_shifted")) for name in names])
     assert [failure.clause for failure in group.failures] == ["masking.definition", "masking.a", "attention.definition"]
     tiled = told(failed("attention.definition", like("gqa_tiled")), failed("grouped.definition", like("gqa_tiled")))
     assert shown(tiled) == ["grouped.definition"]
@@ -487,7 +487,7 @@ def test_numbers_are_told_before_what_is_not_finite() -> None:
 
 
 def test_a_clause_that_must_hold_is_told_before_one_that_should() -> None:
-    [group] = explanations([failed(f"causal.{level.value}", level=level) for level in (Level.SHOULD, Level.MUST)])
+    [group] = explain_bugs([failed(f"causal.{level.value}", level=level) for level in (Level.SHOULD, Level.MUST)])
     assert [failure.clause for failure in group.failures] == ["causal.must", "causal.should"]
 
 
@@ -495,7 +495,7 @@ def test_failures_that_begin_at_the_same_sizes_are_one_bug() -> None:
     begins = "Fails where T ≥ 65; holds at T = 64."
     named, bare = (replace(like(*faults), begins=begins, recipe=LONG) for faults in (("causal_off_by_one",), ()))
     every = (bare, bare, named, like("scale_none"))
-    groups = explanations([failed(f"a.{number}", each) for number, each in enumerate(every)])
+    groups = explain_bugs([failed(f"a.{number}", each) for number, each in enumerate(every)])
     assert [(group.cause and group.cause.fault, len(group.failures)) for group in groups] == [
         ("causal_off_by_one", 3), ("scale_none", 1)]
 
@@ -506,7 +506,7 @@ def test_one_bug_begins_at_the_same_sizes_in_half_of_its_failures(elsewhere: int
     named = [replace(like("scale_none"), begins=begins, recipe=LONG)
              for begins in (here, here, *(there.format(3 + number) for number in range(elsewhere)))]
     every = (*named, replace(like(), begins=here, recipe=LONG))
-    assert len(explanations([failed(f"a.{number}", each) for number, each in enumerate(every)])) == bugs
+    assert len(explain_bugs([failed(f"a.{number}", each) for number, each in enumerate(every)])) == bugs
 
 
 def test_failures_that_need_the_same_keyword_are_one_bug() -> None:
@@ -522,7 +522,7 @@ def test_a_read_out_that_blames_the_fault_s_stage_is_the_same_bug() -> None:
     blamed = [replace(like(), located=f"a query attends to keys that the {what} excludes ({what})")
               for what in ("causal flag", "causal flag", "mask")]
     every = (*blamed, like("causal_off_by_one"))
-    groups = explanations([failed(f"a.{number}", each) for number, each in enumerate(every)])
+    groups = explain_bugs([failed(f"a.{number}", each) for number, each in enumerate(every)])
     assert [(str(group.cause), len(group.failures)) for group in groups] == [
         (OFF_BY_ONE, 3), ("a query attends to keys that the mask excludes (mask)", 1)]
 
@@ -531,26 +531,26 @@ def test_the_bug_of_most_failures_comes_first_when_all_are_joined() -> None:
     blamed = replace(like(), located="a query attends to keys that the causal flag excludes (causal flag)")
     begun = replace(like(), begins="Fails where T ≥ 65; holds at T = 64.")
     every = (begun, begun, begun, blamed, blamed, *[like("causal_off_by_one")] * 2)
-    groups = explanations([failed(f"a.{number}", each) for number, each in enumerate(every)])
+    groups = explain_bugs([failed(f"a.{number}", each) for number, each in enumerate(every)])
     assert [len(group.failures) for group in groups] == [4, 3]
 
 
 def test_two_faults_of_one_stage_are_two_bugs() -> None:
-    groups = explanations([failed("a.a"), failed("a.b", like("causal_ignored"))])
+    groups = explain_bugs([failed("a.a"), failed("a.b", like("causal_ignored"))])
     assert len(groups) == 2
 
 
 def test_two_faults_that_begin_at_the_same_sizes_are_two_bugs() -> None:
     begins = "Fails where H ≥ 2; holds at H = 1."
     every = [replace(like(fault), begins=begins) for fault in ("causal_off_by_one", "scale_none")]
-    assert len(explanations([failed(f"a.{number}", each) for number, each in enumerate(every)])) == 2
+    assert len(explain_bugs([failed(f"a.{number}", each) for number, each in enumerate(every)])) == 2
 
 
 def test_one_fault_is_one_bug_with_what_to_do_however_it_was_found() -> None:
     overflow = Explanation("exp overflows (`softmax_without_maximum`)", "Subtract the maximum", "")
     named = like("softmax_without_maximum")
     every = (named, named, replace(like(), explained=overflow))
-    [group] = explanations([failed(f"a.{number}", each) for number, each in enumerate(every)])
+    [group] = explain_bugs([failed(f"a.{number}", each) for number, each in enumerate(every)])
     assert group.cause
     assert (group.cause.fault, group.cause.advice) == ("softmax_without_maximum", "Subtract the maximum")
 
@@ -558,7 +558,7 @@ def test_one_fault_is_one_bug_with_what_to_do_however_it_was_found() -> None:
 def test_an_arithmetic_that_may_be_meant_explains_what_it_allows_alone() -> None:
     begins = "Fails where S ≥ 65; holds at S = 64."
     rounded = replace(like(), begins=begins, explained=Explanation("it rounds", "Round less", "f.precision = {}"))
-    groups = explanations([failed("a.a", rounded), failed("a.b", replace(like(), begins=begins))])
+    groups = explain_bugs([failed("a.a", rounded), failed("a.b", replace(like(), begins=begins))])
     assert [len(group.failures) for group in groups] == [1, 1]
 
 
@@ -726,7 +726,7 @@ def test_reasons_for_not_running_beyond_a_dozen_are_counted() -> None:
 
 def plain(*happened: Outcome | Event) -> list[str]:
     pipe = io.StringIO()
-    handler = Plain(pipe)
+    handler = PlainProgress(pipe)
     for event in events(*happened, code=1):
         handler.handle(event)
     return pipe.getvalue().splitlines()[1:]
@@ -768,7 +768,7 @@ def test_a_pipe_calls_nobody_done_who_was_not_judged() -> None:
 def told_of(planned: dict[str, int], *happened: Outcome) -> list[str]:
     """The lines in a pipe of a run that was to judge so many items of each subject."""
     pipe = io.StringIO()
-    handler = Plain(pipe)
+    handler = PlainProgress(pipe)
     for event in events(*happened, code=1):
         handler.handle(replace(event, planned=planned) if isinstance(event, RunStarted) else event)
     return pipe.getvalue().splitlines()[1:]
@@ -782,7 +782,7 @@ def test_a_pipe_hears_of_no_failure_where_there_is_none(monkeypatch: pytest.Monk
 
 def test_a_terminal_shows_failures_and_their_cause_while_the_run_goes_on() -> None:
     screen = io.StringIO()
-    live = Live(screen, is_coloured=False)
+    live = LiveProgress(screen, is_coloured=False)
     for event in events(failed(), failed("causal.flag_is_mask"), held(), code=1)[:3]:
         live.handle(event)
         live._drawn = 0.0
@@ -804,6 +804,6 @@ def test_a_short_run_tells_a_pipe_its_first_failure_and_no_more() -> None:
 
 
 def test_what_was_not_run_is_no_part_of_what_applies() -> None:
-    told = click.unstyle(applied(Counter({"held": 3, "inapplicable": 2, "not run": 348})))
+    told = click.unstyle(format_applicable(Counter({"held": 3, "inapplicable": 2, "not run": 348})))
     assert told == "3 of 3 applicable items held, 348 not run"
-    assert click.unstyle(applied(Counter({"inapplicable": 2, "not run": 5}))) == "2 inapplicable, 5 not run"
+    assert click.unstyle(format_applicable(Counter({"inapplicable": 2, "not run": 5}))) == "2 inapplicable, 5 not run"

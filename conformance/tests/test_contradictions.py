@@ -13,14 +13,14 @@ from attnspec.engine.subject_run import SubjectRun
 from attnspec.problems.recipe import Recipe
 from attnspec.record.contradictions import (
     ConditionStanding,
+    condition_standing,
     keywords_in,
     lengths_in,
-    meets,
+    meets_condition,
     needed_alone,
-    standing,
-    weakened,
+    weaken_boundary,
 )
-from attnspec.report.bugs import explanations
+from attnspec.report.bugs import explain_bugs
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
 from helpers.law import checks
@@ -39,7 +39,7 @@ LENGTHS = {"B": 2, "H": 6, "Hkv": 3, "T": 5, "S": 64, "D": 8, "Dv": 4}
     ("T is one less than a multiple of 4", False), ("T mod 4 = 1", True), ("D is not a power of two", False),
     ("T is not a multiple of 4 and ≥ 6", False), ("the moon is full", None)])
 def test_a_condition_is_read_as_it_is_written(condition: str, is_met: bool | None) -> None:
-    assert meets(condition, LENGTHS) is is_met
+    assert meets_condition(condition, LENGTHS) is is_met
 
 
 def test_a_recipe_tells_its_lengths_and_what_is_given() -> None:
@@ -56,13 +56,13 @@ def test_a_recipe_tells_its_lengths_and_what_is_given() -> None:
 def test_a_boundary_stands_where_no_case_speaks_against_it(failing: list[dict[str, int]],
                                                            passing: list[dict[str, int]],
                                                            found: ConditionStanding) -> None:
-    assert standing("Fails where S ≥ 65; holds at S = 64.", failing, passing) is found
+    assert condition_standing("Fails where S ≥ 65; holds at S = 64.", failing, passing) is found
 
 
 def test_what_holds_somewhere_within_is_told_as_needed_alone() -> None:
-    words = weakened("Fails where S ≥ 65; holds at S = 64.")
+    words = weaken_boundary("Fails where S ≥ 65; holds at S = 64.")
     assert words == "Fails only where S ≥ 65 (not in every case); holds at S = 64."
-    assert standing(words, [{"S": 65}], []) is ConditionStanding.DECIDES
+    assert condition_standing(words, [{"S": 65}], []) is ConditionStanding.DECIDES
     assert needed_alone("Fails where D ≥ 5 and S ≥ 65; holds at S = 64.", [[{"S": 70, "D": 3}]]) == "fails where S ≥ 65"
 
 
@@ -77,16 +77,16 @@ def failure(clause: str, begins: str, sizes: str, given: str = "", calls: tuple[
     ("Fails where T is one more than a multiple of 16; holds at T = 16.", "B1,H1,Hkv1,T12,S2,D4,Dv4", ""),
     ("Fails where S ≥ 2 and D ≥ 5; holds at S = 1 and at D = 4.", "B1,H1,Hkv1,T1,S2,D4,Dv4", "fails where S ≥ 2")])
 def test_no_cause_is_contradicted_by_a_case_of_its_own(begins: str, case: str, says: str) -> None:
-    [group] = explanations([failure("a.b", begins, case)])  # type: ignore[list-item]  # an outcome
+    [group] = explain_bugs([failure("a.b", begins, case)])  # type: ignore[list-item]  # an outcome
     assert (group.cause.says if group.cause else "") == says
 
 
 def test_a_case_of_another_group_that_is_given_no_more_contradicts_too() -> None:
     first = failure("a.b", "Fails where S ≥ 40; holds at S = 39.", "B1,H1,Hkv1,T1,S41,D4,Dv4", "causal")
     plain, other = (failure(f"a.{given}", "", "B1,H1,Hkv1,T1,S3,D4,Dv4", given) for given in ("", "bias"))
-    assert [group.cause and group.cause.says for group in explanations([first, other])] == [  # type: ignore[list-item]
+    assert [group.cause and group.cause.says for group in explain_bugs([first, other])] == [  # type: ignore[list-item]
         "fails where S ≥ 40", None]
-    assert all(group.cause is None for group in explanations([first, plain]))  # type: ignore[list-item]  # as above
+    assert all(group.cause is None for group in explain_bugs([first, plain]))  # type: ignore[list-item]  # as above
 
 
 def test_a_contradicted_boundary_is_told_as_far_as_it_stands() -> None:
@@ -132,5 +132,5 @@ def test_a_case_of_a_clause_that_calls_at_other_sizes_contradicts_nothing() -> N
     for clause, calls, says in (("scale.inverse_root_width", ("B1 H1 Hkv1 T1 S2 D66 Dv1",), "fails where D ≥ 65"),
                                 ("scale.explicit", (), None)):
         wider = failure(clause, "", "B1,H1,Hkv1,T1,S2,D33,Dv1", calls=calls)
-        groups = explanations([first, wider])  # type: ignore[list-item]  # outcomes
+        groups = explain_bugs([first, wider])  # type: ignore[list-item]  # outcomes
         assert (groups[0].cause and groups[0].cause.says) == says

@@ -47,9 +47,9 @@ RAISED = replace(OUTCOME, verdict=Verdict.ERRORED, evidence=Evidence("ValueError
 
 
 def test_how_something_failed_is_told_without_numbers() -> None:
-    assert (SEEN.how, RAISED.how) == ("agree", "ValueError: N at N of N")
-    assert replace(OUTCOME, reason="it claims 2 things").how == "it claims N things"
-    assert replace(RAISED, verdict=Verdict.CRASHED).how == ""
+    assert (SEEN.failure_kind, RAISED.failure_kind) == ("agree", "ValueError: N at N of N")
+    assert replace(OUTCOME, reason="it claims 2 things").failure_kind == "it claims N things"
+    assert replace(RAISED, verdict=Verdict.CRASHED).failure_kind == ""
 
 
 @pytest.mark.parametrize(("outcome", "verdict"), [(SEEN, Verdict.EXPECTED), (OUTCOME, Verdict.UNEXPECTED)])

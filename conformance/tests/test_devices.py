@@ -21,7 +21,7 @@ from attnspec.runner.gate import gate
 from attnspec.runner.session import Session
 from attnspec.subjects.installed import look_in
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import registered_subjects
 from helpers.commands import Cli
 from helpers.places import CHECKOUT
 
@@ -57,23 +57,23 @@ def subjects(folder: Path, manifest: str = MANIFEST) -> dict[str, Registered]:
     mine.mkdir(parents=True)
     (mine / "manifest.yaml").write_text(manifest, encoding="utf-8")
     (mine / "adapter.py").write_text("def attend(query, key, value):\n    return value\n", encoding="utf-8")
-    found = registered([folder / "implementations"])
+    found = registered_subjects([folder / "implementations"])
     return {name.partition("/")[2]: subject for name, subject in found.items() if name.startswith("mine/")}
 
 
 def test_a_subject_of_another_device_says_which_one_to_name(tmp_path: Path) -> None:
     found = subjects(tmp_path)
-    assert found["on_gpu"].missing == \
+    assert found["on_gpu"].why_missing == \
         "it runs on cuda alone; name a device: attnspec check --device cuda mine/on_gpu"
-    assert [found["anywhere"].missing, found["arrays"].missing] == ["", ""]
+    assert [found["anywhere"].why_missing, found["arrays"].why_missing] == ["", ""]
 
 
 @pytest.mark.parametrize("device", ["cuda:1", "gpu:0", "rocm"])
 def test_where_its_device_is_named_it_is_judged_and_numpy_is_not(tmp_path: Path, device: str) -> None:
     look_in(Surroundings(device=device))
     found = subjects(tmp_path)
-    assert [found["on_gpu"].missing, found["anywhere"].missing] == ["", ""]
-    assert found["arrays"].missing == \
+    assert [found["on_gpu"].why_missing, found["anywhere"].why_missing] == ["", ""]
+    assert found["arrays"].why_missing == \
         "it runs on cpu alone; name a device: attnspec check --device cpu mine/arrays"
 
 

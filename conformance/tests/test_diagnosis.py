@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
-from attnspec.diagnosis.diagnose import Diagnosis, Examiner, diagnose, named
+from attnspec.diagnosis.diagnose import Diagnosis, Examiner, diagnose, diagnose_double
 from attnspec.diagnosis.failing_case import FailingCase
 from attnspec.diagnosis.locate import INVERTED
 from attnspec.diagnosis.overflow import RawExponentials
-from attnspec.diagnosis.tolerance import Aspect, Bar
+from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults import staged as sound
 from attnspec.faults.blocks import OF_OTHER_SIZES
@@ -30,12 +30,12 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Explanation, Outcome
-from attnspec.runner.texts import violation
+from attnspec.runner.texts import format_violation
 from attnspec.spec.load import load_spec
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject
-from attnspec.trials.call_log import put
+from attnspec.trials.call_log import log_call
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
@@ -89,13 +89,14 @@ def of_stages(**stages: Any) -> Subject:  # noqa: ANN401  (as dataclasses.replac
 def test_a_fault_in_another_arithmetic_is_named_first(name: str, clause: str) -> None:
     subject = own_subject(f"fault/{name}")
     recipe = failing(CHECKS[clause], subject)
-    like = named(subject, DType.FLOAT32, CHECKS[clause], recipe, arithmetic=SoundArithmetic.REORDERED).like
+    like = diagnose_double(subject, DType.FLOAT32, CHECKS[clause], recipe,
+                           arithmetic=SoundArithmetic.REORDERED).likely_faults
     assert like[0].fault == name
     assert 2 * like[0].agreed > like[0].tried
 
 
 def test_every_stage_of_the_catalogue_is_told_of_by_its_story_and_link() -> None:
-    like = diagnosed(own_subject("fault/causal_off_by_one"), "causal.no_lookahead").like[0]
+    like = diagnosed(own_subject("fault/causal_off_by_one"), "causal.no_lookahead").likely_faults[0]
     fault = CATALOGUE["causal_off_by_one"]
     assert (like.stage, like.story, like.link) == (fault.stage, fault.story, fault.link)
     assert like.link
@@ -121,8 +122,8 @@ def test_every_stage_of_the_catalogue_is_told_of_by_its_story_and_link() -> None
 ], ids=("scale", "logits", "mask", "sum", "softmax", "merge", "values", "bias"))
 def test_a_mistake_outside_the_catalogue_is_located_at_its_stage(subject: Subject, place: str) -> None:
     said = diagnosed(subject, among=A_FEW)
-    assert said.like == ()
-    assert said.located.startswith(place)
+    assert said.likely_faults == ()
+    assert said.located_stage.startswith(place)
 
 
 def test_an_answer_that_changes_from_call_to_call_is_called_so() -> None:
@@ -134,7 +135,8 @@ def test_an_answer_that_changes_from_call_to_call_is_called_so() -> None:
         return (found[0] * gain, found[1]) if isinstance(found, tuple) else found * gain
 
     said = diagnosed(own(answer), among=A_FEW)
-    assert said.located == "the same call gives another answer the second time (memory of earlier calls, or chance)"
+    assert said.located_stage == ("the same call gives another answer the second time "
+                                  "(memory of earlier calls, or chance)")
 
 
 @pytest.mark.nightly
@@ -145,7 +147,7 @@ def test_where_no_read_out_shows_it_nothing_is_made_up() -> None:
         output[:] += np.float32(call.query.shape[2] == 2)  # no problem that is read is so short
         return found
 
-    assert diagnosed(own(answer), among=A_FEW).located.startswith("no small test input shows it")
+    assert diagnosed(own(answer), among=A_FEW).located_stage.startswith("no small test input shows it")
 
 
 def raising(*, only_with: str = "") -> Subject:
@@ -166,7 +168,7 @@ def raising(*, only_with: str = "") -> Subject:
     ("bias", "no small test input that could be tried shows it; on others the function raises ZeroDivisionError: "
              "bias")])
 def test_read_outs_that_raise_are_not_said_to_be_right(only_with: str, said: str) -> None:
-    assert diagnosed(raising(only_with=only_with), among=A_FEW).located == said
+    assert diagnosed(raising(only_with=only_with), among=A_FEW).located_stage == said
 
 
 def inverted(*, empty: float) -> Subject:
@@ -185,12 +187,12 @@ def inverted(*, empty: float) -> Subject:
 @pytest.mark.nightly
 def test_an_inverted_mask_is_named_also_where_rows_become_nan() -> None:
     said = diagnosed(inverted(empty=np.nan))
-    told = [each.fault for each in said.like] or [said.located]
+    told = [each.fault for each in said.likely_faults] or [said.located_stage]
     assert told == ["the mask is read the wrong way round: True means that a query may attend (`mask_inverted`)"]
 
 
 def test_an_inverted_mask_with_zeros_is_the_fault_of_that_name() -> None:
-    [first, *_] = diagnosed(inverted(empty=0.0)).like
+    [first, *_] = diagnosed(inverted(empty=0.0)).likely_faults
     assert (first.fault, first.story.partition(":")[0]) == ("mask_inverted", "The mask is read the wrong way round")
 
 
@@ -202,7 +204,7 @@ def test_keywords_that_spoil_a_case_together_are_told() -> None:
         return found
 
     said = diagnosed(own(answer), among=A_FEW)
-    assert said.located == "the answer is not finite here, and right once mask or causal is left out"
+    assert said.located_stage == "the answer is not finite here, and right once mask or causal is left out"
 
 
 @pytest.mark.parametrize(("spoils", "needed"), [
@@ -216,12 +218,12 @@ def test_a_scale_that_is_not_positive_is_told_from_any(spoils: Callable[[float],
         return found
 
     said = diagnosed(own(answer), clause="scale.explicit", among=())
-    assert said.located == f"the answer is not finite here, and right once {needed} is left out"
+    assert said.located_stage == f"the answer is not finite here, and right once {needed} is left out"
 
 
 def test_a_layer_that_attends_to_itself_alone_is_diagnosed_too() -> None:
     found = diagnosed(load("numpy/msa"), clause="masking.hidden_nan_is_irrelevant", among=())
-    assert found.located == "the answer is not finite here, and right once mask is left out"
+    assert found.located_stage == "the answer is not finite here, and right once mask is left out"
 
 
 def test_a_recommendation_that_is_not_followed_is_not_diagnosed() -> None:
@@ -233,7 +235,7 @@ def test_a_recommendation_that_is_not_followed_is_not_diagnosed() -> None:
 
 def test_no_read_out_is_asked_why_a_dtype_is_wrong() -> None:
     wide = own(lambda call: np.asarray(attention(call)).astype(np.float64))
-    assert diagnosed(wide, clause="attention.dtype", among=()).located == ""
+    assert diagnosed(wide, clause="attention.dtype", among=()).located_stage == ""
 
 
 def test_a_sound_subject_gets_no_diagnosis_in_its_evidence() -> None:
@@ -248,10 +250,10 @@ def test_a_right_answer_is_not_rounded_again_to_become_a_wrong_one() -> None:
     subject, check = own_subject("fault/scale_none"), CHECKS["attention.definition"]
     trial = trial_of(check, subject)
     problem, evaluator = trial.scene(failing(check, subject)).problem("original"), trial.evaluator
-    wrong, right = (put(each, problem) for each in (subject, own_subject("sound/naive")))
-    towards = right.given.output + np.float32(1e-6) * (wrong.given.output - right.given.output)
-    nearer = replace(right, answer=replace(right.given, output=towards))
-    ruler = Bar(subject, evaluator.precision, evaluator.conventions, Aspect.NONE).ruler(problem)
+    wrong, right = (log_call(each, problem) for each in (subject, own_subject("sound/naive")))
+    towards = right.answer_given.output + np.float32(1e-6) * (wrong.answer_given.output - right.answer_given.output)
+    nearer = replace(right, answer=replace(right.answer_given, output=towards))
+    ruler = ComparisonStandard(subject, evaluator.precision, evaluator.conventions, Aspect.NONE).ruler(problem)
     assert ruler.nearness(wrong, nearer) < 1
     assert not ruler.are_alike(wrong, nearer, pytest.fail)
 
@@ -260,7 +262,7 @@ def test_a_fault_that_holds_where_the_subject_fails_does_not_explain_it() -> Non
     """Whatever it answered: here no call is compared, so that any fault answers as the subject did."""
     subject, check = own_subject("fault/scale_none"), CHECKS["attention.definition"]
     trial = trial_of(check, subject)
-    bar = Bar(subject, trial.evaluator.precision, trial.evaluator.conventions, Aspect.NONE)
+    bar = ComparisonStandard(subject, trial.evaluator.precision, trial.evaluator.conventions, Aspect.NONE)
     case = FailingCase(trial, failing(check, subject), bar, (), fails=True)
     assert case.explains(CATALOGUE["scale_none"])
     assert not case.explains(CATALOGUE["scale_root_in_float32"])
@@ -284,8 +286,8 @@ def test_a_double_answers_otherwise_than_its_fault() -> None:
 def test_the_second_clause_is_told_by_what_was_found_at_the_first() -> None:
     subject, examiner = own_subject("fault/scale_none"), Examiner()
     first, second = (CHECKS[name] for name in ("attention.definition", "masking.definition"))
-    like = examiner.diagnose(trial_of(first, subject), failing(first, subject)).like
-    again = examiner.diagnose(trial_of(second, subject), failing(second, subject), among=()).like
+    like = examiner.diagnose(trial_of(first, subject), failing(first, subject)).likely_faults
+    again = examiner.diagnose(trial_of(second, subject), failing(second, subject), among=()).likely_faults
     assert again == like
 
 
@@ -293,7 +295,7 @@ def test_a_fault_that_is_not_among_those_asked_for_is_not_named() -> None:
     subject, check = own_subject("fault/scale_none"), CHECKS["attention.definition"]
     others = [fault for fault in ALL if "scale" not in fault.name]
     said = diagnose(trial_of(check, subject), failing(check, subject), among=others)
-    assert "scale_none" not in {each.fault for each in said.like}
+    assert "scale_none" not in {each.fault for each in said.likely_faults}
 
 
 def test_a_diagnosis_that_fails_costs_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,7 +311,7 @@ def test_a_diagnosis_that_fails_costs_no_verdict(monkeypatch: pytest.MonkeyPatch
 def test_the_console_says_what_a_violation_is_like() -> None:
     outcome = _heard("fault/scale_none")
     like = outcome.evidence.like[0]
-    said = violation(outcome, says="", where="")
+    said = format_violation(outcome, says="", where="")
     assert f"  like: scale_none (in {like.agreed} of {like.tried} cases): {like.story}" in said
     assert "  where:" not in said
 
@@ -343,7 +345,7 @@ def test_a_flag_that_is_ignored_is_named(tmp_path: Path) -> None:
 def test_a_forgotten_rescale_is_named_whatever_the_size_of_blocks(size: int) -> None:
     fault = next(each for each in OF_OTHER_SIZES if each.name == f"blocks_output_not_rescaled@{size}")
     subject = replace(own_subject("sound/naive"), id="mine", callee=InProcess(fault.function))
-    assert diagnosed(subject, clause="attention.permuting_keys").like[0].fault == "blocks_output_not_rescaled"
+    assert diagnosed(subject, clause="attention.permuting_keys").likely_faults[0].fault == "blocks_output_not_rescaled"
 
 
 def test_what_is_declared_causal_only_is_put_no_call_without_the_flag(tmp_path: Path) -> None:
@@ -407,8 +409,8 @@ def test_no_overflow_is_told_of_who_subtracts_the_maximum(tmp_path: Path) -> Non
     assert heard(tmp_path, text, "attention.finite").verdict is Verdict.HELD
     subject = load(f"{tmp_path}/mine.py:attend")
     for dtype in DType:
-        bar = Bar(subject, Evaluator(subject, dtype).precision, {}, Aspect.NONE)
-        assert RawExponentials.of(bar, dtype) is None
+        bar = ComparisonStandard(subject, Evaluator(subject, dtype).precision, {}, Aspect.NONE)
+        assert RawExponentials.measure_subject(bar, dtype) is None
 
 
 @pytest.mark.nightly
@@ -432,7 +434,7 @@ def test_an_inverted_mask_of_ones_own_is_told_what_writes_an_adapter(tmp_path: P
     assert outcome.evidence.explained.advice.startswith(
         "Invert it. If your library documents that True hides a key, keep it: `attnspec init ")
     assert outcome.evidence.explained.advice.endswith("` writes an adapter that turns the mask")
-    assert violation(outcome, says="", where="").count(INVERTED) == 1
+    assert format_violation(outcome, says="", where="").count(INVERTED) == 1
 
 
 GROUPED = """

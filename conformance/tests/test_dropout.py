@@ -33,7 +33,7 @@ from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import read_refutations
-from attnspec.trials.call_log import put
+from attnspec.trials.call_log import log_call
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
@@ -191,7 +191,7 @@ def test_a_case_of_gradients_ends_for_who_has_no_backward_pass() -> None:
     problem = _problem(grad_output=np.ones((2, 4, 6, 5), np.float32))
     subject = fault_subject("drop_nan_at_one")
     declared = replace(subject.declaration, keywords=subject.declaration.keywords | {GRAD}, lift="torch")
-    assert put(replace(subject, declaration=declared), problem).raised == "its output requires no gradient"
+    assert log_call(replace(subject, declaration=declared), problem).exception_text == "its output requires no gradient"
 
 
 @pytest.mark.nightly

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.core.conventions import unfound
+from attnspec.core.conventions import unfound_message
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Effort, Panel, Verdict
 from attnspec.core.plan import SAMPLE, Item, Plan
 from attnspec.engine.engine import Engine
 from attnspec.engine.subject_run import SubjectRun
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 from attnspec.faults.subject import own_subject
 from attnspec.numerics import screen
 from attnspec.problems.recipe import Recipe
@@ -338,7 +338,7 @@ def test_a_replay_of_a_sound_subject_holds_and_a_mistyped_one_is_refused(folder:
 # --- what is remembered, and which rows are judged
 
 def trial_of(folder: Path, clause: str, function: str = "counted", *, dtype: DType = DType.FLOAT32) -> Trial:
-    subject = summon(f"{folder / 'subjects.py'}:{function}", Plan(()))
+    subject = load_subject(f"{folder / 'subjects.py'}:{function}", Plan(()))
     check = compile_spec(load_spec(folder / "spec"))[f"own.{clause}"]
     return Trial(check, Evaluator(subject, dtype), Effort.QUICK, 0, lambda _: None)
 
@@ -378,7 +378,7 @@ attend.conventions = {"hidden_row": "uniform"}
 
 def test_a_declared_convention_stands_above_a_probe_of_one_of_its_forms(tmp_path: Path) -> None:
     (tmp_path / "rows.py").write_text(NAN_ROWS)
-    found = Evaluator(summon(f"{tmp_path / 'rows.py'}:attend", Plan(())), DType.FLOAT32).conventions
+    found = Evaluator(load_subject(f"{tmp_path / 'rows.py'}:attend", Plan(())), DType.FLOAT32).conventions
     assert {name: answer for name, answer in found.items() if "hidden_row" in name} == {"hidden_row": "uniform"}
 
 
@@ -412,7 +412,8 @@ def test_a_convention_that_no_probe_can_tell_is_to_be_declared(tmp_path: Path, d
 
 
 def test_what_a_manifest_can_declare_is_told_as_it_stands_there() -> None:
-    assert "Declare conventions: {grouped_heads: repeat} in its manifest (or tile);" in unfound("grouped_heads", "a/b")
+    message = unfound_message("grouped_heads", "a/b")
+    assert "Declare conventions: {grouped_heads: repeat} in its manifest (or tile);" in message
 
 
 def test_large_values_are_not_remembered_for_long() -> None:
@@ -446,7 +447,7 @@ def test_one_wrong_entry_of_a_large_case_is_found(
 ) -> None:
     for name in ("SHARP_UP_TO", "LONG_DOUBLE_UP_TO"):
         monkeypatch.setattr(screen, name, 0 if screens else 2**40)
-    failure = trial_of(folder, "definition", "wrong_at_255", dtype=dtype).put(LARGE).failure
+    failure = trial_of(folder, "definition", "wrong_at_255", dtype=dtype).judge_recipe(LARGE).failure
     assert isinstance(failure, Violated)
     assert failure.measured.index == (1, 0, 255, 3)
     assert (failure.measured.wrong, failure.measured.claimed) == (1, 2 * 2 * 257 * 4)
@@ -459,7 +460,7 @@ def test_a_screened_case_says_how_its_rows_were_judged(
 ) -> None:
     for name in ("SHARP_UP_TO", "LONG_DOUBLE_UP_TO"):
         monkeypatch.setattr(screen, name, 2**17)
-    small, large = (trial_of(folder, "definition", dtype=dtype).put(recipe) for recipe in (RECIPE, LARGE))
+    small, large = (trial_of(folder, "definition", dtype=dtype).judge_recipe(recipe) for recipe in (RECIPE, LARGE))
     assert small.failure is large.failure is None
     assert (list(small.readings), list(large.readings)) == ([], [SCREENED])
 

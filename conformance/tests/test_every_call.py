@@ -22,7 +22,7 @@ from attnspec.ranking.kernels import KernelWorker
 from attnspec.record.outcome import Outcome
 from attnspec.record.ranked import KernelStanding
 from attnspec.subjects.call import Call
-from attnspec.subjects.watching import GIVEN_UP, Asking, incidents_of, watched
+from attnspec.subjects.watching import GIVEN_UP, Asking, incidents_of, watch_subject
 from helpers.subjects import subject_of
 
 SOUND = """
@@ -139,7 +139,7 @@ def test_an_answer_without_a_value_for_each_key_is_no_incident(*, values: int, i
     def attend(query: Array, _key: Array, value: Array) -> Array:
         return np.full((*query.shape[:-1], value.shape[-1]), next(answers), query.dtype)
 
-    subject = watched(subject_of(attend, frozenset(), dtypes=(DType.FLOAT32,)))
+    subject = watch_subject(subject_of(attend, frozenset(), dtypes=(DType.FLOAT32,)))
     incidents = incidents_of(subject)
     assert incidents
     key, value = (np.zeros((1, 1, length, 2), np.float32) for length in (3, values))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from attnspec.core.nouns import DType, Effort, Level, Verdict, gates
+from attnspec.core.nouns import DType, Effort, Level, Verdict, does_gate_run
 from attnspec.core.plan import Plan
-from attnspec.diagnosis.raising import RaisingExplainer
+from attnspec.diagnosis.advice import RaisingExplainer
 from attnspec.engine.engine import Engine
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 from attnspec.questions.conventions import probe_conventions
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.call import SubjectRaised
@@ -52,7 +52,7 @@ def judged(asked: Plan, clause: str) -> Outcome:
 def test_what_numpy_raises_is_a_failure_with_its_line_and_its_boundary(condition: str, tmp_path: Path) -> None:
     where, clause = MAP[condition]
     asked = plan(tmp_path, f"if {condition}: {ACCIDENT}")
-    assert not summon(asked.targets[0], asked).refused
+    assert not load_subject(asked.targets[0], asked).refused_words
     outcome = judged(asked, clause)
     assert outcome.verdict is Verdict.ERRORED
     assert outcome.evidence
@@ -62,7 +62,7 @@ def test_what_numpy_raises_is_a_failure_with_its_line_and_its_boundary(condition
 
 def test_the_way_out_is_the_line_that_declares_it(tmp_path: Path) -> None:
     check = f"if Hkv < H: {ACCIDENT}"
-    explained = explanation(subject(tmp_path, check), Case(PLAIN).moved(G=2))
+    explained = explanation(subject(tmp_path, check), Case(PLAIN).move_case(G=2))
     assert explained.endswith("declare: attend.grouped = False")
     assert judged(plan(tmp_path, check, "attend.grouped = False"), "grouped.definition").verdict is Verdict.INAPPLICABLE
 
@@ -82,7 +82,7 @@ def explanation(asked: Subject, case: Case | None) -> str:
 @pytest.mark.parametrize("condition", ["len(calls) == 20", "len(calls) % 3 == 0"])
 def test_what_is_raised_by_count_has_no_boundary(condition: str, tmp_path: Path) -> None:
     asked = subject(tmp_path, f"calls.append(1)\n    if {condition}: {ACCIDENT}")
-    assert not asked.refused
+    assert not asked.refused_words
     problem = Case(PLAIN).problem(DType.FLOAT32)
     raised = SubjectRaised("ValueError: no", "", is_stated=False)
     raised.asked = problem
@@ -108,7 +108,7 @@ def test_what_is_raised_by_count_has_no_boundary(condition: str, tmp_path: Path)
     ("None.shape", False)])
 def test_a_refusal_is_a_statement_of_the_function_in_words(statement: str, is_refusal: bool, tmp_path: Path) -> None:
     found = subject(tmp_path, f"if Hkv < H: {statement}")
-    assert ("grouped heads (Hkv < H)" in found.refused) is is_refusal
+    assert ("grouped heads (Hkv < H)" in found.refused_words) is is_refusal
 
 
 def test_a_check_in_a_helper_of_several_lines_is_the_functions_own(tmp_path: Path) -> None:
@@ -118,19 +118,19 @@ def test_a_check_in_a_helper_of_several_lines_is_the_functions_own(tmp_path: Pat
                 "as many "
                 "key heads as query heads")
     check(Hkv, H)"""
-    assert list(subject(tmp_path, check).refused) == ["grouped heads (Hkv < H)"]
+    assert list(subject(tmp_path, check).refused_words) == ["grouped heads (Hkv < H)"]
 
 
 def test_a_mask_that_is_refused_in_a_batch_is_judged_without_one(tmp_path: Path) -> None:
     check = 'if mask is not None and B > 1: raise ValueError("a mask needs a batch of one")'
-    assert list(subject(tmp_path, check).refused) == ["mask with B > 1"]
+    assert list(subject(tmp_path, check).refused_words) == ["mask with B > 1"]
     ignored = f"{check}\n    mask = None"
     assert judged(plan(tmp_path, ignored), "masking.definition").verdict is Verdict.VIOLATED
 
 
 def test_causal_with_a_mask_that_is_refused_is_told(tmp_path: Path) -> None:
     check = 'if causal and mask is not None: raise ValueError("either causal or mask")'
-    assert list(subject(tmp_path, check).refused) == ["causal and mask"]
+    assert list(subject(tmp_path, check).refused_words) == ["causal and mask"]
 
 
 @pytest.mark.parametrize(("check", "answer"), [
@@ -167,5 +167,5 @@ def test_a_frameworks_attention_function_refuses_for_who_wraps_it(
 
 @pytest.mark.parametrize("verdict", [Verdict.ERRORED, Verdict.CRASHED, Verdict.TIMED_OUT])
 def test_no_answer_gates_under_a_recommendation_too(verdict: Verdict) -> None:
-    assert gates(verdict, Level.SHOULD, strict=False)
-    assert not gates(Verdict.VIOLATED, Level.SHOULD, strict=False)
+    assert does_gate_run(verdict, Level.SHOULD, strict=False)
+    assert not does_gate_run(Verdict.VIOLATED, Level.SHOULD, strict=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from attnspec.cli.words import vocabulary
+from attnspec.cli.words import list_vocabulary
 from helpers.commands import Cli
 
 
@@ -24,5 +24,5 @@ def test_a_word_tells_what_it_does_what_it_takes_and_who_uses_it(cli: Cli, word:
 
 
 def test_every_word_can_be_explained(cli: Cli) -> None:
-    for word in vocabulary():
+    for word in list_vocabulary():
         assert cli("explain", word.name)[1].startswith(f"{word.name}  (")

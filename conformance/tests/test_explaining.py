@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.record.explaining import RECOMMENDS, explains
+from attnspec.record.explaining import RECOMMENDS, does_explain
 from attnspec.record.outcome import Evidence, KnownFinding, Measured, Outcome, Seen
 from attnspec.subjects.findings import read_findings
 
@@ -22,7 +22,7 @@ FINDING = KnownFinding("lib/one", "It differs.", (), (), "", "no", "")
 
 
 def shows(*seen: Seen, outcome: Outcome = VIOLATED) -> bool:
-    return explains(replace(FINDING, seen=seen), outcome)
+    return does_explain(replace(FINDING, seen=seen), outcome)
 
 
 def measured(**words: float) -> Outcome:
@@ -83,15 +83,15 @@ def test_a_recommendation_is_explained_by_name_and_by_no_pattern() -> None:
     assert recommended.evidence
     told = replace(recommended.evidence, measured=replace(MEASURED, relation=RECOMMENDS))
     outcome = replace(recommended, evidence=told)
-    assert explains(replace(FINDING, clauses=("causal.alignment",)), outcome)
-    assert not explains(replace(FINDING, clauses=("causal.*",)), outcome)
+    assert does_explain(replace(FINDING, clauses=("causal.alignment",)), outcome)
+    assert not does_explain(replace(FINDING, clauses=("causal.*",)), outcome)
     assert not shows(Seen(needs=("causal",)), outcome=outcome)
 
 
 def test_what_a_list_of_known_failures_names_counts_for_more() -> None:
     listed = replace(VIOLATED, verdict=Verdict.EXPECTED, finding="lib/other")
-    assert explains(replace(FINDING, id="lib/other", seen=(Seen(needs=("bias",)),)), listed)
-    assert not explains(FINDING, listed)
+    assert does_explain(replace(FINDING, id="lib/other", seen=(Seen(needs=("bias",)),)), listed)
+    assert not does_explain(FINDING, listed)
 
 
 @pytest.mark.parametrize(("sign", "message"), [

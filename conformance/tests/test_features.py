@@ -9,21 +9,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.core.coverage import written
+from attnspec.core.coverage import write_pairs
 from attnspec.core.declaration import Limits
 from attnspec.core.feature_coverage import SINGLE_QUERY, triple_behind, triples_of
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
-from attnspec.problems.demand import work
+from attnspec.problems.demand import count_work
 from attnspec.problems.feature_array import FEW, FeatureArray, deal_rows
 from attnspec.problems.make import make_problem
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Outcome
-from attnspec.report.coverage import covered
+from attnspec.report.coverage import measure_coverage
 from attnspec.subjects.registry import load
 from attnspec.trials.acting_features import acting_features
-from attnspec.trials.covering_cases import TRIES, _Redealing, acting_triples, feature_recipes
+from attnspec.trials.covering_cases import TRIES, _TripleRedealing, acting_triples, feature_recipes
 from helpers.law import checks
 from helpers.subjects import module_of
 
@@ -143,17 +143,17 @@ def test_a_feature_that_does_not_act_does_not_count() -> None:
 
 def test_three_features_that_are_missed_often_enough_are_given_up() -> None:
     left = triples_of(frozenset({"bias", "causal", "mask"}))
-    redealing = _Redealing(FeatureArray(checks()[TOGETHER].domain, Limits(), (), 0), left, 0)
+    redealing = _TripleRedealing(FeatureArray(checks()[TOGETHER].domain, Limits(), (), 0), left, 0)
     for _ in range(TRIES):
-        assert redealing.left == left
+        assert redealing.cases_left == left
         redealing._remember(triple_behind(left, 0.0))
-    assert redealing.left == 0
+    assert redealing.cases_left == 0
 
 
 def test_what_features_cost_is_little() -> None:
     check = checks()[TOGETHER]
     recipes = feature_recipes(check.domain, Limits(grouped=True), Effort.QUICK, 3, check.domain.sometimes)
-    assert sum(work(recipe.sizes) for recipe in recipes) < 1e8  # some 0.1 s, as two large cases of another clause
+    assert sum(count_work(recipe.sizes) for recipe in recipes) < 1e8  # some 0.1 s, as two large cases of another clause
 
 
 def test_limits_are_kept_and_their_triples_left_out() -> None:
@@ -178,11 +178,11 @@ def test_the_right_one_beside_them_holds_and_its_triples_are_counted(dtype: DTyp
     outcome = judged(target, 4, dtype)
     assert outcome.verdict is Verdict.HELD
     card = Engine(Plan((target,), in_process=(target,))).card(target)
-    found = covered([outcome], card)
+    found = measure_coverage([outcome], card)
     assert found
     assert found.share_of_triples.endswith("triples of features tried")
     assert int(found.share_of_triples.split()[0]) >= 95
-    assert outcome.triples == written(found.triples)
+    assert outcome.triples == write_pairs(found.triples)
 
 
 @pytest.mark.nightly

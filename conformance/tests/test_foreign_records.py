@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from attnspec.cli import main
 from attnspec.cli.outputs import Outputs
-from attnspec.core.characters import visible
+from attnspec.core.characters import escape_hidden
 from attnspec.core.errors import AttnspecError, RecordError
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.paths import folder
@@ -25,12 +25,12 @@ from attnspec.record.codec import DEEPEST, LARGEST, from_line, to_line
 from attnspec.record.events import Event, ItemFinished, RunFinished, SubjectKnown
 from attnspec.record.outcome import Evidence, Explanation, KnownFinding, Outcome, SubjectCard
 from attnspec.record.read import RunRecord, read_record, read_records
-from attnspec.record.write import RecordWriter, combine, reopen
+from attnspec.record.write import RecordWriter, combine_records, reopen_record
 from attnspec.report.audit.markdown import audit_text
 from attnspec.report.figures import web_address
-from attnspec.report.junit import junit
-from attnspec.report.markdown import code, fenced, link, plain, prose, row
-from attnspec.report.page import render
+from attnspec.report.junit import junit_text
+from attnspec.report.markdown import escape_text, fence_code, format_code, format_link, format_prose, format_row
+from attnspec.report.page import render_page
 from evaluation.power.against import read_before
 from evaluation.report.drawing import write_picture
 from evaluation.report.power_view import markdown_table
@@ -76,8 +76,8 @@ LINES = {
                     "BlockJudged: a histogram has 44 counts of cases, none below zero."),
 }
 READERS: dict[str, Callable[[Path], object]] = {
-    "report": read_records, "campaign": read_record, "combine": lambda path: combine([path], Path("out.jsonl")),
-    "restart": reopen, "against": lambda path: read_before(path, effort=Effort.QUICK)}
+    "report": read_records, "campaign": read_record, "combine": lambda path: combine_records([path], Path("out.jsonl")),
+    "restart": reopen_record, "against": lambda path: read_before(path, effort=Effort.QUICK)}
 
 
 def spoilt(path: Path, line: bytes) -> Path:
@@ -163,10 +163,10 @@ def mutated(lines: list[str], chance: random.Random) -> list[str]:
 def shown_everywhere(path: Path) -> None:
     """All that is made of a record."""
     records = read_records(path)
-    for page in (render, junit, audit_text):
+    for page in (render_page, junit_text, audit_text):
         page(records)
     markdown_table(records[0])
-    combine([path], path.with_name("joined.jsonl"))
+    combine_records([path], path.with_name("joined.jsonl"))
     write_picture(records[0], path.with_name("picture.svg"))
 
 
@@ -189,9 +189,9 @@ def test_a_record_with_a_field_changed_is_shown_or_refused(here: Path, source: s
 # --- what must not be shown as it is
 
 def test_hidden_characters_are_shown_as_python_writes_them() -> None:
-    assert visible(HIDDEN) == SHOWN
-    assert visible("\U000e0041") == r"\U000e0041"
-    assert visible("tab\tline\nend\r\n ü 注 ✓ 𝒳") == "tab\tline\nend\r\n ü 注 ✓ 𝒳"
+    assert escape_hidden(HIDDEN) == SHOWN
+    assert escape_hidden("\U000e0041") == r"\U000e0041"
+    assert escape_hidden("tab\tline\nend\r\n ü 注 ✓ 𝒳") == "tab\tline\nend\r\n ü 注 ✓ 𝒳"
 
 
 def hidden_record() -> RunRecord:
@@ -203,19 +203,19 @@ def hidden_record() -> RunRecord:
     return replace(record, header=run_started(clauses=(ClauseText("c.d", says=HIDDEN),), environment={HIDDEN: HIDDEN}))
 
 
-PAGES: dict[str, Callable[[list[RunRecord]], str]] = {"page": render, "JUnit": junit, "Markdown": audit_text}
+PAGES: dict[str, Callable[[list[RunRecord]], str]] = {"page": render_page, "JUnit": junit_text, "Markdown": audit_text}
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_no_page_holds_hidden_characters(page: str) -> None:
     written = PAGES[page]([hidden_record()])
     assert r"\x1b[2Jb\u202ec" in written.replace("\\\\", "\\").replace("\\[", "[")
-    assert visible(written) == written
+    assert escape_hidden(written) == written
 
 
 def test_a_record_without_hidden_characters_is_the_very_same() -> None:
     record = run(ItemFinished(outcome_of("plain")))
-    assert visible_records.visible(record) is record
+    assert visible_records.show_hidden(record) is record
 
 
 def test_the_console_shows_hidden_characters(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +231,7 @@ def test_the_console_shows_hidden_characters(monkeypatch: pytest.MonkeyPatch) ->
     for handler in handlers:
         handler.shutdown()
     assert f"seen: {SHOWN}" in stream.getvalue()
-    assert visible(stream.getvalue()) == stream.getvalue()
+    assert escape_hidden(stream.getvalue()) == stream.getvalue()
 
 
 def test_a_message_shows_hidden_characters(cli: Cli, here: Path) -> None:
@@ -239,19 +239,19 @@ def test_a_message_shows_hidden_characters(cli: Cli, here: Path) -> None:
     code, out, err = cli("smoke", "mine.py:attend")
     assert code == 2
     assert r"a\x1b[2Jb\u202ec" in out + err
-    assert visible(out + err) == out + err
+    assert escape_hidden(out + err) == out + err
 
 
 def test_a_record_holds_hidden_characters_as_json_escapes_them(here: Path) -> None:
     event = ItemFinished(outcome_of(HIDDEN + "\U000e0041"))
     assert from_line(to_line(event)) == event
-    assert visible(to_line(event)) == to_line(event)
+    assert escape_hidden(to_line(event)) == to_line(event)
     writer = RecordWriter(here / "run.jsonl")
     writer.start()
     writer.handle(run_started())
     writer.handle(event)
     writer.shutdown()
-    combine([here / "run.jsonl"], here / "joined.jsonl")
+    combine_records([here / "run.jsonl"], here / "joined.jsonl")
     assert read_record(here / "joined.jsonl").outcomes == (event.outcome,)
 
 
@@ -262,11 +262,11 @@ def test_a_record_holds_hidden_characters_as_json_escapes_them(here: Path) -> No
     "https://example.org\\@evil.org", "https://example.org/`x`", "https://example.org/\n"])
 def test_an_address_that_does_not_lead_to_the_web_is_no_link(url: str) -> None:
     assert web_address(url) == ""
-    assert "](" not in link("name", url)
+    assert "](" not in format_link("name", url)
 
 
 def test_addresses_of_the_web_are_links() -> None:
-    assert link("home", "https://example.org/a_(b)|c") == "[home](https://example.org/a_%28b%29%7Cc)"
+    assert format_link("home", "https://example.org/a_(b)|c") == "[home](https://example.org/a_%28b%29%7Cc)"
     assert web_address("http://example.org:80/x?y=z#w") == "http://example.org:80/x?y=z#w"
 
 
@@ -294,21 +294,21 @@ def test_markdown_of_a_foreign_record_has_no_links_but_to_the_web() -> None:
 
 
 def test_pages_of_a_foreign_record_have_no_links_but_to_the_web() -> None:
-    written = render([evil_record()])
+    written = render_page([evil_record()])
     sound = ("https://", "http://", "#", "data:,")
     assert [each for each in re.findall(r'href="([^"]*)"', written) if not each.startswith(sound)] == []
     assert EVIL in written
 
 
 def test_markdown_keeps_foreign_text_in_its_place() -> None:
-    assert plain("*a* [b](c) <d> _e_ | f\ng") == r"\*a\* \[b\](c) \<d> \_e\_ \| f g"
-    assert prose("see `a*b` and https://x.org/a_b [c](javascript:d)") == (
+    assert escape_text("*a* [b](c) <d> _e_ | f\ng") == r"\*a\* \[b\](c) \<d> \_e\_ \| f g"
+    assert format_prose("see `a*b` and https://x.org/a_b [c](javascript:d)") == (
         r"see `a*b` and https://x.org/a_b \[c\](javascript:d)")
-    assert prose("ftp://x [c](d)") == r"ftp://x \[c\](d)"  # what only looks like an address hides nothing
-    assert code("a`b``c") == "``` a`b``c ```"
-    assert code("plain") == "`plain`"
-    assert fenced("x = '```'\n", "python") == ["````python", "x = '```'", "````"]
-    assert row(["a|b", r"c\|d"]) == r"| a\|b | c\|d |"
+    assert format_prose("ftp://x [c](d)") == r"ftp://x \[c\](d)"  # what only looks like an address hides nothing
+    assert format_code("a`b``c") == "``` a`b``c ```"
+    assert format_code("plain") == "`plain`"
+    assert fence_code("x = '```'\n", "python") == ["````python", "x = '```'", "````"]
+    assert format_row(["a|b", r"c\|d"]) == r"| a\|b | c\|d |"
 
 
 def test_a_report_of_a_hidden_record_is_written(here: Path) -> None:

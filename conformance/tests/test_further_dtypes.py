@@ -21,7 +21,7 @@ from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.spec.clause import Glance
 from attnspec.subjects.baseline import read_entries
-from attnspec.trials.covering_cases import openings, sampled, spread
+from attnspec.trials.covering_cases import deal_openings, sample_openings, spread_cards
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally
 from attnspec.trials.trial import CASES, OPENINGS, Trial
@@ -149,13 +149,13 @@ def menu() -> Menu:
 
 def test_a_sample_has_sizes_of_every_length_the_largest_opening_among_them() -> None:
     dealt, count = menu(), OPENINGS[Effort.QUICK]
-    sizes = [dealt.recipe(*choices).sizes for choices in sampled(dealt, 0, count, 4)]
-    opened = [dealt.recipe(*choices).sizes for choices in openings(dealt, 0, count)]
+    sizes = [dealt.recipe(*choices).sizes for choices in sample_openings(dealt, 0, count, 4)]
+    opened = [dealt.recipe(*choices).sizes for choices in deal_openings(dealt, 0, count)]
     assert sizes == [opened[place] for place in (1, 3, 5, 7)]
 
 
 def test_a_sample_begins_with_all_keywords_together() -> None:
-    first, *others = (menu().recipe(*choices).features for choices in sampled(menu(), 0, 8, 4))
+    first, *others = (menu().recipe(*choices).features for choices in sample_openings(menu(), 0, 8, 4))
     assert first == frozenset(KEYWORDS)
     assert all(each < first for each in others)
 
@@ -163,7 +163,7 @@ def test_a_sample_begins_with_all_keywords_together() -> None:
 def test_a_sample_has_each_size_once_also_where_clauses_share_few() -> None:
     shapes = tuple(Sizes(1, 1, 1, length, length, 8, 8) for length in (64, 2, 16))
     dealt = replace(menu(), shapes=shapes)
-    assert [dealt.recipe(*choices).sizes.T for choices in sampled(dealt, 0, 8, 4)] == [2, 16, 64]
+    assert [dealt.recipe(*choices).sizes.T for choices in sample_openings(dealt, 0, 8, 4)] == [2, 16, 64]
 
 
 def test_a_listed_failure_is_looked_for_in_all_cases() -> None:
@@ -181,13 +181,13 @@ def test_where_variants_compile_a_sample_has_the_sizes_that_are_shared(*, compil
     trial = Trial(check, Evaluator(replace(subject, declaration=declared), DType.FLOAT16), Effort.QUICK, 0,
                   lambda _: None, sample=4)
     dealt = replace(menu(), shapes=tuple(Sizes(1, 1, 1, length, 8, 8, 8) for length in range(1, 9)))
-    assert [dealt.recipe(*choices).sizes.T for choices in trial._dealt(dealt)][:4] == sizes
+    assert [dealt.recipe(*choices).sizes.T for choices in trial._deal_openings(dealt)][:4] == sizes
 
 
 @pytest.mark.parametrize(("cards", "count", "some"), [
     ("abcdefgh", 4, "bdfh"), ("abcdefgh", 3, "beh"), ("abc", 4, "abc"), ("abc", 1, "c"), ("", 4, "")])
 def test_cards_are_spread_evenly_with_the_last_among_them(cards: str, count: int, some: str) -> None:
-    assert "".join(spread(cards, count)) == some
+    assert "".join(spread_cards(cards, count)) == some
 
 
 # --- a glance

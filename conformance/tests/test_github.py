@@ -16,7 +16,7 @@ from attnspec.core.github_actions import append_summary, in_repository
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
 from attnspec.record.outcome import Change, Likeness, Outcome
 from attnspec.report.github import MOST, error_commands, step_summary
-from attnspec.report.summary import badge
+from attnspec.report.summary import make_badge
 from attnspec.subjects.defined import annotated_at, defined_at
 from helpers.commands import Cli
 from helpers.outcomes import SUBJECT, evidence, outcome, run
@@ -131,11 +131,12 @@ def test_what_does_not_gate_is_no_error() -> None:
     ((outcome(HELD), outcome(VIOLATED, subject="lib/other")), "1 of 2 implementations conform", "red"),
 ])
 def test_the_badge_is_an_endpoint_of_shields(outcomes: tuple[Outcome, ...], message: str, colour: str) -> None:
-    assert badge([run(*outcomes)]) == {"schemaVersion": 1, "label": "attention", "message": message, "color": colour}
+    assert make_badge([run(*outcomes)]) == {"schemaVersion": 1, "label": "attention", "message": message,
+                                            "color": colour}
 
 
 def test_the_badge_of_an_interrupted_run_is_grey() -> None:
-    assert badge([run(outcome(HELD), is_whole=False)])["color"] == "lightgrey"
+    assert make_badge([run(outcome(HELD), is_whole=False)])["color"] == "lightgrey"
 
 
 @pytest.mark.parametrize(("target", "line"), [("mine.py:attend", 4), ("mine:attend", 4), ("mine:made", 10),

@@ -13,8 +13,8 @@ from attnspec.engine.engine import REMEMBERED, Engine
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.subject import own_subject
-from attnspec.probing.probe import FLIPS, probe
-from attnspec.problems.demand import logits
+from attnspec.probing.probe import FLIPS, probe_subject
+from attnspec.problems.demand import count_logits
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import shapes_for
@@ -34,12 +34,12 @@ LIMITS = {"plain": Limits(), "grouped": Limits(grouped=True), "one input": Limit
 def trial(clause: str, target: str, *, before: Recipe | None = None) -> Trial:
     check = checks()[clause]
     evaluator = Evaluator(own_subject(target), DType.FLOAT32)
-    return Trial(check, evaluator, Effort.GLANCE, seed_of(0, check.domain), lambda _: None, before=before)
+    return Trial(check, evaluator, Effort.GLANCE, seed_of(0, check.domain), lambda _: None, failed_before=before)
 
 
 def test_a_sound_subject_is_tried_on_the_dealt_cases_and_no_others() -> None:
     tally = trial("attention.definition", "sound/naive").hold()
-    assert (tally.tried, tally.failure) == (CASES[Effort.GLANCE], None)
+    assert (tally.tried_count, tally.failure) == (CASES[Effort.GLANCE], None)
 
 
 def test_openings_of_which_nothing_is_claimed_do_not_count() -> None:
@@ -53,7 +53,7 @@ def test_openings_of_which_nothing_is_claimed_do_not_count() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trial, "judge", judge)
         tally = held.hold()
-    assert (tally.no_claims, tally.cases, tally.tried) == (SPARE, CASES[Effort.GLANCE], SPARE + 1)
+    assert (tally.no_claims, tally.cases, tally.tried_count) == (SPARE, CASES[Effort.GLANCE], SPARE + 1)
 
 
 def shrunk(tally: Tally) -> Recipe:
@@ -63,9 +63,9 @@ def shrunk(tally: Tally) -> Recipe:
 
 def test_a_failure_is_shrunk_by_a_few_attempts_among_smaller_shapes() -> None:
     tally = trial(MASKED, "fault/mask_ignored").hold()
-    assert tally.tried <= CASES[Effort.GLANCE] + ATTEMPTS
+    assert tally.tried_count <= CASES[Effort.GLANCE] + ATTEMPTS
     dealt = shapes_for(checks()[MASKED].domain, Limits(), Effort.GLANCE)
-    assert logits(shrunk(tally).sizes) <= min(map(logits, dealt))
+    assert count_logits(shrunk(tally).sizes) <= min(map(count_logits, dealt))
     assert shrunk(tally).features == {"mask"}
 
 
@@ -73,7 +73,7 @@ def test_a_case_that_failed_at_another_dtype_serves_again() -> None:
     small = shrunk(trial(MASKED, "fault/mask_ignored").hold())
     tally = trial(MASKED, "fault/mask_ignored", before=small).hold()
     assert shrunk(tally) == small
-    assert tally.tried <= CASES[Effort.GLANCE] + 1
+    assert tally.tried_count <= CASES[Effort.GLANCE] + 1
 
 
 def test_a_case_that_fails_no_more_is_no_evidence() -> None:
@@ -85,7 +85,7 @@ def test_a_case_that_fails_no_more_is_no_evidence() -> None:
 def test_a_case_of_another_dtype_convicts_nobody_that_dealt_cases_clear() -> None:
     """Which dtype a worker has met before is chance: no verdict may hang on it."""
     failing = shrunk(trial(MASKED, "fault/mask_ignored").hold())
-    assert trial(MASKED, "sound/naive", before=failing).hold().tried == CASES[Effort.GLANCE]
+    assert trial(MASKED, "sound/naive", before=failing).hold().tried_count == CASES[Effort.GLANCE]
 
 
 def outcome(effort: Effort) -> Outcome:
@@ -134,11 +134,11 @@ def test_a_clause_that_is_asked_for_is_put_at_every_dtype() -> None:
 
 def test_a_variant_is_probed_only_where_it_differs() -> None:
     subject = own_subject("sound/naive")
-    whole = [step.name for step in probe(subject, DType.FLOAT32, base=subject)]
-    brief = [step.name for step in probe(subject, DType.FLOAT32, base=subject, brief=True)]
+    whole = [step.name for step in probe_subject(subject, DType.FLOAT32, base=subject)]
+    brief = [step.name for step in probe_subject(subject, DType.FLOAT32, base=subject, brief=True)]
     implied = {f"switch.{flip.name}" for flip in FLIPS if flip.is_implied}
     assert brief == [name for name in whole if name.startswith("switch.") and name not in implied]
-    assert len(list(probe(subject, DType.FLOAT32, brief=True))) > len(brief)
+    assert len(list(probe_subject(subject, DType.FLOAT32, brief=True))) > len(brief)
 
 
 def test_an_engine_of_many_subjects_forgets_the_earlier_ones(monkeypatch: pytest.MonkeyPatch) -> None:

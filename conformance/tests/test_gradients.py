@@ -21,7 +21,7 @@ from attnspec.problems.problem import Sizes
 from attnspec.subjects.manifest import read_manifest
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import NotDifferentiated, Subject, UnusableAnswer
-from attnspec.trials.evaluator import Evaluator, settled
+from attnspec.trials.evaluator import Evaluator, rows_without_gradient
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.transforms import gradients
 from helpers.gradients import grad, problem, verdicts
@@ -277,7 +277,7 @@ def test_a_function_whose_framework_has_no_derivative_says_so(tmp_path: Path) ->
     path = tmp_path / f"own{next(COUNTER)}.py"
     path.write_text(text, encoding="utf-8")
     engine = Engine(Plan((f"{path}:attend",), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE))
-    assert "must implement either the backward" in engine.refused(f"{path}:attend")["grad_output"]
+    assert "must implement either the backward" in engine.find_refused(f"{path}:attend")["grad_output"]
     [item] = [item for item in engine.items() if item.clause == "gradients.of_key"]
     assert engine.try_item(item).verdict is Verdict.INAPPLICABLE
 
@@ -327,15 +327,16 @@ def test_a_fault_of_gradients_leaves_the_output_right(fault: str) -> None:
 
 def test_a_rows_convention_settles_whether_it_contributes() -> None:
     made = problem("mask")
-    assert settled(made, {"hidden_row": "zeros"}).all()
-    assert not settled(made, {"hidden_row": "nan"}).any()
-    assert not settled(made, {"hidden_row": "zeros", "hidden_row.mask": "uniform"}).any()
+    assert rows_without_gradient(made, {"hidden_row": "zeros"}).all()
+    assert not rows_without_gradient(made, {"hidden_row": "nan"}).any()
+    assert not rows_without_gradient(made, {"hidden_row": "zeros", "hidden_row.mask": "uniform"}).any()
     both, zeros_of_mask = problem("mask causal"), {"hidden_row.mask": "zeros", "hidden_row.causal": "uniform"}
-    assert settled(made, zeros_of_mask).all()
-    assert not settled(both, zeros_of_mask).any()
+    assert rows_without_gradient(made, zeros_of_mask).all()
+    assert not rows_without_gradient(both, zeros_of_mask).any()
     short = made.but(query_lengths=np.array([2, 5], np.int32))
-    np.testing.assert_array_equal(settled(short, {"hidden_row": "zeros"})[0], [True, True, False, False, False])
-    assert settled(short, {"hidden_row": "zeros", "beyond_length": "zeros"}).all()
+    np.testing.assert_array_equal(rows_without_gradient(short, {"hidden_row": "zeros"})[0],
+                                  [True, True, False, False, False])
+    assert rows_without_gradient(short, {"hidden_row": "zeros", "beyond_length": "zeros"}).all()
 
 
 def test_a_bias_that_is_declared_a_constant_is_not_differentiated(tmp_path: Path) -> None:

@@ -16,13 +16,13 @@ from attnspec.core.made_variants import AS_DECLARED
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.core.refusal import Refusal
-from attnspec.engine.asked import as_asked
+from attnspec.engine.asked import with_requested_features
 from attnspec.engine.engine import Engine
 from attnspec.numerics.expectation import of_gradients
 from attnspec.numerics.gradients import Gradient, expect_gradients
 from attnspec.subjects.misfits import Misfits
 from attnspec.subjects.registry import load
-from attnspec.trials.evaluator import Evaluator, settled
+from attnspec.trials.evaluator import Evaluator, rows_without_gradient
 from attnspec.vocabulary.gradients import OF_INPUT, definer_of
 from attnspec.vocabulary.scene import Scene
 from helpers.gradients import grad, problem, verdicts
@@ -82,7 +82,7 @@ def test_gradients_of_packed_functions_are_spread_out_again(tmp_path: Path, more
     evaluator = Evaluator(subject, DType.FLOAT64)
     found = expect_gradients(made, grad(made), evaluator.precision, evaluator.backward_precision,
                              conventions={**evaluator.conventions, "beyond_length": "zeros"},
-                             settled=settled(made, {"beyond_length": "zeros"}))
+                             settled=rows_without_gradient(made, {"beyond_length": "zeros"}))
     answer = subject.answer(made)
     assert answer.output.shape == grad(made).shape
     for name, gradient in found.items():
@@ -113,7 +113,7 @@ def test_an_audit_asks_for_claimed_gradients_and_any_run_for_all(
 ) -> None:
     subject = load("numpy/attention")
     subject = replace(subject, declaration=replace(subject.declaration, lift="torch", claims=claims))
-    asked = as_asked(subject, Plan((subject.id,), variants=variants))
+    asked = with_requested_features(subject, Plan((subject.id,), variants=variants))
     assert ("grad_output" in asked.declaration.keywords) is are_asked
 
 
@@ -217,7 +217,7 @@ def test_one_heads_nan_spoils_a_place_of_a_layers_input(of: str, one_input: bool
 def test_what_serves_a_model_is_not_asked_for_gradients(form: InputForm, noun: str) -> None:
     declared = Declaration(lift="torch", form=form)
     against = Misfits("mine:attend", declared, {}, None)
-    assert against.lacks(frozenset({"grad_output"})) == f"gradients of {noun} are not judged"
+    assert against.why_lacking(frozenset({"grad_output"})) == f"gradients of {noun} are not judged"
 
 
 def test_what_has_no_backward_pass_says_so() -> None:
@@ -234,7 +234,7 @@ def test_who_declares_to_give_no_gradients_is_not_asked() -> None:
 
 def test_gradients_that_are_refused_are_told_in_its_words() -> None:
     against = Misfits("mine:attend", Declaration(lift="torch"), {"grad_output": "no backward on CPU"}, None)
-    assert against.lacks(frozenset({"grad_output"})) == "mine:attend refuses grad_output (no backward on CPU)"
+    assert against.why_lacking(frozenset({"grad_output"})) == "mine:attend refuses grad_output (no backward on CPU)"
 
 
 def test_a_mistake_of_the_backward_pass_alone_is_told_by_its_name() -> None:

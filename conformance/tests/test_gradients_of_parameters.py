@@ -24,10 +24,10 @@ from attnspec.numerics.gradients import Gradient, erring
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.subjects.callee import InProcess
-from attnspec.subjects.lower import lower
+from attnspec.subjects.lower import lower_problem
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject, SubjectAnswer
-from attnspec.trials.evaluator import Evaluator, spread
+from attnspec.trials.evaluator import Evaluator, spread_over_heads
 from attnspec.trials.memory import held_bytes
 from helpers.gradients import problem, verdicts
 
@@ -267,10 +267,10 @@ def test_a_looser_sum_of_biases_needs_a_reason() -> None:
 
 def test_padded_columns_of_a_lost_head_are_lost_with_it() -> None:
     made = problem("", DType.FLOAT32, sizes="B2,H2,Hkv2,T5,S5,D2,Dv4")
-    lowered = lower(made, Limits(ties_value_width=True))
+    lowered = lower_problem(made, Limits(ties_value_width=True))
     claimed = np.ones((2, 2, 5, 2), bool)
     claimed[0, 1, 3, 0] = False
-    found = spread(lowered, "query", Factor(np.zeros(claimed.shape), np.zeros(claimed.shape), claimed))
+    found = spread_over_heads(lowered, "query", Factor(np.zeros(claimed.shape), np.zeros(claimed.shape), claimed))
     assert found.truth.shape == (2, 5, 8)
     assert not found.claimed[0, 3, 4:].any()
     assert found.claimed.sum() == found.claimed.size - 4

@@ -12,7 +12,7 @@ from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Verdict
 from attnspec.core.surroundings import Surroundings
 from attnspec.hosting.client import Client, HostDied
-from attnspec.hosting.process import Death
+from attnspec.hosting.process import ProcessDeath
 from attnspec.scaffold import trial_adapter
 from attnspec.scaffold.acquaint import acquaint
 from attnspec.scaffold.form import CallForm
@@ -119,7 +119,7 @@ def test_a_callee_that_is_not_described_in_order_is_an_error(here: Path, monkeyp
 
 def test_a_callee_that_ends_the_process_when_looked_at_is_told(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def died(*_: object, **__: object) -> None:
-        raise HostDied(Death(Verdict.CRASHED, "the process died while the implementation ran (SIGSEGV)"))
+        raise HostDied(ProcessDeath(Verdict.CRASHED, "the process died while the implementation ran (SIGSEGV)"))
 
     write_module(here, "pass")
     monkeypatch.setattr(Client, "request", died)

@@ -20,8 +20,7 @@ from attnspec.scaffold.search import form_of
 from attnspec.scaffold.there import There
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.subjects.target import host_of
-
-from .helpers.commands import Cli
+from helpers.commands import Cli
 
 FUNCTIONS = '''
 import numpy as np

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from attnspec.cli.init import write
+from attnspec.cli.init import write_files
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Effort, Verdict
 from attnspec.core.plan import Plan
@@ -33,7 +33,7 @@ from attnspec.scaffold.writing.source import source
 from attnspec.scaffold.writing.telling import lying
 from attnspec.spec.clause import first_of
 from attnspec.subjects.registry import load
-from attnspec.subjects.smoke import smoke
+from attnspec.subjects.smoke import smoke_subject
 from attnspec.subjects.subject import Subject
 from attnspec.subjects.target import host_of
 from helpers.law import checks
@@ -153,7 +153,7 @@ def write_adapter(target: str, implementations: Path) -> tuple[CallForm, Subject
     form, trier = find_form_and_trier(target)
     library, name = f"{names_of(form)[0]}_own", names_of(form)[1]
     subject = entry(form, learned_of(form, trier))
-    write(implementations / library, Written(library, name, source(form), head(form), subject))
+    write_files(implementations / library, Written(library, name, source(form), head(form), subject))
     importlib.invalidate_caches()
     return form, load(f"{library}/{name}", folders=[implementations])
 
@@ -224,7 +224,7 @@ def check_what_is_found_out(target: str, implementations: Path, table: str) -> N
     form, subject = write_adapter(target, implementations)
     assert newer(source(form)) == ""
     assert not JUDGES & {*imported(source(form))}
-    assert [each for each in smoke(subject) if not each.passed] == []
+    assert [each for each in smoke_subject(subject) if not each.has_passed] == []
     assert departures(subject).keys() == DEPARTS.get(target, set())
     if target.partition(":")[0] in (*STAND_INS, "torch.nn", "torch.nn.functional"):
         assert row(target, form) in table, f"docs/init.md is old: python {Path(__file__).name} prints the table"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.cli.wording import opening
+from attnspec.cli.wording import format_opening
 from attnspec.core.plan import Plan
 from attnspec.record.read import read_record
-from attnspec.runner.environment import environment
+from attnspec.runner.environment import describe_environment
 from attnspec.subjects.installed import audited_environment, distribution_of, installed_version, is_installed, look_in
 from attnspec.subjects.registry import process_of
 from helpers.commands import Cli
@@ -44,7 +44,7 @@ def test_it_is_asked_of_this_one_again_once_nothing_is_audited(audited: None) ->
 
 @pytest.mark.usefixtures("audited")
 def test_the_record_tells_of_the_audited_environment_and_of_the_judge() -> None:
-    told = environment(1)
+    told = describe_environment(1)
     own = f"{platform.python_implementation()} {platform.python_version()}"
     assert audited_environment(("numpy", "torch")) == {
         "python": own, "numpy": np.__version__, "machine": platform.machine()}
@@ -64,19 +64,19 @@ def test_console_and_page_tell_which_python_and_which_versions(cli: Cli, bare: P
 
 
 def test_a_run_where_all_is_one_environment_says_nothing_of_another() -> None:
-    assert run_started(environment=environment(1)).elsewhere == ""
-    assert opening(run_started(environment=environment(1))).endswith("1 worker")
+    assert run_started(environment=describe_environment(1)).elsewhere == ""
+    assert format_opening(run_started(environment=describe_environment(1))).endswith("1 worker")
 
 
 def test_a_header_claims_no_device_that_nobody_named() -> None:
-    assert environment(1)["device"] == "the framework's own"
-    assert environment(1, "cuda:1")["device"] == "cuda:1"
+    assert describe_environment(1)["device"] == "the framework's own"
+    assert describe_environment(1, "cuda:1")["device"] == "cuda:1"
 
 
 def test_a_record_names_no_judge_where_all_is_one_environment() -> None:
     look_in(Plan(()).surroundings({}))
     assert audited_environment(("numpy",)) == {}
-    assert "judge" not in environment(1)
+    assert "judge" not in describe_environment(1)
 
 
 def test_the_distribution_of_a_package_is_asked_there(bare: Path) -> None:

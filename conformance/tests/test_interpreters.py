@@ -19,7 +19,7 @@ from attnspec.hosting import client
 from attnspec.hosting.client import close_all
 from attnspec.record.read import read_record
 from attnspec.subjects.installed import look_in
-from attnspec.subjects.registry import load, registered
+from attnspec.subjects.registry import load, registered_subjects
 from helpers.commands import Cli
 
 MANIFEST = """
@@ -72,22 +72,22 @@ def test_the_process_that_begins_early_is_the_one_that_is_asked(tmp_path: Path, 
 
 def test_what_is_installed_is_asked_of_the_interpreter_of_a_manifest(tmp_path: Path, bare: Path) -> None:
     folder = library(tmp_path, str(bare), requires="pytest", distribution="pytest")
-    subject = registered([folder])["mine/attention"]
-    assert subject.missing == "pytest is not installed. Install it: pip install pytest"
+    subject = registered_subjects([folder])["mine/attention"]
+    assert subject.why_missing == "pytest is not installed. Install it: pip install pytest"
     assert subject.library.version == ""
 
 
 def test_a_python_of_the_command_line_comes_before_the_manifests(tmp_path: Path, bare: Path) -> None:
     folder = library(tmp_path, "../no/such/python", requires="pytest")
     look_in(Surroundings((sys.executable,)))
-    assert registered([folder])["mine/attention"].missing == ""
+    assert registered_subjects([folder])["mine/attention"].why_missing == ""
     subject = load("mine/attention", Surroundings((str(bare),)), folders=[folder])
     assert subject.callee.place["interpreter"].endswith("/bin/python")
 
 
 def test_a_home_directory_is_spelled_with_a_tilde(tmp_path: Path, bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(bare.parents[1]))
-    assert registered([library(tmp_path, "~/bin/python")])["mine/attention"].library.python == str(bare)
+    assert registered_subjects([library(tmp_path, "~/bin/python")])["mine/attention"].library.python == str(bare)
 
 
 @pytest.mark.parametrize(("program", "words"), [
@@ -114,7 +114,7 @@ def test_an_interpreter_that_is_none_is_told_with_its_place(tmp_path: Path, prog
 ])
 def test_a_python_that_makes_no_sense_is_an_error_with_its_line(tmp_path: Path, python: str, words: str) -> None:
     with pytest.raises(ManifestError, match=words) as caught:
-        registered([library(tmp_path, python)])
+        registered_subjects([library(tmp_path, python)])
     assert str(caught.value).startswith(f"{tmp_path}/mine/manifest.yaml:5")
 
 

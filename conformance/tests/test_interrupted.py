@@ -86,8 +86,8 @@ def test_a_failure_is_told_once_and_as_it_was_found() -> None:
     check = checks()["attention.definition"]
     evaluator = Evaluator(planted(lambda sizes: sizes.T > 1), DType.FLOAT32)
     trial = Trial(check, evaluator, Effort.QUICK, seed_of(0, check.domain), lambda _: None,
-                  tell=lambda failure, case: told.append((failure, case.text)))
+                  tell_failure=lambda failure, case: told.append((failure, case.text)))
     tally = trial.hold()
-    assert tally.failing
+    assert tally.failing_recipe
     assert len(told) == 1
-    assert told[0][1] != tally.failing.text  # which was made small
+    assert told[0][1] != tally.failing_recipe.text  # which was made small

@@ -21,7 +21,7 @@ from attnspec.core.scratch import scratch_folder
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.runner import session
-from attnspec.runner.environment import ONE_THREAD, prepared
+from attnspec.runner.environment import ONE_THREAD, prepared_environment
 from attnspec.runner.listener import last_words
 from attnspec.runner.session import Result, Session
 from helpers.places import STUBS
@@ -302,12 +302,12 @@ def test_workers_have_one_thread_and_the_environment_is_put_back(monkeypatch: py
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.setenv("XLA_FLAGS", "--xla_mine")
     before = dict(os.environ)
-    with prepared():
+    with prepared_environment():
         assert {name: os.environ[name] for name in ONE_THREAD} == dict(ONE_THREAD)
         assert os.environ["XLA_FLAGS"].startswith("--xla_mine --xla_cpu_multi_thread_eigen=false")
         assert "PYTEST_CURRENT_TEST" not in os.environ
         assert os.environ["HYPOTHESIS_NO_PLUGINS"] == "1"
-    with prepared({"XLA_FLAGS": "--xla_hurry"}):
+    with prepared_environment({"XLA_FLAGS": "--xla_hurry"}):
         assert os.environ["XLA_FLAGS"].startswith("--xla_mine --xla_hurry --xla_cpu_multi_thread_eigen=false")
     assert dict(os.environ) == before
 

@@ -14,7 +14,7 @@ from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Measured
 from attnspec.subjects.call import UnusableAnswer
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.judging import Judging, Tally, Violated
+from attnspec.trials.judging import CaseJudge, Tally, Violated
 from attnspec.vocabulary.scene import Scene
 from helpers.law import checks
 
@@ -36,12 +36,12 @@ def judged(*answers: Measured | Exception) -> Tally:
 
     check = replace(checks()["attention.definition"], then=tuple(map(relation, answers)))
     evaluator = Evaluator(own_subject("sound/naive"), DType.FLOAT32)
-    return Judging(check, evaluator, Effort.QUICK, 0, lambda _: None).put(CASE)
+    return CaseJudge(check, evaluator, Effort.QUICK, 0, lambda _: None).judge_recipe(CASE)
 
 
 def test_a_case_without_others_has_the_whole_rate_of_false_alarms() -> None:
     evaluator = Evaluator(own_subject("sound/naive"), DType.FLOAT32)
-    judging = Judging(checks()["attention.definition"], evaluator, Effort.QUICK, 0, lambda _: None)
+    judging = CaseJudge(checks()["attention.definition"], evaluator, Effort.QUICK, 0, lambda _: None)
     assert judging.scene(CASE).cases == 1
 
 
@@ -49,7 +49,7 @@ def test_a_case_without_others_has_the_whole_rate_of_false_alarms() -> None:
 def test_what_lies_within_its_allowance_holds(margin: float) -> None:
     tally = judged(measured(margin))
     assert tally.failure is None
-    assert (tally.cases, tally.held) == (1, [CASE])
+    assert (tally.cases, tally.held_recipes) == (1, [CASE])
 
 
 @pytest.mark.parametrize("margin", [math.nextafter(1, 2), 1.5, math.inf])
@@ -57,7 +57,7 @@ def test_what_lies_beyond_is_violated(margin: float) -> None:
     tally = judged(measured(margin))
     assert isinstance(tally.failure, Violated)
     assert tally.failure.measured.margin == margin
-    assert (tally.cases, tally.held) == (1, [])
+    assert (tally.cases, tally.held_recipes) == (1, [])
 
 
 @pytest.mark.parametrize("margins", [(0.5, 3.0, 2.0), (3.0, 0.5, 2.0), (0.5, 2.0, 3.0)])
@@ -69,7 +69,7 @@ def test_the_worst_of_several_relations_decides_wherever_it_stands(margins: tupl
 
 def test_a_case_of_which_nothing_is_claimed_is_none_that_held() -> None:
     tally = judged(measured(0.0, claimed=0))
-    assert (tally.cases, tally.no_claims, tally.held) == (0, 1, [])
+    assert (tally.cases, tally.no_claims, tally.held_recipes) == (0, 1, [])
 
 
 def test_an_answer_that_cannot_be_used_is_violated() -> None:

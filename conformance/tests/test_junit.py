@@ -16,7 +16,7 @@ from attnspec.record.codec import to_line
 from attnspec.record.events import Event, ItemFinished, RunFinished, SubjectKnown
 from attnspec.record.outcome import Change, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
 from attnspec.record.read import RunRecord
-from attnspec.report.junit import junit, write_junit
+from attnspec.report.junit import junit_text, write_junit
 from click.testing import CliRunner
 from helpers.records import run_started
 
@@ -42,7 +42,7 @@ def run(*outcomes: Outcome, strict: bool = False, broken: str = "", is_whole: bo
 
 
 def tree(*outcomes: Outcome, strict: bool = False, broken: str = "", is_whole: bool = True) -> ElementTree.Element:
-    return ElementTree.fromstring(junit([run(*outcomes, strict=strict, broken=broken, is_whole=is_whole)]))
+    return ElementTree.fromstring(junit_text([run(*outcomes, strict=strict, broken=broken, is_whole=is_whole)]))
 
 
 def one(root: ElementTree.Element, path: str) -> ElementTree.Element:
@@ -136,7 +136,7 @@ def test_a_suite_tells_the_environment_of_its_subject() -> None:
     lives_in = {"python": "CPython 3.12.1", "numpy": "2.1.0", "torch": "2.13.0", "device": "cpu"}
     card = replace(whole.subjects[0].card, id="mine.py:attend", distribution="", version="", lives_in=lives_in)
     record = replace(whole, subjects=(SubjectKnown(card),), outcomes=(replace(whole.outcomes[0], subject=card.id),))
-    suite = one(ElementTree.fromstring(junit([record])), "testsuite")
+    suite = one(ElementTree.fromstring(junit_text([record])), "testsuite")
     told = {each.get("name"): each.get("value") for each in suite.iter("property")}
     assert told == {**lives_in, "held": "1 of 1 applicable", "effort": "quick", "seed": "7", "spec": "0.1 ffffffffffff"}
 

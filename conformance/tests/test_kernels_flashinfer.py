@@ -21,8 +21,8 @@ from attnspec.kernels.flashinfer import (
     as_attention,
     evaluator,
     is_attention,
-    judged,
-    read,
+    judge_kernel,
+    read_definition,
 )
 
 Tensor = Any
@@ -95,18 +95,19 @@ def raises(**_: Tensor) -> dict[str, Tensor]:
 @pytest.mark.family(1)
 @pytest.mark.parametrize("name", KINDS)
 def test_a_right_kernel_of_each_definition_keeps_every_clause(name: str) -> None:
-    found = judged(as_attention(read(told(name)), kernel_of(name), is_destination_passing=False), effort=Effort.GLANCE)
-    assert found.failure is None, found.told
-    assert found.held >= 10
+    found = judge_kernel(as_attention(read_definition(told(name)), kernel_of(name), is_destination_passing=False),
+                         effort=Effort.GLANCE)
+    assert found.failure is None, found.told_text
+    assert found.held_count >= 10
 
 
 @pytest.mark.family(1)
 @pytest.mark.parametrize("name", KINDS)
 def test_a_wrong_kernel_fails_with_the_clause(name: str) -> None:
-    attend = as_attention(read(told(name)), kernel_of(name, scaled_twice), is_destination_passing=False)
-    found = judged(attend, effort=Effort.GLANCE)
+    attend = as_attention(read_definition(told(name)), kernel_of(name, scaled_twice), is_destination_passing=False)
+    found = judge_kernel(attend, effort=Effort.GLANCE)
     assert found.failure is not None
-    assert found.failure.clause in found.told
+    assert found.failure.clause in found.told_text
 
 
 @pytest.mark.nightly
@@ -120,9 +121,10 @@ def test_outputs_handed_over_are_read_and_what_is_not_written_is_seen() -> None:
     def forgets(*given: Tensor) -> None:
         given[-2][1:] = kernel_of(name)(*given[:-2])[0][1:]
 
-    definition = read(told(name))
-    assert judged(as_attention(definition, fills, is_destination_passing=True), effort=Effort.GLANCE).failure is None
-    found = judged(as_attention(definition, forgets, is_destination_passing=True), effort=Effort.GLANCE)
+    definition = read_definition(told(name))
+    assert judge_kernel(as_attention(definition, fills, is_destination_passing=True),
+                        effort=Effort.GLANCE).failure is None
+    found = judge_kernel(as_attention(definition, forgets, is_destination_passing=True), effort=Effort.GLANCE)
     assert found.failure is not None
 
 
@@ -133,7 +135,7 @@ def test_pages_of_several_slots_arrive_with_the_keys_of_the_last_one() -> None:
         seen.append(dict(zip(KINDS[name][0], given, strict=True)))
         return kernel_of(name)(*given)
 
-    attend = as_attention(read(told(name)), kernel, is_destination_passing=False)
+    attend = as_attention(read_definition(told(name)), kernel, is_destination_passing=False)
     pool, query = torch.randn(3, 8, 2, 16), torch.randn(2, 4, 1, 16)
     output = attend(query, pool, pool, block_table=torch.tensor([[2, 0], [1, 1]]), key_lengths=torch.tensor([11, 4]))
     assert seen[0]["k_cache"].shape == (6, 4, 2, 16)
@@ -146,13 +148,13 @@ def test_a_definition_that_is_no_attention_is_told() -> None:
     definition = {**told("gqa_paged_decode_h4_kv2_d16_ps1"), "name": "gemm", "inputs": {"A": {}, "B": {}}}
     assert not is_attention(definition)
     with pytest.raises(UsageError, match=r"the definition 'gemm' has the inputs A, B\. Known are gqa_ragged \(q, k, v"):
-        read(definition)
+        read_definition(definition)
 
 
 def test_a_definition_of_open_heads_is_told() -> None:
     definition = told("gqa_paged_decode_h4_kv2_d16_ps1", head_dim=None)
     with pytest.raises(UsageError, match="leaves head_dim open, which have to be constant"):
-        read(definition)
+        read_definition(definition)
 
 
 # The evaluator, on a stand-in for FlashInfer-Bench and, where it is installed, on itself

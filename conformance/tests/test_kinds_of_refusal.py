@@ -15,7 +15,7 @@ from attnspec.core.plan import Plan
 from attnspec.core.refusal import read_refusal
 from attnspec.engine.engine import Engine
 from attnspec.engine.subject_run import SubjectRun
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 from attnspec.questions.conventions import probe_conventions
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.registry import load
@@ -31,7 +31,7 @@ target_in = partial(module_of, HEAD)
 
 
 def subject(folder: Path, check: str, more: str = "") -> Subject:
-    return summon(target_in(folder, check, more), Plan(()))
+    return load_subject(target_in(folder, check, more), Plan(()))
 
 
 def judged(target: str, clause: str) -> Outcome:
@@ -48,24 +48,24 @@ def judged(target: str, clause: str) -> Outcome:
     ('if S % 64: raise ValueError("Lk in blocks of 64")', ["S % 64 ≠ 0"]),
     ('if T % 64: raise ValueError("Tq in blocks of 64")', ["T % 64 ≠ 0"])])
 def test_an_axis_is_named_by_its_letter(check: str, refused: list[str], tmp_path: Path) -> None:
-    assert sorted(subject(tmp_path, check).refused) == refused
+    assert sorted(subject(tmp_path, check).refused_words) == refused
 
 
 def test_flax_refuses_widths_by_an_exception_of_its_own(tmp_path: Path) -> None:
     check = """class FlaxError(Exception): pass
     if Dv != D: raise FlaxError('For parameter "kernel" the initializer is expected to generate shape (1, 1)')"""
-    assert list(subject(tmp_path, check).refused) == ["values of another width (Dv ≠ D)"]
+    assert list(subject(tmp_path, check).refused_words) == ["values of another width (Dv ≠ D)"]
 
 
 def test_other_letters_name_no_axis(tmp_path: Path) -> None:
-    assert not subject(tmp_path, 'if D > 64: raise ValueError("option A or plan X")').refused
+    assert not subject(tmp_path, 'if D > 64: raise ValueError("option A or plan X")').refused_words
 
 
 @pytest.mark.nightly
 def test_groups_of_four_and_eight_are_no_refusal_of_groups(tmp_path: Path) -> None:
     target = target_in(tmp_path, 'if H // Hkv not in (1, 4, 8): raise ValueError(f"group of {H // Hkv} heads")')
-    found = summon(target, Plan(()))
-    assert list(found.refused) == ["G not in (1, 4, 8)"]
+    found = load_subject(target, Plan(()))
+    assert list(found.refused_words) == ["G not in (1, 4, 8)"]
     assert probe_conventions(found, DType.FLOAT32)["grouped_heads"] == "repeat"
     assert judged(target, "grouped.definition").verdict is Verdict.HELD
 
@@ -84,7 +84,7 @@ FEATURES = 'if query.strides[-1] != query.itemsize: raise ValueError("the last s
      Limits(contiguous=True))])
 def test_a_layout_that_is_refused_is_a_limit(check: str, name: str, limits: Limits, tmp_path: Path) -> None:
     found = subject(tmp_path, check)
-    assert list(found.refused) == [name]
+    assert list(found.refused_words) == [name]
     assert found.declaration.limits == replace(limits, grouped=True)  # which it takes without saying so
 
 
@@ -112,7 +112,7 @@ def test_an_accident_on_a_layout_is_a_failure(tmp_path: Path) -> None:
 def test_who_refuses_calls_without_the_causal_flag_is_always_causal(tmp_path: Path) -> None:
     found = subject(tmp_path, 'assert causal, "causal must be True"')
     assert found.declaration.limits.causal_only
-    assert found.refused == {"calls without the causal flag": "AssertionError: causal must be True"}
+    assert found.refused_words == {"calls without the causal flag": "AssertionError: causal must be True"}
 
 
 def test_clauses_that_need_a_call_without_it_do_not_apply(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ attend.conventions = {"causal_alignment": "top_left"}
 def test_slopes_of_each_batch_entry_may_be_refused_and_no_others_are_put(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OWN_SLOPES_REFUSED)
     target = f"{tmp_path / 'mine.py'}:attend"
-    assert list(summon(target, Plan(())).refused) == ["alibi_slopes (B,H)"]
+    assert list(load_subject(target, Plan(())).refused_words) == ["alibi_slopes (B,H)"]
     assert judged(target, "slopes.each_head_its_own").verdict is Verdict.HELD
     assert judged(target, "slopes.each_entry_its_own").verdict is Verdict.INAPPLICABLE
 
@@ -208,12 +208,12 @@ def test_who_takes_one_array_of_segments_has_no_key_segments_of_its_own(tmp_path
 
 def test_the_step_is_the_least_of_which_all_that_is_taken_is_a_multiple(tmp_path: Path) -> None:
     check = 'if T % 64 or S % 64 or T > S: raise ValueError("length")'  # of 64, 128 and 256, half are not asked
-    assert sorted(subject(tmp_path, check).refused) == ["S % 64 ≠ 0", "T % 64 ≠ 0", "T > S"]
+    assert sorted(subject(tmp_path, check).refused_words) == ["S % 64 ≠ 0", "T % 64 ≠ 0", "T > S"]
 
 
 def test_one_length_that_is_taken_is_not_taken_for_the_only_one(tmp_path: Path) -> None:
     check = 'if T != S or T % 128 or D != 128: raise ValueError("length or head_dim")'
-    assert "S % 128 ≠ 0" in subject(tmp_path, check).refused
+    assert "S % 128 ≠ 0" in subject(tmp_path, check).refused_words
 
 
 # What a user is told

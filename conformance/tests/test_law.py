@@ -16,7 +16,7 @@ from attnspec.spec.clause import Clause
 from attnspec.spec.fields import Fields
 from attnspec.spec.load import load_spec
 from attnspec.spec.read_clause import read_bibliography
-from attnspec.spec.yaml_lines import Located, LocatedList, load_yaml, parse_yaml, shown
+from attnspec.spec.yaml_lines import Located, LocatedList, load_yaml, parse_yaml, shown_path
 from helpers.places import SMALL_SPEC
 
 
@@ -143,10 +143,10 @@ def test_the_slow_parser_reads_and_refuses_the_same(monkeypatch: pytest.MonkeyPa
 
 def test_a_path_is_shown_as_the_user_knows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert shown(paths.folder("spec") / "causal.yaml") == "spec/causal.yaml"
-    assert shown(tmp_path / "mine" / "manifest.yaml") == "mine/manifest.yaml"
-    assert shown(Path("mine/manifest.yaml")) == "mine/manifest.yaml"
-    assert shown(Path("/elsewhere/a.yaml")) == "/elsewhere/a.yaml"
+    assert shown_path(paths.folder("spec") / "causal.yaml") == "spec/causal.yaml"
+    assert shown_path(tmp_path / "mine" / "manifest.yaml") == "mine/manifest.yaml"
+    assert shown_path(Path("mine/manifest.yaml")) == "mine/manifest.yaml"
+    assert shown_path(Path("/elsewhere/a.yaml")) == "/elsewhere/a.yaml"
 
 
 def test_fields_read_each_kind_and_fall_back_where_they_may() -> None:
@@ -160,7 +160,7 @@ def test_fields_read_each_kind_and_fall_back_where_they_may() -> None:
     assert fields.choice("z", DType, DType.FLOAT16) is DType.FLOAT16
     assert fields.choices("z", DType, ()) == ()
     assert fields.inner("z", optional=True).mapping == {}
-    assert list(fields.each("z", "one", optional=True)) == []
+    assert list(fields.read_each("z", "one", optional=True)) == []
 
 
 def test_fields_complain_as_the_error_they_were_given() -> None:

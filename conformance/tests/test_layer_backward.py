@@ -392,10 +392,10 @@ def test_sums_of_biases_in_half_are_offered_as_such_alone(tmp_path: Path) -> Non
     trial = Trial(check, Evaluator(subject, DType.FLOAT16), Effort.QUICK, seed_of(0, check.domain), lambda _: None,
                   shrinks=False, cases=5)
     tally = trial.hold()
-    assert tally.failing
+    assert tally.failing_recipe
     assert isinstance(tally.failure, Violated)
     explainer = ArithmeticExplainer(lambda: {check.clause.id: check}, 0)
-    found = explainer.explain(trial, tally.failing, tally.failure.measured.claimed)
+    found = explainer.explain(trial, tally.failing_recipe, tally.failure.measured.claimed)
     assert found
     assert found.declare == ('layer.backward_precision = {"float16": {"partial_biases": 1, "reason": "partial sums of '
                              'the gradients of its biases are stored in float16"}}')

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from attnspec.cli import main
 from attnspec.core.plan import Plan
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 from attnspec.subjects.subject import Subject
 
 LAYER = """
@@ -48,7 +48,7 @@ def written(folder: Path, **parts: str) -> str:
 
 def summoned(folder: Path, **parts: str) -> Subject:
     target = written(folder, **parts)
-    return summon(target, Plan((target,)))
+    return load_subject(target, Plan((target,)))
 
 
 @pytest.mark.family(1)
@@ -62,12 +62,12 @@ def summoned(folder: Path, **parts: str) -> Subject:
 ])
 def test_what_a_layer_refuses_is_found_out(tmp_path: Path, parts: dict[str, str], refused: set[str]) -> None:
     subject = summoned(tmp_path, **parts)
-    assert subject.refused.keys() == refused
+    assert subject.refused_words.keys() == refused
     assert subject.declaration.limits.ties_model_width is (MODEL in refused)
 
 
 def test_a_layer_that_raises_at_every_call_refuses_nothing(tmp_path: Path) -> None:
-    assert summoned(tmp_path, width="missing").refused == {}
+    assert summoned(tmp_path, width="missing").refused_words == {}
 
 
 OF_FIRST = "X if X.shape[1] == heads else np.repeat(X[:, :1], heads, axis=1)"

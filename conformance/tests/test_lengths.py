@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attnspec.aspects.lengths import words as lengths
 from attnspec.aspects.lengths.keyword import LENGTH_PATTERNS, USUAL_LENGTHS
+from attnspec.aspects.lengths.questions import QUESTIONS
 from attnspec.core.errors import SpecError, UsageError
 from attnspec.core.keywords import COUNTS, KEYWORDS
 from attnspec.core.nouns import DType
@@ -28,12 +30,10 @@ from attnspec.problems.problem import Array, Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.asker import Asker, reply_to
 from attnspec.questions.conventions import probe_conventions
-from attnspec.questions.serving import LENGTH_QUESTIONS
 from attnspec.subjects.registry import load
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms import axes
-from attnspec.vocabulary.transforms import serving as lengths
 
 SIZES = Sizes(4, 2, 2, 5, 7, 4, 4)
 CONVENTIONS = {"causal_alignment": "top_left", "mask_with_causal": "both"}
@@ -327,7 +327,7 @@ ANSWERS = {
     (target, name) for target, known in ANSWERS.items() for name in known])
 def test_a_probe_says_what_a_subject_does(target: str, question: str) -> None:
     subject = fault_subject(target) if target.startswith("fault") else sound_subject(target)
-    ask = next(each.ask for each in LENGTH_QUESTIONS if each.name == question)
+    ask = next(each.ask for each in QUESTIONS if each.name == question)
     reply = reply_to(lambda: ask(Asker(subject, DType.FLOAT32)))
     assert reply is not None
     assert reply.answer == ANSWERS[target][question]

@@ -7,7 +7,7 @@ import pytest
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 from attnspec.host.frames import Entries
 from attnspec.host.lifts import plain
 from attnspec.host.lifts.flushing import flushed_by
@@ -125,7 +125,7 @@ attend.precision = {"float16": {"grade": "G4", "reason": "a test"},
 def test_a_lift_says_of_subnormals_what_a_function_does_not(tmp_path: Path) -> None:
     pytest.importorskip("jax")
     (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
-    precision = summon(f"{tmp_path}/mine.py:attend", Plan(())).declaration.precision
+    precision = load_subject(f"{tmp_path}/mine.py:attend", Plan(())).declaration.precision
     assert precision == {
         DType.FLOAT64: {"flushes_subnormals": False, "reason": "a test"},
         DType.FLOAT32: {"flushes_subnormals": True, "reason": "here jax treats subnormal numbers as 0 in a product"},

@@ -10,6 +10,8 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from attnspec.aspects.lse import words as lse
+from attnspec.aspects.lse.questions import QUESTIONS
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
@@ -23,13 +25,11 @@ from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.asker import Asker, reply_to
 from attnspec.questions.conventions import probe_conventions
-from attnspec.questions.serving import LSE_QUESTIONS
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import UnusableAnswer
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms import axes
-from attnspec.vocabulary.transforms import serving as lse
 from helpers.subjects import module_of
 
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
@@ -184,7 +184,7 @@ def test_another_form_of_answer_is_told(tmp_path: Path, wrong: str, weights: boo
     ("fault/lse_of_hidden_row_nan", "natural", "unspecified"), ("fault/lse_of_hidden_row_zero", "natural", "zero")])
 def test_a_probe_says_what_is_returned(target: str, form: str, hidden: str) -> None:
     subject = fault_subject(target) if target.startswith("fault") else sound_subject(target)
-    replies = [reply_to(partial(each.ask, Asker(subject, DType.FLOAT32))) for each in LSE_QUESTIONS]
+    replies = [reply_to(partial(each.ask, Asker(subject, DType.FLOAT32))) for each in QUESTIONS]
     assert [reply and reply.answer for reply in replies] == [form, hidden]
     assert probe_conventions(subject, DType.FLOAT32)["lse_of_hidden_row"] == hidden
 

@@ -17,7 +17,7 @@ from attnspec.faults.fault import Fault
 from attnspec.record.outcome import Outcome
 from attnspec.spec.load import load_spec
 from attnspec.subjects.made import no_form_of, with_made
-from attnspec.subjects.registry import load, registered
+from attnspec.subjects.registry import load, registered_subjects
 
 pytest.importorskip("torch")
 
@@ -249,12 +249,12 @@ def test_an_audit_asks_for_the_variants_that_a_manifest_names(tmp_path: Path) ->
     manifest = tmp_path / "mine" / "manifest.yaml"
     manifest.write_text("library: Mine\nsubjects:\n  - id: a\n    title: A\n    function: own:sound\n    lift: torch\n"
                         "    made: [vmap]\n")
-    assert registered((str(tmp_path),), library="mine")["mine/a"].declaration.made == ("vmap",)
+    assert registered_subjects((str(tmp_path),), library="mine")["mine/a"].declaration.made == ("vmap",)
     plan = Plan(("mine/a",), implementations=(str(tmp_path),), variants=(AS_DECLARED,))
     assert {item.clause for item in Engine(plan).items() if item.clause.startswith("variants.")} == MAPPED
     manifest.write_text(manifest.read_text().replace("vmap", "vmapp"))
     with pytest.raises(ManifestError, match=r"'vmapp' is not a known variant that attnspec makes\. Did you mean"):
-        registered((str(tmp_path),), library="mine")
+        registered_subjects((str(tmp_path),), library="mine")
 
 
 @pytest.mark.parametrize(("declared", "says"), [

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType
-from attnspec.diagnosis.locate import NOTHING, locate
-from attnspec.diagnosis.tolerance import Aspect, Bar
+from attnspec.diagnosis.locate import NOTHING, locate_stage
+from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array
 from attnspec.problems.recipe import Recipe
@@ -43,7 +43,8 @@ def test_the_magnitude_is_named_from_which_on_answers_are_wrong(
     subject = subject_of(function, frozenset(), dtypes=(DType.FLOAT32,))
     evaluator = Evaluator(subject, DType.FLOAT32)
     failing = CASE.but(query=CASE.query * np.float32(factors[0]), value=CASE.value * np.float32(factors[1]))
-    said = locate(Bar(subject, evaluator.precision, evaluator.conventions, Aspect.NONE), DType.FLOAT32, [failing])
+    said = locate_stage(ComparisonStandard(subject, evaluator.precision, evaluator.conventions, Aspect.NONE),
+                        DType.FLOAT32, [failing])
     if not name:
         assert said == NOTHING
         return
@@ -58,6 +59,7 @@ def test_numbers_far_larger_than_those_of_the_failing_case_are_no_reason() -> No
 
     subject = subject_of(truncated, frozenset(), dtypes=(DType.FLOAT32,))
     evaluator = Evaluator(subject, DType.FLOAT32)
-    said = locate(Bar(subject, evaluator.precision, evaluator.conventions, Aspect.NONE), DType.FLOAT32, [CASE])
+    said = locate_stage(ComparisonStandard(subject, evaluator.precision, evaluator.conventions, Aspect.NONE),
+                        DType.FLOAT32, [CASE])
     assert np.abs(CASE.value).max() < 4
     assert MAGNITUDE not in said

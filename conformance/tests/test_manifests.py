@@ -11,7 +11,7 @@ from attnspec.core.nouns import DType
 from attnspec.spec.load import load_spec
 from attnspec.subjects.declared_precision import check_precision
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.registry import load, registered
+from attnspec.subjects.registry import load, registered_subjects
 
 MANIFEST = """\
 library: Mine
@@ -33,7 +33,7 @@ def library(folder: Path, *, manifest: str = MANIFEST, adapter: str = ADAPTER) -
 
 def test_a_new_folder_is_seen_at_once(tmp_path: Path) -> None:
     library(tmp_path / "mine_at_once")
-    assert "mine_at_once/attention" in registered([tmp_path])
+    assert "mine_at_once/attention" in registered_subjects([tmp_path])
     assert load("mine_at_once/attention", folders=[tmp_path]).declaration.keywords == {"mask"}
 
 
@@ -79,7 +79,7 @@ def spoilt(tmp_path: Path, name: str) -> Path:
 ])
 def test_a_folder_of_implementations_that_cannot_be_read_says_why(tmp_path: Path, name: str, message: str) -> None:
     with pytest.raises((ManifestError, UsageError)) as caught:
-        registered([spoilt(tmp_path, name)])
+        registered_subjects([spoilt(tmp_path, name)])
     assert message in str(caught.value)
 
 
@@ -113,14 +113,14 @@ def test_a_function_that_an_adapter_lacks_is_told_at_its_line(tmp_path: Path) ->
 
 def test_a_library_not_installed_is_listed_with_how_to_install_it(tmp_path: Path) -> None:
     library(tmp_path / "mine_absent", manifest=ABSENT + MANIFEST)
-    subject = registered([tmp_path])["mine_absent/attention"]
-    assert subject.missing == "not_there_at_all is not installed. Install it: pip install not-there"
+    subject = registered_subjects([tmp_path])["mine_absent/attention"]
+    assert subject.why_missing == "not_there_at_all is not installed. Install it: pip install not-there"
     assert subject.library.version == ""
 
 
 def test_conventions_may_differ_by_form(tmp_path: Path) -> None:
     library(tmp_path / "mine", manifest=MANIFEST + "    conventions: {hidden_row: {mask: uniform, bias: nan}}\n")
-    conventions = registered([tmp_path])["mine/attention"].declaration.conventions
+    conventions = registered_subjects([tmp_path])["mine/attention"].declaration.conventions
     assert conventions == {"hidden_row": "uniform", "hidden_row.mask": "uniform", "hidden_row.bias": "nan"}
 
 
@@ -136,7 +136,7 @@ def test_a_variant_is_the_subject_with_what_it_declares_otherwise(tmp_path: Path
             adapter=ADAPTER + "def attend_fast(query, key, value, *, mask=None):\n    return value\n")
     subject = load("mine_varied/attention", folders=[tmp_path])
     fast = subject.variant("fast")
-    assert [each.described and each.described.qualname for each in (subject, fast)] == ["attend", "attend_fast"]
+    assert [each.description and each.description.qualname for each in (subject, fast)] == ["attend", "attend_fast"]
     assert fast.id == "mine_varied/attention[fast]"
     assert fast.declaration.conventions == {"hidden_row": "zeros", "mask_with_causal": "both"}
     assert fast.declaration.limits.weights == "averaged"
@@ -153,11 +153,11 @@ def test_a_deviation_is_read_whole(tmp_path: Path) -> None:
             "        until: '2.0'\n"
             "        dtypes: [float16]\n")
     library(tmp_path / "mine", manifest=MANIFEST + more)
-    deviation, = registered([tmp_path])["mine/attention"].declaration.deviations
+    deviation, = registered_subjects([tmp_path])["mine/attention"].declaration.deviations
     assert (deviation.clause, deviation.until, deviation.dtypes) == ("masking.hidden_is_zero", "2.0", (DType.FLOAT16,))
 
 
-SHIPPED = registered()
+SHIPPED = registered_subjects()
 
 
 def test_every_system_of_the_documents_is_registered() -> None:

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType, Verdict
-from attnspec.core.surroundings import Speaks, Surroundings
+from attnspec.core.surroundings import HostLanguage, Surroundings
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.host.frames import Entries, Incoming, packed, received, send
-from attnspec.hosting.client import Client, here
+from attnspec.hosting.client import Client, import_folders
 from attnspec.numerics.expectation import Expectation
 from attnspec.problems.problem import Problem
 from attnspec.subjects.call import Call, SubjectDied
@@ -132,7 +132,7 @@ def test_the_truth_is_worked_out_meanwhile(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_host_that_has_begun_answers() -> None:
-    client = Client(Surroundings(), path=here())
+    client = Client(Surroundings(), path=import_folders())
     client.begin()
     begun = client._begun
     assert begun is not None
@@ -142,7 +142,7 @@ def test_a_host_that_has_begun_answers() -> None:
 
 
 def test_a_host_that_has_begun_ends_unasked() -> None:
-    client = Client(Surroundings(), path=here())
+    client = Client(Surroundings(), path=import_folders())
     client.begin()
     assert client._begun is not None
     process = client._begun._process
@@ -161,7 +161,7 @@ def test_what_cannot_begin_is_told_to_whoever_asks(tmp_path: Path, is_begun: boo
 
 @pytest.mark.parametrize("surroundings", [
     Surroundings(command=("ssh", "there", "python"), is_here=False),
-    Surroundings(command=("node", "host.mjs"), speaks=Speaks.PROTOCOL),
+    Surroundings(command=("node", "host.mjs"), speaks=HostLanguage.PROTOCOL),
 ], ids=["elsewhere", "program"])
 def test_only_an_interpreter_on_this_machine_begins_early(surroundings: Surroundings) -> None:
     client = Client(surroundings)

@@ -14,26 +14,26 @@ from types import SimpleNamespace
 
 import pytest
 from attnspec.cli import main
-from attnspec.cli.progress import Live, Plain
+from attnspec.cli.progress import LiveProgress, PlainProgress
 from attnspec.core.declaration import Declaration
 from attnspec.core.errors import ManifestError, TargetError, UsageError
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
-from attnspec.core.sizes import beside, cost, foretold, read_all, read_sizes, spelled
+from attnspec.core.sizes import estimate_cost, foretell_costs, read_all, read_sizes, sizes_beside, spell_lengths
 from attnspec.engine.engine import Engine
 from attnspec.faults.subject import own_subject
-from attnspec.problems.axes import axes
+from attnspec.problems.axes import length_distributions
 from attnspec.problems.demand import Demand
 from attnspec.problems.domain import domain
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.size_plan import plan_for
 from attnspec.record.outcome import Outcome
 from attnspec.report.coverage import at_sizes
-from attnspec.report.page import render
+from attnspec.report.page import render_page
 from attnspec.runner.gate import gate
 from attnspec.runner.gate_cost import GateCost
 from attnspec.subjects.attributes import declaration_of
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import registered_subjects
 from attnspec.trials import trial as trials
 from attnspec.trials.asked_sizes import asked_of, is_of_one_call
 from helpers.law import checks
@@ -61,8 +61,8 @@ def judged(folder: Path, *sizes: str, clause: str = DEFINITION, check: str = "pa
 # --- how they are read
 
 def test_axes_stand_in_any_order_and_what_is_left_out_follows() -> None:
-    assert spelled(read_sizes("D128 S2048 Hkv8, H32 B4")) == "B4 H32 Hkv8 T2048 S2048 D128 Dv128"
-    assert spelled(read_sizes("T=1 S=7 D=3 Dv=5")) == "B1 H1 Hkv1 T1 S7 D3 Dv5"
+    assert spell_lengths(read_sizes("D128 S2048 Hkv8, H32 B4")) == "B4 H32 Hkv8 T2048 S2048 D128 Dv128"
+    assert spell_lengths(read_sizes("T=1 S=7 D=3 Dv=5")) == "B1 H1 Hkv1 T1 S7 D3 Dv5"
 
 
 @pytest.mark.parametrize(("text", "message"), [
@@ -101,7 +101,7 @@ def test_a_file_has_one_a_line_and_its_mistakes_have_a_place(tmp_path: Path) -> 
     ("B2 H32 T4096 D8", (4095, 4095)),  # one more, and it would have no recipe
 ])
 def test_beside_lies_past_the_end_of_a_block(text: str, lengths: tuple[int, int]) -> None:
-    found = beside(read_sizes(text))
+    found = sizes_beside(read_sizes(text))
     assert (found["T"], found["S"]) == lengths
 
 
@@ -111,19 +111,19 @@ def test_what_they_cost_is_told_with_the_deadline_that_may_not_do() -> None:
     texts = read_all(["B4 H32 Hkv8 T2048 S2048 D128"])
     line = ("sizes: B4 H32 Hkv8 T2048 S2048 D128 Dv128: 1.4e+11 multiply-adds a call, 5.6 GB (2.1 of them one array of "
             "scores), about 48 s a case, up to 4 cases a clause")
-    assert list(foretold(texts, 300)) == [line]
-    assert list(foretold(texts, 100)) == [
+    assert list(foretell_costs(texts, 300)) == [line]
+    assert list(foretell_costs(texts, 100)) == [
         line, "sizes: a clause may take 191 s at them; the deadline of 100 s should be longer"]
 
 
 def test_scores_of_no_weight_are_left_out_of_the_cost() -> None:
-    assert "GB, about" in str(cost(read_sizes("B1 H1 T64 D16")))
+    assert "GB, about" in str(estimate_cost(read_sizes("B1 H1 T64 D16")))
 
 
 def test_more_of_anything_costs_more() -> None:
-    small = cost(read_sizes("B2 H2 T64 D16"))
+    small = estimate_cost(read_sizes("B2 H2 T64 D16"))
     for text in ("B4 H2 T64 D16", "B2 H4 T64 D16", "B2 H2 T128 D16", "B2 H2 T64 D32"):
-        large = cost(read_sizes(text))
+        large = estimate_cost(read_sizes(text))
         assert large.work > small.work
         assert large.seconds > small.seconds
         assert large.bytes + large.scores > small.bytes + small.scores
@@ -274,13 +274,13 @@ def test_record_console_and_page_tell_where_it_was_tried(tmp_path: Path) -> None
 
 def test_the_page_says_which_sizes_were_named() -> None:
     told = outcome("lib/attend", "core.a", asked={"T8": ""})
-    page = render([run(told, sizes=("T8",))])
+    page = render_page([run(told, sizes=("T8",))])
     assert "sizes namedT8" in words(section(page, "environment"))
     assert "At the sizes that you named, lib/attend: 1 clause at T8." in words(section(page, "sizes"))
 
 
-@pytest.mark.parametrize("handler", [Plain, Live])
-def test_the_console_tells_what_declared_sizes_cost(handler: type[Plain | Live]) -> None:
+@pytest.mark.parametrize("handler", [PlainProgress, LiveProgress])
+def test_the_console_tells_what_declared_sizes_cost(handler: type[PlainProgress | LiveProgress]) -> None:
     text = io.StringIO()
     shown = handler(text)
     record = run(outcome("lib/attend", "core.a"), sizes=("B1 H1 Hkv1 T8 S8 D4 Dv4",))
@@ -293,15 +293,15 @@ def test_the_console_tells_what_declared_sizes_cost(handler: type[Plain | Live])
 
 def share_at(blocks: tuple[tuple[str, tuple[int, ...]], ...], axis: str, block: int) -> float:
     """The share of an axis's weight that lies at the ends of a block."""
-    table = axes(blocks=blocks)[axis]
-    drawn = [table.drawn(step / 4096) for step in range(4096)]
+    table = length_distributions(blocks=blocks)[axis]
+    drawn = [table.length_at(step / 4096) for step in range(4096)]
     return sum(min(length % block, -length % block) <= 1 for length in drawn) / len(drawn)
 
 
 def test_blocks_put_half_of_the_weight_on_their_ends() -> None:
     assert share_at((), "S", 96) < 0.2
     assert share_at((("S", (96,)),), "S", 96) > 0.5
-    assert axes(blocks=(("S", (96,)),))["T"] == axes()["T"]
+    assert length_distributions(blocks=(("S", (96,)),))["T"] == length_distributions()["T"]
 
 
 def test_a_subject_with_blocks_has_a_plan_of_its_own() -> None:
@@ -351,16 +351,16 @@ def test_what_is_declared_wrongly_is_told_as_it_should_be(given: Mapping[str, ob
 def test_a_manifest_names_sizes_and_blocks_and_its_mistakes_have_a_place(tmp_path: Path) -> None:
     said = MANIFEST + "    sizes: [T8 D4]\n    blocks: {T: 64, S: [64, 128]}\n"
     library(tmp_path / "mine_at_sizes", manifest=said)
-    declared = registered([tmp_path])["mine_at_sizes/attention"].declaration
+    declared = registered_subjects([tmp_path])["mine_at_sizes/attention"].declaration
     assert (declared.sizes, declared.blocks) == (("B1 H1 Hkv1 T8 S8 D4 Dv4",), {"T": (64,), "S": (64, 128)})
     library(tmp_path / "mine_at_none", manifest=said.replace("[T8 D4]", "\n      - T8 D4\n      - T8 Q4"))
     line = said.count("\n", 0, said.index("sizes:")) + 3
     with pytest.raises(ManifestError, match=rf"manifest\.yaml:{line}: 'Q4' of the sizes names no axis\."):
-        registered([tmp_path], library="mine_at_none")
+        registered_subjects([tmp_path], library="mine_at_none")
 
 
 def test_a_gate_tells_what_they_cost_when_tests_are_collected() -> None:
     function = gate("numpy/msa", clauses=[DEFINITION], sizes=["T8 D4"])
     item = SimpleNamespace(nodeid="test_a.py::test_attention[x]", function=function)
     told = GateCost(SimpleNamespace(cache=None)).pytest_report_collectionfinish([item])  # type: ignore[arg-type,list-item]  # all that it reads
-    assert told[1:] == list(foretold(read_all(["T8 D4"]), 300))
+    assert told[1:] == list(foretell_costs(read_all(["T8 D4"]), 300))

@@ -13,7 +13,7 @@ from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.core.refusal import read_refusal
 from attnspec.engine.engine import Engine
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 from attnspec.problems.choices import menu_of
 from attnspec.problems.demand import CALLS, Demand
 from attnspec.problems.domain import domain
@@ -24,8 +24,8 @@ from attnspec.questions.ranges import ranges_of
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.causes import WordedRefusal
 from attnspec.subjects.interview import Interview, start_of
-from attnspec.subjects.refusals import narrowed
-from attnspec.trials.covering_cases import openings
+from attnspec.subjects.refusals import narrow_subject
+from attnspec.trials.covering_cases import deal_openings
 from attnspec.trials.paths import gentle_cases
 from helpers.subjects import module_of
 from test_sizes import DEMANDS
@@ -115,7 +115,7 @@ def test_a_clause_has_several_sizes_though_the_least_is_dear() -> None:
 
 
 def test_values_are_as_wide_as_reading_the_weights_takes() -> None:
-    sizes = Demand(domain(), reads=True).fitted(Sizes(1, 1, 1, 256, 256, 16, 16), LIMITS)
+    sizes = Demand(domain(), reads=True).fit_sizes(Sizes(1, 1, 1, 256, 256, 16, 16), LIMITS)
     assert sizes
     assert (sizes.D, sizes.Dv) == (64, 64)
     assert CALLS * sizes.Dv >= sizes.S
@@ -125,7 +125,7 @@ def test_values_are_as_wide_as_reading_the_weights_takes() -> None:
     ("more_keys", (16, 64)), ("more_queries", (80, 64)), ("cross", (16, 64)), ("any", (16, 64)), ("self", (64, 64))])
 def test_lengths_stay_as_unequal_as_a_clause_needs_them(lengths: str, expected: tuple[int, int]) -> None:
     limits = Limits(refuses=tuple(map(read_refusal, ("T % 16 != 0", "S % 64 != 0"))))
-    sizes = Demand(domain(lengths=lengths)).fitted(Sizes(1, 1, 1, 3, 5, 8, 8), limits)  # type: ignore[arg-type]
+    sizes = Demand(domain(lengths=lengths)).fit_sizes(Sizes(1, 1, 1, 3, 5, 8, 8), limits)  # type: ignore[arg-type]
     assert sizes
     assert expected == (sizes.T, sizes.S)
 
@@ -138,7 +138,7 @@ def test_ranges_without_a_length_that_is_taken_are_not_asked_for() -> None:
 def test_of_a_single_keyword_later_cases_have_it_and_have_it_not() -> None:
     menu = menu_of(domain(sometimes=("causal",)), frozenset({"causal"}), Limits(), Effort.QUICK)
     assert menu
-    used = ["causal" in menu.recipe(*choices).features for choices in openings(menu, 0, 15)]
+    used = ["causal" in menu.recipe(*choices).features for choices in deal_openings(menu, 0, 15)]
     assert used[0]
     assert {*used[8:]} == {True, False}
 
@@ -163,7 +163,7 @@ def test_who_takes_groups_of_four_only_is_put_what_others_are(tmp_path: Path) ->
     target = target_in(tmp_path, "if H != 4 * Hkv: raise ValueError('groups of four heads')\n    shift = S - T")
     outcomes = outcomes_of(target, *OF_ANY_HEADS)
     assert {each.verdict for each in outcomes.values()} == {Verdict.HELD}
-    assert probe_conventions(summon(target, Plan(())), DType.FLOAT16)["causal_alignment"] == "bottom_right"
+    assert probe_conventions(load_subject(target, Plan(())), DType.FLOAT16)["causal_alignment"] == "bottom_right"
 
 
 def test_what_a_clause_asks_of_groups_stands_where_others_are_taken() -> None:
@@ -189,7 +189,7 @@ def test_refusals_lead_to_a_problem_that_is_taken(check: str, tmp_path: Path) ->
 
 
 def test_who_refuses_everything_is_asked_little(tmp_path: Path) -> None:
-    asked = summon(target_in(tmp_path, "raise ValueError('shape')"), Plan(()))
+    asked = load_subject(target_in(tmp_path, "raise ValueError('shape')"), Plan(()))
     assert start_of(Interview(asked, DType.FLOAT16)) is None
     assert not asked.declaration.limits.refuses
 
@@ -197,7 +197,7 @@ def test_who_refuses_everything_is_asked_little(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_who_dies_on_the_way_is_asked_no_more(tmp_path: Path) -> None:
     target = target_in(tmp_path, "if T != 64: raise ValueError('length')\n    import os\n    os._exit(3)")
-    assert start_of(Interview(summon(target, Plan((target,))), DType.FLOAT16)) is None
+    assert start_of(Interview(load_subject(target, Plan((target,))), DType.FLOAT16)) is None
 
 
 @pytest.mark.nightly
@@ -219,18 +219,18 @@ def test_a_refusal_that_comes_later_is_heard_of_a_narrow_kernel_too(tmp_path: Pa
     ("if T % 64 or S % 64 or T > S: raise ValueError('length')", "top_left"),
     ("if T > 1: raise ValueError('one query')\n    shift = S - T", "bottom_right")])
 def test_alignments_are_probed_at_lengths_that_are_taken(check: str, found: str, tmp_path: Path) -> None:
-    subject = summon(target_in(tmp_path, check), Plan(()))
+    subject = load_subject(target_in(tmp_path, check), Plan(()))
     assert probe_conventions(subject, DType.FLOAT16)["causal_alignment"] == found
 
 
 def test_heads_are_probed_at_lengths_that_are_taken(tmp_path: Path) -> None:
-    subject = summon(target_in(tmp_path, "if T % 64 or S % 64: raise ValueError('length')"), Plan(()))
+    subject = load_subject(target_in(tmp_path, "if T % 64 or S % 64: raise ValueError('length')"), Plan(()))
     assert probe_conventions(subject, DType.FLOAT16)["grouped_heads"] == "repeat"
 
 
 @pytest.mark.nightly
 def test_what_overflows_is_asked_at_lengths_that_are_taken(tmp_path: Path) -> None:
-    subject = summon(target_in(tmp_path, "if T % 64 or S % 64: raise ValueError('length')"), Plan(()))
+    subject = load_subject(target_in(tmp_path, "if T % 64 or S % 64: raise ValueError('length')"), Plan(()))
     assert [each.noun for each in ranges_of(subject, DType.FLOAT16)] == ["logits", "values", "keys"]
     assert all(each.stands for each in ranges_of(subject, DType.FLOAT16)[:2])
 
@@ -243,7 +243,7 @@ COMPILED = "if T % 64 or S % 64: raise ValueError('length')"
 def test_steps_of_what_compiles_are_told_from_a_least_length(tmp_path: Path) -> None:
     target = target_in(tmp_path, COMPILED)
     (path := Path(target.rpartition(":")[0])).write_text(f"{path.read_text()}attend.compiles = True\n")
-    subject = summon(target, Plan(()))
+    subject = load_subject(target, Plan(()))
     assert {"T % 64 ≠ 0", "S % 64 ≠ 0"} <= set(map(str, subject.declaration.limits.refuses))
     assert probe_conventions(subject, DType.FLOAT16)["causal_alignment"] == "top_left"
 
@@ -283,8 +283,8 @@ def test_a_refusal_covers_what_refuses_no_other_length(said: str, less: str, *, 
 
 @pytest.mark.nightly
 def test_what_says_less_is_forgotten(tmp_path: Path) -> None:
-    subject = summon(target_in(tmp_path, COMPILED), Plan(()))
+    subject = load_subject(target_in(tmp_path, COMPILED), Plan(()))
     said = [WordedRefusal(read_refusal(text), "ValueError: length") for text in ("H < 3", "H % 4 != 0")]
-    known = narrowed(narrowed(subject, said[:1]), said[1:])
-    assert "H < 3" not in known.refused
+    known = narrow_subject(narrow_subject(subject, said[:1]), said[1:])
+    assert "H < 3" not in known.refused_words
     assert [str(each) for each in known.declaration.limits.refuses if "H" in str(each)] == ["H % 4 ≠ 0"]

@@ -21,7 +21,7 @@ from attnspec.core.errors import UsageError
 from attnspec.core.files import write_whole
 from attnspec.record.events import ItemStarted
 from attnspec.record.read import read_record
-from attnspec.record.write import RecordWriter, WriteMode, reopen
+from attnspec.record.write import RecordWriter, WriteMode, reopen_record
 from helpers.commands import Cli
 from helpers.records import run_started, write_record
 
@@ -179,14 +179,15 @@ def test_what_is_read_is_not_written_over(cli: Cli, here: Path, words: str) -> N
 
 
 def test_runs_that_begin_at_one_moment_have_names_of_their_own() -> None:
-    kept = {outputs.Outputs.of(record=None, no_record=False, html=None, as_json=False).record for _ in range(100)}
+    kept = {outputs.Outputs.from_options(record=None, no_record=False, html=None, as_json=False).record
+            for _ in range(100)}
     assert len(kept) == 100
 
 
 def test_a_name_that_is_taken_all_the_same_is_refused(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outputs, "_default_record", lambda: here / "run.jsonl")
     for _ in range(2):
-        [first] = outputs.Outputs.of(record=None, no_record=False, html=None, as_json=False).kept
+        [first] = outputs.Outputs.from_options(record=None, no_record=False, html=None, as_json=False).kept_handlers
         if not (here / "run.jsonl").exists():
             first.start()
             first.handle(run_started())
@@ -223,7 +224,7 @@ def test_a_record_that_another_run_writes_is_left_alone(here: Path) -> None:
     first = RecordWriter(path)
     first.start()
     first.handle(run_started())
-    for attempt in (RecordWriter(path).start, RecordWriter(path, WriteMode.GO_ON).start, lambda: reopen(path)):
+    for attempt in (RecordWriter(path).start, RecordWriter(path, WriteMode.GO_ON).start, lambda: reopen_record(path)):
         with pytest.raises(UsageError, match=r"another run writes to the record .*run\.jsonl\. Wait for its end"):
             attempt()
     first.shutdown()
@@ -312,7 +313,7 @@ def test_paths_are_portable_where_the_working_directory_is_gone(here: Path) -> N
     (here / "gone").mkdir()
     os.chdir("gone")
     Path("../gone").rmdir()
-    assert paths.portable("in /some/file.py") == "in /some/file.py"
+    assert paths.portable_text("in /some/file.py") == "in /some/file.py"
     assert paths.portable_argument("--html=/some/page.html") == "--html=page.html"
 
 

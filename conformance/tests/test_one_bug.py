@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 from attnspec.cli.digest import Digest
-from attnspec.cli.findings import ranked
+from attnspec.cli.findings import rank_bugs
 from attnspec.core.nouns import DType, Verdict
-from attnspec.record.boundaries import Span, blocks, common, spans
+from attnspec.record.boundaries import Span, common_spans, read_spans_told, suggest_blocks
 from attnspec.record.events import ItemFinished
 from attnspec.record.outcome import MAGNITUDE, Evidence, Explanation, Likeness, Outcome
-from attnspec.report.bugs import OF_LAYOUT, explanations, likely_in_short, likely_words
-from attnspec.report.findings import findings
-from attnspec.report.joined import join
+from attnspec.report.bugs import OF_LAYOUT, explain_bugs, likely_in_short, likely_words
+from attnspec.report.findings import make_findings
+from attnspec.report.joined import join_records
 from attnspec.report.likely_cause import OF_EMPTY_ROWS
 from attnspec.spec.load import load_spec
 from attnspec.vocabulary.tables import WORDS
@@ -45,8 +45,8 @@ def test_a_block_ends_where_a_range_does_and_not_without_an_end(span: Span, ends
     ("D ≥ 5 and 78 ≤ S ≤ 127", (Span("D", 5), Span("S", 78, 127))),
     ("D > Dv + 2 and S is a multiple of 80 and ≥ 81 and T ≥ 3", (Span("T", 3),)), ("T·S ≥ 406", ()), ("T < S", ())])
 def test_a_boundary_is_read_back_from_its_sentence(words: str, read: tuple[Span, ...]) -> None:
-    assert spans(f"Fails where {words}; holds at S = 1.") == read
-    assert spans(f"Fails where {words}") == read
+    assert read_spans_told(f"Fails where {words}; holds at S = 1.") == read
+    assert read_spans_told(f"Fails where {words}") == read
 
 
 ONE_BLOCK = "fails where S > 64 and S is not a multiple of 64"
@@ -67,7 +67,7 @@ ONE_BLOCK = "fails where S > 64 and S is not a multiple of 64"
     (("40 ≤ S ≤ 61", "45 ≤ S ≤ 66"), "fails where 40 ≤ S ≤ 66"),
     (("S = 38, though not at every S beyond", "38 ≤ S ≤ 45"), "fails where S ≥ 38, though not at every S beyond")])
 def test_boundaries_that_fit_one_bug_are_one_with_what_they_share(words: tuple[str, ...], said: str) -> None:
-    [group] = explanations(begun(*words))
+    [group] = explain_bugs(begun(*words))
     assert group.cause
     assert group.cause.says == said
     assert len(group.failures) == len(words)
@@ -77,11 +77,11 @@ def test_boundaries_that_fit_one_bug_are_one_with_what_they_share(words: tuple[s
     ("65 ≤ S ≤ 127", "T ≥ 65"), ("S ≥ 65", "S ≥ 5"), ("33 ≤ S ≤ 40", "65 ≤ S ≤ 70"), ("D ≥ 5 and S ≥ 65", "D ≥ 5"),
     ("H ≥ 2", "H ≥ 3"), ("65 ≤ S ≤ 127", "S = 130")])
 def test_boundaries_that_do_not_fit_stay_two_bugs(words: tuple[str, ...]) -> None:
-    assert len(explanations(begun(*words))) == 2
+    assert len(explain_bugs(begun(*words))) == 2
 
 
 def test_a_group_that_fits_two_others_makes_them_one() -> None:
-    [group] = explanations(begun("T ≥ 65", "S ≥ 65", "T (= S) ≥ 65"))
+    [group] = explain_bugs(begun("T ≥ 65", "S ≥ 65", "T (= S) ≥ 65"))
     assert len(group.failures) == 3
 
 
@@ -89,20 +89,20 @@ def test_what_begins_in_the_same_block_as_a_named_fault_is_that_fault() -> None:
     like = Likeness("blocks_sum_not_rescaled", "blocks", "The running sum is not rescaled.", "", 2, 2)
     first, second = begun("65 ≤ S ≤ 127", "69 ≤ S ≤ 191")
     named = replace(first, evidence=replace(first.evidence or SEEN, like=(like,)))
-    [group] = explanations([named, second])
+    [group] = explain_bugs([named, second])
     assert group.cause
     assert (group.cause.fault, group.cause.says) == ("blocks_sum_not_rescaled", "the running sum is not rescaled")
 
 
 def test_nothing_is_common_to_no_boundary() -> None:
-    assert common(()) == ()
+    assert common_spans(()) == ()
 
 
 @pytest.mark.parametrize(("words", "suggested"), [
     ("S ≥ 65", (64, 32, 128)), ("69 ≤ S ≤ 191", (192, 96, 64, 384)), ("T (= S) ≥ 49", (48, 24, 16, 96)),
     ("D ≥ 65", ()), ("S ≥ 70", ())])
 def test_a_boundary_suggests_the_blocks_at_its_edges_and_near(words: str, suggested: tuple[int, ...]) -> None:
-    assert tuple(blocks(f"Fails where {words}; holds at S = 1.")) == suggested
+    assert tuple(suggest_blocks(f"Fails where {words}; holds at S = 1.")) == suggested
 
 
 DECLARE = 'attend.precision = {"float64": {"softmax": "float32"}}'
@@ -120,7 +120,7 @@ def test_gradients_of_what_a_keyword_spoils_are_the_same_bug(clause: str, withou
     ignored = replace(SEEN, like=(Likeness("mask_ignored", "mask", "The mask is never used.", "", 1, 1),))
     located = replace(SEEN, located=f"the answer is wrong here, and right once {without} is left out")
     others = [outcome(Verdict.VIOLATED, clause, dtype=dtype, seen=located) for dtype in (DType.FLOAT32, DType.FLOAT16)]
-    groups = explanations([outcome(Verdict.VIOLATED, "masking.definition", seen=ignored), *others])
+    groups = explain_bugs([outcome(Verdict.VIOLATED, "masking.definition", seen=ignored), *others])
     assert len(groups) == bugs
     assert bugs == 2 or (groups[0].cause and groups[0].cause.fault) == "mask_ignored"
 
@@ -130,14 +130,14 @@ def test_among_equals_what_explains_the_rarest_case_comes_first() -> None:
     every = [outcome(Verdict.VIOLATED, f"a.c{number}", seen=replace(SEEN, like=tuple(
         Likeness(fault, "query_segments", "A story.", "", 1, 1) for fault in faults)))
         for number, faults in enumerate(told)]
-    assert [group.cause and group.cause.fault for group in explanations(every)] == ["at_most", "ignored"]
+    assert [group.cause and group.cause.fault for group in explain_bugs(every)] == ["at_most", "ignored"]
 
 
 @pytest.mark.parametrize(("stage", "dtype", "bugs"), [
     ("precision", DType.FLOAT64, 1), ("mask", DType.FLOAT64, 2), ("precision", DType.FLOAT32, 2)])
 def test_a_fault_that_rounds_is_the_arithmetic_that_explains_more(stage: str, dtype: DType, bugs: int) -> None:
     every = [outcome(Verdict.VIOLATED, f"a.c{number}", dtype=DType.FLOAT64, seen=ROUNDED) for number in range(2)]
-    groups = explanations([*every, outcome(Verdict.VIOLATED, "a.z", dtype=dtype, seen=like(stage))])
+    groups = explain_bugs([*every, outcome(Verdict.VIOLATED, "a.z", dtype=dtype, seen=like(stage))])
     assert len(groups) == bugs
     assert groups[0].cause
     assert groups[0].cause.declare == DECLARE
@@ -149,7 +149,7 @@ def test_the_case_on_a_card_is_of_a_dtype_that_its_title_is_about() -> None:
     failed = [outcome(Verdict.VIOLATED, "a.definition", dtype=DType.FLOAT64, seen=rounded),
               outcome(Verdict.VIOLATED, "a.other", dtype=DType.FLOAT64, seen=rounded),
               outcome(Verdict.VIOLATED, "a.definition", dtype=DType.FLOAT32, seen=worse)]
-    [card] = findings(join([run(*failed)]), strict=False)
+    [card] = make_findings(join_records([run(*failed)]), strict=False)
     assert card.cause
     assert card.cause.says == "it computes in float32 throughout"
     assert [each.dtype for each in card.outcomes] == [DType.FLOAT64, DType.FLOAT32]
@@ -158,7 +158,7 @@ def test_the_case_on_a_card_is_of_a_dtype_that_its_title_is_about() -> None:
 def test_a_page_without_causes_begins_with_a_definition() -> None:
     failed = [outcome(Verdict.VIOLATED, name, seen=evidence(margin)) for name, margin in (
         ("numerics.ties", 900.0), ("causal.no_lookahead", 5.0), ("causal.definition", 2.0))]
-    first, second, last = findings(join([run(*failed)]), strict=False)
+    first, second, last = make_findings(join_records([run(*failed)]), strict=False)
     assert [first.clause.id, second.clause.id, last.clause.id] == [
         "causal.definition", "causal.no_lookahead", "numerics.ties"]
 
@@ -168,7 +168,7 @@ def test_the_page_begins_with_the_bug_that_the_console_names_first() -> None:
     few = [outcome(Verdict.VIOLATED, name, seen=mask) for name in ("a.b", "a.c")]
     many = [outcome(Verdict.VIOLATED, "a.z", dtype=dtype, seen=like("scale"))
             for dtype in (DType.FLOAT64, DType.FLOAT16, DType.BFLOAT16)]
-    cards = findings(join([run(*few, *many)]), strict=False)
+    cards = make_findings(join_records([run(*few, *many)]), strict=False)
     assert [(card.failures, card.clauses) for card in cards] == [(3, 1), (2, 2)]
 
 
@@ -178,7 +178,7 @@ def ranked_clauses(*failed: Outcome) -> list[str]:
     digest.add(run_started())
     for each in failed:
         digest.add(ItemFinished(each))
-    return [bug.clauses[0].clause for bug in ranked(digest)]
+    return [bug.clauses[0].clause for bug in rank_bugs(digest)]
 
 
 def test_the_console_begins_with_a_definition_where_few_have_a_cause() -> None:
@@ -216,7 +216,7 @@ def test_keywords_without_which_it_is_right_stand_beside_the_sizes(
     needed = "the answer is not finite here, and right once causal or scale is left out"
     failed = [with_recipe(located(failure, text), recipe) for failure, text in
               zip(begun(*["S ≥ 65"] * (1 + len(others))), [needed, *others], strict=True)]
-    [group] = explanations(failed)
+    [group] = explain_bugs(failed)
     assert group.cause
     assert group.cause.says == says
 
@@ -229,10 +229,10 @@ def with_recipe(failure: Outcome, recipe: str) -> Outcome:
 def test_what_begins_at_a_size_is_the_fault_of_the_stage_that_is_blamed() -> None:
     fault = Likeness("window_left_one_wider", "window", "A window keeps one key more.", "", 2, 2)
     one, [other] = outcome(Verdict.VIOLATED, "a.x", seen=replace(SEEN, like=(fault,))), begun("S ≥ 5")
-    [group] = explanations([one, located(other, "a query attends to keys that the window excludes (window)")])
+    [group] = explain_bugs([one, located(other, "a query attends to keys that the window excludes (window)")])
     assert group.cause
     assert group.cause.fault == "window_left_one_wider"
-    assert len(explanations([one, located(other, "a query attends to keys that the mask hides (mask)")])) == 2
+    assert len(explain_bugs([one, located(other, "a query attends to keys that the mask hides (mask)")])) == 2
 
 
 @pytest.mark.parametrize(("case", "groups"), [("T=1 S=2 D=3 Dv=4 float32", 1), ("T=1 S=2 D=3 Dv=3 float32", 2),
@@ -240,12 +240,12 @@ def test_what_begins_at_a_size_is_the_fault_of_the_stage_that_is_blamed() -> Non
 def test_what_nothing_explains_is_of_the_bug_that_fails_at_its_case(case: str, groups: int) -> None:
     known = begun("D ≠ Dv", "D ≠ Dv")
     unknown = located(outcome(Verdict.VIOLATED, "a.z", seen=SEEN), "no small test input shows it", case)
-    assert len(explanations([*known, unknown])) == groups
+    assert len(explain_bugs([*known, unknown])) == groups
 
 
 def test_a_length_alone_claims_no_failure_that_nothing_explains() -> None:
     unknown = located(outcome(Verdict.VIOLATED, "a.z", seen=SEEN), "no small test input shows it", "S=90 D=3 float32")
-    assert len(explanations([*begun("S ≥ 65", "S ≥ 65"), unknown])) == 2
+    assert len(explain_bugs([*begun("S ≥ 65", "S ≥ 65"), unknown])) == 2
 
 
 @pytest.mark.parametrize(("seen", "relation", "groups"), [
@@ -258,13 +258,13 @@ def test_a_query_without_a_key_is_one_bug_whatever_hides_the_keys(seen: float, r
 
     known = failure("masking.rows", math.nan, (Likeness("hidden_row_nan", "mask", "A row becomes NaN.", "", 3, 3),))
     assert OF_EMPTY_ROWS in WORDS["relation"]
-    assert len(explanations([known, failure("causal.rows", seen)])) == groups
+    assert len(explain_bugs([known, failure("causal.rows", seen)])) == groups
 
 
 def test_a_bug_is_shown_by_a_failure_that_is_like_its_fault() -> None:
     seen = located(outcome(Verdict.VIOLATED, "mask.definition", seen=SEEN), "a query attends to other keys (mask)")
     alike = outcome(Verdict.VIOLATED, "mask.prefix", seen=like("mask"))
-    [group] = explanations([replace(seen, evidence=replace(seen.evidence or SEEN, begins="Fails where T ≠ S.")), alike])
+    [group] = explain_bugs([replace(seen, evidence=replace(seen.evidence or SEEN, begins="Fails where T ≠ S.")), alike])
     assert [each.clause for each in group.failures] == ["mask.prefix", "mask.definition"]
 
 
@@ -286,7 +286,7 @@ def test_what_an_arithmetic_explains_comes_last(dtype: DType, first: str) -> Non
                                                   words, {"float64": words}))
     every = [outcome(Verdict.VIOLATED, f"a.c{number}", dtype=DType.FLOAT64, seen=rounded) for number in range(2)]
     [wrong] = begun("S ≥ 65")
-    groups = explanations([*every, replace(wrong, dtype=dtype)])
+    groups = explain_bugs([*every, replace(wrong, dtype=dtype)])
     assert len(groups) == 2
     assert groups[0].cause
     assert groups[0].cause.says == first
@@ -300,7 +300,7 @@ ONLY_ONE = "Only the log-sum-exp is wrong; the output is right."
 def test_what_alone_is_wrong_is_said_where_all_failures_say_so(beside: tuple[str, str], says: str) -> None:
     failed = [replace(each, evidence=replace(each.evidence or SEEN, wrong=wrong))
               for each, wrong in zip(begun("S ≥ 65", "S ≥ 65"), beside, strict=True)]
-    [group] = explanations(failed)
+    [group] = explain_bugs(failed)
     assert group.cause
     assert group.cause.says == says
 
@@ -343,7 +343,7 @@ def right_without(name: str, sizes: str, given: str) -> Outcome:
 def test_what_needs_the_same_keyword_where_a_bug_is_seen_is_that_bug(name: str, sizes: str, bugs: int) -> None:
     known = [replace(each, evidence=replace(each.evidence or SEEN, recipe=right_without("", "T1,S3", "causal").evidence
                                             .recipe)) for each in begun("T < S", "T < S")]  # type: ignore[union-attr]
-    assert len(explanations([*known, right_without(name, sizes, name)])) == bugs
+    assert len(explain_bugs([*known, right_without(name, sizes, name)])) == bugs
 
 
 def test_a_fault_that_another_failure_of_the_same_bug_refutes_is_not_named() -> None:
@@ -379,14 +379,14 @@ def test_what_a_wrong_softmax_breaks_by_magnitude_is_the_same_bug() -> None:
     unknown = outcome(Verdict.VIOLATED, "numerics.heavy_tails", seen=SEEN)
     assert likely_words([*named, logits, rounding, unknown]) == (
         "Likely one bug: the running maximum starts at 0 (`blocks_start_at_zero`, explains 6 of 6)")
-    assert len(explanations([*named, values])) == len(explanations([named[0], rounding])) == 2
+    assert len(explain_bugs([*named, values])) == len(explain_bugs([named[0], rounding])) == 2
 
 
 def test_one_length_alone_is_a_boundary_as_most_tell_it() -> None:
     failed = begun(*["T = 1 and S ≥ 257"] * 3, "S ≥ 257")
     case = "B1,H1,Hkv1,T1,S300,D1,Dv1;mask=none;families=normal;with=;seed=1"
     failed = [replace(each, evidence=replace(each.evidence or SEEN, recipe=case)) for each in failed]
-    [group] = explanations(failed)
+    [group] = explain_bugs(failed)
     assert group.cause
     assert group.cause.says == "fails where T = 1 and S ≥ 257"
 
@@ -402,6 +402,6 @@ def test_a_range_that_ends_where_all_say_so_is_a_boundary() -> None:
 def test_an_arithmetic_that_shows_with_a_keyword_alone_is_its_fault(given: str, bugs: int) -> None:
     case = f"B1,H1,Hkv1,T1,S3,D1,Dv1;mask=none;families=normal;with={given};seed=1"
     rounded = [outcome(Verdict.VIOLATED, f"a.c{number}", seen=replace(ROUNDED, recipe=case)) for number in range(2)]
-    groups = explanations([*rounded, outcome(Verdict.VIOLATED, "a.z", seen=like("bias"))])
+    groups = explain_bugs([*rounded, outcome(Verdict.VIOLATED, "a.z", seen=like("bias"))])
     assert len(groups) == bugs
     assert {group.cause.fault for group in groups if group.cause} == {"float64_narrowed", *[""] * (bugs - 1)}

@@ -8,7 +8,7 @@ import pytest
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
 from attnspec.diagnosis import arithmetic, whereabouts
-from attnspec.diagnosis.boundaries import begins
+from attnspec.diagnosis.boundaries import find_boundary
 from attnspec.diagnosis.conditions import Boundary
 from attnspec.diagnosis.diagnose import Examiner
 from attnspec.engine.subject_run import SubjectRun
@@ -21,7 +21,7 @@ from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import read_refutations
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import compile_spec
-from attnspec.trials.covering_cases import openings
+from attnspec.trials.covering_cases import deal_openings
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally
 from attnspec.trials.resizing import Resizer
@@ -51,13 +51,13 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def noting_begins(resizer: Resizer) -> Boundary | None:
         of.append("boundary")
-        return begins(resizer)
+        return find_boundary(resizer)
 
     def noting_explain(*put: object, **more: object) -> object:
         of.append("arithmetic")
         return explain(*put, **more)  # type: ignore[arg-type]  # as it is called
 
-    monkeypatch.setattr(whereabouts, "begins", noting_begins)
+    monkeypatch.setattr(whereabouts, "find_boundary", noting_begins)
     monkeypatch.setattr(arithmetic.ArithmeticExplainer, "explain", noting_explain)
     return of
 
@@ -72,10 +72,10 @@ def test_what_a_known_fault_explains_is_not_looked_into_anew(searched: list[str]
 def test_what_a_known_fault_does_not_show_is_not_known() -> None:
     examiner, mine, other = Examiner(), trial_of(FAULT), trial_of(fault_subject("fault/scale_none"))
     case = Recipe.parse("B1,H1,Hkv1,T3,S4,D2,Dv2;mask=none;families=normal;seed=0")
-    assert not examiner.knows(mine, case)
-    assert [each.fault for each in examiner.diagnose(mine, case).like] == ["key_first_dropped"]
-    assert examiner.knows(mine, replace(case, seed=1))
-    assert not examiner.knows(other, case)
+    assert not examiner.is_known_fault(mine, case)
+    assert [each.fault for each in examiner.diagnose(mine, case).likely_faults] == ["key_first_dropped"]
+    assert examiner.is_known_fault(mine, replace(case, seed=1))
+    assert not examiner.is_known_fault(other, case)
 
 
 def test_at_a_further_dtype_the_same_case_shows_what_is_known() -> None:
@@ -93,7 +93,7 @@ def test_what_is_explained_is_shrunk_by_few_cases() -> None:
     subject = fault_subject("fault/blocks_sum_not_rescaled")
     whole, brief = (trial_of(subject, is_explained=is_so).hold() for is_so in (False, True))
     assert whole.first == brief.first
-    assert whole.tried - FEW > brief.tried > FEW
+    assert whole.tried_count - FEW > brief.tried_count > FEW
     assert brief.failure is not None
 
 
@@ -101,13 +101,13 @@ def test_sizes_at_which_another_clause_fails_are_small_enough() -> None:
     trial = trial_of(FAULT)
     menu = menu_of(trial.check.domain, FAULT.declaration.keywords, FAULT.declaration.limits, Effort.QUICK)
     assert menu is not None
-    tallies = ((trial.put(menu.recipe(*choices)), choices) for choices in openings(menu, 0, 8))
+    tallies = ((trial.judge_recipe(menu.recipe(*choices)), choices) for choices in deal_openings(menu, 0, 8))
     tally, choices = next(each for each in tallies if each[0].failure)
     put = list[Recipe]()
 
     def noting_put(recipe: Recipe) -> Tally:
         put.append(recipe)
-        return trial.put(recipe)
+        return trial.judge_recipe(recipe)
 
     known = Sizes(B=1, H=1, Hkv=1, T=5, S=7, D=3, Dv=2)
     small, _ = made_handy(noting_put, menu, choices, tally, small=[known])

@@ -13,7 +13,7 @@ from attnspec.core.nouns import DType, Effort, Kind, Verdict
 from attnspec.problems.problem import Array
 from attnspec.questions.asker import Asker, NotAsked
 from attnspec.questions.mismatch import MISMATCH_QUESTIONS
-from attnspec.subjects.lower import lower
+from attnspec.subjects.lower import lower_problem
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally, Violated
@@ -95,7 +95,7 @@ def test_a_layer_that_is_right_only_of_its_own_input_is_convicted(function: Laye
 
 
 def test_key_and_value_are_one_array_beside_another_of_the_query() -> None:
-    lowered = lower(problem(), LIMITS)
+    lowered = lower_problem(problem(), LIMITS)
     assert lowered.key is lowered.value
     assert lowered.query is not lowered.key
     assert dict(lowered.first_of) == {"query": "query", "key": "key", "value": "key"}

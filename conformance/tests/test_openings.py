@@ -17,7 +17,7 @@ from attnspec.problems.domain import ANY_FAMILY, ANY_MASK, Domain, domain
 from attnspec.problems.recipe import Recipe
 from attnspec.trials import trial as trials
 from attnspec.trials.compile import Check
-from attnspec.trials.covering_cases import FIXED_KINDS, TELLING, Choices, openings, seed_of
+from attnspec.trials.covering_cases import FIXED_KINDS, TELLING, Choices, deal_openings, seed_of
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally, Violated
 from attnspec.trials.searching import OneExample
@@ -42,7 +42,7 @@ def menu(chosen: Domain = EVERYTHING, effort: Effort = Effort.DEFAULT, draws: tu
 def opened(chosen: Domain = EVERYTHING, seed: int = 0, effort: Effort = Effort.DEFAULT) -> list[Recipe]:
     """The recipes that a trial begins with."""
     dealt = menu(chosen, effort)
-    return [dealt.recipe(*choices) for choices in openings(dealt, seed, OPENINGS[effort])]
+    return [dealt.recipe(*choices) for choices in deal_openings(dealt, seed, OPENINGS[effort])]
 
 
 # What they cover
@@ -117,7 +117,7 @@ def test_a_byte_picks_what_it_was_made_for() -> None:
 def test_a_number_past_the_choices_is_the_same_problem_at_another_seed() -> None:
     """That is where a search goes which adds one to what came close."""
     dealt = menu()
-    chosen = openings(dealt, 0, 1)[0][0]
+    chosen = deal_openings(dealt, 0, 1)[0][0]
     successor = (int.from_bytes(chosen, "big") + 1).to_bytes(len(chosen), "big")
     one, other = dealt.recipe(chosen), dealt.recipe(successor)
     assert other == replace(one, seed=one.seed + 1)
@@ -128,18 +128,19 @@ def test_a_number_past_the_choices_is_the_same_problem_at_another_seed() -> None
 
 def test_the_same_seed_gives_the_same_openings_and_another_one_others() -> None:
     dealt = menu(draws=("cut",))
-    assert openings(dealt, 7, 15) == openings(dealt, 7, 15)
-    assert all(one != other for one, other in zip(openings(dealt, 7, 15), openings(dealt, 8, 15), strict=True))
+    assert deal_openings(dealt, 7, 15) == deal_openings(dealt, 7, 15)
+    assert all(one != other
+               for one, other in zip(deal_openings(dealt, 7, 15), deal_openings(dealt, 8, 15), strict=True))
 
 
 def test_fewer_openings_are_the_first_of_more() -> None:
-    assert openings(menu(), 3, 5) == openings(menu(), 3, 15)[:5]
-    assert openings(menu(), 3, 0) == ()
+    assert deal_openings(menu(), 3, 5) == deal_openings(menu(), 3, 15)[:5]
+    assert deal_openings(menu(), 3, 0) == ()
 
 
 def test_drawn_values_differ_from_opening_to_opening() -> None:
     dealt = menu(draws=("cut", "kept"))
-    drawn = [dealt.recipe(*choices).drawn for choices in openings(dealt, 0, 15)]
+    drawn = [dealt.recipe(*choices).drawn for choices in deal_openings(dealt, 0, 15)]
     assert all(set(each) == {"cut", "kept"} for each in drawn)
     assert all(one != other for one, other in pairwise(drawn))
 
@@ -158,25 +159,25 @@ def trial(clause: str, fault: str, *, shrinks: bool = True, most: int = 0, cases
 
 def test_a_trial_tries_openings_first_and_then_as_many_drawn_ones() -> None:
     held, told = trial("attention.definition", "sound/naive", effort=Effort.DEFAULT)
-    assert held.hold().tried == CASES[Effort.DEFAULT] == len(told)
+    assert held.hold().tried_count == CASES[Effort.DEFAULT] == len(told)
     declared, dealt_ones = held.evaluator.subject.declaration, OPENINGS[Effort.DEFAULT]
     dealt = menu_of(held.check.domain, declared.keywords, declared.limits, Effort.DEFAULT)
     assert dealt is not None
-    begun = [dealt.recipe(*choices).text for choices in openings(dealt, held.seed, dealt_ones)]
+    begun = [dealt.recipe(*choices).text for choices in deal_openings(dealt, held.seed, dealt_ones)]
     assert told[:dealt_ones] == begun
     assert told[dealt_ones].startswith("B1,H1,Hkv1,T1,S1,D1,Dv1;mask=none;families=integers;seed=0")
 
 
 def test_a_quick_trial_tries_openings_alone() -> None:
     held, told = trial("attention.definition", "sound/naive")
-    assert held.hold().tried == OPENINGS[Effort.QUICK] == CASES[Effort.QUICK] == len(told)
+    assert held.hold().tried_count == OPENINGS[Effort.QUICK] == CASES[Effort.QUICK] == len(told)
 
 
 @pytest.mark.parametrize("cases", [4, 5])
 def test_of_counted_cases_half_are_openings_whatever_the_effort(cases: int) -> None:
     whole, told = trial("attention.definition", "sound/naive")
     held, begun = trial("attention.definition", "sound/naive", cases=cases)
-    assert (whole.hold().tried, held.hold().tried) == (8, cases)
+    assert (whole.hold().tried_count, held.hold().tried_count) == (8, cases)
     half = (cases + 1) // 2
     assert begun[:half] == told[:half]
     assert not set(begun[half:]) & set(told)
@@ -192,8 +193,8 @@ def test_the_same_seed_gives_the_same_cases() -> None:
 def test_a_shorter_trial_tries_the_first_of_the_same_cases() -> None:
     (whole, told), (part, begun) = (trial("attention.definition", "sound/naive", most=most, effort=Effort.DEFAULT)
                                     for most in (0, 21))
-    assert whole.hold().tried == 30
-    assert part.hold().tried == 21
+    assert whole.hold().tried_count == 30
+    assert part.hold().tried_count == 21
     assert begun == told[:21]
 
 
@@ -212,7 +213,7 @@ def test_without_shrinking_a_trial_ends_at_its_first_failure() -> None:
     tally = held.hold()
     assert isinstance(tally.failure, Violated)
     assert tally.failure.recipe.text == told[-1]
-    assert tally.tried == len(told)
+    assert tally.tried_count == len(told)
 
 
 def test_a_fault_that_comes_once_is_kept_though_it_does_not_come_again() -> None:
@@ -246,7 +247,7 @@ def test_a_case_without_a_claim_has_no_margin() -> None:
         silent.evaluator.subject.declaration, limits=Limits(min_head_width=2)))
     tally = Tally()
     assert silent.judge(Recipe.parse(text.format("none").replace("with=mask;", "")), tally) is None
-    assert (tally.cases, tally.tried) == (0, 0)
+    assert (tally.cases, tally.tried_count) == (0, 0)
 
 
 @pytest.mark.parametrize("clause", [check for check in checks().values()
@@ -256,12 +257,12 @@ def test_what_is_fixed_is_never_searched(clause: Check, monkeypatch: pytest.Monk
     def searched(menu: Menu, seed: int, count: int) -> Iterator[Choices]:
         raise AssertionError(f"{menu} was searched from {seed} on for {count}")
 
-    monkeypatch.setattr(trials, "openings", searched)
+    monkeypatch.setattr(trials, "deal_openings", searched)
     monkeypatch.setattr(Trial, "judge", lambda self, recipe, _: self.breadcrumb(recipe.text))
     told: list[str] = []
     evaluator = Evaluator(own_subject("sound/naive"), DType.FLOAT32)
     tally = Trial(clause, evaluator, Effort.THOROUGH, 0, told.append).hold()
-    assert tally.tried == len(set(told)) < CASES[Effort.THOROUGH]
+    assert tally.tried_count == len(set(told)) < CASES[Effort.THOROUGH]
 
 
 def test_the_database_knows_one_example_that_is_still_to_be_shrunk() -> None:

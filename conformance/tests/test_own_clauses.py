@@ -17,7 +17,7 @@ from attnspec.core.plan import Item, Plan
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.subject import own_subject
 from attnspec.record.read import RunRecord, read_record
-from attnspec.report.page import render
+from attnspec.report.page import render_page
 from attnspec.runner.gate import gate
 from attnspec.runner.judge import replay_command
 from attnspec.spec.load import load_spec
@@ -365,7 +365,7 @@ def test_a_record_names_the_added_files_and_no_folder_of_the_machine(cli: Cli, m
     assert record.header.spec_added == ("mine.yaml",)
     assert record.header.clauses[0].where == "mine.yaml:2"
     assert str(tmp_path) not in Path("run.jsonl").read_text(encoding="utf-8")
-    assert "with mine.yaml" in render([record])
+    assert "with mine.yaml" in render_page([record])
 
 
 @pytest.mark.nightly

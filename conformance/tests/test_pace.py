@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from attnspec.core.nouns import DType, Effort
-from attnspec.problems.demand import work
+from attnspec.problems.demand import count_work
 from attnspec.problems.problem import Sizes
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import TELLING, Evaluator
@@ -41,7 +41,7 @@ class Clock:
     def passes(self, sizes: Sizes) -> bool:
         """A call of these sizes, which is right."""
         seconds_of_work = self.seconds_of_work * (1 + self.unevenness * (sizes.T % 2))
-        self.now += seconds_of_work * work(sizes) + self.compiling * (sizes not in self.calls)
+        self.now += seconds_of_work * count_work(sizes) + self.compiling * (sizes not in self.calls)
         self.calls.append(sizes)
         return False
 
@@ -65,7 +65,7 @@ def test_a_slow_function_is_spared_its_largest_calls(monkeypatch: pytest.MonkeyP
     clock = Clock(seconds_of_work=1.1 / TELLING)
     tally = judged(clock, monkeypatch)
     assert tally.outside[TOO_LONG] > 0
-    assert max(map(work, clock.calls)) < 5 * TELLING / 1.1
+    assert max(map(count_work, clock.calls)) < 5 * TELLING / 1.1
 
 
 @pytest.mark.parametrize(("share", "is_spared"), [(0.125, False), (1.0, True), (0.01, True)],

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import attnspec
 import pytest
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import registered_subjects
 from helpers.places import CHECKOUT
 
 DATA = ("spec", "implementations", "reports/page")
@@ -137,7 +137,7 @@ def test_every_library_is_judged_by_the_matrix_or_by_the_audit() -> None:
     audits = " ".join([*(value for name in tox.sections() if name.startswith(("testenv:audit", "testenv:tm"))
                          for value in tox[name].values()),
                        (CHECKOUT / "constraints-audit.txt").read_text(encoding="utf-8")])
-    libraries = {each.library.folder: each.library for each in registered(()).values() if not each.cannot_run}
+    libraries = {each.library.folder: each.library for each in registered_subjects(()).values() if not each.cannot_run}
     missed = [name for name, library in libraries.items() if name not in matrix
               and f"--library {name}" not in audits and library.distribution.casefold() not in audits.casefold()]
     assert missed == []

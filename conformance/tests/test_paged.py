@@ -25,7 +25,7 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.spec.load import load_spec
-from attnspec.subjects.paged import LARGE, Paged, in_pages
+from attnspec.subjects.paged import LARGE, PagedProblem, in_pages
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
@@ -48,14 +48,14 @@ def problem(more: str = "", dtype: DType = DType.FLOAT32, *, pages: str = "shuff
     return make_problem(Recipe.parse(text), dtype)
 
 
-def read(paged: Paged, entry: int, key: int) -> tuple[Array, Array]:
+def read(paged: PagedProblem, entry: int, key: int) -> tuple[Array, Array]:
     """The key (Hkv,D) and the value (Hkv,Dv) of a batch entry, by the table."""
     slots = paged.key.shape[1]
     page = paged.table[entry, key // slots]
     return paged.key[page, key % slots], paged.value[page, key % slots]
 
 
-def unused(paged: Paged) -> Array:
+def unused(paged: PagedProblem) -> Array:
     """(pages,slots) bool: the slots in which no key of any entry stands."""
     most, slots = paged.key.shape[:2]
     is_free = np.ones((most, slots), bool)

@@ -17,11 +17,11 @@ from attnspec.cli import main
 from attnspec.core.errors import TargetError
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
-from attnspec.core.other_names import OTHER_NAMES, keyword_for, listed, slip_of
+from attnspec.core.other_names import OTHER_NAMES, keyword_for, list_defaults, slip_of
 from attnspec.record.outcome import SubjectCard
 from attnspec.subjects.registry import load
 from attnspec.subjects.signature import Signature, signature_of
-from attnspec.subjects.smoke import smoke
+from attnspec.subjects.smoke import smoke_subject
 
 KERNEL = '''
 import numpy as np
@@ -66,8 +66,8 @@ def test_what_has_a_default_is_left_alone_and_listed() -> None:
 
 @pytest.mark.usefixtures("kernel")
 def test_smoke_lists_what_is_left_alone() -> None:
-    lines = smoke(load("kernel.py:tiled"))
-    assert all(line.passed for line in lines)
+    lines = smoke_subject(load("kernel.py:tiled"))
+    assert all(line.has_passed for line in lines)
     assert lines[3].sentence == ("every keyword that is tried (scale) is accepted; left at their defaults: block=64, "
                                  f"{OF_DROPOUT_P}, backend=None")
 
@@ -114,7 +114,7 @@ def test_a_registered_adapter_is_read_by_the_same_rule(tmp_path: Path) -> None:
 
 def test_nothing_is_listed_of_a_function_that_takes_known_keywords_only() -> None:
     assert card_of("numpy/attention").defaults == {}
-    assert "defaults" not in smoke(load("numpy/attention"))[3].sentence
+    assert "defaults" not in smoke_subject(load("numpy/attention"))[3].sentence
 
 
 def test_stars_are_given_nothing_and_are_not_listed() -> None:
@@ -249,14 +249,14 @@ def test_a_keyword_that_is_taken_is_not_taken_for_a_mistyped_one() -> None:
 def test_another_name_for_a_keyword_is_listed_with_the_keyword(name: str) -> None:
     word, function = keyword_for(name), eval(f"lambda query, key, value, *, block=64, {name}=None: None")
     assert word in KEYWORDS
-    assert listed(taken(function).defaults) == (
+    assert list_defaults(taken(function).defaults) == (
         f"block=64, {name}=None (attnspec's keyword is {word}: rename it, or wrap it with `attnspec init`)")
 
 
 def test_what_is_no_other_name_for_a_keyword_stands_alone() -> None:
     assert keyword_for("block") == ""
     assert keyword_for("out") == ""  # one letter from `dout`, and from much else
-    assert listed({"block": "64"}) == "block=64"
+    assert list_defaults({"block": "64"}) == "block=64"
 
 
 def test_a_module_of_pytorch_is_read_by_its_forward_and_gets_tensors(tmp_path: Path) -> None:

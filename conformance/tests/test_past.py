@@ -8,7 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from attnspec.aspects.lengths import words as lengths
+from attnspec.aspects.past import words
 from attnspec.aspects.past.keyword import PAST_PATTERNS, USUAL_PASTS
+from attnspec.aspects.past.questions import QUESTIONS
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import SpecError, UsageError
 from attnspec.core.keyword_nouns import PastPattern
@@ -27,12 +30,11 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Sizes, joined
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.asker import Asker, reply_to
-from attnspec.questions.caches import CACHE_QUESTIONS
 from attnspec.subjects.plain import PLAIN, Case
 from attnspec.subjects.registry import load
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn
-from attnspec.vocabulary.transforms import axes, caches, keywords, serving
+from attnspec.vocabulary.transforms import axes, keywords
 
 SIZES = Sizes(3, 4, 2, 3, 7, 4, 5)
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
@@ -168,7 +170,7 @@ def test_sound_formulations_stay_within_the_bound(name: str, dtype: DType) -> No
 @pytest.mark.parametrize("more", ["", "mask bias", "causal", "causal window mask"])
 def test_a_past_as_keys_gives_the_same_output(more: str) -> None:
     start = posed(problem("half", more))
-    after = caches.past_as_keys(start).one
+    after = words.past_as_keys(start).one
     assert after.keywords <= {"mask", "bias"}
     assert ("mask" in after.keywords) == bool({"mask", "causal", "window"} & set(more.split()))
     np.testing.assert_array_equal(output_of(after), output_of(start.one))
@@ -176,10 +178,10 @@ def test_a_past_as_keys_gives_the_same_output(more: str) -> None:
 
 def test_what_is_no_past_is_not_joined() -> None:
     with pytest.raises(NoClaim, match="there is no past"):
-        caches.past_as_keys(posed(joined(problem())))
+        words.past_as_keys(posed(joined(problem())))
     sloped = problem().but(alibi_slopes=np.ones(4, np.float32))
     with pytest.raises(NoClaim, match="what counts from a query's own place would count from another"):
-        caches.past_as_keys(posed(sloped))
+        words.past_as_keys(posed(sloped))
 
 
 @pytest.mark.parametrize("more", ["causal", "causal mask bias", "causal window"])
@@ -188,20 +190,20 @@ def test_chunks_give_the_output_of_the_whole(more: str, has_past: bool) -> None:
     made = problem("new_as_queries", more, T=5, S=9) if has_past else joined(problem("none", more, T=6, S=6))
     whole = output_of(made)
     for cut in range(made.sizes.T - 1):
-        for change in (caches.in_chunks, caches.token_by_token):
+        for change in (words.in_chunks, words.token_by_token):
             after = change(posed(made), cut=Drawn(cut))
             np.testing.assert_allclose(outputs_of(after), whole, rtol=1e-12)
-    assert [part.sizes.T for part in caches.in_chunks(posed(made), cut=Drawn(1)).parts] == [2, made.sizes.T - 2]
-    assert {part.sizes.T for part in caches.token_by_token(posed(made), cut=Drawn(0)).parts} == {1}
+    assert [part.sizes.T for part in words.in_chunks(posed(made), cut=Drawn(1)).parts] == [2, made.sizes.T - 2]
+    assert {part.sizes.T for part in words.token_by_token(posed(made), cut=Drawn(0)).parts} == {1}
 
 
 def test_the_first_chunk_has_a_past_only_where_the_whole_has_one() -> None:
-    first, second = caches.in_chunks(posed(joined(problem("none", "causal", T=6, S=6))), cut=Drawn(2)).parts
+    first, second = words.in_chunks(posed(joined(problem("none", "causal", T=6, S=6))), cut=Drawn(2)).parts
     assert (first.has_past, second.past) == (False, 3)
 
 
 def test_no_more_than_sixteen_tokens_have_a_call_of_their_own() -> None:
-    parts = caches.token_by_token(posed(joined(problem("none", "causal", T=40, S=40))), cut=Drawn(3)).parts
+    parts = words.token_by_token(posed(joined(problem("none", "causal", T=40, S=40))), cut=Drawn(3)).parts
     assert [part.sizes.T for part in parts] == [24, *[1] * 16]
 
 
@@ -211,18 +213,18 @@ def test_no_more_than_sixteen_tokens_have_a_call_of_their_own() -> None:
     (problem("new_as_queries", "causal", T=1, S=7), "there is one chunk only")])
 def test_what_cannot_be_cut_makes_no_claim(made: Problem, why: str) -> None:
     with pytest.raises(NoClaim, match=why):
-        caches.in_chunks(posed(made), cut=Drawn(0))
+        words.in_chunks(posed(made), cut=Drawn(0))
 
 
 def test_an_empty_past_is_handed_over() -> None:
-    after = caches.with_past(posed(joined(problem())), to="nothing").one
+    after = words.with_past(posed(joined(problem())), to="nothing").one
     assert after.keywords == set(CACHED)
     assert (after.past, after.sizes.S) == (0, 7)
 
 
 def test_slots_beyond_a_length_are_replaced_in_past_and_new_keys() -> None:
     made = problem("half", "key_lengths").but(key_lengths=np.array([2, 4, 7], np.int32))
-    after = serving.replace_beyond(posed(made), arrays=("past_key", "past_value", "key", "value"), content="nan").one
+    after = lengths.replace_beyond(posed(made), arrays=("past_key", "past_value", "key", "value"), content="nan").one
     beyond = np.arange(7) >= np.array([[2], [4], [7]])
     for array in (joined(after).key, joined(after).value):
         np.testing.assert_array_equal(np.isnan(array).all(axis=(1, 3)), beyond)
@@ -312,7 +314,7 @@ ANSWERS = {
     (target, name) for target, known in ANSWERS.items() for name in known])
 def test_a_probe_says_what_a_past_does(target: str, question: str) -> None:
     subject = fault_subject(target) if target.startswith("fault") else sound_subject(target)
-    ask = next(each.ask for each in CACHE_QUESTIONS if each.name == question)
+    ask = next(each.ask for each in QUESTIONS if each.name == question)
     reply = reply_to(lambda: ask(Asker(subject, DType.FLOAT32)))
     assert reply is not None
     assert reply.answer == ANSWERS[target][question]

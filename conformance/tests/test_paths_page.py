@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import registered_subjects
 from helpers.places import CHECKOUT
 
 NAMED = set(re.findall(r"`(\w+/\w+(?: \[\w+\])?)`", (CHECKOUT / "docs" / "paths.md").read_text(encoding="utf-8")))
@@ -13,7 +13,7 @@ BACKENDS = ("_jax", "_numpy", "_tensorflow")
 
 
 def paths() -> set[str]:
-    known = registered().values()
+    known = registered_subjects().values()
     return {each.id for each in known} | {
         f"{each.id} [{variant}]" for each in known for variant in each.declaration.variants}
 

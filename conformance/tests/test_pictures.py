@@ -11,7 +11,7 @@ from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
 from attnspec.engine.evidence import LARGEST
 from attnspec.record.outcome import Evidence, Picture
-from attnspec.report.pictures import grid, grids
+from attnspec.report.pictures import make_grid, make_grids
 
 FAR = '''
 import numpy as np
@@ -198,7 +198,7 @@ CROPPED = Picture("seen: weights", "query", "key", ((0.0, 1.0, 0.5), (0.25, 3.0,
 
 
 def test_expected_and_seen_share_one_scale() -> None:
-    expected, seen, difference = grids((
+    expected, seen, difference = make_grids((
         Picture("expected: output", "query", "feature", ((-1.0, 0.0),), Panel.EXPECTED),
         Picture("seen: output", "query", "feature", ((0.0, 7.0),), Panel.SEEN),
         Picture("difference: seen − expected", "query", "feature", ((1.0, 7.0),), Panel.DIFFERENCE)))
@@ -209,12 +209,12 @@ def test_expected_and_seen_share_one_scale() -> None:
 
 
 def test_where_nothing_is_finite_the_shared_scale_is_empty() -> None:
-    [drawn] = grids((Picture("seen: output", "query", "feature", (("nan", "inf"),), Panel.SEEN),))
+    [drawn] = make_grids((Picture("seen: output", "query", "feature", (("nan", "inf"),), Panel.SEEN),))
     assert (drawn.low, drawn.high, [cell.css for cell in drawn.cells]) == ("0", "0", ["nan", "inf"])
 
 
 def test_ticks_and_titles_count_in_the_indices_of_the_array() -> None:
-    drawn = grid(CROPPED)
+    drawn = make_grid(CROPPED)
     assert [(tick.index, tick.is_worst) for tick in drawn.row_ticks] == [(57, False), (58, True)]
     assert [(tick.index, tick.is_worst) for tick in drawn.column_ticks] == [(120, False), (121, True), (122, False)]
     assert drawn.cells[0].title == "(57, 120) = 0"
@@ -222,7 +222,7 @@ def test_ticks_and_titles_count_in_the_indices_of_the_array() -> None:
 
 
 def test_the_worst_entry_and_marks_are_drawn_and_named() -> None:
-    drawn = grid(CROPPED)
+    drawn = make_grid(CROPPED)
     assert [(cell.over, cell.title) for cell in drawn.cells if cell.over] == [
         ("masked", "(57, 122) = 0.5, masked"), ("worst", "(58, 121) = 3, the worst entry")]
     assert drawn.legend == (("worst", "the worst entry"), ("masked", "masked"))
@@ -231,18 +231,18 @@ def test_the_worst_entry_and_marks_are_drawn_and_named() -> None:
 
 
 def test_a_difference_that_is_not_judged_has_no_colour() -> None:
-    drawn = grid(replace(CROPPED, panel=Panel.DIFFERENCE)).cells[3]
+    drawn = make_grid(replace(CROPPED, panel=Panel.DIFFERENCE)).cells[3]
     assert (drawn.css, drawn.text, drawn.over) == ("z", "", "unjudged")
     assert drawn.title == "(58, 120) = 0.25, not judged by this clause"
 
 
 def test_the_index_of_the_worst_entry_is_written_among_small_cells() -> None:
     wide = Picture("seen: output", "query", "feature", ((0.5,) * 16,), Panel.SEEN, (0, 100), (1, 300), (0, 109))
-    assert [tick.index for tick in grid(wide).column_ticks] == [100, 104, 109, 112]
+    assert [tick.index for tick in make_grid(wide).column_ticks] == [100, 104, 109, 112]
 
 
 @pytest.mark.parametrize("odd", [
     {"first": (1,)}, {"first": (1, 2, 3)}, {"whole": (7,)}, {"worst": (1,)}, {"worst": (-5, 10**17)},
     {"marks": ("x",)}, {"marks": ("?" * 99,) * 9}])
 def test_fields_of_a_foreign_picture_may_be_odd(odd: dict[str, tuple[int, ...]]) -> None:
-    assert len(grid(replace(CROPPED, **odd)).cells) == 6  # type: ignore[arg-type]  # fields of a picture
+    assert len(make_grid(replace(CROPPED, **odd)).cells) == 6  # type: ignore[arg-type]  # fields of a picture

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.cli.options import typed
+from attnspec.cli.options import typed_command
 from attnspec.core import paths
 from attnspec.core.nouns import DType
-from attnspec.core.paths import portable, portable_argument
+from attnspec.core.paths import portable_argument, portable_text
 from attnspec.problems.problem import Array, Problem
 from attnspec.subjects.subject import SubjectRaised
 from helpers.subjects import subject_of
@@ -27,7 +27,7 @@ from helpers.subjects import subject_of
     ("/usr/share/elsewhere.py", "/usr/share/elsewhere.py"),
 ])
 def test_a_path_is_shown_from_the_folder_that_a_reader_knows(full: str, shown: str) -> None:
-    assert portable(f'File "{full}", line 3') == f'File "{shown}", line 3'
+    assert portable_text(f'File "{full}", line 3') == f'File "{shown}", line 3'
 
 
 @pytest.mark.parametrize(("argument", "shown"), [
@@ -42,7 +42,7 @@ def test_an_argument_of_the_command_keeps_no_folder(argument: str, shown: str) -
 
 def test_the_recorded_command_is_what_was_typed_without_folders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["/usr/bin/attnspec", "check", "kernel:attend", "--html", "/data/page.html"])
-    assert typed() == ("attnspec", "check", "kernel:attend", "--html", "page.html")
+    assert typed_command() == ("attnspec", "check", "kernel:attend", "--html", "page.html")
 
 
 def test_what_a_subject_raises_is_kept_without_folders() -> None:

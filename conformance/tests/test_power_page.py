@@ -17,7 +17,7 @@ from attnspec.record.events import RunFinished
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
-from attnspec.report.figures import grouped
+from attnspec.report.figures import group_digits
 from evaluation import PROGRAM
 from evaluation.cli import main
 from evaluation.report.curves import NARROW, WIDE, chart, shortened, spread
@@ -317,4 +317,4 @@ def test_only_all_is_a_hundred_percent(part: float, text: str) -> None:
 
 
 def test_thousands_stand_apart() -> None:
-    assert [grouped(number) for number in (999, 9999, 1_024_000)] == ["999", "9999", "1\u202f024\u202f000"]
+    assert [group_digits(number) for number in (999, 9999, 1_024_000)] == ["999", "9999", "1\u202f024\u202f000"]

@@ -10,7 +10,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array
 from attnspec.questions.conventions import probe_conventions
-from attnspec.subjects.smoke import smoke
+from attnspec.subjects.smoke import smoke_subject
 from attnspec.subjects.subject import Subject
 from helpers.subjects import subject_of
 
@@ -118,7 +118,7 @@ def test_a_limited_subject_is_asked_what_its_limits_allow(limits: dict[str, Any]
 
 
 def test_smoke_passes_a_sound_function_and_asks_five_things() -> None:
-    assert [line.passed for line in smoke(following())] == [True] * 5
+    assert [line.has_passed for line in smoke_subject(following())] == [True] * 5
 
 
 @pytest.mark.parametrize(("function", "detail"), [
@@ -128,11 +128,11 @@ def test_smoke_passes_a_sound_function_and_asks_five_things() -> None:
     (lambda query, key, value, **more: value + 1, "the output differs by 1"),  # noqa: ARG005
 ])
 def test_smoke_says_what_is_broken(function: Callable[..., object], detail: str) -> None:
-    lines = smoke(subject_of(function, {"mask", "causal"}))
-    assert any(detail in line.detail and not line.passed for line in lines)
+    lines = smoke_subject(subject_of(function, {"mask", "causal"}))
+    assert any(detail in line.detail and not line.has_passed for line in lines)
 
 
 def test_smoke_notices_a_function_that_answers_otherwise_the_second_time() -> None:
     calls = iter(range(100))
-    lines = smoke(subject_of(lambda query, key, value, **more: query * 0 + next(calls), {"mask", "causal"}))  # noqa: ARG005
-    assert not lines[-1].passed
+    lines = smoke_subject(subject_of(lambda query, key, value, **more: query * 0 + next(calls), {"mask", "causal"}))  # noqa: ARG005
+    assert not lines[-1].has_passed

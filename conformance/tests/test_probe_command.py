@@ -8,18 +8,17 @@ from pathlib import Path
 
 import click
 import pytest
-from attnspec.cli.conclusion import summary
+from attnspec.cli.conclusion import format_summary
 from attnspec.cli.digest import Digest
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import Item, JobFailure, Plan
-from attnspec.probing.jobs import Probes
-from attnspec.probing.subjects import Probing
+from attnspec.probing.jobs import ProbeJobs
+from attnspec.probing.subjects import ProbeJob
 from attnspec.record.events import Done, ItemFinished, RunFinished
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import Outcome
-from attnspec.runner.audit import AUDIT, AuditJobs
 from attnspec.runner.jobs import open_jobs
-from attnspec.runner.trial_jobs import with_engine
+from attnspec.runner.trial_jobs import AUDIT, AuditJobs, with_engine
 from helpers.commands import Cli
 
 SUBJECTS = '''
@@ -119,7 +118,7 @@ def finished(verdict: Verdict) -> ItemFinished:
 
 def test_a_subject_is_probed_at_every_dtype_and_its_variants_at_the_first() -> None:
     plan = replace(PLAN, dtypes=(DType.FLOAT64, DType.FLOAT32))
-    assert [(each.part, each.dtype) for each in Probes(plan).items()] == [
+    assert [(each.part, each.dtype) for each in ProbeJobs(plan).items()] == [
         ("probe", "float64"), ("probe", "float32"), ("probe[other_path]", "float32")]
 
 
@@ -128,7 +127,7 @@ def test_a_subject_is_probed_at_every_dtype_and_its_variants_at_the_first() -> N
     (JobFailure("the process died", Verdict.CRASHED), "the process died"),
 ])
 def test_a_probe_that_never_began_is_lost(loss: JobFailure, lost: str) -> None:
-    assert Probes(PLAN).lost(Probing("mine", "", "float32"), loss) == probed(lost=lost)
+    assert ProbeJobs(PLAN).record_loss(ProbeJob("mine", "", "float32"), loss) == probed(lost=lost)
 
 
 @pytest.mark.parametrize(("done", "interrupted", "code"), [
@@ -136,7 +135,7 @@ def test_a_probe_that_never_began_is_lost(loss: JobFailure, lost: str) -> None:
     ([probed(WRONG), probed(lost="x")], False, 1),
     ([probed(RIGHT), probed(lost="x")], False, 2), ([probed(WRONG)], True, 2), ([probed()], False, 2), ([], False, 2)])
 def test_the_exit_code_of_a_probe(done: list[Done], interrupted: bool, code: int) -> None:
-    assert Probes(PLAN).conclude(done, interrupted=interrupted).exit_code == code
+    assert ProbeJobs(PLAN).conclude(done, interrupted=interrupted).exit_code == code
 
 
 @pytest.mark.parametrize(("done", "interrupted", "code"), [
@@ -164,7 +163,7 @@ def test_an_audit_tells_contradictions_and_why_the_exit_code_is_1() -> None:
     for event in (finished(Verdict.HELD), replace(probed(RIGHT, WRONG), variant="eager"), probed(lost="it died"),
                   RunFinished("", 1.0, {}, 1)):
         digest.add(event)
-    lines = list(summary(digest, ()))
+    lines = list(format_summary(digest, ()))
     assert click.unstyle(lines[-1]) == "Does not conform: 1 answer against the manifest (mine). (exit code 1)"
     told = lines[lines.index("Answers against the manifest:") + 1]
     assert told == "  mine [eager], float32: mask.polarity drop, not keep"

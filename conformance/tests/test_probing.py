@@ -13,7 +13,7 @@ from attnspec.core.nouns import DType
 from attnspec.faults.staged import as_attend, attention
 from attnspec.faults.subject import own_subject
 from attnspec.faults.work import Answer, HandedOver
-from attnspec.probing.probe import probe
+from attnspec.probing.probe import probe_subject
 from attnspec.problems.problem import Array
 from attnspec.record.measurements import Found
 from attnspec.subjects.registry import load
@@ -28,7 +28,7 @@ def liar(answer: Callable[[HandedOver], Answer], **declared: Any) -> Subject:  #
 
 
 def asked(subject: Subject, question: str, dtype: DType = DType.FLOAT32, base: Subject | None = None) -> Found | None:
-    return next(step for step in probe(subject, dtype, base=base) if step.name == question).take()
+    return next(step for step in probe_subject(subject, dtype, base=base) if step.name == question).take()
 
 
 def found(subject: Subject, question: str, dtype: DType = DType.FLOAT32, base: Subject | None = None) -> Found:
@@ -55,14 +55,14 @@ def test_every_step_of_every_subject_gives_an_answer_of_its_list(target: str) ->
     from attnspec.probing.probe import QUESTIONS
 
     lists = {question.name: question.answers for question in QUESTIONS}
-    for step in probe(own_subject(target), DType.FLOAT16):
+    for step in probe_subject(own_subject(target), DType.FLOAT16):
         answer = step.take()
         assert answer is None or not lists[step.name] or answer.answer in lists[step.name], answer
 
 
 def test_what_a_subject_does_not_take_is_not_asked() -> None:
     bare = subject_of(lambda query, key, value: value * 1)  # noqa: ARG005  (the contract's)
-    names = {step.name for step in probe(bare, DType.FLOAT32) if step.take()}
+    names = {step.name for step in probe_subject(bare, DType.FLOAT32) if step.take()}
     assert not {name for name in names if name.startswith(("mask", "bias", "causal", "hidden", "window", "softcap"))}
     assert {"scale.default", "dtype.output", "zero.keys"} <= names
 
@@ -93,7 +93,7 @@ def test_what_is_declared_otherwise_is_a_contradiction(declared: dict[str, Any],
 def test_a_subject_of_chance_contradicts_its_determinism_alone() -> None:
     draw = np.random.default_rng(0)
     random = liar(lambda call: draw.normal(size=call.query.shape).astype(np.float32), claims=("purity",))
-    answers = [answer for step in probe(random, DType.FLOAT32) if (answer := step.take())]
+    answers = [answer for step in probe_subject(random, DType.FLOAT32) if (answer := step.take())]
     assert [answer.question for answer in answers if answer.is_contradiction] == ["determinism.twice"]
     assert {answer.question for answer in answers if answer.claimed} == {"determinism.twice"}
 
@@ -128,7 +128,7 @@ def test_an_output_dtype_that_is_undefined_claims_nothing() -> None:
 @pytest.mark.parametrize("target", ["numpy/attention", "numpy/msa", "numpy/paper"])
 @pytest.mark.parametrize("dtype", DType)
 def test_what_is_written_in_numpy_does_as_its_manifest_claims(target: str, dtype: DType) -> None:
-    answers = [answer for step in probe(load(target), dtype) if (answer := step.take())]
+    answers = [answer for step in probe_subject(load(target), dtype) if (answer := step.take())]
     assert len(answers) > 30
     assert [answer for answer in answers if answer.is_contradiction] == []
 

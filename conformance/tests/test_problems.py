@@ -9,7 +9,7 @@ import pytest
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort
 from attnspec.problems.domain import ANY_MASK, MASK_AXES, BiasName, MaskName, domain
-from attnspec.problems.entries import _start, gaussian, normal, uniform, words
+from attnspec.problems.entries import _start, gaussian_numbers, normal_numbers, random_words, uniform_numbers
 from attnspec.problems.make import make_layer, make_problem
 from attnspec.problems.masks import BIASES, MASKS
 from attnspec.problems.problem import Array, LayerProblem, Sizes, numpy_dtype
@@ -29,8 +29,8 @@ def a_recipe(sizes: Sizes = SIZES, families: tuple[str, ...] = MIXED, mask: str 
 
 
 def test_the_stream_is_frozen() -> None:
-    assert words(0, "query", (5,)).tolist() == FROZEN_WORDS
-    assert normal(words(0, "query", (4,))).tolist() == FROZEN_NORMALS
+    assert random_words(0, "query", (5,)).tolist() == FROZEN_WORDS
+    assert normal_numbers(random_words(0, "query", (4,))).tolist() == FROZEN_NORMALS
 
 
 FROZEN_WORDS = [2056852948, 3905496127, 1810530954, 522246883, 802945102]
@@ -50,19 +50,19 @@ def pcg64(state: int, inc: int, count: int) -> list[int]:
 def test_the_stream_is_the_published_generator() -> None:
     start = _start(91, "key")
     halves = [half for word in pcg64(start["state"], start["inc"], 20) for half in (word % 2**32, word >> 32)]
-    assert words(91, "key", (8, 5)).ravel().tolist() == halves
+    assert random_words(91, "key", (8, 5)).ravel().tolist() == halves
 
 
 def test_streams_of_other_labels_and_seeds_differ() -> None:
-    streams = [words(seed, label, (64,)) for seed in (0, 1) for label in ("query", "key")]
+    streams = [random_words(seed, label, (64,)) for seed in (0, 1) for label in ("query", "key")]
     assert len({stream.tobytes() for stream in streams}) == 4
 
 
 def test_a_longer_stream_begins_like_a_shorter_one() -> None:
-    assert (words(3, "key", (2, 3)).ravel() == words(3, "key", (5, 5)).ravel()[:6]).all()
+    assert (random_words(3, "key", (2, 3)).ravel() == random_words(3, "key", (5, 5)).ravel()[:6]).all()
 
 
-@pytest.mark.parametrize("law", [normal, gaussian])
+@pytest.mark.parametrize("law", [normal_numbers, gaussian_numbers])
 def test_normals_have_the_moments_of_the_normal_law(law: object) -> None:
     every_cell = (np.arange(2**18, dtype=np.uint32) << np.uint32(14)) + np.uint32(2**13)
     entries = law(every_cell)  # type: ignore[operator]
@@ -72,7 +72,7 @@ def test_normals_have_the_moments_of_the_normal_law(law: object) -> None:
 
 
 def test_uniform_entries_lie_in_the_unit_interval() -> None:
-    assert uniform(np.array([0, 2**32 - 1], np.uint32)).tolist() == [0.0, 1 - 2.0**-32]
+    assert uniform_numbers(np.array([0, 2**32 - 1], np.uint32)).tolist() == [0.0, 1 - 2.0**-32]
 
 
 # Masks and biases

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from attnspec.cli.smoke import smoked
+from attnspec.cli.smoke import smoke_inputs
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
@@ -52,7 +52,7 @@ def test_each_subject_is_judged_in_the_process_that_its_manifest_asks_for(choosy
 
 
 def test_smoke_runs_in_that_process_too(choosy: tuple[str, ...]) -> None:
-    found = smoked("choosy/one", Plan((), implementations=choosy))
+    found = smoke_inputs("choosy/one", Plan((), implementations=choosy))
     assert not found.death
     assert not any("no backend" in line.detail for line in found.lines)
 

@@ -17,7 +17,7 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.core.surroundings import Surroundings
 from attnspec.problems.problem import Problem
 from attnspec.subjects import installed
-from attnspec.subjects.registry import load, registered
+from attnspec.subjects.registry import load, registered_subjects
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 
 HOST = '''\
@@ -276,14 +276,14 @@ def test_a_program_that_cannot_run_here_says_why(tmp_path: Path, changes: dict[s
 ])
 def test_a_command_that_is_none_is_an_error_with_its_line(tmp_path: Path, command: str, words: str) -> None:
     with pytest.raises(ManifestError, match=words) as caught:
-        registered([library(tmp_path, command=command)])
+        registered_subjects([library(tmp_path, command=command)])
     assert str(caught.value).startswith(f"{tmp_path}/tiny/manifest.yaml:4")
 
 
 def test_a_program_is_no_part_of_another_environment(tmp_path: Path) -> None:
     installed.look_in(Surroundings((sys.executable, "-u")))
     try:
-        missing = registered([library(tmp_path)])["tiny/attention"].missing
+        missing = registered_subjects([library(tmp_path)])["tiny/attention"].why_missing
     finally:
         installed.look_in(Surroundings())
     assert missing.startswith("it lives in a program of its own, ")

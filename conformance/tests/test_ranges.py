@@ -17,10 +17,10 @@ from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.problems.problem import Problem
 from attnspec.record.read import read_record
-from attnspec.runner.judge import summon
+from attnspec.runner.judge import load_engine
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.needs import End, Which
-from attnspec.subjects.registry import load, registered
+from attnspec.subjects.needs import RangeEnd, RangePlace
+from attnspec.subjects.registry import load, registered_subjects
 from attnspec.subjects.subject import SubjectRaised
 from evaluation.ranges import bench
 from evaluation.ranges.bench import judge_at
@@ -178,7 +178,7 @@ def test_advice_to_install_never_names_a_module(tmp_path: Path, declared: str, a
     folder = written(tmp_path, "return value")
     manifest = MANIFEST.replace("distribution: numpy\n", "").replace("requires: numpy", declared)
     (folder / "mine" / "manifest.yaml").write_text(manifest.format(least="1"))
-    assert registered([folder])["mine/attention"].missing == f"not_there is not installed. {advice}"
+    assert registered_subjects([folder])["mine/attention"].why_missing == f"not_there is not installed. {advice}"
 
 
 @pytest.mark.family(2)
@@ -195,7 +195,7 @@ def test_a_wrong_end_of_a_range_is_named_with_its_line(tmp_path: Path, tested: s
     manifest = MANIFEST.format(least="1").replace("requires:", f"tested: {tested}\nrequires:")
     (folder / "mine" / "manifest.yaml").write_text(manifest)
     with pytest.raises(ManifestError, match=complaint) as caught:
-        registered([folder])
+        registered_subjects([folder])
     assert "mine/manifest.yaml:4: " in str(caught.value)
 
 
@@ -204,7 +204,7 @@ def test_ends_without_a_range_are_refused(tmp_path: Path) -> None:
     manifest = MANIFEST.replace('versions: ">={least}"', "tested: {oldest: {not_tested: a}, newest: {not_tested: b}}")
     (folder / "mine" / "manifest.yaml").write_text(manifest)
     with pytest.raises(ManifestError, match=r"the manifest declares no range\. Give it 'versions'\."):
-        registered([folder])
+        registered_subjects([folder])
 
 
 NARROWER = """
@@ -221,7 +221,7 @@ def narrowed(folder: Path, narrower: str) -> Mapping[str, Registered]:
     """Two subjects of a library; the first has a range of its own."""
     manifest = MANIFEST.format(least="1").replace("requires:", ENDS)
     (folder / "mine" / "manifest.yaml").write_text(manifest.rstrip() + narrower)
-    return registered([folder])
+    return registered_subjects([folder])
 
 
 def test_a_subject_may_need_newer_releases_than_its_library(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_a_keyword_that_no_version_can_know_is_named_with_its_line(tmp_path: Pat
     manifest = MANIFEST.format(least="1").replace("requires:", "since: {windw: '>=1'}\nrequires:")
     (folder / "mine" / "manifest.yaml").write_text(manifest)
     with pytest.raises(ManifestError, match=r"Did you mean 'window'\?"):
-        registered([folder])
+        registered_subjects([folder])
 
 
 def test_a_subject_names_the_end_that_its_library_has_outside(tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def wheel(folder: Path, release: str, name: str) -> None:
 @pytest.fixture
 def ranged(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A library with two releases, of which the adapter knows the newest alone. One clause stands for all."""
-    monkeypatch.setattr(bench, "judge_of", lambda plan: summon(replace(plan, clauses=("attention.one_key",))))
+    monkeypatch.setattr(bench, "load_engine", lambda plan: load_engine(replace(plan, clauses=("attention.one_key",))))
     folder = written(here, "return value")
     (folder / "mine" / "adapter.py").write_text(RIGHT)
     wheel(here, "1.0", "soft_max")
@@ -330,12 +330,13 @@ def test_ranges_tries_both_ends_once_and_writes_the_page(capsys: pytest.CaptureF
 
 
 def test_a_rotary_embedding_is_judged_by_its_own_clauses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "judge_of", lambda plan: summon(replace(plan, clauses=("*.definition",))))
+    monkeypatch.setattr(bench, "load_engine", lambda plan: load_engine(replace(plan, clauses=("*.definition",))))
     folder = written(tmp_path, "return value")
     about = MANIFEST.format(least="1").replace("dtypes:", "kind: rotary\n    claims: [rotary]\n    dtypes:")
     (folder / "mine" / "manifest.yaml").write_text(about)
     (folder / "mine" / "adapter.py").write_text("def attend(x, positions):\n    return x\n")
-    tried = judge_at("mine/attention", End(Which.OLDEST), Plan(("mine/attention",), implementations=(str(folder),)))
+    tried = judge_at("mine/attention", RangeEnd(RangePlace.OLDEST),
+                     Plan(("mine/attention",), implementations=(str(folder),)))
     assert tried.fate is Fate.FAILS  # it turns nothing, and `smoke` asks only for finite numbers
     assert "rotary.definition is violated" in tried.words
 

@@ -23,17 +23,17 @@ from attnspec.core.shard import Shard
 from attnspec.numerics.expectation import Expectation
 from attnspec.problems.choices import Menu
 from attnspec.problems.problem import Problem
-from attnspec.ranking.jobs import KernelJob, RankJobs, as_ranking, begun, code_of
+from attnspec.ranking.jobs import KernelJob, RankJobs, as_ranking, code_of, resume_ranking
 from attnspec.ranking.kernels import GRADE, KernelScore, KernelWorker, clearest_first
-from attnspec.ranking.targets import kernels
+from attnspec.ranking.targets import find_kernels
 from attnspec.record.codec import record_schema
 from attnspec.record.events import Event, ItemFinished, ItemStarted
 from attnspec.record.outcome import Reading
 from attnspec.record.ranked import FirstFailure, KernelRanked, KernelStanding
 from attnspec.record.read import read_record
-from attnspec.record.write import combine, reopen
-from attnspec.report.page import render
-from attnspec.report.ranking import ranking
+from attnspec.record.write import combine_records, reopen_record
+from attnspec.report.page import render_page
+from attnspec.report.ranking import make_ranking
 from attnspec.runner.session import INTERRUPTED, UNREACHED
 from attnspec.runner.shards import Sharing
 from attnspec.subjects.watching import MOST_HANGS
@@ -207,13 +207,13 @@ def test_the_record_of_another_kind_of_run_is_refused(tmp_path: Path) -> None:
     done = run(outcome(Verdict.HELD))
     write_record(path, done.header, ItemFinished(done.outcomes[0]))
     with pytest.raises(UsageError, match="the record of another kind of run, so a ranking cannot go on in it"):
-        begun(path, as_ranking(Plan(("a.py:f",))))
+        resume_ranking(path, as_ranking(Plan(("a.py:f",))))
 
 
 def test_more_kernels_can_be_added_to_a_record(tmp_path: Path) -> None:
     path, plan = tmp_path / "kept.jsonl", as_ranking(Plan(("a.py:f",)))
     write_record(path, RankJobs(plan).header(run_started()))
-    assert begun(path, as_ranking(Plan(("a.py:f", "b.py:f")))) is not None
+    assert resume_ranking(path, as_ranking(Plan(("a.py:f", "b.py:f")))) is not None
 
 
 def test_a_seed_is_drawn_told_recorded_and_kept(here: Path, cli: Cli) -> None:
@@ -316,7 +316,7 @@ def test_the_first_failure_is_one_at_float32_that_says_the_most() -> None:
 def scored(*outcomes: object) -> KernelRanked:
     score = KernelScore()
     score.outcomes += outcomes  # type: ignore[arg-type]
-    return score.concluded("k.py:attend", strict=False)
+    return score.conclude_kernel("k.py:attend", strict=False)
 
 
 def test_the_score_is_the_share_of_must_clauses_that_hold_everywhere() -> None:
@@ -329,8 +329,8 @@ def test_the_score_is_the_share_of_must_clauses_that_hold_everywhere() -> None:
 
 def test_a_recommendation_costs_nothing_unless_the_run_is_strict() -> None:
     score = KernelScore([outcome(Verdict.HELD, "a.x"), outcome(Verdict.VIOLATED, "e.x", level=Level.SHOULD)])
-    assert score.concluded("k", strict=False).verdict is KernelStanding.CONFORMS
-    strict = score.concluded("k", strict=True)
+    assert score.conclude_kernel("k", strict=False).verdict is KernelStanding.CONFORMS
+    strict = score.conclude_kernel("k", strict=True)
     assert (strict.verdict, strict.first.clause if strict.first else "") == (KernelStanding.VIOLATED, "e.x")
 
 
@@ -373,10 +373,10 @@ def test_the_exit_code_follows_from_the_verdicts(standings: Sequence[KernelStand
 def test_a_kernel_that_attnspec_itself_lost_is_judged_again(tmp_path: Path) -> None:
     plan = as_ranking(Plan(("a.py:f",)))
     jobs = RankJobs(plan)
-    lost = jobs.lost(KernelJob("a.py:f"), JobFailure("a worker died"))
+    lost = jobs.record_loss(KernelJob("a.py:f"), JobFailure("a worker died"))
     assert (lost.verdict, lost.lost) == (KernelStanding.NOT_JUDGED, "a worker died")
     path = write_record(tmp_path / "kept.jsonl", jobs.header(run_started()), lost)
-    assert reopen(path).ranks == ()
+    assert reopen_record(path).ranks == ()
 
 
 def test_an_interrupted_run_says_nothing_of_kernels_it_did_not_reach() -> None:
@@ -393,10 +393,10 @@ def test_targets_are_files_folders_patterns_and_lists(here: Path) -> None:
     write(here / "k" / "deep", c=SOUND)
     write(here / "k", a=SOUND, b=SOUND.replace("attend", "mine"), _helper="")
     (here / "list.txt").write_text("# mine\nk/a.py\n\ntorch/sdpa\n", encoding="utf-8")
-    assert list(kernels(["k"])) == ["k/a.py:attend", "k/b.py:mine", "k/deep/c.py:attend"]
-    assert list(kernels(["k/*.py:run"])) == ["k/_helper.py:run", "k/a.py:run", "k/b.py:run"]
-    assert list(kernels(["list.txt", "mine:attend"])) == ["k/a.py:attend", "torch/sdpa", "mine:attend"]
-    assert list(kernels(["k/b.py"], function="other")) == ["k/b.py:other"]
+    assert list(find_kernels(["k"])) == ["k/a.py:attend", "k/b.py:mine", "k/deep/c.py:attend"]
+    assert list(find_kernels(["k/*.py:run"])) == ["k/_helper.py:run", "k/a.py:run", "k/b.py:run"]
+    assert list(find_kernels(["list.txt", "mine:attend"])) == ["k/a.py:attend", "torch/sdpa", "mine:attend"]
+    assert list(find_kernels(["k/b.py"], function="other")) == ["k/b.py:other"]
 
 
 @pytest.mark.parametrize(("named", "told"), [
@@ -406,7 +406,7 @@ def test_targets_are_files_folders_patterns_and_lists(here: Path) -> None:
 def test_targets_that_name_no_kernel_are_refused(here: Path, named: str, told: str) -> None:
     (here / "empty").mkdir()
     with pytest.raises(TargetError, match=told):
-        list(kernels([named]))
+        list(find_kernels([named]))
 
 
 def test_shards_share_out_the_kernels_and_are_joined_again(tmp_path: Path) -> None:
@@ -416,9 +416,9 @@ def test_shards_share_out_the_kernels_and_are_joined_again(tmp_path: Path) -> No
     paths = [write_record(tmp_path / f"{number}.jsonl", RankJobs(part).header(run_started()),
                           *(KernelRanked(target, KernelStanding.CONFORMS) for target in part.targets))
              for number, part in enumerate(parts)]
-    combine(paths, tmp_path / "all.jsonl")
+    combine_records(paths, tmp_path / "all.jsonl")
     with pytest.raises(Exception, match="of which 2/2 is missing"):
-        combine(paths[:1], tmp_path / "some.jsonl")
+        combine_records(paths[:1], tmp_path / "some.jsonl")
 
 
 def test_a_page_counts_a_kernel_of_two_records_once() -> None:
@@ -426,11 +426,11 @@ def test_a_page_counts_a_kernel_of_two_records_once() -> None:
                          boundary="Fails where S ≥ 2.")
     kernel = KernelRanked("k.py:f", KernelStanding.VIOLATED, 0.5, 1, 1, 0, ("causal.definition",), first, seconds=2.0)
     record = replace(run(), header=run_started(items=1), ranks=(kernel, replace(kernel, subject="l.py:f")))
-    view = ranking([record, record])
+    view = make_ranking([record, record])
     assert view is not None
     assert [(row.place, row.kernel.subject) for row in view.rows] == [(1, "k.py:f"), (1, "l.py:f")]
     assert view.causes[0].kernels == ("k.py:f", "l.py:f")
-    assert "Fails where S ≥ 2." in spaced_words(section(render([record]), "ranking"))
+    assert "Fails where S ≥ 2." in spaced_words(section(render_page([record]), "ranking"))
 
 
 def test_the_line_of_a_dropped_kernel_says_so() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome
-from attnspec.runner.texts import violation
+from attnspec.runner.texts import format_violation
 from helpers.places import CHECKOUT
 
 GUIDE = (CHECKOUT / "docs" / "reading-a-report.md").read_text(encoding="utf-8")
@@ -18,7 +18,7 @@ FULL = Evidence("seen", "case", "B1", traceback="trace", stderr="printed", locat
 def rows(evidence: Evidence) -> list[str]:
     failed = Outcome("mine:attend", "a.b", DType.FLOAT32, Level.MUST, Verdict.VIOLATED, "note", evidence=evidence,
                      repeat="again")
-    return re.findall(r"^  (\w+): ", violation(failed, says="It holds.", where="spec/a.yaml:1"), re.MULTILINE)
+    return re.findall(r"^  (\w+): ", format_violation(failed, says="It holds.", where="spec/a.yaml:1"), re.MULTILINE)
 
 
 def test_the_guide_explains_every_line_of_a_failure_in_the_order_printed() -> None:

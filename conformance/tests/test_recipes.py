@@ -15,7 +15,7 @@ from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import shapes_for
 from attnspec.problems.size_plan import ROWS, SIMPLEST
-from attnspec.trials.searching import recipes
+from attnspec.trials.searching import recipe_strategy
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
@@ -33,7 +33,7 @@ def sample(chosen: Domain, count: int = 300, limits: Limits = GROUPED, effort: E
     found: list[Recipe] = []
 
     @settings(QUICKLY, max_examples=count, phases=[Phase.generate])
-    @given(recipes(chosen, ALL_KEYWORDS, limits, effort, draws))
+    @given(recipe_strategy(chosen, ALL_KEYWORDS, limits, effort, draws))
     def collect(recipe: Recipe) -> None:
         found.append(recipe)
 
@@ -45,7 +45,7 @@ def sample(chosen: Domain, count: int = 300, limits: Limits = GROUPED, effort: E
 
 
 @QUICKLY
-@given(recipes(EVERYTHING, ALL_KEYWORDS, GROUPED, Effort.THOROUGH, ("cut", "kept")))
+@given(recipe_strategy(EVERYTHING, ALL_KEYWORDS, GROUPED, Effort.THOROUGH, ("cut", "kept")))
 def test_a_recipe_is_read_back_from_its_text(recipe: Recipe) -> None:
     read = Recipe.parse(recipe.text)
     assert read == recipe
@@ -53,7 +53,7 @@ def test_a_recipe_is_read_back_from_its_text(recipe: Recipe) -> None:
 
 
 @QUICKLY
-@given(recipes(LAYER, ALL_KEYWORDS, Limits(), Effort.THOROUGH))
+@given(recipe_strategy(LAYER, ALL_KEYWORDS, Limits(), Effort.THOROUGH))
 def test_a_layers_recipe_is_read_back_from_its_text(recipe: Recipe) -> None:
     assert Recipe.parse(recipe.text) == recipe
 
@@ -164,7 +164,7 @@ def test_shapes_keep_the_limits_of_the_subject(limits: Limits, holds: Callable[[
     ({"min_heads": 2}, Limits(single_head=True))])
 def test_contradictions_leave_no_shape(arguments: dict[str, Any], limits: Limits) -> None:
     assert shapes_for(domain(**arguments), limits, Effort.DEFAULT) == ()
-    assert recipes(domain(**arguments), ALL_KEYWORDS, limits, Effort.DEFAULT).is_empty
+    assert recipe_strategy(domain(**arguments), ALL_KEYWORDS, limits, Effort.DEFAULT).is_empty
 
 
 # Drawing
@@ -183,7 +183,7 @@ def test_recipes_stay_in_their_domain() -> None:
 
 def test_keywords_that_the_subject_lacks_are_never_drawn() -> None:
     @QUICKLY
-    @given(recipes(EVERYTHING, frozenset({"mask"}), GROUPED, Effort.DEFAULT))
+    @given(recipe_strategy(EVERYTHING, frozenset({"mask"}), GROUPED, Effort.DEFAULT))
     def holds(recipe: Recipe) -> None:
         assert recipe.features <= {"mask"}
 
@@ -225,7 +225,7 @@ def test_layers_keep_the_limits_of_the_subject(limits: Limits) -> None:
 
 def test_a_drawn_value_cannot_have_the_name_of_a_field() -> None:
     with pytest.raises(SpecError, match="cannot be called 'seed'"):
-        recipes(EVERYTHING, ALL_KEYWORDS, GROUPED, Effort.DEFAULT, ("seed",))
+        recipe_strategy(EVERYTHING, ALL_KEYWORDS, GROUPED, Effort.DEFAULT, ("seed",))
 
 
 LONG = "B3,H2,Hkv1,T33,S513,D128,Dv129"  # the cheapest of the sizes with many keys that this clause is dealt
@@ -240,6 +240,6 @@ LONG = "B3,H2,Hkv1,T33,S513,D128,Dv129"  # the cheapest of the sizes with many k
     (lambda recipe: "log_normal" in recipe.families and recipe.drawn["cut"] > 40,
      "B1,H1,Hkv1,T1,S1,D1,Dv1;mask=none;families=log_normal;seed=0;cut=41")])
 def test_recipes_shrink_to_the_simplest(wanted: Callable[[Recipe], bool], smallest: str) -> None:
-    strategy = recipes(EVERYTHING, ALL_KEYWORDS, GROUPED, Effort.DEFAULT, ("cut",))
+    strategy = recipe_strategy(EVERYTHING, ALL_KEYWORDS, GROUPED, Effort.DEFAULT, ("cut",))
     found = find(strategy, wanted, settings=settings(QUICKLY, max_examples=2000))
     assert found.text == smallest

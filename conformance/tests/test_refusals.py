@@ -11,7 +11,7 @@ import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Outcome
 from helpers.subjects import module_of
@@ -62,14 +62,14 @@ def judged(target: str, *clauses: str) -> dict[str, Outcome]:
 @pytest.mark.parametrize("name", REFUSALS)
 def test_a_clear_refusal_is_noted_with_its_words(name: str, tmp_path: Path) -> None:
     check, refused, words, _ = REFUSALS[name]
-    assert dict(summon(written(tmp_path, check), Plan(())).refused) == {refused: words}
+    assert dict(load_subject(written(tmp_path, check), Plan(())).refused_words) == {refused: words}
 
 
 @pytest.mark.family(1)
 @pytest.mark.parametrize(("name", "told"), [("grouped", "grouped heads (Hkv < H)"), ("cross", "T ≠ S")])
 def test_who_is_always_causal_is_asked_the_same(name: str, told: str, tmp_path: Path) -> None:
     always = f"assert causal\n    {REFUSALS[name][0]}"
-    assert list(summon(written(tmp_path, always, "attend.causal_only = True"), Plan(())).refused) == [told]
+    assert list(load_subject(written(tmp_path, always, "attend.causal_only = True"), Plan(())).refused_words) == [told]
 
 
 @pytest.mark.family(1)
@@ -97,7 +97,7 @@ def test_the_card_names_what_is_refused(tmp_path: Path) -> None:
 
 def test_who_claims_the_profile_has_promised_it(tmp_path: Path) -> None:
     target = written(tmp_path, REFUSALS["grouped"][0], 'attend.claims = ["grouped"]')
-    assert not summon(target, Plan(())).refused
+    assert not load_subject(target, Plan(())).refused_words
     assert judged(target, "grouped.definition")["grouped.definition"].verdict is Verdict.ERRORED
 
 
@@ -112,7 +112,7 @@ def test_a_promise_as_an_attribute_counts_too(tmp_path: Path) -> None:
     "query[:, :, 15]", 'raise KeyError("Hkv")', 'raise ValueError("boom")', "1 / (T - 8)", "raise ValueError"])
 def test_an_accident_is_no_refusal(accident: str, tmp_path: Path) -> None:
     target = written(tmp_path, f"if T != S: {accident}")
-    assert not summon(target, Plan(())).refused
+    assert not load_subject(target, Plan(())).refused_words
 
 
 def test_a_wrong_answer_is_no_refusal(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_wrong_answer_is_no_refusal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("check", "takes"), [("", True), ("1 / (Hkv == H)", None), (REFUSALS["grouped"][0], False)])
 def test_grouped_heads_that_are_taken_count_as_if_they_were_declared(
         check: str, takes: bool | None, tmp_path: Path) -> None:
-    assert summon(written(tmp_path, check), Plan(())).declaration.limits.grouped is takes
+    assert load_subject(written(tmp_path, check), Plan(())).declaration.limits.grouped is takes
 
 
 @pytest.mark.nightly
@@ -141,7 +141,7 @@ def test_a_keyword_that_goes_wrong_with_groups_fails_undeclared(tmp_path: Path) 
 
 
 def test_who_refuses_everything_gets_no_limits(tmp_path: Path) -> None:
-    assert not summon(written(tmp_path, 'raise ValueError("no shape fits")'), Plan(())).refused
+    assert not load_subject(written(tmp_path, 'raise ValueError("no shape fits")'), Plan(())).refused_words
 
 
 def test_a_dtype_that_is_refused_is_left_out(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_dtype_that_is_refused_is_left_out(tmp_path: Path) -> None:
 
 def test_a_dtype_that_is_declared_is_a_promise(tmp_path: Path) -> None:
     check = 'if query.dtype != np.float32: raise TypeError(f"dtype {query.dtype} is not supported")'
-    assert not summon(written(tmp_path, check, 'attend.dtypes = ["float32", "float64"]'), Plan(())).refused
+    assert not load_subject(written(tmp_path, check, 'attend.dtypes = ["float32", "float64"]'), Plan(())).refused_words
 
 
 def test_a_convention_that_is_undefined_is_like_no_fault(tmp_path: Path) -> None:
@@ -179,11 +179,11 @@ def attend(query: Array, key: Array, value: Array, *, causal: bool = False) -> A
 
 
 def test_registered_subjects_are_held_to_their_manifests() -> None:
-    assert not summon("numpy/msa", Plan(())).refused
+    assert not load_subject("numpy/msa", Plan(())).refused_words
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("function", [attend])
 def test_a_function_of_this_module_is_asked_as_well(function: Callable[..., object]) -> None:
-    subject = summon(f"{function.__module__}:{function.__name__}", Plan(()))
-    assert list(subject.refused) == ["grouped heads (Hkv < H)"]
+    subject = load_subject(f"{function.__module__}:{function.__name__}", Plan(()))
+    assert list(subject.refused_words) == ["grouped heads (Hkv < H)"]

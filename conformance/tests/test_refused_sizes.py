@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from attnspec.core.declaration import Limits, with_groups
 from attnspec.core.errors import TargetError, UsageError
-from attnspec.core.nouns import DType, Effort, Verdict, gates
+from attnspec.core.nouns import DType, Effort, Verdict, does_gate_run
 from attnspec.core.plan import Plan
 from attnspec.core.refusal import RefusalCondition, read_refusal
 from attnspec.engine.engine import Engine
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 from attnspec.problems.domain import domain
-from attnspec.problems.fitting import fitted
+from attnspec.problems.fitting import fit_to_limits
 from attnspec.problems.problem import Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import shapes_for
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.subject import Subject
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.judging import lawful
+from attnspec.trials.judging import fit_to_domain
 
 HEAD = """
 import numpy as np
@@ -59,7 +59,7 @@ def plan(folder: Path, check: str, more: str = "") -> Plan:
 
 def subject(folder: Path, check: str, more: str = "") -> Subject:
     asked = plan(folder, check, more)
-    return summon(asked.targets[0], asked)
+    return load_subject(asked.targets[0], asked)
 
 
 def judged(asked: Plan, clause: str) -> Outcome:
@@ -99,7 +99,7 @@ REFUSED = {
 @pytest.mark.family(3)
 @pytest.mark.parametrize("check", REFUSED)
 def test_where_it_begins_to_refuse_is_found(check: str, tmp_path: Path) -> None:
-    assert sorted(subject(tmp_path, check).refused) == REFUSED[check]
+    assert sorted(subject(tmp_path, check).refused_words) == REFUSED[check]
 
 
 ACCIDENTS = (
@@ -110,18 +110,19 @@ ACCIDENTS = (
 
 @pytest.mark.parametrize("check", ACCIDENTS)
 def test_an_accident_is_no_limit(check: str, tmp_path: Path) -> None:
-    assert not subject(tmp_path, check).refused
+    assert not subject(tmp_path, check).refused_words
 
 
 def test_what_is_claimed_is_no_limit(tmp_path: Path) -> None:
     check = 'if mask is not None: raise NotImplementedError("no mask yet")'
     claimed = 'attend.claims = ["masking"]'
-    assert not subject(tmp_path, check, claimed).refused
+    assert not subject(tmp_path, check, claimed).refused_words
     assert judged(plan(tmp_path, check, claimed), "masking.definition").verdict is Verdict.ERRORED
 
 
 def test_grouped_heads_that_are_promised_are_all_promised(tmp_path: Path) -> None:
-    assert not subject(tmp_path, 'if H // Hkv > 4: raise ValueError("group size")', "attend.grouped = True").refused
+    assert not subject(tmp_path, 'if H // Hkv > 4: raise ValueError("group size")',
+                       "attend.grouped = True").refused_words
 
 
 def test_problems_are_kept_within_what_it_takes(tmp_path: Path) -> None:
@@ -145,7 +146,7 @@ LATE = 'if window is not None and T != S: raise ValueError("a window needs as ma
 
 
 def test_what_comes_up_in_a_case_is_a_limit_as_well(tmp_path: Path) -> None:
-    assert not subject(tmp_path, LATE).refused
+    assert not subject(tmp_path, LATE).refused_words
     outcome = judged(plan(tmp_path, LATE), "window.definition")
     assert outcome.verdict is Verdict.HELD
     assert outcome.refused == {"window with T ≠ S": "ValueError: a window needs as many queries as keys"}
@@ -169,7 +170,7 @@ OTHERS = [("not causal", "causal"), ("mask is None", "mask")]
 def test_a_keyword_taken_beside_another_only_is_judged_beside_it(
         tmp_path: Path, other: str, word: str, wrong: str, verdict: Verdict) -> None:
     check = BESIDE.format(other=other, word=word)
-    assert subject(tmp_path, check).refused == {f"window without {word}": f"ValueError: a window needs {word}"}
+    assert subject(tmp_path, check).refused_words == {f"window without {word}": f"ValueError: a window needs {word}"}
     assert judged(plan(tmp_path, check + wrong), "window.definition").verdict is verdict
 
 
@@ -190,7 +191,7 @@ def test_a_clause_that_does_not_offer_what_a_keyword_needs_does_not_apply(tmp_pa
 def test_entries_that_are_refused_in_words_are_no_failure(raises: str, verdict: Verdict, tmp_path: Path) -> None:
     outcome = judged(plan(tmp_path, f"if not np.isfinite(value).all(): {raises}"), "masking.hidden_nan_is_irrelevant")
     assert outcome.verdict is verdict
-    assert gates(outcome.verdict, outcome.level, strict=False) is (verdict is Verdict.ERRORED)
+    assert does_gate_run(outcome.verdict, outcome.level, strict=False) is (verdict is Verdict.ERRORED)
     assert not outcome.refused
 
 
@@ -210,9 +211,9 @@ def test_a_keyword_is_left_out_where_it_is_refused_and_not_needed(
     late = subject(tmp_path, LATE, 'attend.refuses = ["window with T != S"]')
     recipe = Recipe(Sizes(1, 1, 1, 2, 3, 4, 4), ("normal",), "all_true", frozenset({"mask", "window"}), 0)
     asked = domain(always=always, sometimes=("mask", "window"))
-    assert lawful(recipe, asked, Evaluator(late, DType.FLOAT32)).features == features
+    assert fit_to_domain(recipe, asked, Evaluator(late, DType.FLOAT32)).features == features
     square = replace(recipe, sizes=replace(recipe.sizes, S=2))
-    assert lawful(square, asked, Evaluator(late, DType.FLOAT32)).features == {"mask", "window"}
+    assert fit_to_domain(square, asked, Evaluator(late, DType.FLOAT32)).features == {"mask", "window"}
 
 
 # --- what is declared
@@ -272,7 +273,7 @@ def test_the_nearest_size_that_is_taken_is_known() -> None:
 
 def test_sizes_are_moved_to_what_is_taken() -> None:
     limits = Limits(refuses=(read_refusal("B > 1"), read_refusal("D % 8 != 0")), ties_value_width=True, lengths="equal")
-    assert fitted(Sizes(3, 2, 2, 1, 9, 7, 5), limits) == Sizes(1, 2, 2, 9, 9, 8, 8)
+    assert fit_to_limits(Sizes(3, 2, 2, 1, 9, 7, 5), limits) == Sizes(1, 2, 2, 9, 9, 8, 8)
 
 
 @pytest.mark.family(3)
@@ -286,4 +287,4 @@ def test_no_shape_is_put_that_is_refused(text: str, effort: Effort) -> None:
 
 
 def test_groups_follow_from_heads() -> None:
-    assert RefusalCondition("G", ">", 2).holds(with_groups(Sizes(1, 6, 2, 1, 1, 1, 1).by_axis))
+    assert RefusalCondition("G", ">", 2).holds_at(with_groups(Sizes(1, 6, 2, 1, 1, 1, 1).by_axis))

@@ -15,7 +15,7 @@ from attnspec.trials.compile import compile_spec
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally, Violated
-from attnspec.trials.resizing import Resizer, resized
+from attnspec.trials.resizing import Resizer, resize_recipe
 from attnspec.trials.trial import Trial
 from helpers.planted import planted
 
@@ -26,7 +26,7 @@ GROUPED = Limits(grouped=True)
 
 
 def test_families_are_no_more_than_heads_and_windows_keep_their_share() -> None:
-    recipe = resized(CASE, SMALL, domain(grouped="maybe"), GROUPED)
+    recipe = resize_recipe(CASE, SMALL, domain(grouped="maybe"), GROUPED)
     assert recipe
     assert recipe.text == "B1,H2,Hkv1,T3,S10,D8,Dv4;mask=none;families=normal;with=window;window=5+2;seed=9"
 
@@ -37,11 +37,11 @@ def test_families_are_no_more_than_heads_and_windows_keep_their_share() -> None:
     (domain(grouped="maybe"), Limits(grouped=True, ties_value_width=True)),
     (domain(grouped="maybe"), Limits(grouped=True, min_head_width=16)), (domain(kind="generic"), GROUPED)])
 def test_a_case_has_no_sizes_that_clause_or_subject_do_not_have(spoken_of: Domain, limits: Limits) -> None:
-    assert resized(CASE, SMALL, spoken_of, limits) is None
+    assert resize_recipe(CASE, SMALL, spoken_of, limits) is None
 
 
 def test_a_case_has_no_sizes_that_no_recipe_could_say() -> None:
-    assert resized(CASE, Sizes(1, 2, 1, 5000, 5000, 8, 4), domain(grouped="maybe"), GROUPED) is None
+    assert resize_recipe(CASE, Sizes(1, 2, 1, 5000, 5000, 8, 4), domain(grouped="maybe"), GROUPED) is None
 
 
 def test_a_trial_ends_with_the_smallest_failing_sizes() -> None:
@@ -63,4 +63,5 @@ def test_a_wrong_answer_is_not_made_an_exception() -> None:
 
     resizer = Resizer(put, CASE, domain(grouped="maybe"), GROUPED, 40, 1e9, 60.0)
     assert resizer.smallest().S == 10
-    assert {sizes.S for sizes, fails in resizer.known.items() if fails} == {sizes.S for sizes in resizer.failing}
+    assert {sizes.S for sizes, fails in resizer.known_sizes.items() if fails} == {sizes.S
+                                                                                  for sizes in resizer.failing_recipes}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from attnspec.core.nouns import DType, Effort
 from attnspec.diagnosis.diagnose import RAISES_ALWAYS, diagnose
-from attnspec.diagnosis.locate import locate
+from attnspec.diagnosis.locate import locate_stage
 from attnspec.diagnosis.ranges import right_beside
-from attnspec.diagnosis.tolerance import Aspect, Bar
+from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.faults import staged
 from attnspec.faults.work import Answer, HandedOver
 from attnspec.problems.make import make_problem
@@ -38,7 +38,7 @@ def lse_off_in_the_first_row(call: HandedOver) -> Answer:
 def test_only_the_log_sum_exp_is_said_to_be_wrong(wrong: Wrong) -> None:
     trial = Trial(checks()["lse.definition"], Evaluator(planted(lambda _: True, wrong), DType.FLOAT32), Effort.GLANCE,
                   0, lambda _: None, shrinks=False)
-    failing = trial.hold().failing
+    failing = trial.hold().failing_recipe
     assert failing
     assert failing.sizes.T > 1
     assert right_beside(trial.scene(failing), failing) == "Only the log-sum-exp is wrong; the output is right."
@@ -48,8 +48,8 @@ def test_what_raises_on_every_call_is_told_so_and_is_like_no_fault() -> None:
     subject = subject_of(raising, frozenset(), dtypes=(DType.FLOAT32,))
     trial = Trial(checks()["attention.definition"], Evaluator(subject, DType.FLOAT32), Effort.GLANCE, 0, lambda _: None)
     found = diagnose(trial, Recipe.parse("B1,H1,Hkv1,T2,S3,D4,Dv4;mask=none;families=normal;seed=0"))
-    assert found.like == ()
-    assert found.located.startswith(f"{RAISES_ALWAYS}AttributeError")
+    assert found.likely_faults == ()
+    assert found.located_stage.startswith(f"{RAISES_ALWAYS}AttributeError")
 
 
 def test_a_past_without_which_the_answer_is_right_is_told() -> None:
@@ -59,5 +59,6 @@ def test_a_past_without_which_the_answer_is_right_is_told() -> None:
     case = make_problem(Recipe.parse(
         "B2,H1,Hkv1,T2,S4,D4,Dv4;mask=none;families=normal;with=key_lengths+past_key+past_value;key_lengths=ragged;"
         "past_key=half;seed=3"), DType.FLOAT32)
-    said = locate(Bar(subject, evaluator.precision, evaluator.conventions, Aspect.NONE), DType.FLOAT32, [case])
+    said = locate_stage(ComparisonStandard(subject, evaluator.precision, evaluator.conventions, Aspect.NONE),
+                        DType.FLOAT32, [case])
     assert said == "the answer is wrong here, and right once key_lengths or past_key is left out"

@@ -26,7 +26,7 @@ from attnspec.report.bugs import likely_words
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import read_refutations
 from attnspec.subjects.registry import load
-from attnspec.subjects.smoke import smoke
+from attnspec.subjects.smoke import smoke_subject
 from attnspec.subjects.subject import Subject
 from click.testing import CliRunner, Result
 
@@ -105,11 +105,12 @@ def test_who_takes_no_base_is_not_put_one(tmp_path: Path) -> None:
 
 
 def test_smoke_names_every_call_that_is_put_first(tmp_path: Path) -> None:
-    lines = smoke(mine(tmp_path))
-    assert [line.sentence for line in lines if not line.passed] == []
+    lines = smoke_subject(mine(tmp_path))
+    assert [line.sentence for line in lines if not line.has_passed] == []
     assert len(lines) == 5
-    still = smoke(mine(tmp_path, "import numpy as np\ndef rotate(x, positions): return x / (positions[0, 0] < 9)\n"))
-    assert [line.sentence for line in still if not line.passed] == ["tokens at position 131072 give finite numbers"]
+    still = smoke_subject(mine(tmp_path,
+                               "import numpy as np\ndef rotate(x, positions): return x / (positions[0, 0] < 9)\n"))
+    assert [line.sentence for line in still if not line.has_passed] == ["tokens at position 131072 give finite numbers"]
 
 
 @pytest.mark.parametrize(("source", "answer"), [

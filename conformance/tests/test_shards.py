@@ -14,7 +14,7 @@ from attnspec.cli import main
 from attnspec.core.errors import CONFORMS, UsageError
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import Item, Plan
-from attnspec.core.shard import Shard, dealt, read_shard
+from attnspec.core.shard import Shard, deal_shards, read_shard
 from attnspec.record.events import ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record, read_records
@@ -53,31 +53,31 @@ def test_a_shard_that_there_is_not_is_refused(text: str) -> None:
 
 
 def test_the_dearest_goes_first_to_whoever_has_the_least_to_do() -> None:
-    assert dealt({"a": 1.0, "b": 5.0, "c": 3.0, "d": 2.0}, 2) == (("b", "a"), ("c", "d"))
+    assert deal_shards({"a": 1.0, "b": 5.0, "c": 3.0, "d": 2.0}, 2) == (("b", "a"), ("c", "d"))
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 6])
 def test_every_job_is_in_one_shard_in_the_order_of_the_run(count: int) -> None:
-    shares = [Sharing(Shard(index, count)).of(ITEMS) for index in range(1, count + 1)]
+    shares = [Sharing(Shard(index, count)).select_jobs(ITEMS) for index in range(1, count + 1)]
     assert sorted(job for share in shares for job in share) == sorted(ITEMS)
     assert all([ITEMS.index(job) for job in share] == sorted(ITEMS.index(job) for job in share) for share in shares)
 
 
 def test_a_subject_at_a_dtype_stays_together() -> None:
     for index in (1, 2, 3):
-        mine = Sharing(Shard(index, 3)).of(ITEMS)
+        mine = Sharing(Shard(index, 3)).select_jobs(ITEMS)
         assert len(mine) == 2 * len({(job.target, job.dtype) for job in mine})
 
 
 def test_more_shards_than_there_is_work_are_refused() -> None:
     with pytest.raises(UsageError, match="a run of 6 pairs of subject and dtype cannot be divided into 7 shards"):
-        Sharing(Shard(1, 7)).of(ITEMS)
+        Sharing(Shard(1, 7)).select_jobs(ITEMS)
 
 
 def test_seconds_of_an_earlier_record_say_what_is_dear(tmp_path: Path, timings: Callable[..., Path]) -> None:
     path = timings(tmp_path / "before.jsonl", {"a/one": 90.0, "b/two": 10.0})
     items = [item for item in ITEMS if item.dtype == "float32"]
-    first, second = (Sharing(Shard(index, 2), path).of(items) for index in (1, 2))
+    first, second = (Sharing(Shard(index, 2), path).select_jobs(items) for index in (1, 2))
     assert {job.target for job in first} == {"a/one"}
     assert {job.target for job in second} == {"b/two", "c/three"}
 

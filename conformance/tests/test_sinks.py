@@ -8,7 +8,9 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
+from attnspec.aspects.sinks import words
 from attnspec.aspects.sinks.keyword import SINK_PATTERNS, USUAL_SINKS
+from attnspec.aspects.sinks.questions import QUESTIONS
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType
 from attnspec.core.surroundings import Surroundings
@@ -23,10 +25,8 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.asker import Asker, reply_to
-from attnspec.questions.serving import SINK_QUESTIONS
 from attnspec.subjects.registry import load
 from attnspec.vocabulary.scene import NoClaim, Posed
-from attnspec.vocabulary.transforms import serving as words
 
 SIZES = Sizes(2, 3, 3, 4, 5, 4, 4)
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
@@ -188,6 +188,6 @@ def test_a_function_is_recognised_by_its_parameter(tmp_path: Path) -> None:
     ("fault/sinks_negated", "other")])
 def test_a_probe_says_what_a_sink_does(target: str, answer: str) -> None:
     subject = fault_subject(target) if target.startswith("fault") else sound_subject(target)
-    reply = reply_to(lambda: SINK_QUESTIONS[0].ask(Asker(subject, DType.FLOAT32)))
+    reply = reply_to(lambda: QUESTIONS[0].ask(Asker(subject, DType.FLOAT32)))
     assert reply is not None
     assert reply.answer == answer

@@ -67,7 +67,7 @@ def judged(fault: Fault, axes: Axes, dtype: DType = DType.FLOAT32) -> Tally:
     """The definition against the fault on generic inputs of these lengths, every row of it."""
     check, subject = checks()["attention.definition"], own_subject(FAULT + fault.name)
     trial = Trial(check, Evaluator(subject, dtype), Effort.THOROUGH, 0, lambda _: None)
-    return trial.put(recipe(axes, plant(fault).keywords))
+    return trial.judge_recipe(recipe(axes, plant(fault).keywords))
 
 
 def answers(fault: Fault, problem: Problem) -> tuple[Answer, Answer]:

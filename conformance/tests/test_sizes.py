@@ -7,12 +7,21 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from attnspec.core.coverage import AXES, bounds, bucket_of, every_pair, label, met_at, pairs_in, read, written
+from attnspec.core.coverage import (
+    AXES,
+    bucket_bounds,
+    bucket_label,
+    bucket_of,
+    every_pair,
+    met_at,
+    pairs_in,
+    read_pairs,
+    write_pairs,
+)
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.nouns import DType, Effort
-from attnspec.problems.aims import all_aims, is_met, pairs_of_axes
-from attnspec.problems.axes import BLOCKS, STANDARD_WIDTHS, axes, lengths_of
-from attnspec.problems.demand import CALLS, MOST_ENTRIES, MOST_FEATURES, MOST_PIECES, Demand, logits, work
+from attnspec.problems.axes import BLOCKS, STANDARD_WIDTHS, length_distributions, lengths_of
+from attnspec.problems.demand import CALLS, MOST_ENTRIES, MOST_FEATURES, MOST_PIECES, Demand, count_logits, count_work
 from attnspec.problems.domain import domain
 from attnspec.problems.problem import Sizes
 from attnspec.problems.size_plan import (
@@ -24,6 +33,9 @@ from attnspec.problems.size_plan import (
     SIMPLEST,
     Drawer,
     SizePlan,
+    all_aims,
+    is_met,
+    pairs_of_axes,
     taken_by,
 )
 from attnspec.trials.covering_cases import FIXED_KINDS
@@ -50,53 +62,53 @@ def dealt(made: SizePlan) -> dict[Demand, tuple[Sizes, ...]]:
 
 @pytest.mark.parametrize("name", AXES)
 def test_a_larger_share_never_stands_for_a_shorter_length(name: str) -> None:
-    axis = axes()[name]
-    drawn = [axis.drawn(step / 500) for step in range(500)]
+    axis = length_distributions()[name]
+    drawn = [axis.length_at(step / 500) for step in range(500)]
     assert drawn == sorted(drawn)
     assert drawn[0] == 1
 
 
 @pytest.mark.parametrize("name", ["T", "S"])
 def test_sides_of_every_block_are_drawn_more_often_than_others_nearby(name: str) -> None:
-    axis = axes()[name]
+    axis = length_distributions()[name]
     weight = dict(zip(axis.lengths, (b - a for a, b in zip((0.0, *axis.sums), axis.sums, strict=False)), strict=True))
     for block in BLOCKS[2:]:
         assert min(weight[block - 1], weight[block], weight[block + 1]) > 2 * weight[block + 6]
 
 
 def test_most_widths_are_those_that_models_have() -> None:
-    drawn = [axes()["D"].drawn(step / 2000) for step in range(2000)]
+    drawn = [length_distributions()["D"].length_at(step / 2000) for step in range(2000)]
     assert 0.5 < sum(width in STANDARD_WIDTHS for width in drawn) / len(drawn) < 0.8
     assert set(STANDARD_WIDTHS) <= set(drawn)
     assert sum(width % 2 for width in drawn) > 200
 
 
 def test_a_length_is_drawn_between_its_bounds() -> None:
-    axis = axes()["T"]
-    assert {axis.drawn(step / 50, 129, 256) for step in range(50)} <= set(range(129, 257))
-    assert axis.drawn(0.5, 5000) == 5000  # nothing is drawn up there
+    axis = length_distributions()["T"]
+    assert {axis.length_at(step / 50, 129, 256) for step in range(50)} <= set(range(129, 257))
+    assert axis.length_at(0.5, 5000) == 5000  # nothing is drawn up there
 
 
 @pytest.mark.parametrize("name", AXES)
 def test_every_length_lies_in_the_bucket_of_its_bounds(name: str) -> None:
-    axis = axes()[name]
+    axis = length_distributions()[name]
     for length in axis.lengths:
-        least, most = bounds(name, bucket_of(name, length))
+        least, most = bucket_bounds(name, bucket_of(name, length))
         assert least <= length <= most
 
 
 def test_a_bucket_is_called_by_its_bounds() -> None:
-    assert [label("T", bucket) for bucket in (0, 1, 10)] == ["1", "2–8", "2049–4096"]
+    assert [bucket_label("T", bucket) for bucket in (0, 1, 10)] == ["1", "2–8", "2049–4096"]
 
 
 # Demands
 
 
 @pytest.mark.family(20)
-@pytest.mark.parametrize("demand", DEMANDS, ids=lambda demand: demand.spelled[:40])
+@pytest.mark.parametrize("demand", DEMANDS, ids=lambda demand: demand.demand_text[:40])
 def test_what_is_dealt_is_taken_and_costs_no_more_than_a_case_may(demand: Demand) -> None:
     for sizes in plan().rows(demand):
-        assert demand.takes(sizes, GROUPED)
+        assert demand.takes_sizes(sizes, GROUPED)
         assert demand.work(sizes) <= MOST[Effort.DEFAULT]
         assert sizes.B * sizes.H * sizes.T * sizes.S <= MOST_ENTRIES
 
@@ -118,7 +130,7 @@ def test_a_layer_is_no_wider_than_its_projections_may_be() -> None:
     layer = Demand(domain(kind="layer"), projects=True)
     rows = SizePlan((layer,), Limits(), Effort.DEFAULT).rows(layer)
     assert max(sizes.H * max(sizes.D, sizes.Dv) for sizes in rows) <= MOST_FEATURES
-    assert layer.work(rows[0]) > work(rows[0])
+    assert layer.work(rows[0]) > count_work(rows[0])
 
 
 def test_a_problem_of_few_scores_gets_a_larger_batch_where_it_must() -> None:
@@ -129,7 +141,7 @@ def test_a_problem_of_few_scores_gets_a_larger_batch_where_it_must() -> None:
 
 @pytest.mark.nightly
 def test_a_float64_subject_is_put_smaller_problems() -> None:
-    wide, narrow = (sum(work(sizes) for rows in dealt(plan(dtype=dtype)).values() for sizes in rows)
+    wide, narrow = (sum(count_work(sizes) for rows in dealt(plan(dtype=dtype)).values() for sizes in rows)
                     for dtype in (DType.FLOAT32, DType.FLOAT64))
     assert narrow < wide / 5
 
@@ -146,7 +158,7 @@ def test_a_run_stays_within_its_budget(effort: Effort) -> None:
 
 
 def test_a_clause_about_what_no_size_brings_out_is_put_no_large_problem() -> None:
-    largest = {pool: max(work(sizes) for rows in dealt(plan(Effort.QUICK, pool=pool)).values() for sizes in rows)
+    largest = {pool: max(count_work(sizes) for rows in dealt(plan(Effort.QUICK, pool=pool)).values() for sizes in rows)
                for pool in ("range", "unequal", "segments")}
     assert max(largest["range"], largest["unequal"]) < MOST[Effort.QUICK] / 3
     assert largest["segments"] > MOST[Effort.QUICK] / 2
@@ -164,7 +176,7 @@ def test_a_glance_has_several_groups_of_heads() -> None:
 
 def test_every_clause_has_sizes_of_its_own_and_all_of_them_differ() -> None:
     rows = [(demand.pool, sizes) for demand, each in dealt(plan()).items() for sizes in each]
-    own = [(pool, sizes) for pool, sizes in rows if logits(sizes) > 100]
+    own = [(pool, sizes) for pool, sizes in rows if count_logits(sizes) > 100]
     assert len(set(own)) > 0.98 * len(own) > 1000
 
 
@@ -234,7 +246,7 @@ def test_no_clause_is_dealt_more_rows_than_a_byte_can_choose_among(effort: Effor
 
 
 def test_shares_are_the_same_everywhere() -> None:
-    drawer = Drawer.of(7, "a label")
+    drawer = Drawer.labelled_drawer(7, "a label")
     assert [round(drawer.share(), 6) for _ in range(3)] == SHARES
 
 
@@ -256,8 +268,8 @@ def test_a_case_meets_pairs_of_its_axes_and_keywords_beside_each_axis() -> None:
 
 def test_a_set_of_pairs_is_read_back_from_its_text() -> None:
     met = met_by(Sizes(1, 1, 1, 4096, 1, 256, 1), "mask")
-    assert read(written(met)) == met
-    assert (written(0), read("")) == ("", 0)
+    assert read_pairs(write_pairs(met)) == met
+    assert (write_pairs(0), read_pairs("")) == ("", 0)
 
 
 def test_a_length_beyond_the_last_bucket_counts_there() -> None:
@@ -297,6 +309,6 @@ def test_no_call_that_stores_a_past_has_more_scores_than_a_problem(effort: Effor
     assert any(sizes.H > 1 for sizes in rows)
     assert all(sizes.B * sizes.H * sizes.S**2 <= MOST_ENTRIES for sizes in rows)
     large = Sizes(8, 64, 16, 1, 2000, 8, 8)
-    assert demand.fitted(large, limits) == Sizes(2, 2, 1, 1, 2000, 8, 8)
-    assert demand.fitted(replace(large, S=4096, D=1, Dv=1), limits) is None  # with two entries there is no room
-    assert Demand(domain(grouped="maybe")).fitted(replace(large, S=1000), limits) == replace(large, S=1000)
+    assert demand.fit_sizes(large, limits) == Sizes(2, 2, 1, 1, 2000, 8, 8)
+    assert demand.fit_sizes(replace(large, S=4096, D=1, Dv=1), limits) is None  # with two entries there is no room
+    assert Demand(domain(grouped="maybe")).fit_sizes(replace(large, S=1000), limits) == replace(large, S=1000)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from attnspec.core.nouns import FAILURES, DType, Effort
 from attnspec.core.plan import Plan
-from attnspec.diagnosis.conditions import LengthCondition, LengthRule, Profile
-from attnspec.diagnosis.inputs import mattering
+from attnspec.diagnosis.conditions import LengthCondition, LengthProfile, LengthRule
+from attnspec.diagnosis.inputs import features_that_matter
 from attnspec.diagnosis.whereabouts import USUAL
 from attnspec.engine.engine import Engine
 from attnspec.problems.recipe import Recipe
@@ -82,16 +82,16 @@ def test_a_convention_that_is_kept_at_other_sizes_is_not_undefined(tmp_path: Pat
 def test_how_heads_are_shared_matters_where_there_are_several_of_both(heads: int, kv_heads: int, *,
                                                                      matters: bool) -> None:
     case = Recipe.parse(f"B1,H{heads},Hkv{kv_heads},T3,S3,D2,Dv2;mask=none;families=integers;seed=0")
-    assert ("grouped_heads" in mattering(case)) is matters
+    assert ("grouped_heads" in features_that_matter(case)) is matters
 
 
 def test_turns_are_counted_from_length_to_length() -> None:
-    assert Profile(1, None, {1: True, 16: False, 8: True, 32: False, 17: True}, is_settled=True).turns == 3
+    assert LengthProfile(1, None, {1: True, 16: False, 8: True, 32: False, 17: True}, is_settled=True).turns == 3
 
 
 def test_what_holds_at_all_larger_lengths_does_not_do_so_by_chance() -> None:
     fared = {1: True, 15: True, 16: False, 512: False}
-    ends, multiples = (Profile(1, LengthCondition(rule, 16), fared, is_settled=True)
+    ends, multiples = (LengthProfile(1, LengthCondition(rule, 16), fared, is_settled=True)
                        for rule in (LengthRule.UP_TO, LengthRule.NO_MULTIPLE))
     assert not ends.may_be_chance(SEEDS + 1)
     assert ends.may_be_chance(MOST_SEEDS)  # it fails so seldom that it may hold

@@ -9,12 +9,14 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
+from attnspec.aspects.slopes import words
 from attnspec.aspects.slopes.keyword import SLOPE_PATTERNS, USUAL_SLOPES
+from attnspec.aspects.slopes.questions import QUESTIONS
 from attnspec.core.errors import SpecError, UsageError
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType
 from attnspec.core.surroundings import Surroundings
-from attnspec.diagnosis.inputs import mattering
+from attnspec.diagnosis.inputs import features_that_matter
 from attnspec.faults.sound import DENSE, declaration_of_sound, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.blocks import blocks
@@ -29,12 +31,11 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.asker import Asker, reply_to
-from attnspec.questions.caches import CACHE_QUESTIONS
 from attnspec.questions.conventions import probe_conventions
 from attnspec.subjects.registry import load
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn
-from attnspec.vocabulary.transforms import axes, caches
+from attnspec.vocabulary.transforms import axes
 
 SIZES = Sizes(2, 3, 3, 4, 5, 4, 4)
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
@@ -211,7 +212,7 @@ def test_unknown_patterns_of_slopes_are_told() -> None:
 def test_slopes_as_a_bias_give_the_same_output(pattern: str, more: str) -> None:
     made = problem(pattern, more, family="integers")
     made = made if made.bias is None else made.but(bias=np.round(made.bias))
-    after = caches.slopes_as_bias(Posed((made,), conventions=TOP_LEFT)).one
+    after = words.slopes_as_bias(Posed((made,), conventions=TOP_LEFT)).one
     assert after.alibi_slopes is None
     assert after.bias is not None
     assert after.bias.dtype == np.float32
@@ -224,11 +225,11 @@ def test_slopes_as_a_bias_give_the_same_output(pattern: str, more: str) -> None:
      "the change is not exact in the dtype")])
 def test_what_is_no_bias_makes_no_claim(made: Problem, why: str) -> None:
     with pytest.raises(NoClaim, match=why):
-        caches.slopes_as_bias(Posed((made,), conventions=TOP_LEFT))
+        words.slopes_as_bias(Posed((made,), conventions=TOP_LEFT))
 
 
 def test_slopes_of_zero_are_handed_over() -> None:
-    after = caches.with_slopes(Posed((problem(),)), to="zero").one
+    after = words.with_slopes(Posed((problem(),)), to="zero").one
     assert after.alibi_slopes is not None
     np.testing.assert_array_equal(after.alibi_slopes, [0, 0, 0])
 
@@ -245,8 +246,9 @@ def test_permuted_heads_and_entries_keep_their_slopes(pattern: str) -> None:
 
 def test_the_alignment_matters_to_slopes_unless_there_is_a_past() -> None:
     head = "B2,H1,Hkv1,T5,S7,D8,Dv8;mask=none;families=normal;with=alibi_slopes"
-    assert mattering(Recipe.parse(f"{head};alibi_slopes=steep;seed=1")) == ("causal_alignment",)
-    assert mattering(Recipe.parse(f"{head}+past_key+past_value;alibi_slopes=steep;past_key=half;seed=1")) == ()
+    assert features_that_matter(Recipe.parse(f"{head};alibi_slopes=steep;seed=1")) == ("causal_alignment",)
+    recipe = Recipe.parse(f"{head}+past_key+past_value;alibi_slopes=steep;past_key=half;seed=1")
+    assert features_that_matter(recipe) == ()
 
 
 def test_a_function_is_recognised_by_its_parameter(tmp_path: Path) -> None:
@@ -289,7 +291,7 @@ ANSWERS = {
     (target, name) for target, known in ANSWERS.items() for name in known])
 def test_a_probe_says_what_slopes_add(target: str, question: str) -> None:
     subject = fault_subject(target) if target.startswith("fault") else sound_subject(target)
-    ask = next(each.ask for each in CACHE_QUESTIONS if each.name == question)
+    ask = next(each.ask for each in QUESTIONS if each.name == question)
     reply = reply_to(lambda: ask(Asker(subject, DType.FLOAT32)))
     assert reply is not None
     assert reply.answer == ANSWERS[target][question]

@@ -12,7 +12,7 @@ from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.subjects.call import private_copy
-from attnspec.subjects.lower import lower
+from attnspec.subjects.lower import lower_problem
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
 from helpers.subjects import subject_of
@@ -268,7 +268,7 @@ def test_a_layer_answers_as_attention_does(limits: Limits, sizes: Sizes, width: 
 @pytest.mark.parametrize("dtype", DType)
 def test_projections_of_a_lowered_problem_are_exact(dtype: DType) -> None:
     problem = problem_of(Sizes(2, 3, 3, 4, 4, 2, 2), dtype)
-    lowered = lower(problem, Limits(self_attention_only=True))
+    lowered = lower_problem(problem, Limits(self_attention_only=True))
     projected = lowered.query.astype(np.float64) @ lowered.params["w_query"].astype(np.float64)
     heads = projected.reshape(2, 4, 3, 6).swapaxes(1, 2)
     assert np.array_equal(heads[..., :2], problem.query.astype(np.float64))

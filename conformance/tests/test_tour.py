@@ -13,7 +13,7 @@ from attnspec.core.nouns import Verdict
 from attnspec.examples.running_sum import attend
 from attnspec.record.events import ItemFinished
 from attnspec.runner.session import Result, Session
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import registered_subjects
 from click.testing import CliRunner
 from helpers.outcomes import outcome
 from helpers.places import CHECKOUT
@@ -37,7 +37,7 @@ def test_the_wrong_function_of_the_tour_is_the_one_of_the_readme() -> None:
 
 
 def test_the_right_ones_of_the_tour_are_registered() -> None:
-    assert set(tour.RIGHT) <= set(registered(()))
+    assert set(tour.RIGHT) <= set(registered_subjects(()))
 
 
 @pytest.mark.parametrize(("accused", "code"), [

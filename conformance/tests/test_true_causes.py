@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import FAILURES, DType, Effort, Kind
 from attnspec.core.plan import Plan
-from attnspec.diagnosis.conditions import LONGER, LengthCondition, LengthRule, Profile
+from attnspec.diagnosis.conditions import LONGER, LengthCondition, LengthProfile, LengthRule
 from attnspec.diagnosis.locate import MIXED_UP
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.problems.problem import Array
@@ -110,7 +110,7 @@ def test_heads_that_are_interleaved_are_told_as_mixed_up() -> None:
 def test_a_length_at_which_alone_it_fails_is_no_chance(longer: int, *,
                                                                                    is_chance: bool) -> None:
     fared = {1: True, **{2 + number: False for number in range(longer)}}
-    profile = Profile(1, LengthCondition(LengthRule.ONLY, 1), fared, is_settled=True)
+    profile = LengthProfile(1, LengthCondition(LengthRule.ONLY, 1), fared, is_settled=True)
     assert profile.may_be_chance(MOST_SEEDS) is is_chance
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Effort
-from attnspec.diagnosis.whereabouts import Fact, Variable, Whereabouts, condition_on
+from attnspec.diagnosis.whereabouts import FailureLocator, ProblemNumber, ProblemOutcome, condition_on
 from attnspec.faults import staged
 from attnspec.faults.subject import own_subject
 from attnspec.faults.work import Answer, HandedOver
@@ -47,8 +47,8 @@ def told(is_wrong: Callable[[HandedOver], object], clause: str, text: str) -> st
     subject = replace(own_subject("sound/naive"), id="planted", callee=InProcess(staged.as_attend(answer)))
     trial = Trial(checks()[clause], Evaluator(subject, DType.FLOAT32), Effort.QUICK, 0, lambda _: None)
     recipe = Recipe.parse(text)
-    assert isinstance(trial.put(recipe).failure, Violated)
-    return Whereabouts().place(trial, recipe, Violated).begins
+    assert isinstance(trial.judge_recipe(recipe).failure, Violated)
+    return FailureLocator().place(trial, recipe, Violated).begins
 
 
 CASE = "B2,H2,Hkv2,T4,S40,D4,Dv4;mask=none;families=normal"
@@ -95,6 +95,6 @@ def test_an_exception_of_a_mask_that_hides_everything_is_told() -> None:
 def test_a_number_is_told_where_enough_cases_speak_for_it(facts: list[tuple[float | None, bool]], said: str) -> None:
     problem = make_problem(Recipe.parse(f"{CASE};seed=1"), DType.FLOAT32)
     numbers = iter([number for number, _ in facts])
-    variable = Variable("P + i", lambda _: next(numbers))
-    told = condition_on(variable, [Fact(problem, fails) for _, fails in facts])
+    variable = ProblemNumber("P + i", lambda _: next(numbers))
+    told = condition_on(variable, [ProblemOutcome(problem, fails) for _, fails in facts])
     assert (told.words if told else "") == said

@@ -26,7 +26,7 @@ from attnspec.problems.problem import Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.conventions import probe_conventions
 from attnspec.subjects.registry import load
-from attnspec.trials.covering_cases import openings, seed_of
+from attnspec.trials.covering_cases import deal_openings, seed_of
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms import contents, keywords
@@ -145,7 +145,7 @@ def menu(limits: Limits | None = None, offered: frozenset[str] = KEYWORDS, **giv
 
 
 def dealt(chosen: Menu, count: int = 60) -> list[Recipe]:
-    return [chosen.recipe(*choices) for choices in openings(chosen, 1, count)]
+    return [chosen.recipe(*choices) for choices in deal_openings(chosen, 1, count)]
 
 
 def test_every_window_and_every_softcap_is_dealt() -> None:

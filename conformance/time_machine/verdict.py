@@ -77,12 +77,12 @@ class Release:
 def read_pairs(path: Path = PAIRS) -> tuple[Pair, ...]:
     """The table of pairs. Raises UsageError with file and line."""
     fields = Fields(load_yaml(path, error=RecordError), "the time machine", RecordError)
-    fields.only(("pairs",))
-    return tuple(map(_pair, fields.each("pairs", "a pair")))
+    fields.refuse_other_keys(("pairs",))
+    return tuple(map(_pair, fields.read_each("pairs", "a pair")))
 
 
 def _pair(fields: Fields) -> Pair:
-    fields.only(_PAIR)
+    fields.refuse_other_keys(_PAIR)
     return Pair(fields.text("id"), fields.url("thread"), fields.text("library"), fields.text("buggy"),
                 fields.text("mended"), fields.texts("subjects"), fields.text("dtype"), fields.text("mechanism"),
                 fields.texts("clauses"))

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import click
 
 from attnspec.cli.group import DEFECT, attnspec
-from attnspec.cli.streams import lost, patient
-from attnspec.core.characters import visible
+from attnspec.cli.streams import output_error, patient_streams
+from attnspec.core.characters import escape_hidden
 from attnspec.core.errors import CANNOT_RUN, AttnspecError, UsageError, quoted
 
 NAME = "attnspec"
@@ -24,16 +24,16 @@ COMPLETING = "_ATTNSPEC_COMPLETE"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit code: 0 conforms, 1 violated, 2 cannot run or could not be told."""
     if COMPLETING in os.environ:
-        from attnspec.cli.completion import offer  # noqa: PLC0415  (weight: only a shell asks for it)
+        from attnspec.cli.completion import offer_words  # noqa: PLC0415  (weight: only a shell asks for it)
 
-        offer()
+        offer_words()
         attnspec.main(arguments, prog_name=NAME)  # answers the shell and exits
     return run_program(attnspec, NAME, arguments)
 
 
 def run_program(commands: click.Group, name: str, arguments: Sequence[str] | None = None) -> int:
     """Run one of these commands, and return its exit code. name: what a user types before the command's own."""
-    with patient():
+    with patient_streams():
         code = _told(commands, name, sys.argv[1:] if arguments is None else arguments)
         return CANNOT_RUN if _is_lost() else code
 
@@ -47,12 +47,12 @@ def _told(commands: click.Group, name: str, arguments: Sequence[str]) -> int:
     except click.ClickException as problem:
         problem.show()
     except AttnspecError as problem:
-        click.echo(f"attnspec: {visible(str(problem))}", err=True)
+        click.echo(f"attnspec: {escape_hidden(str(problem))}", err=True)
     except OSError as problem:
         if problem.errno != errno.ENAMETOOLONG:
             return _own_up()
-        click.echo(f"attnspec: no file has so long a name: {visible(quoted(problem.filename))}. Check what is named.",
-                   err=True)
+        name = escape_hidden(quoted(problem.filename))
+        click.echo(f"attnspec: no file has so long a name: {name}. Check what is named.", err=True)
     except (KeyboardInterrupt, EOFError, click.Abort):
         click.echo("\nattnspec: interrupted", err=True)
     except Exception:
@@ -62,7 +62,7 @@ def _told(commands: click.Group, name: str, arguments: Sequence[str]) -> int:
 
 def _own_up() -> int:
     """Tell of the error that is handled, which is ours: loudly, and never as exit code 1, which means violated."""
-    click.echo(visible(traceback.format_exc()), err=True)
+    click.echo(escape_hidden(traceback.format_exc()), err=True)
     click.echo(DEFECT, err=True)
     return CANNOT_RUN
 
@@ -100,7 +100,7 @@ def _check_letters(arguments: Sequence[str]) -> None:
 def _is_lost() -> bool:
     """Whether something could not be told on standard output. That a pipe was closed, whoever did so knows."""
     sys.stdout.flush()
-    problem = lost()
+    problem = output_error()
     if problem is not None and not isinstance(problem, BrokenPipeError):
         click.echo(f"attnspec: standard output cannot be written: {problem.strerror}. (exit code 2)", err=True)
     return problem is not None

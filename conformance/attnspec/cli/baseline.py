@@ -12,13 +12,14 @@ import click
 
 from attnspec.cli.digest import Digest
 from attnspec.cli.options import Given
-from attnspec.cli.wording import few, plural
+from attnspec.cli.wording import name_few
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Novelty, Verdict
 from attnspec.record.events import Event, Handler, ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
+from attnspec.report.figures import count_noun
 from attnspec.report.known import is_gone
-from attnspec.runner.jobs import idle
+from attnspec.runner.jobs import is_idle
 from attnspec.subjects.baseline import read_conventions, write_baseline
 from attnspec.subjects.baseline_conditions import DIGITS, Conditions
 
@@ -40,16 +41,16 @@ def held_against(digest: Digest, most: int = 0) -> Iterator[str]:
         return
     changes = list(_lines(digest.outcomes))
     told = changes[:most] if most else changes
-    yield f"Held against {baseline}: {_compared(digest.outcomes, is_changed=bool(changes))}."
+    yield f"Held against {baseline}: {_format_baseline_changes(digest.outcomes, is_changed=bool(changes))}."
     yield from told
     if len(changes) > len(told):
-        yield f"  and {plural(len(changes) - len(told), 'change')} more (-v shows them)"
+        yield f"  and {count_noun(len(changes) - len(told), 'change')} more (-v shows them)"
     command = digest.header.command if digest.header else ()
     if changes and UPDATING not in command:
         yield "  If a change is intended, run with --update-baseline and review the difference of the list."
 
 
-def gone(digest: Digest) -> str:
+def format_gone(digest: Digest) -> str:
     """`2 known failures (1 mended, 1 changed), 1 convention (causal_alignment)`: those that are no failures any more,
     and what is followed otherwise; empty if there are none.
     """
@@ -57,28 +58,28 @@ def gone(digest: Digest) -> str:
     found = Counter(each.novelty for each in changes if not each.convention)
     detail = ", ".join(f"{found[each]} {each.value}" for each in _ORDER if found[each])
     conventions = list(dict.fromkeys(each.convention for each in changes if each.convention))
-    told = [f"{plural(found.total(), 'known failure')} ({detail})"] if found else []
-    told += [f"{plural(len(conventions), 'convention')} ({', '.join(conventions)})"] if conventions else []
+    told = [f"{count_noun(found.total(), 'known failure')} ({detail})"] if found else []
+    told += [f"{count_noun(len(conventions), 'convention')} ({', '.join(conventions)})"] if conventions else []
     return ", ".join(told)
 
 
-def _compared(outcomes: Sequence[Outcome], *, is_changed: bool) -> str:
+def _format_baseline_changes(outcomes: Sequence[Outcome], *, is_changed: bool) -> str:
     """What the comparison came to; of what was not judged it says nothing."""
-    if idle(outcomes):
+    if is_idle(outcomes):
         return "nothing was judged, so nothing could be compared"
     if lost := sum(each.verdict is Verdict.NOT_RUN for each in outcomes):
-        return f"{_known(outcomes)}; {plural(lost, 'item')} could not be judged"
-    return f"{_known(outcomes)}{'' if is_changed else ', nothing new'}"
+        return f"{_format_known_failures(outcomes)}; {count_noun(lost, 'item')} could not be judged"
+    return f"{_format_known_failures(outcomes)}{'' if is_changed else ', nothing new'}"
 
 
-def _known(outcomes: Sequence[Outcome]) -> str:
+def _format_known_failures(outcomes: Sequence[Outcome]) -> str:
     """`3 known failures as listed (2 torch/this, 1 without a finding)`; findings only where any is named."""
     known = [each.finding for each in outcomes if each.verdict is Verdict.EXPECTED]
     if not known:
         return "no known failure" + " fails as listed" * any(each.change and is_gone(each) for each in outcomes)
     ranked = Counter(known).most_common() if any(known) else []
     detail = ", ".join(f"{number} {finding or 'without a finding'}" for finding, number in ranked)
-    return f"{plural(len(known), 'known failure')} as listed{f' ({detail})' if detail else ''}"
+    return f"{count_noun(len(known), 'known failure')} as listed{f' ({detail})' if detail else ''}"
 
 
 def _lines(outcomes: Iterable[Outcome]) -> Iterator[str]:
@@ -102,7 +103,7 @@ UPDATE = click.option(UPDATING, is_flag=True, help="Write what this run finds in
 
 
 @dataclass(frozen=True, slots=True)
-class Baseline:
+class BaselineFile:
     """The file, and whether this run writes it. One that is there is heeded all the same.
 
     Then the cases that it records are put first, and an update loses nothing that it would not have come across.
@@ -112,7 +113,7 @@ class Baseline:
     is_written: bool
 
     @classmethod
-    def of(cls, options: dict[str, Given]) -> Baseline:
+    def from_options(cls, options: dict[str, Given]) -> BaselineFile:
         """Takes its two options out of the others. Raises UsageError for an update of nothing."""
         path, update = options.pop("baseline"), options.pop("update_baseline")
         if update and path is None:
@@ -122,7 +123,7 @@ class Baseline:
         return cls(path, is_written=path is not None and (update or not path.exists()))
 
     @property
-    def applied(self) -> str:
+    def heeded_file(self) -> str:
         """The file that this run heeds; empty if none."""
         return str(self.path.absolute()) if self.path and self.path.exists() else ""
 
@@ -132,7 +133,7 @@ class Baseline:
 
 
 @dataclass(slots=True)
-class _Writer:
+class _Writer(Handler):
     """A handler."""
 
     path: Path
@@ -141,9 +142,6 @@ class _Writer:
     _outcomes: list[Outcome] = field(default_factory=list)
     _conditions: Conditions | None = None
     _is_whole: bool = False
-
-    def start(self) -> None:
-        """Nothing to open."""
 
     def handle(self, event: Event) -> None:
         """Keep the outcomes, what they were found under, and whether the run came to its end."""
@@ -156,16 +154,17 @@ class _Writer:
                 self._is_whole = not interrupted
 
     def shutdown(self) -> None:
-        """Write the file; not from half a run, which would make unknown what it did not reach."""
-        if why := unfit(self.path, self._outcomes, is_whole=self._is_whole):
+        """Writes the file; not from half a run, which would make unknown what it did not reach."""
+        if why := why_no_baseline(self.path, self._outcomes, is_whole=self._is_whole):
             click.echo(f"baseline: {self.path} was not written, since {why}", err=True)
             return
         known = write_baseline(self.path, self._outcomes, strict=self.strict, folders=self.folders,
                                conditions=self._conditions)
         unexplained = sum(not each.finding for each in known)
         without = f", {unexplained} of them without a finding" if 0 < unexplained < len(known) else ""
-        lost = f". Not judged, so left as before: {_lost(self._outcomes)}" if _lost(self._outcomes) else ""
-        click.echo(f"baseline: wrote {self.path} with {plural(len(known), 'known failure')}{without}{lost}"
+        count = _count_lost_items(self._outcomes)
+        lost = f". Not judged, so left as before: {count}" if count else ""
+        click.echo(f"baseline: wrote {self.path} with {count_noun(len(known), 'known failure')}{without}{lost}"
                    f"{_left_as_before(self.path, self._outcomes)}. Commit it: from now on the gate fails only where "
                    "something changes", err=True)
 
@@ -178,13 +177,13 @@ def conditions_of(header: RunStarted) -> Conditions | None:
                       header.strict) if is_known else None
 
 
-def unfit(path: Path, outcomes: Sequence[Outcome], *, is_whole: bool) -> str:
+def why_no_baseline(path: Path, outcomes: Sequence[Outcome], *, is_whole: bool) -> str:
     """Why no baseline can come of a run; empty if one can. A file that is there keeps what was not judged now."""
     if not is_whole:
         return "the run was interrupted"
-    if idle(outcomes):
+    if is_idle(outcomes):
         return "nothing was judged"
-    lost = "" if path.exists() else _lost(outcomes)
+    lost = "" if path.exists() else _count_lost_items(outcomes)
     return f"{lost} could not be judged: fix that, and run it again" if lost else ""
 
 
@@ -201,7 +200,7 @@ def _left_as_before(path: Path, outcomes: Iterable[Outcome]) -> str:
     return f". Conventions at {names} were not probed in this run, so left as before" if names else ""
 
 
-def _lost(outcomes: Iterable[Outcome]) -> str:
+def _count_lost_items(outcomes: Iterable[Outcome]) -> str:
     """`4 items of mine:attend`: what was not run; empty if nothing was left out."""
     lost = Counter(each.subject for each in outcomes if each.verdict is Verdict.NOT_RUN)
-    return f"{plural(lost.total(), 'item')} of {few(list(lost), _NAMES)}" if lost else ""
+    return f"{count_noun(lost.total(), 'item')} of {name_few(list(lost), _NAMES)}" if lost else ""

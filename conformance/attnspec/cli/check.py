@@ -14,8 +14,8 @@ import click
 
 from attnspec.cli import completion
 from attnspec.cli.apart import keep_apart
-from attnspec.cli.baseline import BASELINE, UPDATE, Baseline
-from attnspec.cli.cluster import CLUSTER, carried, in_order
+from attnspec.cli.baseline import BASELINE, UPDATE, BaselineFile
+from attnspec.cli.cluster import CLUSTER, cluster_carrier, in_run_order
 from attnspec.cli.conclusion import Detail
 from attnspec.cli.group import exit_code_of
 from attnspec.cli.options import (
@@ -31,29 +31,28 @@ from attnspec.cli.options import (
     VERBOSE,
     Given,
     audit_there,
-    judgeable,
+    judgeable_subjects,
     known_targets,
     plan_from,
-    remaining,
-    running,
+    remaining_targets,
+    run_options,
     selection,
-    sharded,
+    shard_options,
     sharing_of,
     surroundings,
-    typed,
+    typed_command,
 )
-from attnspec.cli.outputs import Outputs, Together
+from attnspec.cli.outputs import HandlerGroup, Outputs
 from attnspec.cli.verdict_files import BADGE, JUNIT, GitHub, verdict_files
-from attnspec.core.characters import visible
+from attnspec.core.characters import escape_hidden
 from attnspec.core.errors import EndedError
 from attnspec.core.made_variants import AS_DECLARED, foretold_variants, read_variants
 from attnspec.core.nouns import DType, is_bare
 from attnspec.core.plan import Plan
-from attnspec.core.sizes import foretold, read_all
-from attnspec.runner.audit import AUDIT, LIBRARIES
+from attnspec.core.sizes import foretell_costs, read_all
 from attnspec.runner.judge import read_replay
 from attnspec.runner.session import Session
-from attnspec.runner.trial_jobs import TRIALS
+from attnspec.runner.trial_jobs import AUDIT, LIBRARIES, TRIALS
 from attnspec.subjects.outline import check_unloaded, loads_at_once
 
 if TYPE_CHECKING:
@@ -66,8 +65,8 @@ _FILES = ("junit", "badge", "baseline")
 @click.command()
 @TARGETS
 @selection
-@running
-@sharded
+@run_options
+@shard_options
 @CLUSTER
 @VERBOSE
 @BASELINE
@@ -82,7 +81,7 @@ def check(targets: tuple[str, ...], **options: Given) -> int:
 
     TARGET is a registered id (see `attnspec list`), package.module:function or path/to/file.py:function.
     """
-    with carried(options) as carrier:
+    with cluster_carrier(options) as carrier:
         return _judge(targets, options, carrier=carrier)
 
 
@@ -93,8 +92,8 @@ def check(targets: tuple[str, ...], **options: Given) -> int:
 @click.option("--without", multiple=True, metavar="ID", shell_complete=completion.targets,
               help="Leave out this subject; * stands for any text.")
 @selection
-@running
-@sharded
+@run_options
+@shard_options
 @CLUSTER
 @VERBOSE
 @BASELINE
@@ -111,8 +110,8 @@ def audit(libraries: tuple[str, ...], without: tuple[str, ...], **options: Given
     named, is_whole = read_variants(options["variants"]), not (options["clauses"] or options["profiles"])
     options["variants"] = named or ((AS_DECLARED,) if is_whole else ())
     source = AUDIT if is_whole else TRIALS
-    with carried(options) as carrier:
-        targets = remaining(judgeable(options["implementations"], libraries), without)
+    with cluster_carrier(options) as carrier:
+        targets = remaining_targets(judgeable_subjects(options["implementations"], libraries), without)
         return _judge(targets, options, source, {LIBRARIES: libraries}, carrier=carrier)
 
 
@@ -131,7 +130,7 @@ def replay(line: str, **options: Given) -> int:
     item, recipe = read_replay(line)
     plan = plan_from([item.target], {**options, "clauses": (item.clause,), "dtypes": (DType(item.dtype),)})
     known_targets(plan)
-    return exit_code_of(Session(plan, command=typed(), recipe=recipe).run(Outputs.console().handlers()))
+    return exit_code_of(Session(plan, command=typed_command(), recipe=recipe).run(Outputs.console().handlers()))
 
 
 def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIALS,
@@ -140,26 +139,26 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
     detail = Detail.FULL if options.pop("verbose") else Detail.SHORT
     told = {name: options.pop(name) for name in ("record", "no_record", "html", "as_json")}
     is_kept = any((told["record"], told["html"], told["as_json"], *(options[name] for name in _FILES)))
-    outputs = Outputs.of(**told, detail=detail)
+    outputs = Outputs.from_options(**told, detail=detail)
     sharing = sharing_of(options)
-    workers, baseline, files = options.pop("workers"), Baseline.of(options), verdict_files(options)
-    outputs = replace(outputs, also=tuple(each.place for each in files))
+    workers, baseline, files = options.pop("workers"), BaselineFile.from_options(options), verdict_files(options)
+    outputs = replace(outputs, further_lines=tuple(each.place for each in files))
     if AS_DECLARED not in options["variants"]:
         options["variants"] = read_variants(options["variants"])
     contract, options["sizes"] = " ".join(options.pop("must_take")), read_all(options["sizes"])
-    plan = replace(plan_from(targets, options), baseline=baseline.applied, more=more, must_take=contract)
+    plan = replace(plan_from(targets, options), baseline=baseline.heeded_file, more=more, must_take=contract)
     known_targets(plan)
-    github = GitHub.of(outputs.console_stream, plan.implementations)
+    github = GitHub.if_on_github(outputs.console_stream, plan.implementations)
     if source == TRIALS and carrier is None and not is_kept and not github:
         turn_away(plan)
-    for line in (*foretold(plan.sizes, plan.deadline), *foretold_variants(plan.variants)):
+    for line in (*foretell_costs(plan.sizes, plan.deadline), *foretold_variants(plan.variants)):
         click.echo(line, err=True)
     known = baseline.handlers(strict=plan.strict, folders=plan.implementations)
-    written = Together([*outputs.kept, *known, *files, *github])
+    written = HandlerGroup([*outputs.kept_handlers, *known, *files, *github])
     handlers = [*outputs.handlers(written), written]
-    session = Session(plan, workers=workers, command=typed(), source=source, sharing=sharing, carrier=carrier)
+    session = Session(plan, workers=workers, command=typed_command(), source=source, sharing=sharing, carrier=carrier)
     result = session.run(handlers)
-    in_order(carrier, outputs.record, result)
+    in_run_order(carrier, outputs.record, result)
     return exit_code_of(result)
 
 
@@ -193,4 +192,4 @@ def _call(target: str, plan: Plan) -> None:
     finally:
         close_all()
     if told:
-        click.echo(visible(f"{told} Each clause will say so."), err=True)
+        click.echo(escape_hidden(f"{told} Each clause will say so."), err=True)

@@ -35,7 +35,7 @@ CLUSTER = click.option("--cluster", default=None, type=ParsedText("cluster", rea
 
 
 @contextmanager
-def carried(options: dict[str, Given]) -> Iterator[ClusterCarrier | None]:
+def cluster_carrier(options: dict[str, Given]) -> Iterator[ClusterCarrier | None]:
     """What `CLUSTER` adds to a command, taken out of its options: the connection, while the command runs.
 
     Whether a subject can be judged, its workers are asked. Raises UsageError for a cluster that cannot judge.
@@ -46,17 +46,17 @@ def carried(options: dict[str, Given]) -> Iterator[ClusterCarrier | None]:
         return
     _refuse_other_division(options)
     from attnspec.cluster.carrier import ClusterCarrier  # noqa: PLC0415  (weight: hypothesis and distributed)
-    from attnspec.cluster.connection import connected  # noqa: PLC0415  (as above)
+    from attnspec.cluster.connection import connect_cluster  # noqa: PLC0415  (as above)
     from attnspec.cluster.messages import WorkerQuestion  # noqa: PLC0415  (as above)
-    from attnspec.cluster.workforce import Workforce, resources_for  # noqa: PLC0415  (as above)
+    from attnspec.cluster.workforce import ClusterWorkers, resources_for  # noqa: PLC0415  (as above)
     from attnspec.spec.load import load_spec  # noqa: PLC0415  (weight: YAML)
 
     plan = _what_is_named(options)
     digest = load_spec(plan.spec, plan.spec_add).digest
-    with connected(address, resources_for(plan.device)) as connection:
-        workforce = Workforce(connection, WorkerQuestion(plan, str(Path.cwd())), digest)
+    with connect_cluster(address, resources_for(plan.device)) as connection:
+        workforce = ClusterWorkers(connection, WorkerQuestion(plan, str(Path.cwd())), digest)
         workforce.begin()
-        with asked_workers(workforce.missing()):
+        with asked_workers(workforce.why_missing()):
             yield ClusterCarrier(connection, workforce, lambda line: click.echo(line, err=True))
 
 
@@ -76,7 +76,7 @@ def _what_is_named(options: Mapping[str, Given]) -> Plan:
                 host=options.get("host", ""), device=options.get("device", ""), baseline=str(baseline or ""))
 
 
-def in_order(carrier: ClusterCarrier | None, record: Path | None, result: Result) -> None:
+def in_run_order(carrier: ClusterCarrier | None, record: Path | None, result: Result) -> None:
     """What came from many workers, in the order of the plan."""
     if carrier and record:
         put_in_order(record, result.done)
@@ -96,7 +96,7 @@ def put_in_order(path: Path, done: Sequence[Done]) -> None:
     """
     if not path.is_file():
         return
-    places = _Places.of(done)
+    places = _Places.from_done(done)
     events = sorted((event for _, event in read_events(path)), key=places.of_event)
     write_whole(path, "".join(f"{to_line(event)}\n" for event in events), "record")
 
@@ -109,8 +109,8 @@ class _Places:
     subjects: dict[str, int]
 
     @classmethod
-    def of(cls, done: Sequence[Done]) -> _Places:
-        """In this order."""
+    def from_done(cls, done: Sequence[Done]) -> _Places:
+        """Numbers the jobs in this order."""
         jobs = {key_of(each): place for place, each in enumerate(done)}
         subjects: dict[str, int] = {}
         for (subject, _, _), place in jobs.items():

@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 
 from attnspec.cli.apart import keep_apart
-from attnspec.cli.wording import plural
 from attnspec.core import paths
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.keyword_nouns import GRADIENTS_PROFILE
@@ -18,8 +17,9 @@ from attnspec.core.surroundings import kind_of
 from attnspec.record.events import Event, RunFinished, SubjectKnown
 from attnspec.record.outcome import SubjectCard
 from attnspec.record.read import RunRecord, read_records
-from attnspec.record.write import combine
-from attnspec.runner.jobs import counts, exit_code
+from attnspec.record.write import combine_records
+from attnspec.report.figures import count_noun
+from attnspec.runner.jobs import count_verdicts, exit_code
 from attnspec.subjects.findings import known_findings
 from attnspec.subjects.manifest import read_manifest
 
@@ -49,7 +49,7 @@ def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_reto
 
         check_shown([run for runs in read.values() for run in runs],
                     way=f"Leave out --html; then, in a checkout: python -m evaluation report {out}")
-    combine(records, out, retold=with_findings if is_retold else None, ended=footer_of if is_whole else None)
+    combine_records(records, out, retold=with_findings if is_retold else None, ended=footer_of if is_whole else None)
     for path, runs in read.items():
         tell_interrupted(path, runs)
     joined = read_records(out)
@@ -72,15 +72,15 @@ def _told_code(shards: Sequence[RunRecord]) -> int:
         # what a shard has not judged may not apply to its subjects: that says nothing of the others
         code = exit_code(outcomes, strict=any(run.header.strict for run in shards),
                          interrupted=any(run.interrupted for run in shards))
-    click.echo(f"{plural(len(shards), 'shard')} of one run, which ends with exit code {code}")
+    click.echo(f"{count_noun(len(shards), 'shard')} of one run, which ends with exit code {code}")
     return code
 
 
 def footer_of(record: RunRecord) -> RunFinished:
     """The footer of a run that ends with these outcomes: how long they took, and with which exit code."""
     ends = datetime.fromisoformat(record.header.started) + timedelta(seconds=seconds_of(record))
-    return RunFinished(ends.isoformat(timespec="seconds"), seconds_of(record), counts(record.outcomes), exit_code(
-        record.outcomes, strict=record.header.strict, interrupted=False))
+    code = exit_code(record.outcomes, strict=record.header.strict, interrupted=False)
+    return RunFinished(ends.isoformat(timespec="seconds"), seconds_of(record), count_verdicts(record.outcomes), code)
 
 
 def seconds_of(record: RunRecord) -> float:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import click
 from click.shell_completion import BashComplete, CompletionItem, add_completion_class
 
-from attnspec.cli.words import vocabulary
+from attnspec.cli.words import list_vocabulary
 from attnspec.core.conventions import PROFILES
 from attnspec.core.errors import AttnspecError
 from attnspec.core.plan import FAULT, SOUND
@@ -19,7 +19,7 @@ from attnspec.spec.clause import Spec, themes_of
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import read_refutations
 from attnspec.subjects.outline import file_of_module, public_functions
-from attnspec.subjects.registry import library_folders, registered
+from attnspec.subjects.registry import library_folders, registered_subjects
 
 _SOURCE = """\
 %(complete_func)s() {
@@ -42,7 +42,7 @@ class Bash(BashComplete):
     """Completes words that hold a colon, and escapes the * of a pattern."""
 
     source_template = _SOURCE
-    _kept = ""  # what bash has of the word, up to its last colon
+    _kept_prefix = ""  # what bash has of the word, up to its last colon
     _star = r"\*"
 
     def get_completion_args(self) -> tuple[list[str], str]:
@@ -50,18 +50,18 @@ class Bash(BashComplete):
         args, incomplete = super().get_completion_args()
         if os.environ["COMP_WORDS"].rpartition("\n")[2].startswith(("'", '"')):
             self._star = "*"
-        words = rejoined([*args, incomplete])
+        words = rejoin_words([*args, incomplete])
         if not incomplete and args:  # a new word, even after a colon
-            words = [*rejoined(args), ""]
-        self._kept = words[-1][:words[-1].rfind(":") + 1]
+            words = [*rejoin_words(args), ""]
+        self._kept_prefix = words[-1][:words[-1].rfind(":") + 1]
         return words[:-1], words[-1]
 
     def format_completion(self, item: CompletionItem) -> str:
         """`plain,attend` for `mine.py:attend`, of which bash has `mine.py:`."""
-        return f"{item.type},{item.value.removeprefix(self._kept).replace('*', self._star)}"
+        return f"{item.type},{item.value.removeprefix(self._kept_prefix).replace('*', self._star)}"
 
 
-def rejoined(words: list[str]) -> list[str]:
+def rejoin_words(words: list[str]) -> list[str]:
     """The words as they were typed: `mine.py`, `:`, `attend` is one."""
     joined: list[str] = []
     is_open = False
@@ -75,7 +75,7 @@ def rejoined(words: list[str]) -> list[str]:
     return joined
 
 
-def offer() -> None:
+def offer_words() -> None:
     """Let click answer bash by it."""
     add_completion_class(Bash)
 
@@ -119,7 +119,7 @@ def _functions(incomplete: str) -> Iterator[str]:
 
 def _ids(ctx: click.Context, incomplete: str) -> Iterable[str]:
     library, slash, _ = incomplete.partition("/")
-    return registered(ctx.params.get("implementations") or (), library=library if slash else "")
+    return registered_subjects(ctx.params.get("implementations") or (), library=library if slash else "")
 
 
 def _own(ctx: click.Context, incomplete: str) -> Iterator[str]:
@@ -150,7 +150,7 @@ def _libraries(ctx: click.Context, _: str) -> Iterable[str]:
 
 targets = _completer(_targets)
 clauses = _completer(_clauses)
-explainable = _completer(lambda ctx, start: (*_clauses(ctx, start), *(word.name for word in vocabulary()),
+explainable = _completer(lambda ctx, start: (*_clauses(ctx, start), *(word.name for word in list_vocabulary()),
                                              *_faults(ctx, start)))
 profiles = _completer(lambda _ctx, _start: PROFILES)
 libraries = _completer(_libraries)

@@ -15,23 +15,31 @@ import click
 import yaml
 
 from attnspec.cli import findings, unjudged
-from attnspec.cli.baseline import gone, held_against
+from attnspec.cli.baseline import format_gone, held_against
 from attnspec.cli.digest import UNDECIDED, Digest
-from attnspec.cli.unjudged import kept_away, lacks
-from attnspec.cli.wording import applied, few, named, of_subject, plural
-from attnspec.core.compiling import because, is_cut_short, is_left_out
+from attnspec.cli.unjudged import format_lacking, kept_away
+from attnspec.cli.wording import format_applicable, name_few, name_probed, of_subject
+from attnspec.core.compiling import explain_left_out, is_cut_short, is_left_out
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.keyword_nouns import APART, GRAD
 from attnspec.core.nouns import DType, Verdict, is_bare
-from attnspec.core.other_names import listed, meant_by
+from attnspec.core.other_names import list_defaults, meant_by
 from attnspec.core.plan import NOT_AT_FLOAT64
-from attnspec.record.events import Event
+from attnspec.record.events import Event, Handler
 from attnspec.record.outcome import Outcome, SubjectCard, refused_by
-from attnspec.report.bugs import explanations, is_place, likely, likely_in_short, likely_words, unexplained
-from attnspec.report.coverage import at_sizes, covered
+from attnspec.report.bugs import (
+    explain_bugs,
+    is_place,
+    likely_group,
+    likely_in_short,
+    likely_words,
+    unexplained_failures,
+)
+from attnspec.report.coverage import at_sizes, measure_coverage
+from attnspec.report.figures import count_noun
 from attnspec.report.known import but_for
-from attnspec.report.likely_cause import Explained, other_conventions
-from attnspec.runner.jobs import idle
+from attnspec.report.likely_cause import ExplainedFailures, other_conventions
+from attnspec.runner.jobs import is_idle
 
 _Words = Callable[[Sequence[Outcome]], str]  # how the likely cause of failures is told
 _COLOURS = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
@@ -40,56 +48,58 @@ _NAMES = 60  # characters of a list of subjects
 _LEFT = 40   # characters of a list of parameters
 
 
-def verdict(digest: Digest) -> str:
+def format_verdict(digest: Digest) -> str:
     """What the run comes to, and why, without the exit code and in colour."""
     return click.style(_verdict(digest, _words_for(digest, likely_words)), fg=_COLOURS[_code(digest)], bold=True)
 
 
-def conclusion(digest: Digest, *, is_kept: bool = True) -> str:
-    """The same in short, with the exit code: the last line. is_kept: whether all that was to be written is."""
+def format_conclusion(digest: Digest, *, is_kept: bool = True) -> str:
+    """The last line of the console: the conclusion in short, with the exit code. is_kept: whether all that was to be
+    written is.
+    """
     code, short = _code(digest) if is_kept else CANNOT_RUN, "" if is_kept else " But not all of it could be written."
     told = f"{_verdict(digest, _words_for(digest, likely_in_short))}{short} (exit code {code})"
     return click.style(told, fg=_COLOURS[code], bold=True)
 
 
-def standing(digest: Digest) -> str:
+def format_standing(digest: Digest) -> str:
     """How one subject of several fared, after its name."""
     [subject] = digest.subjects
     if digest.failures:
-        why = _why(digest, _words_for(digest, likely_words))
+        why = _format_reason(digest, _words_for(digest, likely_words))
         return click.style(f"does not conform{why}", fg="red")
     if digest.contradictions:
-        return click.style(_against(digest), fg="red")
-    if not_as_listed := gone(digest):
+        return click.style(_format_baseline_comparison(digest), fg="red")
+    if not_as_listed := format_gone(digest):
         return click.style(f"not as listed: {not_as_listed}", fg="red")
-    if idle(digest.outcomes):
+    if is_idle(digest.outcomes):
         return click.style(f"was not judged: {_nothing(digest)}", fg="yellow")
     if any(outcome.verdict is Verdict.NOT_RUN for outcome in digest.outcomes):
-        return f"{click.style('was judged in part', fg='yellow')} ({applied(digest.counts[subject])})"
+        return f"{click.style('was judged in part', fg='yellow')} ({format_applicable(digest.counts[subject])})"
     how = "; ".join((f"conforms{_as_asked(digest)}", *_conventions(digest)))
-    return f"{click.style(how, fg='green')} ({applied(digest.counts[subject])})"
+    return f"{click.style(how, fg='green')} ({format_applicable(digest.counts[subject])})"
 
 
 def so_far(digest: Digest) -> str:
     """What the failures of one subject come to while it is judged: `12 failures so far. Likely: …`; empty if none."""
     if not digest.failures:
         return ""
-    cause = _tell_cause(digest, likely(digest.failures))
-    return f"{plural(len(digest.failures), 'failure')} so far{f'. {cause}' if cause else ''}"
+    cause = _tell_cause(digest, likely_group(digest.failures))
+    return f"{count_noun(len(digest.failures), 'failure')} so far{f'. {cause}' if cause else ''}"
 
 
 def failure_line(digest: Digest, outcome: Outcome) -> str:
     """What fails, and its likely cause, for whoever waits for a run to end. No sizes are told of a known mistake: a
     later failure may show that it begins at smaller ones.
     """
-    found = likely([outcome])
+    found = likely_group([outcome])
     told = _tell_cause(digest, replace(found, cause=replace(found.cause, where="")) if found and found.cause else None)
     cause = f" {told}." if told else ""
     whose = f"{outcome.subject}, {outcome.dtype.value}"
     return f"First failure: {outcome.clause} ({whose}) {_FAILS[outcome.verdict]}.{cause}"
 
 
-def _tell_cause(digest: Digest, found: Explained | None) -> str:
+def _tell_cause(digest: Digest, found: ExplainedFailures | None) -> str:
     """`Likely: the mask is ignored`, `It fails at S = 5` where nobody looked for more; empty where nothing is known."""
     if found is None or found.cause is None:
         return ""
@@ -100,9 +110,9 @@ _FAILS = {Verdict.VIOLATED: "is violated", Verdict.ERRORED: "ends in an exceptio
           Verdict.TIMED_OUT: "gives no answer in time", Verdict.UNEXPECTED: "is not as listed"}
 
 
-def remedy(digest: Digest) -> Iterator[str]:
+def format_remedy(digest: Digest) -> Iterator[str]:
     """What to do about the likely cause, where that is known: to mend it, or to declare it."""
-    found = likely(digest.failures)
+    found = likely_group(digest.failures)
     cause = found.cause if found else None
     if cause and cause.advice:
         yield f"  {cause.advice}{', or declare it:' if cause.declare else '.'}"
@@ -110,18 +120,18 @@ def remedy(digest: Digest) -> Iterator[str]:
         yield from (f"  {line}" for line in cause.declare.splitlines())
 
 
-def undiagnosed(digest: Digest) -> Iterator[str]:
-    """That nobody looked for causes, where that is why failures have none."""
-    is_open = any(group.cause is None or is_place(group.cause) for group in explanations(digest.failures))
+def format_undiagnosed(digest: Digest) -> Iterator[str]:
+    """Says that nobody looked for causes, where that is why failures have none."""
+    is_open = any(group.cause is None or is_place(group.cause) for group in explain_bugs(digest.failures))
     if digest.is_glance and is_open:
         yield "  Effort glance does not look for causes. To see them, use --effort quick or run a replay line."
 
 
-def unpromised(digest: Digest) -> Iterator[str]:
+def format_unpromised(digest: Digest) -> Iterator[str]:
     """Why what conforms may refuse something, and that its gradients were left out."""
     if _code(digest) != CONFORMS:
         return
-    if "refuses" in _refused(digest):
+    if "refuses" in _format_refusals(digest):
         yield "  What it refuses was not judged, and is no failure (--must-take WORDS makes it one)."
     if {outcome.reason for outcome in digest.outcomes} & {APART.format(subject) for subject in digest.subjects}:
         yield "  Gradients were not judged (--profile +gradients judges them)."
@@ -139,16 +149,17 @@ def _words_for(digest: Digest, tell: Callable[..., str]) -> _Words:
 
 def _verdict(digest: Digest, words: _Words) -> str:
     if digest.footer is None or digest.footer.interrupted:
-        found = plural(len(digest.failures), "failure") if digest.failures else "no failure"
-        why = _likely(digest, [subject for subject in digest.subjects if digest.of(subject).failures], words)
+        found = count_noun(len(digest.failures), "failure") if digest.failures else "no failure"
+        why = _format_likely_cause(digest, [subject for subject in digest.subjects
+                                            if digest.digest_of(subject).failures], words)
         return f"Interrupted with {found} so far; the rest was not run.{f' {why}.' if why else ''}"
     if _code(digest) == VIOLATED:
         is_blamed = digest.failures or digest.contradictions
-        return f"Does not conform{_blame(digest, words)}" if is_blamed else f"Not as listed: {gone(digest)}."
+        return f"Does not conform{_blame(digest, words)}" if is_blamed else f"Not as listed: {format_gone(digest)}."
     if _code(digest) == CONFORMS:
         others = "".join(f" {each[:1].upper()}{each[1:]}." for each in _conventions(digest))
         return f"Conforms{_on_little(digest)}{_cut_short(digest)}{_as_asked(digest)}.{others}"
-    if not idle(digest.outcomes):
+    if not is_idle(digest.outcomes):
         return "Not everything was run."
     why = _nothing(digest) if len(digest.subjects) == 1 else ""
     return f"Nothing was executed: {why}" if why else "Nothing was executed, so nothing is known."
@@ -156,49 +167,52 @@ def _verdict(digest: Digest, words: _Words) -> str:
 
 def _blame(digest: Digest, words: _Words) -> str:
     """Of one subject the likely cause; of several, which they are, and the two commonest causes."""
-    guilty = [subject for subject in digest.subjects if digest.of(subject).failures]
+    guilty = [subject for subject in digest.subjects if digest.digest_of(subject).failures]
     if len(digest.subjects) == 1 and guilty:
-        return f"{_why(digest, words)}."
-    parts = [f"{len(guilty)} of {plural(len(digest.subjects), 'subject')} ({few(guilty, _NAMES)})"] if guilty else []
+        return f"{_format_reason(digest, words)}."
+    subjects = count_noun(len(digest.subjects), "subject")
+    parts = [f"{len(guilty)} of {subjects} ({name_few(guilty, _NAMES)})"] if guilty else []
     if against := digest.contradictions:
-        whom = few(list(dict.fromkeys(probe.subject for probe, _ in against)), _NAMES)
-        parts.append(f"{_against(digest)} ({whom})")
-    why = _likely(digest, guilty, words)
+        whom = name_few(list(dict.fromkeys(probe.subject for probe, _ in against)), _NAMES)
+        parts.append(f"{_format_baseline_comparison(digest)} ({whom})")
+    why = _format_likely_cause(digest, guilty, words)
     return f": {'; '.join(parts)}.{f' {why}.' if why else ''}"
 
 
-def _likely(digest: Digest, guilty: Sequence[str], words: _Words) -> str:
+def _format_likely_cause(digest: Digest, guilty: Sequence[str], words: _Words) -> str:
     """The likely cause where one subject fails, else the commonest two; empty where none is known."""
-    return words(digest.of(guilty[0]).failures) if len(guilty) == 1 else _causes(digest, guilty)
+    return words(digest.digest_of(guilty[0]).failures) if len(guilty) == 1 else _causes(digest, guilty)
 
 
 def _causes(digest: Digest, guilty: Sequence[str]) -> str:
     """`Likely: it rounds (mine:f); the mask is ignored (mine:g)`: the commonest two, with the subjects they are of."""
-    found = [(str(each.cause), subject) for subject in guilty if (each := likely(digest.of(subject).failures))
+    found = [(str(each.cause), subject) for subject in guilty
+             if (each := likely_group(digest.digest_of(subject).failures))
              and not (each.cause and is_place(each.cause) and digest.is_glance)]
     often = Counter(cause for cause, _ in found).most_common(CAUSES)
-    told = [f"{cause} ({few([subject for each, subject in found if each == cause], _NAMES)})" for cause, _ in often]
+    told = [f"{cause} ({name_few([subject for each, subject in found if each == cause], _NAMES)})"
+            for cause, _ in often]
     return f"Likely: {'; '.join(told)}" if told else ""
 
 
-def _why(digest: Digest, words: _Words) -> str:
+def _format_reason(digest: Digest, words: _Words) -> str:
     """What follows "does not conform": `. Likely one bug: each query sees one later key (`causal_off_by_one`, …`."""
     if broken := digest.broken_contract:
         rest = "" if len(broken) == len(digest.failures) else f". {words(digest.failures)}".rstrip(". ")
-        return f"{_refused(digest)}: it must take {', '.join(broken)}{rest}"
+        return f"{_format_refusals(digest)}: it must take {', '.join(broken)}{rest}"
     if cause := words(digest.failures):
-        return f"{_arithmetic(digest)}{_refused(digest)}. {cause}"
-    number, unknown = len(digest.failures), len(unexplained(digest.failures))
+        return f"{_arithmetic(digest)}{_format_refusals(digest)}. {cause}"
+    number, unknown = len(digest.failures), len(unexplained_failures(digest.failures))
     which = "which" if unknown == number else f"{unknown} of which"
     remark = f", {which} no known fault explains" if not digest.is_glance else ""
-    return f"{_refused(digest)}: {plural(number, 'failure')}{remark}"
+    return f"{_format_refusals(digest)}: {count_noun(number, 'failure')}{remark}"
 
 
 def _arithmetic(digest: Digest) -> str:
     """What it does not conform to, where a wider arithmetic would allow all of it. What is a choice wants no other
     arithmetic, only to be declared.
     """
-    found = likely(digest.failures)
+    found = likely_group(digest.failures)
     is_precision = found and found.cause and "precision" in found.cause.declare
     if not found or not found.cause or not is_precision or len(found.failures) < len(digest.failures):
         return ""
@@ -207,7 +221,7 @@ def _arithmetic(digest: Digest) -> str:
     return f" to {' and '.join(dict.fromkeys(failure.dtype.value for failure in found.failures))} arithmetic"
 
 
-def _refused(digest: Digest) -> str:
+def _format_refusals(digest: Digest) -> str:
     """What of one subject was not judged: `; refuses grouped heads (Hkv < H); block and attn_mask were never tried`.
 
     A parameter that is given nothing is not tried: nobody knows whether it does what it says, or anything.
@@ -218,12 +232,12 @@ def _refused(digest: Digest) -> str:
     what = refused_by(cards[0] if cards else None, digest.outcomes)
     left = sorted((name for card in cards for name in card.defaults), key=lambda name: not meant_by(name))
     refused = f"; refuses {', '.join(what)}" if what else ""
-    return f"{refused}; {few(left, _LEFT)} {'was' if len(left) == 1 else 'were'} never tried" if left else refused
+    return f"{refused}; {name_few(left, _LEFT)} {'was' if len(left) == 1 else 'were'} never tried" if left else refused
 
 
 def _as_asked(digest: Digest) -> str:
     """What goes with "conforms": what of one subject was declared, was not judged, or does not count."""
-    return f"{_declared(digest)}{_refused(digest)}{_but_for(digest)}"
+    return f"{_format_declared_width(digest)}{_format_refusals(digest)}{_but_for(digest)}"
 
 
 def _conventions(digest: Digest) -> Sequence[str]:
@@ -241,7 +255,7 @@ def _but_for(digest: Digest) -> str:
     return but_for(digest.outcomes, [each.id for each in digest.choices])
 
 
-def _declared(digest: Digest) -> str:
+def _format_declared_width(digest: Digest) -> str:
     """The arithmetic of one subject, where it is declared wider than is assumed."""
     if len(digest.cards) != 1:
         return ""
@@ -263,18 +277,18 @@ def _cut_short(digest: Digest) -> str:
         return ""
     put = sum(outcome.verdict not in UNDECIDED for outcome in digest.outcomes)
     some = f", {len(short)} of them with fewer cases" if short else ""
-    why = because((left or short)[0].reason)
-    return f", on {put} of {plural(put + len(left), 'item')}{some}: {why} (--effort thorough puts all)"
+    why = explain_left_out((left or short)[0].reason)
+    return f", on {put} of {count_noun(put + len(left), 'item')}{some}: {why} (--effort thorough puts all)"
 
 
-def _against(digest: Digest) -> str:
-    return f"{plural(len(digest.contradictions), 'answer')} against the manifest"
+def _format_baseline_comparison(digest: Digest) -> str:
+    return f"{count_noun(len(digest.contradictions), 'answer')} against the manifest"
 
 
 def _nothing(digest: Digest) -> str:
     """Why nothing was executed, where there is one reason for everything or no clause applies. A sentence."""
     reasons = {outcome.reason for outcome in digest.outcomes if outcome.verdict is Verdict.NOT_RUN}
-    reason = reasons.pop() if len(reasons) == 1 else "" if reasons else lacks(digest.outcomes)
+    reason = reasons.pop() if len(reasons) == 1 else "" if reasons else format_lacking(digest.outcomes)
     return reason if not reason or reason.endswith((".", "?")) else f"{reason}."
 
 
@@ -292,7 +306,7 @@ class Detail(enum.Enum):
     FULL = "full"
 
 
-class Verdicts:
+class Verdicts(Handler):
     """A handler that speaks when the run is over. `places` are lines that say where record and page lie.
 
     is_kept: whether all that was to be written is, which is known then.
@@ -304,39 +318,38 @@ class Verdicts:
         self._is_kept = is_kept
         self._digest = Digest()
 
-    def start(self) -> None:
-        """Nothing to open."""
-
     def handle(self, event: Event) -> None:
-        """Add up."""
+        """Adds up the events."""
         self._digest.add(event)
 
     def shutdown(self) -> None:
         """Print the summary, if the run came to an end (interrupted ones do, too)."""
         if self._digest.footer is not None:
             width = shutil.get_terminal_size().columns if self._stream.isatty() else WIDTH
-            *lines, last = summary(self._digest, self._places, self._detail, width)
-            for line in (*lines, last if self._is_kept() else conclusion(self._digest, is_kept=False)):
+            *lines, last = format_summary(self._digest, self._places, self._detail, width)
+            for line in (*lines, last if self._is_kept() else format_conclusion(self._digest, is_kept=False)):
                 click.echo(line, file=self._stream, color=self._is_coloured)
 
 
-def summary(digest: Digest, places: Sequence[str], detail: Detail = Detail.SHORT, width: int = WIDTH) -> list[str]:
-    """The lines. In short as many bugs in full as there is room for, at most SHOWN and at least one."""
+def format_summary(digest: Digest, places: Sequence[str], detail: Detail = Detail.SHORT,
+                   width: int = WIDTH) -> list[str]:
+    """The lines of the summary. In short as many bugs in full as there is room for, at most SHOWN and at least one."""
     if detail is Detail.FULL:
-        return [*_head(digest), *findings.everything(digest), *_contradictions(digest),
+        return [*_head(digest), *findings.list_all_failures(digest), *_contradictions(digest),
                 *_paragraph(unjudged.in_full(digest)), *_paragraph(held_against(digest)), "", *places,
-                conclusion(digest)]
-    ranked = findings.ranked(digest)
+                format_conclusion(digest)]
+    ranked = findings.rank_bugs(digest)
     drafts = (_draft(digest, ranked, shown, places) for shown in range(min(SHOWN, len(ranked)), 0, -1))
     return next((draft for draft in drafts if _rows(draft, width) <= LINES), _draft(digest, ranked, 1, places))
 
 
 def _draft(digest: Digest, ranked: Sequence[findings.Bug], shown: int, places: Sequence[str]) -> list[str]:
     in_full = [line for bug in ranked[:shown] for line in findings.in_short(digest, bug)]
-    others = [*findings.named(digest, ranked[shown:]), *findings.recommendations(digest), *unjudged.in_short(digest)]
+    others = [*findings.name_other_bugs(digest, ranked[shown:]), *findings.format_recommendations(digest),
+              *unjudged.in_short(digest)]
     lost = unjudged.not_run(digest)
     return [*_head(digest), *in_full, *_contradictions(digest), *_paragraph(lost), *([""] if in_full else []), *others,
-            *_paragraph(held_against(digest, CHANGES)), *places, conclusion(digest)]
+            *_paragraph(held_against(digest, CHANGES)), *places, format_conclusion(digest)]
 
 
 def _rows(lines: Sequence[str], width: int) -> int:
@@ -346,21 +359,21 @@ def _rows(lines: Sequence[str], width: int) -> int:
 def _head(digest: Digest) -> Iterator[str]:
     """The verdict, and how each subject fared."""
     yield ""
-    yield verdict(digest)
-    yield from undiagnosed(digest)
-    yield from unpromised(digest)
+    yield format_verdict(digest)
+    yield from format_undiagnosed(digest)
+    yield from format_unpromised(digest)
     yield from (f"  Documented choice {each.id}: {each.says} {each.documented}" for each in digest.choices)
     if len(digest.subjects) == 1:
-        yield from remedy(digest)
-        yield from (f"{subject}: {applied(counts)}" for subject, counts in digest.counts.items())
+        yield from format_remedy(digest)
+        yield from (f"{subject}: {format_applicable(counts)}" for subject, counts in digest.counts.items())
     else:
         width = max(map(len, digest.subjects), default=0)
-        yield from (f"{subject:<{width}}  {standing(digest.of(subject))}" for subject in digest.subjects)
-    yield from tried(digest)
+        yield from (f"{subject:<{width}}  {format_standing(digest.digest_of(subject))}" for subject in digest.subjects)
+    yield from format_tried_sizes(digest)
     if digest.header and digest.header.must_take and not digest.broken_contract:
         yield f"must take: {digest.header.must_take}"
     for subject, known in digest.cards.items():
-        left = listed(known.card.defaults)
+        left = list_defaults(known.card.defaults)
         yield from ([f"left at their defaults{of_subject(subject, digest.subjects)}: {left}"] if left else [])
 
 
@@ -376,13 +389,13 @@ def _contradictions(digest: Digest) -> Iterator[str]:
     if against:
         yield ""
         yield "Answers against the manifest:"
-        yield from (f"  {named(probe)}: {found.question} {found.answer}, not {found.claimed}"
+        yield from (f"  {name_probed(probe)}: {found.question} {found.answer}, not {found.claimed}"
                     for probe, found in against[:LISTED])
         if len(against) > LISTED:
-            yield f"  and {plural(len(against) - LISTED, 'answer')} more, in the record"
+            yield f"  and {count_noun(len(against) - LISTED, 'answer')} more, in the record"
     if lost:
         yield ""
-        yield from (f"Not probed: {named(probe)}: {probe.lost}" for probe in lost[:LISTED])
+        yield from (f"Not probed: {name_probed(probe)}: {probe.lost}" for probe in lost[:LISTED])
 
 
 _OF_THE_MACHINE = "flushes_subnormals"
@@ -430,22 +443,22 @@ FEW = 3
 """Subjects whose sizes are told."""
 
 
-def tried(digest: Digest) -> Iterator[str]:
+def format_tried_sizes(digest: Digest) -> Iterator[str]:
     """A line or two for each of a few subjects, and one for the further dtypes."""
     yield from _sizes(digest)
-    yield from _sampled(digest)
+    yield from _format_samples(digest)
 
 
 def _sizes(digest: Digest) -> Iterator[str]:
     """Which sizes were tried, of a few subjects."""
     for subject, known in digest.cards.items() if len(digest.cards) <= FEW else ():
-        if found := covered(digest.of(subject).outcomes, known.card):
+        if found := measure_coverage(digest.digest_of(subject).outcomes, known.card):
             yield f"sizes{of_subject(subject, digest.subjects)}: {found.sentence}"
-        if named := at_sizes(digest.of(subject).outcomes):
+        if named := at_sizes(digest.digest_of(subject).outcomes):
             yield f"your sizes{of_subject(subject, digest.subjects)}: {named.sentence}"
 
 
-def _sampled(digest: Digest) -> Iterator[str]:
+def _format_samples(digest: Digest) -> Iterator[str]:
     """That further dtypes, and gradients, were tried with fewer cases, where they were."""
     asking = {name for name in {outcome.clause for outcome in digest.outcomes} if GRAD in digest.clause(name).needs}
     of_gradients = [outcome for outcome in digest.outcomes if outcome.clause in asking]

@@ -22,15 +22,15 @@ import click
 from attnspec.cli import completion
 from attnspec.cli.numbers import WORKERS
 from attnspec.cli.options import DEVICE, IMPLEMENTATIONS, Given, elsewhere, surroundings_of
-from attnspec.core.characters import visible
+from attnspec.core.characters import escape_hidden
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, TargetError, UsageError
-from attnspec.core.paths import portable
+from attnspec.core.paths import portable_text
 from attnspec.core.surroundings import Surroundings
 from attnspec.subjects.baseline import read_baseline
 from attnspec.subjects.findings import Finding, read_findings
 from attnspec.subjects.installed import kind_of_device
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.registry import library_folders, registered
+from attnspec.subjects.registry import library_folders, registered_subjects
 
 HERE = Surroundings()
 LONGEST = 300  # seconds; a script compiles a kernel at most
@@ -57,26 +57,26 @@ class Confirmation:
     """A finding's script, run once. `said` is what it printed, or why it could not run."""
 
     finding: Finding
-    shown: ScriptOutcome
-    said: str
+    script_outcome: ScriptOutcome
+    printed_text: str
 
 
-def confirmations(findings: Iterable[Finding], known: Mapping[str, Registered], workers: int = 1,
-                  there: Surroundings = HERE) -> Iterator[Confirmation]:
+def confirm_findings(findings: Iterable[Finding], known: Mapping[str, Registered], workers: int = 1,
+                     there: Surroundings = HERE) -> Iterator[Confirmation]:
     """Each script run once, in the order of the findings, in the surroundings of a subject that it concerns; there, if
     they name a command.
     """
     places = [(finding, _place(finding, known)) for finding in findings]  # in turn: one host is asked, by one at a time
     with ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(partial(_confirmed, there=there), places)
+        yield from pool.map(partial(_confirm_finding, there=there), places)
 
 
 def _place(finding: Finding, known: Mapping[str, Registered]) -> Registered | str | None:
     """A subject that the finding concerns and that is here, None if it concerns none; or why its script cannot run."""
     concerned = [subject for name, subject in known.items() if finding.concerns(name)]
-    present = [subject for subject in concerned if not subject.missing]
+    present = [subject for subject in concerned if not subject.why_missing]
     if concerned and not present:
-        return concerned[0].missing
+        return concerned[0].why_missing
     if not finding.is_on(kind_of_device()):
         return f"it shows on {finding.device} alone; name a device: attnspec confirm --device {finding.device}"
     version = present[0].library.version if present else ""
@@ -85,7 +85,7 @@ def _place(finding: Finding, known: Mapping[str, Registered]) -> Registered | st
     return present[0] if present else None
 
 
-def _confirmed(placed: tuple[Finding, Registered | str | None], there: Surroundings) -> Confirmation:
+def _confirm_finding(placed: tuple[Finding, Registered | str | None], there: Surroundings) -> Confirmation:
     finding, place = placed
     return (Confirmation(finding, ScriptOutcome.CANNOT_RUN, place) if isinstance(place, str)
             else _run(finding, place, there))
@@ -102,13 +102,13 @@ def _run(finding: Finding, subject: Registered | None, there: Surroundings) -> C
         return Confirmation(finding, ScriptOutcome.BROKEN, f"took more than {LONGEST} s")
     except OSError as cause:
         raise TargetError(f"the command {command[0]!r} cannot be started: {cause.strerror}.") from None
-    last = portable(ended.stderr).strip().rpartition("\n")[2]
+    last = portable_text(ended.stderr).strip().rpartition("\n")[2]
     if "ModuleNotFoundError" in last:
         return Confirmation(finding, ScriptOutcome.CANNOT_RUN, last)
     if ended.returncode not in (0, 1) or _UNCAUGHT.search(ended.stderr):
         return Confirmation(finding, ScriptOutcome.BROKEN, last or f"ended with exit code {ended.returncode}")
     shown = ScriptOutcome.CONFIRMED if ended.returncode else ScriptOutcome.NOT_SO
-    return Confirmation(finding, shown, portable(ended.stdout).strip())
+    return Confirmation(finding, shown, portable_text(ended.stdout).strip())
 
 
 def _handed_over(finding: Finding, process: Mapping[str, str]) -> str:
@@ -163,9 +163,9 @@ def confirm(
                        "was run. Give an entry `finding: ID` where a finding explains it, or leave out --baseline to "
                        "run them all.")
             return CONFORMS
-    for each in confirmations(findings, registered(implementations), workers, there):
-        seen[each.shown] += 1
-        _tell(each, is_brief=is_brief)
+    for each in confirm_findings(findings, registered_subjects(implementations), workers, there):
+        seen[each.script_outcome] += 1
+        _print_confirmation(each, is_brief=is_brief)
     click.echo(", ".join(f"{count} {shown.value}" for shown, count in seen.items()))
     return _exit_code(seen)
 
@@ -184,10 +184,10 @@ def _named_in(baseline: Path, findings: Sequence[Finding], implementations: Sequ
     return tuple(finding for finding in findings if finding.id in named)
 
 
-def _tell(each: Confirmation, *, is_brief: bool) -> None:
-    click.echo(f"{click.style(each.shown.value, fg=_COLOURS[each.shown])}  {each.finding.id}")
-    if each.said and (not is_brief or each.shown is not ScriptOutcome.CONFIRMED):
-        click.echo("\n".join(f"    {line}" for line in visible(each.said).splitlines()))
+def _print_confirmation(each: Confirmation, *, is_brief: bool) -> None:
+    click.echo(f"{click.style(each.script_outcome.value, fg=_COLOURS[each.script_outcome])}  {each.finding.id}")
+    if each.printed_text and (not is_brief or each.script_outcome is not ScriptOutcome.CONFIRMED):
+        click.echo("\n".join(f"    {line}" for line in escape_hidden(each.printed_text).splitlines()))
 
 
 def _exit_code(seen: Counter[ScriptOutcome]) -> int:

@@ -29,7 +29,7 @@ def in_float32_first(outcome: Outcome) -> int:
 
 
 def verdict_words(verdict: Verdict) -> str:
-    """`timed out`."""
+    """The words of a verdict: `timed out`."""
     return verdict.value.replace("_", " ")
 
 
@@ -75,12 +75,12 @@ class Digest:
         word = ADVICE if is_advice else verdict_words(outcome.verdict)
         self.counts.setdefault(outcome.subject, Counter())[word] += 1
 
-    def planned(self, subject: str) -> int:
+    def count_planned(self, subject: str) -> int:
         """How many items the subject has in this run."""
         return self.header.planned.get(subject, 0) if self.header else 0
 
     def done(self, subject: str) -> int:
-        """How many of them are finished."""
+        """How many items of a subject are finished."""
         return self.counts[subject].total() + sum(probe.subject == subject for probe in self.probes)
 
     @property
@@ -118,8 +118,8 @@ class Digest:
         """Everybody who was to be judged, in the order of the plan."""
         return tuple(self.counts)
 
-    def of(self, subject: str) -> Digest:
-        """The same of one subject alone."""
+    def digest_of(self, subject: str) -> Digest:
+        """The digest of one subject alone."""
         return Digest(self.header, self.footer, {name: card for name, card in self.cards.items() if name == subject},
                       list(self._outcomes_of(subject)), {},
                       {subject: self.counts[subject]}, [probe for probe in self.probes if probe.subject == subject])

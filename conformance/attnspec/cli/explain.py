@@ -14,19 +14,19 @@ import click
 from attnspec.cli import completion
 from attnspec.cli.mistakes import telling_own
 from attnspec.cli.options import JSON, SPEC, SPEC_ADD
-from attnspec.cli.wording import plural
-from attnspec.cli.words import WIDTH, explained, vocabulary, wrapped
-from attnspec.core.characters import visible
+from attnspec.cli.words import WIDTH, explain_word, list_vocabulary, wrap_paragraph
+from attnspec.core.characters import escape_hidden
 from attnspec.core.errors import UsageError, either, near_misses
 from attnspec.core.paths import folder
 from attnspec.faults.size_family import SEEDED
 from attnspec.faults.witnesses import clauses_for
 from attnspec.record.codec import encode
+from attnspec.report.figures import count_noun
 from attnspec.runner.texts import text_of
 from attnspec.spec.clause import Citation, Clause, Spec, hint_of_theme, themes_of
 from attnspec.spec.load import OWN, added_files, load_spec
 from attnspec.spec.refutations import FILE, read_refutations
-from attnspec.spec.yaml_lines import shown
+from attnspec.spec.yaml_lines import shown_path
 
 if TYPE_CHECKING:
     from attnspec.faults.fault import Fault
@@ -55,7 +55,7 @@ def explain(name: str, spec: str, spec_add: tuple[str, ...], *, as_json: bool) -
             click.echo(json.dumps(told if _is_pattern(name) else told[0], ensure_ascii=False, indent=1))
         else:
             home = Path(spec) if spec else folder("spec")
-            _one_after_another([_explained(clause, law, file_of(clause, home, spec_add)) for clause in clauses])
+            _one_after_another([_explain_clause(clause, law, file_of(clause, home, spec_add)) for clause in clauses])
 
 
 def _is_pattern(name: str) -> bool:
@@ -65,45 +65,46 @@ def _is_pattern(name: str) -> bool:
 def _one_after_another(texts: Iterable[Iterable[str]]) -> None:
     """Print texts with a line between them."""
     for number, lines in enumerate(texts):
-        click.echo(visible("\n".join([*([f"\n{'─' * WIDTH}\n"] if number else []), *lines])))
+        click.echo(escape_hidden("\n".join([*([f"\n{'─' * WIDTH}\n"] if number else []), *lines])))
 
 
-def _explained(clause: Clause, law: Spec, file: Path) -> Iterator[str]:
+def _explain_clause(clause: Clause, law: Spec, file: Path) -> Iterator[str]:
     yield f"{clause.id}  ({clause.level.value}, profile {clause.profile})  {clause.where}"
     yield ""
-    yield from wrapped(clause.says)
+    yield from wrap_paragraph(clause.says)
     rows = {"formula": clause.formula, "needs": ", ".join(sorted(clause.needs)), "note": clause.note}
     for name, text in rows.items():
         if text:
             yield ""
-            yield from wrapped(f"{name}: {text}")
+            yield from wrap_paragraph(f"{name}: {text}")
     yield ""
     yield "because:"
     # what everybody reads comes first
     for citation in sorted(clause.because, key=lambda each: not law.bibliography[each.cite].title.isascii()):
         yield from _source(citation, law)
-    yield from _convicted(clause, law)
+    yield from _format_convictions(clause, law)
     yield ""
     yield f"{clause.where}:"
     yield textwrap.indent(yaml_of(clause, file), "  ")
 
 
-def _convicted(clause: Clause, law: Spec) -> Iterator[str]:
+def _format_convictions(clause: Clause, law: Spec) -> Iterator[str]:
     """The faults that the clause names, and how many it convicts."""
     if clause.refuted_by:
         yield ""
-        yield from wrapped(f"faults that violate it: {', '.join(clause.refuted_by)}  (`attnspec explain NAME` "
+        yield from wrap_paragraph(f"faults that violate it: {', '.join(clause.refuted_by)}  (`attnspec explain NAME` "
                             "describes each)")
     if convicted := read_refutations(law).convictions.get(clause.id, {}):
-        yield from wrapped(f"detects {plural(len(convicted), 'fault')} of the catalogue in all; they are listed in "
-                            f"{shown(law.folder / FILE)}")
+        faults = count_noun(len(convicted), "fault")
+        yield from wrap_paragraph(f"detects {faults} of the catalogue in all; they are listed in "
+                            f"{shown_path(law.folder / FILE)}")
 
 
 def _source(citation: Citation, law: Spec) -> Iterator[str]:
     source = law.bibliography[citation.cite]
     by = ", ".join(filter(None, (source.author, source.year)))
     at = f", at {citation.at!r}" if citation.at else ""
-    yield from wrapped(f"{source.title}{f' ({by})' if by else ''}{at}")
+    yield from wrap_paragraph(f"{source.title}{f' ({by})' if by else ''}{at}")
     in_english = f"in English: “{citation.translation}”" if citation.translation else ""
     for text in (f"“{citation.quote}”" if citation.quote else "", in_english, citation.note, source.url):
         if text:
@@ -112,7 +113,7 @@ def _source(citation: Citation, law: Spec) -> Iterator[str]:
 
 def file_of(clause: Clause, home: Path, added: Iterable[str]) -> Path:
     """The file that holds the clause: one of the law's folder, or an added one."""
-    return next(file for file in (*home.glob("*.yaml"), *added_files(added)) if shown(file) == clause.where.file)
+    return next(file for file in (*home.glob("*.yaml"), *added_files(added)) if shown_path(file) == clause.where.file)
 
 
 def yaml_of(clause: Clause, file: Path) -> str:
@@ -127,9 +128,9 @@ def yaml_of(clause: Clause, file: Path) -> str:
 
 def _tell_others(name: str, law: Spec) -> None:
     """A word or faults. Raises UsageError where there is neither a clause nor a word nor a fault of this name."""
-    known = {word.name: word for word in vocabulary()}
+    known = {word.name: word for word in list_vocabulary()}
     if name in known:
-        _one_after_another([explained(known[name], law)])
+        _one_after_another([explain_word(known[name], law)])
         return
     from attnspec.faults.catalogue import CATALOGUE, fault_named  # noqa: PLC0415  (weight: NumPy, only for faults)
 
@@ -143,7 +144,7 @@ def _tell_others(name: str, law: Spec) -> None:
 def _story(fault: Fault, law: Spec) -> Iterator[str]:
     yield f"{fault.name}  (a fault: a wrong implementation, made to test the clauses; stage {fault.stage})\n"
     for text in (fault.story, f"it shows with: {fault.reach}", fault.link, *_convicting(fault, law)):
-        yield "\n".join(wrapped(text))
+        yield "\n".join(wrap_paragraph(text))
 
 
 def _convicting(fault: Fault, law: Spec) -> Iterator[str]:
@@ -158,7 +159,7 @@ def _convicting(fault: Fault, law: Spec) -> Iterator[str]:
     told = (name if len(dtypes) == most else f"{name} ({' '.join(dtype.value for dtype in dtypes)})"
             for name, dtypes in found.items())
     if found:
-        yield f"detected by {plural(len(found), 'clause')}: {', '.join(told)}"
+        yield f"detected by {count_noun(len(found), 'clause')}: {', '.join(told)}"
 
 
 def _nearest(name: str, law: Spec, others: Iterable[str]) -> str:

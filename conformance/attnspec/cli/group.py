@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import attnspec as package
-from attnspec.cli.streams import lost
-from attnspec.cli.wording import plural
-from attnspec.core.characters import visible
+from attnspec.cli.streams import output_error
+from attnspec.core.characters import escape_hidden
 from attnspec.core.docstrings import docstring
 from attnspec.core.errors import CANNOT_RUN, UsageError, hint
+from attnspec.report.figures import count_noun
 
 if TYPE_CHECKING:
     from attnspec.runner.session import Result
@@ -32,7 +32,7 @@ def exit_code_of(result: Result) -> int:
     if result.defects:
         own_up(result.defects)
     sys.stdout.flush()
-    if isinstance(lost(), BrokenPipeError):
+    if isinstance(output_error(), BrokenPipeError):
         click.echo(UNHEARD, err=True)
         return CANNOT_RUN
     return CANNOT_RUN if result.defects else result.exit_code
@@ -44,8 +44,8 @@ def own_up(defects: Sequence[str]) -> None:
     for defect in defects:
         kinds.setdefault(defect.rstrip().rpartition("\n")[2], []).append(defect)
     for alike in kinds.values():
-        more = f"\n… and {plural(len(alike) - 1, 'time')} more" if len(alike) > 1 else ""
-        click.echo(f"\n{visible(alike[0])}{more}", err=True)
+        more = f"\n… and {count_noun(len(alike) - 1, 'time')} more" if len(alike) > 1 else ""
+        click.echo(f"\n{escape_hidden(alike[0])}{more}", err=True)
     click.echo(DEFECT, err=True)
 
 

@@ -12,11 +12,11 @@ import click
 from attnspec.cli import completion
 from attnspec.cli.numbers import Seconds
 from attnspec.cli.options import Given, elsewhere, surroundings_of
-from attnspec.cli.wording import plural
 from attnspec.core import paths
-from attnspec.core.characters import visible
+from attnspec.core.characters import escape_hidden
 from attnspec.core.errors import CONFORMS, UsageError
 from attnspec.core.files import write_whole
+from attnspec.report.figures import count_noun
 from attnspec.subjects.manifest import FILE
 from attnspec.subjects.outline import spelled_out
 
@@ -50,19 +50,19 @@ def init(target: str, into: Path, candidates: tuple[Path, ...], **there: Given) 
     target = spelled_out(target)
     written, callee = acquaint(target, surroundings_of(there), into), locate(target).target
     folder, beside = into / _free_name(written.library, into), list(candidates_for(callee, written, candidates))
-    write(folder, written)
+    write_files(folder, written)
     for each in beside:
         write_whole(folder / f"{each.module}.py", each.source, "candidate")
-        write(folder, each.written)
+        write_files(folder, each.written)
     for sentence in written.found:
         said = "" if sentence in written.warnings else "note: " if sentence in written.remarks else "found: "
-        click.echo(f"{said}{visible(sentence)}")
+        click.echo(f"{said}{escape_hidden(sentence)}")
     click.echo(f"wrote {folder / f'{written.name}.py'} and {folder / FILE}")
     named = {name: there[name] for name in ("python", "host") if there[name]}
     if written.demanded:
         named["must_take"] = " ".join(written.demanded)
     if beside:
-        click.echo(f"and {plural(len(beside), 'adapter')} beside it, of its candidates.\n"
+        click.echo(f"and {count_noun(len(beside), 'adapter')} beside it, of its candidates.\n"
                    f"Next: attnspec rank '{folder.name}/*' --implementations {into}")
         return CONFORMS
     click.echo("\n".join(_next(f"{folder.name}/{written.name}", into, named)))
@@ -88,7 +88,7 @@ def _free_name(library: str, into: Path) -> str:
     return f"{library}_own" if is_taken else library
 
 
-def write(folder: Path, written: Written) -> None:
+def write_files(folder: Path, written: Written) -> None:
     """The adapter, and its entry in the manifest. What is there is somebody's work and is left as it is."""
     adapter, manifest = folder / f"{written.name}.py", folder / FILE
     if adapter.exists():

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from attnspec.cli.mistakes import badly_put, tried
+from attnspec.cli.mistakes import badly_put, collect_mistakes
 from attnspec.cli.options import IMPLEMENTATIONS, SPEC, SPEC_ADD
-from attnspec.core.characters import other_script, visible
+from attnspec.core.characters import escape_hidden, other_script
 from attnspec.core.errors import (
     CANNOT_RUN,
     CONFORMS,
@@ -45,12 +45,19 @@ from attnspec.record.read import read_records
 from attnspec.spec.clause import Clause, Spec, themes_of
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import CASES, COMMAND, EFFORT, FILE, SEED, read_refutations
-from attnspec.spec.yaml_lines import shown
-from attnspec.subjects.baseline import Entry, parsed_case, read_baseline, read_conventions, read_entries, read_tried
+from attnspec.spec.yaml_lines import shown_path
+from attnspec.subjects.baseline import (
+    BaselineEntry,
+    parsed_case,
+    read_baseline,
+    read_conventions,
+    read_entries,
+    read_tried,
+)
 from attnspec.subjects.findings import Finding, read_findings
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.outline import meant, no_such_function
-from attnspec.subjects.registry import library_folders, registered
+from attnspec.subjects.outline import guess_meant_target, no_such_function
+from attnspec.subjects.registry import library_folders, registered_subjects
 
 if TYPE_CHECKING:
     from attnspec.trials.compile import Check
@@ -75,9 +82,9 @@ def lint(
     if baselines and not problems:  # they speak of what stands in the spec and in the manifests
         problems = list(of_baselines(baselines, load_spec(spec, spec_add), implementations))
     if audits and not problems:
-        problems = list(unshown(audits, implementations))
+        problems = list(find_unshown_findings(audits, implementations))
     for problem in problems:
-        click.echo(visible(str(problem)))
+        click.echo(escape_hidden(str(problem)))
     click.echo(f"{len(problems)} to mend." if problems else "No problem found.")
     return CANNOT_RUN if problems else CONFORMS
 
@@ -90,13 +97,13 @@ def _problems(implementations: Sequence[str], spec: str, spec_add: Sequence[str]
     # manifests speak of the shipped law, and a clause that cannot be read is not there for them to name
     yield from of_libraries(implementations, None if spec or found else law)
     if not spec:
-        yield from tried(check_schemas)[1]
+        yield from collect_mistakes(check_schemas)[1]
 
 
 def read_law(spec: str, spec_add: Sequence[str]) -> tuple[Spec | None, list[AttnspecError]]:
     """The law without the clauses that cannot be read, if the rest can, and all that is wrong."""
     wrong: list[AttnspecError] = []
-    law, found = tried(lambda: load_spec(spec, spec_add, tell=wrong.append))
+    law, found = collect_mistakes(lambda: load_spec(spec, spec_add, tell=wrong.append))
     return law, [*found, *wrong]
 
 
@@ -105,7 +112,7 @@ def of_law(law: Spec) -> Iterator[AttnspecError]:
     yield from badly_put(law)
     yield from _unused_problems(law)
     yield from _untranslated(law)
-    yield from tried(lambda: _check_matrix(law))[1]
+    yield from collect_mistakes(lambda: _check_matrix(law))[1]
 
 
 def _unused_problems(law: Spec) -> Iterator[AttnspecError]:
@@ -115,7 +122,7 @@ def _unused_problems(law: Spec) -> Iterator[AttnspecError]:
     used = {clause.given.name for clause in law.clauses}
     for name, word in law.problems.items():
         if name not in used:
-            yield from tried(partial(domain_of, word, word.where))[1]
+            yield from collect_mistakes(partial(domain_of, word, word.where))[1]
 
 
 def _untranslated(law: Spec) -> Iterator[SpecError]:
@@ -131,7 +138,7 @@ def _check_matrix(law: Spec) -> None:
     """Raise SpecError for a clause or fault of the matrix that does not exist, and for a fault that it lacks."""
     from attnspec.faults.catalogue import CATALOGUE, FIXED  # noqa: PLC0415  (weight: NumPy)
 
-    found, where = read_refutations(law), FileLocation(shown(law.folder / FILE), 1)
+    found, where = read_refutations(law), FileLocation(shown_path(law.folder / FILE), 1)
     clauses = [clause.id for clause in law.clauses]
     faults = found.faults  # gathered anew whenever it is asked for
     for noun, named, known in (("clause", found.convictions, clauses), ("fault", faults, list(CATALOGUE))):
@@ -146,34 +153,34 @@ def _check_matrix(law: Spec) -> None:
 def _named_at(path: Path, name: str) -> FileLocation:
     """The line of a JSON file where a name stands first."""
     before, _, _ = path.read_text(encoding="utf-8").partition(json.dumps(name))
-    return FileLocation(shown(path), before.count("\n") + 1)
+    return FileLocation(shown_path(path), before.count("\n") + 1)
 
 
 def of_baselines(paths: Iterable[Path], law: Spec, implementations: Sequence[str]) -> Iterator[AttnspecError]:
     """Entries that no run can meet."""
-    subjects, clauses = registered(implementations), [clause.id for clause in law.clauses]
+    subjects, clauses = registered_subjects(implementations), [clause.id for clause in law.clauses]
     for path in paths:
         for file in sorted(path.glob("*.yaml")) if path.is_dir() else [path]:
             found = [wrong for read in (partial(read_baseline, folders=implementations), read_conventions, read_tried)
-                     for wrong in tried(partial(read, file))[1]]
+                     for wrong in collect_mistakes(partial(read, file))[1]]
             yield from found[:1] or _of_entries(read_entries(file), subjects, clauses)
 
 
 def _of_entries(
-    entries: Iterable[Entry], subjects: Mapping[str, Registered], clauses: Sequence[str],
+    entries: Iterable[BaselineEntry], subjects: Mapping[str, Registered], clauses: Sequence[str],
 ) -> Iterator[AttnspecError]:
     seen: set[Key] = set()
     entries = tuple(entries)
     own = {entry.subject for entry in entries if is_bare(entry.subject)}
     for entry in entries:
-        yield from tried(partial(_check_entry, entry, subjects, clauses))[1]
-        yield from tried(partial(_check_own, entry, own))[1]
+        yield from collect_mistakes(partial(_check_entry, entry, subjects, clauses))[1]
+        yield from collect_mistakes(partial(_check_own, entry, own))[1]
         if entry.key in seen:
             yield UsageError(f"{' '.join(entry.key)} is listed twice.", where=entry.where)
         seen.add(entry.key)
 
 
-def _check_entry(entry: Entry, subjects: Mapping[str, Registered], clauses: Sequence[str]) -> None:
+def _check_entry(entry: BaselineEntry, subjects: Mapping[str, Registered], clauses: Sequence[str]) -> None:
     """Raise UsageError for a subject, a clause, a dtype or a case that is none."""
     if entry.clause not in clauses:
         raise UsageError.unknown("clause", entry.clause, clauses, where=entry.where)
@@ -185,12 +192,12 @@ def _check_entry(entry: Entry, subjects: Mapping[str, Registered], clauses: Sequ
         parsed_case(entry.case, entry.where)
 
 
-def _check_own(entry: Entry, own: Iterable[str]) -> None:
+def _check_own(entry: BaselineEntry, own: Iterable[str]) -> None:
     """Raise UsageError for a function that its file lacks, or that is nowhere and near to another that is listed."""
     wrong = no_such_function(entry.subject) if is_bare(entry.subject) else None
     if wrong:
         raise UsageError(str(wrong), where=entry.where)
-    if near := meant(entry.subject, own):
+    if near := guess_meant_target(entry.subject, own):
         raise UsageError.unknown("subject", entry.subject, near, where=entry.where)
 
 
@@ -215,7 +222,7 @@ def check_schemas() -> None:
     """Raise RecordError for a generated file that is not what the code makes."""
     for path, text in _generated():
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            where = FileLocation(shown(path))
+            where = FileLocation(shown_path(path))
             raise RecordError("is out of date. Write it again: attnspec schema --write.", where=where)
 
 
@@ -256,13 +263,13 @@ def _undetected(own: Iterable[Clause], checks: Mapping[str, Check]) -> Iterator[
 def _false(own: Iterable[Clause], checks: Mapping[str, Check]) -> Iterator[SpecError]:
     """An own `must` clause that a sound formulation violates: it would accuse whoever is right."""
     for clause in own:
-        if clause.level is Level.MUST and (sound := _accused(checks, clause.id)):
+        if clause.level is Level.MUST and (sound := _find_accused_formulation(checks, clause.id)):
             yield SpecError(f"{clause.id!r} is false: {SOUND}{sound}, whose answers are right by the definition, "
                             f"violates it. Mend it, or say under `given` where it holds: attnspec check {SOUND}{sound} "
                             f"--spec-add {clause.where.file} --clause {clause.id} shows a case.", where=clause.where)
 
 
-def _accused(checks: Mapping[str, Check], clause: str) -> str:
+def _find_accused_formulation(checks: Mapping[str, Check], clause: str) -> str:
     """The sound formulation, the first that the clause can be put to, if it violates the clause; else empty."""
     from attnspec.faults.sound import EVERY  # noqa: PLC0415  (weight: NumPy)
     from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
@@ -305,17 +312,18 @@ _QUOTATION_MARKS = 2
 
 
 def of_libraries(folders: Sequence[str], law: Spec | None, *, library: str = "") -> Iterator[AttnspecError]:
-    """One mistake of each manifest and each findings.yaml; where these can be read, every name in them that is none.
+    """Finds one mistake of each manifest and each findings.yaml; where these can be read, every name in them that is
+    none.
 
     library: look at no other.  law: whose clauses and sources they name; None where it cannot be read, or is another
     than manifests speak of.
     """
-    libraries, found = tried(lambda: tuple(library_folders(folders)))
+    libraries, found = collect_mistakes(lambda: tuple(library_folders(folders)))
     yield from found
     for place in (each for each in libraries or () if library in ("", each.name)):
-        subjects, found = tried(partial(registered, folders, library=place.name))
+        subjects, found = collect_mistakes(partial(registered_subjects, folders, library=place.name))
         yield from found
-        findings, found = tried(lambda place=place: tuple(read_findings(place)))  # type: ignore[misc]  # bound at once
+        findings, found = collect_mistakes(lambda place=place: tuple(read_findings(place)))  # type: ignore[misc]  # bound at once
         yield from found
         yield from (problem for subject in (subjects or {}).values() for problem in _of_subject(subject, law))
         yield from (problem for each in findings or () for problem in _of_finding(each, subjects, law))
@@ -325,11 +333,11 @@ def _of_subject(subject: Registered, law: Spec | None) -> Iterator[AttnspecError
     """A precision class that makes no sense; profiles, clauses and documents that are named and do not exist."""
     from attnspec.subjects.declared_precision import check_precision, check_width  # noqa: PLC0415  (weight: NumPy)
 
-    _, senseless = tried(partial(check_precision, subject.declaration, subject.where))
-    yield from senseless or tried(partial(check_width, subject.declaration, subject.where))[1]
+    _, senseless = collect_mistakes(partial(check_precision, subject.declaration, subject.where))
+    yield from senseless or collect_mistakes(partial(check_width, subject.declaration, subject.where))[1]
     if law:
         clauses = [clause.id for clause in law.clauses]
-        yield from tried(partial(check_deviations, subject.id, subject.declaration, clauses))[1]
+        yield from collect_mistakes(partial(check_deviations, subject.id, subject.declaration, clauses))[1]
         if subject.document and subject.document not in law.bibliography:
             yield ManifestError.unknown("source of the bibliography", subject.document, law.bibliography,
                                         where=subject.where)
@@ -351,10 +359,10 @@ def _of_finding(
                                         [name for name in subjects if finding.concerns(name)], where=finding.where)
         if law and case.clause not in {clause.id for clause in law.clauses}:
             yield ManifestError.unknown("clause", case.clause, [each.id for each in law.clauses], where=finding.where)
-        yield from tried(partial(_parsed, case.recipe, finding.where))[1]
+        yield from collect_mistakes(partial(_check_recipe, case.recipe, finding.where))[1]
 
 
-def unshown(records: Sequence[Path], folders: Sequence[str]) -> Iterator[AttnspecError]:
+def find_unshown_findings(records: Sequence[Path], folders: Sequence[str]) -> Iterator[AttnspecError]:
     """Each serious finding about a subject of these records, in the release that was judged, of which no failure is.
 
     Where a page says that a query sees later keys, one of its own clauses has to have seen it. What shows on some
@@ -391,7 +399,7 @@ def _unsaid(finding: Finding) -> Iterator[AttnspecError]:
                             'in "…", and say where they are written.', where=finding.where)
 
 
-def _parsed(recipe: str, where: FileLocation) -> None:
+def _check_recipe(recipe: str, where: FileLocation) -> None:
     """Raise UsageError, with file and line, for a recipe that is none."""
     from attnspec.subjects.baseline import parsed_case  # noqa: PLC0415  (weight: NumPy)
 

@@ -13,15 +13,15 @@ import click
 
 from attnspec.cli.mistakes import telling_own
 from attnspec.cli.options import IMPLEMENTATIONS, JSON, SPEC, SPEC_ADD, OneOf
-from attnspec.cli.wording import plural
-from attnspec.cli.words import vocabulary
-from attnspec.core.characters import visible
+from attnspec.cli.words import list_vocabulary
+from attnspec.core.characters import escape_hidden
 from attnspec.core.conventions import PROFILES
 from attnspec.faults.witnesses import all_faults, clauses_for
+from attnspec.report.figures import count_noun
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import read_refutations
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import registered_subjects
 
 Row = Mapping[str, str]
 Law = Callable[[], Spec]  # read where it is asked for only
@@ -30,12 +30,12 @@ MOST_CHOICES = 6  # values of an argument that are listed
 
 
 def _subjects(implementations: Sequence[str], _law: Law) -> Iterator[Row]:
-    for name, subject in registered(implementations).items():
+    for name, subject in registered_subjects(implementations).items():
         library = subject.library
         yield {"id": name, "title": subject.title,
                "dtypes": " ".join(dtype.value for dtype in subject.declaration.dtypes),
                "from": f"{library.distribution} {library.version}".strip(), "written for": library.versions,
-               "cannot run": subject.missing}
+               "cannot run": subject.why_missing}
 
 
 def _clauses(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
@@ -55,12 +55,12 @@ def _faults(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
     found = read_refutations(spec)
     for name in all_faults(spec, found):
         count = len(found.of_fault(name))
-        yield {"name": name, "detected by": plural(count, "clause") if count else "",
+        yield {"name": name, "detected by": count_noun(count, "clause") if count else "",
                "put to": " ".join(clauses_for(spec, found, name))}
 
 
 def _words(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
-    for name, kind, schema in vocabulary():
+    for name, kind, schema in list_vocabulary():
         yield {"word": name, "kind": kind, "arguments": _arguments(schema),
                "meaning": _first_sentence(str(schema.get("description", "")))}
 
@@ -135,12 +135,12 @@ def list_(what: str, implementations: tuple[str, ...], spec: str, spec_add: tupl
     law = cache(partial(load_spec, spec, spec_add))
     with telling_own(law(), law().clauses) if spec_add and what == "clauses" else nullcontext():
         rows = list(WHAT[what](implementations, law))
-        lines = [json.dumps(rows, ensure_ascii=False, indent=1)] if as_json else map(visible, table(rows))
+        lines = [json.dumps(rows, ensure_ascii=False, indent=1)] if as_json else map(escape_hidden, format_table(rows))
         for line in lines:
             click.echo(line)
 
 
-def table(rows: Sequence[Row]) -> Iterator[str]:
+def format_table(rows: Sequence[Row]) -> Iterator[str]:
     """Columns, the last of them as long as it likes; columns that are empty throughout are left out."""
     columns = [name for name in (rows[0] if rows else ()) if any(row[name] for row in rows)]
     widths = {name: max(len(row[name]) for row in rows) for name in columns}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from attnspec.core.characters import visible
+from attnspec.core.characters import escape_hidden
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import CANNOT_RUN, AttnspecError, SpecError
 from attnspec.spec.clause import Clause, Spec
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def tried(look: Callable[[], T]) -> tuple[T | None, list[AttnspecError]]:
-    """What comes of it, or else what is wrong."""
+def collect_mistakes(look: Callable[[], T]) -> tuple[T | None, list[AttnspecError]]:
+    """Looks, and collects the mistake that is met: what comes of it, or else what is wrong."""
     try:
         return look(), []
     except AttnspecError as problem:
@@ -37,20 +37,23 @@ def telling_own(law: Spec, clauses: Iterable[Clause]) -> Iterator[None]:
     own = tuple(clause for clause in clauses if clause.where.file in law.added)
     mistakes = list(badly_put(replace(law, clauses=own))) if own else []
     for problem in mistakes:
-        click.echo(visible(str(problem)), err=True)
+        click.echo(escape_hidden(str(problem)), err=True)
     yield
     if mistakes:
         click.get_current_context().exit(CANNOT_RUN)
 
 
 def badly_put(law: Spec) -> Iterator[AttnspecError]:
-    """One mistake of each clause whose words mean nothing; of the others, what makes them claim less than it seems."""
+    """Finds one mistake of each clause whose words mean nothing; of the others, what makes them claim less than it
+    seems.
+    """
     from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
     from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: NumPy)
     from attnspec.vocabulary.empty_claims import empty_claims  # noqa: PLC0415  (weight: NumPy)
 
     for clause in law.clauses:
-        checks, found = tried(partial(compile_spec, replace(law, clauses=(clause,)), faults=CATALOGUE.keys()))
+        checks, found = collect_mistakes(partial(compile_spec, replace(law, clauses=(clause,)),
+                                                 faults=CATALOGUE.keys()))
         yield from (*found, *(problem for check in (checks or {}).values() for problem in _unposable(check)))
         yield from () if found else empty_claims(clause)
 

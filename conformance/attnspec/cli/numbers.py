@@ -48,7 +48,7 @@ class ParsedText(click.ParamType):  # type: ignore[type-arg]  # generic in the n
         self.name, self._read = name, read
 
     def convert(self, value: Given, param: click.Parameter | None, ctx: click.Context | None) -> Given:
-        """What it is read as."""
+        """Reads the text."""
         try:
             return self._read(value) if isinstance(value, str) else value
         except UsageError as wrong:

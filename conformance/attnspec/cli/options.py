@@ -26,7 +26,7 @@ from attnspec.host.lifts import LIFTS
 from attnspec.runner.shards import Sharing
 from attnspec.subjects.installed import look_in
 from attnspec.subjects.outline import class_for_function, no_such_function, no_such_subject, spelled_out
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import registered_subjects
 
 Given: TypeAlias = Any  # an option's value, converted by its type
 F = TypeVar("F", bound=Callable[..., Any])
@@ -141,8 +141,8 @@ def _all(options: Iterable[Callable[[F], F]]) -> Callable[[F], F]:
 elsewhere = _all(_ELSEWHERE)
 surroundings = _all(_SURROUNDINGS)
 selection = _all((*_SELECTION, *_SURROUNDINGS))
-running = _all(_RUNNING)
-sharded = _all((SHARD, TIMINGS))
+run_options = _all(_RUNNING)
+shard_options = _all((SHARD, TIMINGS))
 
 
 def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
@@ -152,7 +152,7 @@ def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
     options["memory"] = int(options.get("memory", 0) * 2**30)
     options["spec"] = str(Path(options["spec"]).absolute()) if options["spec"] else ""
     audit_there(options)
-    return Plan(targets=tuple(dict.fromkeys(expanded(targets, options["implementations"]))), **options)
+    return Plan(targets=tuple(dict.fromkeys(expand_targets(targets, options["implementations"]))), **options)
 
 
 def sharing_of(options: dict[str, Given]) -> Sharing | None:
@@ -169,13 +169,13 @@ def audit_there(options: Mapping[str, Given]) -> None:
 
 
 def surroundings_of(options: Mapping[str, Given]) -> Surroundings:
-    """Where the options say that something lives; what is installed is asked there."""
+    """Reads from the options where something lives; what is installed is asked there."""
     there = Plan((), **options).surroundings({})
     look_in(there)
     return there
 
 
-def typed(program: str = "attnspec") -> tuple[str, ...]:
+def typed_command(program: str = "attnspec") -> tuple[str, ...]:
     """The command as the user typed it, without the folders of this machine."""
     return (program, *map(portable_argument, sys.argv[1:]))
 
@@ -191,15 +191,15 @@ def known_targets(plan: Plan) -> None:
         if is_bare(target.strip(":")) and (wrong := no_such_function(target) or class_for_function(target)):
             raise wrong
     ids = [target for target in plan.targets if not is_bare(target.strip(":")) and not target.startswith(OWN)]
-    known = registered(plan.implementations) if ids or plan.implementations else {}
+    known = registered_subjects(plan.implementations) if ids or plan.implementations else {}
     for target in ids:
         if target not in known:
             raise no_such_subject(target, known)
-        if known[target].missing:
-            raise TargetError(f"{target} cannot be judged here: {known[target].missing}")
+        if known[target].why_missing:
+            raise TargetError(f"{target} cannot be judged here: {known[target].why_missing}")
 
 
-def expanded(targets: Iterable[str], implementations: Iterable[str]) -> Iterator[str]:
+def expand_targets(targets: Iterable[str], implementations: Iterable[str]) -> Iterator[str]:
     """The targets, with `torch/*`, `fault/*`, `mine.py` and the like spelled out.
 
     Raises TargetError for a pattern that matches nothing.
@@ -216,7 +216,7 @@ def expanded(targets: Iterable[str], implementations: Iterable[str]) -> Iterator
 
 def _all_ids(target: str, implementations: Iterable[str]) -> tuple[str, ...]:
     if not target.startswith(OWN):
-        return judgeable(implementations)
+        return judgeable_subjects(implementations)
     from attnspec.faults.size_family import SEEDED  # noqa: PLC0415  (used with the next line only)
     from attnspec.faults.subject import own_ids  # noqa: PLC0415  (weight: NumPy)
 
@@ -239,26 +239,26 @@ def _known_files(targets: Iterable[str]) -> None:
             raise no_such_subject(file, ())
 
 
-def judgeable(implementations: Iterable[str], libraries: Sequence[str] = ()) -> tuple[str, ...]:
+def judgeable_subjects(implementations: Iterable[str], libraries: Sequence[str] = ()) -> tuple[str, ...]:
     """Every registered subject whose framework is installed, or those of these libraries.
 
     Raises TargetError if there is none, and UsageError for a library that does not exist.
     """
-    known = registered(implementations)
+    known = registered_subjects(implementations)
     folders = sorted({name.partition("/")[0] for name in known})
     for name in libraries:
         if name not in folders:
             raise UsageError.unknown("library", name, folders)
     known = {name: subject for name, subject in known.items() if name.partition("/")[0] in (libraries or folders)}
-    targets = tuple(name for name, subject in known.items() if not subject.missing)
+    targets = tuple(name for name, subject in known.items() if not subject.why_missing)
     if not targets:
-        reasons = dict.fromkeys(subject.missing for subject in known.values())
+        reasons = dict.fromkeys(subject.why_missing for subject in known.values())
         between = " " if len(reasons) == 1 else "\n  "
         raise TargetError(between.join(("nothing registered can be judged here.", *reasons)))
     return targets
 
 
-def remaining(targets: Sequence[str], without: Iterable[str]) -> tuple[str, ...]:
+def remaining_targets(targets: Sequence[str], without: Iterable[str]) -> tuple[str, ...]:
     """The targets that match none of these patterns. Raises TargetError for one that leaves nobody out."""
     for pattern in without:
         if not fnmatch.filter(targets, pattern):

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TextIO
 
 from attnspec.cli.conclusion import Detail, Verdicts
-from attnspec.cli.progress import progress
+from attnspec.cli.progress import make_progress
 from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.core.files import ensure_writable
 from attnspec.core.scratch import scratch_folder
 from attnspec.record.events import Event, Handler
 from attnspec.record.read import PACKED, RunRecord, read_record, unpacked_name
-from attnspec.record.visible import visible
+from attnspec.record.visible import show_hidden
 from attnspec.record.write import RecordWriter, StreamWriter, WriteMode
 
 RUNS = Path("reports") / "run"  # below the working directory
@@ -53,13 +53,13 @@ class Outputs:
     as_json: bool = False
     detail: Detail = Detail.SHORT
     is_named_here: bool = False
-    also: tuple[str, ...] = ()
+    further_lines: tuple[str, ...] = ()
     page_of: PageMaker = field(default_factory=lambda: PageMaker("attnspec report", _write_page))
 
     @classmethod
-    def of(cls, *, record: str | None, no_record: bool, html: str | None, as_json: bool,
-           detail: Detail = Detail.SHORT) -> Outputs:
-        """From the options. With --json the console moves to standard error."""
+    def from_options(cls, *, record: str | None, no_record: bool, html: str | None, as_json: bool,
+                     detail: Detail = Detail.SHORT) -> Outputs:
+        """Reads the options. With --json the console moves to standard error."""
         if record and no_record:
             raise UsageError("--record and --no-record contradict each other.")
         if record and record.endswith(PACKED):
@@ -74,18 +74,19 @@ class Outputs:
         """The console alone, with everything: for one case."""
         return cls(sys.stdout, detail=Detail.FULL)
 
-    def handlers(self, beside: Together | None = None) -> list[Handler]:
-        """In the order in which they start; they are shut down in the opposite one, so that the verdicts come last.
+    def handlers(self, beside: HandlerGroup | None = None) -> list[Handler]:
+        """The handlers of the console in the order in which they start; they are shut down in the opposite one, so that
+        the verdicts come last.
 
         beside: what is shut down before.
         """
         stream = self.console_stream
         verdicts = Verdicts(stream, is_coloured=is_coloured(stream), places=self.places, detail=self.detail,
                             is_kept=lambda: beside is None or not beside.is_short)
-        return [Visibly(Together([verdicts, progress(stream)]))]
+        return [VisibleHandler(HandlerGroup([verdicts, make_progress(stream)]))]
 
     @property
-    def kept(self) -> list[Handler]:
+    def kept_handlers(self) -> list[Handler]:
         """What is told elsewhere than on the console, in the order in which it starts."""
         handlers: list[Handler] = []
         if self.html:
@@ -101,10 +102,10 @@ class Outputs:
         """Lines that say where record, page and whatever else is kept lie."""
         record = [f"record: {self.record}"] if self.record else []
         later = [f"page: {self.page_of.command} {self.record}"] if self.record else []
-        return [*record, *([f"page: {self.html}"] if self.html else later), *self.also]
+        return [*record, *([f"page: {self.html}"] if self.html else later), *self.further_lines]
 
 
-class Together:
+class HandlerGroup:
     """Handlers as one, each of which is shut down whatever becomes of the others; all that went wrong is told.
 
     A full disk costs a run its record and its page.
@@ -115,17 +116,17 @@ class Together:
         self.is_short = False  # whether something could not be written, once it is shut down
 
     def start(self) -> None:
-        """Start them in order. The first that cannot start stops the run."""
+        """Starts the handlers in order. The first that cannot start stops the run."""
         for handler in self._handlers:
             handler.start()
 
     def handle(self, event: Event) -> None:
-        """Hand it to each."""
+        """Hands an event to each handler."""
         for handler in self._handlers:
             handler.handle(event)
 
     def shutdown(self) -> None:
-        """The last one first. Raises UsageError."""
+        """Shuts the handlers down, the last one first. Raises UsageError."""
         wrong = []
         for handler in reversed(self._handlers):
             try:
@@ -137,7 +138,7 @@ class Together:
             raise UsageError("\nattnspec: ".join(wrong))
 
 
-class Visibly:
+class VisibleHandler:
     """A handler of what people read: the other one, told of events whose hidden characters are shown."""
 
     def __init__(self, handler: Handler) -> None:
@@ -146,7 +147,7 @@ class Visibly:
 
     def handle(self, event: Event) -> None:
         """Hand it on."""
-        self._handler.handle(visible(event))
+        self._handler.handle(show_hidden(event))
 
 
 class Page:

@@ -19,23 +19,24 @@ from attnspec.cli.options import (
     OneOf,
     known_targets,
     plan_from,
-    running,
+    run_options,
     surroundings,
-    typed,
+    typed_command,
 )
-from attnspec.cli.outputs import Outputs, Together, Visibly, is_coloured
-from attnspec.cli.wording import named, plural
+from attnspec.cli.outputs import HandlerGroup, Outputs, VisibleHandler, is_coloured
+from attnspec.cli.wording import name_probed
 from attnspec.core.nouns import DType
 from attnspec.probing.jobs import PROBES
-from attnspec.record.events import Event, RunFinished
+from attnspec.record.events import Event, Handler, RunFinished
 from attnspec.record.measurements import Found, SubjectProbed
+from attnspec.report.figures import count_noun
 from attnspec.runner.session import Session
 
 _GAP = "  "
 
 
 @dataclass(slots=True)
-class ProbeConsole:
+class ProbeConsole(Handler):
     """Prints the answers of each subject as they come in. `places` are lines that come at the end."""
 
     stream: TextIO
@@ -43,34 +44,31 @@ class ProbeConsole:
     _probes: list[SubjectProbed] = field(default_factory=list)
     _footer: RunFinished | None = None
 
-    def start(self) -> None:
-        """Nothing to open."""
-
     def handle(self, event: Event) -> None:
         """Tell it."""
         match event:
             case SubjectProbed():
                 self._probes.append(event)
-                self._echo(told(event))
+                self._echo(format_probe(event))
             case RunFinished():
                 self._footer = event
 
     def shutdown(self) -> None:
         """What it comes to, if the run came to an end."""
         if self._footer is not None:
-            self._echo(["", *self.places, conclusion(self._probes, self._footer)])
+            self._echo(["", *self.places, format_conclusion(self._probes, self._footer)])
 
     def _echo(self, lines: Sequence[str] | Iterator[str]) -> None:
         for line in lines:
             click.echo(line, file=self.stream, color=is_coloured(self.stream))
 
 
-def told(probed: SubjectProbed) -> Iterator[str]:
+def format_probe(probed: SubjectProbed) -> Iterator[str]:
     """A heading, and a line an answer; a contradiction is told with what was claimed."""
     if not probed.found and not probed.lost:
         return  # a dtype that a bare function does not support
     yield ""
-    yield click.style(named(probed), bold=True)
+    yield click.style(name_probed(probed), bold=True)
     if probed.lost:
         yield click.style(f"  lost: {probed.lost}", fg="red")
     width = max((len(found.question) for found in probed.found), default=0)
@@ -85,18 +83,18 @@ def _line(found: Found, width: int) -> str:
     return f"  {line}{_GAP}{'(as claimed)' if found.claimed else ''}{click.style(detail, dim=True)}".rstrip()
 
 
-def conclusion(probes: Sequence[SubjectProbed], footer: RunFinished) -> str:
-    """One line, with the exit code."""
+def format_conclusion(probes: Sequence[SubjectProbed], footer: RunFinished) -> str:
+    """The last line, with the exit code."""
     end = f"(exit code {footer.exit_code})"
     if footer.interrupted:
         return f"Interrupted: not everything was asked. {end}"
     wrong = sum(found.is_contradiction for each in probes for found in each.found)
     lost = sum(bool(each.lost) for each in probes)
-    answers = plural(sum(len(each.found) for each in probes), "answer")
+    answers = count_noun(sum(len(each.found) for each in probes), "answer")
     if wrong:
         return f"{answers}, {wrong} of them against the manifest. {end}"
     if lost:
-        return f"{answers}; {plural(lost, 'probe')} could not be run. {end}"
+        return f"{answers}; {count_noun(lost, 'probe')} could not be run. {end}"
     return f"{answers}, none against the manifest. {end}"
 
 
@@ -104,7 +102,7 @@ def conclusion(probes: Sequence[SubjectProbed], footer: RunFinished) -> str:
 @TARGETS
 @click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType),
               help="Only this dtype. [default: all; every question is asked at the first, float32 if it is supported]")
-@running
+@run_options
 @LIFT
 @IMPLEMENTATIONS
 @DEADLINE
@@ -115,9 +113,9 @@ def probe(targets: tuple[str, ...], workers: int, **options: Given) -> int:
     Exit codes: 0 nothing contradicts the manifest, 1 an answer does, 2 not every question could be asked.
     """
     keep_apart({f"--{name}": options[name] for name in ("record", "html")})
-    outputs = Outputs.of(**{name: options.pop(name) for name in ("record", "no_record", "html", "as_json")})
+    outputs = Outputs.from_options(**{name: options.pop(name) for name in ("record", "no_record", "html", "as_json")})
     plan = plan_from(targets, {**options, "spec": ""})
     known_targets(plan)
     answers = ProbeConsole(outputs.console_stream, outputs.places)
-    session = Session(plan, workers=workers, command=typed(), source=PROBES)
-    return exit_code_of(session.run([Visibly(answers), Together(outputs.kept)]))
+    session = Session(plan, workers=workers, command=typed_command(), source=PROBES)
+    return exit_code_of(session.run([VisibleHandler(answers), HandlerGroup(outputs.kept_handlers)]))

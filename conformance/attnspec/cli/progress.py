@@ -12,7 +12,7 @@ import click
 
 from attnspec.cli.conclusion import failure_line, so_far
 from attnspec.cli.digest import Digest, verdict_words
-from attnspec.cli.wording import counted, declared_sizes, opening
+from attnspec.cli.wording import declared_sizes, format_counts, format_opening
 from attnspec.core.nouns import Verdict
 from attnspec.record.events import (
     Event,
@@ -34,10 +34,10 @@ INTERVAL = 0.05    # seconds between two drawings: faster than the eye, slower t
 _UP, _WIPE = "\x1b[{}F", "\x1b[J"
 
 
-def progress(stream: TextIO, environment: Mapping[str, str] = os.environ) -> Handler:
+def make_progress(stream: TextIO, environment: Mapping[str, str] = os.environ) -> Handler:
     """The handler that suits the stream."""
     is_live = stream.isatty() and environment.get("TERM", "") != "dumb"
-    return Live(stream, is_coloured="NO_COLOR" not in environment) if is_live else Plain(stream)
+    return LiveProgress(stream, is_coloured="NO_COLOR" not in environment) if is_live else PlainProgress(stream)
 
 
 def bad_news(digest: Digest, outcome: Outcome) -> str:
@@ -55,7 +55,7 @@ def tell_compiling(event: SubjectCompiles) -> str:
             "(--effort glance tries fewer shapes).")
 
 
-class Plain:
+class PlainProgress(Handler):
     """A line when a run starts, one with its first failure as soon as that is known, and one a subject that is done;
     where there is but one, one a third of a long run.
 
@@ -66,59 +66,53 @@ class Plain:
         self._stream, self._digest = stream, Digest()
         self._told, self._third, self._has_failed, self._cause = time.monotonic(), 0, False, ""
 
-    def start(self) -> None:
-        """Nothing to open."""
-
     def handle(self, event: Event) -> None:
         """Print what is worth a line."""
         self._digest.add(event)
         match event:
             case RunStarted():
-                click.echo(opening(event), file=self._stream)
+                click.echo(format_opening(event), file=self._stream)
             case SubjectKnown():
                 for line in declared_sizes(event, self._digest.header):
                     click.echo(line, file=self._stream)
             case ItemFinished(outcome=outcome):
                 self._tell_of_first(outcome)
-                self._finished(outcome.subject)
+                self._print_finished_subject(outcome.subject)
             case SubjectCompiles():
                 click.echo(tell_compiling(event), file=self._stream)
             case SubjectProbed():
-                self._finished(event.subject)
+                self._print_finished_subject(event.subject)
             case _:
                 pass
-
-    def shutdown(self) -> None:
-        """Nothing to close."""
 
     def _tell_of_first(self, outcome: Outcome) -> None:
         if not self._has_failed and (line := bad_news(self._digest, outcome)):
             click.echo(line, file=self._stream)
             self._has_failed, self._cause = True, _cause(so_far(self._digest))
 
-    def _finished(self, subject: str) -> None:
+    def _print_finished_subject(self, subject: str) -> None:
         if len(self._digest.subjects) == 1:
             self._tell_of_one()
-        elif self._digest.done(subject) == self._digest.planned(subject):
+        elif self._digest.done(subject) == self._digest.count_planned(subject):
             click.echo(f"{subject}: {self._fared(subject)}", file=self._stream)
 
     def _fared(self, subject: str) -> str:
         """`done, 2 of 3 subjects`; of one that was not judged that alone."""
         lost = self._digest.counts[subject][verdict_words(Verdict.NOT_RUN)]
         if lost:
-            return "was not judged" if lost == self._digest.planned(subject) else "was judged in part"
-        done = sum(self._digest.done(each) == self._digest.planned(each) for each in self._digest.subjects)
+            return "was not judged" if lost == self._digest.count_planned(subject) else "was judged in part"
+        done = sum(self._digest.done(each) == self._digest.count_planned(each) for each in self._digest.subjects)
         return f"done, {done} of {len(self._digest.subjects)} subjects"
 
     def _tell_of_one(self) -> None:
         done, [subject] = len(self._digest.outcomes) + len(self._digest.probes), self._digest.subjects
-        planned = self._digest.planned(subject)
+        planned = self._digest.count_planned(subject)
         third = 3 * done // max(planned, done)
         if third > self._third and done < planned and time.monotonic() - self._told > EVERY:
-            self._tell(f"{done} of {planned} items")
+            self._print_progress(f"{done} of {planned} items")
         self._third = third
 
-    def _tell(self, progress: str) -> None:
+    def _print_progress(self, progress: str) -> None:
         """How far it is, how many failures there are, and their likely cause where it is not the one told before."""
         standing = so_far(self._digest)
         cause = _cause(standing)
@@ -132,7 +126,7 @@ def _cause(standing: str) -> str:
     return standing.partition(". ")[2]
 
 
-class Live:
+class LiveProgress(Handler):
     """The first lines of Plain, and under them a block that is rewritten: a bar a subject, what is on trial, and of one
     subject how many failures there are so far and what they likely come from.
     """
@@ -143,15 +137,12 @@ class Live:
         self._standing, self._has_failed = (0, ""), False
         self._full, self._empty = ("━", "─") if "utf" in (stream.encoding or "").lower() else ("#", ".")
 
-    def start(self) -> None:
-        """Nothing to open."""
-
     def handle(self, event: Event) -> None:
         """Take the event, and draw the block anew if it is time."""
         self._digest.add(event)
         is_due = time.monotonic() - self._drawn > INTERVAL
         if isinstance(event, RunStarted):
-            click.echo(opening(event), file=self._stream)
+            click.echo(format_opening(event), file=self._stream)
         if isinstance(event, SubjectCompiles):
             self._clear()
             click.echo(tell_compiling(event), file=self._stream)
@@ -188,7 +179,7 @@ class Live:
 
     def _block(self) -> list[str]:
         digest = self._digest
-        open_ones = [name for name in digest.counts if digest.done(name) < digest.planned(name)]
+        open_ones = [name for name in digest.counts if digest.done(name) < digest.count_planned(name)]
         begun = sorted(open_ones, key=lambda name: digest.done(name) == 0)  # stable: those at work first
         lines = [self._bar(name) for name in begun[:SHOWN]]
         if len(begun) > SHOWN:
@@ -205,10 +196,10 @@ class Live:
         return [click.style(line, fg="red") for line in self._standing[1].split(". ")] if number else []
 
     def _bar(self, subject: str) -> str:
-        done, planned = self._digest.done(subject), self._digest.planned(subject)
+        done, planned = self._digest.done(subject), self._digest.count_planned(subject)
         filled = BAR * done // planned
         bar = click.style(self._full * filled, fg="green") + self._empty * (BAR - filled)
-        return f"{subject:<28} {bar} {done:>4}/{planned:<4} {counted(self._digest.counts[subject])}"
+        return f"{subject:<28} {bar} {done:>4}/{planned:<4} {format_counts(self._digest.counts[subject])}"
 
     def _status(self) -> str:
         seconds = int(time.monotonic() - self._began)

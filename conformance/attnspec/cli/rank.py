@@ -13,7 +13,7 @@ import click
 
 from attnspec.cli import completion
 from attnspec.cli.apart import keep_apart
-from attnspec.cli.cluster import CLUSTER, carried, in_order
+from attnspec.cli.cluster import CLUSTER, cluster_carrier, in_run_order
 from attnspec.cli.group import own_up
 from attnspec.cli.numbers import MANY, RANDOM, SEED_OR_RANDOM, WORKERS, Seconds
 from attnspec.cli.options import (
@@ -27,23 +27,23 @@ from attnspec.cli.options import (
     OneOf,
     available_cpus,
     plan_from,
-    sharded,
+    shard_options,
     sharing_of,
     surroundings,
-    typed,
+    typed_command,
 )
-from attnspec.cli.outputs import Visibly, is_coloured
-from attnspec.cli.wording import plural
+from attnspec.cli.outputs import VisibleHandler, is_coloured
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
-from attnspec.ranking.jobs import RANKING, as_ranking, begun, code_of, counts
-from attnspec.ranking.targets import file_digest, kernels
+from attnspec.ranking.jobs import RANKING, as_ranking, code_of, count_standings, resume_ranking
+from attnspec.ranking.targets import file_digest, find_kernels
 from attnspec.record.events import Event, Handler, ItemStarted, SubjectKnown
 from attnspec.record.ranked import KernelRanked, KernelStanding
 from attnspec.record.read import RunRecord, read_record
-from attnspec.record.visible import visible
-from attnspec.record.write import RecordWriter, StreamWriter, WriteMode, reopen
+from attnspec.record.visible import show_hidden
+from attnspec.record.write import RecordWriter, StreamWriter, WriteMode, reopen_record
+from attnspec.report.figures import count_noun
 from attnspec.runner.session import INTERRUPTED, UNREACHED, Result, Session
 
 if TYPE_CHECKING:
@@ -59,14 +59,11 @@ _COLOURS = {KernelStanding.CONFORMS: "green", KernelStanding.VIOLATED: "red", Ke
 _CODES = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
 
 
-class KernelLines:
+class KernelLines(Handler):
     """A handler that tells each kernel in a line, as soon as it is known."""
 
     def __init__(self, stream: TextIO, done: int, wanted: int) -> None:
         self._stream, self._done, self._wanted = stream, done, wanted
-
-    def start(self) -> None:
-        """Nothing to open."""
 
     def handle(self, event: Event) -> None:
         """Tell a kernel."""
@@ -76,19 +73,16 @@ class KernelLines:
             click.echo(f"{count}  {line_of(event)}", file=self._stream, color=is_coloured(self._stream))
             self._stream.flush()
 
-    def shutdown(self) -> None:
-        """Nothing to close."""
-
 
 def line_of(kernel: KernelRanked) -> str:
     """`0.93  does not conform  k.py:attend  0.8 s  causal.definition: each query sees one later key`."""
     standing = click.style(f"{WORDS[kernel.verdict]:<16}", fg=_COLOURS[kernel.verdict])
     score = "   -" if kernel.verdict is KernelStanding.NOT_JUDGED else f"{kernel.score:.2f}"
-    why = _why(kernel)
+    why = _format_reason(kernel)
     return f"{score}  {standing}  {kernel.subject}  {kernel.seconds:.1f} s{f'  {why}' if why else ''}"
 
 
-def _why(kernel: KernelRanked) -> str:
+def _format_reason(kernel: KernelRanked) -> str:
     if kernel.lost or kernel.verdict is KernelStanding.NOT_JUDGED:
         return (kernel.lost or kernel.reason).partition("\n")[0]
     if kernel.first is None:
@@ -142,7 +136,7 @@ class KernelsAlone:
 @click.option("--html", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path),
               help="Also write an HTML page that compares them.")
 @JSON
-@sharded
+@shard_options
 @CLUSTER
 def rank(targets: tuple[str, ...], record: Path, html: Path | None, **options: Given) -> int:
     """Judge many kernels, and compare them: one line for each, as soon as it is known.
@@ -154,7 +148,7 @@ def rank(targets: tuple[str, ...], record: Path, html: Path | None, **options: G
     keep_apart({"--record": record, "--html": html})
     as_json, workers = options.pop("as_json"), options.pop("workers")
     stream = sys.stderr if as_json else sys.stdout
-    with carried(options) as carrier:
+    with cluster_carrier(options) as carrier:
         plan = _plan(targets, record, options, stream)
         ranking = _Ranking(plan, record, workers, stream, is_json=as_json, carrier=carrier)
         judged, result = ranking.run()
@@ -166,12 +160,12 @@ def rank(targets: tuple[str, ...], record: Path, html: Path | None, **options: G
 def _plan(targets: Sequence[str], record: Path, options: dict[str, Given], stream: TextIO) -> Plan:
     sharing, stop_after, function = sharing_of(options), options.pop("stop_after") or 0, options.pop("function")
     contract, seed = " ".join(options.pop("must_take")), options.pop("seed")
-    named = kernels(targets, function)
-    plan = plan_from(named, {**options, "seed": _drawn(record, stream) if seed == RANDOM else seed})
+    named = find_kernels(targets, function)
+    plan = plan_from(named, {**options, "seed": _choose_seed(record, stream) if seed == RANDOM else seed})
     return as_ranking(replace(plan, must_take=contract), stop_after, sharing)
 
 
-def _drawn(record: Path, stream: TextIO) -> int:
+def _choose_seed(record: Path, stream: TextIO) -> int:
     """A seed that is drawn, or that of the record in which the ranking goes on."""
     goes_on = record.exists() and record.stat().st_size
     seed = read_record(record).header.seed if goes_on else secrets.randbelow(DRAWN)
@@ -193,29 +187,29 @@ class _Ranking:
 
     def run(self) -> tuple[RunRecord, Result | None]:
         """Judge what the record does not have; the record, and what the run came to, if there was anything to do."""
-        record = begun(self.path, self.plan)
+        record = resume_ranking(self.path, self.plan)
         known = {rank.subject: rank for rank in record.ranks if not rank.lost} if record else {}
         stale = [name for name, rank in known.items() if name in self.plan.targets and rank.digest != file_digest(name)]
         left = tuple(each for each in self.plan.targets if each not in known or each in stale)
         if record and not left:
             return record, None
         if record:
-            reopen(self.path, stale)
+            reopen_record(self.path, stale)
         done = len(self.plan.targets) - len(left)
         if done:
-            click.echo(f"{done} of {plural(len(self.plan.targets), 'kernel')} stand in {self.path} already.",
+            click.echo(f"{done} of {count_noun(len(self.plan.targets), 'kernel')} stand in {self.path} already.",
                        file=self.stream)
         mode = WriteMode.GO_ON if record else WriteMode.REPLACE
-        session = Session(replace(self.plan, targets=left), workers=self.workers, command=typed(), source=RANKING,
-                          carrier=self.carrier)
+        session = Session(replace(self.plan, targets=left), workers=self.workers, command=typed_command(),
+                          source=RANKING, carrier=self.carrier)
         result = session.run(self._handlers(done, mode))
-        in_order(self.carrier, self.path, result)
+        in_run_order(self.carrier, self.path, result)
         return read_record(self.path), result
 
     def _handlers(self, done: int, mode: WriteMode) -> list[Handler]:
         lines = KernelLines(self.stream, done, len(self.plan.targets))
         json = [KernelsAlone(StreamWriter(sys.stdout))] if self.is_json else []
-        return [KernelsAlone(Visibly(lines)), KernelsAlone(RecordWriter(self.path, mode)), *json]
+        return [KernelsAlone(VisibleHandler(lines)), KernelsAlone(RecordWriter(self.path, mode)), *json]
 
 
 def _write_page(record: RunRecord, path: Path, stream: TextIO) -> None:
@@ -225,7 +219,7 @@ def _write_page(record: RunRecord, path: Path, stream: TextIO) -> None:
     click.echo(f"page: {path}", file=stream)
 
 
-def _counted(standing: KernelStanding, count: int) -> str:
+def _count_standing(standing: KernelStanding, count: int) -> str:
     """`1 conforms`, `2 do not conform`."""
     several = {KernelStanding.CONFORMS: "conform", KernelStanding.VIOLATED: "do not conform"}
     return f"{count} {WORDS[standing] if count == 1 else several.get(standing, WORDS[standing])}"
@@ -235,13 +229,13 @@ def _conclude(record: RunRecord, plan: Plan, result: Result | None, path: Path, 
     """Tell what the ranking comes to; its exit code."""
     if result and result.defects:
         own_up(result.defects)
-    ranks = [rank for rank in visible(record.ranks) if rank.subject in plan.targets and not rank.lost]
-    is_short = bool(result and (result.interrupted or result.defects)) or len(ranks) < len(plan.targets)
+    ranks = [rank for rank in show_hidden(record.ranks) if rank.subject in plan.targets and not rank.lost]
+    is_short = bool(result and (result.is_interrupted or result.defects)) or len(ranks) < len(plan.targets)
     code = code_of(ranks, interrupted=is_short)
     click.echo(f"record: {path}", file=stream)
-    counted = (_counted(KernelStanding(name), count) for name, count in counts(ranks).items())
+    counted = (_count_standing(KernelStanding(name), count) for name, count in count_standings(ranks).items())
     told = ", ".join(counted) or "no kernel judged"
-    of = f"{len(ranks)} of {plural(len(plan.targets), 'kernel')}" if is_short else plural(len(ranks), "kernel")
+    of = f"{len(ranks)} of {count_noun(len(plan.targets), 'kernel')}" if is_short else count_noun(len(ranks), "kernel")
     rest = " Run the same command again to go on." if is_short else ""
     click.echo(click.style(f"{of}: {told}.{rest} (exit code {code})", fg=_CODES[code], bold=True), file=stream,
                color=is_coloured(stream))

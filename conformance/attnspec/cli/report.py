@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from attnspec.cli.apart import keep_apart
-from attnspec.cli.baseline import conditions_of, unfit
+from attnspec.cli.baseline import conditions_of, why_no_baseline
 from attnspec.cli.combine import tell_interrupted
 from attnspec.cli.verdict_files import BADGE, JUNIT, write_badge, write_junit
-from attnspec.cli.wording import plural
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, FileLocation, UsageError
 from attnspec.record.read import PACKED, RunRecord, read_records, unpacked_name
+from attnspec.report.figures import count_noun
 from attnspec.subjects.baseline import write_baseline
 
 if TYPE_CHECKING:
@@ -36,20 +36,20 @@ HISTORY = click.option("--history", type=click.Path(path_type=Path, file_okay=Fa
 
 def compared_with(old: Path, records: Sequence[RunRecord]) -> RunComparison:
     """The comparison with an earlier record. Raises RecordError, and UsageError where one of them has no verdicts."""
-    from attnspec.report.comparison import compare  # noqa: PLC0415  (weight: only this option needs it)
+    from attnspec.report.comparison import compare_runs  # noqa: PLC0415  (weight: only this option needs it)
 
     earlier = read_records(old)
     _ensure_verdicts(earlier, FileLocation(str(old)))
     _ensure_verdicts(records)
-    return compare(records, earlier)
+    return compare_runs(records, earlier)
 
 
-def drawn(folder: Path, records: Sequence[RunRecord]) -> History:
+def read_history(folder: Path, records: Sequence[RunRecord]) -> History:
     """The history of a folder and these records. Raises RecordError, and UsageError where these have no verdicts."""
-    from attnspec.report.history import history  # noqa: PLC0415  (weight: only this option needs it)
+    from attnspec.report.history import make_history  # noqa: PLC0415  (weight: only this option needs it)
 
     _ensure_verdicts(records)
-    return history(map(read_records, record_files(folder)), records)
+    return make_history(map(read_records, record_files(folder)), records)
 
 
 def _ensure_verdicts(runs: Sequence[RunRecord], where: FileLocation | None = None) -> None:
@@ -71,7 +71,7 @@ def record_files(folder: Path) -> list[Path]:
     return found
 
 
-def told(compared: RunComparison, old: Path) -> Iterator[str]:
+def format_comparison(compared: RunComparison, old: Path) -> Iterator[str]:
     """How the run stands to the earlier one: one line an entry, and at its end what it comes to."""
     yield f"Against {old}: {compared.headline}."
     yield from (f"  {note}" for note in compared.notes)
@@ -96,7 +96,7 @@ def _verdict(compared: RunComparison) -> str:
     from attnspec.report.comparison import Status  # noqa: PLC0415  (weight: as above)
 
     if compared.exit_code == VIOLATED:
-        return f"{plural(compared.count(Status.NEW), 'new failure')}."
+        return f"{count_noun(compared.count(Status.NEW), 'new failure')}."
     return "No new failure." if compared.exit_code == CONFORMS else "It is not known whether anything is new."
 
 
@@ -130,7 +130,7 @@ def report(records: tuple[Path, ...], html: Path | None, against: Path | None, h
         check_shown(runs, way=f"In a checkout: python -m evaluation report {path}")
     read = [run for runs in files.values() for run in runs]
     compared = compared_with(against, read) if against else None
-    write_page(read, target, compared=compared, past=drawn(history, read) if history else None)
+    write_page(read, target, compared=compared, past=read_history(history, read) if history else None)
     for path, runs in files.items():
         tell_interrupted(path, runs)
     click.echo(f"page: {target}")
@@ -138,7 +138,7 @@ def report(records: tuple[Path, ...], html: Path | None, against: Path | None, h
         if also is not None:
             _write_also(name, read, also, compared)
             click.echo(f"{name}: {also}")
-    for line in told(compared, against) if compared and against else ():
+    for line in format_comparison(compared, against) if compared and against else ():
         click.echo(line)
     return compared.exit_code if compared else CONFORMS
 
@@ -160,7 +160,7 @@ def _write_audit(records: list[RunRecord], path: Path) -> None:
 
 def _write_known(records: list[RunRecord], path: Path) -> None:
     for record in records:
-        if why := unfit(path, record.outcomes, is_whole=not record.interrupted):
+        if why := why_no_baseline(path, record.outcomes, is_whole=not record.interrupted):
             raise UsageError(f"the baseline was not written, since {why}.", where=FileLocation(str(path)))
         write_baseline(path, record.outcomes, strict=record.header.strict, conditions=conditions_of(record.header))
 

@@ -13,19 +13,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO, cast
 
-_lost: dict[str, OSError] = {}
+_lost_streams: dict[str, OSError] = {}
 
 
-def lost() -> OSError | None:
+def output_error() -> OSError | None:
     """Why not all could be told on standard output; None where all was. Known once it is flushed."""
-    return _lost.get("stdout")
+    return _lost_streams.get("stdout")
 
 
 @contextmanager
-def patient() -> Iterator[None]:
-    """Inside, the process's own standard streams raise nothing. Streams that stand in for them are left alone."""
+def patient_streams() -> Iterator[None]:
+    """While this context is open, the process's own standard streams raise nothing. Streams that stand in for them are
+    left alone.
+    """
     _open_descriptors()
-    _lost.clear()
+    _lost_streams.clear()
     before = sys.stdout, sys.stderr
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is getattr(sys, f"__{name}__"):
@@ -52,12 +54,12 @@ def _open_descriptors() -> None:
 
 def _patient(name: str, stream: TextIO) -> io.TextIOWrapper:
     stream.flush()
-    raw = _Patient(name, stream)
+    raw = _PatientStream(name, stream)
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding=stream.encoding, errors=stream.errors,
                             line_buffering=name == "stderr" or stream.isatty())
 
 
-class _Patient(io.RawIOBase):
+class _PatientStream(io.RawIOBase):
     """What lies under a stream: writes, until that fails; then swallows."""
 
     name: str
@@ -68,11 +70,11 @@ class _Patient(io.RawIOBase):
     def write(self, data: object, /) -> int:
         """As many bytes as were taken; all of them once nobody takes any."""
         view = memoryview(cast("bytes", data))
-        if self.name not in _lost:
+        if self.name not in _lost_streams:
             try:
                 return self._raw.write(view) or 0
             except OSError as problem:
-                _lost[self.name] = problem
+                _lost_streams[self.name] = problem
         return len(view)
 
     def writable(self) -> bool:

@@ -6,7 +6,7 @@ import click
 
 from attnspec.cli.group import exit_code_of
 from attnspec.cli.numbers import WORKERS
-from attnspec.cli.options import available_cpus, judgeable, typed
+from attnspec.cli.options import available_cpus, judgeable_subjects, typed_command
 from attnspec.cli.outputs import Outputs
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.nouns import DType, Effort
@@ -31,10 +31,10 @@ def tour(workers: int, html: str) -> int:
 
     Exit codes: 0 the wrong one fails and the others conform, 1 it is otherwise, 2 cannot run.
     """
-    judged = [name for name in judgeable(()) if name in RIGHT]
+    judged = [name for name in judgeable_subjects(()) if name in RIGHT]
     plan = Plan((*judged, WRONG), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE, diagnosed=DIAGNOSED)
-    outputs = Outputs.of(record=None, no_record=False, html=html, as_json=False)
-    result = Session(plan, workers=workers, command=typed()).run([*outputs.handlers(), *outputs.kept])
+    outputs = Outputs.from_options(record=None, no_record=False, html=html, as_json=False)
+    result = Session(plan, workers=workers, command=typed_command()).run([*outputs.handlers(), *outputs.kept_handlers])
     code = exit_code_of(result)
     if code == CANNOT_RUN:
         return code

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from attnspec.cli.digest import UNDECIDED, Digest, in_float32_first, verdict_words
-from attnspec.cli.wording import few, plural
+from attnspec.cli.wording import name_few
 from attnspec.core.nouns import DType, Verdict
 from attnspec.record.outcome import Outcome
+from attnspec.report.figures import count_noun
 
 REASONS = 12   # reasons for not running that are listed
 OTHERS = 2     # reasons beside missing keywords that are told in a line
@@ -24,26 +25,27 @@ def in_short(digest: Digest) -> Iterator[str]:
     for verdict, words in _WORDS.items():
         undecided = [outcome for outcome in digest.outcomes if outcome.verdict is verdict]
         if len(digest.subjects) > 1 and undecided:
-            yield f"{plural(len(undecided), 'item')} {words[len(undecided) > 1]} (-v lists the reasons)"
+            yield f"{count_noun(len(undecided), 'item')} {words[len(undecided) > 1]} (-v lists the reasons)"
         elif clauses := _nowhere_decided(undecided, digest):
             them = "it" if len(clauses) == 1 else "them"
-            yield f"{plural(len(clauses), 'clause')} {words[len(clauses) > 1]}: {lacks(clauses)} (-v lists {them})"
+            counted = count_noun(len(clauses), "clause")
+            yield f"{counted} {words[len(clauses) > 1]}: {format_lacking(clauses)} (-v lists {them})"
 
 
 def not_run(digest: Digest) -> Iterator[str]:
     """What was not run, by reason; nothing where the verdict itself tells it."""
     lost = [outcome for outcome in digest.outcomes if outcome.verdict is Verdict.NOT_RUN]
     is_all = len(lost) == len(digest.outcomes) and len({(outcome.subject, outcome.reason) for outcome in lost}) == 1
-    return _listed([] if is_all else lost, REASONS)
+    return _list_reasons([] if is_all else lost, REASONS)
 
 
 def in_full(digest: Digest) -> Iterator[str]:
     """Everything that was not decided, by reason: of one subject which clauses, of several whom."""
     undecided = [outcome for outcome in digest.outcomes if outcome.verdict in UNDECIDED]
     if len(digest.subjects) > 1:
-        return _listed(undecided, len(undecided))
+        return _list_reasons(undecided, len(undecided))
     of_it = [replace(outcome, reason=_of_it(outcome)) for outcome in undecided]
-    return _listed(of_it, len(of_it), _which)
+    return _list_reasons(of_it, len(of_it), _name_clauses)
 
 
 def _of_it(outcome: Outcome) -> str:
@@ -52,24 +54,24 @@ def _of_it(outcome: Outcome) -> str:
                      for part in outcome.reason.split("; "))
 
 
-def _which(outcomes: Sequence[Outcome]) -> str:
+def _name_clauses(outcomes: Sequence[Outcome]) -> str:
     """The clauses; what was not run is mostly everything, so of that the subject."""
     is_lost = outcomes[0].verdict is Verdict.NOT_RUN
-    return _whom(outcomes) if is_lost else ", ".join(dict.fromkeys(each.clause for each in outcomes))
+    return _name_subjects(outcomes) if is_lost else ", ".join(dict.fromkeys(each.clause for each in outcomes))
 
 
-def _whom(outcomes: Sequence[Outcome]) -> str:
-    return few(list(dict.fromkeys(each.subject for each in outcomes)), _ROOM)
+def _name_subjects(outcomes: Sequence[Outcome]) -> str:
+    return name_few(list(dict.fromkeys(each.subject for each in outcomes)), _ROOM)
 
 
-def lacks(outcomes: Sequence[Outcome]) -> str:
+def format_lacking(outcomes: Sequence[Outcome]) -> str:
     """Why clauses do not apply to one subject, the commonest reasons first: `it takes no bias, no window`."""
     ranked = [phrase for phrase, _ in Counter(phrase for each in outcomes for phrase in _phrases(each)).most_common()]
     keywords = [phrase.removeprefix(_TAKES) for phrase in ranked if phrase.startswith(_TAKES_NO)]
     others = [phrase for phrase in ranked if not phrase.startswith(_TAKES_NO)]
     if len(outcomes) > 1:
         others = [phrase.replace("that this clause needs", "that some of them need") for phrase in others]
-    told = [*([_TAKES + few(keywords, _ROOM)] if keywords else []), *others[:OTHERS]]
+    told = [*([_TAKES + name_few(keywords, _ROOM)] if keywords else []), *others[:OTHERS]]
     return "; ".join(told) + (f"; and {len(others) - OTHERS} more" if len(others) > OTHERS else "")
 
 
@@ -137,8 +139,8 @@ def _nowhere_decided(undecided: Sequence[Outcome], digest: Digest) -> list[Outco
     return [outcome for clause, outcome in by_clause.items() if clause not in decided]
 
 
-def _listed(outcomes: Sequence[Outcome], at_most: int,
-            named: Callable[[Sequence[Outcome]], str] = _whom) -> Iterator[str]:
+def _list_reasons(outcomes: Sequence[Outcome], at_most: int,
+                  named: Callable[[Sequence[Outcome]], str] = _name_subjects) -> Iterator[str]:
     found = Counter((each.verdict, each.reason) for each in outcomes)
     order = list(Verdict)
     ranked = sorted(found, key=lambda key: (-order.index(key[0]), -found[key], key[1]))
@@ -149,4 +151,4 @@ def _listed(outcomes: Sequence[Outcome], at_most: int,
         why = f"{verdict_words(verdict)}: {reason or 'no reason was given'}"
         yield f"  {found[verdict, reason]:>4} {why} ({named(alike)})"
     if len(ranked) > at_most:
-        yield f"       and {plural(len(ranked) - at_most, 'further reason')}, in the record"
+        yield f"       and {count_noun(len(ranked) - at_most, 'further reason')}, in the record"

@@ -13,12 +13,12 @@ from attnspec.cli.options import Given
 from attnspec.core.errors import FileLocation
 from attnspec.core.files import ensure_writable
 from attnspec.core.github_actions import append_summary, is_on_github, is_told
-from attnspec.record.events import Event
-from attnspec.record.read import RunRecord, assemble
+from attnspec.record.events import Event, Handler
+from attnspec.record.read import RunRecord, assemble_record
 from attnspec.subjects.defined import annotated_at
 
 
-class WholeRun:
+class WholeRun(Handler):
     """The part of a handler that keeps the events of a run for its end."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class WholeRun:
     def record(self, name: str) -> RunRecord:
         """The record of the run, as it would be read from a file of this name."""
         where = FileLocation(name)
-        return assemble(((where, event) for event in self._events), name)
+        return assemble_record(((where, event) for event in self._events), name)
 
 
 JUNIT = click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
@@ -94,12 +94,9 @@ class GitHub(WholeRun):
         self._stream, self._folders = stream, folders
 
     @classmethod
-    def of(cls, stream: TextIO, folders: Sequence[str]) -> Sequence[GitHub]:
-        """Itself, or nothing where GitHub does not listen."""
+    def if_on_github(cls, stream: TextIO, folders: Sequence[str]) -> Sequence[GitHub]:
+        """Makes the handler, or nothing where GitHub does not listen."""
         return [cls(stream, folders)] if is_told() else []
-
-    def start(self) -> None:
-        """Nothing to open."""
 
     def shutdown(self) -> None:
         """Append the summary, print the annotations."""

@@ -11,9 +11,10 @@ import click
 
 from attnspec.cli.digest import ADVICE, ALARMING, verdict_words
 from attnspec.core.nouns import Verdict
-from attnspec.core.sizes import foretold
+from attnspec.core.sizes import foretell_costs
 from attnspec.record.events import OWN_DEVICE, RunStarted, SubjectKnown
 from attnspec.record.measurements import SubjectProbed
+from attnspec.report.figures import count_noun
 
 _COLOURS: Mapping[str, str] = {
     **{verdict_words(verdict): "red" for verdict in ALARMING},
@@ -29,12 +30,12 @@ def of_subject(subject: str, subjects: Sequence[str]) -> str:
     return f" in {subject}" if len(subjects) > 1 else ""
 
 
-def counted(counts: Counter[str]) -> str:
+def format_counts(counts: Counter[str]) -> str:
     """`61 held, 2 violated, 20 inapplicable`, in the order of the enumeration, in colour."""
     return ", ".join(_coloured(f"{counts[word]} {word}", word) for word in _ORDER if counts[word]) or "nothing"
 
 
-def applied(counts: Counter[str]) -> str:
+def format_applicable(counts: Counter[str]) -> str:
     """`60 of 62 applicable items held, 2 violated`: a share of what applies; as `counted` where nothing was judged.
 
     Whether what was not run applies, nobody knows, so that it is no part of the 62.
@@ -42,41 +43,37 @@ def applied(counts: Counter[str]) -> str:
     left = counts - Counter({_INAPPLICABLE: counts[_INAPPLICABLE]})
     tried = left.total() - counts[_NOT_RUN]
     if not tried:
-        return counted(counts)
-    share = f"{counts[_HELD]} of {plural(tried, 'applicable item')} {_HELD}"
+        return format_counts(counts)
+    share = f"{counts[_HELD]} of {count_noun(tried, 'applicable item')} {_HELD}"
     held = _coloured(share, _HELD if counts[_HELD] else _NOT_RUN)
     del left[_HELD]
-    return f"{held}, {counted(left)}" if left else held
+    return f"{held}, {format_counts(left)}" if left else held
 
 
 def _coloured(text: str, word: str) -> str:
     return click.style(text, fg=_COLOURS[word], bold=_COLOURS[word] == "red")
 
 
-def named(probed: SubjectProbed) -> str:
+def name_probed(probed: SubjectProbed) -> str:
     """`torch/mha [averaged], float32`."""
     variant = f" [{probed.variant}]" if probed.variant else ""
     return f"{probed.subject}{variant}, {probed.dtype.value}"
 
 
-def plural(number: int, noun: str) -> str:
-    """`1 item`, `3 items`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def opening(header: RunStarted) -> str:
+def format_opening(header: RunStarted) -> str:
     """What a run is, in one line."""
     environment = header.environment
     return (f"attnspec {environment['attnspec']}, spec {header.spec_version} ({header.spec_digest[:8]}): "
-            f"{plural(header.items, 'item')} of {plural(len(header.planned), 'subject')}, {', '.join(header.dtypes)}; "
-            f"effort {header.effort}, seed {header.seed}, {plural(int(environment['workers']), 'worker')}"
+            f"{count_noun(header.items, 'item')} of {count_noun(len(header.planned), 'subject')}, "
+            f"{', '.join(header.dtypes)}; "
+            f"effort {header.effort}, seed {header.seed}, {count_noun(int(environment['workers']), 'worker')}"
             f"{_living(header)}")
 
 
 def declared_sizes(known: SubjectKnown, header: RunStarted | None) -> Iterator[str]:
     """What the sizes are to cost that a subject declares, but those that the user named for the whole run."""
     told = header.sizes if header else ()
-    yield from foretold((each for each in known.card.sizes if each not in told), math.inf)
+    yield from foretell_costs((each for each in known.card.sizes if each not in told), math.inf)
 
 
 def _living(header: RunStarted) -> str:
@@ -87,7 +84,7 @@ def _living(header: RunStarted) -> str:
     return f"; subjects live {there}" if there else ""
 
 
-def few(names: Sequence[str], room: int) -> str:
+def name_few(names: Sequence[str], room: int) -> str:
     """`a, b, c`: as many names as there are characters for, at least one; what is left out is `and 4 more`."""
     lengths = accumulate(len(name) + 2 for name in names)
     fitting = max(1, sum(length <= room for length in lengths))

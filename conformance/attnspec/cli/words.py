@@ -32,40 +32,40 @@ class VocabularyWord(NamedTuple):
     schema: Mapping[str, Any]
 
 
-def vocabulary() -> Iterator[VocabularyWord]:
+def list_vocabulary() -> Iterator[VocabularyWord]:
     """Every word. Raises SpecError where the schema was not written."""
     path = folder("spec") / "schema.json"
     if not path.is_file():
         raise SpecError("there is no such file. Write it: attnspec schema --write.", where=FileLocation(str(path)))
     definitions = json.loads(path.read_text(encoding="utf-8"))["$defs"]
     for kind in ("transform", "relation"):
-        yield from (VocabularyWord(name, kind, word) for name, word in _named(definitions[kind]))
+        yield from (VocabularyWord(name, kind, word) for name, word in _words_of_definition(definitions[kind]))
     for draw in definitions["given"]["properties"]["draw"]["additionalProperties"]["oneOf"]:
         yield VocabularyWord(draw["const"], "draw", {"description": draw["description"]})
 
 
-def _named(definition: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
+def _words_of_definition(definition: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
     """The words of a definition: of its object form, where every word stands with its arguments."""
     forms = definition.get("anyOf", [definition])
     return [pair for form in forms for pair in form.get("properties", {}).items()]
 
 
-def explained(word: VocabularyWord, law: Spec) -> Iterator[str]:
-    """What it does, what it is told, and some clauses that use it."""
+def explain_word(word: VocabularyWord, law: Spec) -> Iterator[str]:
+    """Explains a word of the vocabulary: what it does, what it is told, and some clauses that use it."""
     yield f"{word.name}  ({WHERE[word.kind]})\n"
     yield textwrap.indent(str(word.schema["description"]), "  ")
     properties, required = word.schema.get("properties", {}), word.schema.get("required", ())
     if properties:
         yield "\narguments:"
     for name, hint in properties.items():
-        yield from wrapped(f"{name}: {_argument(hint, is_required=name in required)}")
+        yield from wrap_paragraph(f"{name}: {_argument(hint, is_required=name in required)}")
     using = [clause.id for clause in law.clauses if word.name in _words_of(clause)]
     more = f" and {len(using) - SHOWN} more" if len(using) > SHOWN else ""
     if using:
         yield f"\nclauses that use it: {', '.join(using[:SHOWN])}{more}"
 
 
-def wrapped(text: str) -> list[str]:
+def wrap_paragraph(text: str) -> list[str]:
     """The lines of a paragraph of an explanation."""
     return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False)
 

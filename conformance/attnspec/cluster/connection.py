@@ -33,15 +33,15 @@ class SchedulerLostError(AttnspecError):
 
 
 @contextlib.contextmanager
-def connected(address: ClusterAddress, resources: Mapping[str, float]) -> Iterator[Connection]:
+def connect_cluster(address: ClusterAddress, resources: Mapping[str, float]) -> Iterator[Connection]:
     """A connection to the scheduler at the address, or to workers that are started here and end with it.
 
     resources: what workers that are started here declare. Raises UsageError where there is no scheduler, or
     `distributed` is not installed.
     """
-    distributed = _distributed()
+    distributed = _import_distributed()
     with contextlib.ExitStack() as stack:
-        scheduler: Any = address.scheduler or stack.enter_context(_started(distributed, address, resources))
+        scheduler: Any = address.scheduler or stack.enter_context(_start_local_cluster(distributed, address, resources))
         try:
             client = distributed.Client(scheduler, timeout=WAITING, set_as_default=False)
         except (OSError, TimeoutError) as problem:
@@ -51,7 +51,7 @@ def connected(address: ClusterAddress, resources: Mapping[str, float]) -> Iterat
         yield Connection(client, distributed)
 
 
-def _distributed() -> ModuleType:
+def _import_distributed() -> ModuleType:
     try:
         import distributed  # noqa: PLC0415  (an extra, and weight)
     except ImportError as problem:
@@ -62,7 +62,7 @@ def _distributed() -> ModuleType:
     return found
 
 
-def _started(distributed: ModuleType, address: ClusterAddress, resources: Mapping[str, float]) -> Any:  # noqa: ANN401  (no types there)
+def _start_local_cluster(distributed: ModuleType, address: ClusterAddress, resources: Mapping[str, float]) -> Any:  # noqa: ANN401  (no types there)
     """Workers here: processes of one thread each, since a part of a run is a process of its own anyway."""
     with _deaf_to_interrupts():
         return distributed.LocalCluster(
@@ -90,7 +90,7 @@ class Connection:
     """What a run needs of Dask's client."""
 
     client: Any
-    distributed: ModuleType
+    distributed_module: ModuleType
 
     def workers(self) -> Mapping[str, int]:
         """How many tasks each worker takes at once, by its address. Raises SchedulerLostError."""
@@ -106,13 +106,15 @@ class Connection:
         return {address: each.get("resources", {}) for address, each in told.items()}
 
     def ask(self, question: WorkerQuestion, workers: list[str]) -> Mapping[str, WorkerAnswer | str]:
-        """What each of these workers answers; of one that cannot, why. One that has died meanwhile is left out."""
-        told = {each: self.ask_worker(worker.answer, question, each) for each in workers}
+        """Asks these workers, and collects their answers; of one that cannot answer, why. One that has died meanwhile
+        is left out.
+        """
+        told = {each: self.ask_worker(worker.answer_question, question, each) for each in workers}
         return {address: each for address, each in told.items() if each is not None}
 
     def ask_worker(self, function: Callable[[WorkerQuestion], WorkerAnswer], question: WorkerQuestion,
               address: str) -> WorkerAnswer | str | None:
-        """One by one, since of several the first that fails hides the others."""
+        """Asks one worker, since of several the first that fails hides the others."""
         try:
             found = self.client.run(function, question, workers=[address], on_error="return").get(address)
         except OSError:  # it is gone; so says the next list of workers
@@ -128,12 +130,12 @@ class Connection:
                                   allow_other_workers=False, pure=False, resources=dict(resources) or None)
 
     def part(self, future: Any) -> TaskResult:  # noqa: ANN401
-        """What came of it, or why nothing did."""
+        """What came of a part of the run, or why nothing did."""
         try:
             return decode(TaskResult, json.loads(future.result()))
-        except self.distributed.KilledWorker:
+        except self.distributed_module.KilledWorker:
             return TaskResult(wrong="workers died at it again and again, and Dask gave it up.")
-        except (CancelledError, self.distributed.client.FutureCancelledError):
+        except (CancelledError, self.distributed_module.client.FutureCancelledError):
             return TaskResult(wrong=LOST)
         except Exception as problem:
             return TaskResult(wrong=f"its worker failed: {type(problem).__name__}: {_in_short(problem)}")
@@ -142,7 +144,7 @@ class Connection:
         """Withdraw what is not done, and end what is at work."""
         self.client.cancel(futures, force=True)
         with contextlib.suppress(Exception):  # a scheduler that is gone has nothing to end
-            self.client.run(worker.stop, run, on_error="ignore")
+            self.client.run(worker.stop_run, run, on_error="ignore")
 
 
 def _judge_there() -> Callable[[str], str]:

@@ -1,12 +1,18 @@
-"""In a worker of the cluster: what there is to judge with, and a part of a run, judged in a process of its own."""
+"""In a worker of the cluster: what there is to judge with, and a part of a run, judged in a process of its own.
+
+That process is `attnspec` as on one machine, whose lines go to a file. It ends with its worker.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,16 +20,20 @@ from pathlib import Path
 import attnspec
 from attnspec.cluster.messages import Task, TaskResult, WorkerAnswer, WorkerQuestion
 from attnspec.core.errors import AttnspecError
+from attnspec.core.files import write_whole
 from attnspec.core.plan import Plan, is_own
 from attnspec.core.scratch import scratch_folder
-from attnspec.record.codec import decode, encode
-from attnspec.runner.environment import environment
+from attnspec.record.codec import decode, encode, to_line
+from attnspec.record.events import Event, Handler, ItemStarted, RunFinished, RunStarted, SubjectCompiles
+from attnspec.runner.environment import describe_environment
+from attnspec.runner.session import Session
+from attnspec.runner.shards import NamedGroups
 from attnspec.spec.load import load_spec
 from attnspec.subjects.installed import is_installed, look_in
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import registered_subjects
 
-_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from attnspec.cluster.part import main; main()"
+_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from attnspec.cluster.worker import main; main()"
 """The process sees what its worker sees, and no variable tells it so: subjects' own interpreters would heed that."""
 
 _OF_DASK = frozenset({"MALLOC_TRIM_THRESHOLD_"})
@@ -34,21 +44,21 @@ take three times as long.
 _LAST_PRINTED = 2000
 """Characters of what a process printed that ended without a result."""
 
-_running: dict[str, list[subprocess.Popen[bytes]]] = {}
+_running_processes: dict[str, list[subprocess.Popen[bytes]]] = {}
 
 
-def answer(question: WorkerQuestion) -> WorkerAnswer:
-    """What is here. What goes wrong is an answer, too."""
+def answer_question(question: WorkerQuestion) -> WorkerAnswer:
+    """Answers what can be judged here. What goes wrong is an answer, too."""
     plan, folder = _plan_of(question), Path(question.folder)
     if absent := tuple(_absent(plan)):
         return WorkerAnswer(attnspec.__version__, absent=absent)
     try:
         look_in(plan.surroundings({}))
-        known = registered(plan.implementations)
+        known = registered_subjects(plan.implementations)
         wanted = plan.targets or tuple(known)
         return WorkerAnswer(
-            attnspec.__version__, load_spec(plan.spec, plan.spec_add).digest, environment(1, plan.device),
-            missing={target: _missing(target, known, folder) for target in wanted},
+            attnspec.__version__, load_spec(plan.spec, plan.spec_add).digest, describe_environment(1, plan.device),
+            missing={target: _why_missing(target, known, folder) for target in wanted},
             releases={target: known[target].library.version for target in wanted if target in known})
     except AttnspecError as problem:
         return WorkerAnswer(attnspec.__version__, wrong=str(problem))
@@ -67,10 +77,10 @@ def _absent(plan: Plan) -> Iterator[str]:
             yield name
 
 
-def _missing(target: str, known: Mapping[str, Registered], folder: Path) -> str:
+def _why_missing(target: str, known: Mapping[str, Registered], folder: Path) -> str:
     """Why a target cannot be judged here, as far as that is known without importing it."""
     if target in known:
-        return known[target].missing
+        return known[target].why_missing
     place, _, _ = target.rpartition(":")
     if is_own(target) or not place:
         return ""
@@ -82,11 +92,11 @@ def _missing(target: str, known: Mapping[str, Registered], folder: Path) -> str:
 
 
 def judge_text(task: str) -> str:
-    """As `judge`, in JSON."""
-    return json.dumps(encode(judge(decode(Task, json.loads(task)))))
+    """Judges a task in JSON, and answers in JSON."""
+    return json.dumps(encode(judge_task(decode(Task, json.loads(task)))))
 
 
-def judge(task: Task) -> TaskResult:
+def judge_task(task: Task) -> TaskResult:
     """Carry out a part of a run. The process ends with its worker, however that ends: it reads a pipe of it."""
     with scratch_folder() as scratch, tempfile.TemporaryFile() as printed:
         result = scratch / "part.json"
@@ -94,10 +104,10 @@ def judge(task: Task) -> TaskResult:
             [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(result)], stdin=subprocess.PIPE, stdout=printed,
             stderr=printed, cwd=task.folder if Path(task.folder).is_dir() else scratch,
             env={name: value for name, value in os.environ.items() if name not in _OF_DASK})
-        _running.setdefault(task.run, []).append(process)
+        _running_processes.setdefault(task.run, []).append(process)
         _hand_over(process, task)
         process.wait()
-        _running[task.run].remove(process)
+        _running_processes[task.run].remove(process)
         if result.is_file():
             return decode(TaskResult, json.loads(result.read_text(encoding="utf-8")))
         printed.seek(0)
@@ -115,7 +125,53 @@ def _hand_over(process: subprocess.Popen[bytes], task: Task) -> None:
         pass
 
 
-def stop(run: str) -> None:
+def stop_run(run: str) -> None:
     """End what of a run is being judged here: its client has left."""
-    for process in _running.get(run, ()):
+    for process in _running_processes.get(run, ()):
         process.terminate()
+
+
+class RecordLines(Handler):
+    """A handler that keeps the lines of a record but for header and footer, which are the client's."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._began = 0.0
+
+    def handle(self, event: Event) -> None:
+        """Keep it."""
+        self._began = self._began or (time.monotonic() if isinstance(event, ItemStarted) else 0.0)
+        if not isinstance(event, RunStarted | RunFinished | SubjectCompiles):
+            self.lines.append(to_line(event))
+
+    @property
+    def seconds(self) -> float:
+        """Since the first item began."""
+        return time.monotonic() - self._began if self._began else 0.0
+
+
+def carried_out(task: Task) -> TaskResult:
+    """What comes of the part. An interruption leaves no part: nobody waits for it."""
+    kept = RecordLines()
+    try:
+        result = Session(task.plan, source=task.source, sharing=NamedGroups(frozenset(task.groups))).run([kept])
+    except AttnspecError as problem:
+        return TaskResult(wrong=str(problem))
+    if result.is_interrupted:
+        return TaskResult(wrong="it was interrupted.")
+    return TaskResult(tuple(kept.lines), result.defects, seconds=kept.seconds)
+
+
+def main() -> None:
+    """Read the task from standard input, and write its part to the file that is named."""
+    task = decode(Task, json.loads(sys.stdin.buffer.readline()))
+    threading.Thread(target=_end_with_worker, daemon=True).start()
+    part = carried_out(task)
+    write_whole(Path(sys.argv[2]), json.dumps(encode(part)), "part")
+
+
+def _end_with_worker() -> None:
+    """A worker that was killed cannot end its process; its pipe ends for it."""
+    while os.read(0, 1):  # not by way of `sys.stdin`, whose lock Python wants when it ends
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)

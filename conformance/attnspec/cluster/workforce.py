@@ -22,7 +22,7 @@ def resources_for(device: str) -> Mapping[str, float]:
 
 
 @dataclass(slots=True)
-class Workforce:
+class ClusterWorkers:
     """The workers that were asked. digest: of the spec by which all must judge.  unfit: those that have another
     attnspec, another spec, another release of a library, or not what the plan names.
     """
@@ -32,11 +32,11 @@ class Workforce:
     digest: str
     answers: dict[str, WorkerAnswer] = field(default_factory=dict)
     threads: Mapping[str, int] = field(default_factory=dict)
-    unfit: set[str] = field(default_factory=set)
+    unfit_workers: set[str] = field(default_factory=set)
 
     def begin(self) -> None:
-        """Ask all there are. Raises UsageError for one that is not fit, where there is none, and where none has the
-        device.
+        """Asks all workers there are. Raises UsageError for one that is not fit, where there is none, and where none
+        has the device.
         """
         for unfit in self.refresh():
             raise unfit
@@ -52,13 +52,14 @@ class Workforce:
         """Ask who has come, and forget who has gone. What is wrong with those who are not fit, told once."""
         self.threads = self.connection.workers()
         self.answers = {address: told for address, told in self.answers.items() if address in self.threads}
-        come = [address for address in self.threads if address not in self.answers and address not in self.unfit]
+        come = [address for address in self.threads if address not in self.answers
+                and address not in self.unfit_workers]
         unfit = []
         for address, told in self.connection.ask(self.question, come).items():
             try:
                 self.answers[address] = self._checked(address, told)
             except UsageError as problem:
-                self.unfit.add(address)
+                self.unfit_workers.add(address)
                 unfit.append(problem)
         return unfit
 
@@ -89,8 +90,8 @@ class Workforce:
         """The workers that can judge a target."""
         return tuple(address for address, told in self.answers.items() if not told.missing.get(target, ""))
 
-    def missing(self) -> Mapping[str, str]:
-        """Of each target, why no worker can judge it; empty if one can."""
+    def why_missing(self) -> Mapping[str, str]:
+        """Why no worker can judge a target, by target; empty if one can."""
         targets = dict.fromkeys(target for told in self.answers.values() for target in told.missing)
         return {target: self.why_not(target) for target in targets}
 

@@ -18,9 +18,9 @@ _HALF = r"\ud800-\udfff"  # of a pair: no encoding writes it
 HIDDEN = re.compile(rf"[{_CONTROL}{_DIRECTION}{_UNSEEN}{_HALF}]|\r(?!\n)")
 
 
-def visible(text: str) -> str:
+def escape_hidden(text: str) -> str:
     """The text with each such character as Python writes it. Line feeds and tabs stay."""
-    return HIDDEN.sub(_escaped, text)
+    return HIDDEN.sub(_escape_character, text)
 
 
 def other_script(text: str) -> str:
@@ -33,6 +33,6 @@ def other_script(text: str) -> str:
                  and not unicodedata.name(letter, "").startswith(("LATIN", "GREEK"))), "")
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape_character(found: re.Match[str]) -> str:
     code = ord(found[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

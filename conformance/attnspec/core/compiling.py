@@ -35,15 +35,15 @@ LEFT_OUT = "left out: " + _BECAUSE
 
 
 def is_cut_short(reason: str) -> bool:
-    """Whether this is said of a clause that was tried on fewer cases."""
+    """Whether a reason is that of a clause that was tried on fewer cases."""
     return reason.startswith(CUT_SHORT.partition("{")[0])
 
 
 def is_left_out(reason: str) -> bool:
-    """Whether this is said of a clause that was not tried."""
+    """Whether a reason is that of a clause that was not tried."""
     return reason.startswith(LEFT_OUT.partition("{")[0])
 
 
-def because(reason: str) -> str:
+def explain_left_out(reason: str) -> str:
     """`each new shape takes 0.4 s to compile`, of either."""
     return reason.partition(": ")[2]

@@ -29,7 +29,7 @@ class Convention:
     does: Mapping[str, str] = field(default_factory=dict)
 
 
-def unfound(name: str, subject: str) -> str:
+def unfound_message(name: str, subject: str) -> str:
     """What to say where a probe found none of a convention's answers, and the subject declares none."""
     convention = CONVENTIONS[name]
     entry = (f'{subject.rpartition(":")[2]}.conventions = {{"{name}": "{convention.recommended}"}}' if is_bare(subject)

@@ -50,7 +50,7 @@ class BucketPair:
 
     @property
     def places(self) -> tuple[AxisBucket, ...]:
-        """Its one or two axes."""
+        """The one or two axes of a pair, each with its bucket."""
         return (self.place,) if isinstance(self.other, str) else (self.place, self.other)
 
 
@@ -59,15 +59,15 @@ def bucket_of(axis: str, length: int) -> int:
     return bisect_right(BUCKETS[axis], length) - 1
 
 
-def bounds(axis: str, bucket: int) -> tuple[int, int]:
+def bucket_bounds(axis: str, bucket: int) -> tuple[int, int]:
     """The least and the greatest length of a bucket."""
     ends = (*BUCKETS[axis][1:], LONGEST[axis] + 1)
     return BUCKETS[axis][bucket], ends[bucket] - 1
 
 
-def label(axis: str, bucket: int) -> str:
-    """`64–127`; `1`."""
-    least, most = bounds(axis, bucket)
+def bucket_label(axis: str, bucket: int) -> str:
+    """Names a bucket by its lengths: `64–127`; `1`."""
+    least, most = bucket_bounds(axis, bucket)
     return str(least) if least == most else f"{least}–{most}"
 
 
@@ -87,11 +87,15 @@ def places_of(axis: str) -> list[AxisBucket]:
 
 def _has_groups(pair: BucketPair) -> bool:
     lengths = dict(pair.places)
-    return not lengths.keys() >= {"H", "G"} or bounds("H", lengths["H"])[1] >= bounds("G", lengths["G"])[0]
+    if not lengths.keys() >= {"H", "G"}:
+        return True
+    _, most_heads = bucket_bounds("H", lengths["H"])
+    least_group, _ = bucket_bounds("G", lengths["G"])
+    return most_heads >= least_group
 
 
 @cache
-def bits() -> Mapping[BucketPair, int]:
+def pair_bits() -> Mapping[BucketPair, int]:
     """The bit of each pair."""
     return {pair: 1 << index for index, pair in enumerate(every_pair())}
 
@@ -114,27 +118,27 @@ def _met_in(places: tuple[AxisBucket, ...], used: frozenset[str]) -> int:
 
 @cache
 def _bits_by_ends() -> Mapping[_Ends, int]:
-    return {(pair.place, pair.other): bit for pair, bit in bits().items()}
+    return {(pair.place, pair.other): bit for pair, bit in pair_bits().items()}
 
 
 def pairs_in(found: int) -> Iterator[BucketPair]:
     """The pairs of a set."""
-    return (pair for pair, bit in bits().items() if found & bit)
+    return (pair for pair, bit in pair_bits().items() if found & bit)
 
 
 @lru_cache(maxsize=64)
-def written(found: int) -> str:
+def write_pairs(found: int) -> str:
     """A set of pairs as text; empty for none."""
     return base64.b85encode(found.to_bytes(-(-found.bit_length() // 8), "little")).decode()
 
 
-def read(text: str) -> int:
+def read_pairs(text: str) -> int:
     """The set that a text stands for. Raises ValueError for any other text."""
     return int.from_bytes(base64.b85decode(text), "little")
 
 
 def joined_spans(each: Iterable[Spans]) -> dict[str, tuple[int, int]]:
-    """By axis, the least and the greatest length of all of these."""
+    """Joins spans: for each axis, the least and the greatest length of them all."""
     joined: dict[str, tuple[int, int]] = {}
     for axis, (least, most) in (span for spans in each for span in spans.items()):
         low, high = joined.get(axis, (least, most))

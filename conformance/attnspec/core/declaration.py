@@ -152,7 +152,7 @@ class Limits(KeywordLimits):
 
     def refused_along(self, *axes: str) -> tuple[RefusalCondition, ...]:
         """The conditions on one of these axes under which everything is refused."""
-        return tuple(alone for each in self.all_refusals if (alone := each.alone) and alone.axis in axes)
+        return tuple(alone for each in self.all_refusals if (alone := each.single_condition) and alone.axis in axes)
 
     @property
     def inputs(self) -> Literal["separate", "memory", "one"]:
@@ -180,7 +180,7 @@ LIMITS = (*(each.name for each in fields(Limits) if each.name not in _OF_KEYWORD
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """The same subject with one hidden switch flipped: another function, and what it declares otherwise.
+    """A subject with one hidden switch flipped: another function, and what it declares otherwise.
 
     compiles: a compiler runs for every new shape or set of keywords, so it is put the first cases of a trial alone.
     precision_on: by the kind of device, what is declared otherwise there.  versions: of the library, those that have
@@ -251,7 +251,7 @@ class Declaration:
 
     @property
     def main_dtypes(self) -> tuple[DType, ...]:
-        """Those in which models compute: all but float64, unless there is no other."""
+        """The dtypes in which models compute: all but float64, unless there is no other."""
         return tuple(dtype for dtype in self.dtypes if dtype is not DType.FLOAT64) or self.dtypes
 
     def precision_there(self, kind: str) -> Mapping[DType, Mapping[str, object]]:
@@ -291,7 +291,7 @@ _SAYS: Mapping[tuple[str, ...], tuple[str, Any]] = {
 
 def narrowed_by(limits: Limits, refusals: Iterable[Refusal]) -> Limits:
     """The limits with these refusals among them."""
-    return reduce(_narrowed, refusals, limits)
+    return reduce(_narrow_limits, refusals, limits)
 
 
 def limits_saying(refused: Collection[str]) -> frozenset[str]:
@@ -299,7 +299,7 @@ def limits_saying(refused: Collection[str]) -> frozenset[str]:
     return frozenset(name for ways, (name, _) in _SAYS.items() if not {*ways}.isdisjoint(refused))
 
 
-def _narrowed(limits: Limits, refusal: Refusal) -> Limits:
+def _narrow_limits(limits: Limits, refusal: Refusal) -> Limits:
     said: dict[str, Any] = {name: value for ways, (name, value) in _SAYS.items() if str(refusal) in ways}
     if said and all(getattr(limits, name) == getattr(Limits(), name) for name in said):
         return replace(limits, **said)

@@ -13,8 +13,8 @@ class Deviation:
     """A known deviation: the clause, how it fails, why, and the version until which it stands.
 
     issue: the public thread.  script: a file in the library's folder that shows it without attnspec. One is given.
-    Of a baseline, `until` is empty and `script` is the baseline itself.  how: as `Outcome.how`; empty: in any way.
-    case: the recipe of a case on which it fails.  finding: the id of the finding that explains it.
+    Of a baseline, `until` is empty and `script` is the baseline itself.  how: as `Outcome.failure_kind`; empty: in any
+    way.  case: the recipe of a case on which it fails.  finding: the id of the finding that explains it.
     """
 
     clause: str
@@ -41,10 +41,10 @@ class Deviation:
 
     @property
     def listing(self) -> str:
-        """Where it is listed, for how long, and so what its listing proves."""
+        """Says where a deviation is listed and for how long, and so what its listing proves."""
         return f"{self.proof}, until {self.until}" if self.until else self.proof
 
     @property
     def remedy(self) -> str:
-        """What to do where it is not as listed."""
+        """Says what to do where a deviation is not as listed."""
         return "correct the manifest" if self.until else "if that is intended, run with --update-baseline"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 def docstring(thing: Callable[..., object]) -> str:
-    """Of a function or a class, without its indentation; empty if there is none."""
+    """The docstring of a function or a class, without its indentation; empty if there is none."""
     return _in_source(thing) if sys.flags.optimize > 1 else inspect.getdoc(thing) or ""
 
 

@@ -23,17 +23,17 @@ class Harm(Enum):
 
     @property
     def rank(self) -> int:
-        """0 is the gravest."""
+        """The rank of a harm: 0 is the gravest."""
         return tuple(Harm).index(self)
 
     @property
     def is_serious(self) -> bool:
-        """Whether it is a silently wrong answer at everyday settings."""
+        """Whether the harm is a silently wrong answer at everyday settings."""
         return self.rank <= Harm.WRONG_ANSWER.rank
 
     @property
     def says(self) -> str:
-        """What it is, in a few words."""
+        """The harm in a few words."""
         return _SAYS[self]
 
 

@@ -36,7 +36,7 @@ from attnspec.core.keyword_nouns import (
 )
 from attnspec.core.nouns import Kind
 
-ASPECTS = ("scale", "masks", "window", "softcap", "quantised", "lengths", "sinks", "lse", "past", "slopes", "segments",
+ASPECTS = ("scale", "masks", "window", "softcap", "quantised", "lengths", "sinks", "past", "lse", "slopes", "segments",
            "pages", "decoder", "gradients", "dropout")
 """The aspects, in the order in which stages run."""
 
@@ -116,7 +116,7 @@ class KeywordArguments(Generic[ArrayT]):
     @property
     def given(self) -> dict[str, Any]:
         """The keywords in use, each with its value."""
-        return {name: value for (name, off), value in zip(OFF.items(), _every(self), strict=True)
+        return {name: value for (name, off), value in zip(OFF.items(), _read_every_keyword(self), strict=True)
                 if (value is not None if off is None else value)}
 
     @property
@@ -172,7 +172,7 @@ _ALL = (*(_DEFINED[each.name] for each in fields(KeywordArguments)), *LAYERS)
 KEYWORDS: Mapping[str, Keyword] = {word.name: word for word in _ALL}
 OFF: Mapping[str, Any] = {each.name: each.default for each in fields(KeywordArguments)}
 """By optional keyword, the value that means it is left out."""
-_every = attrgetter(*OFF)
+_read_every_keyword = attrgetter(*OFF)
 UNCOMMON = tuple(word.name for word in _ALL if word.is_uncommon)
 VALUES: Mapping[str, Values] = {word.name: word.values for word in _ALL if word.values}
 VALUED: Mapping[str, Values] = {name: values for name, values in VALUES.items() if name in UNCOMMON}

@@ -64,7 +64,7 @@ NO_ANSWER = frozenset({Verdict.ERRORED, Verdict.CRASHED, Verdict.TIMED_OUT})
 """Verdicts on calls that gave no answer at all."""
 
 
-def gates(verdict: Verdict, level: Level, *, strict: bool) -> bool:
+def does_gate_run(verdict: Verdict, level: Level, *, strict: bool) -> bool:
     """Whether this outcome makes the exit code 1. A function that raises by accident, dies or hangs does not conform,
     whatever the clause: a recommendation is one of values, and it has given none.
     """
@@ -121,5 +121,5 @@ class Kind(enum.Enum):
 
 
 def is_bare(target: str) -> bool:
-    """Whether it names a function of one's own, of which no manifest speaks."""
+    """Whether a target names a function of one's own, of which no manifest speaks."""
     return ":" in target

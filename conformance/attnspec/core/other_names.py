@@ -50,7 +50,7 @@ def meant_by(name: str) -> str:
     return name if name in KEYWORDS else keyword_for(name)
 
 
-def listed(defaults: Mapping[str, str]) -> str:
+def list_defaults(defaults: Mapping[str, str]) -> str:
     """Parameters that are left at their defaults, for a reader: `block=64`, and what attnspec calls them if it does."""
     return ", ".join(f"{name}={default}{_ours(name)}" for name, default in defaults.items())
 

@@ -30,14 +30,14 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def portable(text: str) -> str:
+def portable_text(text: str) -> str:
     """The text with paths shown from the folder that they are installed in, from attnspec's or the working directory.
 
     What a library prints or raises holds such paths.
     """
     if "/" not in text:
         return text
-    for known in (*_installed(), *(f"{here}/" for here in _here())):
+    for known in (*_installed_folders(), *(f"{here}/" for here in _working_directory())):
         text = text.replace(known, "")
     text = _ELSEWHERE.sub("", text)
     return text.replace(f"{tempfile.gettempdir()}/", "").replace(f"{Path.home()}/", "~/")
@@ -51,19 +51,20 @@ def portable_argument(typed: str) -> str:
     path = Path(value)
     if path.is_absolute():
         told = "/".join(("…", *path.parts[1:][-3:])) if path.parent.name in _PROGRAMS else path.name
-        value = next((path.relative_to(here).as_posix() for here in _here() if path.is_relative_to(here)), told)
+        value = next((path.relative_to(here).as_posix() for here in _working_directory() if path.is_relative_to(here)),
+                     told)
     return f"{option}{is_given}{value}"
 
 
 def typed_here(path: str) -> str:
     """A path as it can be typed in the working directory: from there if it lies below, else as it is."""
-    for here in _here():
+    for here in _working_directory():
         if Path(path).is_absolute() and Path(path).is_relative_to(here):
             return Path(path).relative_to(here).as_posix()
     return path
 
 
-def _here() -> tuple[Path, ...]:
+def _working_directory() -> tuple[Path, ...]:
     """The working directory; nothing where it was deleted meanwhile."""
     try:
         return (Path.cwd(),)
@@ -72,7 +73,7 @@ def _here() -> tuple[Path, ...]:
 
 
 @cache
-def _installed() -> tuple[str, ...]:
+def _installed_folders() -> tuple[str, ...]:
     """The folders of packages, of Python's library and of attnspec, inner ones first."""
     return tuple(sorted({f"{known}/" for known in _folders()}, key=len, reverse=True))
 

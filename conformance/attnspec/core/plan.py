@@ -110,11 +110,11 @@ class Plan:
 
     @property
     def sample(self) -> int:
-        """So many cases stand for all at a further dtype; 0: all are tried, as where the dtypes are named."""
+        """How many cases stand for all at a further dtype; 0: all are tried, as where the dtypes are named."""
         return 0 if self.dtypes else SAMPLE.get(self.effort, 0)
 
     def surroundings(self, environment: Mapping[str, str]) -> Surroundings:
-        """Where its subjects live, each with these variables."""
+        """The surroundings in which the plan's subjects live, each with these variables."""
         command = words_of_command(self.host) if self.host else (self.python,) if self.python else ()
         return Surroundings(command, is_here=not self.host, environment=environment, device=self.device,
                             deadline=self.deadline, memory=self.memory,

@@ -45,8 +45,8 @@ class RefusalCondition:
     than: int | str | tuple[int, ...]
     step: int = 1
 
-    def holds(self, sizes: Mapping[str, int]) -> bool:
-        """Whether it holds at these sizes, which have every axis."""
+    def holds_at(self, sizes: Mapping[str, int]) -> bool:
+        """Whether the condition holds at these sizes, which have every axis."""
         size = sizes[self.axis] if self.step == 1 else sizes[self.axis] % self.step
         if isinstance(self.than, tuple):
             return (size in self.than) is (self.sign == "in")
@@ -69,7 +69,7 @@ def nearest_taken(size: int, refused: tuple[RefusalCondition, ...], least: int =
     ones first. The size itself where there is none up to LARGEST_SIZE away.
     """
     near = (size + sign * away for away in range(LARGEST_SIZE if refused else 1) for sign in (-1, 1))
-    return next((each for each in near if each >= least and not any(one.holds({one.axis: each}) for one in refused)),
+    return next((each for each in near if each >= least and not any(one.holds_at({one.axis: each}) for one in refused)),
                 size)
 
 
@@ -88,19 +88,21 @@ class Refusal:
         """Whether a problem of these sizes, with these keywords in use, is refused; `sizes` has every axis."""
         has = set(keywords)
         is_spared = bool(self.without) and self.without <= has
-        return self.keywords <= has and not is_spared and all(each.holds(sizes) for each in self.conditions)
+        return self.keywords <= has and not is_spared and all(each.holds_at(sizes) for each in self.conditions)
 
     def covers(self, other: Refusal) -> bool:
-        """Whether it refuses what another one does, and more: of lengths of one axis alone; False for all else."""
-        mine, its = self.alone, other.alone
+        """Whether the refusal refuses what another one does, and more: of lengths of one axis alone; False for all
+        else.
+        """
+        mine, its = self.single_condition, other.single_condition
         if not mine or not its or mine.axis != its.axis or self == other or self.without or other.without:
             return False
         lengths = ({mine.axis: length} for length in range(1, LARGEST_SIZE))
-        return all(mine.holds(each) for each in lengths if its.holds(each))
+        return all(mine.holds_at(each) for each in lengths if its.holds_at(each))
 
     @property
-    def alone(self) -> RefusalCondition | None:
-        """Its condition on the length of one axis, where it has no other and names no keyword."""
+    def single_condition(self) -> RefusalCondition | None:
+        """The condition of a refusal on the length of one axis, where it has no other and names no keyword."""
         is_bare = not self.keywords and len(self.conditions) == 1 and self.conditions[0].is_of_one_axis
         return self.conditions[0] if is_bare else None
 

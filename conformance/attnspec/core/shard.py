@@ -37,8 +37,8 @@ def read_shard(text: str) -> Shard:
     return shard
 
 
-def dealt(costs: Mapping[K, float], count: int) -> tuple[tuple[K, ...], ...]:
-    """What each of so many shards gets: the dearest first, each to the shard that has the least to do.
+def deal_shards(costs: Mapping[K, float], count: int) -> tuple[tuple[K, ...], ...]:
+    """Deals jobs to so many shards: the dearest first, each to the shard that has the least to do.
 
     Of equal costs the first in the mapping's order comes first, so that every shard works out the same.
     """

@@ -42,7 +42,7 @@ def read_sizes(text: str, where: FileLocation | None = None, *,
     """
     given: dict[str, int] = {}
     for word in text.replace(",", " ").split():
-        axis, length = _read(word, where, error)
+        axis, length = _read_size(word, where, error)
         if axis in given:
             raise error(f"the sizes {quoted(text)} say {axis} twice.", where=where)
         given[axis] = length
@@ -56,7 +56,7 @@ def read_sizes(text: str, where: FileLocation | None = None, *,
     return {axis: lengths[axis] for axis in AXES}
 
 
-def _read(word: str, where: FileLocation | None, error: type[AttnspecError]) -> tuple[str, int]:
+def _read_size(word: str, where: FileLocation | None, error: type[AttnspecError]) -> tuple[str, int]:
     match = SIZE.fullmatch(word)
     if match is None:
         raise error(f"{quoted(word)} is not a size. Write an axis and a number, as in {EXAMPLE!r}.", where=where)
@@ -82,7 +82,7 @@ def _wrong(lengths: Mapping[str, int]) -> str:
     return ""
 
 
-def spelled(lengths: Mapping[str, int]) -> str:
+def spell_lengths(lengths: Mapping[str, int]) -> str:
     """`B4 H32 Hkv8 T2048 S2048 D128 Dv128`: the same text for the same sizes."""
     return " ".join(f"{axis}{lengths[axis]}" for axis in AXES)
 
@@ -97,7 +97,7 @@ def read_all(texts: Iterable[str]) -> tuple[str, ...]:
 
     A file has one a line; empty lines and what follows a # count for nothing. Raises UsageError with file and line.
     """
-    return tuple(dict.fromkeys(spelled(lengths) for text in texts for lengths in _all_of(text)))
+    return tuple(dict.fromkeys(spell_lengths(lengths) for text in texts for lengths in _all_of(text)))
 
 
 def _all_of(text: str) -> Iterator[dict[str, int]]:
@@ -131,15 +131,15 @@ def _lines(file: Path) -> list[str]:
         raise UsageError(f"the sizes cannot be read: {reason}.", where=FileLocation(str(file))) from None
 
 
-def beside(lengths: Mapping[str, int]) -> dict[str, int]:
-    """One more query and one more key, past the end of whatever block they filled, or one less where no recipe can have
-    more; a single query stays one.
+def sizes_beside(lengths: Mapping[str, int]) -> dict[str, int]:
+    """Lengths with one more query and one more key, past the end of whatever block they filled, or one less where no
+    recipe can have more; a single query stays one.
     """
-    longer = _moved(lengths, 1)
-    return longer if not _wrong(longer) else _moved(lengths, -1)
+    longer = _move_lengths(lengths, 1)
+    return longer if not _wrong(longer) else _move_lengths(lengths, -1)
 
 
-def _moved(lengths: Mapping[str, int], step: int) -> dict[str, int]:
+def _move_lengths(lengths: Mapping[str, int], step: int) -> dict[str, int]:
     axes = ("T", "S") if lengths["T"] > 1 else ("S",)
     return {**lengths, **{axis: max(1, lengths[axis] + step) for axis in axes}}
 
@@ -164,7 +164,7 @@ class Cost:
         return f"{self.work:.1e} multiply-adds a call, {memory}, about {max(1, round(self.seconds))} s a case"
 
 
-def cost(lengths: Mapping[str, int]) -> Cost:
+def estimate_cost(lengths: Mapping[str, int]) -> Cost:
     """What a case of these sizes costs, about."""
     B, H, Hkv, T, S, D, Dv = (lengths[axis] for axis in AXES)
     scores, entries = B * H * T * S, B * (H * T + Hkv * S) * (D + Dv)
@@ -172,13 +172,13 @@ def cost(lengths: Mapping[str, int]) -> Cost:
     return Cost(work, (work + _PER_SCORE * scores) / _PACE, _PER_ENTRY * entries + _AT_LEAST, 4 * scores)
 
 
-def foretold(texts: Iterable[str], deadline: float) -> Iterator[str]:
+def foretell_costs(texts: Iterable[str], deadline: float) -> Iterator[str]:
     """What these sizes are to cost, a line each, to be told before they are tried; and one more where an item may take
     longer than its deadline, in seconds.
     """
     seconds = 0.0
     for text in texts:
-        each = cost(read_sizes(text))
+        each = estimate_cost(read_sizes(text))
         seconds += CASES * each.seconds
         yield f"sizes: {text}: {each}, up to {CASES} cases a clause"
     if seconds > deadline:

@@ -20,7 +20,7 @@ def kind_of(device: str) -> str:
     return _ALSO.get(kind, kind)
 
 
-class Speaks(enum.Enum):
+class HostLanguage(enum.Enum):
     """What a command starts."""
 
     PYTHON = "python"  # an interpreter, which is handed the host's program
@@ -41,7 +41,7 @@ class Surroundings:
     """
 
     command: tuple[str, ...] = ()
-    speaks: Speaks = Speaks.PYTHON
+    speaks: HostLanguage = HostLanguage.PYTHON
     is_here: bool = True
     environment: Mapping[str, str] = field(default_factory=dict)
     device: str = ""
@@ -51,7 +51,7 @@ class Surroundings:
     option: str = ""
 
     @property
-    def named(self) -> str:
+    def command_text(self) -> str:
         """The command as a message has it: `--python: '/usr/bin/pyton'`."""
         command = repr(" ".join(self.command) or sys.executable)
         return f"{self.option}: {command}" if self.option else command
@@ -59,4 +59,4 @@ class Surroundings:
     @property
     def is_quick(self) -> bool:
         """Whether a process begins at once: an interpreter on this machine."""
-        return self.is_here and self.speaks is Speaks.PYTHON
+        return self.is_here and self.speaks is HostLanguage.PYTHON

@@ -1,24 +1,36 @@
-"""What a finding says first where the likeliest reason has a known way out: a declaration, an adapter, a line."""
+"""What a finding says first where the likeliest reason has a known way out: a declaration, an adapter, a line.
+
+Where a function raises, that is the line, and the fewest sizes and keywords that bring the exception out.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED, unlike_any
-from attnspec.core.nouns import is_bare
+from attnspec.core.declaration import Limits, limits_saying, narrowed_by
+from attnspec.core.nouns import DType, Kind, is_bare
+from attnspec.core.refusal import Refusal
 from attnspec.diagnosis.diagnose import Diagnosis
-from attnspec.diagnosis.inputs import mattering
+from attnspec.diagnosis.inputs import features_that_matter
 from attnspec.diagnosis.locate import INVERTED, NOTHING, SPOILT
 from attnspec.diagnosis.overflow import WITHOUT_MAXIMUM
 from attnspec.host.lifts import LIFTS
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Explanation
 from attnspec.spec.load import added_files
-from attnspec.spec.yaml_lines import shown
-from attnspec.subjects.subject import Subject
-from attnspec.subjects.target import importable
+from attnspec.spec.yaml_lines import shown_path
+from attnspec.subjects.call import UnusableAnswer
+from attnspec.subjects.causes import WordedRefusal, find_causes
+from attnspec.subjects.exceptions import refusal_words
+from attnspec.subjects.interview import Interview
+from attnspec.subjects.plain import PLAIN, Case, case_of
+from attnspec.subjects.refusals import begin_interview
+from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
+from attnspec.subjects.target import importable_name
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.measures import beyond
 from attnspec.vocabulary.observables import see
@@ -50,7 +62,7 @@ def wanted_lift(subject: Subject, said: str) -> tuple[str, str]:
 
 def frameworks_of(subject: Subject) -> frozenset[str]:
     """The packages that the module of the subject's function imports by name, and the framework it is handed."""
-    used = subject.described.uses if subject.described else ()
+    used = subject.description.uses if subject.description else ()
     return frozenset({subject.declaration.lift, *used} - {""})
 
 
@@ -64,7 +76,7 @@ def way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis, held: Sequence[R
 
     held: cases that hold beside it. A convention on which one of them hangs is not what is wrong.
     """
-    subject, likeliest = trial.evaluator.subject, diagnosis.like[0].fault if diagnosis.like else ""
+    subject, likeliest = trial.evaluator.subject, diagnosis.likely_faults[0].fault if diagnosis.likely_faults else ""
     if likeliest == ALWAYS:
         return _causal_by_design(subject)
     if likeliest == WITHOUT_MAXIMUM:
@@ -74,12 +86,12 @@ def way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis, held: Sequence[R
         return Explanation(f"masked logits get a finite number, and visible ones may lie lower (`{likeliest}`)",
                            "Use -inf: it is lower than any logit. Rows whose visible logits are all higher than the "
                            "number are right as they are", "")
-    if likeliest == THE_OTHER_WAY or diagnosis.located == INVERTED:
+    if likeliest == THE_OTHER_WAY or diagnosis.located_stage == INVERTED:
         return _mask_inverted(subject)
-    if not diagnosis.located.startswith((NOTHING, SPOILT)):
+    if not diagnosis.located_stage.startswith((NOTHING, SPOILT)):
         return None
-    followed = {name for case in held for name in mattering(case)}
-    doubtful = [name for name in mattering(recipe) if name not in followed]
+    followed = {name for case in held for name in features_that_matter(case)}
+    doubtful = [name for name in features_that_matter(recipe) if name not in followed]
     return of_no_answer(subject, doubtful, trial.evaluator.conventions)
 
 
@@ -88,7 +100,7 @@ def of_wrong_clause(trial: Trial, recipe: Recipe, added: Sequence[str]) -> Expla
     is right; None of another clause.
     """
     clause = trial.check.clause
-    if clause.where.file not in map(shown, added_files(added)):
+    if clause.where.file not in map(shown_path, added_files(added)):
         return None
     scene = trial.scene(recipe)
     asked = {str(word.args["observe"]) for word in clause.then if "observe" in word.args}
@@ -112,22 +124,23 @@ def _mask_inverted(subject: Subject) -> Explanation | None:
     """Of a function of one's own: to turn it round, or to have an adapter do so."""
     if not is_bare(subject.id):
         return None
-    return Explanation(INVERTED, "Invert it. If your library documents that True hides a key, keep it: "
-                                 f"`attnspec init {importable(subject.id)}` writes an adapter that turns the mask", "")
+    advice = ("Invert it. If your library documents that True hides a key, keep it: "
+              f"`attnspec init {importable_name(subject.id)}` writes an adapter that turns the mask")
+    return Explanation(INVERTED, advice, "")
 
 
 def _causal_by_design(subject: Subject) -> Explanation | None:
     """Of a function of one's own that has no causal flag: it may be meant so."""
     if not is_bare(subject.id) or "causal" in subject.declaration.keywords:
         return None
-    name, wrapper = _wrapped(subject)
+    name, wrapper = _wrapper_names(subject)
     return Explanation(f"it is causal, and has no causal flag (`{ALWAYS}`)",
                        "Let it take `causal`. If every call is meant to be causal, wrap it: "
                        f"def {wrapper}(query, key, value, *, causal=True): return {name}(query, key, value), and "
                        f"declare it: {wrapper}.causal_only = True", "")
 
 
-def _wrapped(subject: Subject) -> tuple[str, str]:
+def _wrapper_names(subject: Subject) -> tuple[str, str]:
     """The name of a function, and that of one to wrap it in."""
     name = subject.id.rpartition(":")[2]
     return name, "wrapped" if name == "attend" else "attend"
@@ -149,3 +162,102 @@ def _yaml(value: object) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {_yaml(inner)}" for key, inner in value.items()) + "}"
     return json.dumps(value, ensure_ascii=False)
+
+
+_IN_WORDS = {"G > 1": "Hkv < H"}
+"""Conditions that people write otherwise."""
+
+
+@dataclass(slots=True)
+class RaisingExplainer:
+    """Explains the exceptions of one function of a user's own. A line that raised before is not asked about again."""
+
+    subject: Subject
+    _known_explanations: dict[tuple[DType, str], Explanation | None] = field(default_factory=dict)
+    _everywhere: dict[str, Explanation] = field(default_factory=dict)  # by origin or cause, what always comes
+
+    def explain(self, raised: SubjectRaised, dtype: DType) -> Explanation | None:
+        """The cause `it raises IndexError in mine.py:41 where Hkv < H`, with the way out; None where the conditions are
+        not found: the exception depends on entries, or on chance.
+        """
+        if not is_bare(self.subject.id) or self.subject.declaration.kind is Kind.LAYER or raised.asked is None:
+            return None
+        if refusal_words(raised, raised.asked, home=self.subject.home):
+            return None  # it is a promise that is broken; its own words are the best
+        if raised.origin in self._everywhere:
+            return self._everywhere[raised.origin]
+        key = (dtype, raised.origin)
+        if key not in self._known_explanations:
+            try:
+                self._known_explanations[key] = self._search(raised, dtype, case_of(raised.asked))
+            except SubjectDied:
+                self._known_explanations[key] = None
+        return self._known_explanations[key]
+
+    def explain_return(self, no_array: str) -> Explanation | None:
+        """The cause `every call returns a tuple of 2, and no array`; None where a plain problem is answered.
+
+        no_array: what came back in place of the output (`UnusableAnswer.no_array`).
+        """
+        if self.subject.declaration.kind is not Kind.ATTENTION:
+            return None
+        cause = f"every call returns {no_array}, and no array"
+        if cause not in self._everywhere:
+            if any(map(self._returns_output, self.subject.declaration.dtypes)):
+                return None
+            self._everywhere[cause] = Explanation(cause, "Return the output alone", "")
+        return self._everywhere[cause]
+
+    def _returns_output(self, dtype: DType) -> bool:
+        try:
+            self.subject.answer_any(Case(PLAIN).problem(dtype))
+        except (SubjectRaised, SubjectDied, UnusableAnswer):
+            return False
+        return True
+
+    def _search(self, raised: SubjectRaised, dtype: DType, end: Case) -> Explanation | None:
+        begun = begin_interview(self.subject, dtype)
+        if begun is None:
+            return self._explain_constant_raising(raised, dtype)
+        interview = Interview(self.subject, dtype, origin=raised.origin)
+        if interview.refusal(begun.start):
+            return None
+        found = find_causes(interview, begun.start, end)
+        return self._explain_place(raised, found) if found else None
+
+    def _explain_constant_raising(self, raised: SubjectRaised, dtype: DType) -> Explanation:
+        """Where no plain problem is answered at this dtype; at others it may be."""
+        others = [each for each in self.subject.declaration.dtypes
+                  if each is not dtype and Interview(self.subject, each).takes_case(Case(PLAIN))]
+        if not others:
+            self._everywhere[raised.origin] = Explanation(f"every call raises {raised.origin}", "Mend it", "")
+            return self._everywhere[raised.origin]
+        function = self.subject.id.rpartition(":")[2]
+        return Explanation(
+            f"it raises {raised.origin} at {dtype.value}", f"Mend it. If {dtype.value} is not meant to be taken",
+            f"{function}.dtypes = {[each.value for each in others]}")
+
+    def _explain_place(self, raised: SubjectRaised, found: Sequence[WordedRefusal]) -> Explanation:
+        told = " or ".join(dict.fromkeys(_write(each.refusal) for each in found))
+        return Explanation(
+            f"it raises {raised.origin} where {told}",
+            "Mend it. If it is not meant to be called so, let it raise an exception that says so",
+            _declare(self.subject, [each.refusal for each in found]))
+
+
+def _write(refusal: Refusal) -> str:
+    """`there is a mask and B > 1`, `Hkv < H`, `1 < Hkv < H`."""
+    keywords = [f"{name} is given" for name in sorted(refusal.keywords)]
+    conditions = [_IN_WORDS.get(text, text) for text in map(str, refusal.conditions)]
+    return " and ".join((*keywords, *conditions)).replace("Hkv > 1 and Hkv < H", "1 < Hkv < H")
+
+
+def _declare(subject: Subject, refusals: Sequence[Refusal]) -> str:
+    """The line that says that none of these is taken, as an attribute of the function."""
+    function = subject.id.rpartition(":")[2]
+    names = sorted(limits_saying({str(each) for each in refusals}))
+    if len(names) == len(refusals) == 1:
+        value = getattr(narrowed_by(Limits(), refusals), names[0])
+        return f"{function}.{names[0]} = {value!r}"
+    declared = [*map(str, subject.declaration.limits.refuses), *(str(each) for each in refusals)]
+    return f"{function}.refuses = {[text.replace('≠', '!=') for text in declared]!r}"

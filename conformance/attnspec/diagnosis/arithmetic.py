@@ -22,13 +22,13 @@ from attnspec.core.keyword_nouns import GRAD
 from attnspec.core.nouns import DType, Effort, Kind, Level, is_bare
 from attnspec.core.rotary import POSITIONS
 from attnspec.diagnosis.advice import frameworks_of, manifest_line
-from attnspec.diagnosis.failing_case import judged
+from attnspec.diagnosis.failing_case import judge_case
 from attnspec.diagnosis.rotary import narrow_for
 from attnspec.diagnosis.whereabouts import NOWHERE, FailurePlace
 from attnspec.diagnosis.witnesses import PURSE
 from attnspec.numerics.precision import Precision, is_half, looser_words, precision_of
 from attnspec.numerics.width import acquitted_by
-from attnspec.problems.demand import work
+from attnspec.problems.demand import count_work
 from attnspec.problems.problem import Sizes, numpy_dtype
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import A_CHOICE, Explanation
@@ -55,7 +55,7 @@ FEXP_U20 = 940
 
 
 @dataclass(frozen=True, slots=True)
-class Wider:
+class WiderArithmetic:
     """A class of arithmetic: what such a function does, what would mend it, and the words that declare it.
 
     shows: whether it is so coarse that answers to ordinary values tell it from the declared class; a function whose
@@ -69,48 +69,52 @@ class Wider:
     fits: str = ""
 
 
-_SUBNORMALS = Wider("it treats subnormal numbers as 0", "Keep them (no flush-to-zero, no fast math)", FLUSHES)
+_SUBNORMALS = WiderArithmetic("it treats subnormal numbers as 0", "Keep them (no flush-to-zero, no fast math)", FLUSHES)
 _SEPARATE = "Divide by the sum of the exponentials"
 
 
-def _stored_lse(dtype: str) -> Wider:
+def _stored_lse(dtype: str) -> WiderArithmetic:
     """Split keys, rings and SciPy do so: it is less exact where logits are large, and nothing is wrong with it."""
-    return Wider(f"its weights come from a log-sum-exp that is stored in {dtype}{A_CHOICE}", _SEPARATE,
-                 {"logsumexp_roundings": 1})
+    return WiderArithmetic(f"its weights come from a log-sum-exp that is stored in {dtype}{A_CHOICE}", _SEPARATE,
+                           {"logsumexp_roundings": 1})
 
 
-def _of_half(dtype: str) -> tuple[Wider, ...]:
+def _of_half(dtype: str) -> tuple[WiderArithmetic, ...]:
     whole = {"grade": "G4"}
     return (
-        Wider(f"every step is rounded to {dtype}", "Form logits and softmax in float32", whole),
-        Wider(f"its exponentials are off by up to {FEXP_U20} ulp of float32", "Use an exact exp",
-              {"exp_ulps": FEXP_U20}),
-        Wider(f"every step is rounded to {dtype}, and so are the sums", "Accumulate in float32",
-              {**whole, "accumulate": dtype, "row_sum": dtype}),
-        Wider(f"every step is rounded to {dtype}, and its weights come from a stored log-sum-exp", _SEPARATE,
-              {**whole, "logsumexp_roundings": 1}))
+        WiderArithmetic(f"every step is rounded to {dtype}", "Form logits and softmax in float32", whole),
+        WiderArithmetic(f"its exponentials are off by up to {FEXP_U20} ulp of float32", "Use an exact exp",
+                        {"exp_ulps": FEXP_U20}),
+        WiderArithmetic(f"every step is rounded to {dtype}, and so are the sums", "Accumulate in float32",
+                        {**whole, "accumulate": dtype, "row_sum": dtype}),
+        WiderArithmetic(f"every step is rounded to {dtype}, and its weights come from a stored log-sum-exp", _SEPARATE,
+                        {**whole, "logsumexp_roundings": 1}))
 
 
-def _of_single(dtype: str) -> tuple[Wider, ...]:
+def _of_single(dtype: str) -> tuple[WiderArithmetic, ...]:
     return (
-        Wider(f"its exponentials are off by up to {EXP_U20} ulp", "Use an exact exp", {"exp_ulps": EXP_U20}),
-        Wider(f"its exponentials are off by up to {CUDA_EXPF} ulp", "Use an exact exp", {"exp_ulps": CUDA_EXPF}),
+        WiderArithmetic(f"its exponentials are off by up to {EXP_U20} ulp", "Use an exact exp", {"exp_ulps": EXP_U20}),
+        WiderArithmetic(f"its exponentials are off by up to {CUDA_EXPF} ulp", "Use an exact exp",
+                        {"exp_ulps": CUDA_EXPF}),
         _stored_lse(dtype),
-        Wider("the inputs of its products are rounded to TF32", "Turn TF32 off", _narrow("float16", 4), shows=True),
-        Wider("the inputs of its products are rounded to bfloat16", "Multiply in float32", _narrow("bfloat16", 4),
-              shows=True),
-        *(Wider(f"it computes in {half} throughout", "Compute in float32", _all_in(half), shows=True, fits=half)
+        WiderArithmetic("the inputs of its products are rounded to TF32", "Turn TF32 off", _narrow("float16", 4),
+                        shows=True),
+        WiderArithmetic("the inputs of its products are rounded to bfloat16", "Multiply in float32",
+                        _narrow("bfloat16", 4), shows=True),
+        *(WiderArithmetic(f"it computes in {half} throughout", "Compute in float32", _all_in(half), shows=True,
+                          fits=half)
           for half in ("float16", "bfloat16")))
 
 
-def _of_double(dtype: str) -> tuple[Wider, ...]:
+def _of_double(dtype: str) -> tuple[WiderArithmetic, ...]:
     return (
         _stored_lse(dtype),
-        Wider("its softmax is computed in float32", "Compute it in float64", {"softmax": "float32"}, shows=True),
-        Wider("its softmax is computed in float32, and so are its logits", "Compute them in float64",
-              _stored_in("float32", "softmax", "row_sum", "logits", "weights", "scale"), shows=True),
-        Wider("it computes in float32 throughout", "Compute in float64",
-              _all_in("float32"), shows=True, fits="float32"))
+        WiderArithmetic("its softmax is computed in float32", "Compute it in float64", {"softmax": "float32"},
+                        shows=True),
+        WiderArithmetic("its softmax is computed in float32, and so are its logits", "Compute them in float64",
+                        _stored_in("float32", "softmax", "row_sum", "logits", "weights", "scale"), shows=True),
+        WiderArithmetic("it computes in float32 throughout", "Compute in float64",
+                        _all_in("float32"), shows=True, fits="float32"))
 
 
 def _narrow(dtype: str, roundings: int) -> Words:
@@ -129,30 +133,31 @@ def _all_in(dtype: str) -> Words:
     return {**_stored_in(dtype, *stored), "weight_roundings": 3, "prescale_roundings": 4}
 
 
-def backward_classes_for(dtype: DType, kind: Kind) -> tuple[Wider, ...]:
+def backward_classes_for(dtype: DType, kind: Kind) -> tuple[WiderArithmetic, ...]:
     """What a backward pass may round besides, in words of `backward_precision`, the least first. A wider format has
     nothing to lose by it.
     """
     if not is_half(dtype) or kind is Kind.ROTARY:
         return ()
-    products = Wider(f"the gradient of its weights is stored in {dtype.value}", "Keep it in float32", {"products": 1})
+    products = WiderArithmetic(f"the gradient of its weights is stored in {dtype.value}", "Keep it in float32",
+                               {"products": 1})
     if kind is not Kind.LAYER:
         return (products,)
-    biases = Wider(f"partial sums of the gradients of its biases are stored in {dtype.value}", "Add them up in float32",
-                   {"partial_biases": 1})
-    return biases, products, Wider(f"{products.cause}, and so are partial sums of those of its biases",
-                                   "Do both in float32", {**products.words, **biases.words})
+    biases = WiderArithmetic(f"partial sums of the gradients of its biases are stored in {dtype.value}",
+                             "Add them up in float32", {"partial_biases": 1})
+    return biases, products, WiderArithmetic(f"{products.cause}, and so are partial sums of those of its biases",
+                                             "Do both in float32", {**products.words, **biases.words})
 
 
-def classes_for(dtype: DType, kind: Kind = Kind.ATTENTION) -> tuple[Wider, ...]:
+def classes_for(dtype: DType, kind: Kind = Kind.ATTENTION) -> tuple[WiderArithmetic, ...]:
     """The classes that are tried, the likelier first; each is followed by the same with subnormals that become 0."""
     if kind is Kind.ROTARY:
-        return tuple(Wider(each.cause, each.advice, each.words) for each in narrow_for(dtype))
+        return tuple(WiderArithmetic(each.cause, each.advice, each.words) for each in narrow_for(dtype))
     of = _of_half if is_half(dtype) else _of_single if dtype is DType.FLOAT32 else _of_double
     return (_SUBNORMALS, *(each for alone in of(dtype.value) for each in (alone, _flushing(alone))))
 
 
-def _flushing(wider: Wider) -> Wider:
+def _flushing(wider: WiderArithmetic) -> WiderArithmetic:
     return replace(wider, cause=f"{wider.cause}, and {_SUBNORMALS.cause}", words={**wider.words, **FLUSHES})
 
 
@@ -172,9 +177,9 @@ class ArithmeticExplainer:
 
     checks: Callable[[], Mapping[str, Check]]
     seed: int
-    _tried: dict[tuple[DType, str], bool] = field(default_factory=dict)
+    _tried_classes: dict[tuple[DType, str], bool] = field(default_factory=dict)
     _answers: set[tuple[DType, str]] = field(default_factory=set)
-    _met: dict[DType, list[tuple[Trial, Recipe]]] = field(default_factory=dict)
+    _met_cases: dict[DType, list[tuple[Trial, Recipe]]] = field(default_factory=dict)
 
     def explain(self, trial: Trial, failing: Recipe, claimed: int, place: FailurePlace = NOWHERE,
                 first: Recipe | None = None) -> Explanation | None:
@@ -184,23 +189,24 @@ class ArithmeticExplainer:
         place: where it fails. What fails at some sizes and holds just below is no arithmetic, which would show there.
         first: the case that failed, before it was shrunk; a class that does not allow it allows no whole clause.
         """
-        met = [failing, *([first] if first and work(first.sizes) <= PURSE else [])]
+        met = [failing, *([first] if first and count_work(first.sizes) <= PURSE else [])]
         if _is_plain(trial.check):
-            self._met.setdefault(trial.evaluator.dtype, []).extend((trial, each) for each in met)
-        if place.smallest and any(_is_just_below(each.sizes, place.smallest) for each in place.held):
+            self._met_cases.setdefault(trial.evaluator.dtype, []).extend((trial, each) for each in met)
+        if place.smallest and any(_is_just_below(each.sizes, place.smallest) for each in place.held_recipes):
             return None
         if of_backward := self._explain_backward(trial, failing, met, claimed):
             return of_backward
         every = list(self._wider(trial.evaluator))
-        classes = [each for each in every if self._tried.get((trial.evaluator.dtype, each[0].cause), True)]
+        classes = [each for each in every if self._tried_classes.get((trial.evaluator.dtype, each[0].cause), True)]
         for wider, evaluator in classes:
-            under = replace(trial, evaluator=evaluator, shrinks=False, before=None, breadcrumb=lambda _: None, sample=0)
+            under = replace(trial, evaluator=evaluator, shrinks=False, failed_before=None, breadcrumb=lambda _: None,
+                            sample=0)
             if (_allows_met(under, failing, met, claimed) and self._is_of(wider, trial.evaluator, evaluator)
                     and _says_something(evaluator) and under.hold().failure is None):
                 if _fails_in_float32(trial, failing):
                     return None
                 self._answers.add((trial.evaluator.dtype, wider.cause))
-                return _told(trial.evaluator.subject, trial.evaluator.dtype, wider)
+                return _make_explanation(trial.evaluator.subject, trial.evaluator.dtype, wider)
         return self._as_consequence(trial, failing, every) or self._as_marked(trial, failing, claimed, every)
 
     def _explain_backward(self, trial: Trial, failing: Recipe, met: Iterable[Recipe],
@@ -214,23 +220,23 @@ class ArithmeticExplainer:
         for wider in backward_classes_for(dtype, subject.declaration.kind):
             words = {**subject.declaration.backward_precision.get(dtype, {}), **wider.words, "reason": wider.cause}
             evaluator = trial.evaluator.under_backward(words)
-            under = replace(trial, evaluator=evaluator, shrinks=False, before=None, breadcrumb=lambda _: None)
+            under = replace(trial, evaluator=evaluator, shrinks=False, failed_before=None, breadcrumb=lambda _: None)
             if (_allows_met(under, failing, met, claimed) and self._allows_gradients(wider, evaluator)
                     and under.hold().failure is None):
                 return None if _fails_in_float32(trial, failing) else _explain_by_words(
                     subject, "backward_precision", dtype, replace(wider, words=words))
         return None
 
-    def _allows_gradients(self, wider: Wider, evaluator: Evaluator) -> bool:
+    def _allows_gradients(self, wider: WiderArithmetic, evaluator: Evaluator) -> bool:
         key = evaluator.dtype, wider.cause
-        if key not in self._tried:
+        if key not in self._tried_classes:
             of_gradients = (check for check in self.checks().values() if GRAD in check.needs and not check.clause.made
                             and not any(check.runs.values()) and check.clause.level is Level.MUST)
-            self._tried[key] = all(self._holds(check, evaluator) for check in of_gradients)
-        return self._tried[key]
+            self._tried_classes[key] = all(self._clause_holds(check, evaluator) for check in of_gradients)
+        return self._tried_classes[key]
 
     def _as_consequence(self, trial: Trial, failing: Recipe,
-                        classes: Iterable[tuple[Wider, Evaluator]]) -> Explanation | None:
+                        classes: Iterable[tuple[WiderArithmetic, Evaluator]]) -> Explanation | None:
         """The class that the subject is known to be of, if under it the case is no failure: it may claim nothing there.
 
         Known is one that explained another violation, or without which not even ordinary answers are right.
@@ -238,50 +244,50 @@ class ArithmeticExplainer:
         for wider, evaluator in classes:
             is_known = (evaluator.dtype, wider.cause) in self._answers or (
                 wider.shows and self._is_of(wider, trial.evaluator, evaluator) and _says_something(evaluator))
-            if is_known and judged(trial, evaluator, failing).failure is None:
-                return None if _fails_in_float32(trial, failing) else _told(
+            if is_known and judge_case(trial, evaluator, failing).failure is None:
+                return None if _fails_in_float32(trial, failing) else _make_explanation(
                     trial.evaluator.subject, trial.evaluator.dtype, wider)
         return None
 
     def _as_marked(self, trial: Trial, failing: Recipe, claimed: int,
-                   classes: Iterable[tuple[Wider, Evaluator]]) -> Explanation | None:
+                   classes: Iterable[tuple[WiderArithmetic, Evaluator]]) -> Explanation | None:
         """The class of a format in which all answers are numbers, if under it the case is no failure.
 
         Something else may be wrong with the subject, so that no class allows all that it answers. The case is put
         with ordinary values first: whole numbers are numbers of any format.
         """
         marked = [(wider, evaluator) for wider, evaluator in classes
-                  if wider.fits and _fit(evaluator.remembered, wider.fits)]
+                  if wider.fits and _fit(evaluator.remembered_answers, wider.fits)]
         if marked:
-            judged(trial, trial.evaluator, replace(failing, families=("normal",)))
+            judge_case(trial, trial.evaluator, replace(failing, families=("normal",)))
         for wider, evaluator in marked:
-            is_fit = _fit(evaluator.remembered, wider.fits) and _allows_case(trial, evaluator, failing, claimed)
+            is_fit = _fit(evaluator.remembered_answers, wider.fits) and _allows_case(trial, evaluator, failing, claimed)
             if is_fit and _says_something(evaluator):
                 self._answers.add((evaluator.dtype, wider.cause))
-                return _told(trial.evaluator.subject, trial.evaluator.dtype, wider)
+                return _make_explanation(trial.evaluator.subject, trial.evaluator.dtype, wider)
         return None
 
-    def _wider(self, evaluator: Evaluator) -> Iterator[tuple[Wider, Evaluator]]:
+    def _wider(self, evaluator: Evaluator) -> Iterator[tuple[WiderArithmetic, Evaluator]]:
         """The classes that round more than the declared one, those that were the answer before first."""
         dtype = evaluator.dtype
         classes = classes_for(dtype, evaluator.subject.declaration.kind)
-        known = sorted(classes, key=lambda each: not self._tried.get((dtype, each.cause), False))
+        known = sorted(classes, key=lambda each: not self._tried_classes.get((dtype, each.cause), False))
         for wider in known:
             precision = _precision(evaluator.subject, dtype, wider)
             if precision and looser_words(precision, evaluator.precision):
                 yield wider, evaluator.under(precision)
 
-    def _is_of(self, wider: Wider, declared: Evaluator, evaluator: Evaluator) -> bool:
+    def _is_of(self, wider: WiderArithmetic, declared: Evaluator, evaluator: Evaluator) -> bool:
         """Whether a class allows all that a subject answers to plain problems, without a drift, and none finer does."""
         key = evaluator.dtype, wider.cause
-        if key not in self._tried:
-            self._tried[key] = ((not wider.fits or _fit(evaluator.remembered, wider.fits))
-                                and self._allows_what_failed(evaluator)
-                                and not (wider.shows and self._is_finer(wider, declared))
-                                and self._allows_plain(evaluator, CONVICTING))
-        return self._tried[key]
+        if key not in self._tried_classes:
+            self._tried_classes[key] = ((not wider.fits or _fit(evaluator.remembered_answers, wider.fits))
+                                        and self._allows_what_failed(evaluator)
+                                        and not (wider.shows and self._is_finer(wider, declared))
+                                        and self._allows_plain(evaluator, CONVICTING))
+        return self._tried_classes[key]
 
-    def _is_finer(self, wider: Wider, declared: Evaluator) -> bool:
+    def _is_finer(self, wider: WiderArithmetic, declared: Evaluator) -> bool:
         """Whether the declared class, or one between it and this one, allows the answers to ordinary values."""
         showing = (each for each in classes_for(declared.dtype) if each.shows)
         # a twin, which flushes subnormals or rounds logits, too, has the same cause and more to say: it begins alike
@@ -292,21 +298,21 @@ class ArithmeticExplainer:
 
     def _allows_what_failed(self, evaluator: Evaluator) -> bool:
         """Whether a class allows the plain cases that failed: they are put first, for most classes fail there."""
-        return not any(isinstance(judged(trial, evaluator, recipe).failure, Violated)
-                       for trial, recipe in self._met.get(evaluator.dtype, ()))
+        return not any(isinstance(judge_case(trial, evaluator, recipe).failure, Violated)
+                       for trial, recipe in self._met_cases.get(evaluator.dtype, ()))
 
     def _allows_plain(self, evaluator: Evaluator, kinds: frozenset[str]) -> bool:
         plain = (check for check in self.checks().values() if _is_plain(check) and check.domain.kind in kinds)
-        return all(self._holds(check, evaluator) for check in plain)
+        return all(self._clause_holds(check, evaluator) for check in plain)
 
-    def _holds(self, check: Check, evaluator: Evaluator) -> bool:
+    def _clause_holds(self, check: Check, evaluator: Evaluator) -> bool:
         if check.lacking(evaluator.subject):
             return True
         compiling = evaluator.compiling
         if compiling and compiling.is_spent:  # nobody knows, so the class is not offered
             return False
         trial = Trial(check, evaluator, Effort.QUICK, seed_of(self.seed, check.domain), lambda _: None, shrinks=False,
-                      purse=PURSE, until=compiling.until if compiling else math.inf)
+                      purse=PURSE, compiling_ends=compiling.end_of_clause if compiling else math.inf)
         return not isinstance(trial.hold().failure, Violated)  # an exception tells nothing of how it rounds
 
 
@@ -333,11 +339,11 @@ def _is_plain(check: Check) -> bool:
 def _allows_met(trial: Trial, recipe: Recipe, met: Iterable[Recipe], claimed: int) -> bool:
     """Whether a clause, on the case where it failed, claims as many entries and holds, and on those that were met."""
     return _allows_case(trial, trial.evaluator, recipe, claimed) and all(
-        judged(trial, trial.evaluator, each).failure is None for each in met)
+        judge_case(trial, trial.evaluator, each).failure is None for each in met)
 
 
 def _allows_case(trial: Trial, evaluator: Evaluator, recipe: Recipe, claimed: int) -> bool:
-    tally = judged(trial, evaluator, recipe)
+    tally = judge_case(trial, evaluator, recipe)
     return tally.failure is None and tally.worst is not None and tally.worst.claimed >= claimed
 
 
@@ -347,7 +353,7 @@ def _fails_in_float32(trial: Trial, recipe: Recipe) -> bool:
     if not is_half(evaluator.dtype) or DType.FLOAT32 not in evaluator.subject.declaration.dtypes:
         return False
     single = Evaluator(evaluator.subject, DType.FLOAT32, evaluator.conventions)
-    return isinstance(judged(replace(trial, before=None), single, recipe).failure, Violated)
+    return isinstance(judge_case(replace(trial, failed_before=None), single, recipe).failure, Violated)
 
 
 def _fit(answers: Iterable[SubjectAnswer], dtype: str) -> bool:
@@ -359,30 +365,31 @@ def _fit(answers: Iterable[SubjectAnswer], dtype: str) -> bool:
                    for each in answers)
 
 
-def _words(subject: Subject, dtype: DType, wider: Wider) -> dict[str, object]:
+def _words(subject: Subject, dtype: DType, wider: WiderArithmetic) -> dict[str, object]:
     """What would be declared: what is declared already, and the wider words in place of theirs."""
     return {**subject.declaration.precision.get(dtype, {}), **wider.words, "reason": wider.cause}
 
 
-def _precision(subject: Subject, dtype: DType, wider: Wider) -> Precision | None:
+def _precision(subject: Subject, dtype: DType, wider: WiderArithmetic) -> Precision | None:
     try:
         return precision_of(_words(subject, dtype, wider), dtype)
     except ManifestError:  # declared words and wider ones may not go together
         return None
 
 
-def _told(subject: Subject, dtype: DType, wider: Wider) -> Explanation:
+def _make_explanation(subject: Subject, dtype: DType, wider: WiderArithmetic) -> Explanation:
     return _explain_by_words(subject, "precision", dtype, replace(wider, words=_words(subject, dtype, wider)))
 
 
-def _explain_by_words(subject: Subject, key: str, dtype: DType, wider: Wider) -> Explanation:
+def _explain_by_words(subject: Subject, key: str, dtype: DType, wider: WiderArithmetic) -> Explanation:
     """The class as what explains a failure, with the line that declares all its words under a key."""
     precision = _with_own(subject, key, {dtype.value: wider.words})
-    return Explanation(wider.cause, f"{wider.advice}{_in_jax(subject, wider)}", declaration(subject, key, precision),
+    return Explanation(wider.cause, f"{wider.advice}{_in_jax(subject, wider)}",
+                       format_declaration(subject, key, precision),
                        wider.words, precision)
 
 
-def _in_jax(subject: Subject, wider: Wider) -> str:
+def _in_jax(subject: Subject, wider: WiderArithmetic) -> str:
     """JAX computes in float32 unless told otherwise."""
     is_default = wider.fits == "float32" and "jax" in frameworks_of(subject)
     return " (JAX: enable x64, or --lift jax)" if is_default else ""
@@ -390,12 +397,14 @@ def _in_jax(subject: Subject, wider: Wider) -> str:
 
 def _with_own(subject: Subject, key: str, precision: Mapping[str, Words]) -> Mapping[str, Words]:
     """What a line would declare: of a function of one's own, the dtypes too that it declares already."""
-    said = subject.described.attributes.get(key, {}) if is_bare(subject.id) and subject.described else {}
+    said = subject.description.attributes.get(key, {}) if is_bare(subject.id) and subject.description else {}
     return {**said, **precision} if isinstance(said, Mapping) else precision
 
 
-def declaration(subject: Subject, key: str, precision: Mapping[str, Words]) -> str:
-    """The line to paste: below a function of one's own, or into a registered subject's manifest, and where there."""
+def format_declaration(subject: Subject, key: str, precision: Mapping[str, Words]) -> str:
+    """The line that declares a class, to be pasted: below a function of one's own, or into a registered subject's
+    manifest, and where there.
+    """
     if not is_bare(subject.id):
         return manifest_line(subject, key, precision)
     return f"{subject.id.rpartition(':')[2]}.{key} = {_python(_with_own(subject, key, precision))}"

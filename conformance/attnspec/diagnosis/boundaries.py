@@ -22,14 +22,14 @@ from attnspec.diagnosis.conditions import (
     Boundary,
     BoundaryCondition,
     LengthCondition,
+    LengthProfile,
     LengthRule,
-    Profile,
     lengths_to_try,
-    narrowed,
+    narrow_condition,
 )
 from attnspec.problems.problem import Sizes
 from attnspec.record.contradictions import is_needed, parts_of
-from attnspec.trials.resizing import MOST_SEEDS, SEEDS, SURE, Resizer, length, moved
+from attnspec.trials.resizing import MOST_SEEDS, SEEDS, SURE, Resizer, length_along, move_axis
 
 LEAST_TOLD: Mapping[str, int] = {"B": 2, "H": 2, "Hkv": 2, "G": 2}
 """From which threshold on it is told; of lengths and widths, once it needs a reason."""
@@ -55,7 +55,7 @@ _SCREENS: Sequence[Mapping[str, int]] = (
 _PAIRS = (("T", "S"), ("D", "Dv"))
 
 
-def begins(resizer: Resizer) -> Boundary | None:
+def find_boundary(resizer: Resizer) -> Boundary | None:
     """Where the failure of the resizer's case begins; None where it does not fail again."""
     if not resizer.fails(resizer.recipe.sizes):
         return None
@@ -71,26 +71,27 @@ class _BoundarySearch:
     """Looks for the boundary of a failure, from the smallest failing sizes on, which move along."""
 
     resizer: Resizer
-    at: Sizes
-    found: dict[str, Profile] = field(default_factory=dict)
+    start_sizes: Sizes
+    found_profiles: dict[str, LengthProfile] = field(default_factory=dict)
     _odd: set[str] = field(default_factory=set)
     _by_chance: dict[str, bool] = field(default_factory=dict)
-    _held: list[Sizes] = field(default_factory=list)
+    _holding_sizes: list[Sizes] = field(default_factory=list)
 
     def boundary(self) -> Boundary:
         """What is found of each axis, then of two at a time."""
         for axis in (*self._large, *self._screened()):
-            self._profile(axis, self._alone(axis))
-        related = list(self._related())
-        joined = list(self._joined())
-        single = {told.words: told for axis in self._axes if self._is_told(axis) for told in [self._told(axis)]}
-        told = self._needed((*joined, *related, *single.values()))
-        smallest = self.resizer.failing[self.at]
-        return Boundary(smallest, tuple(told), tuple(self._outside()))
+            self._profile(axis, self._move_one_axis(axis))
+        related = list(self._find_related_lengths())
+        joined = list(self._find_joint_conditions())
+        single = {told.words: told for axis in self._axes if self._is_told(axis)
+                  for told in [self._describe_axis(axis)]}
+        told = self._select_needed_conditions((*joined, *related, *single.values()))
+        smallest = self.resizer.failing_recipes[self.start_sizes]
+        return Boundary(smallest, tuple(told), tuple(self._nearest_holding_sizes()))
 
-    def _needed(self, told: Sequence[BoundaryCondition]) -> tuple[BoundaryCondition, ...]:
+    def _select_needed_conditions(self, told: Sequence[BoundaryCondition]) -> tuple[BoundaryCondition, ...]:
         """Those that every case which failed meets: two axes may be found to matter that stand in for a third."""
-        failed = [sizes.by_axis for sizes, fails in self.resizer.known.items() if fails]
+        failed = [sizes.by_axis for sizes, fails in self.resizer.known_sizes.items() if fails]
         return tuple(each for each in told if not each.is_settled or all(
             is_needed(part, failed) for part in parts_of(f"Fails where {each.words}")))
 
@@ -102,16 +103,16 @@ class _BoundarySearch:
 
     @property
     def _large(self) -> tuple[str, ...]:
-        return tuple(axis for axis in self._axes if length(self.at, axis) >= _least_told(axis))
+        return tuple(axis for axis in self._axes if length_along(self.start_sizes, axis) >= _least_told(axis))
 
     def _screened(self) -> tuple[str, ...]:
         """Of the axes whose small length needs no reason, those of which a larger one holds, together with others."""
         small = [axis for axis in self._axes if axis not in self._large]
         suspicious: dict[str, None] = {}
         for screen in _SCREENS:
-            sizes, moving = self.at, [axis for axis in small if axis in screen]
+            sizes, moving = self.start_sizes, [axis for axis in small if axis in screen]
             for axis in moving:
-                sizes = moved(sizes, axis, screen[axis])
+                sizes = move_axis(sizes, axis, screen[axis])
             if moving and self.resizer.fails(sizes) is False:
                 suspicious |= dict.fromkeys(moving)
         for one, other in (*_PAIRS, *(pair[::-1] for pair in _PAIRS)):
@@ -122,23 +123,23 @@ class _BoundarySearch:
 
     def _holds_at_one_length(self, one: str, other: str) -> bool:
         """Whether it holds with the first of two axes as long as the second."""
-        return self.resizer.fails(moved(self.at, one, length(self.at, other))) is False
+        return self.resizer.fails(move_axis(self.start_sizes, one, length_along(self.start_sizes, other))) is False
 
-    def _alone(self, axis: str) -> Callable[[int], Sizes]:
+    def _move_one_axis(self, axis: str) -> Callable[[int], Sizes]:
         """The sizes with another length of this axis."""
-        return lambda value: moved(self.at, axis, value)
+        return lambda value: move_axis(self.start_sizes, axis, value)
 
     def _profile(self, axis: str, at: Callable[[int], Sizes]) -> None:
         """The condition on one axis, with the sizes `at` each length; of blocks the least that fails is kept."""
-        here, known = length(self.at, axis), self._known(axis, at)
+        here, known = length_along(self.start_sizes, axis), self._known_lengths(axis, at)
         top = min(_TOPS.get(axis, _MOST_HEADS), max(512, 4 * here))
-        condition = narrowed(known, here, top, lambda value: self.resizer.fails(at(value)))
+        condition = narrow_condition(known, here, top, lambda value: self.resizer.fails(at(value)))
         while condition and condition.rule is not LengthRule.FROM and (chance := self._held_by_chance(here, known, at)):
             known[chance] = True
-            condition = narrowed(known, here, top, lambda value: self.resizer.fails(at(value)))
+            condition = narrow_condition(known, here, top, lambda value: self.resizer.fails(at(value)))
         if condition and condition.rule is LengthRule.UP_TO:
             condition = replace(condition, n=self._last(condition, known, at))
-            known = self._known(axis, at)
+            known = self._known_lengths(axis, at)
         if condition and condition.rule is not LengthRule.FROM:
             tried = dict.fromkeys(lengths_to_try(here, top))
             fresh = [value for value in tried if 1 <= value <= top and value not in known]
@@ -147,8 +148,9 @@ class _BoundarySearch:
             condition = None
         if condition and condition.rule in OF_BLOCKS:
             here = min(value for value, failed in known.items() if failed)
-            self.at = at(here)
-        self.found[axis] = Profile(here, condition, self._known(axis, at), not self.resizer.is_spent)
+            self.start_sizes = at(here)
+        self.found_profiles[axis] = LengthProfile(here, condition, self._known_lengths(axis, at),
+                                                  not self.resizer.is_spent)
 
     def _held_by_chance(self, here: int, known: Mapping[int, bool], at: Callable[[int], Sizes]) -> int | None:
         """A longer length that fails with other entries, where one or two alone speak against a plain threshold: an
@@ -167,10 +169,10 @@ class _BoundarySearch:
                 return False
         return True
 
-    def _known(self, axis: str, at: Callable[[int], Sizes]) -> dict[int, bool]:
+    def _known_lengths(self, axis: str, at: Callable[[int], Sizes]) -> dict[int, bool]:
         """How the lengths of an axis fared so far, with the sizes `at` each."""
-        return {length(sizes, axis): failed for sizes, failed in self.resizer.known.items()
-                if at(length(sizes, axis)) == sizes}
+        return {length_along(sizes, axis): failed for sizes, failed in self.resizer.known_sizes.items()
+                if at(length_along(sizes, axis)) == sizes}
 
     def _fades(self, condition: LengthCondition, fared: Mapping[int, bool], at: Callable[[int], Sizes]) -> bool:
         """Whether what is wrong becomes less and less, and lies within rounding beyond the last length that fails: with
@@ -199,12 +201,14 @@ class _BoundarySearch:
 
     def _is_told(self, axis: str) -> bool:
         """Whether it matters: it is no threshold so low that it needs no reason, and something smaller holds."""
-        found = self.found.get(axis)
+        found = self.found_profiles.get(axis)
         if found is None:
             return False
         if found.condition and not found.is_threshold:
-            return found.beside is not None and not found.may_be_chance(self.resizer.seeds)
-        return found.here >= _least_told(axis) and found.below is not None and not self._is_by_chance(axis)
+            return found.nearest_holding is not None and not found.may_be_chance(self.resizer.seeds)
+        if found.failing_length < _least_told(axis) or found.largest_holding_below is None:
+            return False
+        return not self._is_by_chance(axis)
 
     def _is_by_chance(self, axis: str) -> bool:
         """Whether a case that fails with some entries only may hold for no other reason than that it has fewer heads,
@@ -213,78 +217,80 @@ class _BoundarySearch:
         If each of n heads went wrong by itself, so that a case fails with a probability of p, then one with m of them
         would hold with (1 - p)^(m/n).
         """
-        here, below = self.found[axis].here, self.found[axis].below
-        if (axis not in LEAST_TOLD and self.found[axis].condition) or self.resizer.seeds <= SEEDS or not below:
+        here, below = self.found_profiles[axis].failing_length, self.found_profiles[axis].largest_holding_below
+        if (axis not in LEAST_TOLD and self.found_profiles[axis].condition) or self.resizer.seeds <= SEEDS or not below:
             return False
         if axis not in self._by_chance:
-            fewer = self.resizer.how_often(moved(self.at, axis, below), _ENTRIES)
-            share = self.resizer.how_often(self.at, _ENTRIES) / len(_ENTRIES)
+            fewer = self.resizer.how_often(move_axis(self.start_sizes, axis, below), _ENTRIES)
+            share = self.resizer.how_often(self.start_sizes, _ENTRIES) / len(_ENTRIES)
             self._by_chance[axis] = fewer > 0 or (1 - share) ** (len(_ENTRIES) * below / here) > SURE
         return self._by_chance[axis]
 
-    def _told(self, axis: str) -> BoundaryCondition:
-        found, name = self.found[axis], self._name(axis)
-        below = found.beside if found.below is None else found.below
+    def _describe_axis(self, axis: str) -> BoundaryCondition:
+        found, name = self.found_profiles[axis], self._name(axis)
+        below = found.nearest_holding if found.largest_holding_below is None else found.largest_holding_below
         if not found.is_settled:
-            return BoundaryCondition((name,), f"{name} = {found.here}", f"{name} = {below}", is_settled=False)
+            return BoundaryCondition((name,), f"{name} = {found.failing_length}", f"{name} = {below}", is_settled=False)
         if found.condition is None:
-            return BoundaryCondition((name,), f"{name} = {found.here}, though not at every {name} beyond",
+            return BoundaryCondition((name,), f"{name} = {found.failing_length}, though not at every {name} beyond",
                                      f"{name} = {below}")
         if found.is_threshold:
             return BoundaryCondition((name,), found.condition.words(name), f"{name} = {below}")
-        holding = found.condition.n + 1 if found.condition.rule is LengthRule.UP_TO else found.beside
+        holding = found.condition.n + 1 if found.condition.rule is LengthRule.UP_TO else found.nearest_holding
         return BoundaryCondition((name,), found.condition.words(name), f"{name} = {holding}")
 
     def _name(self, axis: str) -> str:
         """Query heads, unless it is found out that key heads or groups count."""
         if axis not in {"G", "Hkv"}:
             return _NAMES.get(axis, axis)
-        here, other = length(self.at, axis), "Hkv" if axis == "G" else "G"
-        is_alike = other in self.found and self.found[other].condition == self.found[axis].condition
-        if is_alike and not self.found[axis].is_threshold:
+        here, other = length_along(self.start_sizes, axis), "Hkv" if axis == "G" else "G"
+        profiles = self.found_profiles
+        is_alike = other in profiles and profiles[other].condition == profiles[axis].condition
+        if is_alike and not self.found_profiles[axis].is_threshold:
             return "H"
         if self.resizer.is_spent:
-            return "H" if axis == "Hkv" and length(self.at, "G") == 1 else _NAMES.get(axis, axis)
-        few = [max(few, length(self.at, other)) for few in (1, 2) if few < here]
-        shared = (moved(moved(self.at, axis, each), other, -(-here // each)) for each in few)
+            return "H" if axis == "Hkv" and length_along(self.start_sizes, "G") == 1 else _NAMES.get(axis, axis)
+        few = [max(few, length_along(self.start_sizes, other)) for few in (1, 2) if few < here]
+        shared = (move_axis(move_axis(self.start_sizes, axis, each), other, -(-here // each)) for each in few)
         return "H" if any(map(self.resizer.fails, shared)) else _NAMES.get(axis, axis)
 
-    def _related(self) -> Iterator[BoundaryCondition]:
+    def _find_related_lengths(self) -> Iterator[BoundaryCondition]:
         """How two lengths compare, where single ones do not explain what was seen."""
         for one, other in _PAIRS:
-            are_near = {one, other} <= set(self._axes) and abs(length(self.at, one) - length(self.at, other)) <= 1
-            odd = [axis for axis in (one, other) if axis in self.found]
-            if all(self.found[axis].is_threshold and axis not in self._odd and not are_near for axis in odd):
+            difference = length_along(self.start_sizes, one) - length_along(self.start_sizes, other)
+            are_near = {one, other} <= set(self._axes) and abs(difference) <= 1
+            odd = [axis for axis in (one, other) if axis in self.found_profiles]
+            if all(self.found_profiles[axis].is_threshold and axis not in self._odd and not are_near for axis in odd):
                 continue
-            if len(odd) == len((one, other)) and (apart := self._apart(*odd)):
+            if len(odd) == len((one, other)) and (apart := self._find_least_difference(*odd)):
                 yield apart
             elif odd and (relation := self._relation(one, other)):
                 for axis in odd:
-                    if are_near or not self.found[axis].is_threshold:
-                        del self.found[axis]
-                self._held += self._holding(one, other)[:1]
+                    if are_near or not self.found_profiles[axis].is_threshold:
+                        del self.found_profiles[axis]
+                self._holding_sizes += self._holding(one, other)[:1]
                 holding = HOLDING[relation] if self._may_equal(one, other) else HOLDING_APART[relation]
                 yield BoundaryCondition((one, other), f"{one} {relation} {other}", f"{one} {holding} {other}")
                 if are_near:
-                    self._profile(other, self._together(one, other))
+                    self._profile(other, self._move_axes_together(one, other))
 
-    def _together(self, one: str, other: str) -> Callable[[int], Sizes]:
+    def _move_axes_together(self, one: str, other: str) -> Callable[[int], Sizes]:
         """The sizes with another length of the second axis, and the first moved by as much."""
-        by = length(self.at, one) - length(self.at, other)
-        return lambda value: moved(moved(self.at, one, max(1, value + by)), other, value)
+        by = length_along(self.start_sizes, one) - length_along(self.start_sizes, other)
+        return lambda value: move_axis(move_axis(self.start_sizes, one, max(1, value + by)), other, value)
 
-    def _apart(self, one: str, other: str) -> BoundaryCondition | None:
+    def _find_least_difference(self, one: str, other: str) -> BoundaryCondition | None:
         """That one length exceeds the other by so many at the least, where more than one: both are moved by as much."""
-        long, short = sorted((one, other), key=lambda axis: length(self.at, axis), reverse=True)
-        here, there = length(self.at, long), length(self.at, short)
+        long, short = sorted((one, other), key=lambda axis: length_along(self.start_sizes, axis), reverse=True)
+        here, there = length_along(self.start_sizes, long), length_along(self.start_sizes, short)
         if here - there < 2:
             return None
-        both = moved(self.at, short, there + _FURTHER)
-        if [self.resizer.fails(moved(both, long, here + _FURTHER - less)) for less in (0, 1)] != [True, False]:
+        both = move_axis(self.start_sizes, short, there + _FURTHER)
+        if [self.resizer.fails(move_axis(both, long, here + _FURTHER - less)) for less in (0, 1)] != [True, False]:
             return None
         for axis in (one, other):
-            del self.found[axis]
-        self._held.append(moved(both, long, here + _FURTHER - 1))
+            del self.found_profiles[axis]
+        self._holding_sizes.append(move_axis(both, long, here + _FURTHER - 1))
         by = here - there - 1
         return BoundaryCondition((long, short), f"{long} > {short} + {by}", f"{long} = {short} + {by}")
 
@@ -292,16 +298,17 @@ class _BoundarySearch:
         """The comparison that two rounds of three cases bear out; empty if none is. The longer length of the first
         is the shorter of the second: this tells a comparison from a length that happens to hold.
         """
-        least = max(length(self.at, one), length(self.at, other)) + 13
+        least = max(length_along(self.start_sizes, one), length_along(self.start_sizes, other)) + 13
         seen = set()
         for base in (least, least + 7):
             trio = ((base + 7, base), (base, base), (base, base + 7))
-            longer, same, shorter = (self.resizer.fails(moved(moved(self.at, one, a), other, b)) for a, b in trio)
-            seen.add(self._compared(longer, same, shorter))
+            longer, same, shorter = (self.resizer.fails(move_axis(move_axis(self.start_sizes, one, a), other, b))
+                                     for a, b in trio)
+            seen.add(self._choose_comparison(longer, same, shorter))
         return seen.pop() if len(seen) == 1 else ""
 
     @staticmethod
-    def _compared(longer: bool | None, same: bool | None, shorter: bool | None) -> str:
+    def _choose_comparison(longer: bool | None, same: bool | None, shorter: bool | None) -> str:
         """The comparison that these cases bear out; some clauses have none with both of one length."""
         if longer is None or shorter is None:
             return ""
@@ -311,90 +318,94 @@ class _BoundarySearch:
 
     def _may_equal(self, one: str, other: str) -> bool:
         """Whether a case with both of one length was put."""
-        return any(length(sizes, one) == length(sizes, other) for sizes in self.resizer.known)
+        return any(length_along(sizes, one) == length_along(sizes, other) for sizes in self.resizer.known_sizes)
 
-    def _joined(self) -> Iterator[BoundaryCondition]:
+    def _find_joint_conditions(self) -> Iterator[BoundaryCondition]:
         """Products of two axes that have to be large together: what one lacks the other makes up for."""
         heads = next((axis for axis in ("H", "Hkv") if axis in self._axes), "")
         for one, other in (("B", heads), ("T", "S"), ("T", "D"), ("S", "D"), (heads, "D")):
             if {one, other} <= set(self._axes) and self._may_multiply(one, other) and self._makes_up(one, other):
-                n = length(self.at, one) * length(self.at, other)
+                n = length_along(self.start_sizes, one) * length_along(self.start_sizes, other)
                 least, held = self._least_product(one, other, n), self._held_product(one, other)
                 for axis in (one, other):
-                    self.found.pop(axis, None)
+                    self.found_profiles.pop(axis, None)
                 name = f"{one}·{self._heads_that_count(other, least)}" if one == "B" else f"{one}·{other}".replace(
                     "Hkv", "H")
-                if groups := length(self.at, "G") if "Hkv" in (one, other) and "Hkv" not in name else 0:
+                if groups := length_along(self.start_sizes, "G") if "Hkv" in (one, other) and "Hkv" not in name else 0:
                     least, held = (held * groups + 1 if groups > 1 else least), held * groups
-                self._held += self._below(one, other)[:1]
+                self._holding_sizes += self._holding_sizes_below(one, other)[:1]
                 yield BoundaryCondition((one, other), f"{name} ≥ {least}", f"{name} = {held}")
 
     def _heads_that_count(self, axis: str, least: int) -> str:
         """Query heads, unless as many of them that share fewer key heads hold; another axis is itself."""
         if axis != "Hkv" or "G" not in self._axes:
             return axis.replace("Hkv", "H")
-        if (groups := length(self.at, "G")) > 1:  # some clauses have no case without groups
-            twice = (moved(sizes, "G", 2 * groups) for sizes in self._below("B", axis)[:1])
+        if (groups := length_along(self.start_sizes, "G")) > 1:  # some clauses have no case without groups
+            twice = (move_axis(sizes, "G", 2 * groups) for sizes in self._holding_sizes_below("B", axis)[:1])
             return "H" if any(map(self.resizer.fails, twice)) else "Hkv"
-        pairs = [(B, -(-least // (2 * B))) for B in (length(self.at, "B"), 1, 2)]
-        shared = (moved(moved(moved(self.at, "B", B), "Hkv", Hkv), "G", 2) for B, Hkv in pairs if B * Hkv < least)
+        pairs = [(B, -(-least // (2 * B))) for B in (length_along(self.start_sizes, "B"), 1, 2)]
+        shared = (move_axis(move_axis(move_axis(self.start_sizes, "B", B), "Hkv", Hkv), "G", 2) for B,
+                  Hkv in pairs if B * Hkv < least)
         fared = [self.resizer.fails(sizes) for sizes in shared]
         return "Hkv" if False in fared and True not in fared else "H"
 
     def _may_multiply(self, one: str, other: str) -> bool:
-        are_told = [axis in self.found and self.found[axis].is_threshold and self._is_told(axis)
+        are_told = [axis in self.found_profiles and self.found_profiles[axis].is_threshold and self._is_told(axis)
                     for axis in (one, other)]
         return any(are_told) if one == "B" else all(are_told)
 
     def _makes_up(self, one: str, other: str) -> bool:
         """Whether it fails as well with the longer of the two cut to half and the other made twice as long."""
-        a, b = length(self.at, one), length(self.at, other)
+        a, b = length_along(self.start_sizes, one), length_along(self.start_sizes, other)
         long, short = (one, other) if a > b else (other, one)
         half = -(-max(a, b) // 2)
         if half == max(a, b):
             return False
-        return self.resizer.fails(moved(moved(self.at, long, half), short, 2 * min(a, b))) is True
+        return self.resizer.fails(move_axis(move_axis(self.start_sizes, long, half), short, 2 * min(a, b))) is True
 
     def _least_product(self, one: str, other: str, n: int) -> int:
         """The least product that fails, looked for with one of the shorter axis, or with two if it holds at one."""
-        short, long = sorted((one, other), key=lambda axis: length(self.at, axis))
+        short, long = sorted((one, other), key=lambda axis: length_along(self.start_sizes, axis))
         for few in (1, 2):
-            with_few = moved(self.at, short, few)
+            with_few = move_axis(self.start_sizes, short, few)
             low, high = self._held_product(one, other) // few, -(-n // few)
-            if not self.resizer.fails(moved(with_few, long, high)):
+            if not self.resizer.fails(move_axis(with_few, long, high)):
                 continue
             while high - low > 1 and not self.resizer.is_spent:
                 middle = (low + high) // 2
-                low, high = (low, middle) if self.resizer.fails(moved(with_few, long, middle)) else (middle, high)
+                low, high = (low, middle) if self.resizer.fails(move_axis(with_few, long, middle)) else (middle, high)
             odd = few * high - 1
-            is_odd_less = few > 1 and any(self.resizer.fails(moved(moved(self.at, short, each), long, odd // each))
+            is_odd_less = few > 1 and any(self.resizer.fails(move_axis(move_axis(self.start_sizes, short, each), long,
+                                                                       odd // each))
                                           for each in range(3, math.isqrt(odd) + 1) if odd % each == 0)
             return min(n, odd if is_odd_less else few * high)
         return n
 
     def _held_product(self, one: str, other: str) -> int:
         """The largest product that is known to hold below the smallest failing one, all other axes as they are."""
-        return next((length(sizes, one) * length(sizes, other) for sizes in self._below(one, other)), 0)
+        return next((length_along(sizes, one) * length_along(sizes, other)
+                     for sizes in self._holding_sizes_below(one, other)), 0)
 
-    def _below(self, one: str, other: str) -> list[Sizes]:
+    def _holding_sizes_below(self, one: str, other: str) -> list[Sizes]:
         """What is known to hold with a smaller product of two axes, all others as they are; the largest first."""
         def product(sizes: Sizes) -> int:
-            return length(sizes, one) * length(sizes, other)
+            return length_along(sizes, one) * length_along(sizes, other)
 
-        smaller = (sizes for sizes in self._holding(one, other) if product(sizes) < product(self.at))
+        smaller = (sizes for sizes in self._holding(one, other) if product(sizes) < product(self.start_sizes))
         return sorted(smaller, key=product, reverse=True)
 
     def _holding(self, one: str, other: str) -> list[Sizes]:
         """What is known to hold with other lengths of two axes, all others as they are."""
-        return [sizes for sizes, failed in self.resizer.known.items() if not failed
-                and moved(moved(self.at, one, length(sizes, one)), other, length(sizes, other)) == sizes]
+        return [sizes for sizes, failed in self.resizer.known_sizes.items() if not failed
+                and move_axis(move_axis(self.start_sizes, one, length_along(sizes, one)), other,
+                              length_along(sizes, other)) == sizes]
 
-    def _outside(self) -> Iterator[Sizes]:
+    def _nearest_holding_sizes(self) -> Iterator[Sizes]:
         """The nearest sizes that hold, of each axis or pair of axes that matters."""
-        yield from self._held
-        for axis, found in self.found.items():
-            if self._is_told(axis) and found.beside is not None:
-                yield moved(self.at, axis, found.beside)
+        yield from self._holding_sizes
+        for axis, found in self.found_profiles.items():
+            if self._is_told(axis) and found.nearest_holding is not None:
+                yield move_axis(self.start_sizes, axis, found.nearest_holding)
 
 
 def _least_told(axis: str) -> int:

@@ -14,7 +14,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.forms import STATE, InputForm
 from attnspec.core.keywords import OFF, load_parts
 from attnspec.core.nouns import Kind
-from attnspec.diagnosis.tolerance import Aspect, Bar
+from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.faults import staged as sound
 from attnspec.faults.decoding import with_cache
 from attnspec.faults.doubles import Noise, noisy
@@ -34,7 +34,7 @@ from attnspec.problems.problem import Array
 from attnspec.subjects.backward import BackwardPass
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
-from attnspec.trials.call_log import LoggedCall, put
+from attnspec.trials.call_log import LoggedCall, log_call
 from attnspec.vocabulary.scene import AnyProblem
 
 NOISES = (1, 2)
@@ -47,7 +47,7 @@ ANY_KEYWORD = BackwardPass("attend_backward", frozenset(OFF))
 class FaultCandidate:
     """Puts a fault the calls that a subject was put, in their order, each no sooner than it is asked for."""
 
-    def __init__(self, fault: Fault, bar: Bar, calls: Sequence[tuple[AnyProblem, str]]) -> None:
+    def __init__(self, fault: Fault, bar: ComparisonStandard, calls: Sequence[tuple[AnyProblem, str]]) -> None:
         self.fault = fault
         self._bar, self._calls = bar, calls
         self._put: dict[int, tuple[Subject, list[LoggedCall]]] = {}
@@ -60,21 +60,21 @@ class FaultCandidate:
             self._put[noise] = noisy(docked, Noise(self._bar.precision, noise)) if noise else docked, []
         docked, steps = self._put[noise]
         while len(steps) <= index:
-            step = put(docked, *self._calls[len(steps)])
+            step = log_call(docked, *self._calls[len(steps)])
             steps.append(step if self._bar.aspect is Aspect.KEPT else step.let_go)
         return steps[index]
 
     @property
-    def answered(self) -> int:
+    def calls_answered(self) -> int:
         """How many calls were put so far, without noise."""
         return len(self._put[0][1]) if 0 in self._put else 0
 
     @property
-    def remembered(self) -> int:
+    def remembered_count(self) -> int:
         """How many calls are remembered, those with noise too."""
         return sum(len(steps) for _, steps in self._put.values())
 
-    def shaken(self, index: int) -> Iterator[LoggedCall]:
+    def shake_call(self, index: int) -> Iterator[LoggedCall]:
         """The call with rounding errors put in, several times."""
         return (self.step(index, noise=seed) for seed in NOISES)
 
@@ -90,7 +90,7 @@ def as_candidate(fault: Fault, subject: Subject, conventions: Mapping[str, str])
         function = other = partial(function, interleaved=True)
 
     def fitted(function: Callable[..., Returned]) -> Callable[..., Returned]:
-        return _with_hidden_rows(_fitted(fault, subject, function), conventions)
+        return _with_hidden_rows(_fit_fault_to_subject(fault, subject, function), conventions)
 
     variants = {name: replace(variant, callee=InProcess(fitted(other)))
                 for name, variant in subject.variants.items()}
@@ -154,7 +154,7 @@ def _may_go_back(subject: Subject) -> bool:
     return declared.kind is Kind.ATTENTION and declared.form is InputForm.DENSE
 
 
-def _fitted(fault: Fault, subject: Subject, function: Callable[..., Returned]) -> Callable[..., Returned]:
+def _fit_fault_to_subject(fault: Fault, subject: Subject, function: Callable[..., Returned]) -> Callable[..., Returned]:
     """The fault's function with the signature and the form of answer of the subject."""
     limits, form = subject.declaration.limits, subject.declaration.form
     formed = function if fault.form is not InputForm.DENSE else _FORMED[form](function)
@@ -163,30 +163,30 @@ def _fitted(fault: Fault, subject: Subject, function: Callable[..., Returned]) -
     if form is InputForm.DECODER and fault.kind is Kind.ATTENTION:
         return partial(_stepping, formed, limits)
     layer = as_layer(partial(_as_layer, function)) if fault.kind is Kind.ATTENTION else function
-    return partial(_answered, layer, limits)
+    return partial(_answer_as_layer, layer, limits)
 
 
-def _packed(function: Callable[..., Returned]) -> Callable[..., Returned]:
+def _pack_around(function: Callable[..., Returned]) -> Callable[..., Returned]:
     """A dense function around which sequences are packed: it answers each alone."""
-    return by_sequence(partial(_put, function))()
+    return by_sequence(partial(_call_function, function))()
 
 
-def _paged(function: Callable[..., Returned]) -> Callable[..., Returned]:
+def _page_around(function: Callable[..., Returned]) -> Callable[..., Returned]:
     """A dense function around which keys and values lie in pages."""
-    return side_by_side(partial(_put, function))()
+    return side_by_side(partial(_call_function, function))()
 
 
-def _put(function: Callable[..., Returned], call: StagedCall) -> Returned:
+def _call_function(function: Callable[..., Returned], call: StagedCall) -> Returned:
     return function(call.query, call.key, call.value, **call.given)
 
 
 def _decoding(function: Callable[..., Returned]) -> Callable[..., Returned]:
     """A dense function around which keys and values are kept in a cache: it is handed them as a past."""
-    return concatenating(partial(_put, function))()
+    return concatenating(partial(_call_function, function))()
 
 
 _FORMED: Mapping[InputForm, Callable[[Callable[..., Returned]], Callable[..., Returned]]] = {
-    InputForm.DENSE: lambda function: function, InputForm.PACKED: _packed, InputForm.PAGED: _paged,
+    InputForm.DENSE: lambda function: function, InputForm.PACKED: _pack_around, InputForm.PAGED: _page_around,
     InputForm.DECODER: _decoding}
 """By form, a dense function in the place of one that takes its arrays so."""
 
@@ -211,12 +211,12 @@ def _stepping(decoder: Callable[..., Any], limits: Limits, *inputs: Array, cache
         return both(tuple(answer))
 
     layer = as_layer(partial(run_layer, stages=LayerStages(attend=attend)))
-    answer = _answered(layer, limits, *inputs, **keywords)
+    answer = _answer_as_layer(layer, limits, *inputs, **keywords)
     return with_cache(answer, kept[0])  # type: ignore[no-any-return]  # a cache is among it
 
 
-def _answered(layer: Callable[..., Returned], limits: Limits, query: Array, key: Array, value: Array, *,
-              params: Mapping[str, Array], heads: int, **keywords: object) -> Returned:
+def _answer_as_layer(layer: Callable[..., Returned], limits: Limits, query: Array, key: Array, value: Array, *,
+                     params: Mapping[str, Array], heads: int, **keywords: object) -> Returned:
     """A layer's answer, (B,T,M) or with weights (B,H,T,S) or, averaged, (B,T,S); an output projection that the subject
     does not have is the identity.
     """

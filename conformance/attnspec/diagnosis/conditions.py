@@ -38,30 +38,30 @@ class BoundaryCondition:
 
     axes: tuple[str, ...]
     words: str
-    holds: str
+    holding_text: str
     is_settled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """At which sizes a case fails.  smallest: the case at the smallest of them.  outside: sizes beside it that hold.
+    """The sizes at which a case fails. smallest: the case at the smallest of them. outside: sizes beside it that hold.
 
     sentence: empty where its sizes do not matter.
     """
 
     smallest: Recipe
-    told: tuple[BoundaryCondition, ...]
-    outside: tuple[Sizes, ...] = ()
+    conditions: tuple[BoundaryCondition, ...]
+    holding_sizes: tuple[Sizes, ...] = ()
 
     @property
     def sentence(self) -> str:
         """`Fails where T ≥ 65 and D ≥ 33; holds at T = 64 and at D = 32.`"""
-        if not self.told:
+        if not self.conditions:
             return ""
-        holds = " and ".join(f"at {each.holds}" for each in self.told)
-        is_settled = all(each.is_settled for each in self.told)
+        holds = " and ".join(f"at {each.holding_text}" for each in self.conditions)
+        is_settled = all(each.is_settled for each in self.conditions)
         begin, end = ("Fails where", "") if is_settled else ("Fails at", " (few other sizes were tried)")
-        return f"{begin} {' and '.join(each.words for each in self.told)}; holds {holds}{end}."
+        return f"{begin} {' and '.join(each.words for each in self.conditions)}; holds {holds}{end}."
 
 
 Lengths: TypeAlias = NDArray[np.int64]
@@ -134,7 +134,7 @@ class LengthCondition:
         return bool(self.includes_each(np.array([value]))[0])
 
     def includes_each(self, values: Lengths) -> NDArray[np.bool_]:
-        """Of each length, in any shape, whether it meets it."""
+        """Whether each length, in any shape, meets the condition."""
         match self.rule:
             case LengthRule.FROM:
                 meets = values >= self.n
@@ -152,13 +152,15 @@ class LengthCondition:
         return within
 
     @property
-    def likely(self) -> float:
-        """Its weight among others; a rule that needs a threshold besides is less likely than one alone."""
+    def prior_weight(self) -> float:
+        """The weight of the condition among others; a rule that needs a threshold besides is less likely than one
+        alone.
+        """
         share = 1.0 if self.n in COMMON or self.rule not in OF_BLOCKS else 0.3
         return _LIKELY[self.rule] * share * (1.0 if self.start == 1 else 0.5)
 
     def words(self, axis: str) -> str:
-        """`S ≥ 65`; `S ≥ 17 is not a multiple of 16`; `33 ≤ S ≤ 64`."""
+        """The condition in words: `S ≥ 65`; `S ≥ 17 is not a multiple of 16`; `33 ≤ S ≤ 64`."""
         told = _WORDS[self.rule](axis, self.n, self.rest)
         bare = LengthCondition(self.rule, self.n, self.rest)
         left_out = range(NEEDS_NO_REASON + 1, self.start)
@@ -168,17 +170,17 @@ class LengthCondition:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class LengthProfile:
     """How the lengths of one axis fared, and the condition that they bear out; None: no simple one."""
 
-    here: int
+    failing_length: int
     condition: LengthCondition | None
     fared: Mapping[int, bool]
     is_settled: bool
 
     @property
     def is_threshold(self) -> bool:
-        """Whether it fails from some length on."""
+        """Whether a case fails from some length on."""
         return self.condition is not None and self.condition.rule is LengthRule.FROM
 
     @property
@@ -194,29 +196,30 @@ class Profile:
         so many entries a case is put before it counts as holding.
         """
         is_told_by_size = self.turns > FEW_TURNS or self._holds_at_all_longer(seeds)
-        return seeds > SEEDS and self.here <= NEEDS_NO_REASON and not is_told_by_size
+        return seeds > SEEDS and self.failing_length <= NEEDS_NO_REASON and not is_told_by_size
 
     def _holds_at_all_longer(self, seeds: int) -> bool:
         """Whether it ends at a length, and holds beyond at so many that what fails seldom would have failed there."""
         if self.condition is None or self.condition.rule not in ENDING:
             return False
-        longer = sum(not failed and value > self.here for value, failed in self.fared.items())
+        longer = sum(not failed and value > self.failing_length for value, failed in self.fared.items())
         return seeds < MOST_SEEDS or longer >= LONGER
 
     @property
-    def below(self) -> int | None:
+    def largest_holding_below(self) -> int | None:
         """The largest length below that holds."""
-        return max((value for value, failed in self.fared.items() if not failed and value < self.here), default=None)
+        return max((value for value, failed in self.fared.items() if not failed and value < self.failing_length),
+                   default=None)
 
     @property
-    def beside(self) -> int | None:
+    def nearest_holding(self) -> int | None:
         """The nearest length that holds, among those that a condition could have spoken of if there are any."""
         start = self.condition.start if self.condition else 1
         return min((value for value, failed in self.fared.items() if not failed),
-                   key=lambda value: (value < start, abs(value - self.here)), default=None)
+                   key=lambda value: (value < start, abs(value - self.failing_length)), default=None)
 
 
-def conditions(fails_at: int, top: int) -> Iterator[LengthCondition]:
+def possible_conditions(fails_at: int, top: int) -> Iterator[LengthCondition]:
     """What may be behind a case that fails at this length of an axis, up to `top`."""
     yield from (LengthCondition(LengthRule.FROM, start, start=start) for start in dict.fromkeys((1, fails_at)))
     yield LengthCondition(LengthRule.ONLY, fails_at, start=fails_at)
@@ -248,17 +251,18 @@ def lengths_to_try(fails_at: int, top: int) -> Iterator[int]:
     yield from (top, top - 1)
 
 
-def narrowed(known: dict[int, bool], fails_at: int, top: int,
-             fails: Callable[[int], bool | None]) -> LengthCondition | None:
+def narrow_condition(known: dict[int, bool], fails_at: int, top: int,
+                     fails: Callable[[int], bool | None]) -> LengthCondition | None:
     """The likeliest condition that all lengths bear out. `known`: those that were put; what is put now is added.
 
     The next length is always the one on which those that are left are most divided. None: no condition fits.
     """
-    left = [each for each in (*conditions(fails_at, top), *_ends_before(known, fails_at)) if _bears_out(each, known)]
+    left = [each for each in (*possible_conditions(fails_at, top), *_ends_before(known, fails_at))
+            if _bears_out(each, known)]
     lengths = {each for each in lengths_to_try(fails_at, top) if 1 <= each <= top} - known.keys()
     while left and lengths:
         candidates = np.array(sorted(lengths))
-        divided = _divided(left, candidates)
+        divided = _smaller_camp_shares(left, candidates)
         most = int(divided.argmax())
         if divided[most] < SETTLED:
             break
@@ -266,7 +270,7 @@ def narrowed(known: dict[int, bool], fails_at: int, top: int,
         if (answer := fails(at)) is not None:
             known[at] = answer
             left = [each for each in (*left, *_ends_before({at: answer}, fails_at)) if _bears_out(each, known)]
-    return max(left, key=lambda each: each.likely, default=None)
+    return max(left, key=lambda each: each.prior_weight, default=None)
 
 
 def _ends_before(known: Mapping[int, bool], fails_at: int) -> Iterator[LengthCondition]:
@@ -280,11 +284,11 @@ def _bears_out(condition: LengthCondition, known: Mapping[int, bool]) -> bool:
     return bool((fared == np.array(list(known.values()), dtype=np.bool_)).all())
 
 
-def _divided(left: list[LengthCondition], lengths: Lengths) -> NDArray[np.float64]:
+def _smaller_camp_shares(left: list[LengthCondition], lengths: Lengths) -> NDArray[np.float64]:
     """Of each length, in any shape, the share of the smaller camp. Arrays, for hundreds are tried with hundreds."""
-    likely = np.array([each.likely for each in left])
+    likely = np.array([each.prior_weight for each in left])
     failing = np.array([each.includes_each(lengths) for each in left])
     weight = (likely[:, np.newaxis] * failing).sum(axis=0)
-    total = sum(each.likely for each in left)
+    total = sum(each.prior_weight for each in left)
     share: NDArray[np.float64] = np.minimum(weight, total - weight) / total
     return share

@@ -12,12 +12,12 @@ from functools import partial
 from attnspec.core.forms import InputForm
 from attnspec.core.keyword_nouns import GRAD
 from attnspec.core.nouns import DType, Effort, Kind
-from attnspec.diagnosis.failing_case import FailingCase, judged
+from attnspec.diagnosis.failing_case import FailingCase, judge_case
 from attnspec.diagnosis.inputs import PANELS, DiagnosticInputs
-from attnspec.diagnosis.locate import BACKWARD, NOTHING, locate
+from attnspec.diagnosis.locate import BACKWARD, NOTHING, locate_stage
 from attnspec.diagnosis.overflow import WITHOUT_MAXIMUM, RawExponentials
 from attnspec.diagnosis.rotary import locate_in_rotation
-from attnspec.diagnosis.tolerance import Aspect, Bar, aspect_of
+from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard, aspect_of
 from attnspec.diagnosis.whereabouts import NOWHERE, FailurePlace
 from attnspec.diagnosis.witnesses import Witnesses
 from attnspec.faults.blocks import OF_OTHER_SIZES, SIZE, of_size
@@ -28,7 +28,7 @@ from attnspec.faults.planted import axes_of
 from attnspec.faults.subject import own_subject
 from attnspec.numerics.precision import with_range_of_float32
 from attnspec.problems.recipe import Recipe
-from attnspec.record.boundaries import blocks
+from attnspec.record.boundaries import suggest_blocks
 from attnspec.record.outcome import Likeness
 from attnspec.subjects.subject import Subject
 from attnspec.trials.call_log import Ending, LoggedCall, LoggingEvaluator
@@ -53,43 +53,43 @@ class FaultMatch:
     """
 
     fault: Fault
-    agreed: int
-    tried: int
-    unbroken: int = 0
+    agreed_calls: int
+    tried_calls: int
+    unbroken_clauses: int = 0
 
     @property
-    def missed(self) -> int:
-        """How often they disagree."""
-        return self.tried - self.agreed
+    def missed_calls(self) -> int:
+        """How often the fault and the subject disagree."""
+        return self.tried_calls - self.agreed_calls
 
     @property
     def likeness(self) -> Likeness:
-        """For the record."""
+        """The match as the record has it."""
         fault, name = self.fault, self.fault.name.partition("@")[0]
-        return Likeness(name, fault.stage, fault.story, fault.link, self.agreed, self.tried)
+        return Likeness(name, fault.stage, fault.story, fault.link, self.agreed_calls, self.tried_calls)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Faring:
-    """How the subject fares on the panel: its calls, and whether each is right."""
+class PanelResult:
+    """What came of putting the panel to a subject: its calls, and whether each is right."""
 
-    bar: Bar
+    bar: ComparisonStandard
     panel: DiagnosticInputs
     steps: tuple[LoggedCall, ...]
     right: tuple[bool, ...]
 
     @classmethod
-    def of(cls, bar: Bar, dtype: DType) -> Faring:
+    def put_panel(cls, bar: ComparisonStandard, dtype: DType) -> PanelResult:
         """Put the panel to the subject of a bar."""
         panel = PANELS.panel(bar, dtype)
         steps = panel.put_to(bar.subject)
         return cls(bar, panel, steps, tuple(each.is_right(step, is_subject=True)
                                             for each, step in zip(panel.rulers, steps, strict=True)))
 
-    def beside(self, fault: Fault, case: FailingCase) -> FaultMatch:
-        """How a fault fares on the panel, where either it or the subject is wrong, and on the failing case."""
+    def compare_with_fault(self, fault: Fault, case: FailingCase) -> FaultMatch:
+        """Compares the subject with a fault on the panel, where either of them is wrong, and on the failing case."""
         agreed, tried = int(case.fails), int(case.fails)
-        for is_agreed in self._agreed(fault, case, len(self.steps)):
+        for is_agreed in self._compare_call_by_call(fault, case, len(self.steps)):
             agreed, tried = agreed + is_agreed, tried + 1
             if tried - agreed > max(agreed, PATIENCE):
                 break
@@ -100,9 +100,10 @@ class Faring:
 
         of_old: only calls count that it was put before.
         """
-        return all(self._agreed(fault, case, self.panel.candidate(fault).answered if of_old else len(self.steps)))
+        return all(self._compare_call_by_call(fault, case, self.panel.candidate(fault).calls_answered if of_old
+                                              else len(self.steps)))
 
-    def _agreed(self, fault: Fault, case: FailingCase, calls: int) -> Iterator[bool]:
+    def _compare_call_by_call(self, fault: Fault, case: FailingCase, calls: int) -> Iterator[bool]:
         """Whether fault and subject agree, call by call.
 
         Where the subject raises, it may not be meant to answer; that NaN leaks is another matter than most mistakes.
@@ -118,18 +119,18 @@ class Faring:
                 continue
             wrong = (not is_right) + (not self.panel.is_right(fault, index))
             if wrong == BOTH:
-                yield held_to.are_alike(seen, step, partial(candidate.shaken, index))
+                yield held_to.are_alike(seen, step, partial(candidate.shake_call, index))
             elif wrong and not held_to.are_close(seen, step):
                 yield False
 
 
-ROUNDS = 8
+MAX_ROUNDS = 8
 """How often the failing case is put to a subject made anew until it fails again: some fail at every seventh call."""
 
-NEAREST = 12
+MAX_NEAREST_FAULTS = 12
 """How many faults are put to the panel where none explains the failing case within rounding."""
 
-NAMED = 12
+MAX_NAMED_FAULTS = 12
 """At most so many faults are named: of those that explain one case, the other failures leave few."""
 
 SIZES = 5
@@ -144,13 +145,15 @@ RAISES_ALWAYS = "every call raises "
 class Diagnosis:
     """like: the faults that explain the violation, likeliest first.  located: where read-outs find it, if none does."""
 
-    like: tuple[Likeness, ...] = ()
-    located: str = ""
+    likely_faults: tuple[Likeness, ...] = ()
+    located_stage: str = ""
 
 
 def diagnose(trial: Trial, failing: Recipe, *, among: Sequence[Fault] = ALL,
              again: Callable[[], Subject] | None = None, place: FailurePlace = NOWHERE) -> Diagnosis:
-    """What a violation is like. `again` makes the subject anew, where it can be: then faults of memory are told too."""
+    """Diagnoses a violation: the faults that it is like. again: makes a fresh subject. Without it, faults that depend
+    on earlier calls are not recognised.
+    """
     return Examiner(again).diagnose(trial, failing, among=among, place=place)
 
 
@@ -158,17 +161,17 @@ def diagnose(trial: Trial, failing: Recipe, *, among: Sequence[Fault] = ALL,
 class Examiner:
     """Diagnoses one subject, and remembers how it fared on the panel."""
 
-    again: Callable[[], Subject] | None = None
+    make_subject: Callable[[], Subject] | None = None
     witnesses: Witnesses = field(default_factory=Witnesses)
-    _fares: dict[tuple[DType, Aspect], Faring] = field(default_factory=dict)
-    _known: dict[str, FaultMatch] = field(default_factory=dict)
+    _farings: dict[tuple[DType, Aspect], PanelResult] = field(default_factory=dict)
+    _known_matches: dict[str, FaultMatch] = field(default_factory=dict)
     _raw: dict[DType, RawExponentials | None] = field(default_factory=dict)
-    _located: dict[tuple[DType, str], FailingCase] = field(default_factory=dict)
+    _located_cases: dict[tuple[DType, str], FailingCase] = field(default_factory=dict)
     _latest: dict[tuple[str, DType, str], FailingCase] = field(default_factory=dict)
 
-    def knows(self, trial: Trial, failing: Recipe) -> bool:
+    def is_known_fault(self, trial: Trial, failing: Recipe) -> bool:
         """Whether a fault that another case was like is what this one shows, too."""
-        return bool(self._known) and bool(self._named_before(self._case(trial, failing)))
+        return bool(self._known_matches) and bool(self._named_before(self._case(trial, failing)))
 
     def diagnose(self, trial: Trial, failing: Recipe, *, among: Sequence[Fault] = ALL,
                  place: FailurePlace = NOWHERE) -> Diagnosis:
@@ -176,25 +179,25 @@ class Examiner:
 
         place: at which sizes it fails, and at which not, if that is known.
         """
-        case = replace(self._case(trial, failing), held=place.held)
+        case = replace(self._case(trial, failing), held_recipes=place.held_recipes)
         self._latest.clear()  # where it is diagnosed once more, the subject may have been made anew
-        if place.held:
-            self._located.setdefault((trial.evaluator.dtype, place.begins), case)
+        if place.held_recipes:
+            self._located_cases.setdefault((trial.evaluator.dtype, place.begins), case)
         if not case.is_defined:
             return Diagnosis()
         if always := self._raised_always(case):
-            return Diagnosis(located=always)
-        like = (self._named_before(case) or self._overflown(case, among)
+            return Diagnosis(located_stage=always)
+        like = (self._named_before(case) or self._match_missing_maximum(case, among)
                 or self._named_now(case, among, place.begins))
-        self._known.update({each.fault.name: each for each in like})
+        self._known_matches.update({each.fault.name: each for each in like})
         problems = [step.problem for step in case.log]
         if like or case.bar.aspect is Aspect.DTYPE:  # read-outs cannot show a dtype
             return Diagnosis(tuple({each.likeness.fault: each.likeness for each in reversed(like)}.values())[::-1])
         if case.bar.subject.declaration.kind is Kind.ROTARY:
-            return Diagnosis(located=locate_in_rotation(case.bar, problems))
-        located = locate(case.bar, trial.evaluator.dtype, problems)
+            return Diagnosis(located_stage=locate_in_rotation(case.bar, problems))
+        located = locate_stage(case.bar, trial.evaluator.dtype, problems)
         is_backward = located == NOTHING and GRAD in failing.features
-        return Diagnosis(located=BACKWARD if is_backward else located)
+        return Diagnosis(located_stage=BACKWARD if is_backward else located)
 
     def _raised_always(self, case: FailingCase) -> str:
         """That the subject raises on every call that it is put, with the exception; no fault answers nothing at all."""
@@ -202,28 +205,28 @@ class Examiner:
             return ""
         steps = self._faring(case).steps
         raises = bool(steps) and all(step.ending is Ending.RAISED for step in steps)
-        return f"{RAISES_ALWAYS}{steps[0].raised}" if raises else ""
+        return f"{RAISES_ALWAYS}{steps[0].exception_text}" if raises else ""
 
     def _named_before(self, case: FailingCase) -> tuple[FaultMatch, ...]:
         """What another clause's case was like, if this one is like it too: most subjects have one mistake."""
-        return self._sort_matches([each for each in self._known.values()
+        return self._sort_matches([each for each in self._known_matches.values()
                                if case.fails and self._is_in_use(each.fault, case) and case.explains(each.fault)
                                and not self._is_too_wide(each.fault, case)], case)
 
-    def _overflown(self, case: FailingCase, among: Sequence[Fault]) -> tuple[FaultMatch, ...]:
+    def _match_missing_maximum(self, case: FailingCase, among: Sequence[Fault]) -> tuple[FaultMatch, ...]:
         """That no maximum is subtracted, where that is all that is wrong: no fault overflows in every arithmetic."""
         dtype, fault = case.trial.evaluator.dtype, CATALOGUE[WITHOUT_MAXIMUM]
         if not case.fails or fault not in among or not _may_stand(fault, case.trial):
             return ()
         if dtype not in self._raw:
-            self._raw[dtype] = RawExponentials.of(case.bar, dtype)
+            self._raw[dtype] = RawExponentials.measure_subject(case.bar, dtype)
         raw = self._raw[dtype]
         calls = raw.wrong_calls(case.log) if raw else 0
         return (FaultMatch(fault, calls, calls),) if calls else ()
 
     def _named_now(self, case: FailingCase, among: Sequence[Fault], begins: str) -> tuple[FaultMatch, ...]:
         """Those that the panel does not contradict come first: their answers to it are remembered."""
-        candidates = [fault for fault in among if _may_stand(fault, case.trial) and self._bites(fault, case)
+        candidates = [fault for fault in among if _may_stand(fault, case.trial) and self._fault_shows_here(fault, case)
                       and self._may_show(fault, case)]
         is_late = case.bar.aspect is Aspect.KEPT  # it shows when the whole panel has been put, which is dear
         resized = [fault for fault in _of_blocks(begins) if among is ALL and _may_stand(fault, case.trial)]
@@ -237,7 +240,7 @@ class Examiner:
         return (self._likeliest(explaining, case)
                 or self._likeliest(_next_best(case, candidates), replace(case, fails=False)))
 
-    def _bites(self, fault: Fault, case: FailingCase) -> bool:
+    def _fault_shows_here(self, fault: Fault, case: FailingCase) -> bool:
         """Whether the sizes and keywords of the case are such as the fault shows at; most show at any sizes."""
         return self._is_in_use(fault, case) and (fault.planted is None or any(
             fault.planted.bites(axes_of(step.problem.sizes), step.problem.keywords) for step in case.log))
@@ -269,13 +272,13 @@ class Examiner:
         Of these, none that fails at sizes at which the subject holds, and none that breaks a clause which it holds.
         """
         faring = self._faring(case)
-        tried = [faring.beside(fault, case) for fault in faults]
-        least = min((each.missed for each in tried), default=0)
-        best = {each.fault.name: each for each in tried if each.missed == least
-                and 2 * each.agreed > each.tried and not self._is_too_wide(each.fault, case)}
-        left = self.witnesses.fit([each.fault for each in best.values()], case.trial, self._anew(case.trial))
-        matches = [replace(best[name], unbroken=unbroken) for name, unbroken in left.items()]
-        return self._sort_matches(matches, case)[:NAMED]
+        tried = [faring.compare_with_fault(fault, case) for fault in faults]
+        least = min((each.missed_calls for each in tried), default=0)
+        best = {each.fault.name: each for each in tried if each.missed_calls == least
+                and 2 * each.agreed_calls > each.tried_calls and not self._is_too_wide(each.fault, case)}
+        left = self.witnesses.fit([each.fault for each in best.values()], case.trial, self._fresh_subject(case.trial))
+        matches = [replace(best[name], unbroken_clauses=unbroken) for name, unbroken in left.items()]
+        return self._sort_matches(matches, case)[:MAX_NAMED_FAULTS]
 
     def _sort_matches(self, matches: Sequence[FaultMatch], case: FailingCase) -> tuple[FaultMatch, ...]:
         """The likeliest first: what breaks all that the subject violates, agrees most often, is of the subject's kind,
@@ -284,12 +287,12 @@ class Examiner:
         declared, matrix = case.bar.subject.declaration, self.witnesses.matrix
         forced = frozenset({"causal"} if declared.limits.causal_only else ())  # in every case, needed or not
         return tuple(sorted(matches, key=lambda each: (
-            each.unbroken, -each.agreed, each.fault.kind is not declared.kind,
+            each.unbroken_clauses, -each.agreed_calls, each.fault.kind is not declared.kind,
             matrix.measure_remoteness(each.fault, case.trial.check, case.recipe.features - forced))))
 
     def _is_too_wide(self, fault: Fault, case: FailingCase) -> bool:
         """Whether it fails at sizes at which the subject holds, be it under another clause: then it is another."""
-        return any(known.is_too_wide(fault) for (dtype, _), known in self._located.items()
+        return any(known.is_too_wide(fault) for (dtype, _), known in self._located_cases.items()
                    if dtype is case.trial.evaluator.dtype)
 
     def _case(self, trial: Trial, failing: Recipe) -> FailingCase:
@@ -302,9 +305,9 @@ class Examiner:
         return self._latest[key]
 
     def _log_case(self, trial: Trial, failing: Recipe) -> FailingCase:
-        subject, log = self._anew(trial), list[LoggedCall]()
-        for _ in range(ROUNDS):
-            tally = judged(trial, LoggingEvaluator(subject, trial.evaluator, log), failing)
+        subject, log = self._fresh_subject(trial), list[LoggedCall]()
+        for _ in range(MAX_ROUNDS):
+            tally = judge_case(trial, LoggingEvaluator(subject, trial.evaluator, log), failing)
             if tally.failure is not None:
                 break
         failure = tally.failure
@@ -312,20 +315,20 @@ class Examiner:
         precision = trial.evaluator.precision
         if relation == does_not_overflow.__name__:  # under the declared class nothing is claimed of what overflows it
             precision = with_range_of_float32(precision)
-        bar = Bar(subject, precision, trial.evaluator.conventions, aspect_of(relation))
+        bar = ComparisonStandard(subject, precision, trial.evaluator.conventions, aspect_of(relation))
         return FailingCase(trial, failing, bar, tuple(log), fails=failure is not None)
 
-    def _anew(self, trial: Trial) -> Subject:
-        return self.again() if self.again else trial.evaluator.subject
+    def _fresh_subject(self, trial: Trial) -> Subject:
+        return self.make_subject() if self.make_subject else trial.evaluator.subject
 
-    def _faring(self, case: FailingCase) -> Faring:
+    def _faring(self, case: FailingCase) -> PanelResult:
         place = case.trial.evaluator.dtype, case.bar.aspect
-        if place not in self._fares:
+        if place not in self._farings:
             # made anew where it can be: what a failing case left in its memory must not answer these calls
             # and held to its own class: nothing in the panel overflows
-            bar = replace(case.bar, subject=self._anew(case.trial), precision=case.trial.evaluator.precision)
-            self._fares[place] = Faring.of(bar, case.trial.evaluator.dtype)
-        return self._fares[place]
+            bar = replace(case.bar, subject=self._fresh_subject(case.trial), precision=case.trial.evaluator.precision)
+            self._farings[place] = PanelResult.put_panel(bar, case.trial.evaluator.dtype)
+        return self._farings[place]
 
 
 _ALIKE: Mapping[Kind, frozenset[Kind]] = {
@@ -345,7 +348,7 @@ def _of_blocks(begins: str) -> Iterator[Fault]:
     """The faults of rescaling with common blocks, and all faults of blocks with those that a boundary suggests."""
     yield from OF_OTHER_SIZES
     known = {fault.name for fault in OF_OTHER_SIZES}
-    suggested = [size for size in blocks(begins) if size != SIZE][:SIZES]
+    suggested = [size for size in suggest_blocks(begins) if size != SIZE][:SIZES]
     yield from (fault for size in suggested for fault in of_size(size) if fault.name not in known)
 
 
@@ -354,14 +357,14 @@ def _next_best(case: FailingCase, candidates: Sequence[Fault]) -> list[Fault]:
     and those with a memory, which the case alone may not bring out again.
     """
     near = [(case.nearness(fault) if case.fails else 1.0, index) for index, fault in enumerate(candidates)]
-    nearest = [index for ratio, index in sorted(near) if ratio < 1][:NEAREST]
+    nearest = [index for ratio, index in sorted(near) if ratio < 1][:MAX_NEAREST_FAULTS]
     remembering = [index for index, fault in enumerate(candidates) if fault.stage is Stage.STATE]
     return [candidates[index] for index in dict.fromkeys([*nearest, *remembering])]
 
 
-def named(subject: Subject, dtype: DType, check: Check, recipe: Recipe, *,
-          arithmetic: SoundArithmetic = SoundArithmetic.REORDERED, effort: Effort = Effort.QUICK,
-          seed: int = 0, witnesses: Witnesses | None = None) -> Diagnosis:
+def diagnose_double(subject: Subject, dtype: DType, check: Check, recipe: Recipe, *,
+                    arithmetic: SoundArithmetic = SoundArithmetic.REORDERED, effort: Effort = Effort.QUICK,
+                    seed: int = 0, witnesses: Witnesses | None = None) -> Diagnosis:
     """What the diagnosis says of the double of a fault, on the case that convicted the fault.
 
     Rounded otherwise, a fault at the edge of rounding may pass that case: the clause then finds one of its own, without
@@ -372,10 +375,10 @@ def named(subject: Subject, dtype: DType, check: Check, recipe: Recipe, *,
 
     trial = Trial(check, Evaluator(again(), dtype), effort, seed_of(seed, check.domain), lambda _: None,
                   shrinks=False)
-    failing = recipe if judged(trial, trial.evaluator, recipe).failure is not None else _own_case(trial, again())
+    failing = recipe if judge_case(trial, trial.evaluator, recipe).failure is not None else _own_case(trial, again())
     return Diagnosis() if failing is None else Examiner(again, witnesses or Witnesses()).diagnose(trial, failing)
 
 
 def _own_case(trial: Trial, subject: Subject) -> Recipe | None:
     """The first case on which the clause convicts the double itself."""
-    return replace(trial, evaluator=Evaluator(subject, trial.evaluator.dtype)).hold().failing
+    return replace(trial, evaluator=Evaluator(subject, trial.evaluator.dtype)).hold().failing_recipe

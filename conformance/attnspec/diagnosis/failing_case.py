@@ -7,7 +7,7 @@ from functools import partial
 
 from attnspec.core.nouns import Kind
 from attnspec.diagnosis.candidate import FaultCandidate, as_candidate
-from attnspec.diagnosis.tolerance import Aspect, Bar, Ruler
+from attnspec.diagnosis.tolerance import AnswerRuler, Aspect, ComparisonStandard
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import staged
 from attnspec.problems.recipe import Recipe
@@ -24,9 +24,9 @@ LARGE = 2**15
 """Scores (B·H·T·S) of a failing case beyond which only faults that the panel bears out are put to it."""
 
 
-def judged(trial: Trial, evaluator: Evaluator, recipe: Recipe) -> Tally:
+def judge_case(trial: Trial, evaluator: Evaluator, recipe: Recipe) -> Tally:
     """The clause on one case before another evaluator."""
-    return replace(trial, evaluator=evaluator, breadcrumb=lambda _: None).put(recipe)
+    return replace(trial, evaluator=evaluator, breadcrumb=lambda _: None).judge_recipe(recipe)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,18 +37,18 @@ class FailingCase:
 
     trial: Trial
     recipe: Recipe
-    bar: Bar
+    bar: ComparisonStandard
     log: tuple[LoggedCall, ...]
     fails: bool
-    held: tuple[Recipe, ...] = ()
-    _rulers: dict[int, Ruler] = field(default_factory=dict)
+    held_recipes: tuple[Recipe, ...] = ()
+    _rulers: dict[int, AnswerRuler] = field(default_factory=dict)
     _candidates: dict[str, FaultCandidate] = field(default_factory=dict)
-    _explained: dict[str, bool] = field(default_factory=dict)
+    _explained_by_fault: dict[str, bool] = field(default_factory=dict)
     _too_wide: dict[str, bool] = field(default_factory=dict)
 
     @property
     def is_large(self) -> bool:
-        """Whether putting it to every fault is dear."""
+        """Whether putting the case to every fault is dear."""
         sizes = [step.problem.sizes for step in self.log]
         return sum(size.B * size.H * size.T * size.S for size in sizes) > LARGE
 
@@ -65,16 +65,16 @@ class FailingCase:
 
     @property
     def is_poisoned(self) -> bool:
-        """Whether it is about entries that are not finite."""
+        """Whether the case is about entries that are not finite."""
         return any(is_poisoned(step.problem) for step in self.log)
 
     def explains(self, fault: Fault) -> bool:
         """Whether the fault, put the same calls, answers as the subject did, and fails as well, where attention without
         a mistake does not; found out once.
         """
-        if fault.name not in self._explained:
-            self._explained[fault.name] = self._explains(fault) and not self._is_explained_without_mistake
-        return self._explained[fault.name]
+        if fault.name not in self._explained_by_fault:
+            self._explained_by_fault[fault.name] = self._explains(fault) and not self._is_explained_without_mistake
+        return self._explained_by_fault[fault.name]
 
     @property
     def _is_explained_without_mistake(self) -> bool:
@@ -83,9 +83,9 @@ class FailingCase:
         """
         if self.bar.subject.declaration.kind is Kind.ROTARY:
             return False
-        if NO_MISTAKE.name not in self._explained:
-            self._explained[NO_MISTAKE.name] = self._explains(NO_MISTAKE)
-        return self._explained[NO_MISTAKE.name]
+        if NO_MISTAKE.name not in self._explained_by_fault:
+            self._explained_by_fault[NO_MISTAKE.name] = self._explains(NO_MISTAKE)
+        return self._explained_by_fault[NO_MISTAKE.name]
 
     def _explains(self, fault: Fault) -> bool:
         candidate = self._candidate(fault)
@@ -112,7 +112,7 @@ class FailingCase:
 
     def _is_alike(self, candidate: FaultCandidate, index: int) -> bool:
         return self._ruler(index).are_alike(self.log[index], candidate.step(index),
-                                            partial(candidate.shaken, index))
+                                            partial(candidate.shake_call, index))
 
     def _keeps_alike(self, candidate: FaultCandidate) -> bool:
         """Whether answers are kept, or not, by both: asked when all calls are made."""
@@ -130,14 +130,14 @@ class FailingCase:
         if fault.name not in self._too_wide:
             candidate, is_told_by = self._in_its_place(fault), all if fault.stage is Stage.STATE else any
             self._fails(candidate, self.recipe)
-            self._too_wide[fault.name] = is_told_by(self._fails(candidate, recipe) for recipe in self.held)
+            self._too_wide[fault.name] = is_told_by(self._fails(candidate, recipe) for recipe in self.held_recipes)
         return self._too_wide[fault.name]
 
     def _in_its_place(self, fault: Fault) -> Evaluator:
         candidate = as_candidate(fault, self.bar.subject, self._choose_bar(fault).conventions)
         return LoggingEvaluator(candidate, self.trial.evaluator, [])
 
-    def _choose_bar(self, fault: Fault) -> Bar:
+    def _choose_bar(self, fault: Fault) -> ComparisonStandard:
         """The bar at which a fault stands in the subject's place; without a mistake, rows that see no key are zeros."""
         if fault is not NO_MISTAKE:
             return self.bar
@@ -146,9 +146,9 @@ class FailingCase:
         return replace(self.bar, conventions=others)
 
     def _fails(self, candidate: Evaluator, recipe: Recipe) -> bool:
-        return judged(self.trial, candidate, recipe).failure is not None
+        return judge_case(self.trial, candidate, recipe).failure is not None
 
-    def _ruler(self, index: int) -> Ruler:
+    def _ruler(self, index: int) -> AnswerRuler:
         """What the answers to one call are held to; whether they are kept is seen when all calls are made."""
         if index not in self._rulers:
             bar = replace(self.bar, aspect=Aspect.NONE) if self.bar.aspect is Aspect.KEPT else self.bar

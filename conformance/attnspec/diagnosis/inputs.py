@@ -14,7 +14,7 @@ from attnspec.core.keywords import CACHED, COUNTS, FROM_PLACE
 from attnspec.core.nouns import DType, Kind
 from attnspec.diagnosis.candidate import FaultCandidate
 from attnspec.diagnosis.rotary import CALLS as ROTARY_CALLS
-from attnspec.diagnosis.tolerance import Aspect, Bar
+from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.fault import Fault
 from attnspec.faults.mistakes import all_mistakes
@@ -28,7 +28,6 @@ from attnspec.faults.panel import (
     ONE,
     ONE_KEY,
     QUERIES,
-    RAGGED,
     REMEMBERED,
     REMEMBERED_LAYER,
     SQUARE,
@@ -42,9 +41,9 @@ from attnspec.problems.problem import Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import make_rotary
 from attnspec.questions.shapes import YES
-from attnspec.subjects.lower import misfit
+from attnspec.subjects.lower import lowering_misfit
 from attnspec.subjects.subject import Subject
-from attnspec.trials.call_log import LoggedCall, is_poisoned, put
+from attnspec.trials.call_log import LoggedCall, is_poisoned, log_call
 from attnspec.vocabulary.scene import AnyProblem, Posed
 from attnspec.vocabulary.transforms.contents import replace_hidden
 from attnspec.vocabulary.transforms.history import lay_out
@@ -123,34 +122,8 @@ LAYER_CALLS: tuple[DiagnosticCall, ...] = (
     _call(SQUARE_LAYER, "return_weights causal", "integers", seed=11),
 )
 
-_PAST = "past_key past_value"
-
 UNCOMMON_CALLS: tuple[DiagnosticCall, ...] = (
     *(DiagnosticCall(recipe) for aspect in all_mistakes() for recipe in aspect.panel),
-    _call(RAGGED, "key_lengths", seed=72), _call(RAGGED, "key_lengths causal", seed=73),
-    _call(RAGGED, "key_lengths mask", seed=74), _call(EVEN, "key_lengths bias", seed=75, key_lengths="one_short"),
-    _call(ONE, "key_lengths", seed=76), _call(BLOCKS, "key_lengths", seed=77, key_lengths="first_full"),
-    _call(QUERIES, "query_lengths", seed=78), _call(RAGGED, "query_lengths key_lengths causal", seed=79),
-    _call(SQUARE, "sinks", seed=80), _call(GROUPED, "sinks causal", seed=81, sinks="rising"),
-    _call(QUERIES, "sinks mask", seed=82, sinks="normal"), _call(ONE, "sinks", seed=83),
-    _call(RAGGED, "sinks key_lengths", seed=84), _call(SQUARE, "sinks window", seed=85),
-    _call(BLOCKS, "sinks", seed=86),
-    _call(GROUPED, _PAST, seed=87), _call(QUERIES, _PAST, seed=88, past_key="one_past"),
-    _call(SQUARE, f"{_PAST} causal", seed=89), _call(LONGER, f"{_PAST} causal", seed=90, past_key="new_as_queries"),
-    _call(RAGGED, f"{_PAST} key_lengths", seed=91), _call(GROUPED, f"{_PAST} key_lengths", seed=92),
-    _call(RAGGED, f"{_PAST} key_lengths causal", seed=93, past_key="new_as_queries", key_lengths="one_short"),
-    _call(SQUARE, f"{_PAST} mask", seed=94), _call(SQUARE, f"{_PAST} bias", seed=95),
-    _call(ONE, f"{_PAST} causal", seed=96, past_key="one_new"), _call(GROUPED, f"{_PAST} window", seed=97),
-    _call(SQUARE, "return_lse", seed=105), _call(RAGGED, "return_lse scale", seed=106),
-    _call(QUERIES, "return_lse causal", seed=107), _call(SQUARE, "return_lse mask", seed=108, mask="padding"),
-    _call(SQUARE, "return_lse mask", seed=109, mask="with_empty_rows"), _call(SQUARE, "return_lse bias", seed=110),
-    _call(GROUPED, "return_lse", seed=111), _call(BLOCKS, "return_lse", seed=112),
-    _call(EVEN, "return_lse", seed=113), _call(SQUARE, "return_lse sinks", seed=114),
-    _call(SQUARE, "return_lse return_weights", seed=115),
-    _call(SQUARE, "alibi_slopes", seed=98), _call(GROUPED, "alibi_slopes", seed=99, alibi_slopes="of_entries"),
-    _call(QUERIES, "alibi_slopes causal", seed=100, alibi_slopes="powers"),
-    _call(SQUARE, "alibi_slopes mask", seed=101), _call(SQUARE, "alibi_slopes bias", seed=102),
-    _call(ONE, "alibi_slopes", seed=103), _call(SQUARE, f"{_PAST} alibi_slopes", seed=104),
 )
 """With keywords that few functions take; they are put to those that take all that a call is made with."""
 
@@ -177,7 +150,7 @@ class DiagnosticSetting:
 class DiagnosticInputs:
     """The calls that can be put to subjects of one place, what answers are held to, and what the faults answer."""
 
-    def __init__(self, bar: Bar, dtype: DType) -> None:
+    def __init__(self, bar: ComparisonStandard, dtype: DType) -> None:
         self._bar = bar
         self._calls = tuple(_calls(bar, dtype))
         self.rulers = tuple(bar.ruler(problem) for problem, _ in self._calls)
@@ -187,7 +160,7 @@ class DiagnosticInputs:
 
     def put_to(self, subject: Subject) -> tuple[LoggedCall, ...]:
         """Every call, in order, to one subject."""
-        return tuple(put(subject, problem, variant) for problem, variant in self._calls)
+        return tuple(log_call(subject, problem, variant) for problem, variant in self._calls)
 
     def candidate(self, fault: Fault) -> FaultCandidate:
         """The fault in the place of such a subject; it is put each call once in the life of the panel."""
@@ -196,9 +169,9 @@ class DiagnosticInputs:
         return self._candidates[fault.name]
 
     @property
-    def remembered(self) -> int:
+    def remembered_count(self) -> int:
         """How many answers of faults the panel remembers."""
-        return sum(each.remembered for each in self._candidates.values())
+        return sum(each.remembered_count for each in self._candidates.values())
 
     def is_right(self, fault: Fault, index: int) -> bool:
         """Whether the fault answers this call as the definition does; found out once in the life of the panel."""
@@ -209,15 +182,15 @@ class DiagnosticInputs:
 
 
 class Panels(OrderedDict[DiagnosticSetting, DiagnosticInputs]):
-    """One for each kind of declaration that was met, a dozen in a check. Those that were asked for longest ago go where
-    more than `most` answers of faults are remembered in all; the last one stays always.
+    """Keeps one panel for each kind of declaration that was met, a dozen in a check. Those that were asked for longest
+    ago go where more than `most` answers of faults are remembered in all.
     """
 
     def __init__(self, most: int = ANSWERS) -> None:
         super().__init__()
         self.most = most
 
-    def panel(self, bar: Bar, dtype: DType) -> DiagnosticInputs:
+    def panel(self, bar: ComparisonStandard, dtype: DType) -> DiagnosticInputs:
         """The panel for a subject at a dtype."""
         declared = bar.subject.declaration
         place = DiagnosticSetting(
@@ -226,7 +199,7 @@ class Panels(OrderedDict[DiagnosticSetting, DiagnosticInputs]):
         if place not in self:
             self[place] = DiagnosticInputs(bar, dtype)
         self.move_to_end(place)
-        while len(self) > 1 and sum(each.remembered for each in self.values()) > self.most:
+        while len(self) > 1 and sum(each.remembered_count for each in self.values()) > self.most:
             self.popitem(last=False)
         return self[place]
 
@@ -235,7 +208,7 @@ PANELS = Panels()
 """Those of this process."""
 
 
-def _calls(bar: Bar, dtype: DType) -> Iterator[tuple[AnyProblem, str]]:
+def _calls(bar: ComparisonStandard, dtype: DType) -> Iterator[tuple[AnyProblem, str]]:
     """The calls that can be put to a subject, in their order: the problem, and the switch to flip ("" for none)."""
     subject = bar.subject
     if subject.declaration.kind is Kind.ROTARY:
@@ -246,29 +219,29 @@ def _calls(bar: Bar, dtype: DType) -> Iterator[tuple[AnyProblem, str]]:
     for call in (*(LAYER_CALLS if is_layer else ()), *CALLS, *UNCOMMON_CALLS):
         if subject.lacks(call.recipe.features) or not _is_common(call.recipe, bar):
             continue
-        if is_layer and misfit(call.recipe.sizes, subject.declaration.limits):
+        if is_layer and lowering_misfit(call.recipe.sizes, subject.declaration.limits):
             continue
         problem = _problem(call, dtype, subject, is_layer=is_layer and call in LAYER_CALLS)
         if not subject.refuses(problem):
-            yield from ((problem, name) for name in ("", *(_flipped(subject) if call.flips else ())))
+            yield from ((problem, name) for name in ("", *(_panel_variants(subject) if call.flips else ())))
 
 
-def _flipped(subject: Subject) -> tuple[str, ...]:
+def _panel_variants(subject: Subject) -> tuple[str, ...]:
     """The variants that the panel is put to: not those that compile, for which each of its calls is a program."""
     return tuple(name for name in subject.variants if not subject.declaration.variants[name].compiles)
 
 
-def _is_common(recipe: Recipe, bar: Bar) -> bool:
+def _is_common(recipe: Recipe, bar: ComparisonStandard) -> bool:
     """Whether the subject's conventions say of the recipe what those of the faults say: the recommended ones."""
     sizes = recipe.sizes
     takes_groups = bar.subject.declaration.limits.grouped or bar.conventions.get("grouped") == YES
     of_keywords = (name for name, convention in CONVENTIONS.items() if convention.keyword in recipe.features)
     return (sizes.Hkv == sizes.H or bool(takes_groups)) and all(
         bar.conventions.get(name, RECOMMENDED[name]) == RECOMMENDED[name]
-        for name in (*mattering(recipe), *of_keywords))
+        for name in (*features_that_matter(recipe), *of_keywords))
 
 
-def mattering(recipe: Recipe) -> tuple[str, ...]:
+def features_that_matter(recipe: Recipe) -> tuple[str, ...]:
     """The conventions on which the answer to a problem hangs, in all its rows."""
     sizes, features = recipe.sizes, recipe.features
     has_offset = (sizes.T != sizes.S or bool(COUNTS.keys() & features)) and not features.intersection(CACHED)

@@ -19,14 +19,14 @@ from attnspec.core.declaration import Limits
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import BESIDE, CACHED, KEYWORDS, OFF, VALUED, acting_on
 from attnspec.core.nouns import DType
-from attnspec.diagnosis.tolerance import Bar
+from attnspec.diagnosis.tolerance import ComparisonStandard
 from attnspec.numerics.expectation import Expectation, expect
 from attnspec.problems.caches import with_values
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Sizes, joined
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import MAGNITUDE
-from attnspec.trials.call_log import Ending, put
+from attnspec.trials.call_log import Ending, log_call
 from attnspec.vocabulary.observables import relative_logits
 from attnspec.vocabulary.scene import AnyProblem, working
 
@@ -42,7 +42,7 @@ LEAST_VALUE = float(np.finfo(np.float32).tiny)
 
 
 @dataclass(frozen=True, slots=True)
-class Knob:
+class Magnitude:
     """A number that may be made larger: what it is called, its least that can show anything, how it is read and
     multiplied by a factor.
     """
@@ -50,7 +50,7 @@ class Knob:
     name: str
     stage: str
     least: float
-    read: Callable[[Problem], float]
+    read_magnitude: Callable[[Problem], float]
     multiply: Callable[[Problem, float], Problem]
 
 
@@ -70,8 +70,9 @@ def _with_value(problem: Problem, factor: float) -> Problem:
     return problem.but(value=problem.value * problem.value.dtype.type(factor))
 
 
-KNOBS = (Knob("logit", "logits", LEAST_LOGIT, _largest_logit, _with_query),
-         Knob("value", "values", LEAST_VALUE, lambda problem: float(np.abs(joined(problem).value).max()), _with_value))
+KNOBS = (Magnitude("logit", "logits", LEAST_LOGIT, _largest_logit, _with_query),
+         Magnitude("value", "values", LEAST_VALUE, lambda problem: float(np.abs(joined(problem).value).max()),
+                   _with_value))
 
 
 def blamed_magnitude(is_right: Callable[[Problem], bool | None], small: Problem, failing: Problem) -> str:
@@ -85,7 +86,7 @@ def blamed_magnitude(is_right: Callable[[Problem], bool | None], small: Problem,
 
 def _turns(is_right: Callable[[Problem], bool | None], small: Problem, failing: Problem) -> Iterator[str]:
     for knob in KNOBS:
-        turn = _upwards(is_right, knob, small, knob.read(failing)) or _downwards(is_right, knob, failing)
+        turn = _upwards(is_right, knob, small, knob.read_magnitude(failing)) or _downwards(is_right, knob, failing)
         if turn and turn[0] >= knob.least:
             holds, fails = turn
             yield f"{MAGNITUDE}{knob.name} is {fails:.3g} or more, and right where it is {holds:.3g} ({knob.stage})"
@@ -93,38 +94,39 @@ def _turns(is_right: Callable[[Problem], bool | None], small: Problem, failing: 
         yield from _of_keyword(is_right, name, failing)
 
 
-def _upwards(is_right: Callable[[Problem], bool | None], knob: Knob, small: Problem,
+def _upwards(is_right: Callable[[Problem], bool | None], knob: Magnitude, small: Problem,
              most: float) -> tuple[float, float] | None:
     """The largest magnitude that is answered rightly, and the least that is not: of a problem that begins right."""
-    if knob.read(small) == 0 or not is_right(small):
+    if knob.read_magnitude(small) == 0 or not is_right(small):
         return None
     factor = 1.0
-    while factor <= 2.0**MOST_DOUBLINGS and knob.read(small) * factor <= 2 * most:
+    while factor <= 2.0**MOST_DOUBLINGS and knob.read_magnitude(small) * factor <= 2 * most:
         if is_right(knob.multiply(small, 2 * factor)) is False:
-            return _halved(is_right, knob, small, (factor, 2 * factor))
+            return _bisect_magnitude(is_right, knob, small, (factor, 2 * factor))
         factor *= 2
     return None
 
 
-def _downwards(is_right: Callable[[Problem], bool | None], knob: Knob, failing: Problem) -> tuple[float, float] | None:
+def _downwards(is_right: Callable[[Problem], bool | None], knob: Magnitude,
+               failing: Problem) -> tuple[float, float] | None:
     """The same of a problem that is answered wrongly."""
-    if knob.read(failing) == 0 or is_right(failing) is not False:
+    if knob.read_magnitude(failing) == 0 or is_right(failing) is not False:
         return None
     factor = 1.0
-    while knob.read(failing) * factor / 2 >= knob.least and factor > 2.0**-MOST_DOUBLINGS:
+    while knob.read_magnitude(failing) * factor / 2 >= knob.least and factor > 2.0**-MOST_DOUBLINGS:
         if is_right(knob.multiply(failing, factor / 2)):
-            return _halved(is_right, knob, failing, (factor / 2, factor))
+            return _bisect_magnitude(is_right, knob, failing, (factor / 2, factor))
         factor /= 2
     return None
 
 
-def _halved(is_right: Callable[[Problem], bool | None], knob: Knob, problem: Problem,
-            between: tuple[float, float]) -> tuple[float, float]:
+def _bisect_magnitude(is_right: Callable[[Problem], bool | None], knob: Magnitude, problem: Problem,
+                      between: tuple[float, float]) -> tuple[float, float]:
     low, high = between
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if is_right(knob.multiply(problem, middle)) else (low, middle)
-    return knob.read(problem) * low, knob.read(problem) * high
+    return knob.read_magnitude(problem) * low, knob.read_magnitude(problem) * high
 
 
 def _of_keyword(is_right: Callable[[Problem], bool | None], name: str, failing: Problem) -> Iterator[str]:
@@ -142,13 +144,13 @@ def _of_keyword(is_right: Callable[[Problem], bool | None], name: str, failing: 
                 return
 
 
-def _alone(*acts: Acts) -> tuple[str, ...]:
+def _keywords_acting_on(*acts: Acts) -> tuple[str, ...]:
     """The keywords that change one of these; of two that are given together the one that has values."""
     return tuple(name for name in acting_on(*acts) if name in VALUED or name not in BESIDE)
 
 
-LEFT_OUT = _alone(Acts.VISIBILITY, Acts.LOGITS)
-_HIDING = (("", "mask"), *((name, KEYWORDS[name].called or name) for name in _alone(Acts.VISIBILITY)))
+LEFT_OUT = _keywords_acting_on(Acts.VISIBILITY, Acts.LOGITS)
+_HIDING = (("", "mask"), *((name, KEYWORDS[name].called or name) for name in _keywords_acting_on(Acts.VISIBILITY)))
 _SAMPLES = {name: KEYWORDS[name].sample for name in VALUED}
 
 WIDTH = 16
@@ -171,25 +173,25 @@ PARTLY_TAKEN = "no small test input that could be tried shows it; on others the 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sight:
+class SeenAnswer:
     """What a subject answered and what the definition says of it."""
 
-    seen: Array
-    expected: Expectation
+    seen_array: Array
+    expectation: Expectation
 
     @property
     def is_right(self) -> bool:
         """Whether every entry that is claimed lies within the subject's allowance."""
         with np.errstate(invalid="ignore"):
-            near = np.abs(self.seen - self.expected.output) <= self.expected.output_allowance
-        return bool((near | ~self.expected.claimed[..., None]).all())
+            near = np.abs(self.seen_array - self.expectation.output) <= self.expectation.output_allowance
+        return bool((near | ~self.expectation.claimed[..., None]).all())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reader:
     """Puts small problems to a subject.  endings: how each of them ended: "", or the exception in a line."""
 
-    bar: Bar
+    bar: ComparisonStandard
     dtype: DType
     endings: list[str] = field(default_factory=list)
 
@@ -208,20 +210,20 @@ class Reader:
         problem = self.problem()
         return problem.but(query=np.zeros_like(problem.query))
 
-    def look(self, problem: Problem) -> Sight | None:
+    def look(self, problem: Problem) -> SeenAnswer | None:
         """What the subject answers; None where it does not take the problem, or gives no answer."""
         subject = self.bar.subject
         if subject.refuses(problem):
             return None
-        step = put(subject, problem)
-        self.endings.append(step.raised)
+        step = log_call(subject, problem)
+        self.endings.append(step.exception_text)
         if step.ending is not Ending.ANSWERED:
             return None
         expected = expect(problem, self.bar.precision, conventions=self.bar.conventions,
                           scale_width=subject.scale_width(problem))
-        return Sight(working(step.given.output, self.dtype), expected)
+        return SeenAnswer(working(step.answer_given.output, self.dtype), expected)
 
-    def weights(self, keywords: str = "", *, is_flat: bool = False) -> Sight | None:
+    def weights(self, keywords: str = "", *, is_flat: bool = False) -> SeenAnswer | None:
         """The weights in effect; is_flat: of a query of zeros."""
         problem = self.problem(keywords)
         value = joined(problem).value
@@ -236,7 +238,7 @@ def _sizes(limits: Limits) -> Sizes:
     return Sizes(max(2, -(-limits.min_scores // (heads * width * width))), heads, heads, width, width, width, width)
 
 
-def locate(bar: Bar, dtype: DType, failing: Sequence[AnyProblem] = ()) -> str:
+def locate_stage(bar: ComparisonStandard, dtype: DType, failing: Sequence[AnyProblem] = ()) -> str:
     """The first stage that reads wrong, in a sentence; else the keywords that a failing problem cannot do without."""
     reader = Reader(bar, dtype)
     with np.errstate(all="ignore"):
@@ -275,13 +277,13 @@ def _left_out(reader: Reader, problem: Problem) -> Iterator[str]:
                    for name in LEFT_OUT if name in problem.keywords}
         if past := problem.keywords & set(CACHED):  # the same keys and values, none of them handed over as past
             without[min(past)] = reader.look(joined(problem))
-        needed = [_narrowed(reader, problem, name) for name, other in without.items() if other and other.is_right]
-        what = "not finite" if not np.isfinite(sight.seen[sight.expected.claimed]).all() else "wrong"
+        needed = [_narrow_keyword(reader, problem, name) for name, other in without.items() if other and other.is_right]
+        what = "not finite" if not np.isfinite(sight.seen_array[sight.expectation.claimed]).all() else "wrong"
         if needed:
             yield f"{SPOILT}{what} here, and right once {' or '.join(needed)} is left out"
 
 
-def _narrowed(reader: Reader, problem: Problem, name: str) -> str:
+def _narrow_keyword(reader: Reader, problem: Problem, name: str) -> str:
     """The keyword; if it is a number that is not positive, and a positive one is answered rightly, that."""
     value = getattr(problem, name)
     if not isinstance(value, float) or value > 0:
@@ -290,10 +292,10 @@ def _narrowed(reader: Reader, problem: Problem, name: str) -> str:
     return f"a {name} ≤ 0" if positive and positive.is_right else name
 
 
-def _repeated(reader: Reader) -> Iterator[str]:
+def _read_repeated_call(reader: Reader) -> Iterator[str]:
     """The same call twice."""
     one, two = (reader.look(reader.problem()) for _ in range(2))
-    if one and two and (np.abs(one.seen - two.seen) > 2 * one.expected.output_allowance).any():
+    if one and two and (np.abs(one.seen_array - two.seen_array) > 2 * one.expectation.output_allowance).any():
         yield "the same call gives another answer the second time (memory of earlier calls, or chance)"
 
 
@@ -308,13 +310,13 @@ def _read_mean(reader: Reader) -> Iterator[str]:
         yield MIXED_UP
 
 
-def _inverted(reader: Reader) -> Iterator[str]:
+def _read_inverted_mask(reader: Reader) -> Iterator[str]:
     """Exactly the keys are seen that the mask hides; rows that would see none may hold anything."""
     sight = reader.weights("mask", is_flat=True)
     if sight and not sight.is_right:
-        visible = sight.expected.visible & sight.expected.claimed[..., None]
+        visible = sight.expectation.visible & sight.expectation.claimed[..., None]
         rows = visible.any(axis=-1) & ~visible.all(axis=-1)
-        if rows.any() and ((sight.seen != 0) == ~visible)[rows].all():
+        if rows.any() and ((sight.seen_array != 0) == ~visible)[rows].all():
             yield INVERTED
 
 
@@ -323,8 +325,9 @@ def _hidden(reader: Reader) -> Iterator[str]:
     for keyword, what in _HIDING:
         sight = reader.weights(keyword, is_flat=True)
         if sight and not sight.is_right:
-            claimed, visible = sight.expected.claimed[..., None], sight.expected.visible
-            lost, leaked = (claimed & visible & (sight.seen == 0)).any(), (claimed & ~visible & (sight.seen != 0)).any()
+            claimed, visible = sight.expectation.claimed[..., None], sight.expectation.visible
+            lost = (claimed & visible & (sight.seen_array == 0)).any()
+            leaked = (claimed & ~visible & (sight.seen_array != 0)).any()
             if leaked:
                 yield f"a query attends to keys that the {what} excludes ({what})"
             elif lost:
@@ -337,34 +340,34 @@ def _normalised(reader: Reader) -> Iterator[str]:
         sight = reader.weights(is_flat=is_flat)
         if sight is None:
             continue
-        total, claimed = sight.seen.sum(axis=-1), sight.expected.claimed
-        if (claimed & ~(np.abs(total - 1) <= sight.expected.row_sum_allowance)).any():
+        total, claimed = sight.seen_array.sum(axis=-1), sight.expectation.claimed
+        if (claimed & ~(np.abs(total - 1) <= sight.expectation.row_sum_allowance)).any():
             worst = total[claimed][np.abs(total[claimed] - 1).argmax()]
             yield f"rows of weights sum to {worst:.7g}, not to 1 (softmax)"
         elif is_flat and not sight.is_right:
             yield "equal logits get different weights (softmax)"
 
 
-def _scaled(reader: Reader) -> Iterator[str]:
+def _read_logit_slope(reader: Reader) -> Iterator[str]:
     """The logits seen against the true ones: their slope, and whether they lie on one line."""
     for keyword, what in (("", "scale"), ("scale", "explicit scale")):
         sight = reader.weights(keyword)
         if sight and not sight.is_right:
-            yield _compared(sight, "the logits", what)
+            yield _compare_logits(sight, "the logits", what)
 
 
 def _biased(reader: Reader) -> Iterator[str]:
     """The same with a query of zeros: what is left is the bias."""
     sight = reader.weights("bias", is_flat=True)
     if sight and not sight.is_right:
-        yield _compared(sight, "the bias terms of the logits", "bias")
+        yield _compare_logits(sight, "the bias terms of the logits", "bias")
 
 
-def _compared(sight: Sight, what: str, stage: str) -> str:
+def _compare_logits(sight: SeenAnswer, what: str, stage: str) -> str:
     """A factor, if one explains the logits; else the stage that spoils them."""
-    expected = sight.expected
+    expected = sight.expectation
     true, allowance = expected.logits, expected.logits_allowance
-    seen = relative_logits(sight.seen, true)
+    seen = relative_logits(sight.seen_array, true)
     counts = expected.claimed[..., None] & expected.visible & np.isfinite(allowance) & np.isfinite(seen)
     if not (counts & (true != 0)).any():
         return f"{what} cannot be computed from the weights ({'logits' if stage.endswith('scale') else stage})"
@@ -388,30 +391,31 @@ def _is_function(seen: Array, true: Array, allowance: Array, counts: Array) -> b
     return bool((near | ~same).all())
 
 
-def _permuted(reader: Reader) -> Iterator[str]:
+def _read_permuted_heads(reader: Reader) -> Iterator[str]:
     """Heads: each right in itself, and in the place of another."""
     sight = reader.look(reader.problem())
     if sight and not sight.is_right:
-        order = [_owner(sight, head) for head in range(sight.seen.shape[1])]
+        order = [_owner(sight, head) for head in range(sight.seen_array.shape[1])]
         if all(owner >= 0 for owner in order):
             yield f"the heads come out in the order {', '.join(map(str, order))} (merge)"
 
 
-def _mixed(reader: Reader) -> Iterator[str]:
+def _read_mixed_values(reader: Reader) -> Iterator[str]:
     """The weights read right by now, so a wrong output is mixed or merged wrongly."""
     sight = reader.look(reader.problem())
     if sight and not sight.is_right:
         yield MIXED_UP
 
 
-def _owner(sight: Sight, head: int) -> int:
+def _owner(sight: SeenAnswer, head: int) -> int:
     """The head whose true output this one shows; -1 for none."""
-    truth, slack = sight.expected.output, sight.expected.output_allowance
-    fits = [bool((np.abs(sight.seen[:, head] - truth[:, other]) <= slack[:, other]).all())
+    truth, slack = sight.expectation.output, sight.expectation.output_allowance
+    fits = [bool((np.abs(sight.seen_array[:, head] - truth[:, other]) <= slack[:, other]).all())
             for other in range(truth.shape[1])]
     return fits.index(True) if True in fits else -1
 
 
 # in this order: a stage is blamed only where those before it read right
 READ_OUTS: tuple[Callable[[Reader], Iterator[str]], ...] = (
-    _repeated, _permuted, _read_mean, _inverted, _hidden, _normalised, _scaled, _biased, _mixed)
+    _read_repeated_call, _read_permuted_heads, _read_mean, _read_inverted_mask, _hidden, _normalised,
+    _read_logit_slope, _biased, _read_mixed_values)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.nouns import DType
-from attnspec.diagnosis.locate import Reader, Sight
-from attnspec.diagnosis.tolerance import Bar
+from attnspec.diagnosis.locate import Reader, SeenAnswer
+from attnspec.diagnosis.tolerance import ComparisonStandard
 from attnspec.numerics.expectation import lowered
 from attnspec.numerics.operands import operands_of
 from attnspec.numerics.reference import attend
@@ -35,11 +35,11 @@ FORMATS = (np.float16, np.float32, np.float64)
 class RawExponentials:
     """A subject that takes exp of the raw logits in a format."""
 
-    bar: Bar
+    bar: ComparisonStandard
     format: np.finfo[Any]
 
     @classmethod
-    def of(cls, bar: Bar, dtype: DType) -> RawExponentials | None:
+    def measure_subject(cls, bar: ComparisonStandard, dtype: DType) -> RawExponentials | None:
         """Put equal logits to the subject, beyond the range of one format after the other; None if all weigh alike."""
         reader = Reader(bar, dtype)
         at_zero = _of_equal_logits(reader, 0.0)
@@ -51,17 +51,17 @@ class RawExponentials:
     def wrong_calls(self, log: Sequence[LoggedCall]) -> int:
         """How many calls are answered wrongly; 0 if one is wrong in a row whose exponentials fit the format."""
         with np.errstate(all="ignore"):
-            wrong = [(rows, self._beyond(step.problem)) for step in log
+            wrong = [(rows, self._find_overflowing_rows(step.problem)) for step in log
                      if step.ending is Ending.ANSWERED and (rows := self._wrong_rows(step)).any()]
         return 0 if any((rows & ~beyond).any() for rows, beyond in wrong) else len(wrong)
 
     def _wrong_rows(self, step: LoggedCall) -> Array:
         """(B,H,T), of a layer (B,T): rows of the output that are not right."""
-        expected = self.bar.expected(step.problem, self.bar.precision)
-        gap = np.abs(working(step.given.output, step.problem.dtype) - expected.output)
+        expected = self.bar.expectation_for(step.problem, self.bar.precision)
+        gap = np.abs(working(step.answer_given.output, step.problem.dtype) - expected.output)
         return np.asarray(~(gap <= expected.output_allowance).all(axis=-1) & expected.output_claimed)
 
-    def _beyond(self, problem: AnyProblem) -> Array:
+    def _find_overflowing_rows(self, problem: AnyProblem) -> Array:
         """(B,H,T), of a layer (B,T): rows whose sum of exponentials overflows, or is no normal number."""
         assert not isinstance(problem, RotaryProblem)  # no fault of attention stands for one
         if isinstance(problem, LayerProblem):
@@ -80,10 +80,10 @@ class RawExponentials:
 def _overflows(reader: Reader, format: np.finfo[Any]) -> bool:
     """Whether equal logits whose exponential is beyond a format give an answer that is not finite."""
     sight = _of_equal_logits(reader, 2.0 ** np.ceil(np.log2(np.log(float(format.max)))))
-    return sight is not None and not np.isfinite(sight.seen).all()
+    return sight is not None and not np.isfinite(sight.seen_array).all()
 
 
-def _of_equal_logits(reader: Reader, logit: float) -> Sight | None:
+def _of_equal_logits(reader: Reader, logit: float) -> SeenAnswer | None:
     """What the subject answers where all logits are the same number, to be a power of two or zero."""
     problem = reader.problem("causal" if reader.bar.subject.declaration.limits.causal_only else "")
     query, key = np.zeros_like(problem.query), np.zeros_like(problem.key)

@@ -25,14 +25,14 @@ def right_beside(scene: Scene, recipe: Recipe) -> str:
     """`Only the log-sum-exp is wrong; the output is right.`; empty where all of it is wrong, or nothing is."""
     asked = [*OF_INPUT, "output"] if GRAD in recipe.features else list(FORWARD)
     run = next(iter(scene.runs))
-    fared = [(QUANTITIES[name], is_right) for name in asked for is_right in _fares(scene, run, name)]
+    fared = [(QUANTITIES[name], is_right) for name in asked for is_right in _quantity_verdicts(scene, run, name)]
     wrong, right = ([name for name, is_right in fared if is_right is which] for which in (False, True))
     if not wrong or not right:
         return ""
-    return f"Only the {_listed(wrong)} {_is(wrong)} wrong; the {_listed(right)} {_is(right)} right."
+    return f"Only the {_join_names(wrong)} {_is(wrong)} wrong; the {_join_names(right)} {_is(right)} right."
 
 
-def _fares(scene: Scene, run: str, name: str) -> Iterator[bool]:
+def _quantity_verdicts(scene: Scene, run: str, name: str) -> Iterator[bool]:
     """Whether it is right where a claim is made; nothing where none is, or it is not asked for."""
     try:
         seen = see(scene, run, name)
@@ -43,7 +43,7 @@ def _fares(scene: Scene, run: str, name: str) -> Iterator[bool]:
             yield not (beyond(seen.array, seen.truth, seen.allowance) & seen.claimed).any()
 
 
-def _listed(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     return " and the ".join(names)
 
 
@@ -76,7 +76,7 @@ def wrong_entries(scene: Scene) -> tuple[Array, tuple[str, ...]] | None:
     return None
 
 
-def ranges(wrong: Array, axes: Sequence[str]) -> str:
+def describe_ranges(wrong: Array, axes: Sequence[str]) -> str:
     """`rows 64 to 128 of every head`; "every entry" where all of them are wrong.
 
     wrong: bool, of any shape with these axes, some of them True.

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from attnspec.core.nouns import DType
 from attnspec.core.rotary import POSITIONS, width_of
-from attnspec.diagnosis.tolerance import Bar
+from attnspec.diagnosis.tolerance import ComparisonStandard
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import RotaryProblem
-from attnspec.trials.call_log import put
+from attnspec.trials.call_log import log_call
 from attnspec.vocabulary.scene import AnyProblem
 
 _FEW, _WIDE = Sizes(2, 2, 2, 5, 5, 8, 8), Sizes(3, 2, 2, 9, 9, 24, 24)
@@ -44,14 +44,14 @@ LEFT_OUT: Mapping[str, tuple[str, object]] = {
 """By keyword that a rotary embedding need not be given, what it is called, and the value that leaves it out."""
 
 
-def locate_in_rotation(bar: Bar, failing: Sequence[AnyProblem]) -> str:
+def locate_in_rotation(bar: ComparisonStandard, failing: Sequence[AnyProblem]) -> str:
     """The keywords without which a failing case is answered rightly, in a sentence; empty where there are none."""
     problems = (each for each in failing if isinstance(each, RotaryProblem))
-    needed = next(filter(None, (tuple(_needed(bar, each)) for each in problems)), ())
+    needed = next(filter(None, (tuple(_needed_classes(bar, each)) for each in problems)), ())
     return f"the answer is wrong here, and right once {' or '.join(needed)} is left out" if needed else ""
 
 
-def _needed(bar: Bar, problem: RotaryProblem) -> Iterator[str]:
+def _needed_classes(bar: ComparisonStandard, problem: RotaryProblem) -> Iterator[str]:
     if _is_right(bar, problem):
         return
     for keyword, (name, nothing) in LEFT_OUT.items():
@@ -60,12 +60,13 @@ def _needed(bar: Bar, problem: RotaryProblem) -> Iterator[str]:
             yield name
 
 
-def _is_right(bar: Bar, problem: RotaryProblem) -> bool:
-    return not bar.subject.refuses(problem) and bar.ruler(problem).is_right(put(bar.subject, problem), is_subject=True)
+def _is_right(bar: ComparisonStandard, problem: RotaryProblem) -> bool:
+    return not bar.subject.refuses(problem) and bar.ruler(problem).is_right(log_call(bar.subject, problem),
+                                                                            is_subject=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Narrow:
+class NarrowRotation:
     """Angles, or cos and sin, in a narrower format: what such a function does, what would mend it, and its words."""
 
     cause: str
@@ -73,14 +74,15 @@ class Narrow:
     words: dict[str, object]
 
 
-def narrow_for(dtype: DType) -> tuple[Narrow, ...]:
+def narrow_for(dtype: DType) -> tuple[NarrowRotation, ...]:
     """The classes that may explain an answer at a dtype, the likelier first."""
     if dtype is DType.FLOAT64:
-        return (Narrow("its angles are computed in float32", "Compute frequencies and angles in float64",
-                       {"angle": "float32"}),
-                Narrow("it turns its features in float32", "Compute in float64",
-                       {"angle": "float32", "rotation": "float32"}))
+        return (NarrowRotation("its angles are computed in float32", "Compute frequencies and angles in float64",
+                               {"angle": "float32"}),
+                NarrowRotation("it turns its features in float32", "Compute in float64",
+                               {"angle": "float32", "rotation": "float32"}))
     if dtype is DType.FLOAT32:
-        return tuple(Narrow(f"its cos and sin are stored in {half}", "Store them in float32", {"rotation": half})
+        return tuple(NarrowRotation(f"its cos and sin are stored in {half}", "Store them in float32",
+                                    {"rotation": half})
                      for half in ("float16", "bfloat16"))
     return ()

@@ -28,12 +28,12 @@ from attnspec.problems.rotary import RotaryProblem
 from attnspec.subjects.backward import grad_given, inputs_of
 from attnspec.subjects.subject import Subject
 from attnspec.trials.call_log import Ending, LoggedCall
-from attnspec.trials.evaluator import settled
+from attnspec.trials.evaluator import rows_without_gradient
 from attnspec.vocabulary.scene import AnyProblem, working
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Gauge:
+class ArrayGauge:
     """The true array, how far the subject's and a fault's class may be from it, and which rows are judged.
 
     either: (…,1) the most that honest answers of both may be apart in a row, be it that nothing is hidden from it: a
@@ -43,52 +43,53 @@ class Gauge:
     truth: Array
     own: Array
     other: Array
-    either: Array
-    judged: Array
+    honest_difference: Array
+    judged_rows: Array
     relative: float
 
     def is_near(self, seen: Array, allowance: Array) -> bool:
         """Whether an array, (B,H,T,Dv) or as the truth is, is the true one within an allowance."""
-        return not (self.judged & _beyond(seen, self.truth, allowance)).any()
+        return not (self.judged_rows & _exceeds_slack(seen, self.truth, allowance)).any()
 
     def are_near(self, seen: Array, other: Array, spread: float) -> bool:
         """Whether two arrays, (B,H,T,Dv) or as the truth is, are one within the roundings of both classes at the size
         of the second, and `spread`.
         """
-        size, least = (np.abs(finite(array)).max(axis=-1, keepdims=True, initial=0.0) for array in (other, self.truth))
+        size, least = (np.abs(replace_non_finite(array)).max(axis=-1, keepdims=True, initial=0.0)
+                       for array in (other, self.truth))
         # a wrong answer may be larger than the true one, and rounds in proportion to its own size
         stretch = np.maximum(1.0, size / np.where(least > 0, least, np.inf))
-        slack = self.either * stretch + self.relative * size + spread
-        return not (self.judged & _beyond(seen, other, slack)).any()
+        slack = self.honest_difference * stretch + self.relative * size + spread
+        return not (self.judged_rows & _exceeds_slack(seen, other, slack)).any()
 
     def are_close(self, seen: Array, other: Array) -> bool:
         """Whether two arrays, (B,H,T,Dv) or as the truth is, are as near to each other as two honest ones, entry by
         entry.
         """
-        return not (self.judged & _beyond(seen, other, self.own + self.other)).any()
+        return not (self.judged_rows & _exceeds_slack(seen, other, self.own + self.other)).any()
 
     def nearness(self, seen: Array, other: Array) -> float:
         """How far an array, (B,H,T,Dv) or as the truth is, is from another, in units of how far it is from the true
         one: below 1 is nearer.
         """
         with np.errstate(all="ignore"):
-            gap, off = (float(np.nanmax(np.where(self.judged, np.abs(seen - array), 0.0), initial=0.0))
+            gap, off = (float(np.nanmax(np.where(self.judged_rows, np.abs(seen - array), 0.0), initial=0.0))
                         for array in (other, self.truth))
         return gap / off if off > 0 else np.inf if gap > 0 else 0.0
 
 
-def distance(one: Array, other: Array) -> float:
+def largest_distance(one: Array, other: Array) -> float:
     """The largest distance of two arrays of one shape, any shape; infinities and NaNs have none."""
     with np.errstate(all="ignore"):
-        return float(np.abs(finite(one - other)).max(initial=0.0))
+        return float(np.abs(replace_non_finite(one - other)).max(initial=0.0))
 
 
-def finite(array: Array) -> Array:
+def replace_non_finite(array: Array) -> Array:
     """An array of any shape, with 0 for what is not finite."""
     return np.where(np.isfinite(array), array, 0.0)
 
 
-def _beyond(seen: Array, other: Array, slack: Array) -> Array:
+def _exceeds_slack(seen: Array, other: Array, slack: Array) -> Array:
     """Where two arrays, any shape, are further apart than allowed; equal infinities and any two NaNs are not apart."""
     with np.errstate(all="ignore"):
         near = (np.abs(seen - other) <= slack) & np.isfinite(other)
@@ -111,7 +112,7 @@ def aspect_of(relation: str) -> Aspect:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ruler:
+class AnswerRuler:
     """What answers to one problem are held to: an output gauge, and one for weights and log-sum-exps if asked for.
 
     No gauge at all where the definition says nothing: then it counts only how calls end.  has_lse: whether one is for
@@ -119,7 +120,7 @@ class Ruler:
     """
 
     dtype: DType
-    gauges: tuple[Gauge, ...]
+    gauges: tuple[ArrayGauge, ...]
     aspect: Aspect
     output_dtype: str
     has_lse: bool = False
@@ -165,7 +166,8 @@ class Ruler:
         """The largest of what is compared; infinite where one answers and the other does not."""
         if Ending.ANSWERED not in {step.ending, of_fault.ending}:
             return 0.0 if step.ending is of_fault.ending else np.inf
-        if step.ending is not of_fault.ending or (step.given.weights is None) is not (of_fault.given.weights is None):
+        if step.ending is not of_fault.ending or (
+                (step.answer_given.weights is None) is not (of_fault.answer_given.weights is None)):
             return np.inf
         return max((gauge.nearness(one, other) for gauge, one, other in
                     zip(self.gauges, self._arrays(step), self._arrays(of_fault), strict=False)), default=0.0)
@@ -182,14 +184,14 @@ class Ruler:
         one.
         """
         moved = [self._arrays(step) for step in shaken if step.ending is Ending.ANSWERED]
-        return [2 * max((distance(one, arrays[index]) for arrays in moved), default=0.0)
+        return [2 * max((largest_distance(one, arrays[index]) for arrays in moved), default=0.0)
                 for index, one in enumerate(others)]
 
     def _arrays(self, step: LoggedCall) -> list[Array]:
         """The output, (B,H,T,Dv) or (B,T,M), the weights, (B,H,T,S) or (B,T,S), the log-sum-exps, (B,H,T,1), where
         they came back, and the gradients of the inputs, query (B,H,T,D) and its like.
         """
-        answer = step.given
+        answer = step.answer_given
         lse = answer.lse[..., None] if self.has_lse and answer.lse is not None else None
         gradients = (answer.by_input[name] for name in self.inputs)
         return [working(array, self.dtype) for array in (answer.output, answer.weights, lse, *gradients)
@@ -199,13 +201,13 @@ class Ruler:
         """What is looked at beside the numbers; only that, since whether an answer is kept is dear to find out."""
         match self.aspect:
             case Aspect.MUTATED:
-                return step.given.mutated
+                return step.answer_given.mutated
             case Aspect.ALIASES:
-                return step.given.aliases
+                return step.answer_given.aliases
             case Aspect.KEPT:
                 return step.is_kept
             case Aspect.DTYPE:
-                return step.given.output.dtype.name
+                return step.answer_given.output.dtype.name
             case Aspect.NONE:
                 return None
 
@@ -217,7 +219,7 @@ class Ruler:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bar:
+class ComparisonStandard:
     """What a subject is held to: its declaration, its precision class, the conventions and the aspect looked at."""
 
     subject: Subject
@@ -225,20 +227,21 @@ class Bar:
     conventions: Mapping[str, str]
     aspect: Aspect
 
-    def ruler(self, problem: AnyProblem) -> Ruler:
+    def ruler(self, problem: AnyProblem) -> AnswerRuler:
         """The ruler of a problem that is put to the subject and to faults, which round once, at the end."""
         if isinstance(problem, LayerProblem) and problem.params["w_query"].shape[1] % problem.heads:
-            return Ruler(problem.dtype, (), self.aspect, "")  # heads that do not divide the width: nothing is defined
+            return AnswerRuler(problem.dtype, (), self.aspect,
+                               "")  # heads that do not divide the width: nothing is defined
         classes = self.precision, fault_precision(problem.dtype)
-        own = self.expected(problem, classes[0])
-        other = own if classes[1] == classes[0] else self.expected(problem, classes[1])
+        own = self.expectation_for(problem, classes[0])
+        other = own if classes[1] == classes[0] else self.expectation_for(problem, classes[1])
         name = self.subject.declaration.returned(problem.dtype).value
         of_lse = tuple(self._gauges_of_lse(problem, own, other))
         of_inputs = self._gauges_of_gradients(problem)
-        return Ruler(problem.dtype, (*self._gauges(problem, own, other), *of_lse, *of_inputs.values()), self.aspect,
-                     name, bool(of_lse), tuple(of_inputs))
+        return AnswerRuler(problem.dtype, (*self._gauges(problem, own, other), *of_lse, *of_inputs.values()),
+                           self.aspect, name, bool(of_lse), tuple(of_inputs))
 
-    def expected(self, problem: AnyProblem, precision: Precision) -> Expectation:
+    def expectation_for(self, problem: AnyProblem, precision: Precision) -> Expectation:
         """What the definition answers to a problem, of a layer too, and how far a class may stray from it."""
         if isinstance(problem, RotaryProblem):
             return expect_rotary(problem, precision, conventions=self.conventions)
@@ -249,7 +252,7 @@ class Bar:
         return expect(problem, precision, conventions=self.conventions, parts=parts,
                       scale_width=self.subject.scale_width(problem))
 
-    def _gauges(self, problem: AnyProblem, own: Expectation, other: Expectation) -> Iterator[Gauge]:
+    def _gauges(self, problem: AnyProblem, own: Expectation, other: Expectation) -> Iterator[ArrayGauge]:
         rows = np.asarray(own.claimed & other.claimed | (own.empty & self._zeros_are_due))[..., None]
         of_layer = np.asarray(own.output_claimed & other.output_claimed)[..., None]
         relative = _relative((self.precision, fault_precision(problem.dtype)), problem.sizes.S)
@@ -257,15 +260,15 @@ class Bar:
         open_to_all = self._nothing_hidden(problem)
         either = _largest(own.output_allowance + other.output_allowance,
                           *(each.output_allowance for each in open_to_all))
-        yield Gauge(own.output, own.output_allowance, other.output_allowance, either,
-                    of_layer if isinstance(problem, LayerProblem) else rows, relative)
+        yield ArrayGauge(own.output, own.output_allowance, other.output_allowance, either,
+                         of_layer if isinstance(problem, LayerProblem) else rows, relative)
         if not isinstance(problem, RotaryProblem) and problem.return_weights:
             either = _largest(own.weights_allowance + other.weights_allowance,
                               *(each.weights_allowance for each in open_to_all))
-            weights = Gauge(own.weights, own.weights_allowance, other.weights_allowance, either, rows, relative)
-            yield _averaged(weights) if self.subject.declaration.limits.weights == "averaged" else weights
+            weights = ArrayGauge(own.weights, own.weights_allowance, other.weights_allowance, either, rows, relative)
+            yield _average_over_heads(weights) if self.subject.declaration.limits.weights == "averaged" else weights
 
-    def _gauges_of_lse(self, problem: AnyProblem, own: Expectation, other: Expectation) -> Iterator[Gauge]:
+    def _gauges_of_lse(self, problem: AnyProblem, own: Expectation, other: Expectation) -> Iterator[ArrayGauge]:
         """For log-sum-exps, (B,H,T,1), where the subject's conventions of them are those of the faults."""
         if own.lse is None or own.lse_allowance is None or other.lse_allowance is None or not self._has_usual_lse:
             return
@@ -273,10 +276,10 @@ class Bar:
         opened = (each.lse_allowance[..., None] for each in self._nothing_hidden(problem)
                   if each.lse_allowance is not None)
         rows = np.asarray(own.claimed & other.claimed | own.empty)[..., None]
-        yield Gauge(own.lse[..., None], slack, of_fault, _largest(slack + of_fault, *opened), rows,
-                    _relative((self.precision, fault_precision(problem.dtype)), problem.sizes.S))
+        yield ArrayGauge(own.lse[..., None], slack, of_fault, _largest(slack + of_fault, *opened), rows,
+                         _relative((self.precision, fault_precision(problem.dtype)), problem.sizes.S))
 
-    def _gauges_of_gradients(self, problem: AnyProblem) -> Mapping[str, Gauge]:
+    def _gauges_of_gradients(self, problem: AnyProblem) -> Mapping[str, ArrayGauge]:
         """By the name of the input, for the gradients of attention's inputs, where an output's gradient is given."""
         declared = self.subject.declaration
         if not isinstance(problem, Problem) or problem.grad_output is None or declared.kind is not Kind.ATTENTION:
@@ -286,7 +289,7 @@ class Bar:
         classes = (self.precision, backward), (fault, backward_precision_of(None, fault))
         own, other = (expect_gradients(
             problem, grad_given(problem, declared), *each, conventions=self.conventions,
-            scale_width=self.subject.scale_width(problem), settled=settled(problem, self.conventions))
+            scale_width=self.subject.scale_width(problem), settled=rows_without_gradient(problem, self.conventions))
             for each in classes)
         relative = _relative((self.precision, fault), problem.sizes.S)
         return {name: _gauge_of_gradient(own[name], other[name], relative)
@@ -303,7 +306,7 @@ class Bar:
         if not hiding.keys() & problem.keywords:
             return []
         opened = problem.but(**hiding)
-        return [self.expected(opened, each) for each in (self.precision, fault_precision(problem.dtype))]
+        return [self.expectation_for(opened, each) for each in (self.precision, fault_precision(problem.dtype))]
 
     @property
     def _zeros_are_due(self) -> bool:
@@ -312,9 +315,10 @@ class Bar:
         return answers == {"zeros"}
 
 
-def _gauge_of_gradient(own: Gradient, other: Gradient, relative: float) -> Gauge:
+def _gauge_of_gradient(own: Gradient, other: Gradient, relative: float) -> ArrayGauge:
     either = _largest(own.allowance + other.allowance)
-    return Gauge(own.truth, own.allowance, other.allowance, either, np.asarray(own.claimed & other.claimed), relative)
+    return ArrayGauge(own.truth, own.allowance, other.allowance, either, np.asarray(own.claimed & other.claimed),
+                      relative)
 
 
 def fault_precision(dtype: DType) -> Precision:
@@ -333,14 +337,14 @@ def _largest(own: Array, *opened: Array) -> Array:
     hidden.
     """
     allowances = own, functools.reduce(np.add, opened, np.zeros(()))
-    return functools.reduce(np.maximum, (finite(each).max(axis=-1, keepdims=True, initial=0.0)
+    return functools.reduce(np.maximum, (replace_non_finite(each).max(axis=-1, keepdims=True, initial=0.0)
                                          for each in allowances if each.ndim))
 
 
-def _averaged(gauge: Gauge) -> Gauge:
+def _average_over_heads(gauge: ArrayGauge) -> ArrayGauge:
     """The same for the mean over the heads, which is rounded once a head more."""
     truth = gauge.truth.mean(axis=1)
     more = gauge.truth.shape[1] * gauge.relative * truth
     own, other, either = (array.mean(axis=1) + more.max(axis=-1, keepdims=True)
-                          for array in (gauge.own, gauge.other, gauge.either))
-    return Gauge(truth, own, other, either, np.asarray(gauge.judged.all(axis=1)), gauge.relative)
+                          for array in (gauge.own, gauge.other, gauge.honest_difference))
+    return ArrayGauge(truth, own, other, either, np.asarray(gauge.judged_rows.all(axis=1)), gauge.relative)

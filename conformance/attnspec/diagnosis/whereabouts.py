@@ -16,22 +16,22 @@ import numpy as np
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Effort
 from attnspec.core.rotary import EVERY_VALUED
-from attnspec.diagnosis.boundaries import begins
+from attnspec.diagnosis.boundaries import find_boundary
 from attnspec.diagnosis.conditions import Boundary, BoundaryCondition
-from attnspec.diagnosis.ranges import ranges, wrong_entries
-from attnspec.numerics.sinks import sink_over_lse
-from attnspec.problems.demand import work
+from attnspec.diagnosis.ranges import describe_ranges, wrong_entries
+from attnspec.numerics.extra_key import extra_over_lse
+from attnspec.problems.demand import count_work
 from attnspec.problems.domain import ANY_MASK, Domain
 from attnspec.problems.problem import Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.record.contradictions import (
     ConditionStanding,
+    condition_standing,
     lengths_in,
-    meets,
+    meets_condition,
     needed_alone,
     parts_of,
-    standing,
-    weakened,
+    weaken_boundary,
 )
 from attnspec.subjects.paged import slots_of_page
 from attnspec.subjects.subject import SubjectRaised
@@ -55,20 +55,20 @@ WITH_EMPTY_ROWS = "with_empty_rows"
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class ProblemNumber:
     """A number of a problem: what it is called, and how it is read; None where the problem has none.
 
     is_flag: it is 1 where the name, a sentence, is true, and 0 where `otherwise` is.
     """
 
     name: str
-    read: Callable[[Problem], float | None]
+    read_number: Callable[[Problem], float | None]
     is_flag: bool = False
-    otherwise: str = ""
+    otherwise_text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class ProblemOutcome:
     """A problem that was put, and whether it failed."""
 
     problem: Problem
@@ -110,14 +110,16 @@ def _sees_no_key(all_of_them: bool) -> Callable[[Problem], float | None]:
 
 
 VARIABLES = (
-    Variable("no query sees a key", _sees_no_key(all_of_them=True), is_flag=True, otherwise="some query sees one"),
-    Variable("a query sees no key", _sees_no_key(all_of_them=False), is_flag=True, otherwise="each query sees one"),
-    Variable("P + i", _last_place),
-    Variable("the largest key length", _largest_of("key_lengths")),
-    Variable("the largest query length", _largest_of("query_lengths")),
-    *(Variable(name, _number_of(word.name, number))
+    ProblemNumber("no query sees a key", _sees_no_key(all_of_them=True), is_flag=True,
+                  otherwise_text="some query sees one"),
+    ProblemNumber("a query sees no key", _sees_no_key(all_of_them=False), is_flag=True,
+                  otherwise_text="each query sees one"),
+    ProblemNumber("P + i", _last_place),
+    ProblemNumber("the largest key length", _largest_of("key_lengths")),
+    ProblemNumber("the largest query length", _largest_of("query_lengths")),
+    *(ProblemNumber(name, _number_of(word.name, number))
       for word in KEYWORDS.values() for name, number in word.numbers.items()),
-    Variable("sink - lse", sink_over_lse),
+    ProblemNumber("sink - lse", extra_over_lse),
 )
 """In this order: the first that divides the cases is told. P + i is the place of the last query behind a past."""
 
@@ -125,29 +127,29 @@ VARIABLES = (
 def with_variables(trial: Trial, resizer: Resizer, boundary: Boundary) -> Boundary:
     """The boundary in the variable that divides the cases which fail from those which hold, where lengths do not."""
     facts = [*_facts_of(trial, resizer), *_alternatives(trial, resizer, boundary.smallest)]
-    if all(each.fails for each in facts) or (boundary.told and _divide(boundary.sentence, facts)):
+    if all(each.fails for each in facts) or (boundary.conditions and _divide(boundary.sentence, facts)):
         return boundary
-    pages = Variable("the slots of a page", _slots(trial.evaluator.subject.declaration.limits.page_multiple))
+    pages = ProblemNumber("the slots of a page", _slots(trial.evaluator.subject.declaration.limits.page_multiple))
     told = next(filter(None, (condition_on(variable, facts) for variable in (*VARIABLES, pages))), None)
-    return replace(boundary, told=(told,), outside=()) if told else boundary
+    return replace(boundary, conditions=(told,), holding_sizes=()) if told else boundary
 
 
-def _divide(begins: str, facts: Sequence[Fact]) -> bool:
+def _divide(begins: str, facts: Sequence[ProblemOutcome]) -> bool:
     """Whether the conditions on lengths are met by all that fail, and by none that hold."""
     parts = parts_of(begins)
-    return all(all(meets(part, each.problem.sizes.by_axis) is not False for part in parts) is each.fails
+    return all(all(meets_condition(part, each.problem.sizes.by_axis) is not False for part in parts) is each.fails
                for each in facts)
 
 
-def condition_on(variable: Variable, facts: Sequence[Fact]) -> BoundaryCondition | None:
+def condition_on(variable: ProblemNumber, facts: Sequence[ProblemOutcome]) -> BoundaryCondition | None:
     """The condition on a variable that divides the facts; None where there is none, or too few speak for it."""
-    read = [(value, each.fails) for each in facts if (value := variable.read(each.problem)) is not None]
+    read = [(value, each.fails) for each in facts if (value := variable.read_number(each.problem)) is not None]
     failing, holding = (sorted({value for value, fails in read if fails is which}) for which in (True, False))
     if len(read) < len(facts) or not failing or not holding:
         return None
     if variable.is_flag:
         is_so = failing == [1.0] and holding == [0.0]
-        return BoundaryCondition((), variable.name, f"sizes where {variable.otherwise}") if is_so else None
+        return BoundaryCondition((), variable.name, f"sizes where {variable.otherwise_text}") if is_so else None
     if len(failing) == 1 and len(holding) > FEW and failing[0] not in holding:
         nearest = min(holding, key=lambda value: abs(value - failing[0]))
         return _condition(variable, "=", failing[0], nearest) if holding[0] < failing[0] < holding[-1] else None
@@ -158,30 +160,30 @@ def condition_on(variable: Variable, facts: Sequence[Fact]) -> BoundaryCondition
     return _condition(variable, "≤", failing[-1], holding[0]) if failing[-1] < holding[0] else None
 
 
-def _condition(variable: Variable, sign: str, fails: float, holds: float) -> BoundaryCondition:
+def _condition(variable: ProblemNumber, sign: str, fails: float, holds: float) -> BoundaryCondition:
     return BoundaryCondition((), f"{variable.name} {sign} {fails:.4g}", f"{variable.name} = {holds:.4g}")
 
 
-def _facts_of(trial: Trial, resizer: Resizer) -> Iterator[Fact]:
+def _facts_of(trial: Trial, resizer: Resizer) -> Iterator[ProblemOutcome]:
     """What the search has put."""
-    for sizes, fails in resizer.known.items():
-        recipe = resizer.failing.get(sizes) if fails else resizer.first_at(sizes)
+    for sizes, fails in resizer.known_sizes.items():
+        recipe = resizer.failing_recipes.get(sizes) if fails else resizer.first_at(sizes)
         if recipe and (problem := _measurable(trial, recipe)):
-            yield Fact(problem, fails)
+            yield ProblemOutcome(problem, fails)
 
 
-def _alternatives(trial: Trial, resizer: Resizer, failing: Recipe) -> Iterator[Fact]:
+def _alternatives(trial: Trial, resizer: Resizer, failing: Recipe) -> Iterator[ProblemOutcome]:
     """The failing case with other values of the keywords that it is given."""
     for recipe in islice(_others(failing, trial.check.domain), MOST):
         problem = _measurable(trial, recipe)
         if problem is None:
             continue
         again = replace(recipe, seed=(recipe.seed + 1) % 2**24)
-        tallies = [resizer.put(each) for each in (recipe, again)]
+        tallies = [resizer.judge_recipe(each) for each in (recipe, again)]
         if type(tallies[0].failure) is resizer.failure:
-            yield Fact(problem, fails=True)
+            yield ProblemOutcome(problem, fails=True)
         elif all(each.failure is None and each.cases for each in tallies):
-            yield Fact(problem, fails=False)
+            yield ProblemOutcome(problem, fails=False)
 
 
 def _others(failing: Recipe, domain: Domain) -> Iterator[Recipe]:
@@ -195,7 +197,7 @@ def _others(failing: Recipe, domain: Domain) -> Iterator[Recipe]:
 
 
 def _measurable(trial: Trial, recipe: Recipe) -> Problem | None:
-    if work(recipe.sizes) > LARGEST:
+    if count_work(recipe.sizes) > LARGEST:
         return None
     problem = trial.evaluator.problem(recipe, trial.check.domain.poses)
     return problem if isinstance(problem, Problem) else None
@@ -215,7 +217,7 @@ ROOM = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class SearchBudget:
     """What locating may cost: so many failures of a subject, and each so many sizes, multiply-adds and seconds.
 
     compiled: sizes where each is compiled for.
@@ -228,7 +230,7 @@ class Patience:
     seconds: float
 
 
-BRIEF, USUAL = Patience(1, 40, 8, 1e8, 2.0), Patience(4, 60, 20, 1e9, 8.0)
+BRIEF, USUAL = SearchBudget(1, 40, 8, 1e8, 2.0), SearchBudget(4, 60, 20, 1e9, 8.0)
 """At a glance, and at every other effort. The work stops a search; seconds stop one of slow calls."""
 
 
@@ -244,7 +246,7 @@ class FailurePlace:
     begins: str = ""
     wrong: str = ""
     case: Recipe | None = None
-    held: tuple[Recipe, ...] = ()
+    held_recipes: tuple[Recipe, ...] = ()
     smallest: Sizes | None = None
 
 
@@ -259,9 +261,9 @@ def borne_out(place: FailurePlace, failing: str, held: Sequence[Recipe]) -> Fail
     """
     shown = Recipe.parse(failing)
     passing = [lengths_in(each.text) for each in held if shows_as_much(each, shown)]
-    found = standing(place.begins, [lengths_in(failing)], passing)
+    found = condition_standing(place.begins, [lengths_in(failing)], passing)
     if found is ConditionStanding.IS_NEEDED:
-        return replace(place, begins=weakened(place.begins))
+        return replace(place, begins=weaken_boundary(place.begins))
     return place if found is ConditionStanding.DECIDES else replace(place, begins=_what_is_left(place.begins, failing))
 
 
@@ -281,58 +283,58 @@ def _what_is_left(begins: str, failing: str) -> str:
 
 
 @dataclass(slots=True)
-class Whereabouts:
-    """Of one subject; failures that begin at the same sizes share what was found out."""
+class FailureLocator:
+    """Locates the failures of one subject; failures that begin at the same sizes share what was found out."""
 
-    _found: list[Boundary] = field(default_factory=list)
-    _searched: int = 0
+    _found_boundaries: list[Boundary] = field(default_factory=list)
+    _search_count: int = 0
 
     def place(self, trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaised], *,
               searches: bool = True) -> FailurePlace:
-        """Where the failure of this case sits. At a glance only the subject's first is looked into.
+        """Finds where the failure of this case sits. At a glance only the subject's first is looked into.
 
         searches: whether a boundary is looked for where none that is known is this one's.
         """
         patience = BRIEF if trial.effort is Effort.GLANCE else USUAL
-        if self._searched >= patience.failures and trial.effort is Effort.GLANCE:
+        if self._search_count >= patience.failures and trial.effort is Effort.GLANCE:
             return NOWHERE
         resizer = _resizer(trial, recipe, failure, patience)
-        boundary = self._shared(resizer)
-        if boundary is None and searches and self._searched < patience.failures:
-            self._searched += 1
-            boundary = begins(resizer)
+        boundary = self._find_shared_boundary(resizer)
+        if boundary is None and searches and self._search_count < patience.failures:
+            self._search_count += 1
+            boundary = find_boundary(resizer)
             boundary = with_variables(trial, resizer, boundary) if boundary and patience is USUAL else boundary
-            self._found += [boundary] if boundary else []
+            self._found_boundaries += [boundary] if boundary else []
         if boundary is None:
             return NOWHERE
-        place = _placed(trial, resizer, boundary) if failure is Violated else FailurePlace(boundary.sentence)
-        return replace(place, held=resizer.held[:HELD], smallest=boundary.smallest.sizes)
+        place = _place_failure(trial, resizer, boundary) if failure is Violated else FailurePlace(boundary.sentence)
+        return replace(place, held_recipes=resizer.held_recipes[:HELD], smallest=boundary.smallest.sizes)
 
     def spoken_against(self, failing: Sequence[str], held: Sequence[Recipe]) -> str:
         """What was told of where failures begin, as what is needed alone, where a case that holds speaks against it;
         empty if none does.
         """
-        told = [known.sentence for known in self._found if known.told]
-        return next((weakened(begins) for begins in told for recipe in failing
-                     if borne_out(FailurePlace(begins), recipe, held).begins == weakened(begins) != begins), "")
+        told = [known.sentence for known in self._found_boundaries if known.conditions]
+        return next((weaken_boundary(begins) for begins in told for recipe in failing
+                     if borne_out(FailurePlace(begins), recipe, held).begins == weaken_boundary(begins) != begins), "")
 
-    def _shared(self, resizer: Resizer) -> Boundary | None:
+    def _find_shared_boundary(self, resizer: Resizer) -> Boundary | None:
         """What is known already, if this failure too is there, and not beside it."""
-        told = (each for each in self._found if each.outside or not each.told)
+        told = (each for each in self._found_boundaries if each.holding_sizes or not each.conditions)
         return next((each for each in told if _is_there(resizer, each) or _is_here(resizer, each)), None)
 
 
 def _is_there(resizer: Resizer, known: Boundary) -> bool:
     """Whether a case fails at the smallest sizes of a boundary, and not beside them."""
     fails = resizer.fails
-    return bool(fails(known.smallest.sizes)) and all(fails(outside) is False for outside in known.outside)
+    return bool(fails(known.smallest.sizes)) and all(fails(outside) is False for outside in known.holding_sizes)
 
 
 def _is_here(resizer: Resizer, known: Boundary) -> bool:
     """The same of the case's own sizes but for what differs there: a clause may not have its smallest sizes."""
     sizes, inside = resizer.recipe.sizes, known.smallest.sizes
     pairs = [(_as_where(sizes, inside, outside, inside), _as_where(sizes, inside, outside, outside))
-             for outside in known.outside]
+             for outside in known.holding_sizes]
     return bool(pairs) and all(resizer.fails(one) and resizer.fails(other) is False for one, other in pairs)
 
 
@@ -342,22 +344,22 @@ def _as_where(sizes: Sizes, inside: Sizes, outside: Sizes, which: Sizes) -> Size
     return replace(sizes, **{axis: which.by_axis[axis] for axis, _ in differing})
 
 
-def _resizer(trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaised], patience: Patience) -> Resizer:
+def _resizer(trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaised], patience: SearchBudget) -> Resizer:
     quiet, subject = replace(trial, compiles=False), trial.evaluator.subject
     sizes = patience.compiled if subject.declaration.lift in COMPILING else patience.sizes
     compiling = trial.evaluator.compiling
-    seconds = min(patience.seconds, compiling.left) if compiling else patience.seconds
-    return Resizer(quiet.put, recipe, trial.check.domain, subject.declaration.limits, sizes, patience.work, seconds,
-                   failure, LEAST, any_family=True)
+    seconds = min(patience.seconds, compiling.seconds_left) if compiling else patience.seconds
+    return Resizer(quiet.judge_recipe, recipe, trial.check.domain, subject.declaration.limits, sizes, patience.work,
+                   seconds, failure, LEAST, any_family=True)
 
 
-def _placed(trial: Trial, resizer: Resizer, boundary: Boundary) -> FailurePlace:
+def _place_failure(trial: Trial, resizer: Resizer, boundary: Boundary) -> FailurePlace:
     """With the wrong entries at sizes with room around the smallest: `At B=2 …: rows 64 to 129 of every head.`"""
     for sizes in _with_room(boundary):
-        recipe = resizer.failing.get(sizes) if resizer.fails(sizes) else None
+        recipe = resizer.failing_recipes.get(sizes) if resizer.fails(sizes) else None
         found = wrong_entries(trial.scene(recipe)) if recipe else None
         if found:
-            return FailurePlace(boundary.sentence, f"At {sizes}: {ranges(*found)}.", recipe)
+            return FailurePlace(boundary.sentence, f"At {sizes}: {describe_ranges(*found)}.", recipe)
     return FailurePlace(boundary.sentence)
 
 
@@ -365,7 +367,7 @@ def _with_room(boundary: Boundary) -> Iterator[Sizes]:
     """The sizes that matter twice as large and the others with room; those with room alone; the others alone with room;
     the smallest.
     """
-    sizes, matter = boundary.smallest.sizes, {axis for told in boundary.told for axis in told.axes}
+    sizes, matter = boundary.smallest.sizes, {axis for told in boundary.conditions for axis in told.axes}
     groups = sizes.H // sizes.Hkv
     kv_heads = max(sizes.Hkv, 2)
     roomy = Sizes(max(sizes.B, 2), kv_heads * groups, kv_heads, *(max(each, ROOM) for each in

@@ -86,21 +86,23 @@ class Witnesses:
     _fared: dict[tuple[str, DType], Tally] = field(default_factory=dict)
 
     def fit(self, suspects: Sequence[Fault], trial: Trial, subject: Subject) -> Mapping[str, int]:
-        """Those that break no clause which the subject holds: by name, how many that it violates each leaves whole."""
+        """Finds the suspects that break no clause which the subject holds: by name, how many that it violates each
+        leaves whole.
+        """
         left, missed = list(suspects), dict.fromkeys((each.name for each in suspects), 0)
-        for check in self._telling(left, trial):
+        for check in self._telling_clauses(left, trial):
             fared = self._of_subject(check, trial, subject)
             if not fared.cases:
                 continue
             for fault in list(left):
                 candidate = as_candidate(fault, subject, trial.evaluator.conventions)
-                breaks = self._broken(check, trial, candidate).failure is not None
+                breaks = self._try_first_cases(check, trial, candidate).failure is not None
                 if breaks and fared.failure is None:
                     left.remove(fault)
                 missed[fault.name] += not breaks and fared.failure is not None
         return {fault.name: missed[fault.name] for fault in left}
 
-    def _telling(self, suspects: Sequence[Fault], trial: Trial) -> Iterator[Check]:
+    def _telling_clauses(self, suspects: Sequence[Fault], trial: Trial) -> Iterator[Check]:
         """The clauses for the subject that convict some of the suspects, and first those that convict half of them; one
         of those that convict the same ones before a second.
         """
@@ -118,10 +120,10 @@ class Witnesses:
     def _of_subject(self, check: Check, trial: Trial, subject: Subject) -> Tally:
         place = check.clause.id, trial.evaluator.dtype
         if place not in self._fared:
-            self._fared[place] = self._broken(check, trial, subject)
+            self._fared[place] = self._try_first_cases(check, trial, subject)
         return self._fared[place]
 
-    def _broken(self, check: Check, trial: Trial, subject: Subject) -> Tally:
+    def _try_first_cases(self, check: Check, trial: Trial, subject: Subject) -> Tally:
         """What comes of the clause's first cases."""
         known = trial.evaluator
         evaluator = Evaluator(subject, known.dtype, known.conventions, archive=known.archive)

@@ -13,7 +13,7 @@ from attnspec.core.keyword_nouns import DROPOUT_POOL, GRAD, GRADIENTS_POOL, GRAD
 from attnspec.core.made_variants import AS_DECLARED, FORMS, forms_asked
 from attnspec.core.plan import Plan
 from attnspec.engine.selection import is_hurried
-from attnspec.problems.keyword_arrays import grads
+from attnspec.problems.keyword_arrays import make_output_gradient
 from attnspec.problems.problem import Problem
 from attnspec.spec.clause import first_of
 from attnspec.subjects.call import NotDifferentiated, SubjectRaised, UnusableAnswer
@@ -25,7 +25,7 @@ from attnspec.trials.compile import Check
 from attnspec.trials.compiling import CompilingTime
 
 
-def as_asked(subject: Subject, plan: Plan) -> Subject:
+def with_requested_features(subject: Subject, plan: Plan) -> Subject:
     """The subject, of which gradients and forms can be had if the plan asks for them."""
     subject = with_made(subject, FORMS) if plan.variants or forms_asked(plan) else subject
     if _names_gradients(plan, subject):
@@ -53,17 +53,17 @@ def _with_its_gradients(subject: Subject) -> Subject:
     """The subject, of which gradients can be had unless its framework says that there are none."""
     asked = subject.with_gradients
     words = "" if asked is subject else _without_derivative(asked)
-    return replace(subject, refused={**subject.refused, GRAD: words}) if words else asked
+    return replace(subject, refused_words={**subject.refused_words, GRAD: words}) if words else asked
 
 
 def _without_derivative(subject: Subject) -> str:
     """In what words the framework says that it cannot differentiate the function; empty where it can, or fails."""
     dtype = first_of(subject.declaration.dtypes)
     sizes, given = PLAIN, {"causal": True} if subject.declaration.limits.causal_only else {}
-    problem = Case(sizes, given).posed(dtype, subject.declaration.kind)
+    problem = Case(sizes, given).pose_problem(dtype, subject.declaration.kind)
     if not isinstance(problem, Problem):
         return ""
-    problem = problem.but(grad_output=grads("normal", 0, sizes, dtype))
+    problem = problem.but(grad_output=make_output_gradient("normal", 0, sizes, dtype))
     if subject.refuses(problem):
         return ""
     try:

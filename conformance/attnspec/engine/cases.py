@@ -1,13 +1,18 @@
-"""A case in a line, with the numbers that one wants to see first."""
+"""What an outcome says of a case, in a line, and of the conventions that a clause has probed."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from attnspec.core.keywords import CACHED, COUNTS, VALUED
+from attnspec.core.nouns import Verdict
 from attnspec.problems.caches import past_by
 from attnspec.problems.keyword_arrays import keyword_array
 from attnspec.problems.recipe import Recipe
-from attnspec.record.outcome import Evidence
+from attnspec.record.outcome import Evidence, Outcome, ProbedConvention
 from attnspec.subjects.subject import SubjectRaised
+from attnspec.trials.compile import Check
+from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Failure, Violated
 from attnspec.trials.trial import Trial
 
@@ -26,7 +31,7 @@ def in_a_line(trial: Trial, recipe: Recipe) -> str:
     return f"{recipe.sizes} {trial.evaluator.dtype.value}{used}{mask}{drawn}, entries {' and '.join(recipe.families)}"
 
 
-def unfinished(trial: Trial, failure: Failure, recipe: Recipe) -> Evidence:
+def unfinished_evidence(trial: Trial, failure: Failure, recipe: Recipe) -> Evidence:
     """The evidence of a failure as it was found, of which nothing more is known."""
     measured = failure.measured if isinstance(failure, Violated) else None
     sentence = measured.sentence if measured else str(failure)
@@ -45,3 +50,26 @@ def _pattern(keyword: str, recipe: Recipe) -> str:
         return f"={pattern}"
     numbers = [str(number) for number in keyword_array(keyword, pattern, recipe.seed, recipe.sizes)]
     return f"={pattern} ({', '.join(numbers[:MOST_NUMBERS])}{', …' * (len(numbers) > MOST_NUMBERS)})"
+
+
+CONVENTION = "convention_is"
+"""The relation that says which convention was found: no fault is likely, for the finding says all there is."""
+
+_PROBED = frozenset({Verdict.HELD, Verdict.VIOLATED, Verdict.NO_CLAIM})  # the others may have ended the probe
+
+
+def conventions_of(check: Check) -> list[str]:
+    """The conventions whose answers the clause recommends."""
+    return [str(word.args["convention"]) for word in check.clause.then if word.name == CONVENTION]
+
+
+def with_probed(outcome: Outcome, check: Check, evaluator: Evaluator) -> Outcome:
+    """The outcome with what was found of the clause's conventions, where the subject declares none; of a form of one
+    only what is not as of the whole.
+    """
+    asked = conventions_of(check) if outcome.verdict in _PROBED else []
+    found, declared = evaluator.conventions if asked else {}, evaluator.subject.declaration.conventions
+    probed = [ProbedConvention(name, answer) for whole in asked if whole in found and whole not in declared
+              for name, answer in found.items()
+              if name == whole or (name.startswith(f"{whole}.") and answer != found[whole])]
+    return replace(outcome, probed=tuple(probed))

@@ -8,7 +8,7 @@ from attnspec.core.contract import ALL, Contract
 from attnspec.core.declaration import Limits
 from attnspec.core.keywords import BESIDE, VALUED
 from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.problems.fitting import near
+from attnspec.problems.fitting import nearest_sizes
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
@@ -30,13 +30,14 @@ def try_word(subject: Subject, contract: Contract, word: str, dtype: DType) -> O
     if dtype not in subject.declaration.dtypes:
         reason = subject.declaration.left_out.get(dtype, f"{subject.id} does not take {dtype.value}")
         verdict = Verdict.VIOLATED if word == dtype.value else Verdict.INAPPLICABLE
-        return _outcome(subject, word, dtype, verdict, reason=_broken(word, reason) if word == dtype.value else reason)
+        return _outcome(subject, word, dtype, verdict,
+                        reason=_format_broken_word(word, reason) if word == dtype.value else reason)
     if word in {each.value for each in contract.dtypes if each is not dtype}:
         return _outcome(subject, word, dtype, Verdict.INAPPLICABLE, reason=f"it is tested at {word}")
     if word != ALL and (lacking := subject.lacks(frozenset({word} & {*contract.keywords}))):
-        return _outcome(subject, word, dtype, Verdict.VIOLATED, reason=_broken(word, lacking))
+        return _outcome(subject, word, dtype, Verdict.VIOLATED, reason=_format_broken_word(word, lacking))
     recipe = recipe_for(contract, word, subject.declaration.limits)
-    if word == ALL and (reason := _too_large(recipe.sizes) or _alone(subject, contract, dtype)):
+    if word == ALL and (reason := _too_large(recipe.sizes) or _find_word_refused_alone(subject, contract, dtype)):
         return _outcome(subject, word, dtype, Verdict.INAPPLICABLE, reason=reason)
     return try_recipe(subject, word, dtype, recipe)
 
@@ -45,12 +46,13 @@ def try_recipe(subject: Subject, word: str, dtype: DType, recipe: Recipe) -> Out
     """Whether the subject takes this one problem: it answers with an array of the right shape, right or wrong."""
     problem = make_problem(recipe, dtype)
     if reason := subject.refuses(problem):
-        return _outcome(subject, word, dtype, Verdict.VIOLATED, recipe, reason=_broken(word, reason))
+        return _outcome(subject, word, dtype, Verdict.VIOLATED, recipe, reason=_format_broken_word(word, reason))
     try:
         subject.answer(problem)
     except (SubjectRaised, UnusableAnswer) as raised:
         trace = raised.traceback if isinstance(raised, SubjectRaised) else ""
-        return _outcome(subject, word, dtype, Verdict.VIOLATED, recipe, reason=_broken(word, str(raised)), trace=trace)
+        return _outcome(subject, word, dtype, Verdict.VIOLATED, recipe, reason=_format_broken_word(word, str(raised)),
+                        trace=trace)
     except SubjectDied as died:
         return _outcome(subject, word, dtype, died.verdict, recipe, reason=str(died), trace=died.traceback)
     return _outcome(subject, word, dtype, Verdict.HELD)
@@ -63,7 +65,7 @@ def recipe_for(contract: Contract, word: str, limits: Limits) -> Recipe:
     keywords |= {BESIDE[name] for name in keywords & BESIDE.keys()}
     asked = contract.largest if word == ALL else _named_by(contract, word)
     followed = {_FOLLOWS[axis]: size for axis, size in asked.items() if axis in _FOLLOWS}
-    return _recipe(replace(near(SMALL, limits), **{**followed, **asked}), frozenset(keywords), limits)
+    return _recipe(replace(nearest_sizes(SMALL, limits), **{**followed, **asked}), frozenset(keywords), limits)
 
 
 def _named_by(contract: Contract, word: str) -> dict[str, int]:
@@ -89,14 +91,14 @@ def _too_large(sizes: Sizes) -> str:
     return f"all of it together is too large to test here ({sizes}); each word is tested by itself"
 
 
-def _alone(subject: Subject, contract: Contract, dtype: DType) -> str:
+def _find_word_refused_alone(subject: Subject, contract: Contract, dtype: DType) -> str:
     """Why it says nothing more that all is refused together: a word is refused by itself; empty if none is."""
     alone = (try_word(subject, contract, word, dtype) for word in (*contract.keywords, *contract.sizes))
     refused = next((each.clause for each in alone if each.verdict is not Verdict.HELD), "")
     return f"{refused} fails already, on its own" if refused else ""
 
 
-def _broken(word: str, why: str) -> str:
+def _format_broken_word(word: str, why: str) -> str:
     """That the contract is broken, and by what."""
     return f"the contract says {'all of it together' if word == ALL else word}: {why}"
 

@@ -14,12 +14,12 @@ from attnspec.core.declaration import Declaration
 from attnspec.core.deviation import Deviation
 from attnspec.core.errors import TargetError, UsageError, near_misses
 from attnspec.core.made_variants import forms_asked
-from attnspec.core.nouns import FAILURES, DType, Effort, Novelty, gates, is_bare
+from attnspec.core.nouns import FAILURES, DType, Effort, Novelty, does_gate_run, is_bare
 from attnspec.core.plan import FAULT, Item, Plan, is_fault
 from attnspec.core.surroundings import kind_of
 from attnspec.core.version import VERSION
 from attnspec.engine.known_failures import as_new, check_deviations, with_choice, with_convention, with_deviations
-from attnspec.engine.selection import check_known, is_hurried, matching, no_clause, no_dtype
+from attnspec.engine.selection import check_known, is_hurried, match_ids, no_clause, no_dtype
 from attnspec.faults.declared import declaration_of
 from attnspec.faults.witnesses import clauses_for
 from attnspec.record.outcome import KnownFinding, Outcome, SubjectCard
@@ -30,8 +30,8 @@ from attnspec.spec.refutations import Refutations, read_refutations
 from attnspec.subjects.baseline import ConventionKey, by_key, read_baseline, read_conventions, read_tried, with_baseline
 from attnspec.subjects.baseline_conditions import DIGITS, Conditions, TriedConditions, novelty_of
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.outline import imports_of, meant
-from attnspec.subjects.registry import findings_about, process_of, registered
+from attnspec.subjects.outline import guess_meant_target, imports_of
+from attnspec.subjects.registry import findings_about, process_of, registered_subjects
 
 if TYPE_CHECKING:
     from attnspec.engine.subject_run import SubjectRun
@@ -76,7 +76,7 @@ class Engine:
     def clauses(self) -> tuple[Clause, ...]:
         """The clauses that the plan asks for. Raises UsageError for an id, pattern or profile that fits none."""
         named = tuple(name for name in self.plan.clauses if not word_of(name))
-        asked = matching(named, [clause.id for clause in self._law.clauses])
+        asked = match_ids(named, [clause.id for clause in self._law.clauses])
         check_known("profile", tuple(sorted(self.plan.asked_for)), PROFILES)
         return tuple(clause for clause in self._law.clauses
                      if clause.id in (asked if self.plan.clauses else (clause.id,))
@@ -84,7 +84,7 @@ class Engine:
 
     def _of_variants(self, target: str) -> frozenset[str]:
         """The clauses of variants that attnspec makes itself which a target is put."""
-        found = self._registered(target)
+        found = self._find_registered(target)
         forms = forms_asked(self.plan, found.declaration.made if found else ())
         return frozenset(clause.id for clause in self._law.clauses if clause.made & forms)
 
@@ -97,20 +97,21 @@ class Engine:
         return by_key(read_conventions(Path(self.plan.baseline))) if self.plan.baseline else {}
 
     @cached_property
-    def _tried(self) -> TriedConditions:
+    def _tried_conditions(self) -> TriedConditions:
         return read_tried(Path(self.plan.baseline)) if self.plan.baseline else {}
 
-    def _registered(self, target: str) -> Registered | None:
+    def _find_registered(self, target: str) -> Registered | None:
         """What the target's manifest says, if it has one. A mistake in another library's does not matter here."""
         library = "" if is_bare(target) else target.partition("/")[0]
         if library not in self._manifests:
-            self._manifests[library] = registered(self.plan.implementations, library=library) if library else {}
+            known = registered_subjects(self.plan.implementations, library=library) if library else {}
+            self._manifests[library] = known
         return self._manifests[library].get(target)
 
     def _findings(self, target: str) -> tuple[KnownFinding, ...]:
         """What is known of what a registered subject does; nothing of any other."""
         if target not in self._known:
-            found, device = self._registered(target), kind_of(self.plan.device)
+            found, device = self._find_registered(target), kind_of(self.plan.device)
             self._known[target] = () if found is None else findings_about(
                 target, found.library, self.plan.implementations, device)
         return self._known[target]
@@ -126,7 +127,7 @@ class Engine:
         self._check_deviations()
         items = tuple(self._items())
         if not items and self.plan.dtypes:
-            raise no_dtype(self.plan, {target: self._registered(target) for target in self.plan.targets})
+            raise no_dtype(self.plan, {target: self._find_registered(target) for target in self.plan.targets})
         return items
 
     def _items(self) -> Iterator[Item]:
@@ -136,14 +137,14 @@ class Engine:
     def items_of(self, target: str) -> Sequence[Item]:
         """What one target is put to, by dtype and clause."""
         dtypes = self._dtypes(target)
-        taken, named = self._taken(target), dict.fromkeys((*dtypes, *self.contract.dtypes))
+        taken, named = self._taken_dtypes(target), dict.fromkeys((*dtypes, *self.contract.dtypes))
         return [
             *(Item(target, clause.id, dtype.value) for dtype in dtypes for clause in self._put_to(target)
               if not taken or clause.id in self.plan.clauses or is_due(clause, dtype, self.plan.effort, taken)),
             *(Item(target, clause.id, dtype.value) for dtype in named for clause in self._of_contract
               if is_put_at(clause.id, dtype))]
 
-    def _taken(self, target: str) -> tuple[DType, ...]:
+    def _taken_dtypes(self, target: str) -> tuple[DType, ...]:
         """Those of its dtypes that it takes, its first among them; none where only the function can say, once it is
         loaded: then every clause may be due.
         """
@@ -155,13 +156,13 @@ class Engine:
 
     def compiles(self, target: str) -> bool:
         """Whether some variant of a target compiles, as its manifest says, or is asked that attnspec makes itself."""
-        found = self._registered(target)
+        found = self._find_registered(target)
         is_declared = found is not None and found.declaration.has_compiled_variant
         return is_declared or bool(self._of_variants(target))
 
     def hurries(self, target: str) -> bool:
         """Whether a target is known to compile for each shape, before it is loaded, and has little time for that."""
-        found = self._registered(target)
+        found = self._find_registered(target)
         is_compiled = found.declaration.is_compiled if found else is_bare(target) and (
             self.plan.lift == "jax" or "jax" in imports_of(target))
         return is_compiled and is_hurried(self.plan)
@@ -187,9 +188,9 @@ class Engine:
     def _check_deviations(self) -> None:
         """Manifests speak of the law that is shipped with them: another one, of `--spec`, may lack their clauses."""
         clauses = [clause.id for clause in self._law.clauses]
-        _ = self._known_conventions, self._tried  # a mistake there is told before anything is run
+        _ = self._known_conventions, self._tried_conditions  # a mistake there is told before anything is run
         for target in self.plan.targets:
-            if not self.plan.spec and (found := self._registered(target)):
+            if not self.plan.spec and (found := self._find_registered(target)):
                 check_deviations(target, found.declaration, clauses)
             for known in self._baseline.get(target, ()):
                 if known.clause not in clauses and not word_of(known.clause):
@@ -200,12 +201,12 @@ class Engine:
         """Raise UsageError where the baseline names what is nowhere, and is near to what is judged."""
         for subject, known in self._baseline.items():
             ids = [target for target in self.plan.targets if not is_bare(target) and target != subject]
-            is_id = not is_bare(subject) and subject not in self.plan.targets and not self._registered(subject)
-            if near := near_misses(subject, ids) if is_id else meant(subject, self.plan.targets):
+            is_id = not is_bare(subject) and subject not in self.plan.targets and not self._find_registered(subject)
+            if near := near_misses(subject, ids) if is_id else guess_meant_target(subject, self.plan.targets):
                 raise UsageError.unknown("subject", subject, near, where=known[0].where)
 
     def _dtypes(self, target: str) -> tuple[DType, ...]:
-        known = self._registered(target)
+        known = self._find_registered(target)
         supported = known.declaration.dtypes if known else tuple(DType)
         return tuple(dtype for dtype in supported if not self.plan.dtypes or dtype in self.plan.dtypes)
 
@@ -232,10 +233,10 @@ class Engine:
             self._let_go()
             self._begin(target)
             from attnspec.engine.subject_run import SubjectRun  # noqa: PLC0415  (weight: numpy)
-            from attnspec.engine.summon import summon  # noqa: PLC0415  (weight: numpy)
+            from attnspec.engine.summon import load_subject  # noqa: PLC0415  (weight: numpy)
 
             try:
-                subject = summon(target, self.plan)
+                subject = load_subject(target, self.plan)
             except TargetError as problem:
                 self._absent[target] = problem
                 raise
@@ -244,18 +245,18 @@ class Engine:
             self._subject_runs[target] = SubjectRun(subject, self.plan, self.breadcrumb, lambda: self.checks,
                                                     lambda: self._refutations)
             self._subject_runs[target].archives = self._archives
-            self._subject_runs[target].tell = lambda outcome: self.tell(self.compared(outcome))
+            self._subject_runs[target].tell = lambda outcome: self.tell(self.compare_with_known(outcome))
         return self._subject_runs[target]
 
     def _begin(self, target: str) -> None:
         """Have the subject's process begin while what judges it is imported here."""
-        from attnspec.subjects.target import begin  # noqa: PLC0415  (weight: numpy)
+        from attnspec.subjects.target import begin_target  # noqa: PLC0415  (weight: numpy)
 
-        known = self._registered(target)
-        is_there = is_bare(target) or (known and not known.missing)
+        known = self._find_registered(target)
+        is_there = is_bare(target) or (known and not known.why_missing)
         if is_there and target not in self.plan.in_process:
             surroundings = self.plan.surroundings(process_of(target, self.plan.implementations))
-            begin(target, surroundings, known, map(Path, self.plan.implementations))
+            begin_target(target, surroundings, known, map(Path, self.plan.implementations))
 
     def _let_go(self) -> None:
         """Forget what was remembered of earlier subjects, and what their libraries compiled for them."""
@@ -278,9 +279,9 @@ class Engine:
         """What a report says of a subject. Raises TargetError or ManifestError if it cannot be had."""
         return self._subject_run(target).card
 
-    def refused(self, target: str) -> Mapping[str, str]:
+    def find_refused(self, target: str) -> Mapping[str, str]:
         """What a subject refuses, with its words, as far as that is known. Raises as `card` does."""
-        return self._subject_run(target).subject.refused
+        return self._subject_run(target).subject.refused_words
 
     def applies(self, item: Item) -> bool:
         """Whether the subject takes what an item needs. Raises TargetError or ManifestError if it cannot be had."""
@@ -294,26 +295,27 @@ class Engine:
         if word := word_of(item.clause):
             from attnspec.engine.contracted import try_word  # noqa: PLC0415  (weight: numpy)
 
-            return self.compared(try_word(subject_run.subject, self.contract, word, DType(item.dtype)))
+            return self.compare_with_known(try_word(subject_run.subject, self.contract, word, DType(item.dtype)))
         put = self._check(item.clause), DType(item.dtype)
         outcome = subject_run.with_incidents(subject_run.try_clause(*put))
-        return outcome if subject_run.spares(*put) else self.compared(outcome)  # nothing was tried that could differ
+        # of what is spared, nothing was tried that could differ
+        return outcome if subject_run.spares(*put) else self.compare_with_known(outcome)
 
-    def compared(self, outcome: Outcome) -> Outcome:
+    def compare_with_known(self, outcome: Outcome) -> Outcome:
         """The outcome in the light of the failures that are known of its subject. Loads nothing."""
-        found = self._registered(outcome.subject)
+        found = self._find_registered(outcome.subject)
         declaration = found.declaration if found else Declaration()
         deviations = with_baseline(declaration, self._baseline.get(outcome.subject, ())).deviations
         told = with_deviations(outcome, deviations, found.library.version if found else "")
         told = with_convention(with_choice(told, self._findings(outcome.subject)), self._known_conventions)
-        is_new = told.verdict in FAILURES and gates(told.verdict, told.level, strict=self.plan.strict)
+        is_new = told.verdict in FAILURES and does_gate_run(told.verdict, told.level, strict=self.plan.strict)
         return as_new(told, *self._novelty(told)) if is_new and self.plan.baseline else told
 
     def _novelty(self, failure: Outcome) -> tuple[Novelty, str]:
         """How a failure that no list has stands to the baseline; what a contract asks for is asked of every run."""
         if word_of(failure.clause):
             return Novelty.NEW, ""
-        return novelty_of(failure, self._tried, self.conditions)
+        return novelty_of(failure, self._tried_conditions, self.conditions)
 
     @property
     def conditions(self) -> Conditions:

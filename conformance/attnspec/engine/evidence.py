@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnspec.core.nouns import Effort, Level, Panel
-from attnspec.core.sizes import spelled
-from attnspec.diagnosis.ranges import ranges
+from attnspec.core.sizes import spell_lengths
+from attnspec.diagnosis.ranges import describe_ranges
 from attnspec.diagnosis.whereabouts import FailurePlace
 from attnspec.engine.cases import in_a_line
-from attnspec.problems.demand import logits, work
+from attnspec.problems.demand import count_logits, count_work
 from attnspec.problems.problem import Array, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import RotaryProblem
@@ -46,7 +46,7 @@ ROWS, COLUMNS = -2, -1
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnPictures:
     """Pictures, and what they show in words; both empty where nothing can be drawn."""
 
     caption: str = ""
@@ -61,35 +61,35 @@ class Crop:
     columns: slice
 
     @classmethod
-    def around(cls, at: tuple[int, int], shape: tuple[int, ...]) -> Crop:
-        """As many rows and columns as a picture holds."""
+    def crop_around(cls, at: tuple[int, int], shape: tuple[int, ...]) -> Crop:
+        """Crops as many rows and columns as a picture holds."""
         rows, columns = (_part(place, length) for place, length in zip(at, shape[ROWS:], strict=True))
         return cls(rows, columns)
 
-    def of(self, array: Array) -> Array:
-        """What it shows of an array (rows, columns)."""
+    def crop_array(self, array: Array) -> Array:
+        """The part of an array (rows, columns) that the crop shows."""
         return array[self.rows, self.columns]
 
 
-def drawn_of(trial: Trial, recipe: Recipe) -> Drawn:
+def drawn_of(trial: Trial, recipe: Recipe) -> DrawnPictures:
     """The pictures of a case that fails. The case is put again, so that they show what its worst relation compares."""
     try:
         scene = trial.scene(recipe)
-        compared = trial.compared(scene)
+        compared = trial.compared_arrays(scene)
         if compared is None or len(compared.axes) < len((ROWS, COLUMNS)) or not compared.seen.array.size:
-            return Drawn()
-        return Drawn(_caption(compared), (*_panels(scene, compared), *_beside(scene, compared)))
+            return DrawnPictures()
+        return DrawnPictures(_caption(compared), (*_panels(scene, compared), *_mask_pictures(scene, compared)))
     except (NoClaim, OutsideLimits, SubjectRaised, SubjectDied, UnusableAnswer):  # no reason to lose the verdict
-        return Drawn()
+        return DrawnPictures()
 
 
-def drawn_with_room(trial: Trial, case: Recipe | None, reported: Recipe) -> Drawn:
+def drawn_with_room(trial: Trial, case: Recipe | None, reported: Recipe) -> DrawnPictures:
     """The pictures of the case of which whereabouts tell which entries are wrong; none if it shows no more entries.
 
     It is not put to variants that compile: they would compile for its sizes alone.
     """
     if case is None or _entries(case.sizes) <= _entries(reported.sizes):
-        return Drawn()
+        return DrawnPictures()
     drawn = drawn_of(replace(trial, compiles=False), case)
     return replace(drawn, caption=WITH_ROOM.format(case.sizes, drawn.caption)) if drawn.pictures else drawn
 
@@ -101,7 +101,7 @@ def _entries(sizes: Sizes) -> int:
 
 def _caption(compared: Compared) -> str:
     """`Output, batch 1, head 3. The worst entry, outlined, is query 5, feature 2. Wrong: rows 5 to 9 of every head.`"""
-    index = _whole(compared)
+    index = _worst_entry(compared)
     named = [f"{NAMES[axis]} {place}" for axis, place in zip(compared.axes, index, strict=True)]
     where = ", ".join([compared.seen.name, *named[:ROWS]])
     worst = f"The worst entry, outlined, is {', '.join(named[ROWS:])}."
@@ -112,11 +112,11 @@ def _region(compared: Compared) -> str:
     """Which of all entries are wrong. Nothing of a single row that is not the first: its index alone would mislead."""
     if not compared.wrong.any() or compared.first_row:
         return ""
-    told = ranges(compared.wrong, compared.axes)
+    told = describe_ranges(compared.wrong, compared.axes)
     return f" Wrong: {told}{' that is compared' if compared.wrong.all() else ''}."
 
 
-def _whole(compared: Compared) -> tuple[int, ...]:
+def _worst_entry(compared: Compared) -> tuple[int, ...]:
     """The worst entry, as the array counts that the compared rows are taken from."""
     index = compared.index
     return (*index[:ROWS], index[ROWS] + compared.first_row, index[COLUMNS])
@@ -130,14 +130,14 @@ def _panels(scene: Scene, compared: Compared) -> Iterator[Picture]:
         difference = np.where((seen.array == expected.array) | same_nan, 0, seen.array - expected.array)
     less = replace(expected, name="seen − expected", array=difference)
     for panel, side in ((Panel.EXPECTED, expected), (Panel.SEEN, seen), (Panel.DIFFERENCE, less)):
-        yield _panel(compared, panel, side, _marks(compared, _hidden(scene, compared, side.run)))
+        yield _panel(compared, panel, side, _mark_entries(compared, _hidden(scene, compared, side.run)))
 
 
 def _panel(compared: Compared, panel: Panel, side: Side, marks: Array) -> Picture:
     """The rows and columns around the worst entry. marks: of the shape of what is compared."""
     at, (row, column) = compared.index[:ROWS], compared.index[ROWS:]
     rows, columns = (NAMES[axis] for axis in compared.axes[ROWS:])
-    crop = Crop.around((row, column), side.array.shape)
+    crop = Crop.crop_around((row, column), side.array.shape)
     drawn = _picture(f"{panel.value}: {side.name}", (rows, columns), side.array[at], marks[at], crop)
     drawn = replace(drawn, panel=panel, worst=(row + compared.first_row, column))
     if not compared.first_row:
@@ -147,14 +147,14 @@ def _panel(compared: Compared, panel: Panel, side: Side, marks: Array) -> Pictur
 
 def _picture(name: str, axes: tuple[str, str], array: Array, marks: Array, crop: Crop) -> Picture:
     """The part of an array (rows, columns) that a crop shows; marks: of the same shape, one character an entry."""
-    entries = tuple(tuple(_plain(entry) for entry in line) for line in crop.of(array))
-    marked = tuple("".join(line) for line in crop.of(marks))
+    entries = tuple(tuple(_plain(entry) for entry in line) for line in crop.crop_array(array))
+    marked = tuple("".join(line) for line in crop.crop_array(marks))
     first = (crop.rows.start, crop.columns.start)
     return Picture(name, *axes, entries, first=first, whole=array.shape,
                    marks=marked if any(line.strip(PLAIN) for line in marked) else ())
 
 
-def _marks(compared: Compared, hidden: Array | None) -> Array:
+def _mark_entries(compared: Compared, hidden: Array | None) -> Array:
     """Of the shape of what is compared: which entries are masked, and which the clause does not judge."""
     marks = np.where(compared.claimed, PLAIN, UNJUDGED)
     return marks if hidden is None else np.where(hidden, MASKED, marks)
@@ -172,11 +172,11 @@ def _hidden(scene: Scene, compared: Compared, run: str) -> Array | None:
 
 
 def _is_drawable(scene: Scene, run: str) -> bool:
-    return all(logits(part.sizes) <= LARGEST_WEIGHTS and not isinstance(part, RotaryProblem)
+    return all(count_logits(part.sizes) <= LARGEST_WEIGHTS and not isinstance(part, RotaryProblem)
                for part in scene.runs[run].parts)
 
 
-def _beside(scene: Scene, compared: Compared) -> Iterator[Picture]:
+def _mask_pictures(scene: Scene, compared: Compared) -> Iterator[Picture]:
     """Where the case hides keys and no array of query by key failed: the weights by definition, with the mask."""
     run, axes = compared.seen.run, compared.axes
     if axes[COLUMNS] == "S" or axes[:1] != ("B",) or "T" not in axes or not _is_drawable(scene, run):
@@ -185,14 +185,14 @@ def _beside(scene: Scene, compared: Compared) -> Iterator[Picture]:
     if shown.all():
         return
     weights = defined(scene, run, "weights", ("B", "H", "T", "S"), lambda expected: expected.weights)
-    index = dict(zip(axes, _whole(compared), strict=True))
+    index = dict(zip(axes, _worst_entry(compared), strict=True))
     batch, head, row = index["B"], index.get("H"), index["T"]
     whose, mixed = (f"of head {head}", slice(head, head + 1)) if head is not None else ("on average", slice(None))
     seen = np.asarray(shown[batch, mixed].any(axis=0))
     last = int(np.flatnonzero(seen[row])[-1]) if seen[row].any() else 0
     marks = np.where(seen, PLAIN, MASKED)
     yield _picture(f"weights by definition {whose}, with the mask", (NAMES["T"], NAMES["S"]),
-                   weights[batch, mixed].mean(axis=0), marks, Crop.around((row, last), seen.shape))
+                   weights[batch, mixed].mean(axis=0), marks, Crop.crop_around((row, last), seen.shape))
 
 
 def _part(place: int, length: int) -> slice:
@@ -228,10 +228,10 @@ def calls_at_other_sizes(trial: Trial, recipe: Recipe) -> tuple[str, ...]:
     except NoClaim:  # a case that is drawn too small for what the clause makes of it
         return ()
     sizes = {problem.sizes: None for run in scene.runs.values() for problem in (*run.before, *run.parts)}
-    return tuple(spelled(each.by_axis) for each in sizes) if sizes.keys() - {own.sizes} else ()
+    return tuple(spell_lengths(each.by_axis) for each in sizes) if sizes.keys() - {own.sizes} else ()
 
 
-def placed(trial: Trial, evidence: Evidence, place: FailurePlace) -> Evidence:
+def add_place(trial: Trial, evidence: Evidence, place: FailurePlace) -> Evidence:
     """The evidence with where it fails, drawn where there is room."""
     located = replace(evidence, begins=place.begins, wrong=place.wrong)
     try:
@@ -249,4 +249,4 @@ def is_worth_explaining(trial: Trial, evidence: Evidence, *, is_further: bool) -
     """
     level = trial.check.clause.level
     is_minor = level is Level.MAY or (level is Level.SHOULD and is_further)
-    return not is_minor and work(Recipe.parse(evidence.recipe).sizes) <= MOST[Effort.THOROUGH]
+    return not is_minor and count_work(Recipe.parse(evidence.recipe).sizes) <= MOST[Effort.THOROUGH]

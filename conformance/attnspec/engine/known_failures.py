@@ -13,7 +13,7 @@ from attnspec.core.declaration import Declaration
 from attnspec.core.deviation import Deviation
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import FAILURES, DType, Novelty, Verdict
-from attnspec.record.explaining import explains, is_choice
+from attnspec.record.explaining import does_explain, is_choice
 from attnspec.record.outcome import Change, KnownFinding, Outcome
 from attnspec.subjects.baseline import ConventionKey, changed_convention
 
@@ -37,7 +37,7 @@ def check_deviations(subject: str, declaration: Declaration, clauses: Collection
             met.add((deviation.clause, dtype))
 
 
-def listed(deviations: Iterable[Deviation], clause: str, dtype: DType) -> Deviation | None:
+def find_deviation(deviations: Iterable[Deviation], clause: str, dtype: DType) -> Deviation | None:
     """The deviation that speaks of this clause at this dtype, if one is listed."""
     for deviation in deviations:
         if deviation.clause == clause and dtype in (deviation.dtypes or (dtype,)):
@@ -47,14 +47,14 @@ def listed(deviations: Iterable[Deviation], clause: str, dtype: DType) -> Deviat
 
 def with_deviations(outcome: Outcome, deviations: Iterable[Deviation], version: str = "") -> Outcome:
     """The outcome in the light of what is known of the subject; `version`: the one of its library that is installed."""
-    deviation = listed(deviations, outcome.clause, outcome.dtype)
+    deviation = find_deviation(deviations, outcome.clause, outcome.dtype)
     if deviation is None:
         return outcome
-    is_met = outcome.verdict.value == deviation.verdict and deviation.how in ("", outcome.how)
+    is_met = outcome.verdict.value == deviation.verdict and deviation.how in ("", outcome.failure_kind)
     if is_met and not (deviation.until and has_reached(version, deviation.until)):
         reason = f"{deviation.reason} ({deviation.listing})"
         return replace(outcome, verdict=Verdict.EXPECTED, reason=reason, finding=deviation.finding)
-    how = f"{version} is installed" if is_met else _how(outcome, deviation)
+    how = f"{version} is installed" if is_met else _how_it_differs(outcome, deviation)
     until = f" until {deviation.until}" if deviation.until else ""
     listing = f"listed as {deviation.verdict}{until} ({deviation.proof})"
     reason = f"{listing}, but {how}: {deviation.remedy}. {outcome.reason}".strip()
@@ -67,13 +67,13 @@ def with_deviations(outcome: Outcome, deviations: Iterable[Deviation], version: 
 
 def as_new(outcome: Outcome, novelty: Novelty, why: str) -> Outcome:
     """The outcome, a failure, marked as one that is listed nowhere. why: the rest of a sentence; empty for none."""
-    says = f"{_fares(outcome)}; {why}" if why else _fares(outcome)
+    says = f"{_describe_verdict(outcome)}; {why}" if why else _describe_verdict(outcome)
     return replace(outcome, change=Change(novelty, says, outcome.verdict))
 
 
 def with_choice(outcome: Outcome, findings: Sequence[KnownFinding]) -> Outcome:
     """The outcome, EXPECTED where all that explains the failure is what the library documents that it does."""
-    causes = [each for each in findings if outcome.verdict in FAILURES and explains(each, outcome)]
+    causes = [each for each in findings if outcome.verdict in FAILURES and does_explain(each, outcome)]
     if not causes or not all(map(is_choice, causes)):
         return outcome
     choice = causes[0]
@@ -94,7 +94,7 @@ def with_convention(outcome: Outcome, known: Mapping[ConventionKey, str]) -> Out
                    change=Change(Novelty.CHANGED, says, verdict, name))
 
 
-def _how(outcome: Outcome, deviation: Deviation) -> str:
+def _how_it_differs(outcome: Outcome, deviation: Deviation) -> str:
     if outcome.verdict in _SILENT:
         return f"it was not judged ({outcome.verdict.value})"
     if outcome.verdict not in FAILURES:
@@ -107,11 +107,11 @@ def _change(outcome: Outcome, said: str) -> tuple[Novelty, str]:
         return Novelty.CHANGED, f"was not judged ({outcome.verdict.value}), and {said}"
     if outcome.verdict not in FAILURES:
         return Novelty.MENDED, f"holds now, and {said}"
-    return Novelty.CHANGED, f"{_fares(outcome)} now, and {said}"
+    return Novelty.CHANGED, f"{_describe_verdict(outcome)} now, and {said}"
 
 
-def _fares(outcome: Outcome) -> str:
-    return f"is {outcome.verdict.value}{f' ({outcome.how})' if outcome.how else ''}"
+def _describe_verdict(outcome: Outcome) -> str:
+    return f"is {outcome.verdict.value}{f' ({outcome.failure_kind})' if outcome.failure_kind else ''}"
 
 
 def has_reached(version: str, until: str) -> bool:

@@ -8,13 +8,13 @@ from attnspec.core.declaration import Declaration
 from attnspec.core.keyword_nouns import GRAD
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import GRADIENTS_ONCE, NOT_AT_FLOAT64, PUT_ONCE, SAMPLE, Plan
-from attnspec.engine.known_failures import listed
+from attnspec.engine.known_failures import find_deviation
 from attnspec.spec.clause import Clause, first_of, is_due, is_put_whole
 
 
 @dataclass(frozen=True, slots=True)
 class Portions:
-    """Of one subject in a run: which dtype is its first, it says itself.
+    """Says how much of a clause is put to one subject in a run: which dtype is its first, it says itself.
 
     samples_gradients: a sample of the cases of clauses about gradients is tried, at the first dtype alone.
     """
@@ -25,7 +25,7 @@ class Portions:
 
     @property
     def dtypes(self) -> tuple[DType, ...]:
-        """Those at which it is judged."""
+        """The dtypes at which the subject is judged."""
         asked = self.plan.dtypes or tuple(DType)
         return tuple(dtype for dtype in self.declaration.dtypes if dtype in asked)
 
@@ -35,10 +35,10 @@ class Portions:
         """
         plan, is_seldom = self.plan, self._is_seldom(dtype)
         if self._samples(clause) and dtype is not first_of(self.dtypes):
-            return not listed(self.declaration.deviations, clause.id, dtype)
+            return not find_deviation(self.declaration.deviations, clause.id, dtype)
         if is_due(clause, dtype, plan.effort, self.dtypes, is_brief=is_seldom):
             return False
-        is_asked = clause.id in plan.clauses or listed(self.declaration.deviations, clause.id, dtype)
+        is_asked = clause.id in plan.clauses or find_deviation(self.declaration.deviations, clause.id, dtype)
         return not ((plan.effort is Effort.GLANCE or is_seldom) and is_asked)
 
     def _is_seldom(self, dtype: DType) -> bool:
@@ -62,7 +62,7 @@ class Portions:
 
     def sample(self, clause: Clause, dtype: DType) -> int:
         """How many cases stand for all; 0 where all are tried. A listed failure is looked for in all."""
-        if listed(self.declaration.deviations, clause.id, dtype):
+        if find_deviation(self.declaration.deviations, clause.id, dtype):
             return 0
         if self._samples(clause):
             return SAMPLE.get(self.plan.effort, 0)

@@ -15,7 +15,7 @@ from attnspec.spec.load import OWN
 from attnspec.subjects.manifest import Registered
 
 
-def matching(patterns: Sequence[str], ids: Sequence[str]) -> frozenset[str]:
+def match_ids(patterns: Sequence[str], ids: Sequence[str]) -> frozenset[str]:
     """The ids that are asked for by name or by pattern (`causal.*`). Raises UsageError where one fits none."""
     for pattern in patterns:
         if not fnmatch.filter(ids, pattern):
@@ -33,7 +33,7 @@ def is_hurried(plan: Plan) -> bool:
 
 
 def no_clause(name: str, known: Sequence[str]) -> UsageError:
-    """That there is no such clause, and where it may be, if its theme is like none that there is."""
+    """Makes the error that there is no such clause; if its theme is like none that there is, it says where to look."""
     theme, dot, _ = name.partition(".")
     if of_theme := hint_of_theme(name, known):
         return UsageError(f"{quoted(name)} is not a known clause.{of_theme} `{LISTINGS['clause']}` names them all.")
@@ -49,7 +49,7 @@ def check_known(kind: str, names: tuple[str, ...], known: Mapping[str, object] |
 
 
 def no_dtype(plan: Plan, known: Mapping[str, Registered | None]) -> UsageError:
-    """That no subject takes a dtype that was asked for, and which those that were named take."""
+    """Makes the error that no subject takes a dtype that was asked for, and says which those that were named take."""
     takes = {target: found.declaration.dtypes for target, found in known.items() if found}
     told = "; ".join(f"{target} takes {', '.join(each.value for each in dtypes)}" for target, dtypes in takes.items())
     return UsageError(f"nothing is tested at {' and '.join(each.value for each in plan.dtypes)}: {told}.")

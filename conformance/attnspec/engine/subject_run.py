@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from attnspec.core.compiling import CUT_SHORT, LEFT_OUT
-from attnspec.core.coverage import written
+from attnspec.core.coverage import write_pairs
 from attnspec.core.deviation import Deviation
 from attnspec.core.errors import FileLocation, UsageError, hint
 from attnspec.core.feature_coverage import triples_taken
@@ -22,11 +22,10 @@ from attnspec.core.nouns import DType, Effort, Kind, Level, Verdict, is_bare
 from attnspec.core.plan import Plan
 from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.engine.asked import as_put, compiling_time, samples_gradients
-from attnspec.engine.cases import unfinished
-from attnspec.engine.known_failures import listed
+from attnspec.engine.cases import unfinished_evidence, with_probed
+from attnspec.engine.known_failures import find_deviation
 from attnspec.engine.portions import Portions
-from attnspec.engine.probed import with_probed
-from attnspec.problems.demand import work
+from attnspec.problems.demand import count_work
 from attnspec.problems.feature_array import traits_within
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
@@ -37,10 +36,10 @@ from attnspec.subjects.baseline import parsed_case
 from attnspec.subjects.causes import WordedRefusal
 from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.plain import case_of
-from attnspec.subjects.refusals import MOST_CAUSES, Begun, begin, narrowed
+from attnspec.subjects.refusals import MOST_CAUSES, BegunInterview, begin_interview, narrow_subject
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
-from attnspec.subjects.watching import GIVEN_UP, Asking, asking, incidents_of, repeat_first, surviving
-from attnspec.trials.asked_sizes import Asked, asked_of
+from attnspec.subjects.watching import GIVEN_UP, Asking, asking_for, incidents_of, repeat_first, surviving_errors
+from attnspec.trials.asked_sizes import RequestedSizes, asked_of
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.dealer import Dealer
@@ -51,43 +50,44 @@ from attnspec.trials.trial import Trial
 if TYPE_CHECKING:
     from attnspec.engine.explainer import Explainer
 
-
 @dataclass(slots=True)
 class Refusals:
-    """Of one subject. What it said of plain problems is remembered, by the dtype."""
+    """Finds what one subject refuses while it is judged. What it said of plain problems is remembered, by the dtype."""
 
     subject: Subject
-    _begun: dict[DType, Begun | None] = field(default_factory=dict)
+    _begun_by_dtype: dict[DType, BegunInterview | None] = field(default_factory=dict)
 
     @property
     def is_asked(self) -> bool:
-        """Whether it is a function that has no manifest, which would say what it takes."""
+        """Whether the subject is a function that has no manifest, which would say what it takes."""
         return is_bare(self.subject.id) and self.subject.declaration.kind is not Kind.LAYER
 
-    def met(self, dtype: DType) -> Callable[[SubjectRaised], tuple[WordedRefusal, ...]]:
-        """For one trial: what an exception refuses. Words that were no refusal once are not asked about again."""
+    def refusal_finder(self, dtype: DType) -> Callable[[SubjectRaised], tuple[WordedRefusal, ...]]:
+        """Makes the function that finds, for one trial, what an exception refuses. Words that were no refusal once are
+        not asked about again.
+        """
         failures = set[str]()
 
         def found(raised: SubjectRaised) -> tuple[WordedRefusal, ...]:
             if not self.is_asked or raised.asked is None or raised.gist in failures:
                 return ()
             is_clear = bool(refusal_words(raised, raised.asked, home=self.subject.home))
-            with asking(self.subject, Asking.TAKES):
-                begun = self._at(dtype) if is_clear else None
-                refused = begun.refused(case_of(raised.asked)) if begun else ()
+            with asking_for(self.subject, Asking.TAKES):
+                begun = self._begin_at_dtype(dtype) if is_clear else None
+                refused = begun.find_refused(case_of(raised.asked)) if begun else ()
             failures.update(() if refused else (raised.gist,))
             return refused
 
         return found
 
-    def _at(self, dtype: DType) -> Begun | None:
-        if dtype not in self._begun:
-            self._begun[dtype] = begin(self.subject, dtype)
-        return self._begun[dtype]
+    def _begin_at_dtype(self, dtype: DType) -> BegunInterview | None:
+        if dtype not in self._begun_by_dtype:
+            self._begun_by_dtype[dtype] = begin_interview(self.subject, dtype)
+        return self._begun_by_dtype[dtype]
 
-    def told(self, outcome: Outcome, within: Subject) -> Outcome:
+    def add_refusals(self, outcome: Outcome, within: Subject) -> Outcome:
         """The outcome of a trial within narrower limits, with what was found out on the way."""
-        found = {name: words for name, words in within.refused.items() if name not in self.subject.refused}
+        found = {name: words for name, words in within.refused_words.items() if name not in self.subject.refused_words}
         return replace(outcome, refused=found) if found else outcome
 
 
@@ -133,7 +133,7 @@ class SubjectRun:
         """
         if dtype not in self._evaluators:
             plain = Evaluator(self.subject, dtype)
-            self._evaluators[dtype] = self.archives.shared(plain) if self.archives else plain
+            self._evaluators[dtype] = self.archives.share_archive(plain) if self.archives else plain
             self._evaluators[dtype].compiling = self._compiling
         return self._evaluators[dtype]
 
@@ -147,9 +147,9 @@ class SubjectRun:
         # of one that is not asked for gradients nothing is said
         told = declared.dtypes if GRAD in declared.keywords else ()
         backward = {dtype.value: self.evaluator(dtype).backward_name for dtype in told}
-        taken = written(taken_by(declared.limits, declared.keywords))
+        taken = write_pairs(taken_by(declared.limits, declared.keywords))
         traits = frozenset(traits_within(declared.limits, declared.keywords))
-        triples = written(triples_taken(declared.keywords, traits)) if declared.kind is Kind.ATTENTION else ""
+        triples = write_pairs(triples_taken(declared.keywords, traits)) if declared.kind is Kind.ATTENTION else ""
         return replace(self.subject.card(probed, precision), taken=taken, backward=backward, triples=triples)
 
     def try_clause(self, check: Check, dtype: DType) -> Outcome:
@@ -166,14 +166,14 @@ class SubjectRun:
             return self._inapplicable(check, dtype, reason)
         if is_spared:
             return self._inapplicable(check, dtype, self._portions.why_spared(clause, dtype))
-        return self._left_out(check, dtype) or self._held(check, dtype)
+        return self._left_out(check, dtype) or self._try_within_limits(check, dtype)
 
     def _left_out(self, check: Check, dtype: DType) -> Outcome | None:
         """The outcome of a clause that is not put, since calls hang, or compilers have taken all that they may."""
         incidents, compiling = incidents_of(self.subject), self._compiling
         if incidents is not None and incidents.is_given_up:
             return self._outcome(check, dtype, Verdict.NOT_RUN, reason=GIVEN_UP)
-        if compiling and compiling.is_spent and not self._known(check, dtype):
+        if compiling and compiling.is_spent and not self._find_known_deviation(check, dtype):
             return self._outcome(check, dtype, Verdict.NO_CLAIM, reason=LEFT_OUT.format(compiling.of_a_shape))
         return None
 
@@ -184,19 +184,21 @@ class SubjectRun:
         return incidents.times.compiling if incidents else 0.0
 
     def with_incidents(self, outcome: Outcome) -> Outcome:
-        """The outcome; what went wrong outside of trials fails the first clause that has to hold and did."""
+        """Adds incidents to an outcome: what went wrong outside of trials fails the first clause that has to hold and
+        did.
+        """
         incidents = incidents_of(self.subject)
         if incidents is None:
             return outcome
         if not self._is_card_asked:
             self._is_card_asked = True
-            with surviving(self.subject), contextlib.suppress(SubjectDied):
+            with surviving_errors(self.subject), contextlib.suppress(SubjectDied):
                 _ = self.card  # what is still asked for it counts, too
         incidents.raise_defect()
         repeat_first(self.subject)
         if outcome.level is not Level.MUST:
             return outcome
-        incidents.tell(outcome.verdict)
+        incidents.tell_verdict(outcome.verdict)
         if outcome.verdict not in (Verdict.HELD, Verdict.NO_CLAIM):
             return outcome
         met = incidents.pop_met()
@@ -217,7 +219,7 @@ class SubjectRun:
         is_sampled = samples_gradients(self.plan, self.subject)
         return Portions(self.plan, self.subject.declaration, samples_gradients=is_sampled)
 
-    def _held(self, check: Check, dtype: DType) -> Outcome:
+    def _try_within_limits(self, check: Check, dtype: DType) -> Outcome:
         """The verdict within what the subject takes: a trial that meets a clear refusal begins anew without its like.
 
         What one trial finds out is no limit to another: a clause has the same verdict whatever was judged before it.
@@ -225,20 +227,20 @@ class SubjectRun:
         evaluator = self._evaluator_for(check, dtype)
         for left in range(MOST_CAUSES, -1, -1):
             if reason := check.lacking(evaluator.subject):
-                return self._refusals.told(self._inapplicable(check, dtype, reason), evaluator.subject)
+                return self._refusals.add_refusals(self._inapplicable(check, dtype, reason), evaluator.subject)
             trial = self._trial(check, evaluator)
             known = self._as_known(trial)  # what is listed as a failure is one, whatever its words
-            trial = replace(trial, refused_by=self._refusals.met(dtype)) if left else trial
+            trial = replace(trial, refused_by=self._refusals.refusal_finder(dtype)) if left else trial
             tally = known or trial.hold()
-            if not tally.refused:
+            if not tally.word_refusals:
                 told = with_probed(self._sentence(trial, tally), check, evaluator)
-                return self._refusals.told(told, evaluator.subject)
-            evaluator = evaluator.within(narrowed(evaluator.subject, tally.refused))
+                return self._refusals.add_refusals(told, evaluator.subject)
+            evaluator = evaluator.within_limits_of(narrow_subject(evaluator.subject, tally.word_refusals))
         raise AssertionError("the last trial takes refusals for failures")
 
     def _evaluator_for(self, check: Check, dtype: DType) -> Evaluator:
         evaluator, subject = self.evaluator(dtype), as_put(self.subject, check)
-        return evaluator if subject is self.subject else evaluator.within(subject)
+        return evaluator if subject is self.subject else evaluator.within_limits_of(subject)
 
     def replay(self, check: Check, dtype: DType, recipe: str) -> Outcome:
         """The verdict on one case."""
@@ -246,47 +248,48 @@ class SubjectRun:
         if unknown := sorted(parsed.drawn.keys() - check.clause.draw.keys()):
             raise UsageError(f"the recipe has {unknown[0]}={parsed.drawn[unknown[0]]}, and the clause "
                              f"{check.clause.id!r} draws no such value.{hint(unknown[0], check.clause.draw)}")
-        return self._sentence(trial, trial.put(parsed))
+        return self._sentence(trial, trial.judge_recipe(parsed))
 
     def claims(self, profile: str) -> bool:
         """Whether the subject claims a profile; every subject claims core."""
         return profile == "core" or profile in self.subject.declaration.claims
 
-    def _known(self, check: Check, dtype: DType) -> Deviation | None:
-        return listed(self.subject.declaration.deviations, check.clause.id, dtype)
+    def _find_known_deviation(self, check: Check, dtype: DType) -> Deviation | None:
+        return find_deviation(self.subject.declaration.deviations, check.clause.id, dtype)
 
     def _as_known(self, trial: Trial) -> Tally | None:
         """What comes of the case on which the clause is known to fail; None if none is known, or it holds there."""
-        known, dtype = self._known(trial.check, trial.evaluator.dtype), trial.evaluator.dtype
+        known, dtype = self._find_known_deviation(trial.check, trial.evaluator.dtype), trial.evaluator.dtype
         shown = self.subject.replays.get((trial.check.clause.id, dtype.value), "")
         case, where = (known.case, known.where) if known else (shown, self.subject.entry or FileLocation(""))
         if not case:
             return None
         unhurried = replace(trial, longest=math.inf)  # how fast this machine is decides nothing about a listed case
-        tally = unhurried.put(parsed_case(case, where))
+        tally = unhurried.judge_recipe(parsed_case(case, where))
         return tally if tally.failure else None
 
     def _trial(self, check: Check, evaluator: Evaluator) -> Trial:
-        known = self._known(check, evaluator.dtype)  # the listed failure is not shrunk anew in every run
+        known = self._find_known_deviation(check, evaluator.dtype)  # the listed failure is not shrunk anew in every run
         is_spent = self._compiling is not None and self._compiling.is_spent  # each smaller case would be compiled
         trial = Trial(check, evaluator, self.plan.effort, seed_of(self.plan.seed, check.domain),
                       self.breadcrumb, shrinks=known is None and not self._is_explained and not is_spent,
                       cases=CASES_OF_THE_KNOWN if known and not known.case else 0,
-                      before=self._failed.get(check.clause.id), raised=frozenset(self._raised),
+                      failed_before=self._failed.get(check.clause.id), raised_before=frozenset(self._raised),
                       shapes=self._dealer.shapes(check, evaluator.dtype, evaluator.subject.declaration.limits),
-                      asked=self._asked(check, evaluator), sample=self._portions.sample(check.clause, evaluator.dtype),
+                      named_sizes=self._requested_sizes(check, evaluator),
+                      sample=self._portions.sample(check.clause, evaluator.dtype),
                       small=self._small, is_explained=self._is_known)
-        until = self._compiling.until if self._compiling and not known else math.inf
-        return replace(trial, until=until, tell=partial(self._tell, trial))
+        until = self._compiling.end_of_clause if self._compiling and not known else math.inf
+        return replace(trial, compiling_ends=until, tell_failure=partial(self._tell_failure, trial))
 
-    def _tell(self, trial: Trial, failure: Failure, recipe: Recipe) -> None:
+    def _tell_failure(self, trial: Trial, failure: Failure, recipe: Recipe) -> None:
         """Tell of a failure as it is found: who is interrupted while it is made small has it."""
-        evidence = unfinished(trial, failure, recipe)
+        evidence = unfinished_evidence(trial, failure, recipe)
         verdict = Verdict.ERRORED if isinstance(failure, SubjectRaised) else Verdict.VIOLATED
         self.tell(self._outcome(trial.check, trial.evaluator.dtype, verdict, reason=evidence.sentence,
                                 evidence=evidence))
 
-    def _asked(self, check: Check, evaluator: Evaluator) -> tuple[Asked, ...]:
+    def _requested_sizes(self, check: Check, evaluator: Evaluator) -> tuple[RequestedSizes, ...]:
         """The sizes that the user names, or the subject declares, where the clause is put them."""
         declared = evaluator.subject.declaration
         if evaluator.dtype not in declared.main_dtypes:
@@ -303,7 +306,7 @@ class SubjectRun:
 
     def _sentence(self, trial: Trial, tally: Tally) -> Outcome:
         check, dtype = trial.check, trial.evaluator.dtype
-        self.held[check.clause.id, dtype] = tuple(tally.held)
+        self.held[check.clause.id, dtype] = tuple(tally.held_recipes)
         if tally.failure:
             return self._failure(trial, tally, tally.failure)
         if tally.cases:
@@ -327,7 +330,7 @@ class SubjectRun:
             verdict = Verdict.VIOLATED if self._declines(trial.check, failure) else Verdict.ERRORED
             self._raised.add(failure.gist)
         if not isinstance(failure, SubjectDied):
-            evidence = self._diagnosed(trial, evidence, failure, tally.first, self._cases_that_hold(trial))
+            evidence = self._add_diagnosis(trial, evidence, failure, tally.first, self._cases_that_hold(trial))
         return self._outcome(trial.check, trial.evaluator.dtype, verdict, tally, reason=evidence.sentence,
                              evidence=evidence)
 
@@ -348,8 +351,8 @@ class SubjectRun:
         return check.clause.level is not Level.MUST and raised.asked is not None and bool(
             refusal_words(raised, raised.asked, home=self.subject.home))
 
-    def _diagnosed(self, trial: Trial, evidence: Evidence, ended: SubjectRaised | Violated, first: Recipe | None,
-                   held: Sequence[Recipe]) -> Evidence:
+    def _add_diagnosis(self, trial: Trial, evidence: Evidence, ended: SubjectRaised | Violated, first: Recipe | None,
+                       held: Sequence[Recipe]) -> Evidence:
         """The evidence with what it is like. ended: how the case failed.  first: the case that failed, as it was met.
         held: cases that held.
 
@@ -360,20 +363,20 @@ class SubjectRun:
                 self.plan.diagnosed and not self._is_of_the_diagnosed(trial)):
             return evidence
         self._failed.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
-        with asking(self.subject, Asking.CAUSES):
-            return self._explainer.explained(trial, evidence, ended, first, held)
+        with asking_for(self.subject, Asking.CAUSES):
+            return self._explainer.explain_failure(trial, evidence, ended, first, held)
 
     @property
     def _small(self) -> tuple[Sizes, ...]:
         """The sizes of the failing cases that were shrunk so far, those of the least work first."""
-        return tuple(sorted({recipe.sizes for recipe in self._failed.values()}, key=work))[:SMALL]
+        return tuple(sorted({recipe.sizes for recipe in self._failed.values()}, key=count_work))[:SMALL]
 
     def _is_known(self, trial: Trial, recipe: Recipe) -> bool:
         """Whether what explains an earlier failure explains this case."""
         if not self._failed or trial.is_glance:
             return False
-        with asking(self.subject, Asking.CAUSES):
-            return self._explainer.knows(trial, recipe)
+        with asking_for(self.subject, Asking.CAUSES):
+            return self._explainer.is_known_fault(trial, recipe)
 
     @cached_property
     def _explainer(self) -> Explainer:
@@ -399,5 +402,5 @@ class SubjectRun:
         tally = tally or Tally()
         return Outcome(self.subject.id, check.clause.id, dtype, check.clause.level, verdict, reason, tally.cases,
                        tally.no_claims, tally.worst, evidence, instrument=check.instrument,
-                       readings=tuple(tally.readings), met=written(tally.met), spans=tally.spans, asked=tally.asked,
-                       sample=tally.sample, triples=written(tally.triples))
+                       readings=tuple(tally.readings), met=write_pairs(tally.met_pairs), spans=tally.spans,
+                       asked=tally.named_sizes, sample=tally.sample, triples=write_pairs(tally.triples))

@@ -8,14 +8,14 @@ from dataclasses import replace
 from attnspec.core.errors import AttnspecError, TargetError
 from attnspec.core.nouns import is_bare
 from attnspec.core.plan import Plan, is_own
-from attnspec.engine.asked import as_asked
+from attnspec.engine.asked import with_requested_features
 from attnspec.subjects.new_shapes import SLOW, with_compiling
 from attnspec.subjects.refusals import with_refusals
 from attnspec.subjects.registry import load, process_of
 from attnspec.subjects.smoke import check_axes, complaint_of_all_calls
 from attnspec.subjects.subject import Subject, SubjectDied
-from attnspec.subjects.target import importable
-from attnspec.subjects.watching import Asking, asking, incidents_of, surviving, watched
+from attnspec.subjects.target import importable_name
+from attnspec.subjects.watching import Asking, asking_for, incidents_of, surviving_errors, watch_subject
 
 
 def _is_slow(subject: Subject, seconds: float) -> bool:
@@ -39,14 +39,14 @@ def _check_lift(subject: Subject, plan: Plan) -> None:
         return
     function, besides = subject.id.rpartition(":")[2], ""
     try:
-        summon(subject.id, replace(plan, lift=lift))
+        load_subject(subject.id, replace(plan, lift=lift))
     except AttnspecError as error:
         besides = f" With it: {str(error).partition(': ')[2] or error}"
     raise TargetError(f"{subject.id} gets NumPy arrays, {why}, and {complaint}. Give it tensors: --lift {lift}, or the "
                       f'line {function}.lift = "{lift}".{besides}', where=subject.source)
 
 
-def summon(target: str, plan: Plan) -> Subject:
+def load_subject(target: str, plan: Plan) -> Subject:
     """The subject behind a target; faults are `fault/NAME`, sound formulations `sound/NAME`.
 
     A function of one's own has no manifest that says what it takes: what it refuses is found out first. Raises
@@ -58,13 +58,14 @@ def summon(target: str, plan: Plan) -> Subject:
         return own_subject(target)
     surroundings = None if target in plan.in_process else plan.surroundings(process_of(target, plan.implementations))
     subject = load(target, surroundings, lift=plan.lift, folders=plan.implementations)
-    subject = watched(subject)
+    subject = watch_subject(subject)
     if is_bare(target):
-        with asking(subject, Asking.TAKES), contextlib.suppress(SubjectDied), surviving(subject):
+        with asking_for(subject, Asking.TAKES), contextlib.suppress(SubjectDied), surviving_errors(subject):
             before = subject.callee.cpu_seconds()
-            check_axes(subject, target=importable(target))  # nothing is concluded of one that dies; clauses say how
+            # nothing is concluded of one that dies; clauses say how
+            check_axes(subject, target=importable_name(target))
             if _is_slow(subject, subject.callee.cpu_seconds() - before):
                 subject = with_compiling(subject)
             _check_lift(subject, plan)
             subject = with_refusals(subject)
-    return as_asked(subject, plan)
+    return with_requested_features(subject, plan)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -50,6 +51,23 @@ class AspectStage:
         del call, keys
         return None
 
+    def added_logits(self, call: KeywordArguments[Array], ahead: Array, dtype: np.dtype[Any]) -> Array | None:
+        """What is added to the bent logits, (B,H,T,S) or broadcast to it, of keys that lie so far `ahead` of the
+        query's own place, in the arithmetic of `dtype`; None: nothing.
+        """
+        del call, ahead, dtype
+        return None
+
+    def extra_logit(self, call: KeywordArguments[Array]) -> Array | None:
+        """(H,): for each head, the logit of one more key that every query sees, and whose value is zero; None: none."""
+        del call
+        return None
+
+    def own_queries(self, call: KeywordArguments[Array], queries: int) -> Array | None:
+        """Which of so many queries there are, (B,1,T,1); None: all."""
+        del call, queries
+        return None
+
 
 @functools.cache
 def all_stages() -> tuple[AspectStage, ...]:
@@ -79,6 +97,26 @@ def near_keys(call: KeywordArguments[Array], ahead: Array) -> Array:
 def restore(work: PreparedCall) -> PreparedCall:
     """The call with the numbers that attend in the place of what stands for them, by every aspect."""
     return functools.reduce(lambda prepared, stage: stage.restore(prepared), all_stages(), work)
+
+
+def added_logits(call: KeywordArguments[Array], ahead: Array, dtype: np.dtype[Any]) -> Array | None:
+    """What the aspects add to the bent logits, (B,H,T,S) or broadcast to it, in the arithmetic of `dtype`; None where
+    none adds.
+    """
+    parts = [part for stage in all_stages() if (part := stage.added_logits(call, ahead, dtype)) is not None]
+    return functools.reduce(np.add, parts) if parts else None
+
+
+def extra_logit(call: KeywordArguments[Array]) -> Array | None:
+    """(H,): the logit of one more key for each head, of the first aspect that has one; None without."""
+    return next((extra for stage in all_stages() if (extra := stage.extra_logit(call)) is not None), None)
+
+
+def own_queries(call: KeywordArguments[Array], queries: int) -> Array | None:
+    """The queries that every aspect leaves, (B,1,T,1); None where there are all of them."""
+    parts = [part for stage in all_stages() if (part := stage.own_queries(call, queries)) is not None]
+    return functools.reduce(np.logical_and, parts) if parts else None
+
 
 def own_keys(call: KeywordArguments[Array], keys: int) -> Array:
     """The keys that every aspect leaves in sight wherever a query stands: (S,), (B,1,1,S) or (B,1,T,S)."""

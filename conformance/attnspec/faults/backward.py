@@ -18,10 +18,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from attnspec.faults import staged as forward
-from attnspec.faults.aspect_stage import bend_logits, bend_slope
+from attnspec.faults.aspect_stage import added_logits, bend_logits, bend_slope, own_queries
 from attnspec.faults.backward_work import USUAL, BackwardMethod, BackwardValues, Stored, Taken
 from attnspec.faults.dropping import factors_of
-from attnspec.faults.serving import slope
+from attnspec.faults.serving import add_by_place, ahead
 from attnspec.faults.work import HandedOver, wide_dtype
 from attnspec.problems.problem import Array
 
@@ -65,8 +65,8 @@ def take(call: HandedOver, grad: Array, way: BackwardMethod) -> Taken:
     work = forward.prepare(call)
     wide = np.dtype(np.float64) if way.is_float64 else wide_dtype(call.query.dtype)
     query, key, value = (np.asarray(array).astype(wide) for array in (work.query, work.key, work.value))
-    added = slope(forward.add_bias(np.zeros(work.shape, wide), work), work)
-    has_added = call.bias is not None or call.alibi_slopes is not None
+    added = add_by_place(forward.add_bias(np.zeros(work.shape, wide), work), work)
+    has_added = call.bias is not None or added_logits(work, ahead(work), wide) is not None
     visible = work.visible & _within(call, work.shape)
     taken = Taken(call, query, key, value, np.asarray(grad).astype(wide), np.where(visible, added, 0).astype(wide)
                   if has_added else None, visible, forward.scale(work), key.shape[2], np.shape(call.key)[1])
@@ -75,9 +75,8 @@ def take(call: HandedOver, grad: Array, way: BackwardMethod) -> Taken:
 
 def _within(call: HandedOver, shape: tuple[int, ...]) -> Array:
     """(B,1,T,1): the queries that each batch entry has; shape: (B,H,T,S)."""
-    if call.query_lengths is None:
-        return np.ones((1, 1, 1, 1), bool)
-    return np.arange(shape[2])[:, None] < call.query_lengths[:, None, None, None]
+    own = own_queries(call, shape[2])
+    return np.ones((1, 1, 1, 1), bool) if own is None else own
 
 
 def _with_sink(taken: Taken, sinks: Array) -> Taken:

@@ -89,7 +89,8 @@ _COUNTED = (
            decoder(behind=lambda _: {"past": lambda work: sound.past(work.but(causal=False))}),
            "Mikyx-1/TinyLLM/pull/18"),
     _fault("slopes_restart", "Slopes take a query's row in its chunk for its place.", f"{_ANY}, together with slopes",
-           decoder(behind=lambda _: {"slope": lambda logits, work: serving.slope(logits, work.but(start=0))})),
+           decoder(behind=lambda _: {
+               "add_by_place": lambda logits, work: serving.add_by_place(logits, work.but(start=0))})),
     _fault("window_restarts", "A window is laid with row numbers of the chunk.", f"{_ANY}, together with a window",
            decoder(behind=lambda _: {"near": lambda work: sound.near(work.but(start=0))}),
            "trymirai/lalamo/pull/200"),

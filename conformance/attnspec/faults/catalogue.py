@@ -84,7 +84,7 @@ BESIDE_POOL: Mapping[str, tuple[str, ...]] = {
 
 FORMED: Mapping[InputForm, frozenset[str]] = {
     InputForm.PACKED: SAID | EXPRESSED, InputForm.PAGED: HELD_IN_PAGES | {TABLE},
-    InputForm.DECODER: (BESIDE_CACHE - acting_on(Acts.WEIGHTS).keys()) | HELD_IN_CACHE | {STATE}}
+    InputForm.DECODER: BESIDE_CACHE.difference(acting_on(Acts.WEIGHTS)) | HELD_IN_CACHE | {STATE}}
 """By form, the keywords that our own functions of this form take: all that it has a place for, but no decoder drops."""
 
 OTHER_PATH = "other_path"

@@ -144,7 +144,7 @@ def _of_first(logits: Array) -> Array:
     return np.maximum(own, own[:1])
 
 
-def fault(name: str, story: str, reach: str, make: Callable[[], Attend], stage: Stage = Stage.BLOCKS) -> Fault:
+def fault(name: str, story: str, reach: str, make: Callable[[], Attend], stage: str = Stage.BLOCKS) -> Fault:
     """One that claims what it breaks."""
     return Fault(f"invariance_{name}", stage, story, reach, make, link=_BLOG, claims=CLAIMS)
 

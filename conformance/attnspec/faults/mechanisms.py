@@ -100,8 +100,6 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "huggingface/transformers/pull/45940":
             "blocks_tail_counted key_lengths_dropped_for_one_query past_beyond_lengths decoder_unwritten_slots_seen",
         "huggingface/transformers/pull/48280": "mask_shifted past_mask_rolled",
-        "TrenTorch/TrenTorch/pull/192":
-            "key_first_dropped past_first_lost past_value_first_lost decoder_first_token_lost",
         "rasbt/LLMs-from-scratch/pull/697": "mask_of_first_row",
         "lablup/mlxcel/issues/75": "mask_padded_left key_lengths_from_the_end decoder_length_of_first_entry",
         "NVIDIA-NeMo/Speech/pull/4859": Outside.REFUSAL,
@@ -207,7 +205,6 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "pytorch/pytorch/issues/118025": "mask_dropped_with_weights report_before_mask",
         "pytorch/pytorch/pull/178588": "mask_dropped_with_causal layer_mask_dropped_with_causal"
                                        " layer_mask_dropped_without_weights",
-        "jax-ml/jax/issues/23349": "mask_ignored key_lengths_ignored",
         "jax-ml/jax/issues/19237": "causal_ignored",
         "huggingface/transformers/pull/35691": "window_ignored layer_window_ignored",
         "axolotl-ai-cloud/axolotl/pull/3796": "mask_ignored",
@@ -257,11 +254,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "ndif-team/nnsight/pull/673": Outside.POSITIONS,
     },
     "ragged lengths": {
-        "NVIDIA/TransformerEngine/pull/399": "keys_beyond_queries_lost key_lengths_bound_by_queries "
-                                             "query_lengths_limit_keys packed_borders_of_queries",
         "fla-org/flash-linear-attention/issues/431": Outside.CACHE,
-        "vllm-project/vllm-omni/issues/5865":
-            "mask_hides_queries key_lengths_of_queries query_lengths_of_keys",
         "pytorch/pytorch/issues/141429": "rows_dealt_out",
     },
     "shape": {

@@ -32,33 +32,30 @@ def ahead(work: PreparedCall) -> Array:
     return np.arange(S) - np.arange(T)[:, None] - work.start
 
 
-def slope(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S), each lowered by its head's slope times the distance from the query's own place."""
-    if work.alibi_slopes is None:
-        return logits
-    return logits - (work.alibi_slopes[..., None, None] * np.abs(ahead(work))).astype(logits.dtype)
+def add_by_place(logits: Array, work: PreparedCall) -> Array:
+    """Logits (B,H,T,S) with what aspects add to them by the places of query and key."""
+    added = aspect_stage.added_logits(work, ahead(work), logits.dtype)
+    return logits if added is None else logits + added
 
 
 def own_keys(work: PreparedCall) -> Array:
-    """The keys that each batch entry has, and of these what further aspects leave, (B,1,1,S) or (B,1,T,S)."""
-    B, _, _, S = work.shape
-    lengths = np.full(B, S) if work.key_lengths is None else work.key_lengths
-    return (np.arange(S) < lengths[:, None, None, None]) & aspect_stage.own_keys(work, S)
+    """The keys that a query may see wherever it stands, (S,), (B,1,1,S) or (B,1,T,S)."""
+    return aspect_stage.own_keys(work, work.shape[3])
 
 
 def join(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S+1): the sink of each head stands behind the keys. As they are where there are none."""
-    return logits if work.sinks is None else with_column(logits, work.sinks)
+    """Logits (B,H,T,S+1): that of each head's extra key stands behind the others. As they are where there is none."""
+    extra = aspect_stage.extra_logit(work)
+    return logits if extra is None else with_column(logits, extra)
 
 
 def find_empty_rows(work: PreparedCall) -> Array:
-    """bool, (B,H,T,1) or what broadcasts to it: the rows that see no key, and no sink either."""
+    """bool, (B,H,T,1) or what broadcasts to it: the rows that see no key, and no extra one."""
     is_empty = np.logical_not(np.any(work.visible, axis=-1, keepdims=True))
-    return np.asarray(is_empty & (work.sinks is None))
+    return np.asarray(is_empty & (aspect_stage.extra_logit(work) is None))
 
 
 def clear(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv), with zeros beyond the number of queries of each batch entry."""
-    if work.query_lengths is None:
-        return output
-    return np.where(np.arange(work.shape[2])[:, None] < work.query_lengths[:, None, None, None], output, 0)
+    own = aspect_stage.own_queries(work, work.shape[2])
+    return output if own is None else np.where(own, output, 0)

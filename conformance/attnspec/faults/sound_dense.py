@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, OFF
 from attnspec.faults import serving
 from attnspec.faults import staged as stage
-from attnspec.faults.aspect_stage import bend_logits, near_keys, own_keys
-from attnspec.faults.log_sum import log_sum_exp, put_together, returned
+from attnspec.faults.aspect_stage import added_logits, bend_logits, extra_logit, near_keys, own_keys, own_queries
+from attnspec.faults.log_sum import log_sum_exp, put_together, returned, with_column
 from attnspec.faults.staged import Attend, around
 from attnspec.faults.work import Answer, HandedOver, PreparedCall, wide_dtype
 from attnspec.problems.problem import Array
@@ -30,13 +31,17 @@ def _past(call: HandedOver) -> int:
 
 
 def _added(call: HandedOver, wide: np.dtype[Any]) -> Array | None:
-    """(B,H,T,S) in `wide`: bias, and what slopes stand for; None without either."""
-    if call.alibi_slopes is None:
+    """(B,H,T,S) in `wide`: bias, and what aspects add; None without either."""
+    added = added_logits(call, _ahead(call), wide)
+    if added is None:
         return None if call.bias is None else call.bias.astype(wide)
-    distance = np.abs(np.arange(call.key.shape[2]) - np.arange(call.query.shape[2])[:, None] - _past(call))
-    sloped = -call.alibi_slopes.astype(wide)[..., None, None] * distance.astype(wide)
     shape = (*call.query.shape[:3], call.key.shape[2])
-    return np.broadcast_to(sloped if call.bias is None else sloped + call.bias.astype(wide), shape)
+    return np.broadcast_to(added if call.bias is None else added + call.bias.astype(wide), shape)
+
+
+def _ahead(call: HandedOver) -> Array:
+    """(T,S): how far each key lies ahead of the query's own place."""
+    return np.arange(call.key.shape[2]) - np.arange(call.query.shape[2])[:, None] - _past(call)
 
 
 def _visible(call: HandedOver) -> Array:
@@ -44,9 +49,7 @@ def _visible(call: HandedOver) -> Array:
     T, S, P = call.query.shape[2], call.key.shape[2], _past(call)
     allowed = np.ones((T, S), bool) if call.mask is None else np.asarray(call.mask)
     joined = allowed & np.tri(T, S, P, dtype=bool) if call.causal else allowed
-    joined = joined & near_keys(call, np.arange(S) - np.arange(T)[:, None] - P)
-    if call.key_lengths is not None:
-        joined = joined & (np.arange(S) < call.key_lengths[:, None, None, None])
+    joined = joined & near_keys(call, _ahead(call))
     joined = joined & own_keys(call, S)
     return np.broadcast_to(joined, (*call.query.shape[:2], T, S))
 
@@ -68,19 +71,20 @@ def _textbook(call: HandedOver, wide: np.dtype[np.generic]) -> Answer:
     added, visible = _added(call, wide), _visible(call)
     logits = logits if added is None else logits + added
     logits = np.where(visible, logits, -np.inf)
-    sink = _sink(call, logits)
-    top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), sink)  # a sequence may have no key
+    extra = _extra(call, logits)
+    top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), extra)  # a sequence may have no key
     shift = np.where(np.isneginf(top), 0, top)
     grown = np.exp(logits - shift)
-    total = grown.sum(axis=-1, keepdims=True) + np.exp(sink - shift)
+    total = grown.sum(axis=-1, keepdims=True) + np.exp(extra - shift)
     weights = grown / np.where(total == 0, 1, total)
     return _rounded(call, weights @ _visible_values(value, visible), weights, put_together(shift, total))
 
 
-def _sink(call: HandedOver, logits: Array) -> Array:
-    """(1,H,1,1): the sink of each head, -inf where there is none, in the dtype of the logits (B,H,T,S)."""
-    sinks = np.full(logits.shape[1], -np.inf) if call.sinks is None else call.sinks
-    return np.asarray(sinks, logits.dtype)[None, :, None, None]
+def _extra(call: HandedOver, logits: Array) -> Array:
+    """(1,H,1,1): the logit of each head's extra key, -inf where there is none, in the dtype of logits (B,H,T,S)."""
+    extra = extra_logit(call)
+    extra = np.full(logits.shape[1], -np.inf) if extra is None else extra
+    return np.asarray(extra, logits.dtype)[None, :, None, None]
 
 
 def _rounded(call: HandedOver, output: Array, weights: Array, lse: Array) -> Answer:
@@ -88,8 +92,8 @@ def _rounded(call: HandedOver, output: Array, weights: Array, lse: Array) -> Ans
     number of queries are zeros. The log-sum-exp (B,H,T), too, where it is asked for.
     """
     io = call.query.dtype
-    if call.query_lengths is not None:
-        output = np.where(np.arange(output.shape[2])[:, None] < call.query_lengths[:, None, None, None], output, 0)
+    own = own_queries(call, output.shape[2])
+    output = output if own is None else np.where(own, output, 0)
     more = ([weights.astype(io)] if call.return_weights else []) + ([returned(lse, io)] if call.return_lse else [])
     return (output.astype(io), *more) if more else output.astype(io)
 
@@ -116,8 +120,8 @@ def eager(call: HandedOver) -> Answer:
     added, visible = _added(call, io), _visible(call)
     logits = logits if added is None else (logits + added).astype(io)
     hidden = np.where(visible, logits.astype(work.query.dtype), -np.inf).astype(work.query.dtype)
-    sinks = None if work.sinks is None else work.sinks.astype(io)  # stored with the logits
-    joined = serving.join(hidden, work.but(sinks=sinks))
+    extra = extra_logit(work)
+    joined = hidden if extra is None else with_column(hidden, extra.astype(io))  # stored with the logits
     weights = stage.normalise(stage.exponentials(joined))[..., :hidden.shape[3]].astype(io)
     output = weights.astype(work.query.dtype) @ _visible_values(value, visible)
     return _rounded(call, output, weights, log_sum_exp(joined))
@@ -141,8 +145,8 @@ def by_pages(call: HandedOver, slots: int) -> Answer:
 def _in_one_pass(call: HandedOver, stored: np.dtype[Any], step: int = BLOCK) -> Answer:
     """Blocks of so many keys; the block's exponentials are rounded to `stored` for the product with the values."""
     logits, value = _scored(call)
-    top = np.broadcast_to(_sink(call, logits), (*logits.shape[:3], 1))
-    total = np.where(np.isneginf(top), 0, 1).astype(logits.dtype)  # of the sink alone
+    top = np.broadcast_to(_extra(call, logits), (*logits.shape[:3], 1))
+    total = np.where(np.isneginf(top), 0, 1).astype(logits.dtype)  # of the extra key alone
     output = np.zeros((*logits.shape[:3], value.shape[-1]), logits.dtype)
     for first in range(0, logits.shape[-1], step):
         block = logits[..., first:first + step]
@@ -167,13 +171,13 @@ def _scored(call: HandedOver) -> tuple[Array, Array]:
 
 
 def merged(call: HandedOver) -> Answer:
-    """Splits of 64 keys, each with an output and a log-sum-exp of its own, by which they are merged; a sink is one
-    more.
+    """Splits of 64 keys, each with an output and a log-sum-exp of its own, by which they are merged; an extra
+    key is one more.
     """
     logits, value = _scored(call)
     spans = [slice(first, first + SPLIT) for first in range(0, logits.shape[-1], SPLIT)]
     parts = [_output_and_lse(logits[..., span], value[:, :, span]) for span in spans]
-    alone = np.broadcast_to(_sink(call, logits), (*logits.shape[:3], 1))
+    alone = np.broadcast_to(_extra(call, logits), (*logits.shape[:3], 1))
     sums = np.concatenate([*(lse for _, lse in parts), alone], axis=-1)
     lse = log_sum_exp(sums)
     shift = np.where(np.isneginf(lse), 0, lse)[..., None]
@@ -192,8 +196,8 @@ def _output_and_lse(logits: Array, value: Array) -> tuple[Array, Array]:
     return grown @ value / np.where(total == 0, 1, total), put_together(shift, total)[..., None]
 
 
-_WRITTEN_OUT: Mapping[str, Any] = {"causal": False, **dict.fromkeys(
-    ("window", "key_lengths", "past_key", "past_value", "alibi_slopes", "query_segments", "key_segments"))}
+_WRITTEN_OUT: Mapping[str, Any] = {
+    name: OFF[name] for name in (*HIDING, *CACHED, *FROM_PLACE) if name not in {"mask", "bias"}}
 """What a mask, a bias and joined keys stand in for."""
 
 

@@ -22,7 +22,7 @@ from attnspec.faults.aspect_stage import restore as restore_entries
 from attnspec.faults.dropping import drop
 from attnspec.faults.log_sum import log_sum_exp, returned
 from attnspec.faults.pages import gather
-from attnspec.faults.serving import ahead, clear, extend, join, own_keys, slope, start
+from attnspec.faults.serving import add_by_place, ahead, clear, extend, join, own_keys, start
 from attnspec.faults.work import Answer, HandedOver, PreparedCall, wide_dtype
 from attnspec.problems.problem import Array
 
@@ -158,7 +158,7 @@ class Stages:
     logits: Callable[[PreparedCall, float], Array] = logits
     bend: Callable[[Array, PreparedCall], Array] = bend
     add_bias: Callable[[Array, PreparedCall], Array] = add_bias
-    slope: Callable[[Array, PreparedCall], Array] = slope
+    add_by_place: Callable[[Array, PreparedCall], Array] = add_by_place
     hide: Callable[[Array, PreparedCall], Array] = hide
     join: Callable[[Array, PreparedCall], Array] = join
     softmax: Callable[[Array, PreparedCall], Array] = softmax
@@ -203,7 +203,7 @@ def attention(call: HandedOver, stages: Stages = SOUND) -> Answer:
     with np.errstate(all="ignore"):  # overflow and 0/0 are what many faults are about
         work = prepare(call, stages)
         logits = stages.bend(stages.logits(work, stages.scale(work)), work)
-        hidden = stages.hide(stages.slope(stages.add_bias(logits, work), work), work)
+        hidden = stages.hide(stages.add_by_place(stages.add_bias(logits, work), work), work)
         joined = stages.join(hidden, work)
         weights = stages.weigh(stages.softmax(joined, work)[..., :work.shape[3]], work)
         mixed = stages.mix(stages.drop(weights, work), work)

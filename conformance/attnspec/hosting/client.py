@@ -23,7 +23,7 @@ from attnspec.core.nouns import Verdict
 from attnspec.core.surroundings import Surroundings
 from attnspec.host.frames import Entries, Header
 from attnspec.host.serving import VERSION
-from attnspec.hosting.process import NO_ANSWER, Death, HostDied, HostProcess
+from attnspec.hosting.process import NO_ANSWER, HostDied, HostProcess, ProcessDeath
 
 MOST = 4
 """How many hosts a process keeps: a framework takes some hundred megabytes. One that is ended is started again when it
@@ -44,7 +44,7 @@ def client_of(key: Hashable, make: Callable[[], Client]) -> Client:
 
 @atexit.register
 def close_all() -> None:
-    """End every host."""
+    """Ends every host of this process."""
     while _clients:
         _clients.popitem()[1].close()
 
@@ -63,7 +63,7 @@ GREETING = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedFunction:
     """A function in the host: by which number, and what the host tells of it, and of a backward pass beside it."""
 
     number: int
@@ -93,7 +93,7 @@ class Client:
         self._loads: list[Header] = []
         self._handles: dict[int, int] = {}
         self._deaths: Counter[Hashable] = Counter()
-        self._last: dict[Hashable, Death] = {}
+        self._last: dict[Hashable, ProcessDeath] = {}
         self._spent = 0.0
         self._life = 0
         self._lift: Header = {}
@@ -107,7 +107,7 @@ class Client:
 
     @contextlib.contextmanager
     def meanwhile(self, work: Iterable[Callable[[], object]]) -> Iterator[None]:
-        """Inside, each call does one piece of the work, which asks no host, while its own computes.
+        """While this context is open, each call does one piece of the work, which asks no host, while its own computes.
 
         A piece that raises is left, as are those for which there is no call: whoever needs them does them then.
         """
@@ -127,12 +127,12 @@ class Client:
         self._own, self._is_at_work = time.monotonic() - began, False
         return self._own
 
-    def load(self, header: Mapping[str, Any]) -> Loaded:
+    def load(self, header: Mapping[str, Any]) -> LoadedFunction:
         """Load a function. Raises NotLoadedThere; HostDied where the import ends the process; TargetError."""
         self._loads.append({"do": "load", **header})
         number = len(self._loads) - 1
         told = self._load(number)
-        return Loaded(number, told["described"], told.get("versions") or {}, told.get("backward"))
+        return LoadedFunction(number, told["described"], told.get("versions") or {}, told.get("backward"))
 
     def _load(self, number: int) -> Header:
         told, _ = self._exchange(self._loads[number], (), is_call=False)
@@ -165,13 +165,13 @@ class Client:
             return self._exchange(header, arrays, most=most)
         except NotLoadedThere as cause:
             again = f"the process had ended, and the function could not be loaded again ({cause})"
-            raise HostDied(Death(Verdict.CRASHED, again)) from None
+            raise HostDied(ProcessDeath(Verdict.CRASHED, again)) from None
         except HostDied as died:
             self._deaths[kind] += 1
             self._last[kind] = died.death
             raise
 
-    def give_up(self, kind: Hashable, death: Death) -> None:
+    def give_up(self, kind: Hashable, death: ProcessDeath) -> None:
         """End a host whose answer to this kind of call is none: what it writes from now on cannot be told apart."""
         self._deaths[kind] += 1
         self._last[kind] = death
@@ -185,7 +185,7 @@ class Client:
 
     @property
     def life(self) -> int:
-        """Which process it is that answers: another number after each death."""
+        """The number of the process that answers: another one after each death."""
         return self._life
 
     def _handle(self, number: int) -> int:
@@ -242,7 +242,7 @@ class Client:
         if self.about.get("version") != VERSION:
             raise TargetError(f"the host speaks version {self.about.get('version')} of the protocol; this attnspec "
                               f"speaks version {VERSION}.")
-        self._process.knows(dict(self.about))
+        self._process.remember_host(dict(self.about))
 
     def cpu_seconds(self) -> float:
         """Seconds that processors have worked in the host, 0 once it has ended; by the clock where that cannot be seen.
@@ -254,14 +254,14 @@ class Client:
         return seconds_of(pid) if self._process else 0.0
 
     def close(self) -> None:
-        """End the host; it is started anew if it is asked again."""
+        """Ends the host; it is started anew if it is asked again."""
         for process in (self._process, self._begun):
             if process is not None:
                 process.close()
         self._process = self._begun = None
 
 
-def _no_start(death: Death, surroundings: Surroundings) -> str:
+def _no_start(death: ProcessDeath, surroundings: Surroundings) -> str:
     """Why a host cannot begin, and what to do."""
     command = " ".join(surroundings.command) or sys.executable
     if "No module named 'numpy'" in death.printed:
@@ -271,12 +271,12 @@ def _no_start(death: Death, surroundings: Surroundings) -> str:
     return f"{command!r} starts no process that answers: {told}"
 
 
-def here() -> list[str]:
-    """From where this process imports: what a host on this machine, with this interpreter, is told."""
+def import_folders() -> list[str]:
+    """The folders from which this process imports: what a host on this machine, with this interpreter, is told."""
     return [str(Path(entry or ".").absolute()) for entry in sys.path]
 
 
-__all__ = ["Client", "HostDied", "Loaded", "NotLoadedThere", "Verdict", "here"]
+__all__ = ["Client", "HostDied", "LoadedFunction", "NotLoadedThere", "Verdict", "import_folders"]
 
 
 # What processors have worked for another process

@@ -26,7 +26,7 @@ import numpy as np
 
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Verdict
-from attnspec.core.surroundings import Speaks, Surroundings
+from attnspec.core.surroundings import HostLanguage, Surroundings
 from attnspec.host.frames import PIECE, BrokenFrame, Entries, Header, Incoming, packed, received, send
 from attnspec.host.sharing import NO_ROOMS, ROOM, rooms
 from attnspec.host.supervisor import ENDED
@@ -66,10 +66,10 @@ def first_line(count: int) -> bytes:
             "'program','exec'))\n").encode()
 
 
-def program(surroundings: Surroundings, shared: int = -1) -> bytes:
+def program_text(surroundings: Surroundings, shared: int = -1) -> bytes:
     """The supervisor, the files of the host, and what it is to set. shared: a descriptor of memory; -1 for none."""
     settings: dict[str, Any] = {"without": _TELLING, "memory": surroundings.memory, "shared": shared}
-    if surroundings.speaks is Speaks.PYTHON:
+    if surroundings.speaks is HostLanguage.PYTHON:
         files, folder = _files(), str(Path.cwd()) if surroundings.is_here else ""
         settings.update(environment=_environment(surroundings), folder=folder)
     else:
@@ -100,9 +100,9 @@ def _environment(surroundings: Surroundings) -> dict[str, str]:
     return {**own, "XLA_FLAGS": " ".join(dict.fromkeys(flags))}
 
 
-def environment(surroundings: Surroundings) -> dict[str, str] | None:
+def process_environment(surroundings: Surroundings) -> dict[str, str] | None:
     """What a program that speaks the protocol is born into. None: Python inherits all, and is told the rest."""
-    if surroundings.speaks is Speaks.PYTHON:
+    if surroundings.speaks is HostLanguage.PYTHON:
         return None
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_TELLING)}
     return {**inherited, **surroundings.environment}
@@ -112,17 +112,18 @@ def is_handed_a_program(surroundings: Surroundings) -> bool:
     """Whether what is started is an interpreter that waits for its program: the supervisor, and the host if that is
     Python. A program that speaks the protocol needs no supervisor unless its memory is limited.
     """
-    return surroundings.speaks is Speaks.PYTHON or surroundings.memory > 0
+    return surroundings.speaks is HostLanguage.PYTHON or surroundings.memory > 0
 
 
-def started(surroundings: Surroundings) -> tuple[str, ...]:
-    """The command line; of an interpreter with flags that isolate it and let it take its program line by line.
+def start_command(surroundings: Surroundings) -> tuple[str, ...]:
+    """The command line that starts a host; of an interpreter with flags that isolate it and let it take its program
+    line by line.
 
     Raises TargetError for a limit on memory that nobody here can watch.
     """
     if not is_handed_a_program(surroundings):
         return surroundings.command
-    if surroundings.speaks is Speaks.PYTHON:
+    if surroundings.speaks is HostLanguage.PYTHON:
         return (*(surroundings.command or (sys.executable,)), *_LINE_BY_LINE)
     if (name := Path(surroundings.command[0]).stem) in _CLIENTS:
         raise TargetError(f"--memory cannot be kept for {' '.join(surroundings.command)!r}: what {name} starts is no "
@@ -151,7 +152,7 @@ _OURS = re.compile(r'^Extension modules:|File "[^"]*/(_serve/[^"]*|main\.py)"')
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
+class ProcessDeath:
     """How a process ended. traceback: where its threads stood.  printed: the end of what it printed."""
 
     verdict: Verdict
@@ -163,32 +164,32 @@ class Death:
 class HostDied(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
     """The process ended, or was ended, before it had answered."""
 
-    def __init__(self, death: Death) -> None:
+    def __init__(self, death: ProcessDeath) -> None:
         super().__init__(death.reason)
         self.death = death
 
 
-class _Late(Exception):  # noqa: N818  (it becomes a death)
+class _DeadlinePassed(Exception):  # noqa: N818  (it becomes a death)
     """The deadline has passed."""
 
 
-class _Gone(Exception):  # noqa: N818  (it becomes a death)
+class _NobodyReads(Exception):  # noqa: N818  (it becomes a death)
     """Nobody is at the other end."""
 
 
 class _Ending:
     """Whatever goes wrong with a request inside ends the process, and is told as its death."""
 
-    def __init__(self, died: Callable[..., Death]) -> None:
+    def __init__(self, died: Callable[..., ProcessDeath]) -> None:
         self._died = died
 
     def __enter__(self) -> None:
         """Nothing is to be done before."""
 
     def __exit__(self, _: object, wrong: BaseException | None, __: object) -> None:
-        if isinstance(wrong, _Late):
+        if isinstance(wrong, _DeadlinePassed):
             raise HostDied(self._died(Verdict.TIMED_OUT)) from None
-        if isinstance(wrong, _Gone):
+        if isinstance(wrong, _NobodyReads):
             raise HostDied(self._died(Verdict.CRASHED)) from None
         if isinstance(wrong, BrokenFrame):
             raise HostDied(self._died(Verdict.CRASHED, f"{NO_ANSWER}: {wrong}")) from None
@@ -202,13 +203,14 @@ class HostProcess:
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the process lives)
         shared = shared_memory(surroundings)
         self._offered, self._rooms = rooms(shared) if shared >= 0 else NO_ROOMS, NO_ROOMS
-        command = started(surroundings)
+        command = start_command(surroundings)
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                             stderr=self._stderr, start_new_session=True, env=environment(surroundings),
+                                             stderr=self._stderr, start_new_session=True,
+                                             env=process_environment(surroundings),
                                              cwd=surroundings.folder or None, pass_fds=[shared] if shared >= 0 else [])
         except OSError as cause:
-            raise TargetError(f"{surroundings.named} cannot be started: {cause.strerror}.") from None
+            raise TargetError(f"{surroundings.command_text} cannot be started: {cause.strerror}.") from None
         finally:
             if shared >= 0:
                 os.close(shared)
@@ -219,14 +221,14 @@ class HostProcess:
             os.set_blocking(descriptor, False)
             with contextlib.suppress(OSError, AttributeError):  # Linux knows this, and may forbid it
                 fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE)
-        self._readable = _watching(self._answers, select.POLLIN)
-        self._writable = _watching(self._requests, select.POLLOUT)
+        self._readable = _poll_descriptor(self._answers, select.POLLIN)
+        self._writable = _poll_descriptor(self._requests, select.POLLOUT)
         self._pid, self._number, self._ahead = 0, 0, memoryview(bytearray(PIECE))
         if is_handed_a_program(surroundings):
             self._hand_over(shared, time.monotonic() + STARTING)
 
     def _hand_over(self, shared: int, until: float) -> None:
-        text = program(self._surroundings, shared)
+        text = program_text(self._surroundings, shared)
         try:
             self._write([first_line(len(text))], until)
             said, byte = b"", bytearray(1)
@@ -234,10 +236,11 @@ class HostProcess:
                 said += byte if self._fill(memoryview(byte), until) else b""
             os.ftruncate(self._stderr.fileno(), os.lseek(self._stderr.fileno(), 0, os.SEEK_SET))  # its greeting
             self._write([text], until)
-        except (_Late, _Gone):
+        except (_DeadlinePassed, _NobodyReads):
             told = self._end_of_stderr()
             self.close()
-            raise TargetError(f"{self._surroundings.named} starts no Python: {told or 'it says nothing'}") from None
+            command = self._surroundings.command_text
+            raise TargetError(f"{command} starts no Python: {told or 'it says nothing'}") from None
 
     def exchange(self, header: Header, arrays: Sequence[Entries], *, seconds: float, most: int,
                  meanwhile: Callable[[], float] = lambda: 0.0) -> tuple[Header, list[Entries]]:
@@ -267,7 +270,7 @@ class HostProcess:
 
     def _check_number(self, told: Header) -> None:
         """Raise BrokenFrame for an answer to another request: something in that process has written one of its own."""
-        unsaid = self._number if self._surroundings.speaks is Speaks.PROTOCOL else None
+        unsaid = self._number if self._surroundings.speaks is HostLanguage.PROTOCOL else None
         if (said := told.get("number", unsaid)) != self._number:
             raise BrokenFrame(f"it answers request {str(said)[:20]}, but request {self._number} was sent")
 
@@ -279,7 +282,7 @@ class HostProcess:
                 except BlockingIOError:
                     _await(self._writable, until)
                 except OSError:
-                    raise _Gone from None
+                    raise _NobodyReads from None
 
         send(parts, write)
 
@@ -292,12 +295,12 @@ class HostProcess:
             except BlockingIOError:
                 continue
             except OSError:
-                raise _Gone from None
+                raise _NobodyReads from None
             if not got:
-                raise _Gone
+                raise _NobodyReads
             return got
 
-    def knows(self, about: Header) -> None:
+    def remember_host(self, about: Header) -> None:
         """Remember what the host said of itself: its process, to end it should its supervisor have been ended, and
         whether it shares memory.
         """
@@ -305,14 +308,14 @@ class HostProcess:
         self._pid = pid if isinstance(pid, int) else 0
         self._rooms = self._offered if about.get("shared") is True else NO_ROOMS
 
-    def _died(self, verdict: Verdict, why: str = "") -> Death:
+    def _died(self, verdict: Verdict, why: str = "") -> ProcessDeath:
         self.close()
         words = self._last_words()
         reason = why or _reason(verdict, words, self._surroundings)
         trace = str(words.get("trace", ""))
         if verdict is Verdict.TIMED_OUT:  # it was told to say where it stands, which reads like a crash
             trace = trace.removeprefix("Fatal Python error: Aborted").lstrip()
-        return Death(verdict, reason, _without_ours(trace), str(words.get("printed", "")))
+        return ProcessDeath(verdict, reason, _without_ours(trace), str(words.get("printed", "")))
 
     def _last_words(self) -> dict[str, Any]:
         lines = [line for line in self._end_of_stderr(2**17).splitlines() if line.startswith(ENDED)]
@@ -333,7 +336,7 @@ class HostProcess:
         return os.pread(self._stderr.fileno(), most, max(0, size - most)).decode(errors="replace").strip()
 
     def close(self) -> None:
-        """End it: whoever is at the other end notices that the pipe is closed."""
+        """Ends the process: whoever is at the other end notices that the pipe is closed."""
         for stream in (self._process.stdin, self._process.stdout):
             with contextlib.suppress(OSError):
                 if stream is not None:
@@ -356,7 +359,7 @@ def _memory(count: int) -> Any:  # noqa: ANN401  (of the class that NumPy has)
     return np.empty(count, np.uint8)
 
 
-def _watching(descriptor: int, event: int) -> select.poll:
+def _poll_descriptor(descriptor: int, event: int) -> select.poll:
     poll = select.poll()
     poll.register(descriptor, event)
     return poll
@@ -365,7 +368,7 @@ def _watching(descriptor: int, event: int) -> select.poll:
 def _await(poll: select.poll, until: float) -> None:
     """What is there already is taken though it is late."""
     if not poll.poll(1000 * max(0.0, until - time.monotonic())):
-        raise _Late
+        raise _DeadlinePassed
 
 
 def _reason(verdict: Verdict, words: dict[str, Any], surroundings: Surroundings) -> str:

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnspec.core.errors import AttnspecError, TargetError, UsageError
-from attnspec.core.nouns import Effort, Level, Verdict, gates
+from attnspec.core.nouns import Effort, Level, Verdict, does_gate_run
 from attnspec.core.plan import Plan
 from attnspec.record.outcome import Outcome
 from attnspec.runner.environment import one_thread
 from attnspec.runner.gate import target_of
-from attnspec.runner.judge import clause_of, distinct_items, pronounce, summon
-from attnspec.runner.texts import violation
+from attnspec.runner.judge import clause_of, distinct_items, load_engine, pronounce_verdict
+from attnspec.runner.texts import format_violation
 
 RAGGED = ("q", "k", "v", "qo_indptr", "kv_indptr", "sm_scale")
 PREFILL = ("q", "k_cache", "v_cache", "qo_indptr", "kv_indptr", "kv_indices", "sm_scale")
@@ -60,7 +60,7 @@ def is_attention(told: Mapping[str, Any]) -> bool:
     return _plain(told) in (RAGGED, PREFILL, DECODE)
 
 
-def read(told: Mapping[str, Any]) -> Definition:
+def read_definition(told: Mapping[str, Any]) -> Definition:
     """The definition that this JSON tells. Raises UsageError where its inputs are those of no known attention."""
     name = str(told.get("name", ""))
     if not is_attention(told):
@@ -113,20 +113,20 @@ def evaluator(*, effort: str = "quick", seed: int = 0) -> Theirs:
             if found.failure is None:
                 return super().check_correctness(definition, sol_runnable, *args, **more)
             if found.failure.verdict is not Verdict.VIOLATED:
-                return None, make_eval(EvaluationStatus.RUNTIME_ERROR, device, log, extra_msg=found.told)
+                return None, make_eval(EvaluationStatus.RUNTIME_ERROR, device, log, extra_msg=found.told_text)
             correctness = Correctness(**_errors(found), extra={"clause": found.failure.clause})
             return correctness, make_eval(EvaluationStatus.INCORRECT_NUMERICAL, device, log, correctness=correctness,
-                                          extra_msg=found.told)
+                                          extra_msg=found.told_text)
 
     return AttnspecEvaluator
 
 
 def _judge_kernel(definition: Theirs, runnable: Theirs, device: str, effort: Effort, seed: int) -> KernelJudgement:
-    told = read(_definition_as_json(definition))
+    told = read_definition(_definition_as_json(definition))
     attend = as_attention(told, runnable, device=device,
                           is_destination_passing=bool(runnable.metadata.destination_passing_style))
     try:
-        return judged(attend, effort=effort, seed=seed)
+        return judge_kernel(attend, effort=effort, seed=seed)
     except AttnspecError as mistake:
         raise AttnspecError(f"the definition {told.name!r} cannot be judged: {mistake}") from None
 
@@ -155,12 +155,12 @@ class KernelJudgement:
     held: how many `must` clauses hold.  failure: the first that does not.  told: in words.
     """
 
-    held: int
+    held_count: int
     failure: Outcome | None = None
-    told: str = ""
+    told_text: str = ""
 
 
-def judged(function: Callable[..., object], *, effort: Effort = Effort.QUICK, seed: int = 0) -> KernelJudgement:
+def judge_kernel(function: Callable[..., object], *, effort: Effort = Effort.QUICK, seed: int = 0) -> KernelJudgement:
     """Judge the function by every `must` clause that applies, up to the first that it violates.
 
     The function is called in this process, which it takes along if it crashes. Raises AttnspecError where it cannot be
@@ -168,17 +168,17 @@ def judged(function: Callable[..., object], *, effort: Effort = Effort.QUICK, se
     """
     target = target_of(function)
     plan = Plan((target,), effort=effort, seed=seed, in_process=(target,))
-    judge, held = summon(plan), 0
+    judge, held = load_engine(plan), 0
     for item in distinct_items(judge):
         clause = clause_of(judge.spec, item.clause)
         if clause.level is not Level.MUST:
             continue
         with one_thread():
-            outcome = pronounce(judge, item, plan=plan)
+            outcome = pronounce_verdict(judge, item, plan=plan)
         if outcome.verdict is Verdict.NOT_RUN:
             raise TargetError(outcome.reason)
-        if gates(outcome.verdict, outcome.level, strict=False):
-            return KernelJudgement(held, outcome, violation(outcome, says=clause.says, where=str(clause.where)))
+        if does_gate_run(outcome.verdict, outcome.level, strict=False):
+            return KernelJudgement(held, outcome, format_violation(outcome, says=clause.says, where=str(clause.where)))
         held += outcome.verdict is Verdict.HELD
     return KernelJudgement(held)
 
@@ -202,7 +202,7 @@ def as_attention(definition: Definition, kernel: Kernel, *, is_destination_passi
     """
     def called(given: dict[str, Array], rows: int) -> tuple[Array, Array]:
         """Output (N,H,D) and log-sum-exp (N,H) of so many rows of queries."""
-        inputs = [_on(given[name], device) for name in definition.inputs]
+        inputs = [_place_on_device(given[name], device) for name in definition.inputs]
         if is_destination_passing:
             outputs = _allocated(definition, given["q"], rows, device)
             kernel(*inputs, *outputs)
@@ -211,8 +211,8 @@ def as_attention(definition: Definition, kernel: Kernel, *, is_destination_passi
         output, lse = (*outputs, None)[:2]
         return output.cpu(), None if lse is None else lse.cpu()
 
-    attend = _ragged(called) if definition.inputs == RAGGED else _paged(definition, called)
-    return _declared(attend, definition)
+    attend = _ragged(called) if definition.inputs == RAGGED else _make_paged_kernel(definition, called)
+    return _declare_kernel(attend, definition)
 
 
 def _ragged(called: Callable[..., tuple[Array, Array]]) -> Kernel:
@@ -228,7 +228,7 @@ def _ragged(called: Callable[..., tuple[Array, Array]]) -> Kernel:
     return attend
 
 
-def _paged(definition: Definition, called: Callable[..., tuple[Array, Array]]) -> Kernel:
+def _make_paged_kernel(definition: Definition, called: Callable[..., tuple[Array, Array]]) -> Kernel:
     """Of queries (B,H,T,D), with keys and values in pages."""
     def attend(query: Array, key: Array, value: Array, *, block_table: Array, key_lengths: Array, causal: bool = True,
                scale: float | None = None, return_lse: bool = False) -> Any:  # noqa: ANN401  (a pair with `return_lse`)
@@ -267,7 +267,7 @@ def _scale(query: Array, scale: float | None) -> float:
     return query.shape[-1] ** -0.5 if scale is None else scale
 
 
-def _on(value: Array, device: str) -> Array:
+def _place_on_device(value: Array, device: str) -> Array:
     """A tensor of any shape, where the kernel wants it; a number stays as it is."""
     return value.to(device) if hasattr(value, "to") else value
 
@@ -287,7 +287,7 @@ def _allocated(definition: Definition, query: Array, rows: int, device: str) -> 
     return (output, lse)[:len(definition.outputs)]
 
 
-def _declared(attend: Any, definition: Definition) -> Kernel:  # noqa: ANN401  (a function is given attributes)
+def _declare_kernel(attend: Any, definition: Definition) -> Kernel:  # noqa: ANN401  (a function is given attributes)
     """With what attnspec is to know of it: see docs/writing-an-adapter.md."""
     group = definition.heads // definition.kv_heads
     attend.lift, attend.dtypes, attend.grouped = "torch", [definition.dtype], True

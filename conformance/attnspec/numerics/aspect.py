@@ -1,4 +1,5 @@
-"""What an aspect of attention adds to the mathematics: keys that it hides, and a bend of the scaled dot products.
+"""What an aspect of attention adds to the mathematics: keys that it hides, a bend of the scaled dot products, and what
+is added to them.
 
 The definition and the bounds know no aspect: they ask all of them, or the bend of a problem.
 """
@@ -80,6 +81,18 @@ class Mathematics:
         del problem, rows
         return None
 
+    def added_logits(self, problem: Problem, own: Array) -> tuple[Array, Array] | None:
+        """What is added to the logits of queries that stand at their own places (T,1) or (B,1,T,1), and the largest
+        number that this may be made from, (B,H,T,S) each; None where the problem adds nothing by this aspect.
+        """
+        del problem, own
+        return None
+
+    def extra_key(self, problem: Problem) -> Array | None:
+        """(H,): the logit of one more key for each head, which every query sees, of value zero; None without."""
+        del problem
+        return None
+
     def counts_places(self, problem: Problem) -> bool:
         """Whether `visible_keys` needs to know how far ahead each key lies."""
         del problem
@@ -96,6 +109,14 @@ def given_mathematics(problem: Problem) -> tuple[Mathematics, ...]:
     """The mathematics of the aspects of which the problem has a keyword, in order."""
     given = problem.keywords
     return tuple(mathematics for keywords, mathematics in _all_mathematics() if not given.isdisjoint(keywords))
+
+
+def extra_key(problem: Problem) -> Array | None:
+    """(H,): the logit of one more key for each head; None without. Raises NotImplementedError for two such keys."""
+    extra = [key for aspect in given_mathematics(problem) if (key := aspect.extra_key(problem)) is not None]
+    if len(extra) > 1:
+        raise NotImplementedError("two aspects give one problem a further key, and the bounds know of one only")
+    return extra[0] if extra else None
 
 
 def bend_of(problem: Problem) -> LogitBend | None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from attnspec.core.keywords import AXES, CACHED
+from attnspec.numerics.aspect import extra_key
+from attnspec.numerics.extra_key import with_extra_key
 from attnspec.numerics.operands import Operands, key_heads, keys_of, operands_of
-from attnspec.numerics.sinks import with_sink
 from attnspec.problems.problem import Array, Problem
 
 BATCH_AT_ONCE = 2**16
@@ -47,7 +48,8 @@ def blocks(problem: Problem, conventions: Mapping[str, str], scale_width: int | 
             for queries in _steps(T, _row_step(part, T)):
                 chosen = rows if queries == slice(0, T) else every[queries]
                 place, operands = (batch, heads, queries), operands_of(part, conventions, scale_width, chosen, keys)
-                yield ProblemBlock(place, operands if part.sinks is None else with_sink(operands, part.sinks))
+                extra = extra_key(part)
+                yield ProblemBlock(place, operands if extra is None else with_extra_key(operands, extra))
 
 
 def _steps(length: int, step: int) -> Iterator[slice]:

@@ -1,4 +1,4 @@
-"""The keys and the queries that each batch entry has."""
+"""The queries that each batch entry has: which rows there are is no matter of one aspect. Its keys are in `aspects`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,3 @@ def queries_within(problem: Problem | LayerProblem, rows: Array | None = None) -
         return np.ones((problem.sizes.B, problem.sizes.T if rows is None else len(rows)), dtype=bool)
     places = np.arange(problem.sizes.T) if rows is None else rows
     return np.asarray(places < problem.query_lengths[:, None])
-
-
-def own_keys(problem: Problem) -> Array:
-    """(B,1,1,S): the keys that each batch entry has, where lengths are given."""
-    assert problem.key_lengths is not None
-    return np.asarray(np.arange(problem.sizes.S) < problem.key_lengths[:, None, None, None])

@@ -11,8 +11,7 @@ import numpy as np
 
 from attnspec.core.nouns import DType
 from attnspec.numerics.aspect import LogitBend, bend_of, given_mathematics
-from attnspec.numerics.lengths import own_keys, queries_within
-from attnspec.numerics.slopes import alibi
+from attnspec.numerics.lengths import queries_within
 from attnspec.problems.problem import Array, Problem, joined
 
 
@@ -59,8 +58,8 @@ class Operands:
     where every key is; counts (B,H,T): how many keys each query attends to; usable (B,H,T): False where a row sees a
     key, value or bias that is not finite, or where the batch entry has no such query. `held` and held_key are of the
     finite hidden entries too, which key and value need not hold: they can overflow a subject's storage.
-    has_sink: the last key is a sink.  only_sink: its logit is all that `bias` holds.  reach (B,H,T,S): of a bias by
-    slopes, which `bias` holds, the largest number that it may be made from; None without slopes.
+    has_sink: the last key is a sink.  only_sink: its logit is all that `bias` holds.  reach (B,H,T,S): of what
+    aspects add, which `bias` holds, the largest number that it may be made from; None where none adds.
     """
 
     query: Array
@@ -102,9 +101,8 @@ def visible_keys(problem: Problem, conventions: Mapping[str, str], rows: Array |
 def _hidden_by_something(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
     """(B,H,T,S) bool: which keys each query may attend to; None where nothing hides a key."""
     own_queries = None if problem.query_lengths is None else queries_within(problem, rows)[:, None, :, None]
-    of_lengths = (None if problem.key_lengths is None else own_keys(problem), own_queries)
     parts = [part for part in (_unmasked(problem, conventions, rows), _past(problem, conventions, rows),
-                               *_of_aspects(problem, conventions, rows), _unbiased(problem, rows), *of_lengths)
+                               *_of_aspects(problem, conventions, rows), _unbiased(problem, rows), own_queries)
              if part is not None]
     if not parts:
         return None
@@ -215,8 +213,7 @@ def operands_of(
     keys = keys or keys_of(problem, conventions)
     visible, sizes = _hidden_by_something(problem, conventions, rows), _sizes(query, keys)
     bias = None if problem.bias is None else _of_rows(problem.bias, problem, rows).astype(np.float64)
-    bias, reach = (bias, None) if problem.alibi_slopes is None else alibi(
-        problem, own_places(problem, conventions, rows), bias)
+    bias, reach = _with_added(problem, conventions, rows, bias)
     usable = np.ones(query.shape[:3], bool)
     if problem.query_lengths is not None:
         usable = usable & queries_within(problem, rows)[:, None]
@@ -225,6 +222,22 @@ def operands_of(
                         bend_of(problem), sizes, sizes, keys.key, reach=reach)
     # 0 times NaN is NaN: what is hidden and not finite has to go before any product
     return operands if _is_tame(operands) else _tamed(operands)
+
+
+def _with_added(
+    problem: Problem, conventions: Mapping[str, str], rows: Array | None, bias: Array | None,
+) -> tuple[Array | None, Array | None]:
+    """The bias (B,H,T,S) with what aspects add to the logits, and the largest number that this may be made from; None
+    where there is neither, and where none adds.
+    """
+    reach: Array | None = None
+    for aspect in given_mathematics(problem):
+        more = aspect.added_logits(problem, own_places(problem, conventions, rows))
+        if more is not None:
+            added, largest = more
+            bias = added if bias is None else np.asarray(added + bias)
+            reach = largest if reach is None else reach + largest
+    return bias, reach
 
 
 def _sizes(query: Array, keys: Keys) -> Magnitudes:

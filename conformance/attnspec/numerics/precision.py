@@ -95,6 +95,7 @@ class Precision:
     angle: of a rotary embedding, its frequencies, their products with positions, cos and sin; rotation: what cos and
     sin are stored in, and their products with features.  pow_ulps, sincos_ulps: the documented errors of pow, and of
     cos and sin, in such ulps of 1.
+    dequantised: what a code times its scale, and the scale itself, are rounded to.
     bias_in_accumulator: the bias may seed the sum of products.  flushes_subnormals: they may become 0 anywhere.
     """
 
@@ -111,6 +112,7 @@ class Precision:
     logsumexp: DType
     angle: DType
     rotation: DType
+    dequantised: DType
     logit_roundings: int = 0
     weight_roundings: int = 1
     prescale_roundings: int = 2
@@ -135,7 +137,7 @@ class Precision:
 
 
 _DTYPE_WORDS = ("output", "accumulate", "softmax", "row_sum", "logits", "weights", "prescale", "scale", "logsumexp",
-                "angle", "rotation")
+                "angle", "rotation", "dequantised")
 _COUNT_WORDS = ("logit_roundings", "weight_roundings", "prescale_roundings", "scale_roundings", "logsumexp_roundings",
                 "block")
 BESIDE_POINTS = ("output", "exp_ulps", "tanh_ulps", "pow_ulps", "sincos_ulps", "tanh_by_exp", "block",
@@ -163,12 +165,13 @@ def graded(grade: str, dtype: DType) -> Precision:
     product alone, and those of the scale are the square root and its reciprocal.
     """
     if not is_half(dtype):
-        return Precision(grade, dtype, dtype, dtype, dtype, dtype, dtype, dtype, dtype, dtype, dtype, dtype, dtype)
+        return Precision(grade, **dict.fromkeys(("dtype", *_DTYPE_WORDS), dtype))  # type: ignore[arg-type]  # by name
     rung, wide = int(grade[1:]), DType.FLOAT32
     since = [dtype if rung >= first else wide for first in range(5)]  # since[n]: the dtype, from grade n on
     return Precision(
         grade, dtype, dtype, wide, softmax=since[4], row_sum=wide, logits=since[3], weights=since[1], prescale=since[2],
-        scale=since[3], logsumexp=since[4], angle=wide, rotation=since[3], logit_roundings=1 if rung >= 3 else 0,
+        scale=since[3], logsumexp=since[4], angle=wide, rotation=since[3],
+        dequantised=since[3], logit_roundings=1 if rung >= 3 else 0,
         prescale_roundings=1 if rung >= 2 else 2, scale_roundings=1 if rung == 3 else 2, systematic="output")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Conclusion, JobFailure, Plan
-from attnspec.probing.subjects import Probing, probings
+from attnspec.probing.subjects import ProbeJob, planned_probes
 from attnspec.record.events import Done, RunStarted
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import SubjectCard
@@ -19,9 +19,9 @@ from attnspec.spec.load import load_spec
 if TYPE_CHECKING:
     from attnspec.probing.probe import ProbeWorker
 
-PROBES = "attnspec.probing.jobs:Probes"
-class Probes:
-    """The source of jobs."""
+PROBES = "attnspec.probing.jobs:ProbeJobs"
+class ProbeJobs:
+    """A source of jobs: each subject and variant is probed."""
 
     def __init__(self, plan: Plan, *, breadcrumb: Callable[[str], None] = lambda _: None) -> None:
         self.plan = plan
@@ -32,9 +32,9 @@ class Probes:
         """The law, which is not applied; the record names it."""
         return load_spec(self.plan.spec, self.plan.spec_add)
 
-    def items(self) -> tuple[Probing, ...]:
+    def items(self) -> tuple[ProbeJob, ...]:
         """Every subject of the plan."""
-        return tuple(probings(self.plan))
+        return tuple(planned_probes(self.plan))
 
     def header(self, blank: RunStarted) -> RunStarted:
         """As it is."""
@@ -50,14 +50,14 @@ class Probes:
         """What a report says of a subject."""
         return self._worker.subject(target).card({}, {})
 
-    def carry_out(self, job: Probing) -> SubjectProbed:
-        """Ask every question."""
+    def carry_out(self, job: ProbeJob) -> SubjectProbed:
+        """Asks every question of a subject."""
         try:
             return self._worker.probe(job.target, job.variant, DType(job.dtype))
         except AttnspecError as problem:
-            return self.lost(job, JobFailure(str(problem)))
+            return self.record_loss(job, JobFailure(str(problem)))
 
-    def lost(self, job: Probing, loss: JobFailure) -> SubjectProbed:
+    def record_loss(self, job: ProbeJob, loss: JobFailure) -> SubjectProbed:
         """Nothing was found out, and why."""
         return SubjectProbed(job.target, job.variant, DType(job.dtype), (), lost=loss.reason)
 
@@ -65,7 +65,7 @@ class Probes:
         """How many answers contradict the manifest."""
         probes = [each for each in done if isinstance(each, SubjectProbed)]
         counts = {"answers": sum(len(each.found) for each in probes),
-                  "contradictions": len(contradictions(probes)),
+                  "contradictions": len(find_contradictions(probes)),
                   "lost": sum(bool(each.lost) for each in probes)}
         is_idle = interrupted or counts["lost"] or not counts["answers"]
         code = CANNOT_RUN if interrupted else VIOLATED if counts["contradictions"] else \
@@ -73,6 +73,6 @@ class Probes:
         return Conclusion(code, {word: count for word, count in counts.items() if count})
 
 
-def contradictions(probes: Sequence[SubjectProbed]) -> list[Found]:
+def find_contradictions(probes: Sequence[SubjectProbed]) -> list[Found]:
     """The answers that are not what the manifest says."""
     return [found for each in probes for found in each.found if found.is_contradiction]

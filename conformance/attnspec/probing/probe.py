@@ -13,14 +13,13 @@ from attnspec.core.conventions import UNDEFINED
 from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.plan import Plan
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
-from attnspec.probing.subjects import first
+from attnspec.probing.subjects import main_dtype
 from attnspec.problems.make import make_layer, make_problem, model_width
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.questions import (
-    caches,
     decoder,
     dropout,
     invariance,
@@ -30,7 +29,6 @@ from attnspec.questions import (
     outputs,
     ranges,
     rotary,
-    serving,
     shapes,
     visibility,
 )
@@ -46,21 +44,21 @@ AGREE, DIFFER = "agree", "differ"
 
 
 @dataclass(frozen=True, slots=True)
-class Flip:
+class SwitchFlip:
     """A problem on which a switch is flipped. `about`: the convention, and its form, that the answer rests on.
     is_implied: others ask the same and more; a glance leaves it out.
     """
 
     name: str
-    what: str
+    problem_text: str
     pose: Callable[[Asker], AnyProblem]
-    about: tuple[str, str] = ("", "")
+    settled_convention: tuple[str, str] = ("", "")
     is_implied: bool = False
 
     @property
-    def asks(self) -> str:
+    def question_text(self) -> str:
         """The question."""
-        return f"Does the variant give the same answer as the subject itself: {self.what}?"
+        return f"Does the variant give the same answer as the subject itself: {self.problem_text}?"
 
 
 def _masked(asker: Asker) -> Problem:
@@ -97,36 +95,37 @@ def _self_masked(asker: Asker, visible: Array) -> LayerProblem:
 _SPOTS = np.array([[1, 0, 1, 1], [0, 1, 1, 0], [1, 1, 0, 1], [1, 1, 1, 1]], bool)
 _NO_ROW = np.tile(np.array([[False], [False], [True], [True]]), (1, 4))
 
-FLIPS: tuple[Flip, ...] = (
-    Flip("plain", "T = S = 4", lambda asker: normal(asker, 4, 4), is_implied=True),
-    Flip("long", "T = S = 45", lambda asker: normal(asker, *LONG)),
-    Flip("one_key", "T = S = 1", lambda asker: normal(asker, 1, 1)),
-    Flip("longer_keys", "T = 2, S = 5", lambda asker: normal(asker, 2, 5), is_implied=True),
-    Flip("longer_queries", "T = 5, S = 2", lambda asker: normal(asker, 5, 2), is_implied=True),
-    Flip("causal", "causal, T = S", lambda asker: normal(asker, 4, 4).but(causal=True), is_implied=True),
-    Flip("causal_longer_keys", "causal, T = 2, S = 5", lambda asker: normal(asker, 2, 5).but(causal=True),
-         ("causal_alignment", "")),
-    Flip("causal_longer_queries", "causal, T = 5, S = 2", lambda asker: normal(asker, 5, 2).but(causal=True),
-         ("causal_alignment", "")),
-    Flip("mask", "a mask", _masked),
-    Flip("mask_causal", "a mask and the causal flag", lambda asker: _masked(asker).but(causal=True),
-         ("mask_with_causal", "")),
-    Flip("mask_hidden_row", "a mask that hides a row", lambda asker: without_row(asker, normal(asker, 4, 4), "mask"),
-         ("hidden_row", "mask")),
-    Flip("bias", "a bias", _biased),
-    Flip("bias_hiding", "a bias of -inf", lambda asker: without_last_key(asker, normal(asker, 4, 4), "bias")),
-    Flip("bias_causal", "a bias and the causal flag", lambda asker: _biased(asker).but(causal=True),
-         ("mask_with_causal", "")),
-    Flip("bias_hidden_row", "a bias of -inf that hides a row",
-         lambda asker: without_row(asker, normal(asker, 4, 4), "bias"), ("hidden_row", "bias")),
-    Flip("scale", "a scale of 0.5", lambda asker: normal(asker, 4, 4).but(scale=0.5)),
-    Flip("grouped", "two key/value heads for four query heads", _grouped, ("grouped_heads", "")),
-    Flip("weights", "weights are asked for", lambda asker: normal(asker, 4, 4).but(return_weights=True)),
-    Flip("self", "one input for query, key and value", _self, is_implied=True),
-    Flip("self_causal", "one input, causal", lambda asker: _self(asker, causal=True)),
-    Flip("self_mask", "one input, a mask", lambda asker: _self_masked(asker, _SPOTS)),
-    Flip("self_hidden_row", "one input, a mask that hides a row", lambda asker: _self_masked(asker, _NO_ROW),
-         ("hidden_row", "mask")),
+FLIPS: tuple[SwitchFlip, ...] = (
+    SwitchFlip("plain", "T = S = 4", lambda asker: normal(asker, 4, 4), is_implied=True),
+    SwitchFlip("long", "T = S = 45", lambda asker: normal(asker, *LONG)),
+    SwitchFlip("one_key", "T = S = 1", lambda asker: normal(asker, 1, 1)),
+    SwitchFlip("longer_keys", "T = 2, S = 5", lambda asker: normal(asker, 2, 5), is_implied=True),
+    SwitchFlip("longer_queries", "T = 5, S = 2", lambda asker: normal(asker, 5, 2), is_implied=True),
+    SwitchFlip("causal", "causal, T = S", lambda asker: normal(asker, 4, 4).but(causal=True), is_implied=True),
+    SwitchFlip("causal_longer_keys", "causal, T = 2, S = 5", lambda asker: normal(asker, 2, 5).but(causal=True),
+               ("causal_alignment", "")),
+    SwitchFlip("causal_longer_queries", "causal, T = 5, S = 2", lambda asker: normal(asker, 5, 2).but(causal=True),
+               ("causal_alignment", "")),
+    SwitchFlip("mask", "a mask", _masked),
+    SwitchFlip("mask_causal", "a mask and the causal flag", lambda asker: _masked(asker).but(causal=True),
+               ("mask_with_causal", "")),
+    SwitchFlip("mask_hidden_row", "a mask that hides a row",
+               lambda asker: without_row(asker, normal(asker, 4, 4), "mask"),
+               ("hidden_row", "mask")),
+    SwitchFlip("bias", "a bias", _biased),
+    SwitchFlip("bias_hiding", "a bias of -inf", lambda asker: without_last_key(asker, normal(asker, 4, 4), "bias")),
+    SwitchFlip("bias_causal", "a bias and the causal flag", lambda asker: _biased(asker).but(causal=True),
+               ("mask_with_causal", "")),
+    SwitchFlip("bias_hidden_row", "a bias of -inf that hides a row",
+               lambda asker: without_row(asker, normal(asker, 4, 4), "bias"), ("hidden_row", "bias")),
+    SwitchFlip("scale", "a scale of 0.5", lambda asker: normal(asker, 4, 4).but(scale=0.5)),
+    SwitchFlip("grouped", "two key/value heads for four query heads", _grouped, ("grouped_heads", "")),
+    SwitchFlip("weights", "weights are asked for", lambda asker: normal(asker, 4, 4).but(return_weights=True)),
+    SwitchFlip("self", "one input for query, key and value", _self, is_implied=True),
+    SwitchFlip("self_causal", "one input, causal", lambda asker: _self(asker, causal=True)),
+    SwitchFlip("self_mask", "one input, a mask", lambda asker: _self_masked(asker, _SPOTS)),
+    SwitchFlip("self_hidden_row", "one input, a mask that hides a row", lambda asker: _self_masked(asker, _NO_ROW),
+               ("hidden_row", "mask")),
 )
 
 
@@ -141,7 +140,7 @@ class VariantPair:
         """Each with what it is held to. Finding that out asks the subject, so it waits for the first question."""
         return [(asker.knowing(drops=drops(asker)), Evaluator(asker.subject, asker.dtype)) for asker in self._given]
 
-    def flipped(self, flip: Flip) -> Reply:
+    def compare_flipped(self, flip: SwitchFlip) -> Reply:
         """Whether the two agree; both answers, where they do not. Raises NotAsked where one of them is not asked."""
         problem = flip.pose(self._sides[0][0])
         base, variant = (_output_or_reply(asker, problem) for asker, _ in self._sides)
@@ -152,9 +151,9 @@ class VariantPair:
         differs = self._differ_beyond_bounds(base, variant, problem)
         return replace(_first_difference(base, variant, differs), claimed=self._claim(flip))
 
-    def _claim(self, flip: Flip) -> str:
+    def _claim(self, flip: SwitchFlip) -> str:
         """A variant agrees, unless the two declare different conventions, or none."""
-        name, form = flip.about
+        name, form = flip.settled_convention
         declared = [asker.subject.declaration.conventions for asker, _ in self._sides]
         said = {each.get(f"{name}.{form}", each.get(name, UNDEFINED)) for each in declared}
         return AGREE if not name or (len(said) == 1 and UNDEFINED not in said) else ""
@@ -199,14 +198,14 @@ def _allowance(evaluator: Evaluator, problem: AnyProblem, *, drops: bool) -> tup
     nothing holds zeros, NaN or a mean, so it is held to the roundings of a mean.
     """
     meant = problem if problem.mask is None else problem.but(mask=problem.mask ^ drops)
-    expected = _expected(evaluator, meant)
+    expected = _expect_output(evaluator, meant)
     empty: Array = np.asarray(expected.empty.any(axis=1) if isinstance(meant, LayerProblem) else expected.empty)
     of_mean = (meant.sizes.S + 2) * evaluator.unit() * _largest(meant)
     slack = np.where(empty[..., None], of_mean, expected.output_allowance)
     return np.asarray(slack, np.float64), np.asarray(expected.output_claimed | empty)[..., None]
 
 
-def _expected(evaluator: Evaluator, problem: AnyProblem) -> Expectation:
+def _expect_output(evaluator: Evaluator, problem: AnyProblem) -> Expectation:
     if isinstance(problem, LayerProblem):
         return expect_layer(problem, evaluator.precision, conventions=evaluator.conventions)
     return expect(problem, evaluator.precision, conventions=evaluator.conventions, parts=frozenset({"output"}),
@@ -228,7 +227,6 @@ PLAIN: tuple[Question, ...] = (
     outputs.TWICE, *numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *outputs.WEIGHT_QUESTIONS,
     *numbers.NUMBER_QUESTIONS, *numbers.DEVICE_QUESTIONS, *ranges.RANGE_QUESTIONS, *visibility.CAUSAL_QUESTIONS,
     *(question for part in load_parts("questions") for question in part.QUESTIONS),
-    *serving.SERVING_QUESTIONS, *caches.CACHE_QUESTIONS,
     *decoder.DECODER_QUESTIONS, *dropout.DROPOUT_QUESTIONS,
     *masks.MASK_QUESTIONS[:1])
 MASKED: tuple[Question, ...] = (
@@ -244,7 +242,7 @@ class PendingQuestion:
     """A question about to be put. `is_chance`: the answer will be one, so that nothing is claimed of it."""
 
     name: str
-    asks: str
+    question_text: str
     ask: Callable[[], Reply]
     claim: str = ""
     is_chance: bool = False
@@ -255,13 +253,14 @@ class PendingQuestion:
         if reply is None:
             return None
         claimed = "" if self.is_chance else reply.claimed or self.claim
-        return Found(self.name, self.asks, reply.answer, reply.detail, claimed)
+        return Found(self.name, self.question_text, reply.answer, reply.detail, claimed)
 
 
-def probe(subject: Subject, dtype: DType, *, base: Subject | None = None, whole: bool = True,
-          brief: bool = False) -> Iterator[PendingQuestion]:
-    """Step by step. base: the subject whose variant this is: then it is told, too, where the two differ. whole: all
-    questions, not only those that are asked at every dtype.  brief: of a variant only where the two differ.
+def probe_subject(subject: Subject, dtype: DType, *, base: Subject | None = None, whole: bool = True,
+                  brief: bool = False) -> Iterator[PendingQuestion]:
+    """Asks all questions of a subject at this dtype; nothing where it does not support the dtype. base: the subject
+    whose variant this is: then it is told, too, where the two differ. whole: all questions, not only those that are
+    asked at every dtype. brief: of a variant only where the two differ.
     """
     asker = Asker(subject, dtype)
     if subject.declaration.kind is Kind.ROTARY:
@@ -287,7 +286,8 @@ def _flips(base: Subject | None, asker: Asker, *, brief: bool = False) -> Iterat
     if base is not None:
         pair = VariantPair(Asker(base, asker.dtype), asker)
         flips = [flip for flip in FLIPS if not (brief and flip.is_implied)]
-        yield from (PendingQuestion(f"switch.{flip.name}", flip.asks, partial(pair.flipped, flip)) for flip in flips)
+        yield from (PendingQuestion(f"switch.{flip.name}", flip.question_text, partial(pair.compare_flipped, flip))
+                    for flip in flips)
 
 
 def _step(question: Question, asker: Asker) -> PendingQuestion:
@@ -305,7 +305,7 @@ class ProbeWorker:
     def subject(self, target: str) -> Subject:
         """The subject of this name. Raises AttnspecError where it cannot be had."""
         if target not in self._subjects:
-            self._subjects[target] = summon(target, self._plan)
+            self._subjects[target] = load_subject(target, self._plan)
         return self._subjects[target]
 
     def probe(self, target: str, variant: str, dtype: DType) -> SubjectProbed:
@@ -315,9 +315,9 @@ class ProbeWorker:
         subject = base.variant(variant) if variant else base
         found: list[Found] = []
         if dtype in subject.declaration.dtypes:
-            is_first = dtype is first(base.declaration, self._plan)
+            is_first = dtype is main_dtype(base.declaration, self._plan)
             is_brief = self._plan.effort is Effort.GLANCE
-            for step in probe(subject, dtype, base=base if variant else None, whole=is_first, brief=is_brief):
+            for step in probe_subject(subject, dtype, base=base if variant else None, whole=is_first, brief=is_brief):
                 found += filter(None, [step.take()])
         seconds = round(time.perf_counter() - began, 3)
         return SubjectProbed(target, variant, dtype, tuple(found), seconds)

@@ -11,11 +11,11 @@ from attnspec.core.plan import Plan
 from attnspec.faults.declared import declaration_of
 from attnspec.record.measurements import part_of_probe
 from attnspec.spec.clause import first_of
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import registered_subjects
 
 
 @dataclass(frozen=True, slots=True)
-class Probing:
+class ProbeJob:
     """A subject, or one of its variants, at one dtype."""
 
     target: str
@@ -33,23 +33,23 @@ class Probing:
         return f"{self.target}-{self.part}-{self.dtype}"
 
 
-def probings(plan: Plan) -> Iterator[Probing]:
+def planned_probes(plan: Plan) -> Iterator[ProbeJob]:
     """Subject by subject, at every dtype; its variants at the first. Of a bare function nobody knows yet which dtypes
     it supports; it has no variants.
     """
-    known = registered(plan.implementations)
+    known = registered_subjects(plan.implementations)
     for target in dict.fromkeys(plan.targets):
         declaration = declaration_of(target, known)
-        for dtype in offered(declaration, plan):
-            variants = declaration.variants if dtype is first(declaration, plan) else ()
-            yield from (Probing(target, variant, dtype.value) for variant in ("", *variants))
+        for dtype in offered_dtypes(declaration, plan):
+            variants = declaration.variants if dtype is main_dtype(declaration, plan) else ()
+            yield from (ProbeJob(target, variant, dtype.value) for variant in ("", *variants))
 
 
-def offered(declaration: Declaration, plan: Plan) -> list[DType]:
+def offered_dtypes(declaration: Declaration, plan: Plan) -> list[DType]:
     """The dtypes at which a subject is probed."""
     return [dtype for dtype in declaration.dtypes if not plan.dtypes or dtype in plan.dtypes]
 
 
-def first(declaration: Declaration, plan: Plan) -> DType:
+def main_dtype(declaration: Declaration, plan: Plan) -> DType:
     """The one of them at which everything is asked: float32, or the first that there is."""
-    return first_of(offered(declaration, plan))
+    return first_of(offered_dtypes(declaration, plan))

@@ -46,7 +46,7 @@ class LengthDistribution:
     sums: tuple[float, ...]
     is_whole: bool = True
 
-    def drawn(self, share: float, least: int = 1, most: int | None = None) -> int:
+    def length_at(self, share: float, least: int = 1, most: int | None = None) -> int:
         """The length that a share in [0, 1) of the weight between these bounds stands for; a smaller share never
         stands for a longer one. `least` where no length lies between them.
         """
@@ -66,7 +66,7 @@ class LengthDistribution:
 
     @property
     def weights(self) -> Mapping[int, float]:
-        """Each length's."""
+        """The weight of each length."""
         return dict(zip(self.lengths, (b - a for a, b in pairwise((0.0, *self.sums))), strict=True))
 
 
@@ -74,7 +74,7 @@ class LengthDistribution:
 def taken_of(axis: LengthDistribution, refused: tuple[RefusalCondition, ...]) -> LengthDistribution:
     """The axis without the lengths at which one of these conditions holds: as it is where they leave none."""
     taken = {length: weight for length, weight in axis.weights.items()
-             if not any(each.holds({each.axis: length}) for each in refused)}
+             if not any(each.holds_at({each.axis: length}) for each in refused)}
     return replace(_axis(axis.name, taken), is_whole=False) if refused and taken else axis
 
 
@@ -87,12 +87,12 @@ def _is_prime(number: int) -> bool:
     return number > 1 and all(number % each for each in range(2, math.isqrt(number) + 1))
 
 
-def _scaled(weights: Mapping[int, float], total: float) -> dict[int, float]:
+def _scale_weights(weights: Mapping[int, float], total: float) -> dict[int, float]:
     whole = sum(weights.values())
     return {length: weight * total / whole for length, weight in weights.items()}
 
 
-def _added(parts: Iterable[Mapping[int, float]]) -> dict[int, float]:
+def _add_weights(parts: Iterable[Mapping[int, float]]) -> dict[int, float]:
     weights: dict[int, float] = {}
     for part in parts:
         for length, weight in part.items():
@@ -113,17 +113,17 @@ def _at_blocks(most: int) -> dict[int, float]:
 def _at_ends(blocks: Iterable[int], most: int) -> dict[int, float]:
     near = ({multiple + side: block / multiple}
             for block in blocks for multiple in range(block, most + 1, block) for side in (-1, 0, 1))
-    return {length: weight for length, weight in _added(near).items() if 1 <= length <= most}
+    return {length: weight for length, weight in _add_weights(near).items() if 1 <= length <= most}
 
 
 def _lengths(most: int) -> dict[int, float]:
-    return _added((_scaled(_plain(most), 1 - _AT_A_BLOCK), _scaled(_at_blocks(most), _AT_A_BLOCK)))
+    return _add_weights((_scale_weights(_plain(most), 1 - _AT_A_BLOCK), _scale_weights(_at_blocks(most), _AT_A_BLOCK)))
 
 
 MOST_TOKENS_THOROUGH = 8192
 
 
-def axes(*, is_thorough: bool = False, blocks: Blocks = ()) -> Mapping[str, LengthDistribution]:
+def length_distributions(*, is_thorough: bool = False, blocks: Blocks = ()) -> Mapping[str, LengthDistribution]:
     """The axes by letter. G is H/Hkv; H follows from Hkv and G.
 
     blocks: those of a subject: half of the weight of their axes lies on the ends of these.
@@ -137,14 +137,14 @@ def _with_own(axis: LengthDistribution, blocks: tuple[int, ...]) -> LengthDistri
     """The axis with weight on both sides of every multiple of these blocks, as far as it is drawn."""
     ends = _at_ends(blocks, axis.lengths[-1])
     share = _AT_ITS_BLOCKS if ends else 0.0
-    return _axis(axis.name, _added((_scaled(axis.weights, 1 - share), _scaled(ends, share))))
+    return _axis(axis.name, _add_weights((_scale_weights(axis.weights, 1 - share), _scale_weights(ends, share))))
 
 
 @cache
 def _usual(*, is_thorough: bool) -> Mapping[str, LengthDistribution]:
     tokens = _lengths(MOST_TOKENS_THOROUGH if is_thorough else LONGEST["T"])
-    widths = _added((_scaled(_lengths(LONGEST["D"]), 1 - _STANDARD),
-                     dict.fromkeys(STANDARD_WIDTHS, _STANDARD / len(STANDARD_WIDTHS))))
+    widths = _add_weights((_scale_weights(_lengths(LONGEST["D"]), 1 - _STANDARD),
+                           dict.fromkeys(STANDARD_WIDTHS, _STANDARD / len(STANDARD_WIDTHS))))
     batches = {1: 6.0, 2: 5.0, **dict.fromkeys(range(3, 10), 1.0), 17: 0.6, 33: 0.5}
     heads = {1: 4.0, 2: 4.0, 3: 2.0, 4: 3.0, **dict.fromkeys(range(5, 10), 1.2), 12: 1.0, 14: 0.5, 16: 1.0,
              17: 0.4, 20: 0.5, 28: 0.5, 32: 1.0, 33: 0.3, 40: 0.5, 64: 0.4, 71: 0.3, 128: 0.3}

@@ -27,7 +27,7 @@ def past_by(pattern: str, sizes: Sizes) -> int:
 
 
 def divided(problem: Problem, past: int) -> Problem:
-    """The same keys and values, so many of them handed over as past ones."""
+    """Divides a problem's keys and values: so many of them are handed over as past ones."""
     whole = joined(problem)
     parts = {name: getattr(whole, name) for name in HELD}
     return whole.but(**{name: np.ascontiguousarray(array[:, :, past:]) for name, array in parts.items()},
@@ -35,7 +35,7 @@ def divided(problem: Problem, past: int) -> Problem:
                         for name, array in zip(CACHED, parts.values(), strict=True)})
 
 
-def like(problem: Problem, whole: Problem) -> Problem:
+def divide_alike(problem: Problem, whole: Problem) -> Problem:
     """A problem whose keys are joined, divided as another one is."""
     return divided(whole, problem.past) if problem.has_past else whole
 
@@ -44,7 +44,7 @@ def with_values(problem: Problem, value: Array) -> Problem:
     """The problem with other values (B,Hkv,S,Dv), past ones first, which stand for themselves."""
     plain = {name: np.broadcast_to(np.ones((), array.dtype), value.shape) for name, array in problem.given.items()
              if KEYWORDS[name].meaning_of == "value"}
-    return like(problem, joined(problem).but(value=value, **plain))
+    return divide_alike(problem, joined(problem).but(value=value, **plain))
 
 
 def filled(problem: Problem, keys: int) -> Problem:
@@ -61,7 +61,7 @@ def filled(problem: Problem, keys: int) -> Problem:
 
 
 def last_keys(problem: Problem, keys: int) -> Problem:
-    """The same, without those before its last keys, all of which its one query sees."""
+    """A filled problem without those keys before its last, all of which its one query sees."""
     whole = joined(problem)
     kept = {name: np.ascontiguousarray(getattr(whole, name)[:, :, -keys:]) for name in HELD}
     return whole.but(causal=False, **kept)

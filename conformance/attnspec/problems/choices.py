@@ -20,7 +20,7 @@ from attnspec.core.keywords import BESIDE, CACHED
 from attnspec.core.nouns import Effort
 from attnspec.core.rotary import EVERY_VALUED
 from attnspec.problems.caches import past_by
-from attnspec.problems.demand import logits, work
+from attnspec.problems.demand import count_logits, count_work
 from attnspec.problems.domain import Domain
 from attnspec.problems.make import model_width
 from attnspec.problems.problem import Sizes
@@ -67,12 +67,12 @@ class Menu:
     def recipe(self, choices: bytes, *drawn: int) -> Recipe:
         """The recipe that these bytes and drawn values stand for."""
         rest = iter(choices)
-        sizes = _pick(self.weighted, next(rest))
+        sizes = _pick(self.weighted_shapes, next(rest))
         features = self.domain.always | self._features(rest, sizes)
         mask, bias = _pick(self.domain.masks, next(rest)), _pick(self.domain.biases, next(rest))
         scale, inputs = _pick(self.domain.scales, next(rest)), _pick(self.inputs(sizes), next(rest))
         values = {name: _pick(self.values(name, sizes.S), next(rest)) for name in self.valued}
-        sizes = self._stepped(sizes, values, features)
+        sizes = self._step_sizes(sizes, values, features)
         return Recipe(
             sizes, self._families(rest, sizes), mask if "mask" in features else "none", features,
             int.from_bytes(rest, "big"), dict(zip(self.draws, drawn, strict=True)),
@@ -88,7 +88,7 @@ class Menu:
         features = self.domain.always | self._lawful(used)
         values = {name: (given := self.values(name, sizes.S))[turn % len(given)] for name in self.valued}
         values.update(chosen)
-        sizes = self._stepped(sizes, values, features)
+        sizes = self._step_sizes(sizes, values, features)
         domain, count = self.domain, min(FAMILIES_A_CALL, sizes.B * sizes.Hkv)
         families = [domain.families[(turn + place) % len(domain.families)] for place in range(count)]
         return Recipe(
@@ -99,7 +99,7 @@ class Menu:
 
     def shape(self, choices: bytes) -> Sizes:
         """The shape that these bytes choose, as it was dealt: nothing is fitted to it yet."""
-        return _pick(self.weighted, choices[0])
+        return _pick(self.weighted_shapes, choices[0])
 
     @property
     def valued(self) -> tuple[str, ...]:
@@ -112,27 +112,27 @@ class Menu:
         Where there are many keys, each is followed by what it grows to, if the clause has no values of its own.
         """
         all_values = tuple(dict.fromkeys(chain.from_iterable(
-            (value, self._grown(keyword, value, keys)) for value in self.domain.values[keyword])))
+            (value, self._grow_keyword_value(keyword, value, keys)) for value in self.domain.values[keyword])))
         if keyword == CACHED[0] and self.limits.is_step and "new_as_queries" in all_values:
             return ("new_as_queries",)
         return tuple(each for each in all_values if not self.limits.misfit(keyword, each, causal=True)) or all_values
 
-    def _stepped(self, sizes: Sizes, values: Mapping[str, Any], features: frozenset[str]) -> Sizes:
+    def _step_sizes(self, sizes: Sizes, values: Mapping[str, Any], features: frozenset[str]) -> Sizes:
         """As many queries as new keys, where the subject takes no others behind a past."""
         if not self.limits.is_behind_past(features):
             return sizes
         return replace(sizes, T=max(1, sizes.S - past_by(values[CACHED[0]], sizes)))
 
-    def _grown(self, keyword: str, value: Any, keys: int) -> Any:  # noqa: ANN401  (by the keyword)
+    def _grow_keyword_value(self, keyword: str, value: Any, keys: int) -> Any:  # noqa: ANN401  (by the keyword)
         values = EVERY_VALUED[keyword]
         is_usual = self.domain.values[keyword] == values.usual
         return values.grown(value, keys) if values.grown and is_usual else value
 
     @cached_property
-    def weighted(self) -> tuple[Sizes, ...]:
+    def weighted_shapes(self) -> tuple[Sizes, ...]:
         """The shapes, smallest first, small ones three times: a large problem costs as much as ten of them."""
-        ascending = sorted(self.shapes, key=lambda sizes: (work(sizes), *sizes.by_axis.values()))
-        return tuple(sizes for sizes in ascending for _ in range(3 if logits(sizes) <= SMALL else 1))
+        ascending = sorted(self.shapes, key=lambda sizes: (count_work(sizes), *sizes.by_axis.values()))
+        return tuple(sizes for sizes in ascending for _ in range(3 if count_logits(sizes) <= SMALL else 1))
 
     def _features(self, choices: Iterator[int], sizes: Sizes) -> frozenset[str]:
         """Each keyword in half of the cases; causal in 7 of 8 where T ≠ S, since only there its alignment shows."""

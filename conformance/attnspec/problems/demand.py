@@ -9,8 +9,8 @@ from attnspec.core.declaration import Limits
 from attnspec.core.forms import STATE
 from attnspec.core.keywords import CACHED
 from attnspec.problems.axes import MOST_TOKENS_THOROUGH
-from attnspec.problems.domain import Domain, Grouped, domain, spelled
-from attnspec.problems.fitting import adapted, halved, near, partners_of
+from attnspec.problems.domain import Domain, Grouped, domain, spell_domain
+from attnspec.problems.fitting import adapt_sizes, halve_costliest, nearest_sizes, partners_of
 from attnspec.problems.problem import Sizes
 
 MOST_ENTRIES = 2**24
@@ -56,9 +56,9 @@ class Demand:
     pool: str = ""
 
     @property
-    def spelled(self) -> str:
-        """The same text in every process: it seeds what is dealt."""
-        return f"{spelled(self.domain)} {self.reads} {self.parted} {self.runs * self.passes} {self.projects}"
+    def demand_text(self) -> str:
+        """The demand as text, the same in every process: it seeds what is dealt."""
+        return f"{spell_domain(self.domain)} {self.reads} {self.parted} {self.runs * self.passes} {self.projects}"
 
     @property
     def is_plain(self) -> bool:
@@ -75,7 +75,7 @@ class Demand:
         """About how many multiply-adds a case costs: B·H·T·S·(D + Dv + 100) a call, and a layer's projections."""
         calls = self.runs * self.passes * (-(-sizes.S // sizes.Dv) if self.reads else 1)
         features = _features(sizes) if self.projects else 0
-        return (work(sizes) + 4 * sizes.B * (sizes.T + sizes.S) * features * features) * calls
+        return (count_work(sizes) + 4 * sizes.B * (sizes.T + sizes.S) * features * features) * calls
 
     @property
     def calls(self) -> int:
@@ -88,7 +88,9 @@ class Demand:
         return domain.lengths, self.grouping(limits), self._is_square(1, 2, limits), self.reads, self.parted
 
     def may_meet(self, spans: Mapping[str, tuple[int, int]], limits: Limits) -> bool:
-        """Whether a problem of it can have lengths within these spans of some axes; True where that is not clear."""
+        """Whether a problem of the demand can have lengths within these spans of some axes; True where that is not
+        clear.
+        """
         (least_t, most_t), (least_s, most_s) = (spans.get(axis, _ANY_LENGTH) for axis in "TS")
         if self._is_always_square(limits):
             least_t = least_s = max(least_t, least_s)
@@ -114,13 +116,13 @@ class Demand:
         return all(limits.nearest(axis, least, partner=partners.get(axis, ""), least=least) <= most
                    for axis, (least, most) in spans.items())
 
-    def fitted(self, sizes: Sizes, limits: Limits) -> Sizes | None:
+    def fit_sizes(self, sizes: Sizes, limits: Limits) -> Sizes | None:
         """These sizes, changed as little as need be for clause and subject to take them; None where that cannot be."""
         sizes = self._with_lengths(self._with_heads(sizes, limits), limits)
         sizes = replace(sizes, B=max(sizes.B, self.domain.min_batch), D=max(sizes.D, self.domain.min_width))
-        sizes = self._looked_at(self._at_taken(adapted(sizes, limits), limits), limits)
-        sizes = self._stored(self._projected(sizes))
-        return sizes if self.takes(sizes, limits) else None
+        sizes = self._looked_at(self._at_taken(adapt_sizes(sizes, limits), limits), limits)
+        sizes = self._limit_stored_work(self._limit_projected_heads(sizes))
+        return sizes if self.takes_sizes(sizes, limits) else None
 
     def _at_taken(self, sizes: Sizes, limits: Limits) -> Sizes:
         """Lengths and widths that the subject takes, and of which the clause speaks."""
@@ -129,7 +131,7 @@ class Demand:
         domain, is_square = self.domain, self._is_always_square(limits)
         least = {"B": domain.min_batch, "T": domain.min_queries, "S": domain.min_keys, "D": domain.min_width,
                  "H": domain.min_heads, "G": 2 if domain.grouped == "always" else 1}
-        sizes = near(sizes, limits, is_square=is_square, least=least)
+        sizes = nearest_sizes(sizes, limits, is_square=is_square, least=least)
         if self._lengths_fit(sizes, limits):
             return sizes
         if domain.lengths == "more_queries":
@@ -193,7 +195,7 @@ class Demand:
             return replace(wider, D=width, Dv=width)
         return wider
 
-    def _projected(self, sizes: Sizes) -> Sizes:
+    def _limit_projected_heads(self, sizes: Sizes) -> Sizes:
         """Of a layer, no more key/value heads than its projections may be wide."""
         if not self.projects or _features(sizes) <= MOST_FEATURES:
             return sizes
@@ -201,7 +203,7 @@ class Demand:
         kv_heads = max(1, self.domain.min_heads // group, MOST_FEATURES // (group * max(sizes.D, sizes.Dv)))
         return replace(sizes, Hkv=kv_heads, H=kv_heads * group)
 
-    def _stored(self, sizes: Sizes) -> Sizes:
+    def _limit_stored_work(self, sizes: Sizes) -> Sizes:
         """Fewer entries, key/value heads and heads of a group, in this order, where the call before it that stores all
         keys at once would have too many scores.
         """
@@ -221,18 +223,18 @@ class Demand:
         is_stepped = STATE in self.domain.always or STATE in self.domain.sometimes
         return sizes.B * sizes.H * sizes.S * sizes.S if is_stepped else 0
 
-    def within(self, sizes: Sizes, limits: Limits, cap: float) -> Sizes | None:
+    def fit_within_cap(self, sizes: Sizes, limits: Limits, cap: float) -> Sizes | None:
         """These sizes, fitted, and halved along one axis after the other until they cost no more than `cap`."""
         for _ in range(_HALVINGS):
-            fitted = self.fitted(sizes, limits)
+            fitted = self.fit_sizes(sizes, limits)
             if fitted is not None and self.work(fitted) <= cap:
                 return fitted
             if fitted is None and not limits.all_refusals:
                 return None
-            sizes = halved(sizes, fitted or sizes)
+            sizes = halve_costliest(sizes, fitted or sizes)
         return None
 
-    def takes(self, sizes: Sizes, limits: Limits) -> bool:
+    def takes_sizes(self, sizes: Sizes, limits: Limits) -> bool:
         """Whether clause and subject take a problem of these sizes as it is, and it is small enough to be drawn."""
         is_drawn = _is_drawn(sizes) and self._most_scores(sizes) <= MOST_ENTRIES
         return is_drawn and max(sizes.T, sizes.S) <= MOST_TOKENS_THOROUGH and self.suits(sizes, limits)
@@ -241,7 +243,7 @@ class Demand:
         """Whether clause and subject take a problem of these sizes as it is, whatever it costs."""
         return (self._heads_fit(sizes, limits) and self._lengths_fit(sizes, limits)
                 and self.domain.min_batch <= sizes.B and self.domain.min_width <= sizes.D
-                and limits.min_scores <= logits(sizes) and limits.min_head_width <= min(sizes.D, sizes.Dv)
+                and limits.min_scores <= count_logits(sizes) and limits.min_head_width <= min(sizes.D, sizes.Dv)
                 and not (limits.all_refusals and limits.misfit_of(sizes.by_axis, self.domain.always_within(limits)))
                 and not (self.reads and -(-sizes.S // sizes.Dv) > CALLS)
                 and not (self.projects and _features(sizes) > MOST_FEATURES)
@@ -265,17 +267,19 @@ class Demand:
         return not is_grouped or taken
 
 
-def work(sizes: Sizes) -> int:
+def count_work(sizes: Sizes) -> int:
     """About how many multiply-adds a call costs, and what is worked out beside it."""
     return work_of(sizes.B, sizes.H, sizes.T, sizes.S, sizes.D + sizes.Dv)
 
 
 def work_of(B: int, H: int, T: int, S: int, widths: int) -> int:
-    """The same: B·H·(T·S·(D + Dv + 100) + 40·(T + S)·(D + Dv)), where `widths` is D + Dv."""
+    """Multiply-adds of a call of these lengths: B·H·(T·S·(D + Dv + 100) + 40·(T + S)·(D + Dv)), where `widths` is D +
+    Dv.
+    """
     return B * H * (T * S * (widths + _PER_LOGIT) + _PER_ENTRY * (T + S) * widths)
 
 
-def logits(sizes: Sizes) -> int:
+def count_logits(sizes: Sizes) -> int:
     """How many dot products a problem of these sizes has: B·H·T·S."""
     return sizes.B * sizes.H * sizes.T * sizes.S
 

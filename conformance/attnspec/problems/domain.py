@@ -105,7 +105,7 @@ class Domain:
         return tuple(name for name in self.masks if set(MASK_AXES[name]) <= set(limits.mask_axes)) or self.masks
 
 
-def spelled(domain: Domain) -> str:
+def spell_domain(domain: Domain) -> str:
     """The same text in every process: sets have no order of their own. Keywords that most subjects do not take are left
     out, so that the seed is the same as before there were any.
     """

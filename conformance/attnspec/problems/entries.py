@@ -34,7 +34,7 @@ class _State(TypedDict):
 _local = threading.local()
 
 
-def words(seed: int, label: str, shape: tuple[int, ...]) -> Words:
+def random_words(seed: int, label: str, shape: tuple[int, ...]) -> Words:
     """Uniform random 32-bit integers of this shape; they follow from (seed, label) alone, as a prefix of one stream."""
     generator = _generator()
     generator.state = {"bit_generator": "PCG64", "state": _start(seed, label), "has_uint32": 0, "uinteger": 0}
@@ -64,27 +64,27 @@ _INSIDE = 2.0**-20     # the lower 20 bits place the entry inside its cell
 _BLOCK = 16384         # entries filled at once: they stay in the cache (4.4 ms become 1.6 ms at 262,144 entries)
 
 
-def uniform(words: Words) -> Floats:
-    """In [0, 1)."""
+def uniform_numbers(words: Words) -> Floats:
+    """Uniform numbers in [0, 1)."""
     return words * 2.0**-32
 
 
-def integers(words: Words, low: int, high: int) -> Floats:
+def whole_numbers(words: Words, low: int, high: int) -> Floats:
     """Whole numbers low … high, at most 65,536 of them."""
     return ((words >> np.uint32(16)) * np.uint32(high - low + 1) >> np.uint32(16)) + float(low)
 
 
-def signs(words: Words) -> Floats:
-    """+1 or -1."""
+def random_signs(words: Words) -> Floats:
+    """Random signs, +1 or -1."""
     return 1.0 - 2.0 * (words & np.uint32(1))
 
 
-def again(words: Words) -> Words:
+def next_words(words: Words) -> Words:
     """Other words made from these, where one entry needs two."""
     return (words ^ (words >> np.uint32(15))) * np.uint32(2654435769)
 
 
-def normal(words: Words) -> Floats:
+def normal_numbers(words: Words) -> Floats:
     """N(0, 1), but for a density that is constant inside each of 4,096 cells of equal probability."""
     flat = np.ascontiguousarray(words).reshape(-1)
     filled = np.empty(flat.size)
@@ -115,13 +115,13 @@ def _quantiles() -> tuple[Floats, Floats]:
     return starts[:-1], np.diff(starts) * _INSIDE
 
 
-def gaussian(words: Words) -> Floats:
+def gaussian_numbers(words: Words) -> Floats:
     """N(0, 1) as exact as 32 bits allow (Box and Muller), for clauses that state a false-alarm rate. Five times slower.
 
     Rounded to multiples of 2^-24, so that the last bits of the math library's log and cos do not show.
     """
     radius = np.sqrt(-2.0 * np.log((words + 0.5) * 2.0**-32))
-    angle = (2.0 * np.pi) * uniform(again(again(words)))
+    angle = (2.0 * np.pi) * uniform_numbers(next_words(next_words(words)))
     return np.asarray(np.rint(radius * np.cos(angle) * 2.0**24) * 2.0**-24)
 
 
@@ -133,10 +133,10 @@ def student_t(words: Words) -> Floats:
 
 def log_normal(words: Words, octaves: float) -> Floats:
     """Either sign, mantissa uniform, exponent a rounded normal with this standard deviation (powers of two)."""
-    entries = uniform(again(words))
+    entries = uniform_numbers(next_words(words))
     entries += 1.0
     entries *= _powers_of_two(octaves)[words >> np.uint32(20)]
-    entries *= signs(words)
+    entries *= random_signs(words)
     return entries
 
 
@@ -151,7 +151,7 @@ def _powers_of_two(octaves: float) -> Floats:
 def one_hot(words: Words) -> Floats:
     """Rows with a single 1, at a place that the row's first word chooses."""
     width = words.shape[-1]
-    place = integers(words[..., :1], 0, width - 1)
+    place = whole_numbers(words[..., :1], 0, width - 1)
     return np.asarray(np.arange(width) == place, np.float64)
 
 

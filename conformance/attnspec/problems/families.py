@@ -16,14 +16,14 @@ from attnspec.problems.entries import (
     EntryFamily,
     Floats,
     HeadWords,
-    gaussian,
-    integers,
+    gaussian_numbers,
     log_normal,
-    normal,
+    normal_numbers,
     one_hot,
-    signs,
+    random_signs,
     student_t,
-    uniform,
+    uniform_numbers,
+    whole_numbers,
 )
 
 _SMALLEST_NORMAL = {DType.FLOAT64: 2.0**-1022, DType.FLOAT32: 2.0**-126, DType.FLOAT16: 2.0**-14,
@@ -37,15 +37,16 @@ _SPAN = {DType.FLOAT64: 700.0, DType.FLOAT32: 85.0, DType.FLOAT16: 9.5, DType.BF
 
 def _integers(words: HeadWords) -> Entries:
     bound = 2 if words.width <= 64 else 1
-    return (integers(words.query, -bound, bound), integers(words.key, -bound, bound), integers(words.value, -2, 2))
+    return (whole_numbers(words.query, -bound, bound), whole_numbers(words.key, -bound, bound),
+            whole_numbers(words.value, -2, 2))
 
 
 def _normal(words: HeadWords) -> Entries:
-    return normal(words.query), normal(words.key), normal(words.value)
+    return normal_numbers(words.query), normal_numbers(words.key), normal_numbers(words.value)
 
 
 def _uniform(words: HeadWords) -> Entries:
-    return uniform(words.query), uniform(words.key), uniform(words.value)
+    return uniform_numbers(words.query), uniform_numbers(words.key), uniform_numbers(words.value)
 
 
 def _student_t(words: HeadWords) -> Entries:
@@ -77,19 +78,19 @@ def _tiny_values(words: HeadWords) -> Entries:
 
 
 def _one_hot(words: HeadWords) -> Entries:
-    return 4 * one_hot(words.query), 4 * one_hot(words.key), normal(words.value)
+    return 4 * one_hot(words.query), 4 * one_hot(words.key), normal_numbers(words.value)
 
 
 def _alternating_values(words: HeadWords) -> Entries:
     S, Dv = words.value.shape[1:]
     checks = 1.0 - 2.0 * ((np.arange(S)[:, None] + np.arange(Dv)) % 2)
-    return normal(words.query), normal(words.key), np.broadcast_to(1e4 * checks, words.value.shape)
+    return normal_numbers(words.query), normal_numbers(words.key), np.broadcast_to(1e4 * checks, words.value.shape)
 
 
 def _duplicated_keys(words: HeadWords) -> Entries:
     query, key, value = _normal(words)
     n, S = key.shape[:2]
-    places = integers(words.key[:, :1, :1].repeat(3, axis=1) * np.array([[[1], [5], [25]]], np.uint32), 0, S - 1)
+    places = whole_numbers(words.key[:, :1, :1].repeat(3, axis=1) * np.array([[[1], [5], [25]]], np.uint32), 0, S - 1)
     head, place = np.arange(n)[:, None], places[..., 0].astype(np.intp)
     key[head, place] = key[head, place[:, :1]]
     return query, key, value
@@ -100,7 +101,7 @@ def _log_normal(words: HeadWords) -> Entries:
 
 
 def _offset(words: HeadWords) -> Entries:
-    return normal(words.query) + 4, normal(words.key) + 4, normal(words.value) + 4
+    return normal_numbers(words.query) + 4, normal_numbers(words.key) + 4, normal_numbers(words.value) + 4
 
 
 def _tiny_query_key(words: HeadWords) -> Entries:
@@ -109,7 +110,7 @@ def _tiny_query_key(words: HeadWords) -> Entries:
 
 
 def _one_hot_values(words: HeadWords) -> Entries:
-    return normal(words.query), normal(words.key), one_hot(words.value)
+    return normal_numbers(words.query), normal_numbers(words.key), one_hot(words.value)
 
 
 _DECADES = np.array([1e-3, 1e-2, 0.1, 1.0, 1.0, 10.0, 100.0, 1e3])
@@ -154,16 +155,17 @@ def _cancellation(words: HeadWords) -> Entries:
 
 
 def _signed_zeros(words: HeadWords) -> Entries:
-    query, key, value = (integers(array, -1, 1) * signs(array) for array in (words.query, words.key, words.value))
+    query, key, value = (whole_numbers(array, -1, 1) * random_signs(array)
+                         for array in (words.query, words.key, words.value))
     return query, key, value
 
 
 def _gaussian(words: HeadWords) -> Entries:
-    return gaussian(words.query), gaussian(words.key), normal(words.value)
+    return gaussian_numbers(words.query), gaussian_numbers(words.key), normal_numbers(words.value)
 
 
 def _spread_logits(words: HeadWords) -> Entries:
-    return 2 * normal(words.query), normal(words.key), normal(words.value)
+    return 2 * normal_numbers(words.query), normal_numbers(words.key), normal_numbers(words.value)
 
 
 def _first_coordinate(words: HeadWords, query: float, key: Floats) -> tuple[Floats, Floats]:
@@ -194,10 +196,10 @@ def _faint_weights(words: HeadWords) -> Entries:
     S, D = words.key.shape[1:]
     steps = np.rint(_FAINTEST * np.sqrt(D) * 4 * np.arange(S) / max(S - 1, 1)) / 64  # query 16: exact dot products
     is_faint = 16 * steps > _FAINT * np.sqrt(D)
-    return *_first_coordinate(words, 16.0, -steps), 2.0**13 * (1 + uniform(words.value)) * is_faint[:, None]
+    return *_first_coordinate(words, 16.0, -steps), 2.0**13 * (1 + uniform_numbers(words.value)) * is_faint[:, None]
 
 
-def attacked(S: int) -> int:
+def attacked_keys(S: int) -> int:
     """How many leading keys the mask-constant attack leaves visible: the rest are hidden, at logit 0."""
     return (S + 1) // 2
 
@@ -207,8 +209,8 @@ def _attack(words: HeadWords, depth: float) -> Entries:
     raw = depth * np.sqrt(D)
     raw = min(raw, 2.5e4) if words.dtype is DType.FLOAT16 else raw
     share = 2.0 ** (np.frexp(raw)[1] // 2)
-    is_visible = np.arange(S) < attacked(S)
-    value = normal(words.value) + np.where(is_visible, 0.0, 100.0)[:, None]
+    is_visible = np.arange(S) < attacked_keys(S)
+    value = normal_numbers(words.value) + np.where(is_visible, 0.0, 100.0)[:, None]
     return *_first_coordinate(words, share, np.where(is_visible, -raw / share, 0.0)), value
 
 
@@ -221,7 +223,7 @@ def _mask_attack_far(words: HeadWords) -> Entries:
 
 
 def _zero_query(words: HeadWords) -> Entries:
-    return np.zeros(words.query.shape), normal(words.key), _cycled_one_hot(words)
+    return np.zeros(words.query.shape), normal_numbers(words.key), _cycled_one_hot(words)
 
 
 # self_attention_note, matrix (1): 中和 and 永和路 share their weight evenly, 有 and 一個 keep to themselves
@@ -236,7 +238,7 @@ def _worked_example(words: HeadWords) -> Entries:
 
     query, key = rows(words.query.shape[-2]), rows(words.key.shape[-2])
     return (np.broadcast_to(query, words.query.shape), np.broadcast_to(key, words.key.shape),
-            integers(words.value, -8, 8))
+            whole_numbers(words.value, -8, 8))
 
 
 # The largest logit, but for a factor below 2: half of it overflows float16, and float64 takes exp of its roundings.
@@ -248,11 +250,11 @@ def _beyond_float16(words: HeadWords) -> Entries:
     S, D = words.key.shape[1:]
     share = 2.0**10
     top = _BEYOND_FLOAT16 / share * 2.0 ** np.ceil(np.log2(D) / 2)
-    place = integers(words.key[:, :1, :1], 0, min(S, 2**16) - 1)[..., 0]
-    keys, level = np.arange(S), integers(words.key[..., 0], -2, 2) / 4
+    place = whole_numbers(words.key[:, :1, :1], 0, min(S, 2**16) - 1)[..., 0]
+    keys, level = np.arange(S), whole_numbers(words.key[..., 0], -2, 2) / 4
     level = np.where(keys == place, 1.0, np.where(keys == (place + 1) % S, -1.0, level))
     queries, key = _first_coordinate(words, share, top * level)
-    return queries * signs(words.query[..., :1]), key, normal(words.value)
+    return queries * random_signs(words.query[..., :1]), key, normal_numbers(words.value)
 
 
 FAMILIES: Mapping[str, EntryFamily] = {

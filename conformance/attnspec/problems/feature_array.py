@@ -35,8 +35,8 @@ from attnspec.core.keywords import BESIDE, CACHED
 from attnspec.problems.caches import past_by
 from attnspec.problems.choices import Menu
 from attnspec.problems.domain import Domain
-from attnspec.problems.entries import words
-from attnspec.problems.fitting import adapted, fitted
+from attnspec.problems.entries import random_words
+from attnspec.problems.fitting import adapt_sizes, fit_to_limits
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 
@@ -64,7 +64,7 @@ def deal_rows(factors: tuple[str, ...], strength: int, seed: int) -> tuple[Row, 
     is_new = np.ones((len(groups), 2**strength), bool)
     rows: list[Row] = []
     while is_new.any():
-        candidates = words(seed, f"feature row {len(rows)}", (CANDIDATES, len(factors))) & 1
+        candidates = random_words(seed, f"feature row {len(rows)}", (CANDIDATES, len(factors))) & 1
         # each candidate meets one combination that is new for certain, so that the search ends
         group, combination = np.argwhere(is_new)[0]
         candidates[:, groups[group]] = combination >> np.arange(strength) & 1
@@ -114,7 +114,7 @@ class FeatureArray:
 
     def recipe(self, row: Row, turn: int) -> Recipe:
         """The problem of a row. Masks, values and families take turns, but for what the row asks of them."""
-        sizes = adapted(fitted(self._sizes(row), self.limits), self.limits)
+        sizes = adapt_sizes(fit_to_limits(self._sizes(row), self.limits), self.limits)
         menu = Menu(self.domain, self.limits, (sizes,), self.optional)
         masks = [name for name in self.domain.masks if name != "with_empty_rows"]
         mask = "with_empty_rows" if row.get(EMPTY_ROWS) else masks[turn % len(masks)]

@@ -15,7 +15,8 @@ LONGEST_TIED = 512
 _NO_LEAST: Mapping[str, int] = {}
 
 
-def near(sizes: Sizes, limits: Limits, *, is_square: bool = False, least: Mapping[str, int] = _NO_LEAST) -> Sizes:
+def nearest_sizes(sizes: Sizes, limits: Limits, *, is_square: bool = False,
+                  least: Mapping[str, int] = _NO_LEAST) -> Sizes:
     """The sizes with each axis, and each group of heads, at the nearest size that is taken by itself: axes that must be
     as long as another, at one that both take.
 
@@ -47,12 +48,12 @@ def lengths_near(T: int, S: int, limits: Limits) -> tuple[int, int]:
 
 
 def partners_of(limits: Limits, *, is_square: bool = False) -> Mapping[str, str]:
-    """By axis, the other one that must be as long."""
+    """Finds for each axis the other one that must be as long."""
     lengths = {"T": "S", "S": "T"} if is_square or limits.ties_lengths else {}
     return {**lengths, **({"D": "Dv", "Dv": "D"} if limits.ties_value_width else {})}
 
 
-def shortest(spans: Mapping[str, tuple[int, int]], limits: Limits) -> Mapping[str, int]:
+def shortest_lengths(spans: Mapping[str, tuple[int, int]], limits: Limits) -> Mapping[str, int]:
     """The least lengths within these spans of some axes, as far as the subject takes them; and of the others, where it
     does not take an axis of 1.
     """
@@ -73,9 +74,9 @@ def _heads(sizes: Sizes, limits: Limits, least: Mapping[str, int]) -> dict[str, 
     return {"H": kv_heads * group, "Hkv": kv_heads}
 
 
-def fitted(sizes: Sizes, limits: Limits) -> Sizes:
+def fit_to_limits(sizes: Sizes, limits: Limits) -> Sizes:
     """The sizes within limits on any of the axes and on what must be the same as another."""
-    sizes = near(sizes, limits)
+    sizes = nearest_sizes(sizes, limits)
     if limits.ties_value_width:
         sizes = replace(sizes, Dv=sizes.D)
     if limits.grouped is False:
@@ -88,7 +89,7 @@ def fitted(sizes: Sizes, limits: Limits) -> Sizes:
     return sizes
 
 
-def adapted(sizes: Sizes, limits: Limits) -> Sizes:
+def adapt_sizes(sizes: Sizes, limits: Limits) -> Sizes:
     """These sizes within what the subject can take: one head, wide enough heads, values as wide as keys, a batch large
     enough.
     """
@@ -97,12 +98,12 @@ def adapted(sizes: Sizes, limits: Limits) -> Sizes:
     least = limits.min_head_width
     sizes = replace(sizes, D=max(sizes.D, least), Dv=max(sizes.Dv, least))
     sizes = replace(sizes, Dv=sizes.D) if limits.ties_value_width else sizes
-    sizes = near(sizes, limits)
+    sizes = nearest_sizes(sizes, limits)
     missing = -(-limits.min_scores // max(1, sizes.B * sizes.H * sizes.T * sizes.S))
     return replace(sizes, B=sizes.B * missing) if missing > 1 else sizes
 
 
-def halved(sizes: Sizes, fitted: Sizes) -> Sizes:
+def halve_costliest(sizes: Sizes, fitted: Sizes) -> Sizes:
     """The sizes with half of what costs most once they are fitted: heads before lengths, lengths before widths."""
     axes = {"B": 8 * fitted.B, "Hkv": 8 * fitted.Hkv, "T": fitted.T, "S": fitted.S, "D": fitted.D, "Dv": fitted.Dv}
     name = max(axes, key=lambda each: axes[each] if getattr(sizes, each) > 1 else 0)

@@ -9,7 +9,7 @@ import numpy as np
 from attnspec.core.keyword_nouns import GRAD, GradPattern, LengthPattern, SegmentPattern, SinkPattern, SlopePattern
 from attnspec.core.keywords import AXES, BESIDE, COUNTS, KEYWORDS, load_parts
 from attnspec.core.nouns import DType
-from attnspec.problems.entries import Words, integers, normal, uniform, words
+from attnspec.problems.entries import Words, normal_numbers, random_words, uniform_numbers, whole_numbers
 from attnspec.problems.problem import Array, Sizes, numpy_dtype
 
 
@@ -35,16 +35,16 @@ _LENGTHS: Mapping[LengthPattern, Callable[[Words, int], Array]] = {
 }
 
 
-def lengths(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
+def make_lengths(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
     """(B,) int32: how many keys, or queries, each batch entry has."""
     most = getattr(sizes, COUNTS[keyword])
-    made: Array = _LENGTHS[pattern](words(seed, keyword, (sizes.B,)), most).astype(np.int32)  # type: ignore[index]  # read by name
+    made: Array = _LENGTHS[pattern](random_words(seed, keyword, (sizes.B,)), most).astype(np.int32)  # type: ignore[index]  # read by name
     return made
 
 
 _SINKS: Mapping[SinkPattern, Callable[[Words], Array]] = {
-    "spread": lambda random: integers(random, -32, 32) / 8,
-    "normal": normal,
+    "spread": lambda random: whole_numbers(random, -32, 32) / 8,
+    "normal": normal_numbers,
     "zero": lambda random: np.zeros(len(random)),
     "rising": lambda random: np.linspace(-20, 20, len(random)) if len(random) > 1 else np.full(1, 2.0),
     "hundred": lambda random: np.full(len(random), 100.0),
@@ -52,15 +52,15 @@ _SINKS: Mapping[SinkPattern, Callable[[Words], Array]] = {
 }
 
 
-def sinks(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
+def make_sinks(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
     """(H,) in float32, or float64 beside float64; the numbers are the same, and float32 holds them."""
-    made = _SINKS[pattern](words(seed, "sinks", (sizes.H,))).astype(np.float32)  # type: ignore[index]  # read by name
+    made = _SINKS[pattern](random_words(seed, "sinks", (sizes.H,))).astype(np.float32)  # type: ignore[index]  # read by name
     return made.astype(np.float64) if dtype is DType.FLOAT64 else made
 
 
 def _eighths(random: Words) -> Array:
     """Any shape, that of the words: as many slopes between 1/8 and 4."""
-    return integers(random, 1, 32) / 8
+    return whole_numbers(random, 1, 32) / 8
 
 
 _SLOPES: Mapping[SlopePattern, Callable[[int], Array]] = {
@@ -71,10 +71,10 @@ _SLOPES: Mapping[SlopePattern, Callable[[int], Array]] = {
 }
 
 
-def slopes(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
+def make_slopes(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
     """(H,), or (B,H) by `of_entries`, as sinks."""
     if pattern == "of_entries":
-        made = _eighths(words(seed, "alibi_slopes", (sizes.B, sizes.H)))
+        made = _eighths(random_words(seed, "alibi_slopes", (sizes.B, sizes.H)))
     else:
         made = _SLOPES[pattern](sizes.H)  # type: ignore[index]  # read by name
     rounded: Array = made.astype(np.float32)
@@ -84,7 +84,7 @@ def slopes(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
 def _consecutive_segments(segments: int, seed: int, label: str, shape: tuple[int, int]) -> Array:
     """(B,T), or of keys: so many segments one behind the other, whose borders each batch entry draws."""
     B, length = shape
-    borders = 1 + np.argsort(words(seed, label, (B, length - 1)), axis=1, kind="stable")[:, : segments - 1]
+    borders = 1 + np.argsort(random_words(seed, label, (B, length - 1)), axis=1, kind="stable")[:, : segments - 1]
     return np.asarray((np.arange(length) >= borders[:, :, None]).sum(axis=1))
 
 
@@ -100,7 +100,7 @@ _MOST_SEGMENTS: Mapping[SegmentPattern, int] = {"ragged": 4, "padded": 4, "by_tu
 """How many segments there are at most, where that is not two; never more than there are queries, or keys."""
 
 
-def segments(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
+def make_segments(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
     """(B,T) int32 of queries, (B,S) of keys. Where T is S, both are the same, but for keys apart."""
     of_keys = AXES[keyword][-1] == "S"
     shape = sizes.B, sizes.S if of_keys else sizes.T
@@ -122,24 +122,24 @@ def _one(random: Words) -> Array:
 
 
 _GRADS: Mapping[GradPattern, Callable[[Words, Words], Array]] = {
-    "normal": lambda random, _: normal(random),
-    "of_rows": lambda random, row: normal(random) * np.ldexp(1.0, integers(row, -6, 6).astype(np.int32)),
-    "integers": lambda random, _: integers(random, -2, 2),
-    "one_row": lambda random, row: normal(random) * (row == row.max(axis=2, keepdims=True)),
-    "of_one_sign": lambda random, _: 0.5 + uniform(random) / 2,
+    "normal": lambda random, _: normal_numbers(random),
+    "of_rows": lambda random, row: normal_numbers(random) * np.ldexp(1.0, whole_numbers(row, -6, 6).astype(np.int32)),
+    "integers": lambda random, _: whole_numbers(random, -2, 2),
+    "one_row": lambda random, row: normal_numbers(random) * (row == row.max(axis=2, keepdims=True)),
+    "of_one_sign": lambda random, _: 0.5 + uniform_numbers(random) / 2,
     "one_large": lambda random, _: np.where(np.arange(random.shape[2])[:, None] + 0 * random == 0, 64.0, 2.0**-6),
     "one_entry": lambda random, _: _one(random),
     "ones": lambda random, _: np.ones(random.shape),
-    "tiny": lambda random, _: normal(random) * 2.0**-10,
-    "large": lambda random, _: normal(random) * 64.0,
+    "tiny": lambda random, _: normal_numbers(random) * 2.0**-10,
+    "large": lambda random, _: normal_numbers(random) * 64.0,
     "zero": lambda random, _: np.zeros(random.shape),
 }
 
 
-def grads(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
+def make_output_gradient(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
     """(B,H,T,Dv) in the dtype, rounded once."""
     shape = sizes.B, sizes.H, sizes.T, sizes.Dv
-    every, of_rows = words(seed, GRAD, shape), words(seed, f"{GRAD} of rows", (*shape[:3], 1))
+    every, of_rows = random_words(seed, GRAD, shape), random_words(seed, f"{GRAD} of rows", (*shape[:3], 1))
     made = np.asarray(_GRADS[pattern](every, of_rows))  # type: ignore[index]  # read by name
     stage = np.float64 if dtype is DType.FLOAT64 else np.float32
     rounded: Array = made.astype(stage).astype(numpy_dtype(dtype))
@@ -147,7 +147,7 @@ def grads(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
 
 
 _OF_HEADS: Mapping[str, Callable[[str, int, Sizes, DType], Array]] = {
-    "sinks": sinks, "alibi_slopes": slopes, GRAD: grads}
+    "sinks": make_sinks, "alibi_slopes": make_slopes, GRAD: make_output_gradient}
 
 
 def keyword_array(keyword: str, pattern: str, seed: int, sizes: Sizes, dtype: DType = DType.FLOAT32) -> Array:
@@ -155,9 +155,9 @@ def keyword_array(keyword: str, pattern: str, seed: int, sizes: Sizes, dtype: DT
     or (B,S), the output's gradient (B,H,T,Dv).
     """
     if keyword in COUNTS:
-        return lengths(keyword, pattern, seed, sizes)
+        return make_lengths(keyword, pattern, seed, sizes)
     if AXES[keyword] in {"BT", "BS"}:
-        return segments(keyword, pattern, seed, sizes)
+        return make_segments(keyword, pattern, seed, sizes)
     if (made := next((part.ARRAYS[keyword] for part in load_parts("arrays") if keyword in part.ARRAYS), None)):
         return np.asarray(made(pattern, seed, sizes, dtype))
     return _OF_HEADS[keyword](pattern, seed, sizes, dtype)

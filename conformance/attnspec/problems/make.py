@@ -14,7 +14,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.keywords import AXES, BESIDE, CACHED, DRAWN, OFF, VALUED, load_parts
 from attnspec.core.nouns import DType
 from attnspec.problems.caches import divided, past_by
-from attnspec.problems.entries import Entries, Floats, HeadWords, integers, signs, words
+from attnspec.problems.entries import Entries, Floats, HeadWords, random_signs, random_words, whole_numbers
 from attnspec.problems.families import FAMILIES
 from attnspec.problems.keyword_arrays import keyword_array
 from attnspec.problems.masks import BIASES, MASKS, Bools
@@ -44,15 +44,15 @@ def make_layer(recipe: Recipe, dtype: DType, *, limits: Limits = _PLAIN) -> Laye
 def _inputs(recipe: Recipe, M: int) -> tuple[Floats, Floats, Floats]:
     """Query (B,T,M), key and value (B,S,M): three arrays, or the same entries again as `recipe.inputs` says."""
     sizes = recipe.sizes
-    query = _whole(recipe.seed, "query", (sizes.B, sizes.T, M), 3)
+    query = _whole_numbers(recipe.seed, "query", (sizes.B, sizes.T, M), 3)
     if recipe.inputs == "one":
         return query, query.copy(), query.copy()
-    key = _whole(recipe.seed, "key", (sizes.B, sizes.S, M), 3)
-    return query, key, key.copy() if recipe.inputs == "memory" else _whole(recipe.seed, "value", key.shape, 3)
+    key = _whole_numbers(recipe.seed, "key", (sizes.B, sizes.S, M), 3)
+    return query, key, key.copy() if recipe.inputs == "memory" else _whole_numbers(recipe.seed, "value", key.shape, 3)
 
 
-def _whole(seed: int, label: str, shape: tuple[int, ...], bound: int) -> Floats:
-    return integers(words(seed, label, shape), -bound, bound)
+def _whole_numbers(seed: int, label: str, shape: tuple[int, ...], bound: int) -> Floats:
+    return whole_numbers(random_words(seed, label, shape), -bound, bound)
 
 
 def _weights(recipe: Recipe, M: int, limits: Limits) -> Mapping[str, Floats]:
@@ -67,17 +67,17 @@ def _weights(recipe: Recipe, M: int, limits: Limits) -> Mapping[str, Floats]:
 
 def _two_a_column(seed: int, label: str, rows: int, columns: int) -> Floats:
     """(rows, columns) with +1 or -1 at two places of each column, which may be the same place."""
-    random = words(seed, label, (2, columns))
+    random = random_words(seed, label, (2, columns))
     matrix = np.zeros((rows, columns))
-    np.add.at(matrix, (integers(random, 0, rows - 1).astype(np.intp), np.arange(columns)), signs(random))
+    np.add.at(matrix, (whole_numbers(random, 0, rows - 1).astype(np.intp), np.arange(columns)), random_signs(random))
     return matrix
 
 
 def _one_a_column(seed: int, rows: int, columns: int) -> Floats:
     """(rows, columns) with one signed power of two a column; each row is used before any is used twice."""
-    order = np.argsort(words(seed, "w_out order", (rows,)), kind="stable")
-    random = words(seed, "w_out", (columns,))
-    powers = np.ldexp(signs(random), 1 - (random >> np.uint32(30)).astype(np.int32))
+    order = np.argsort(random_words(seed, "w_out order", (rows,)), kind="stable")
+    random = random_words(seed, "w_out", (columns,))
+    powers = np.ldexp(random_signs(random), 1 - (random >> np.uint32(30)).astype(np.int32))
     matrix = np.zeros((rows, columns))
     matrix[order[np.arange(columns) % rows], np.arange(columns)] = powers
     return matrix
@@ -85,10 +85,10 @@ def _one_a_column(seed: int, rows: int, columns: int) -> Floats:
 
 def _biases(seed: int, sizes: Sizes, M: int, limits: Limits) -> Mapping[str, Floats]:
     biases = {
-        "b_query": 0.5 * _whole(seed, "b_query", (sizes.H * sizes.D,), 2),
-        "b_key": 0.5 * _whole(seed, "b_key", (sizes.Hkv * sizes.D,), 2),
-        "b_value": _whole(seed, "b_value", (sizes.Hkv * sizes.Dv,), 2)}
-    biases |= {"b_out": _whole(seed, "b_out", (M,), 2)} if limits.projects_output else {}
+        "b_query": 0.5 * _whole_numbers(seed, "b_query", (sizes.H * sizes.D,), 2),
+        "b_key": 0.5 * _whole_numbers(seed, "b_key", (sizes.Hkv * sizes.D,), 2),
+        "b_value": _whole_numbers(seed, "b_value", (sizes.Hkv * sizes.Dv,), 2)}
+    biases |= {"b_out": _whole_numbers(seed, "b_out", (M,), 2)} if limits.projects_output else {}
     return {name: bias for name, bias in biases.items() if limits.is_biased(name.removeprefix("b_"))}
 
 
@@ -111,7 +111,7 @@ def make_problem(recipe: Recipe, dtype: DType) -> Problem:
     Key/value head i of the B·Hkv ones is filled by family i mod n of the recipe's n.
     """
     sizes = recipe.sizes
-    query, key, value = fill(recipe.seed, sizes, recipe.families, dtype)
+    query, key, value = fill_arrays(recipe.seed, sizes, recipe.families, dtype)
     problem = Problem(
         dtype,
         as_dtype(query, dtype).reshape(sizes.B, sizes.H, sizes.T, sizes.D),
@@ -140,7 +140,7 @@ def _valued(recipe: Recipe, keyword: str, dtype: DType) -> Any:  # noqa: ANN401 
     that of the keyword beside it. What is drawn has no pattern.
     """
     if keyword in DRAWN:
-        return int(words(recipe.seed, keyword, (1,))[0] >> np.uint32(1))
+        return int(random_words(recipe.seed, keyword, (1,))[0] >> np.uint32(1))
     value = recipe.value(keyword if keyword in VALUED else BESIDE[keyword])
     return keyword_array(keyword, value, recipe.seed, recipe.sizes, dtype) if keyword in AXES else value
 
@@ -162,11 +162,12 @@ def make_bias(recipe: Recipe, dtype: DType) -> Array | None:
     return bias
 
 
-def fill(seed: int, sizes: Sizes, families: Sequence[str], dtype: DType) -> Entries:
+def fill_arrays(seed: int, sizes: Sizes, families: Sequence[str], dtype: DType) -> Entries:
     """Entries of query (B·Hkv,G,T,D), key (B·Hkv,S,D) and value (B·Hkv,S,Dv), each head by its own family."""
     n, G = sizes.B * sizes.Hkv, sizes.H // sizes.Hkv
-    all_words = (words(seed, "query", (n, G, sizes.T, sizes.D)), words(seed, "key", (n, sizes.S, sizes.D)),
-                 words(seed, "value", (n, sizes.S, sizes.Dv)))
+    all_words = (random_words(seed, "query", (n, G, sizes.T, sizes.D)),
+                 random_words(seed, "key", (n, sizes.S, sizes.D)),
+                 random_words(seed, "value", (n, sizes.S, sizes.Dv)))
     query, key, value = (np.empty(array.shape, _STAGE[dtype]) for array in all_words)
     for first, family in enumerate(families[:n]):
         heads = slice(first, None, len(families))

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.problems.domain import BiasName, MaskName
-from attnspec.problems.entries import Floats, integers, normal, uniform, words
-from attnspec.problems.families import attacked
+from attnspec.problems.entries import Floats, normal_numbers, random_words, uniform_numbers, whole_numbers
+from attnspec.problems.families import attacked_keys
 from attnspec.problems.problem import Sizes
 
 Bools = NDArray[np.bool_]
@@ -33,7 +33,7 @@ class MaskRecipe:
 
 def _choose(seed: int, label: str, shape: tuple[int, ...], low: int, high: int) -> NDArray[np.intp]:
     """Whole numbers low … high, in an array of any shape."""
-    return integers(words(seed, f"mask {label}", shape), low, high).astype(np.intp)
+    return whole_numbers(random_words(seed, f"mask {label}", shape), low, high).astype(np.intp)
 
 
 def _all_true(_seed: int, _sizes: Sizes) -> Bools:
@@ -56,8 +56,8 @@ def _left_padding(seed: int, sizes: Sizes) -> Bools:
 def _scattered(seed: int, sizes: Sizes, shape: tuple[int, int, int]) -> Bools:
     """Independent entries, each row with a density of its own from 1/8 to 1."""
     count = (*shape, (sizes.S + 3) // 4)
-    entries = words(seed, "mask entries", count).astype("<u4", copy=False).view(np.uint8)[..., :sizes.S]
-    eighths = words(seed, "mask density", (*shape, 1)) >> np.uint32(29)
+    entries = random_words(seed, "mask entries", count).astype("<u4", copy=False).view(np.uint8)[..., :sizes.S]
+    eighths = random_words(seed, "mask density", (*shape, 1)) >> np.uint32(29)
     return np.asarray(entries <= (31 + 32 * eighths).astype(np.uint8))
 
 
@@ -67,7 +67,7 @@ def _random(seed: int, sizes: Sizes) -> Bools:
     # the key that is surely visible is one that a causal rule of either alignment leaves visible, where it leaves any
     rows = np.arange(sizes.T)
     last = np.clip(np.minimum(rows, rows + sizes.S - sizes.T), 0, sizes.S - 1)
-    sure = (uniform(words(seed, "mask sure", shape)) * (last + 1)).astype(np.intp)
+    sure = (uniform_numbers(random_words(seed, "mask sure", shape)) * (last + 1)).astype(np.intp)
     np.put_along_axis(mask, sure[..., None], True, axis=-1)
     return mask
 
@@ -91,7 +91,7 @@ def _block(seed: int, sizes: Sizes) -> Bools:
     return np.asarray(queries == np.arange(sizes.S) * parts // sizes.S)
 
 
-def _packed(seed: int, sizes: Sizes) -> Bools:
+def _packed_mask(seed: int, sizes: Sizes) -> Bools:
     """The same, with as many parts as a long row of short sequences has."""
     parts = _choose(seed, "many parts", (sizes.B, 1, 1, 1), 1, max(min(4, sizes.S), min(sizes.S, sizes.T) // 8))
     queries = np.arange(sizes.T)[:, None] * parts // sizes.T
@@ -115,13 +115,13 @@ def _triangle(_seed: int, sizes: Sizes) -> Bools:
 
 def _with_empty_rows(seed: int, sizes: Sizes) -> Bools:
     mask = _random(seed, sizes)
-    is_empty = words(seed, "mask empty", (sizes.B, sizes.H, sizes.T)) < np.uint32(2**30)
+    is_empty = random_words(seed, "mask empty", (sizes.B, sizes.H, sizes.T)) < np.uint32(2**30)
     is_empty[np.unravel_index(_choose(seed, "surely empty", (1,), 0, is_empty.size - 1), is_empty.shape)] = True
     return mask & ~is_empty[..., None]
 
 
 def _attack(_seed: int, sizes: Sizes) -> Bools:
-    return np.asarray(np.arange(sizes.S) < attacked(sizes.S))
+    return np.asarray(np.arange(sizes.S) < attacked_keys(sizes.S))
 
 
 MASKS: Mapping[str, MaskRecipe] = {
@@ -133,7 +133,7 @@ MASKS: Mapping[str, MaskRecipe] = {
         MaskRecipe("per_head", _per_head, "each head masks other keys, the same for all queries"),
         MaskRecipe("single_key", _single_key, "each query sees one key"),
         MaskRecipe("block", _block, "block diagonal: packed sequences"),
-        MaskRecipe("packed", _packed, "block diagonal, in blocks as short as eight"),
+        MaskRecipe("packed", _packed_mask, "block diagonal, in blocks as short as eight"),
         MaskRecipe("banded", _banded, "a band around the diagonal, of another width for each batch element"),
         MaskRecipe("left_padding", _left_padding, "each batch element has its own number of trailing keys"),
         MaskRecipe("causal_like", _causal_like, "a causal triangle, shifted ahead per batch element"),
@@ -158,11 +158,11 @@ def _shape(sizes: Sizes) -> tuple[int, int, int, int]:
 
 
 def _integers(seed: int, sizes: Sizes) -> Floats:
-    return integers(words(seed, "bias", _shape(sizes)), -2, 2)
+    return whole_numbers(random_words(seed, "bias", _shape(sizes)), -2, 2)
 
 
 def _normal(seed: int, sizes: Sizes) -> Floats:
-    return normal(words(seed, "bias", _shape(sizes)))
+    return normal_numbers(random_words(seed, "bias", _shape(sizes)))
 
 
 def _zero(_seed: int, _sizes: Sizes) -> Floats:
@@ -170,7 +170,7 @@ def _zero(_seed: int, _sizes: Sizes) -> Floats:
 
 
 def _row_constant(seed: int, sizes: Sizes) -> Floats:
-    return 4 * normal(words(seed, "bias", (*_shape(sizes)[:3], 1)))
+    return 4 * normal_numbers(random_words(seed, "bias", (*_shape(sizes)[:3], 1)))
 
 
 def _slopes(_seed: int, sizes: Sizes) -> Floats:

@@ -116,7 +116,7 @@ class LayerProblem(KeywordArguments[Array]):
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
-    """The NumPy dtype; bfloat16 is ml_dtypes'."""
+    """The NumPy dtype of a dtype; bfloat16 is ml_dtypes'."""
     if dtype is DType.BFLOAT16:
         import ml_dtypes  # noqa: PLC0415  (weight: only bfloat16 needs it)
 

@@ -96,23 +96,23 @@ class Recipe:
         known = {name: given.pop(name) for name in FIELDS if name in given}
         for needed in ("mask", "families", "seed"):
             if needed not in known:
-                raise _broken(f"{needed}=… is missing")
+                raise _broken_recipe_error(f"{needed}=… is missing")
         features = _names(known.get("with", ""), "keyword", EVERY_KEYWORD)
         return cls(
             _sizes(first, is_layer="M" in known),
             _names(known["families"], "value family", get_args(FamilyName)),
             _names(known["mask"], "mask recipe", ("none", *get_args(MaskName)))[0],
             frozenset(features),
-            _whole("seed", known["seed"]),
+            _read_whole_number("seed", known["seed"]),
             {name: _parse_number(name, value) for name, value in given.items()},
             _names(known.get("bias", "normal"), "bias recipe", get_args(BiasName))[0],
-            _read(VALUES["scale"].read, known.get("scale", "1.0")),
-            _whole("M", known.get("M", "0"), most=MOST_FEATURES),
+            _read_value(VALUES["scale"].read, known.get("scale", "1.0")),
+            _read_whole_number("M", known.get("M", "0"), most=MOST_FEATURES),
             _names(known.get("inputs", "separate"), "kind of inputs", get_args(Inputs))[0],
-            {name: _read(values.read, known[name]) for name, values in EVERY_VALUED.items() if name in known})
+            {name: _read_value(values.read, known[name]) for name, values in EVERY_VALUED.items() if name in known})
 
 
-def _broken(why: str) -> UsageError:
+def _broken_recipe_error(why: str) -> UsageError:
     end = "" if why.endswith(("?", ".")) else "."
     return UsageError(f"this is no recipe: {why}{end}")
 
@@ -122,9 +122,9 @@ def _parse_fields(parts: Iterable[str]) -> dict[str, str]:
     for part in parts:
         name, equals, value = part.partition("=")
         if not equals or not name or not value:
-            raise _broken(f"{part!r} should read name=value")
+            raise _broken_recipe_error(f"{part!r} should read name=value")
         if name in given:
-            raise _broken(f"{name} is given twice")
+            raise _broken_recipe_error(f"{name} is given twice")
         given[name] = value
     return given
 
@@ -133,16 +133,16 @@ def _sizes(text: str, *, is_layer: bool) -> Sizes:
     pattern = ",".join(rf"{axis}([1-9]\d{{0,6}})" for axis in _AXES)
     match = re.fullmatch(pattern, text, re.ASCII)
     if match is None:
-        raise _broken(f"it should begin with sizes like {'2,'.join(_AXES)}2, and begins with {text!r}")
+        raise _broken_recipe_error(f"it should begin with sizes like {'2,'.join(_AXES)}2, and begins with {text!r}")
     sizes = Sizes(*map(int, match.groups()))
     if sizes.H % sizes.Hkv:
-        raise _broken(f"Hkv={sizes.Hkv} does not divide H={sizes.H}")
+        raise _broken_recipe_error(f"Hkv={sizes.Hkv} does not divide H={sizes.H}")
     heads = sizes.B * sizes.H
     entries = heads * max(sizes.T * sizes.S, (sizes.T + sizes.S) * max(sizes.D, sizes.Dv))
     features = sizes.H * max(sizes.D, sizes.Dv) if is_layer else 0
     if heads > MOST_HEADS or entries > MOST_ENTRIES or features > MOST_FEATURES:
-        raise _broken(f"it has {heads} head slices (at most {MOST_HEADS}), {entries} entries (at most {MOST_ENTRIES}) "
-                      f"and {features} features (at most {MOST_FEATURES})")
+        raise _broken_recipe_error(f"it has {heads} head slices (at most {MOST_HEADS}), {entries} entries "
+                                   f"(at most {MOST_ENTRIES}) and {features} features (at most {MOST_FEATURES})")
     return sizes
 
 
@@ -150,27 +150,28 @@ def _names(text: str, kind: str, known: Iterable[str]) -> tuple[str, ...]:
     names = tuple(text.split("+")) if text else ()
     for name in names:
         if name not in tuple(known):
-            raise _broken(f"{name!r} is not a known {kind}.{hint(name, known)}".rstrip("."))
+            raise _broken_recipe_error(f"{name!r} is not a known {kind}.{hint(name, known)}".rstrip("."))
     return names
 
 
-def _whole(name: str, text: str, *, most: int = 10**20) -> int:
+def _read_whole_number(name: str, text: str, *, most: int = 10**20) -> int:
     if not re.fullmatch(r"\d{1,20}", text, re.ASCII):
-        raise _broken(f"{name} should be a whole number, not {text!r}")
+        raise _broken_recipe_error(f"{name} should be a whole number, not {text!r}")
     if int(text) > most:
-        raise _broken(f"{name} can be {most} at most, not {text}")
+        raise _broken_recipe_error(f"{name} can be {most} at most, not {text}")
     return int(text)
 
 
 def _parse_number(name: str, text: str) -> int:
     # a mistyped field name lands here, so name the fields too
     if not name.isidentifier() or not re.fullmatch(r"\d{1,20}", text, re.ASCII):
-        raise _broken(f"{name}={text} is neither a field nor a drawn whole number.{hint(name, FIELDS)}".rstrip("."))
+        why = f"{name}={text} is neither a field nor a drawn whole number.{hint(name, FIELDS)}"
+        raise _broken_recipe_error(why.rstrip("."))
     return int(text)
 
 
-def _read(reader: Callable[[str], Any], text: str) -> Any:  # noqa: ANN401  (by the keyword)
+def _read_value(reader: Callable[[str], Any], text: str) -> Any:  # noqa: ANN401  (by the keyword)
     try:
         return reader(text)
     except ValueError as error:
-        raise _broken(str(error)) from error
+        raise _broken_recipe_error(str(error)) from error

@@ -10,8 +10,8 @@ import numpy as np
 
 from attnspec.core.nouns import DType
 from attnspec.core.rotary import FARTHEST, POSITIONS, PositionPattern, width_of
-from attnspec.problems.entries import Words, words
-from attnspec.problems.make import as_dtype, fill
+from attnspec.problems.entries import Words, random_words
+from attnspec.problems.make import as_dtype, fill_arrays
 from attnspec.problems.problem import Array, Sizes
 from attnspec.problems.recipe import Recipe
 
@@ -64,7 +64,7 @@ class RotaryProblem:
 def make_rotary(recipe: Recipe, dtype: DType) -> RotaryProblem:
     """The problem of a recipe, bit for bit the same everywhere; x is filled as a query is."""
     sizes = recipe.sizes
-    query, _, _ = fill(recipe.seed, replace(sizes, S=1), recipe.families, dtype)
+    query, _, _ = fill_arrays(recipe.seed, replace(sizes, S=1), recipe.families, dtype)
     has = recipe.features.__contains__
     return RotaryProblem(
         dtype, as_dtype(query, dtype).reshape(sizes.B, sizes.H, sizes.T, sizes.D),
@@ -76,7 +76,7 @@ def make_rotary(recipe: Recipe, dtype: DType) -> RotaryProblem:
 
 def positions_by(pattern: PositionPattern, seed: int, sizes: Sizes) -> Array:
     """(B,T) int32: the places of the tokens by the name of a pattern."""
-    made: Array = _POSITIONS[pattern](words(seed, POSITIONS, (sizes.B, sizes.T)))
+    made: Array = _POSITIONS[pattern](random_words(seed, POSITIONS, (sizes.B, sizes.T)))
     return np.ascontiguousarray(np.broadcast_to(made, (sizes.B, sizes.T)), np.int32)
 
 
@@ -97,7 +97,7 @@ def _far(random: Words) -> Array:
     return np.asarray(FARTHEST - back.astype(np.int64) - _consecutive_positions(random)[::-1])
 
 
-def _packed(random: Words) -> Array:
+def _packed_positions(random: Words) -> Array:
     """(B,T): from 0, and from 0 again at a place of its own."""
     begins = random[:, :1] % np.uint32(random.shape[1])
     places = _consecutive_positions(random) - begins.astype(np.int64)
@@ -109,6 +109,6 @@ _POSITIONS: Mapping[PositionPattern, Callable[[Words], Array]] = {
     "offset": _offset,
     "scattered": lambda random: random % np.uint32(NEAR),
     "far": _far,
-    "packed": _packed,
+    "packed": _packed_positions,
     "zero": np.zeros_like,
 }

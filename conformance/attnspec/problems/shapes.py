@@ -10,7 +10,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
 from attnspec.problems.demand import Demand
 from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind
-from attnspec.problems.fitting import adapted, near
+from attnspec.problems.fitting import adapt_sizes, nearest_sizes
 from attnspec.problems.problem import Sizes
 from attnspec.problems.size_plan import SIMPLEST, SizePlan
 
@@ -48,7 +48,7 @@ def has_any(domain: Domain, limits: Limits) -> bool:
     if domain.kind in OF_KIND:
         return bool(shapes_for(domain, limits, Effort.THOROUGH))
     demand = Demand(domain, projects=domain.is_layer)
-    return any(demand.fitted(sizes, limits) for sizes in SIMPLEST)
+    return any(demand.fit_sizes(sizes, limits) for sizes in SIMPLEST)
 
 
 @lru_cache(maxsize=64)
@@ -64,14 +64,14 @@ def shapes_for(domain: Domain, limits: Limits, effort: Effort, seed: int = 0) ->
     fixed = [sizes for sizes in _of_kind(domain.kind, limits, effort)
              if _may_be_put(sizes, domain, limits) and _has_its_number(sizes, limits)]
     tried = _TRIED.get(domain.kind, {}).get(effort, len(fixed))
-    made = _distinct(adapted(sizes, limits) for sizes in fixed[:tried])
+    made = _distinct_sizes(adapt_sizes(sizes, limits) for sizes in fixed[:tried])
     refuses, always = bool(limits.all_refusals), domain.always_within(limits)
     return tuple(sizes for sizes in made if not (refuses and limits.misfit_of(sizes.by_axis, always)))
 
 
 def _has_its_number(sizes: Sizes, limits: Limits) -> bool:
     """Whether nothing but widths changes where the subject takes it: laws of chance count slices and lengths."""
-    moved = near(sizes, limits)
+    moved = nearest_sizes(sizes, limits)
     return replace(moved, D=sizes.D, Dv=sizes.Dv) == sizes
 
 
@@ -84,7 +84,7 @@ def _of_kind(kind: Kind, limits: Limits, effort: Effort) -> tuple[Sizes, ...]:
     return sizes
 
 
-def _distinct(sizes: Iterable[Sizes]) -> tuple[Sizes, ...]:
+def _distinct_sizes(sizes: Iterable[Sizes]) -> tuple[Sizes, ...]:
     return tuple(dict.fromkeys(sizes))
 
 
@@ -103,4 +103,4 @@ def _inputs_fit(sizes: Sizes, domain: Domain, limits: Limits) -> bool:
 
 def is_lawful(sizes: Sizes, domain: Domain, limits: Limits) -> bool:
     """Whether a clause speaks of problems of these sizes, and the subject takes them as they are."""
-    return Demand(domain).takes(sizes, limits) and adapted(sizes, limits) == sizes
+    return Demand(domain).takes_sizes(sizes, limits) and adapt_sizes(sizes, limits) == sizes

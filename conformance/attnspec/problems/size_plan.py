@@ -3,6 +3,9 @@
 A covering array: all pairs of buckets of two axes, and what attention is used at, are dealt out like cards, and a
 clause draws its sizes around those that it holds. What it is dealt follows from the seed, the subject's limits and the
 spec, whatever else is tried.
+
+Faults of kernels that are made for one use, such as the decoding of grouped heads, need more than two axes together,
+and more triples of buckets exist than a run has cases. Those of these uses are few.
 """
 
 from __future__ import annotations
@@ -10,21 +13,145 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import product
 
 import numpy as np
 
-from attnspec.core.coverage import AXES, AxisBucket, BucketPair, bits, bounds, bucket_of
+from attnspec.core.coverage import (
+    AXES,
+    BUCKETS,
+    AxisBucket,
+    BucketPair,
+    bucket_bounds,
+    bucket_of,
+    every_pair,
+    pair_bits,
+)
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort
-from attnspec.problems.aims import Aim, aims_of, all_aims, is_met, least_works, may_meet, spread_out, work_at
-from attnspec.problems.axes import Blocks, LengthDistribution, axes, lengths_of, taken_of
-from attnspec.problems.demand import Demand
+from attnspec.problems.axes import (
+    STANDARD_WIDTHS,
+    Blocks,
+    LengthDistribution,
+    length_distributions,
+    lengths_of,
+    taken_of,
+)
+from attnspec.problems.demand import Demand, work_of
 from attnspec.problems.domain import Grouped, Lengths, domain
-from attnspec.problems.entries import words
-from attnspec.problems.fitting import partners_of
+from attnspec.problems.entries import random_words
+from attnspec.problems.fitting import partners_of, shortest_lengths
 from attnspec.problems.problem import Array, Sizes
+
+Span = tuple[str, tuple[int, int]]
+"""An axis with the least and the greatest length that it may have."""
+
+Aim = tuple[Span, ...]
+"""Lengths of two axes or more that one case is to have together."""
+
+_LONG = 65  # keys: the first bucket in which a kernel has more than one block of the usual sizes
+
+
+@cache
+def all_aims() -> tuple[Aim, ...]:
+    """Every pair of two axes, and every use; keywords are dealt for themselves."""
+    return (*map(aim_at, pairs_of_axes()), *_uses())
+
+
+@cache
+def pairs_of_axes() -> tuple[BucketPair, ...]:
+    """Every pair of two axes."""
+    return tuple(pair for pair in every_pair() if len(pair.places) == 2)
+
+
+def aim_at(pair: BucketPair) -> Aim:
+    """Any lengths in the buckets of a pair."""
+    return tuple((axis, bucket_bounds(axis, bucket)) for axis, bucket in pair.places)
+
+
+def is_met(aim: Aim, lengths: Mapping[str, int]) -> bool:
+    """Whether a case with these lengths (of all axes) is what was aimed at."""
+    for axis, (least, most) in aim:  # noqa: SIM110  (asked 100,000 times a run; `all` takes three times as long)
+        if not least <= lengths[axis] <= most:
+            return False
+    return True
+
+
+def _uses() -> Iterator[Aim]:
+    """At many keys: decoding (one query) with groups and with batches, and every width of a model; several groups there
+    and at many queries.
+    """
+    keys, queries, one_query = _spans_above("S", _LONG), _spans_above("T", _LONG), ("T", (1, 1))
+    yield from ((one_query, span, other)
+                for span, other in product(keys, (*_spans_above("G", 2), *_spans_above("B", 2))))
+    yield from ((span, group, heads)
+                for span, group, heads in product(keys + queries, _spans_above("G", 2), _spans_above("H", 9))
+                if heads[1][0] >= 2 * group[1][1])
+    yield from ((span, ("D", (width, width))) for span, width in product(keys, STANDARD_WIDTHS))
+
+
+def _spans(axis: str) -> Iterator[Span]:
+    return ((axis, bucket_bounds(axis, bucket)) for bucket in range(len(BUCKETS[axis])))
+
+
+def _spans_above(axis: str, least: int) -> tuple[Span, ...]:
+    return tuple(span for span in _spans(axis) if span[1][0] >= least)
+
+
+_AT_ONCE = 3        # pairs that a row is aimed at, at most, or as many axes
+_ARE_ONE = frozenset({"H", "G"})  # a pair of both pins them together; two pairs would pull H two ways
+
+
+def work_at(lengths: Mapping[str, int]) -> int:
+    """The work of a call with these lengths; an axis that is not named is 1 long."""
+    of = lengths.get
+    return work_of(of("B", 1), max(of("H", 1), of("G", 1)), of("T", 1), of("S", 1), of("D", 1) + of("Dv", 1))
+
+
+def _least_work(spans: Mapping[str, tuple[int, int]], limits: Limits) -> int:
+    """The work of the cheapest problem within these spans."""
+    return work_at(shortest_lengths(spans, limits))
+
+
+@lru_cache(maxsize=16)
+def least_works(limits: Limits) -> Array:
+    """(aims,) int: the work of the cheapest problem that meets each aim."""
+    return np.array([_least_work(dict(aim), limits) for aim in all_aims()], np.int64)
+
+
+@lru_cache(maxsize=16)
+def may_meet(demands: tuple[Demand, ...], limits: Limits) -> Array:
+    """(aims, demands) bool: which of the demands can have a problem that meets each aim."""
+    found = [demand.meeting(limits) for demand in demands]
+    kinds = dict(zip(reversed(found), reversed(demands), strict=True))  # a demand of each kind that may meet the same
+    numbers = {kind: number for number, kind in enumerate(kinds)}
+    meeting = [[kind.may_meet(dict(aim), limits) for kind in kinds.values()] for aim in all_aims()]
+    return np.array(meeting, bool)[:, [numbers[each] for each in found]]
+
+
+def aims_of(hand: Sequence[Aim], cap: float, limits: Limits) -> Iterator[Aim]:
+    """The first aim of a hand that a row may pay for, and further ones of other axes that fit beside it."""
+    taken: dict[str, tuple[int, int]] = {}
+    for aim in hand:
+        wanted = {**taken, **dict(aim)}
+        if len(wanted) == len(taken) + len(aim) and not _is_pulled(wanted, aim) and _least_work(wanted, limits) <= cap:
+            taken = wanted
+            yield aim
+        if len(taken) >= 2 * _AT_ONCE:
+            return
+
+
+def _is_pulled(wanted: Mapping[str, tuple[int, int]], aim: Aim) -> bool:
+    """Whether H and G are wanted together, though the aim has not both."""
+    return wanted.keys() >= _ARE_ONE and not dict(aim).keys() >= _ARE_ONE
+
+
+def spread_out(hand: Sequence[Aim], count: int) -> list[Aim]:
+    """The aims of a hand, the dearest first; of a large one so many evenly before the others."""
+    step = max(1, len(hand) // (_AT_ONCE * count))
+    return [*hand[::step], *(aim for at, aim in enumerate(hand) if at % step)]
+
 
 ROWS: Mapping[Effort, int] = {Effort.GLANCE: 9, Effort.QUICK: 14, Effort.DEFAULT: 26, Effort.THOROUGH: 83}
 """How many sizes each demand is dealt."""
@@ -42,7 +169,7 @@ SHARED_IN_A_HURRY = 3
 """How many of these where compilers have little time: T = S, T < S and T > S, one of them with grouped heads."""
 
 BUDGET: Mapping[Effort, float] = {Effort.GLANCE: 6e8, Effort.QUICK: 2.5e9, Effort.DEFAULT: 1e10, Effort.THOROUGH: 2e11}
-"""The work that a run may spend on its rows at one dtype, in multiply-adds (`demand.work`)."""
+"""The work that a run may spend on its rows at one dtype, in multiply-adds (`demand.count_work`)."""
 
 MOST: Mapping[Effort, float] = {Effort.GLANCE: 2e7, Effort.QUICK: 1e8, Effort.DEFAULT: 5e8, Effort.THOROUGH: 4e9}
 """The work of the largest case."""
@@ -100,22 +227,22 @@ class SizePlan:
     seed: int = 0
     dtype: DType = DType.FLOAT32
     compiles: bool = False
-    flipped: int = 0
+    flip_sizes: int = 0
     blocks: Blocks = ()
     hurries: bool = False
-    _dealt: dict[Demand, tuple[Sizes, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _dealt_sizes: dict[Demand, tuple[Sizes, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
     _least: dict[Demand, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def rows(self, demand: Demand) -> tuple[Sizes, ...]:
         """The sizes that a demand is put, each different; none where clause and subject rule each other out."""
-        if demand not in self._dealt:
-            self._dealt[demand] = self._rows(demand)
-        return self._dealt[demand]
+        if demand not in self._dealt_sizes:
+            self._dealt_sizes[demand] = self._rows(demand)
+        return self._dealt_sizes[demand]
 
     def _rows(self, demand: Demand) -> tuple[Sizes, ...]:
         every = min(SHARED_IN_A_HURRY, SHARED[self.effort]) if self.hurries else SHARED[self.effort]
-        count = every if self.compiles else self.flipped if demand.flips else 0
-        shared = self._of_shared(demand, tuple(self._shared(count))) if count else ()
+        count = every if self.compiles else self.flip_sizes if demand.flips else 0
+        shared = self._of_shared(demand, tuple(self._deal_shared_sizes(count))) if count else ()
         return shared if self.compiles else tuple(dict.fromkeys((*shared, *self._own(demand))))
 
     def _own(self, demand: Demand) -> Iterator[Sizes]:
@@ -128,7 +255,7 @@ class SizePlan:
             rows[:1] = [self._in_groups(demand, sizes) for sizes in rows[:1]]
         else:
             rows[:aimed] = self._in_some_groups(demand, sorted(rows[:aimed], key=demand.work))
-        simplest = (demand.fitted(sizes, self.limits) for sizes in SIMPLEST)
+        simplest = (demand.fit_sizes(sizes, self.limits) for sizes in SIMPLEST)
         yield from (*rows, *filter(None, simplest))
 
     def _in_groups(self, demand: Demand, sizes: Sizes) -> Sizes:
@@ -139,12 +266,12 @@ class SizePlan:
         grouping, takes = demand.domain.grouped, self.limits.grouped
         is_about_groups = grouping == "always" and takes is not False
         may_have = grouping == "maybe" and takes is True
-        is_chosen = may_have and self._drawer(f"groups {demand.spelled}").share() < _IN_GROUPS
+        is_chosen = may_have and self._drawer(f"groups {demand.demand_text}").share() < _IN_GROUPS
         if not (is_about_groups or is_chosen) or _has_groups(sizes):
             return sizes
         most = max(self._cap(demand, 0), demand.work(sizes))
         for heads in (6, 4):  # what takes the number of groups for that of heads in a group is right for two of two
-            grouped = demand.within(replace(sizes, H=heads, Hkv=2), self.limits, most)
+            grouped = demand.fit_within_cap(replace(sizes, H=heads, Hkv=2), self.limits, most)
             if grouped and _has_groups(grouped):
                 return grouped
         return sizes
@@ -161,7 +288,8 @@ class SizePlan:
 
     def _draw_sizes(self, demand: Demand) -> Iterator[Sizes]:
         """The same in the order of what they may cost, the dearest first."""
-        drawer, hand, kept = self._drawer(demand.spelled), list(self._aims[demand]), self._openings_for_demand(demand)
+        drawer, hand = self._drawer(demand.demand_text), list(self._aims[demand])
+        kept = self._openings_for_demand(demand)
         for row in range(ROWS[self.effort]):
             is_aimed = row < AIMED[self.effort] and row not in kept
             aims = list(aims_of(hand, self._cap(demand, row) / demand.calls, self.limits)) if is_aimed else []
@@ -179,9 +307,9 @@ class SizePlan:
     def _row(self, demand: Demand, row: int, aims: Sequence[Aim], drawer: Drawer) -> Sizes | None:
         """One of them. The last opening is the least problem that is taken: many functions have a path for one key."""
         if row == AIMED[self.effort] - 1:
-            return demand.fitted(SIMPLEST[0], self.limits)
+            return demand.fit_sizes(SIMPLEST[0], self.limits)
         cap = self._cap(demand, row)
-        pinned = self._pinned(aims, cap / demand.calls, drawer)
+        pinned = self._pin_lengths(aims, cap / demand.calls, drawer)
         return self._candidate(demand, pinned, cap, drawer) or self._candidate(demand, {}, cap, drawer)
 
     def _cap(self, demand: Demand, row: int) -> float:
@@ -196,7 +324,7 @@ class SizePlan:
     def _smallest(self, demand: Demand) -> float:
         """The work of the smallest case, where the subject takes nothing small; 0 where it may take any size."""
         if demand not in self._least:
-            smallest = demand.fitted(SIMPLEST[0], self.limits) if self.limits.all_refusals else None
+            smallest = demand.fit_sizes(SIMPLEST[0], self.limits) if self.limits.all_refusals else None
             self._least[demand] = demand.work(smallest) if smallest else 0.0
         return self._least[demand]
 
@@ -234,25 +362,25 @@ class SizePlan:
 
     def _dearest_first(self, works: Array) -> list[int]:
         """The indices of all aims, given the work (aims,) of each; those that cost the same in random order."""
-        order = np.argsort(words(self.seed, f"aims {self.dtype.value}", works.shape), kind="stable")
+        order = np.argsort(random_words(self.seed, f"aims {self.dtype.value}", works.shape), kind="stable")
         dearest: list[int] = order[np.argsort(-works[order], kind="stable")].tolist()
         return dearest
 
     @cached_property
     def _table(self) -> Mapping[str, LengthDistribution]:
-        table = axes(is_thorough=self.effort is Effort.THOROUGH, blocks=self.blocks)
+        table = length_distributions(is_thorough=self.effort is Effort.THOROUGH, blocks=self.blocks)
         partners = partners_of(self.limits)
         return {name: taken_of(axis, self.limits.refused_along(name, partners.get(name, "")))
                 for name, axis in table.items()}
 
-    def _pinned(self, aims: Sequence[Aim], cap: float, drawer: Drawer) -> dict[str, int]:
+    def _pin_lengths(self, aims: Sequence[Aim], cap: float, drawer: Drawer) -> dict[str, int]:
         """Any lengths within the spans of these aims; the least ones where any would cost too much."""
         spans = dict(span for aim in aims for span in aim)
-        drawn = {axis: self._table[axis].drawn(drawer.share(), *span) for axis, span in spans.items()}
+        drawn = {axis: self._table[axis].length_at(drawer.share(), *span) for axis, span in spans.items()}
         is_dear = work_at(drawn) > cap
         return {axis: self._table[axis].first(least) for axis, (least, _) in spans.items()} if is_dear else drawn
 
-    def _shared(self, count: int) -> Iterator[Sizes]:
+    def _deal_shared_sizes(self, count: int) -> Iterator[Sizes]:
         """What all clauses share: T = S, T < S and T > S in turn, the second time with blocks along both, and grouped
         heads in every fourth, if taken.
         """
@@ -264,7 +392,7 @@ class SizePlan:
             turns = (Demand(domain(lengths=lengths, grouped=grouped), projects=projects)
                      for lengths in (_TURNS[row % len(_TURNS)], "any"))
             aims = (_BLOCKS,) if row // len(_TURNS) == 1 else ()
-            pinned = self._pinned(aims, cap, drawer)
+            pinned = self._pin_lengths(aims, cap, drawer)
             rows = (self._candidate(demand, pinned, cap, drawer) for demand in turns)
             if sizes := next(filter(None, rows), None):
                 yield sizes
@@ -272,25 +400,26 @@ class SizePlan:
     def _of_shared(self, demand: Demand, shared: Sequence[Sizes]) -> tuple[Sizes, ...]:
         """Those that the demand takes as they are; where that is hardly one, some of them changed for it."""
         most = MOST[self.effort]
-        fitting = [sizes for sizes in shared if demand.takes(sizes, self.limits) and demand.work(sizes) <= most]
+        fitting = [sizes for sizes in shared if demand.takes_sizes(sizes, self.limits) and demand.work(sizes) <= most]
         if len(fitting) < _LEAST_SHARED:
-            changed = (demand.within(sizes, self.limits, most) for sizes in shared)
+            changed = (demand.fit_within_cap(sizes, self.limits, most) for sizes in shared)
             fitting = [*fitting, *(sizes for sizes in changed if sizes is not None)][:_LEAST_SHARED]
         return tuple(dict.fromkeys(fitting))
 
     def _drawer(self, label: str) -> Drawer:
-        return Drawer.of(self.seed, f"sizes {self.dtype.value} {label}")
+        return Drawer.labelled_drawer(self.seed, f"sizes {self.dtype.value} {label}")
 
     def _candidate(self, demand: Demand, pinned: Mapping[str, int], cap: float, drawer: Drawer) -> Sizes | None:
         """Axes in random order, each as long as the budget leaves room for beside those that are pinned."""
         table, call, is_square = self._table, cap / demand.calls, self.limits.lengths == "equal"
-        pinned = squared(pinned) if is_square else pinned
-        lengths = {**{name: table[name].drawn(drawer.share(), 1, most) for name, most in _SMALL.items()}, **pinned}
-        for name in drawer.shuffled(name for name in _SMALL if name not in pinned):
+        pinned = square_lengths(pinned) if is_square else pinned
+        lengths = {**{name: table[name].length_at(drawer.share(), 1, most) for name, most in _SMALL.items()}, **pinned}
+        for name in drawer.shuffle_items(name for name in _SMALL if name not in pinned):
             if is_square and name in SIDES:
-                lengths.update(dict.fromkeys(SIDES, table[name].drawn(drawer.share(), 1, side(lengths, call))))
+                side = table[name].length_at(drawer.share(), 1, longest_side(lengths, call))
+                lengths.update(dict.fromkeys(SIDES, side))
             else:
-                lengths[name] = table[name].drawn(drawer.share(), 1, room(lengths, name, call))
+                lengths[name] = table[name].length_at(drawer.share(), 1, room_for_axis(lengths, name, call))
         for name, few in _FEW.items():  # a second slice may be taken for the first; of a single key all is known
             more = {**lengths, name: few}
             if lengths[name] == 1 and name not in pinned and drawer.share() < _SECOND and work_at(more) <= call:
@@ -299,7 +428,7 @@ class SizePlan:
             same = {**lengths, other: lengths[one]}
             if other not in pinned and drawer.share() < often and work_at(same) <= call:
                 lengths = same
-        return demand.within(sizes_of(lengths), self.limits, cap)
+        return demand.fit_within_cap(sizes_of(lengths), self.limits, cap)
 
 
 def _has_groups(sizes: Sizes) -> bool:
@@ -340,18 +469,18 @@ class Drawer:
     stream: Iterator[float]
 
     @classmethod
-    def of(cls, seed: int, label: str) -> Drawer:
+    def labelled_drawer(cls, seed: int, label: str) -> Drawer:
         """A stream of its own for each seed and label."""
         def shares() -> Iterator[float]:
             for block in range(2**31):
-                yield from (words(seed, f"{label} {block}", (256,)) * 2.0**-32).tolist()
+                yield from (random_words(seed, f"{label} {block}", (256,)) * 2.0**-32).tolist()
         return cls(shares())
 
     def share(self) -> float:
-        """The next one."""
+        """Draws the next share."""
         return next(self.stream)
 
-    def shuffled(self, items: Iterable[str]) -> list[str]:
+    def shuffle_items(self, items: Iterable[str]) -> list[str]:
         """The items in another order."""
         return [item for _, item in sorted((self.share(), item) for item in items)]
 
@@ -363,14 +492,14 @@ SIDES = ("T", "S")
 """The axes that are as long as one another where T = S."""
 
 
-def room(lengths: Mapping[str, int], name: str, cap: float) -> int:
+def room_for_axis(lengths: Mapping[str, int], name: str, cap: float) -> int:
     """How long an axis may be beside the others for a call to cost no more than `cap`; G goes with H."""
     plain = {**lengths, "G": 1} if name != "G" else {**lengths, "H": 1}
     one, two = (work_at({**plain, name: length}) for length in (1, 2))
     return max(1, int(1 + (cap - one) / (two - one)))  # the work is linear in every axis
 
 
-def side(lengths: Mapping[str, int], cap: float) -> int:
+def longest_side(lengths: Mapping[str, int], cap: float) -> int:
     """How many queries, and as many keys, there may be beside the other lengths."""
     one, two, three = (work_at({**lengths, **dict.fromkeys(SIDES, length)}) for length in (1, 2, 3))
     square = (three - 2 * two + one) / 2  # the work is square * side² + linear * side
@@ -378,8 +507,8 @@ def side(lengths: Mapping[str, int], cap: float) -> int:
     return max(1, int((math.sqrt(linear**2 + 4 * square * cap) - linear) / (2 * square)))
 
 
-def squared(lengths: Mapping[str, int]) -> Mapping[str, int]:
-    """The same with as many queries as keys, the more of both, where either is named."""
+def square_lengths(lengths: Mapping[str, int]) -> Mapping[str, int]:
+    """Lengths with as many queries as keys, the more of both, where either is named."""
     sides = [lengths[name] for name in SIDES if name in lengths]
     return {**lengths, **dict.fromkeys(SIDES, max(sides))} if sides else lengths
 
@@ -390,18 +519,18 @@ _ANY = Demand(domain(grouped="maybe"))
 @lru_cache(maxsize=64)
 def taken_by(limits: Limits, keywords: frozenset[str]) -> int:
     """The set of pairs that a subject with these limits and keywords can be put at effort default."""
-    return sum(bit for pair, bit in bits().items()
+    return sum(bit for pair, bit in pair_bits().items()
                if (not isinstance(pair.other, str) or pair.other in keywords) and _is_taken(pair, limits))
 
 
 def _is_taken(pair: BucketPair, limits: Limits) -> bool:
     """Whether a problem of the shortest or longest lengths that meet a pair is taken and cheap enough."""
     partners = partners_of(limits)
-    spans = [(axis, _taken_of(axis, bounds(axis, bucket), limits, partners.get(axis, "")))
+    spans = [(axis, _taken_of(axis, bucket_bounds(axis, bucket), limits, partners.get(axis, "")))
              for axis, bucket in pair.places]
     corners = ({axis: span[end] for (axis, span), end in zip(spans, ends, strict=True)}
                for ends in product((0, 1), repeat=len(spans)))
-    fitted = (_ANY.fitted(sizes_of({**dict.fromkeys(AXES, 1), **corner}), limits) for corner in corners)
+    fitted = (_ANY.fit_sizes(sizes_of({**dict.fromkeys(AXES, 1), **corner}), limits) for corner in corners)
     return any(sizes is not None and _ANY.work(sizes) <= MOST[Effort.DEFAULT] and _lies_in(sizes, pair.places)
                for sizes in fitted)
 

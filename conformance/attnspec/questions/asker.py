@@ -21,7 +21,7 @@ from attnspec.subjects.call import Call
 from attnspec.subjects.callee import Callee
 from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
-from attnspec.subjects.watching import Asking, asking
+from attnspec.subjects.watching import Asking, asking_for
 
 _LAID_OUT: Mapping[InputForm, str] = {InputForm.PACKED: "its sequences stand one behind the other",
                                       InputForm.PAGED: "its keys and values stand in pages"}
@@ -173,7 +173,7 @@ class Asker:
             raise NotAsked(reason)
         try:
             self.subject.callee.begin_item()  # each question has a whole deadline
-            with asking(self.subject, Asking.CONVENTIONS), np.errstate(all="ignore"):
+            with asking_for(self.subject, Asking.CONVENTIONS), np.errstate(all="ignore"):
                 return call()
         except SubjectDied as died:
             raise Failed(Reply(DEATHS[died.verdict], str(died), is_failure=self._is_own)) from None

@@ -14,21 +14,19 @@ from functools import partial
 import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
-from attnspec.core.keywords import FROM_PLACE, PLACED
+from attnspec.core.keywords import FROM_PLACE, PLACED, load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.rotary import PAIRS
 from attnspec.problems.problem import Array
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.questions import rotary
 from attnspec.questions.asker import RAISES, UNUSABLE, AnyProblem, Asker, Reply, reply_to
-from attnspec.questions.caches import slope_alignment
 from attnspec.questions.decoder import overfull_cache, used_cache
 from attnspec.questions.masks import hidden_row, mask_with_causal
-from attnspec.questions.serving import beyond_length, lse_base, lse_of_hidden_row
 from attnspec.questions.shapes import NO, YES, heads_read
 from attnspec.questions.visibility import alignment
 from attnspec.subjects.subject import Subject
-from attnspec.subjects.watching import surviving
+from attnspec.subjects.watching import surviving_errors
 
 _PATTERN = np.array([[1, 0, 1], [0, 1, 1], [1, 0, 1]], bool)
 
@@ -54,17 +52,18 @@ def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
     asker = _FirstHead(subject, dtype)
     found = dict[str, str]()
     for ask in (_hidden_rows, _causal_alignment, _mask_with_causal, _of_serving):
-        with surviving(subject):  # what cannot be asked leaves the other questions
+        with surviving_errors(subject):  # what cannot be asked leaves the other questions
             found |= ask(asker)
-    with surviving(subject):
+    with surviving_errors(subject):
         found |= _grouped(Asker(subject, dtype))
     return found
 
 
 def _of_serving(asker: Asker) -> Mapping[str, str]:
     """What lies beyond a length, the log-sum-exp, and what a cache does."""
-    asked = {"beyond_length": beyond_length, "lse_base": lse_base, "lse_of_hidden_row": lse_of_hidden_row,
-             "overfull_cache": overfull_cache, "used_cache": used_cache}
+    asked = {name: ask for part in load_parts("questions") if hasattr(part, "CONVENTIONS_ASKED")
+             for name, ask in part.CONVENTIONS_ASKED.items()}
+    asked |= {"overfull_cache": overfull_cache, "used_cache": used_cache}
     return {name: answer for word, ask in asked.items()
             for name, answer in _ask_convention(word, partial(ask, asker)).items()}
 
@@ -96,7 +95,7 @@ def _causal_alignment(asker: Asker) -> Mapping[str, str]:
     """
     taken = asker.subject.declaration.keywords
     keyword = next((name for name in (*PLACED, *FROM_PLACE) if name in taken), "causal")
-    ask = partial(alignment, keyword=keyword) if keyword in PLACED else slope_alignment
+    ask = partial(alignment, keyword=keyword) if keyword in PLACED else _alignments()[keyword]
 
     def answers_at(*lengths: tuple[int, int]) -> set[str]:
         """The answers at these numbers of queries and keys, where it can be asked."""
@@ -105,6 +104,12 @@ def _causal_alignment(asker: Asker) -> Mapping[str, str]:
 
     answers = answers_at((2, 5), (5, 2)) or answers_at((1, 5))
     return {"causal_alignment": answers.pop() if len(answers) == 1 else UNDEFINED} if answers else {}
+
+
+def _alignments() -> Mapping[str, Callable[[Asker, int, int], Reply]]:
+    """By keyword that hides nothing, how an aspect asks from where it counts a query's own place."""
+    return {keyword: ask for part in load_parts("questions") if hasattr(part, "ALIGNMENTS")
+            for keyword, ask in part.ALIGNMENTS.items()}
 
 
 def _mask_with_causal(asker: Asker) -> Mapping[str, str]:

@@ -61,12 +61,12 @@ def as_ranking(plan: Plan, stop_after: int = 0, sharing: Sharing | None = None) 
     shares = sharing.shares(jobs) if sharing else ()
     same = replace(plan, targets=(), more={**plan.more, "attnspec": (attnspec.__version__,)})
     known = {DIGEST: (plan_digest(same, Engine(plan).spec.digest, shares),)}
-    mine = sharing.of(jobs) if sharing else jobs
+    mine = sharing.select_jobs(jobs) if sharing else jobs
     part = {SHARD: (str(sharing.shard),)} if sharing else {}
     return replace(plan, targets=tuple(job.target for job in mine), more={**plan.more, **known, **part})
 
 
-def begun(path: Path, plan: Plan) -> RunRecord | None:
+def resume_ranking(path: Path, plan: Plan) -> RunRecord | None:
     """The ranking that the record holds, if it may go on; None where there is no record yet.
 
     Raises UsageError where the record is of another kind of run, or of another plan.
@@ -104,7 +104,7 @@ class RankJobs:
         return tuple(map(KernelJob, self.plan.targets))
 
     def header(self, blank: RunStarted) -> RunStarted:
-        """With the digest of the plan."""
+        """Adds the digest of the plan."""
         [digest] = self.plan.more[DIGEST]
         return replace(blank, plan_digest=digest, shard=self.plan.more.get(SHARD, ("",))[0], planned={},
                        sample=self.plan.sample, dtypes=tuple(dtype.value for dtype in self.plan.dtypes))
@@ -120,20 +120,20 @@ class RankJobs:
         return KernelWorker(self.plan, int(self.plan.more[STOP_AFTER][0]), self._breadcrumb)
 
     def carry_out(self, job: KernelJob) -> KernelRanked:
-        """Judge the kernel."""
+        """Judges a kernel."""
         return self._worker.rank(job.target)
 
-    def lost(self, job: KernelJob, loss: JobFailure) -> KernelRanked:
+    def record_loss(self, job: KernelJob, loss: JobFailure) -> KernelRanked:
         """A kernel of which nothing is known, and why."""
         return KernelRanked(job.target, KernelStanding.NOT_JUDGED, lost=loss.reason)
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
         """How many kernels stand how."""
         ranks = [each for each in done if isinstance(each, KernelRanked)]
-        return Conclusion(code_of(ranks, interrupted=interrupted), counts(ranks))
+        return Conclusion(code_of(ranks, interrupted=interrupted), count_standings(ranks))
 
 
-def counts(ranks: Sequence[KernelRanked]) -> Mapping[str, int]:
+def count_standings(ranks: Sequence[KernelRanked]) -> Mapping[str, int]:
     """How many kernels stand how, in the order of the enumeration."""
     found = {each: sum(rank.verdict is each for rank in ranks) for each in KernelStanding}
     return {each.value: count for each, count in found.items() if count}

@@ -10,17 +10,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from attnspec.core.errors import AttnspecError, EndedError
-from attnspec.core.nouns import FAILURES, DType, Level, Verdict, gates
+from attnspec.core.nouns import FAILURES, DType, Level, Verdict, does_gate_run
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
 from attnspec.hosting.client import close_all
 from attnspec.ranking.targets import file_digest
 from attnspec.record.outcome import Measured, Outcome
 from attnspec.record.ranked import FirstFailure, KernelRanked, KernelStanding
-from attnspec.report.bugs import likely
+from attnspec.report.bugs import likely_group
 from attnspec.report.likely_cause import CONSEQUENCES
-from attnspec.runner.jobs import idle
-from attnspec.runner.judge import clause_of, not_run, pronounce
+from attnspec.runner.jobs import is_idle
+from attnspec.runner.judge import clause_of, not_run, pronounce_verdict
 from attnspec.spec.clause import first_of
 from attnspec.subjects.watching import GIVEN_UP, MOST_HANGS
 from attnspec.trials.evaluator import Archives
@@ -30,8 +30,8 @@ HANGS = 2
 """So many items may end at the deadline; then the kernel is dropped, since each costs as long."""
 
 def clearest_first(items: Sequence[Item]) -> Sequence[Item]:
-    """At float32, or else the first dtype, first, where every clause is put; what follows from other mistakes last, so
-    that the first failure says the most.
+    """Orders items so that the first failure says the most: at float32, or else the first dtype, first, where every
+    clause is put; last what follows from other mistakes.
     """
     main = first_of([dtype for dtype in DType if dtype.value in {item.dtype for item in items}]) if items else None
     return sorted(items, key=lambda item: (main and item.dtype != main.value,
@@ -63,18 +63,18 @@ class KernelWorker:
         self._engine.fetch(target)
         score, items = KernelScore(), clearest_first(self._engine.items_of(target))
         for number, item in enumerate(items):
-            score.outcomes.append(self._pronounced(item))
+            score.outcomes.append(self._judge_item(item))
             if why := self._why_enough(score):
                 score.untried, score.stopped = self._applying(items[number + 1:]), why
                 break
-        ranked = score.concluded(target, strict=self._plan.strict)
-        refused = dict.fromkeys((*self._engine.refused(target), *ranked.refused))
+        ranked = score.conclude_kernel(target, strict=self._plan.strict)
+        refused = dict.fromkeys((*self._engine.find_refused(target), *ranked.refused))
         return replace(ranked, refused=tuple(refused))
 
-    def _pronounced(self, item: Item) -> Outcome:
+    def _judge_item(self, item: Item) -> Outcome:
         """The outcome of one item. An error of attnspec's own costs the kernel this item, and is its reason."""
         try:
-            return pronounce(self._engine, item, plan=self._plan)
+            return pronounce_verdict(self._engine, item, plan=self._plan)
         except Exception as defect:
             last = traceback.extract_tb(defect.__traceback__)[-1]
             told = f"{type(defect).__name__}: {defect} (in {Path(last.filename).name}:{last.lineno})"
@@ -83,8 +83,8 @@ class KernelWorker:
 
     def _why_enough(self, score: KernelScore) -> str:
         """Why a kernel is dropped; empty as long as it is not."""
-        if self._stop_after and len(score.failing) >= self._stop_after:
-            number = len(score.failing)
+        if self._stop_after and len(score.failing_clauses) >= self._stop_after:
+            number = len(score.failing_clauses)
             return f"dropped after {number} failing {'clause' if number == 1 else 'clauses'}"
         hangs = HANGS if score.hangs >= HANGS else MOST_HANGS if score.is_given_up else 0
         return f"dropped after {hangs} calls that did not return" if hangs else ""
@@ -115,7 +115,7 @@ class KernelScore:
     stopped: str = ""
 
     @property
-    def failing(self) -> tuple[str, ...]:
+    def failing_clauses(self) -> tuple[str, ...]:
         """The clauses that failed at some dtype, in the order in which they did."""
         return tuple(dict.fromkeys(each.clause for each in self._musts if each.verdict in FAILURES))
 
@@ -133,40 +133,40 @@ class KernelScore:
     def _musts(self) -> list[Outcome]:
         return [each for each in self.outcomes if each.level is Level.MUST]
 
-    def concluded(self, subject: str, *, strict: bool) -> KernelRanked:
+    def conclude_kernel(self, subject: str, *, strict: bool) -> KernelRanked:
         """The line of the kernel, without its seconds."""
-        failing = self.failing
+        failing = self.failing_clauses
         executed = {each.clause for each in self._musts if each.verdict in _HELD}
         held = executed.difference(failing, self.untried)
         untried = self.untried.difference(failing)
         every = len(held) + len(failing) + len(untried)
         margin, closest = _closest(self.outcomes)
         return KernelRanked(
-            subject, _standing(self.outcomes, strict=strict), len(held) / every if every else 0.0, len(held),
+            subject, _kernel_standing(self.outcomes, strict=strict), len(held) / every if every else 0.0, len(held),
             len(failing), len(untried), failing, _first(self.outcomes, strict=strict), margin, closest,
-            _grades(self.outcomes), _refused(self.outcomes), stopped=self.stopped, death=_death(self.outcomes),
+            _grades(self.outcomes), _refused_words(self.outcomes), stopped=self.stopped, death=_death(self.outcomes),
             reason=_reason(self.outcomes))
 
 
-def _standing(outcomes: Sequence[Outcome], *, strict: bool) -> KernelStanding:
-    if any(gates(each.verdict, each.level, strict=strict) for each in outcomes):
+def _kernel_standing(outcomes: Sequence[Outcome], *, strict: bool) -> KernelStanding:
+    if any(does_gate_run(each.verdict, each.level, strict=strict) for each in outcomes):
         return KernelStanding.VIOLATED
-    is_short = idle(outcomes) or any(each.verdict is Verdict.NOT_RUN for each in outcomes)
+    is_short = is_idle(outcomes) or any(each.verdict is Verdict.NOT_RUN for each in outcomes)
     return KernelStanding.NOT_JUDGED if is_short else KernelStanding.CONFORMS
 
 
 def _reason(outcomes: Sequence[Outcome]) -> str:
     """Why something was not run, or why nothing applied."""
     lost = (each.reason for each in outcomes if each.verdict is Verdict.NOT_RUN)
-    return next(lost, outcomes[0].reason if outcomes and idle(outcomes) else "")
+    return next(lost, outcomes[0].reason if outcomes and is_idle(outcomes) else "")
 
 
 def _first(outcomes: Iterable[Outcome], *, strict: bool) -> FirstFailure | None:
     failure = next((each for each in outcomes if each.verdict in FAILURES
-                    and gates(each.verdict, each.level, strict=strict)), None)
+                    and does_gate_run(each.verdict, each.level, strict=strict)), None)
     if failure is None:
         return None
-    evidence, found = failure.evidence, likely((failure,))
+    evidence, found = failure.evidence, likely_group((failure,))
     cause = found.cause if found else None
     return FirstFailure(failure.clause, failure.dtype.value, failure.reason or (evidence.sentence if evidence else ""),
                         cause.says if cause else "", cause.fault if cause else "", evidence.begins if evidence else "",
@@ -189,7 +189,7 @@ def _grades(outcomes: Iterable[Outcome]) -> Mapping[str, str]:
             if reading.quantity == GRADE}
 
 
-def _refused(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
+def _refused_words(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for each in outcomes for name in each.refused))
 
 

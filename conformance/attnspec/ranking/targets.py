@@ -19,7 +19,7 @@ DIGITS = 16
 _LIST = ".txt"
 
 
-def kernels(named: Iterable[str], function: str = "") -> Iterator[str]:
+def find_kernels(named: Iterable[str], function: str = "") -> Iterator[str]:
     """The targets that are meant, in the order in which they are named; those of a folder or a pattern by name.
 
     A file of targets ends in .txt, has one on each line, and is read from the working directory; `#` begins a comment.
@@ -31,11 +31,11 @@ def kernels(named: Iterable[str], function: str = "") -> Iterator[str]:
         if path.is_dir():
             yield from _of_files(_in_folder(path), target, function)
         elif path.suffix == _LIST:
-            yield from kernels(_lines(path), function)
+            yield from find_kernels(_lines(path), function)
         elif target.endswith(".py"):
-            yield from _of_files(_matching(target), target, function)
+            yield from _of_files(_match_files(target), target, function)
         elif pattern[0].endswith(".py") and glob.has_magic(pattern[0]):
-            yield from _of_files(_matching(pattern[0]), target, pattern[2])
+            yield from _of_files(_match_files(pattern[0]), target, pattern[2])
         else:
             yield target
 
@@ -55,7 +55,7 @@ def _in_folder(folder: Path) -> list[Path]:
                   if not any(part.startswith(("_", ".")) for part in path.relative_to(folder).parts))
 
 
-def _matching(pattern: str) -> list[Path]:
+def _match_files(pattern: str) -> list[Path]:
     if not glob.has_magic(pattern):
         if not Path(pattern).is_file():
             raise no_such_subject(pattern, ())

@@ -54,7 +54,7 @@ class Span:
 
     @property
     def words(self) -> str:
-        """`65 ≤ S ≤ 127`."""
+        """The condition in words: `65 ≤ S ≤ 127`."""
         if self.block:
             return f"{self.axis} > {self.low - 1} and {self.axis} is not a multiple of {self.block}"
         if self.low == self.high:
@@ -63,11 +63,11 @@ class Span:
         return f"{self.low} ≤ {self.axis} ≤ {self.high}" if self.high else f"{self.axis} ≥ {self.low}{beyond}"
 
 
-def spans(begins: str) -> tuple[Span, ...]:
+def read_spans_told(begins: str) -> tuple[Span, ...]:
     """The conditions of `Fails where D ≥ 5 and 78 ≤ S ≤ 127; holds at …` that are about the length of one axis."""
     found = _BEGINNING.match(begins)
     parts = re.split(r" and (?!≥)", found["words"]) if found else ()
-    return tuple(span for part in parts for span in _read(part))
+    return tuple(span for part in parts for span in _read_spans(part))
 
 
 def is_met(begins: str, case: str) -> bool:
@@ -87,7 +87,7 @@ def _compares(relation: re.Match[str], lengths: Mapping[str, int]) -> bool:
     return one is not None and other is not None and _RELATIONS[relation["relation"]](one, other + by)
 
 
-def _read(part: str) -> Iterator[Span]:
+def _read_spans(part: str) -> Iterator[Span]:
     for form in _FORMS:
         if found := form.fullmatch(part):
             told = {"low": "", "high": "", "block": "", "start": "", "open": "", "part": "", **found.groupdict("")}
@@ -99,16 +99,17 @@ def _read(part: str) -> Iterator[Span]:
             return
 
 
-def common(begins: Sequence[str]) -> tuple[Span, ...]:
+def common_spans(begins: Sequence[str]) -> tuple[Span, ...]:
     """What boundaries have in common, by axis; none where no axis of all of them tells one and the same bug."""
-    every = [{axis: replace(span, axis=axis) for span in spans(each) for axis in _moved(span.axis)} for each in begins]
+    every = [{axis: replace(span, axis=axis) for span in read_spans_told(each) for axis in _moved_axes(span.axis)}
+             for each in begins]
     shared = [axis for axis in (every[0] if every else ()) if all(axis in each for each in every)]
-    together = {part for axis in shared for part in _moved(axis) if part != axis}
+    together = {part for axis in shared for part in _moved_axes(axis) if part != axis}
     return tuple(joined for axis in shared if axis not in together
                  and (joined := _join_spans([each[axis] for each in every])))
 
 
-def _moved(axis: str) -> tuple[str, ...]:
+def _moved_axes(axis: str) -> tuple[str, ...]:
     """The axes whose lengths are moved: `T (= S)` is both, and each of them."""
     one, _, other = axis.rstrip(")").partition(" (= ")
     return (axis, one, other) if other else (axis,)
@@ -140,11 +141,11 @@ def _block(found: Sequence[Span]) -> int:
     return max((n for n in range(SMALLEST, least + 1, EIGHT) if ends % n == 0), default=0)
 
 
-def blocks(begins: str) -> Iterator[int]:
+def suggest_blocks(begins: str) -> Iterator[int]:
     """The lengths of blocks that a boundary suggests, the likelier first, each once: those next to its edges, half and
     a third of them, their powers of two, and double.
     """
-    edges = [edge for span in spans(begins) if span.axis[0] in "TS" for edge in _edges(span)]
+    edges = [edge for span in read_spans_told(begins) if span.axis[0] in "TS" for edge in _edges(span)]
     suggested = (*edges, *(edge // 2 for edge in edges), *(edge & -edge for edge in edges),
                  *(edge // 3 for edge in edges if edge % 3 == 0), *(2 * edge for edge in edges))
     yield from dict.fromkeys(size for size in suggested if SMALLEST // 2 <= size <= LARGEST and size % EIGHT == 0)

@@ -84,7 +84,7 @@ def is_union(kind: object) -> bool:
 
 
 @functools.cache
-def hints(kind: type) -> Mapping[str, Any]:
+def type_hints_of(kind: type) -> Mapping[str, Any]:
     """The resolved type of every field of a dataclass."""
     found = typing.get_type_hints(kind)
     return {each.name: found[each.name] for each in dataclasses.fields(kind)}  # class variables are none
@@ -187,7 +187,7 @@ def _decode_enum(kind: type[enum.Enum], data: object, path: str) -> enum.Enum:
 def _decode_fields(kind: type, data: object, path: str) -> object:
     if not isinstance(data, dict):
         raise _misfit(path, "an object", data)
-    known = hints(kind)
+    known = type_hints_of(kind)
     missing = [name for name in _required(kind) if name not in data]
     if missing:
         raise RecordError(f"{path} lacks {missing[0]!r}.")
@@ -203,10 +203,10 @@ def _decode_fields(kind: type, data: object, path: str) -> object:
 
 @functools.cache
 def _required(kind: type) -> tuple[str, ...]:
-    return tuple(each.name for each in dataclasses.fields(kind) if required(each))
+    return tuple(each.name for each in dataclasses.fields(kind) if is_required(each))
 
 
-def required(each: dataclasses.Field[Any]) -> bool:
+def is_required(each: dataclasses.Field[Any]) -> bool:
     """Whether a field has no default."""
     return each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
 
@@ -250,7 +250,7 @@ def to_line(event: Event) -> str:
 
 def from_line(line: str) -> Event:
     """The event of a line. Raises RecordError (without a place: the reader adds file and line)."""
-    data = _parsed(line)
+    data = _parse_line(line)
     if not isinstance(data, dict) or "event" not in data:
         raise RecordError("this line is not an event: a JSON object with a member 'event' is expected.")
     name = data.pop("event")
@@ -259,7 +259,7 @@ def from_line(line: str) -> Event:
     return decode(EVENTS[name], data)
 
 
-def _parsed(line: str) -> Json:
+def _parse_line(line: str) -> Json:
     try:
         return json.loads(line, parse_constant=_refuse)
     except json.JSONDecodeError as problem:
@@ -316,9 +316,9 @@ def _schema_fields(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
         "description": " ".join(docstring(kind).split()),
-        "properties": {name: _schema(hint, definitions) for name, hint in hints(kind).items()},
+        "properties": {name: _schema(hint, definitions) for name, hint in type_hints_of(kind).items()},
         # defaults are written, too, but of what comes by the thousand: whoever reads a record need not know ours
-        "required": [each.name for each in dataclasses.fields(kind) if not is_brief(kind) or required(each)],
+        "required": [each.name for each in dataclasses.fields(kind) if not is_brief(kind) or is_required(each)],
         "additionalProperties": False,
     }
 

@@ -56,7 +56,7 @@ def parts_of(begins: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in re.split(r" and (?!≥)", found["words"])) if found else ()
 
 
-def meets(condition: str, lengths: Lengths) -> bool | None:
+def meets_condition(condition: str, lengths: Lengths) -> bool | None:
     """Whether sizes meet one condition; None where it cannot be read, or is about an axis that has no length here.
 
     `T (= S) ≥ 9` is about sizes of which both are equal: others with a longer T may fail, or hold.
@@ -112,15 +112,15 @@ def _value(words: str, lengths: Lengths) -> int | None:
 
 def is_needed(condition: str, failing: Iterable[Lengths]) -> bool:
     """Whether every case that fails meets a condition, as far as it can be read."""
-    return all(meets(condition, lengths) is not False for lengths in failing)
+    return all(meets_condition(condition, lengths) is not False for lengths in failing)
 
 
-def standing(begins: str, failing: Iterable[Lengths], passing: Iterable[Lengths]) -> ConditionStanding:
+def condition_standing(begins: str, failing: Iterable[Lengths], passing: Iterable[Lengths]) -> ConditionStanding:
     """What the cases of a run make of all that is told of where a failure begins."""
     parts = parts_of(begins)
     if not all(is_needed(part, failing) for part in parts):
         return ConditionStanding.CONTRADICTED
-    is_met = any(all(meets(part, lengths) for part in parts) for lengths in passing)
+    is_met = any(all(meets_condition(part, lengths) for part in parts) for lengths in passing)
     return ConditionStanding.IS_NEEDED if parts and is_met else ConditionStanding.DECIDES
 
 
@@ -130,12 +130,12 @@ def needed_alone(begins: str, failing: Iterable[Calls]) -> str:
     """
     known = tuple(failing)
     left = [part for part in parts_of(begins)
-            if all(any(meets(part, lengths) is not False for lengths in calls) for calls in known)]
+            if all(any(meets_condition(part, lengths) is not False for lengths in calls) for calls in known)]
     found = _BEGINNING.match(begins)
     return f"fails {found['only'] or ''}where {' and '.join(left)}" if left and found else ""
 
 
-def weakened(begins: str) -> str:
+def weaken_boundary(begins: str) -> str:
     """A boundary that some cases meet and hold: `Fails only where S ≥ 65 (not in every case); holds at S = 64.`"""
     first, semicolon, rest = begins.partition(";")
     if not first.startswith("Fails where "):

@@ -136,13 +136,15 @@ Event = RunStarted | SubjectKnown | ItemStarted | Done | RunFinished | SubjectCo
 
 
 class Handler(Protocol):
-    """An output of a run."""
+    """An output of a run. One that opens or closes nothing inherits what does nothing."""
 
     def start(self) -> None:
         """Open what is written to."""
+        return
 
     def handle(self, event: Event) -> None:
         """Take one event."""
 
     def shutdown(self) -> None:
         """Close what was opened, also after an interruption."""
+        return

@@ -23,13 +23,14 @@ _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
 _SIZE = re.compile(r"(B|Hkv|H|T|S|Dv|D)(\d+)")
 
 
-def explains(finding: KnownFinding, outcome: Outcome) -> bool:
+def does_explain(finding: KnownFinding, outcome: Outcome) -> bool:
     """Whether the failure is what the finding is about. What a list of known failures says of it counts for more."""
     if outcome.finding:
         return outcome.finding == finding.id
     if outcome.dtype.value not in (finding.dtypes or (outcome.dtype.value,)):
         return False
-    if outcome.how == RECOMMENDS:  # no pattern speaks of these: what is seen there is the convention, and no number
+    # no pattern speaks of recommendations: what is seen there is the convention, and no number
+    if outcome.failure_kind == RECOMMENDS:
         return outcome.clause in finding.clauses
     return (is_named(finding.clauses, outcome.clause)
             and (not finding.seen or any(_shows(each, outcome) for each in finding.seen)))
@@ -52,7 +53,7 @@ def _shows(seen: Seen, outcome: Outcome) -> bool:
     if bool(seen.exception) != (evidence.measured is None):
         return False
     told = re.search(seen.exception, evidence.sentence) if seen.exception else _is_measured_so(seen, evidence.measured)
-    return bool(told) and _is_such(seen, _read(evidence.recipe))
+    return bool(told) and _is_such(seen, _read_case(evidence.recipe))
 
 
 def _is_measured_so(seen: Seen, measured: Measured | None) -> bool:
@@ -80,7 +81,7 @@ class _Case:
     sizes: Mapping[str, float]
 
 
-def _read(recipe: str) -> _Case:
+def _read_case(recipe: str) -> _Case:
     first, *rest = recipe.split(";")
     fields = dict(part.split("=", 1) for part in rest if "=" in part)
     sizes = {name: float(number) for name, number in _SIZE.findall(first)}

@@ -110,7 +110,7 @@ class SubjectPut:
 
 
 def part_of_seed(seed: int) -> str:
-    """`seed 3`."""
+    """The name of a seed's part: `seed 3`."""
     return f"seed {seed}"
 
 
@@ -158,5 +158,5 @@ class BlockJudged:
 
 
 def part_of_block(block: int) -> str:
-    """`block 3`."""
+    """The name of a block's part: `block 3`."""
     return f"block {block}"

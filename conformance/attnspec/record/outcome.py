@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from attnspec.core.harm import Harm
-from attnspec.core.nouns import EXCUSED, DType, Level, Novelty, Panel, Verdict, gates
+from attnspec.core.nouns import EXCUSED, DType, Level, Novelty, Panel, Verdict, does_gate_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,17 +225,18 @@ class Outcome:
     triples: str = ""
 
     def does_gate(self, *, strict: bool) -> bool:
-        """Whether it makes the exit code 1."""
-        return not self.is_excused and gates(self.verdict, self.level, strict=strict)
+        """Whether the outcome makes the exit code 1."""
+        return not self.is_excused and does_gate_run(self.verdict, self.level, strict=strict)
 
     @property
     def is_excused(self) -> bool:
-        """Whether it is a failure that its list of known failures could not know, so that it does not gate."""
+        """Whether the outcome is a failure that its list of known failures could not know, so that it does not gate."""
         return self.change is not None and self.change.novelty in EXCUSED
 
     @property
-    def how(self) -> str:
-        """How it failed, without numbers, which differ between machines: the relation, or the words of the exception.
+    def failure_kind(self) -> str:
+        """How the subject failed, without numbers, which differ between machines: the relation, or the words of the
+        exception.
 
         Empty where nothing more than the verdict can be said.
         """
@@ -310,5 +311,5 @@ class SubjectCard:
 
     @property
     def release(self) -> str:
-        """`torch 2.13.0`; empty of what belongs to no library."""
+        """The library and its version: `torch 2.13.0`; empty of what belongs to no library."""
         return f"{self.library or self.distribution} {self.version}".strip()

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from attnspec.core.coverage import read as read_pairs
+from attnspec.core.coverage import read_pairs
 from attnspec.core.errors import FileLocation, RecordError, quoted
 from attnspec.core.nouns import Verdict
 from attnspec.record.codec import from_line
@@ -46,8 +46,8 @@ def read_text(path: Path) -> str:
                               where=FileLocation(str(path), line)) from None
 
 
-def packed(path: Path, text: str) -> bytes:
-    """What a file of this name holds; the same text gives the same bytes."""
+def pack_text(path: Path, text: str) -> bytes:
+    """Packs a text as the name of its file says; the same text gives the same bytes."""
     written = text.encode("utf-8")
     return _PACKINGS[path.suffix][0](written) if path.suffix in PACKED else written
 
@@ -112,7 +112,7 @@ class RunRecord:
 
     @property
     def known(self) -> int:
-        """How many of them were run."""
+        """How many items of the run were tried."""
         return self.done - sum(each.verdict is Verdict.NOT_RUN for each in self.outcomes)
 
     @property
@@ -128,7 +128,7 @@ class RunRecord:
 
 def read_record(path: Path) -> RunRecord:
     """The record in a file of JSON Lines. Raises a RecordError that names the file and the line."""
-    return assemble(read_events(path), str(path))
+    return assemble_record(read_events(path), str(path))
 
 
 def read_records(path: Path) -> tuple[RunRecord, ...]:
@@ -141,7 +141,7 @@ def read_records(path: Path) -> tuple[RunRecord, ...]:
         if isinstance(event, RunStarted) and runs[-1]:
             runs.append([])
         runs[-1].append((where, event))
-    return tuple(assemble(run, str(path)) for run in runs)
+    return tuple(assemble_record(run, str(path)) for run in runs)
 
 
 def read_events(path: Path) -> Iterator[Located]:
@@ -160,11 +160,11 @@ def _events(text: str, file: str) -> Iterator[Located]:
             raise BrokenLineError(str(problem), where=where) from None
 
 
-def assemble(events: Iterable[Located], file: str) -> RunRecord:
+def assemble_record(events: Iterable[Located], file: str) -> RunRecord:
     """The record of a stream of events, each with its place."""
     stream = iter(events)
     header = _header(stream, file)
-    found = _Found()
+    found = _RunSoFar()
     for where, event in stream:
         found.take(event, where)
         if isinstance(event, RunFinished):
@@ -176,7 +176,7 @@ def assemble(events: Iterable[Located], file: str) -> RunRecord:
 
 
 @dataclass(slots=True)
-class _Found:
+class _RunSoFar:
     """What was read so far."""
 
     cards: dict[str, SubjectKnown] = field(default_factory=dict)
@@ -219,7 +219,7 @@ class _Found:
                 raise DuplicateItemError("a second run starts here: one file holds one run.", where=where)
 
 
-def _check_totals(found: _Found, where: FileLocation) -> None:
+def _check_totals(found: _RunSoFar, where: FileLocation) -> None:
     """Raise DamagedRecordError where verdicts were lost or changed after they were counted. A measurement of power, a
     campaign and a ranking count something else.
     """

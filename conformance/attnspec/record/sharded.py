@@ -51,7 +51,7 @@ def check_whole(headers: Sequence[tuple[Path, RunStarted]]) -> None:
     if broken and len(runs) > 1:
         raise _foreign(runs, broken)
     for digest in broken:
-        raise _missing(runs[digest])
+        raise _missing_parts_error(runs[digest])
 
 
 def _check_once(parts: Sequence[Part]) -> None:
@@ -63,13 +63,14 @@ def _check_once(parts: Sequence[Part]) -> None:
         places[shard] = path
 
 
-def _missing(parts: Sequence[Part]) -> ShardsError:
+def _missing_parts_error(parts: Sequence[Part]) -> ShardsError:
     """What to say where no other run explains it."""
     path, first = parts[0]
     there = {shard.index for _, shard in parts}
     left = [f"{index}/{first.count}" for index in range(1, first.count + 1) if index not in there]
-    return ShardsError(f"this is shard {first} of a run, of which {_listed(left)} {'is' if len(left) == 1 else 'are'} "
-                       "missing. Join the records of all shards.", where=FileLocation(str(path)))
+    are = "is" if len(left) == 1 else "are"
+    return ShardsError(f"this is shard {first} of a run, of which {_join_names(left)} {are} missing. Join the records "
+                       "of all shards.", where=FileLocation(str(path)))
 
 
 def _foreign(runs: Mapping[str, Sequence[Part]], broken: Sequence[str]) -> ShardsError:
@@ -82,7 +83,7 @@ def _foreign(runs: Mapping[str, Sequence[Part]], broken: Sequence[str]) -> Shard
                        where=FileLocation(str(path)))
 
 
-def _listed(names: Sequence[str], most: int = 5) -> str:
+def _join_names(names: Sequence[str], most: int = 5) -> str:
     shown = list(names[:most])
     more = [f"{len(names) - most} more"] if len(names) > most else []
     *first, last = [*shown, *more]

@@ -13,8 +13,8 @@ from attnspec.core import characters
 T = TypeVar("T")
 
 
-def visible(thing: T) -> T:
-    """The same with every text in it as `characters.visible` shows it; the very same where nothing is hidden."""
+def show_hidden(thing: T) -> T:
+    """The same with every text in it as `characters.escape_hidden` shows it; the very same where nothing is hidden."""
     shown: T = _with_visible_text(thing)
     return shown
 
@@ -23,7 +23,7 @@ def _with_visible_text(thing: Any) -> Any:  # noqa: ANN401  (whatever a record h
     if thing is None or isinstance(thing, int | float | enum.Enum):
         return thing
     if isinstance(thing, str):
-        return characters.visible(thing)
+        return characters.escape_hidden(thing)
     if isinstance(thing, tuple | list):
         parts = [_with_visible_text(each) for each in thing]
         return type(thing)(parts) if _differ(parts, thing) else thing

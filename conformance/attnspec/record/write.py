@@ -21,6 +21,7 @@ from attnspec.record.codec import to_line
 from attnspec.record.events import (
     Done,
     Event,
+    Handler,
     ItemFinished,
     ItemStarted,
     RunFinished,
@@ -30,7 +31,7 @@ from attnspec.record.events import (
     key_of,
 )
 from attnspec.record.measurements import SubjectProbed
-from attnspec.record.read import DuplicateItemError, RunRecord, packed, read_events, read_record, read_records
+from attnspec.record.read import DuplicateItemError, RunRecord, pack_text, read_events, read_record, read_records
 from attnspec.record.sharded import check_whole
 
 
@@ -63,7 +64,7 @@ class RecordWriter:
         self._is_made_here = False
 
     def start(self) -> None:
-        """Open the file. Raises UsageError where that is impossible, or another run writes to it."""
+        """Opens the file. Raises UsageError where that is impossible, or another run writes to it."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._is_made_here = not self._path.exists()
@@ -76,7 +77,7 @@ class RecordWriter:
     def _take(self, descriptor: int) -> None:
         """Make the file this run's; a pipe or a device is nobody's."""
         try:
-            lock(descriptor, self._path)
+            lock_file(descriptor, self._path)
         except UsageError:
             self._is_made_here = False  # by the other run
             self.shutdown()
@@ -90,7 +91,7 @@ class RecordWriter:
             self._append(f"{to_line(event)}\n".encode())
 
     def shutdown(self) -> None:
-        """Close the file. Raises UsageError if not all could be written; what was, can be read."""
+        """Closes the file. Raises UsageError if not all could be written; what was, can be read."""
         if self._descriptor is not None:
             if self._is_made_here and not self._lines and self._problem is None:
                 self._path.unlink(missing_ok=True)
@@ -114,14 +115,11 @@ class RecordWriter:
             self._problem = problem
 
 
-class StreamWriter:
+class StreamWriter(Handler):
     """A handler that writes JSON Lines to a stream, which stays open."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-
-    def start(self) -> None:
-        """Nothing to open."""
 
     def handle(self, event: Event) -> None:
         """Write one line."""
@@ -130,11 +128,8 @@ class StreamWriter:
         self._stream.write(f"{to_line(event)}\n")
         self._stream.flush()
 
-    def shutdown(self) -> None:
-        """Nothing to close."""
 
-
-def lock(descriptor: int, path: Path) -> None:
+def lock_file(descriptor: int, path: Path) -> None:
     """Keep others from writing to the file, until it is closed. Raises UsageError if somebody is at it already."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -145,7 +140,7 @@ def lock(descriptor: int, path: Path) -> None:
         return
 
 
-def reopen(path: Path, without: Collection[str] = ()) -> RunRecord:
+def reopen_record(path: Path, without: Collection[str] = ()) -> RunRecord:
     """The record, rewritten so that more can be appended: the header, known subjects, blocks judged, subjects put and
     kernels ranked.
 
@@ -155,7 +150,7 @@ def reopen(path: Path, without: Collection[str] = ()) -> RunRecord:
     """
     record = read_record(path)
     with path.open("rb") as file:
-        lock(file.fileno(), path)
+        lock_file(file.fileno(), path)
         write_whole(path, "".join(f"{to_line(event)}\n" for event in _kept_events(record, without)), "record")
     return read_record(path)
 
@@ -176,8 +171,8 @@ class MismatchedSpecError(RecordError):
     """Two records were made by different laws."""
 
 
-def combine(paths: Sequence[Path], out: Path, *, retold: Callable[[Event], Event] | None = None,
-            ended: Callable[[RunRecord], RunFinished] | None = None) -> None:
+def combine_records(paths: Sequence[Path], out: Path, *, retold: Callable[[Event], Event] | None = None,
+                    ended: Callable[[RunRecord], RunFinished] | None = None) -> None:
     """Write the records into one file, which `read_records` reads.
 
     retold: each event as it is to be written.  ended: the footer of the part that an interrupted run has finished;
@@ -186,11 +181,11 @@ def combine(paths: Sequence[Path], out: Path, *, retold: Callable[[Event], Event
     `out` cannot be written. A file that is there already stays as it was until the new one is complete.
     """
     lines = [to_line(retold(event) if retold else event) for event in _events(paths, ended)]
-    write_whole(out, packed(out, "".join(f"{line}\n" for line in lines)), "record")
+    write_whole(out, pack_text(out, "".join(f"{line}\n" for line in lines)), "record")
 
 
 def _events(paths: Sequence[Path], ended: Callable[[RunRecord], RunFinished] | None) -> Iterator[Event]:
-    joint, read = _Joint(), [(path, read_records(path)) for path in paths]
+    joint, read = _JointRecord(), [(path, read_records(path)) for path in paths]
     check_whole([(path, record.header) for path, records in read for record in records])
     for path, records in read:
         if ended and len(records) == 1 and records[0].interrupted:
@@ -203,7 +198,7 @@ def _events(paths: Sequence[Path], ended: Callable[[RunRecord], RunFinished] | N
                 yield event
 
 
-def _finished_part(path: Path, record: RunRecord, joint: _Joint, ended: Callable[[RunRecord], RunFinished]
+def _finished_part(path: Path, record: RunRecord, joint: _JointRecord, ended: Callable[[RunRecord], RunFinished]
               ) -> Iterator[Event]:
     """The part of an interrupted run that is whole: the subjects of which every item came to an end."""
     done = Counter([*(each.subject for each in record.outcomes), *(each.subject for each in record.probes)])
@@ -220,7 +215,7 @@ def _finished_part(path: Path, record: RunRecord, joint: _Joint, ended: Callable
 
 
 @dataclass(slots=True)
-class _Joint:
+class _JointRecord:
     """What was read so far: the law, and where everything was judged."""
 
     law: tuple[str, FileLocation] | None = None

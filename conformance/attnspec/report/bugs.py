@@ -15,19 +15,19 @@ from attnspec.core.nouns import FAILURES, HALF_DTYPES, Verdict
 from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.record.contradictions import keywords_in, parts_of
 from attnspec.record.outcome import A_CHOICE, Evidence, Explanation, Likeness, Outcome
-from attnspec.report.figures import WEIGHT, counted
-from attnspec.report.held_against_cases import without_contradicted
+from attnspec.report.figures import WEIGHT, count_noun
 from attnspec.report.likely_cause import (
     CONSEQUENCES,
-    Explained,
+    ExplainedFailures,
     LikelyCause,
-    begins,
-    claimed,
-    joined,
-    lowered,
+    begins_at,
+    claim_unexplained,
+    join_groups,
+    lower_first_letter,
     needed_keywords,
-    stage,
+    stage_of,
     usual_beginning,
+    without_contradicted,
 )
 
 UNLOCATED = ("no small test input ", "no read-out ", "the read-outs could not be taken", "the diagnosis itself failed")
@@ -57,7 +57,7 @@ _THEMES: Mapping[str, str] = {
 """The theme whose clauses speak of faults of a stage, or of faults so named, where their names do not say it."""
 
 
-def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
+def explain_bugs(failures: Sequence[Outcome]) -> tuple[ExplainedFailures, ...]:
     """Each failure once, under the cause that explains most of those left; the unexplained ones come last.
 
     A fault counts for every failure that it explains as well as the likeliest fault does; among equals that which
@@ -68,15 +68,15 @@ def explanations(failures: Sequence[Outcome]) -> tuple[Explained, ...]:
     found, left = [], [(failure, _causes(failure)) for failure in without_contradicted(failures)]
     while (best := _commonest([causes for _, causes in left])) is not None:
         mine = tuple(failure for failure, causes in left if best in causes)
-        found.append(Explained(_at_all_dtypes(best, mine), mine))
+        found.append(ExplainedFailures(_at_all_dtypes(best, mine), mine))
         left = [each for each in left if best not in each[1]]
-    whole = claimed(_bugs_first(joined(found)), [failure for failure, _ in left])
+    whole = claim_unexplained(_bugs_first(join_groups(found)), [failure for failure, _ in left])
     dressed = (_with_what_it_raises(_with_its_quantity(_with_its_keywords(_with_its_sizes(_with_exceptions(group)))))
                for group in whole)
     return tuple(map(_clearest_first, dressed))
 
 
-def _bugs_first(groups: Sequence[Explained]) -> Sequence[Explained]:
+def _bugs_first(groups: Sequence[ExplainedFailures]) -> Sequence[ExplainedFailures]:
     """What an arithmetic explains comes last: it may be a choice, and what stands beside it is none. Before it, a bug
     that shows at a dtype at which no arithmetic explains anything. What is but seen to fail at some sizes, and in half
     precision alone, may be rounding, too.
@@ -101,11 +101,11 @@ def _is_half(failure: Outcome) -> bool:
     return failure.dtype in HALF_DTYPES
 
 
-def _is_arithmetic(group: Explained) -> bool:
+def _is_arithmetic(group: ExplainedFailures) -> bool:
     return any(each.evidence and each.evidence.explained and each.evidence.explained.words for each in group.failures)
 
 
-def _with_its_keywords(group: Explained) -> Explained:
+def _with_its_keywords(group: ExplainedFailures) -> ExplainedFailures:
     """The keywords without which the answers are right, said beside the sizes at which they are wrong."""
     if group.cause is None or not group.cause.says.startswith(_SEEN_TO_FAIL):
         return group
@@ -120,28 +120,29 @@ def _with_its_keywords(group: Explained) -> Explained:
     return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, with {' and '.join(names)}"))
 
 
-def _with_exceptions(group: Explained) -> Explained:
+def _with_exceptions(group: ExplainedFailures) -> ExplainedFailures:
     """The sizes as such that it needs, where some of its cases have them and hold: what speaks against a condition
     speaks against one that asks for less.
     """
     says = group.cause.says if group.cause else ""
-    weak = [set(parts_of(begins(each))) for each in group.failures if begins(each).startswith("Fails only where ")]
+    weak = [set(parts_of(begins_at(each))) for each in group.failures
+            if begins_at(each).startswith("Fails only where ")]
     is_weak = any(set(parts_of(says)) <= each for each in weak)
     if group.cause is None or not says.startswith("fails where ") or not is_weak:
         return group
     return replace(group, cause=replace(group.cause, says=says.replace("fails where ", "fails only where ", 1)))
 
 
-def _with_its_sizes(group: Explained) -> Explained:
+def _with_its_sizes(group: ExplainedFailures) -> ExplainedFailures:
     """A fault with the sizes at which alone it is seen, where most failures say the same and no case contradicts it."""
     if group.cause is None or not group.cause.fault or group.cause.declare:
         return group
-    located = sum(bool(begins(each)) for each in group.failures)
+    located = sum(bool(begins_at(each)) for each in group.failures)
     parts = parts_of(usual_beginning(group.failures)) if 2 * located > len(group.failures) else ()
     return replace(group, cause=replace(group.cause, where=" and ".join(parts)))
 
 
-def _with_its_quantity(group: Explained) -> Explained:
+def _with_its_quantity(group: ExplainedFailures) -> ExplainedFailures:
     """What alone is wrong, where all failures say the same and no fault says it already: `only the log-sum-exp`."""
     if group.cause is None or group.cause.fault or group.cause.declare:
         return group
@@ -152,7 +153,7 @@ def _with_its_quantity(group: Explained) -> Explained:
     return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, only the {named.pop()}"))
 
 
-def _with_what_it_raises(group: Explained) -> Explained:
+def _with_what_it_raises(group: ExplainedFailures) -> ExplainedFailures:
     """The exception behind the sizes, where all failures raise the same one."""
     raised = {each.evidence.sentence.partition(":")[0] if each.evidence and each.verdict is Verdict.ERRORED else ""
               for each in group.failures}
@@ -161,33 +162,35 @@ def _with_what_it_raises(group: Explained) -> Explained:
     return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, and raises {raised.pop()}"))
 
 
-def likely(failures: Sequence[Outcome]) -> Explained | None:
+def likely_group(failures: Sequence[Outcome]) -> ExplainedFailures | None:
     """The failures with the commonest cause; None where more failures are like nothing that is known."""
-    return _commonest_of(explanations(failures))
+    return _commonest_of(explain_bugs(failures))
 
 
-def unexplained(failures: Sequence[Outcome]) -> tuple[Outcome, ...]:
-    """Those that nothing explains."""
-    return _unexplained(explanations(failures))
+def unexplained_failures(failures: Sequence[Outcome]) -> tuple[Outcome, ...]:
+    """The failures that nothing explains."""
+    return _unexplained(explain_bugs(failures))
 
 
 def likely_words(failures: Sequence[Outcome], *, is_sought: bool = True) -> str:
     """`Likely one bug: each query sees one later key (`causal_off_by_one`, explains 19 of 19)`; empty where none is
     likely. is_sought: whether causes were looked for; if not, `It fails at S = 5 (2 of 3 failures)` is what is seen.
     """
-    groups = explanations(failures)
+    groups = explain_bugs(failures)
     found = _commonest_of(groups)
     if found is None or found.cause is None:
         return ""
     if seen := _seen_place(found.cause, is_sought=is_sought):
-        return f"{seen} ({len(found.failures)} of {counted(len(failures), 'failure')})"
+        return f"{seen} ({len(found.failures)} of {count_noun(len(failures), 'failure')})"
     name = f"{found.cause.name}, " if found.cause.fault else ""
     share = f"{name}explains {len(found.failures)} of {len(failures)}"
     return f"{_line_of(found, found.cause, groups)} ({share})"
 
 
-def likely_without_share(groups: Sequence[Explained], *, is_sought: bool = True) -> str:
-    """The same of failures that are explained already, without how many it explains: there, clauses are counted."""
+def likely_without_share(groups: Sequence[ExplainedFailures], *, is_sought: bool = True) -> str:
+    """The likely cause of failures that are explained already, without how many it explains: there, clauses are
+    counted.
+    """
     found = _commonest_of(groups)
     if found is None or found.cause is None:
         return ""
@@ -199,7 +202,7 @@ def likely_without_share(groups: Sequence[Explained], *, is_sought: bool = True)
 
 def likely_in_short(failures: Sequence[Outcome], *, is_sought: bool = True) -> str:
     """`Likely: `causal_off_by_one`, 19 of 19`; empty where none is likely. Where there are several bugs, it says so."""
-    groups = explanations(failures)
+    groups = explain_bugs(failures)
     found = _commonest_of(groups)
     if found is None or found.cause is None:
         return ""
@@ -212,27 +215,27 @@ def likely_in_short(failures: Sequence[Outcome], *, is_sought: bool = True) -> s
     return f"{begin}: {name}{where}, {len(found.failures)} of {len(failures)}"
 
 
-def _line_of(found: Explained, cause: LikelyCause, groups: Sequence[Explained]) -> str:
+def _line_of(found: ExplainedFailures, cause: LikelyCause, groups: Sequence[ExplainedFailures]) -> str:
     """`Likely one bug: each query sees one later key`."""
     return f"{_begin(found, cause, groups)}: {_plain(cause, groups, cause.sentence)}"
 
 
-def _begin(found: Explained, cause: LikelyCause, groups: Sequence[Explained]) -> str:
+def _begin(found: ExplainedFailures, cause: LikelyCause, groups: Sequence[ExplainedFailures]) -> str:
     """`Likely one bug`, `Looks like 2 bugs, the first`, `Likely one choice, no bug`."""
     return f"{_how_sure(found)}{_how_many(groups, cause.noun)}"
 
 
-def _plain(cause: LikelyCause, groups: Sequence[Explained], words: str) -> str:
+def _plain(cause: LikelyCause, groups: Sequence[ExplainedFailures], words: str) -> str:
     """What a cause says, without that it is a choice where the words before it say so."""
     return words.removesuffix(A_CHOICE) if cause.is_choice and len(groups) == 1 else words
 
 
-def _commonest_of(groups: Sequence[Explained]) -> Explained | None:
+def _commonest_of(groups: Sequence[ExplainedFailures]) -> ExplainedFailures | None:
     first = next(iter(groups), None)
     return first if first and first.cause and len(first.failures) >= len(_unexplained(groups)) else None
 
 
-def _how_sure(found: Explained) -> str:
+def _how_sure(found: ExplainedFailures) -> str:
     """A fault that was put this function's failing cases and answered them as it does is likely; another looks so."""
     fault = found.cause.fault if found.cause else ""
     told = [each for failure in found.failures if failure.evidence for each in failure.evidence.like
@@ -240,38 +243,38 @@ def _how_sure(found: Explained) -> str:
     return "Looks like" if told and not any(each.agreed == each.tried for each in told) else "Likely"
 
 
-def _unexplained(groups: Sequence[Explained]) -> tuple[Outcome, ...]:
+def _unexplained(groups: Sequence[ExplainedFailures]) -> tuple[Outcome, ...]:
     return next((each.failures for each in groups if each.cause is None), ())
 
 
-def _how_many(groups: Sequence[Explained], noun: str) -> str:
+def _how_many(groups: Sequence[ExplainedFailures], noun: str) -> str:
     """How many bugs there are; empty where some failures may have causes that nobody knows."""
     if _unexplained(groups):
         return ""
     return f" one {noun}" if len(groups) == 1 else f" {len(groups)} bugs, the first"
 
 
-def _clearest_first(group: Explained) -> Explained:
+def _clearest_first(group: ExplainedFailures) -> ExplainedFailures:
     """What is strictest first, of these what is like the fault that is the cause, then wide dtypes before half ones,
     numbers before NaN, the cause's own theme, and its definition before consequences.
 
     Beyond that clauses stay in their order, which goes from what a theme is to what follows from it.
     """
-    words, fault = (_themed(group.cause), group.cause.fault) if group.cause else ("", "")
-    return Explained(group.cause, tuple(sorted(group.failures, key=lambda each: (
-        WEIGHT[each.level], not _is_like(each, fault), *unclear(each, words)))))
+    words, fault = (_theme_text(group.cause), group.cause.fault) if group.cause else ("", "")
+    return ExplainedFailures(group.cause, tuple(sorted(group.failures, key=lambda each: (
+        WEIGHT[each.level], not _is_like(each, fault), *rank_clarity(each, words)))))
 
 
 def _is_like(failure: Outcome, fault: str) -> bool:
     return failure.evidence is not None and fault in (each.fault for each in failure.evidence.like)
 
 
-def _themed(cause: LikelyCause) -> str:
+def _theme_text(cause: LikelyCause) -> str:
     """All that may name the theme of a cause."""
     return " ".join([str(cause), *(_THEMES.get(word, "") for word in (cause.stage, cause.fault.partition("_")[0]))])
 
 
-def unclear(failure: Outcome, cause: str = "") -> tuple[float, ...]:
+def rank_clarity(failure: Outcome, cause: str = "") -> tuple[float, ...]:
     """A key to sort by: the clause that says clearest what is wrong comes first, that is at a dtype of which nobody
     asks whether it is rounding. cause: what is likely behind it.
     """
@@ -282,7 +285,7 @@ def unclear(failure: Outcome, cause: str = "") -> tuple[float, ...]:
 
 
 def is_endless(failure: Outcome) -> bool:
-    """Whether its margin is infinite because something is not finite: that says little of how far it is off."""
+    """Whether a failure's margin is infinite because something is not finite: that says little of how far it is off."""
     measured = failure.evidence.measured if failure.evidence else None
     return measured is not None and not math.isfinite(measured.gap)
 
@@ -293,11 +296,12 @@ def _at_all_dtypes(cause: LikelyCause, failures: Sequence[Outcome]) -> LikelyCau
             if failure.evidence and failure.evidence.explained}
     dtypes = [*told] or list(dict.fromkeys(failure.dtype.value for failure in failures))
     says = cause.says.replace(_ITS_DTYPE, dtypes[0]) if len(dtypes) == 1 else cause.says
-    return replace(cause, says=says, declare=together(tuple(told.values())))
+    return replace(cause, says=says, declare=join_declarations(tuple(told.values())))
 
 
-def together(explained: Sequence[Explanation]) -> str:
-    """One text for those that declare the precision at one dtype each: pasted one by one, each line may undo the last.
+def join_declarations(explained: Sequence[Explanation]) -> str:
+    """Joins declarations of the precision at one dtype each into one text: pasted one by one, each line may undo the
+    last.
 
     A function's attribute is one line, a manifest's mapping has a line for each dtype.
     """
@@ -334,22 +338,23 @@ def _causes(failure: Outcome) -> tuple[LikelyCause, ...]:
 
 def _evident(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause]:
     if explained := evidence.explained:
-        yield replace(_named(_of_its_dtype(failure, explained.cause.rstrip("."))), advice=explained.advice)
+        yield replace(_parse_named_fault(_of_its_dtype(failure, explained.cause.rstrip("."))), advice=explained.advice)
     elif evidence.like:
-        yield from (LikelyCause(plainly(each), each.fault, stage=each.stage) for each in evidence.like)
-    elif begin := begins(failure):
-        yield LikelyCause(lowered(begin))
+        yield from (LikelyCause(shorten_story(each), each.fault, stage=each.stage) for each in evidence.like)
+    elif begin := begins_at(failure):
+        yield LikelyCause(lower_first_letter(begin))
     elif evidence.located and not evidence.located.startswith(UNLOCATED):
-        yield replace(_named(evidence.located), stage=stage(evidence.located))
+        yield replace(_parse_named_fault(evidence.located), stage=stage_of(evidence.located))
         yield from _features(evidence.located)
     elif failure.verdict is Verdict.VIOLATED and failure.clause in OF_LAYOUT:
         yield OF_LAYOUT[failure.clause]
     elif failure.verdict in ENDED:
         is_error = failure.verdict is Verdict.ERRORED
-        yield LikelyCause(_raised(failure, evidence.sentence) if is_error else evidence.sentence.rstrip("."))
+        yield LikelyCause(_generalise_exception(failure, evidence.sentence) if is_error
+                          else evidence.sentence.rstrip("."))
 
 
-def _named(sentence: str) -> LikelyCause:
+def _parse_named_fault(sentence: str) -> LikelyCause:
     """A sentence, and the fault that it ends with."""
     found = _NAMED.search(sentence)
     return LikelyCause(_NAMED.sub("", sentence), found["fault"] if found else "")
@@ -365,13 +370,13 @@ def _of_its_dtype(failure: Outcome, says: str) -> str:
     return re.sub(rf"\b{failure.dtype.value}\b", _ITS_DTYPE, says)
 
 
-def _raised(failure: Outcome, sentence: str) -> str:
+def _generalise_exception(failure: Outcome, sentence: str) -> str:
     """What an exception has in common with the same one about other shapes, at another dtype."""
     first = _NUMBER.sub("…", _of_its_dtype(failure, sentence.partition("\n")[0].rstrip(".")))
     return f"it raises {textwrap.shorten(first, _LONGEST, placeholder=' …')}"
 
 
-def plainly(like: Likeness) -> str:
+def shorten_story(like: Likeness) -> str:
     """The story of a fault as one short clause: `each query sees one later key`."""
     story = re.split(r"(?<=[^.]\.)\s", like.story)[0].rstrip(".")
     code, colon, rest = story.partition(": ")

@@ -9,8 +9,8 @@ from itertools import groupby
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome
-from attnspec.report.figures import DECIDED, FINDINGS, SHORT, SIGNS, Sign, figure, gravest
-from attnspec.report.joined import Joined, JudgedSubject
+from attnspec.report.figures import DECIDED, FINDINGS, SHORT, SIGNS, Sign, format_figure, gravest_verdict
+from attnspec.report.joined import JoinedRecords, JudgedSubject
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,10 @@ class Theme:
     idle: int = 0
 
 
-def themes(joined: Joined) -> tuple[Theme, ...]:
-    """All clauses that apply to somebody with their outcomes, by theme; a theme of which none does has no entry."""
+def group_by_theme(joined: JoinedRecords) -> tuple[Theme, ...]:
+    """Groups all clauses that apply to somebody, with their outcomes, by theme; a theme of which none does has no
+    entry.
+    """
     idle, found = {clause.id for clause in applying_to_nobody(joined)}, list[Theme]()
     for name, group in groupby(enumerate(joined.clauses), key=lambda numbered: numbered[1].theme):
         clauses = tuple(group)
@@ -74,7 +76,7 @@ def themes(joined: Joined) -> tuple[Theme, ...]:
     return tuple(found)
 
 
-def applying_to_nobody(joined: Joined) -> tuple[ClauseText, ...]:
+def applying_to_nobody(joined: JoinedRecords) -> tuple[ClauseText, ...]:
     """Clauses that were found to apply to none of these implementations."""
     tried = {outcome.clause for outcome in joined.outcomes.values()}
     applying = {outcome.clause for outcome in joined.outcomes.values() if outcome.verdict is not Verdict.INAPPLICABLE}
@@ -86,27 +88,27 @@ def finding_anchor(clause: int, subject: JudgedSubject) -> str:
     return f"f{clause}.{subject.number}"
 
 
-def shade(verdict: Verdict, level: Level) -> str:
+def shade_verdict(verdict: Verdict, level: Level) -> str:
     """The colour class of an outcome: a failure of what is merely advised is drawn lighter."""
     css = SIGNS[verdict].css
     return f"{css} soft" if verdict in FAILURES and level is not Level.MUST else css
 
 
-def _entry(joined: Joined, number: int, clause: ClauseText) -> ClauseEntry:
+def _entry(joined: JoinedRecords, number: int, clause: ClauseText) -> ClauseEntry:
     rows = tuple(row for subject in joined.subjects for row in _rows(joined, number, subject))
-    verdicts = [outcome.verdict for subject in joined.subjects for outcome in joined.of(subject, clause.id)]
+    verdicts = [outcome.verdict for subject in joined.subjects for outcome in joined.outcomes_of(subject, clause.id)]
     # a clause that somebody cannot be asked is still marked by how the others fared
     telling = [verdict for verdict in verdicts if verdict is not Verdict.INAPPLICABLE] or verdicts
-    worst = gravest(telling) if telling else None
+    worst = gravest_verdict(telling) if telling else None
     return ClauseEntry(
-        number=number, clause=clause, rows=rows, tally=tally(verdicts),
+        number=number, clause=clause, rows=rows, tally=tally_verdicts(verdicts),
         squares=tuple(square for subject in joined.subjects for square in _squares(joined, number, subject)),
-        worst=SIGNS[worst] if worst else None, css=shade(worst, clause.level) if worst else "idle",
+        worst=SIGNS[worst] if worst else None, css=shade_verdict(worst, clause.level) if worst else "idle",
         is_changed=clause.id in joined.changed,
         instruments=tuple(dict.fromkeys(row.outcome.instrument for row in rows if row.outcome.instrument)))
 
 
-def tally(verdicts: Iterable[Verdict]) -> tuple[tuple[Sign, int], ...]:
+def tally_verdicts(verdicts: Iterable[Verdict]) -> tuple[tuple[Sign, int], ...]:
     """How often each verdict occurs, gravest first."""
     listed = list(verdicts)
     return tuple((SIGNS[verdict], listed.count(verdict)) for verdict in SIGNS if verdict in listed)
@@ -122,8 +124,8 @@ def _sameness(outcome: Outcome) -> tuple[object, ...]:
     return outcome.verdict, outcome.reason, own
 
 
-def _rows(joined: Joined, number: int, subject: JudgedSubject) -> list[ClauseRow]:
-    groups = _groups(joined.of(subject, joined.clauses[number].id))
+def _rows(joined: JoinedRecords, number: int, subject: JudgedSubject) -> list[ClauseRow]:
+    groups = _groups(joined.outcomes_of(subject, joined.clauses[number].id))
     return [_row(number, subject, group) for group in groups]
 
 
@@ -132,7 +134,7 @@ def _row(number: int, subject: JudgedSubject, group: list[Outcome]) -> ClauseRow
     return ClauseRow(
         anchor=_anchor(number, subject, first.dtype), subject=subject,
         dtypes=" ".join(SHORT[outcome.dtype] for outcome in group), sign=SIGNS[first.verdict],
-        css=shade(first.verdict, first.level), outcome=first,
+        css=shade_verdict(first.verdict, first.level), outcome=first,
         finding=finding_anchor(number, subject) if first.verdict in FINDINGS else "")
 
 
@@ -140,8 +142,8 @@ def _anchor(number: int, subject: JudgedSubject, dtype: DType) -> str:
     return f"r{number}.{subject.number}.{SHORT[dtype]}"
 
 
-def _squares(joined: Joined, number: int, subject: JudgedSubject) -> list[Square]:
-    groups = _groups(joined.of(subject, joined.clauses[number].id))
+def _squares(joined: JoinedRecords, number: int, subject: JudgedSubject) -> list[Square]:
+    groups = _groups(joined.outcomes_of(subject, joined.clauses[number].id))
     is_alone = len(joined.subjects) == 1
     made: Mapping[DType, Square] = {
         outcome.dtype: _square(number, subject, outcome, group[0].dtype, is_alone=is_alone)
@@ -154,8 +156,8 @@ def _squares(joined: Joined, number: int, subject: JudgedSubject) -> list[Square
 def _square(number: int, subject: JudgedSubject, outcome: Outcome, row: DType, *, is_alone: bool) -> Square:
     sign = SIGNS[outcome.verdict]
     is_finding = outcome.verdict in FINDINGS
-    said = f", margin {figure(outcome.worst.margin)}" if outcome.worst and not is_finding else ""
+    said = f", margin {format_figure(outcome.worst.margin)}" if outcome.worst and not is_finding else ""
     return Square(
-        is_first=outcome.dtype is subject.dtypes[0], sign=sign.sign, css=shade(outcome.verdict, outcome.level),
+        is_first=outcome.dtype is subject.dtypes[0], sign=sign.sign, css=shade_verdict(outcome.verdict, outcome.level),
         title="" if is_alone else f"{subject.label} {SHORT[outcome.dtype]}: {sign.word}{said}",
         target=finding_anchor(number, subject) if is_finding else _anchor(number, subject, row))

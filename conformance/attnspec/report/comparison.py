@@ -14,14 +14,14 @@ from pathlib import Path
 
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, UsageError
 from attnspec.core.files import write_whole
-from attnspec.core.nouns import FAILURES, DType, Verdict, gates
+from attnspec.core.nouns import FAILURES, DType, Verdict, does_gate_run
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
-from attnspec.record.visible import visible
-from attnspec.report.figures import SIGNS, counted, figure
-from attnspec.report.joined import Joined, join
+from attnspec.record.visible import show_hidden
+from attnspec.report.figures import SIGNS, count_noun, format_figure
+from attnspec.report.joined import JoinedRecords, join_records
 from attnspec.report.known import KnownGroup, group_of
-from attnspec.report.markdown import code, plain, row
+from attnspec.report.markdown import escape_text, format_code, format_row
 
 ROUNDING = 2.0
 """How far rounding alone can move a margin: an answer lies within one allowance of what its formula gives, on either
@@ -87,7 +87,7 @@ class RunComparison:
         """`2 new failures, 1 changed, 1 fixed, 3 still failing`."""
         told = [f"{self.count(each)} {each.value}" for each in Status if each is not Status.NEW and self.count(each)]
         new = self.count(Status.NEW)
-        return ", ".join([counted(new, "new failure") if new else "no new failure", *told])
+        return ", ".join([count_noun(new, "new failure") if new else "no new failure", *told])
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -95,16 +95,17 @@ class RunComparison:
         return tuple(sentence for condition, sentence in (
             (not self.common, "The two runs have no verdict on the same item."),
             (not self.is_whole, "The new run was not judged to its end, so more may be new."),
-            (self.unjudged, f"{counted(self.unjudged, 'item')} held before and {_has(self.unjudged)} no verdict now."),
-            (self.other_cases, f"{counted(self.other_cases, 'failure')} now {_shows(self.other_cases)} on another "
+            (self.unjudged,
+             f"{count_noun(self.unjudged, 'item')} held before and {_has(self.unjudged)} no verdict now."),
+            (self.other_cases, f"{count_noun(self.other_cases, 'failure')} now {_shows(self.other_cases)} on another "
                                "case, so the margins are not compared."),
             (self.left_out, f"Only the old run judged {', '.join(self.left_out)}."),
         ) if condition)
 
 
-def compare(new: Sequence[RunRecord], old: Sequence[RunRecord]) -> RunComparison:
+def compare_runs(new: Sequence[RunRecord], old: Sequence[RunRecord]) -> RunComparison:
     """Hold a run against an earlier one. Raises UsageError where a record has one subject in several environments."""
-    joined, earlier = join(visible(new)), join(visible(old))
+    joined, earlier = join_records(show_hidden(new)), join_records(show_hidden(old))
     now, before = _by_item(joined, "new"), _by_item(earlier, "old")
     subjects = {subject.card.id for subject in (*joined.subjects, *joined.faults)}
     there = {key: outcome for key, outcome in before.items() if key[0] in subjects}
@@ -118,14 +119,15 @@ def compare(new: Sequence[RunRecord], old: Sequence[RunRecord]) -> RunComparison
         groups=tuple(group_of(each.value, "", told[each], clauses) for each in Status if each in told),
         differences=tuple(_differences(joined, earlier)),
         other_cases=sum(_fails(one) and _fails(other) and _is_other_case(one, other) for one, other in pairs),
-        unjudged=sum(_holds(each) and (key not in now or not _is_decided(now[key])) for key, each in there.items()),
+        unjudged=sum(_holds_or_advises(each) and (key not in now or not _is_decided(now[key]))
+                     for key, each in there.items()),
         left_out=tuple(sorted({key[0] for key in before} - subjects)),
         common=sum(_is_decided(one) and _is_decided(other) for one, other in pairs),
         is_whole=not any(run.record.interrupted for run in joined.runs)
         and all(each.verdict is not Verdict.NOT_RUN for each in now.values()))
 
 
-def _by_item(joined: Joined, which: str) -> Mapping[Key, Outcome]:
+def _by_item(joined: JoinedRecords, which: str) -> Mapping[Key, Outcome]:
     people = {subject.number: subject for subject in (*joined.subjects, *joined.faults)}
     if twice := sorted({subject.card.id for subject in people.values() if subject.is_ambiguous}):
         raise UsageError(f"the {which} record has {twice[0]} in several environments, so that nobody can say which one "
@@ -144,14 +146,14 @@ def _stands(now: Outcome | None, before: Outcome | None, *, strict: bool) -> Ite
         change = _change(now, before)
         yield (Status.CHANGED, change) if change else (Status.STILL, word)
     elif before and _fails(before):
-        is_fixed = now is not None and _holds(now)
+        is_fixed = now is not None and _holds_or_advises(now)
         yield Status.FIXED if is_fixed else Status.LOST, f"{word} now, {was} before"
 
 
 def fails_and_gates(outcome: Outcome, *, strict: bool) -> bool:
-    """Whether it fails under a clause that gates, whether or not a baseline lists it."""
+    """Whether an outcome fails under a clause that gates, whether or not a baseline lists it."""
     verdict = Verdict.VIOLATED if _verdict(outcome) is Verdict.EXPECTED else _verdict(outcome)
-    return _fails(outcome) and gates(verdict, outcome.level, strict=strict)
+    return _fails(outcome) and does_gate_run(verdict, outcome.level, strict=strict)
 
 
 def _change(now: Outcome, before: Outcome) -> str:
@@ -159,12 +161,12 @@ def _change(now: Outcome, before: Outcome) -> str:
     verdicts = _verdict(now), _verdict(before)
     if verdicts[0] is not verdicts[1] and FAILURES.issuperset(verdicts):
         return f"{_word(now)} now, {_word(before)} before"
-    if now.how and before.how and now.how != before.how:
-        return f"now: {now.how}; before: {before.how}"
+    if now.failure_kind and before.failure_kind and now.failure_kind != before.failure_kind:
+        return f"now: {now.failure_kind}; before: {before.failure_kind}"
     margin, was = _margin(now), _margin(before)
     if margin is None or was is None or _is_other_case(now, before) or not has_moved(margin, was):
         return ""
-    return f"margin {figure(margin)} now, {figure(was)} before"
+    return f"margin {format_figure(margin)} now, {format_figure(was)} before"
 
 
 def has_moved(margin: float, was: float) -> bool:
@@ -199,19 +201,19 @@ def _fails(outcome: Outcome) -> bool:
     return _verdict(outcome) in _FAILING
 
 
-def _holds(outcome: Outcome) -> bool:
+def _holds_or_advises(outcome: Outcome) -> bool:
     return _verdict(outcome) is Verdict.HELD
 
 
 def _is_decided(outcome: Outcome) -> bool:
-    return _fails(outcome) or _holds(outcome)
+    return _fails(outcome) or _holds_or_advises(outcome)
 
 
 def _word(outcome: Outcome | None) -> str:
     return SIGNS[_verdict(outcome)].word if outcome else _NOT_ASKED
 
 
-def _differences(joined: Joined, earlier: Joined) -> Iterator[Difference]:
+def _differences(joined: JoinedRecords, earlier: JoinedRecords) -> Iterator[Difference]:
     """In what the runs differ beside their verdicts: the first place to look for a cause."""
     new, old = _facts(joined), _facts(earlier)
     for name in dict.fromkeys((*new, *old)):
@@ -219,7 +221,7 @@ def _differences(joined: Joined, earlier: Joined) -> Iterator[Difference]:
             yield Difference(name, old.get(name, "none"), new.get(name, "none"))
 
 
-def _facts(joined: Joined) -> Mapping[str, str]:
+def _facts(joined: JoinedRecords) -> Mapping[str, str]:
     """What a run was made with and of, by name; several values of one name stand beside each other."""
     found: dict[str, dict[str, None]] = defaultdict(dict)
     for subject in joined.subjects:
@@ -254,22 +256,24 @@ def comparison_text(compared: RunComparison) -> str:
 
 def _lines(compared: RunComparison) -> Iterator[str]:
     yield from (f"## Against the earlier run: {compared.headline}", "")
-    yield from (f"- {plain(note)}" for note in compared.notes)
+    yield from (f"- {escape_text(note)}" for note in compared.notes)
     yield from ([""] if compared.notes else [])
     if compared.differences:
-        yield from (row(["the runs differ in", "earlier", "this run"]), row(["---"] * 3))
-        yield from (row([plain(each.name), plain(each.old), plain(each.new)]) for each in compared.differences)
+        yield from (format_row(["the runs differ in", "earlier", "this run"]), format_row(["---"] * 3))
+        yield from (format_row([escape_text(each.name), escape_text(each.old), escape_text(each.new)])
+                    for each in compared.differences)
         yield ""
     for group in compared.groups:
         yield from _group(group)
-    yield (f"An item is a clause at one dtype. A margin has changed if it moved by more than {figure(ROUNDING)}, "
-           "because rounding alone can move it by that much.")
+    yield ("An item is a clause at one dtype. A margin has changed if it moved by more than "
+           f"{format_figure(ROUNDING)}, because rounding alone can move it by that much.")
 
 
 def _group(group: KnownGroup) -> Iterator[str]:
     name = group.name.capitalize()
-    yield from (f"### {name}: {counted(group.items, 'item')}", "")
-    yield from (row(["implementation", "clause", "level", "dtypes", ""]), row(["---"] * 5))
+    yield from (f"### {name}: {count_noun(group.items, 'item')}", "")
+    yield from (format_row(["implementation", "clause", "level", "dtypes", ""]), format_row(["---"] * 5))
     for each in group.entries:
-        yield row([code(each.subject), code(each.clause.id), each.clause.level.value, each.dtypes, plain(each.says)])
+        yield format_row([format_code(each.subject), format_code(each.clause.id), each.clause.level.value, each.dtypes,
+                          escape_text(each.says)])
     yield ""

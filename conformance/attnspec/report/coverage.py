@@ -6,10 +6,20 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from attnspec.core.coverage import AXES, COUNTED, AxisBucket, Spans, joined_spans, label, pairs_in, places_of, read
+from attnspec.core.coverage import (
+    AXES,
+    COUNTED,
+    AxisBucket,
+    Spans,
+    bucket_label,
+    joined_spans,
+    pairs_in,
+    places_of,
+    read_pairs,
+)
 from attnspec.core.feature_coverage import describe_triple, triples_in
 from attnspec.record.outcome import Outcome, SubjectCard
-from attnspec.report.joined import Joined, JudgedSubject
+from attnspec.report.joined import JoinedRecords, JudgedSubject
 
 MOST_MISSED = 6
 """Buckets that a sentence names which no case met."""
@@ -34,7 +44,7 @@ class CoverageRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
+class MeasuredCoverage:
     """What the cases of one subject met. met, taken: sets of pairs (`core.coverage`). triples, triples_taken: sets of
     triples of features (`core.feature_coverage`).
 
@@ -83,7 +93,8 @@ class Covered:
         """A row an axis, and one a keyword that the subject takes."""
         met, taken = (_by_place(found) for found in (self.met & self.taken, self.taken))
         axes = (CoverageRow(axis, _span(self.spans[axis]) if axis in self.spans else "",
-                            tuple(CoverageCell(label(*place), met[place], taken[place]) for place in places_of(axis)))
+                            tuple(CoverageCell(bucket_label(*place), met[place], taken[place])
+                                  for place in places_of(axis)))
                 for axis in AXES)
         keywords = (CoverageRow(name, "", (CoverageCell("all lengths", met[name], taken[name]),)) for name in COUNTED)
         return tuple(row for row in (*axes, *keywords) if any(cell.taken for cell in row.cells))
@@ -99,22 +110,22 @@ def _span(span: tuple[int, int]) -> str:
     return str(least) if least == most else f"{least}–{most}"
 
 
-def covered(outcomes: Iterable[Outcome], card: SubjectCard) -> Covered | None:
+def measure_coverage(outcomes: Iterable[Outcome], card: SubjectCard) -> MeasuredCoverage | None:
     """What the cases of these outcomes met; None where nobody counted, as in records from before."""
     met, triples, spans = 0, 0, list[Spans]()
     for outcome in outcomes:
-        met |= read(outcome.met)
-        triples |= read(outcome.triples)
+        met |= read_pairs(outcome.met)
+        triples |= read_pairs(outcome.triples)
         spans.append(outcome.spans)
     if not met or not card.taken:
         return None
-    return Covered(met, read(card.taken), joined_spans(spans), triples, read(card.triples))
+    return MeasuredCoverage(met, read_pairs(card.taken), joined_spans(spans), triples, read_pairs(card.triples))
 
 
-def coverage(joined: Joined) -> tuple[tuple[JudgedSubject, Covered], ...]:
+def measure_subjects(joined: JoinedRecords) -> tuple[tuple[JudgedSubject, MeasuredCoverage], ...]:
     """Every subject that was counted, with what its cases met."""
-    found = ((subject, covered((outcome for each in joined.of_subject(subject).values() for outcome in each),
-                               subject.card)) for subject in joined.subjects)
+    found = ((subject, measure_coverage((outcome for each in joined.of_subject(subject).values() for outcome in each),
+                                        subject.card)) for subject in joined.subjects)
     return tuple((subject, each) for subject, each in found if each is not None)
 
 
@@ -152,7 +163,7 @@ def at_sizes(outcomes: Iterable[Outcome]) -> AtSizes | None:
     return AtSizes(tuple(tried), frozenset(clauses), left) if tried or lacking else None
 
 
-def at_named_sizes(joined: Joined) -> tuple[tuple[JudgedSubject, AtSizes], ...]:
+def at_named_sizes(joined: JoinedRecords) -> tuple[tuple[JudgedSubject, AtSizes], ...]:
     """Every subject that was tried at sizes which a user names."""
     found = ((subject, at_sizes(outcome for each in joined.of_subject(subject).values() for outcome in each))
              for subject in joined.subjects)

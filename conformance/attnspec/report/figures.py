@@ -16,7 +16,7 @@ _AT_ALLOWANCE = 60.0  # percent of a gauge's width that margin 1 takes; what lie
 _DECADES = 6.0
 
 
-def figure(number: float | str, digits: int = 3) -> str:
+def format_figure(number: float | str, digits: int = 3) -> str:
     """A number of `digits` significant digits; `nan`, `inf` and `-inf` may come as words."""
     value = float(number)
     if math.isnan(value):
@@ -36,12 +36,12 @@ def _plain(value: float, digits: int) -> str:
     return f"{value:.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
 
 
-def grouped(number: int) -> str:
-    """`1 024 000`: thousands apart."""
+def group_digits(number: int) -> str:
+    """A number with its thousands apart: `1 024 000`."""
     return f"{number:,}".replace(",", "\u202f") if number >= 10_000 else str(number)
 
 
-def moment(stamp: str) -> str:
+def format_moment(stamp: str) -> str:
     """An ISO time as people write it; what is none stays as it is."""
     try:
         return f"{datetime.fromisoformat(stamp):%Y-%m-%d %H:%M %Z}".rstrip()
@@ -49,7 +49,7 @@ def moment(stamp: str) -> str:
         return stamp
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Seconds in the unit that fits."""
     if seconds >= 100:
         return f"{seconds / 60:.1f} min"
@@ -58,7 +58,7 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms"
 
 
-def gauge(margin: float) -> int:
+def gauge_margin(margin: float) -> int:
     """How full, in percent, the gauge of a margin is: linear up to the allowance (60 %), logarithmic beyond it."""
     if math.isnan(margin) or math.isinf(margin):
         return 100
@@ -67,17 +67,17 @@ def gauge(margin: float) -> int:
     return round(_AT_ALLOWANCE + (100 - _AT_ALLOWANCE) * min(1.0, math.log10(margin) / _DECADES))
 
 
-def plainly(value: str) -> str:
+def yes_or_no(value: str) -> str:
     """Yes and no for what Python calls True and False."""
     return {"True": "yes", "False": "no"}.get(value, value)
 
 
-def said(answer: str) -> str:
+def word_for_reader(answer: str) -> str:
     """A word of a closed list as people write it; any other text as it is."""
     return answer if " " in answer else answer.replace("_", " ")
 
 
-def counted(number: int, noun: str) -> str:
+def count_noun(number: int, noun: str) -> str:
     """`1 clause`, `3 clauses`."""
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{number} {noun if number == 1 else plural}"
@@ -138,7 +138,7 @@ SHORT: Mapping[DType, str] = {
 WEIGHT: Mapping[Level, int] = {Level.MUST: 0, Level.SHOULD: 1, Level.MAY: 2}
 
 
-def gravest(verdicts: Iterable[Verdict]) -> Verdict:
+def gravest_verdict(verdicts: Iterable[Verdict]) -> Verdict:
     """The verdict that stands for several: the worst of them."""
     return min(verdicts, key=lambda verdict: SIGNS[verdict].rank)
 
@@ -147,7 +147,7 @@ _OVERALL = (*sorted(FINDINGS, key=lambda verdict: SIGNS[verdict].rank), Verdict.
             Verdict.NO_CLAIM, Verdict.INAPPLICABLE)
 
 
-def overall(verdicts: Iterable[Verdict]) -> Verdict:
+def overall_verdict(verdicts: Iterable[Verdict]) -> Verdict:
     """The verdict on a clause that was tried at several dtypes: a failure at any; held where it was decided at all.
 
     That a subject cannot be asked at one dtype takes nothing from what it holds at the others.
@@ -165,7 +165,7 @@ def clause_anchor(clause: ClauseText) -> str:
     return f"clause-{ascii_name(clause.id)}"
 
 
-def language(text: str) -> str:
+def language_of_text(text: str) -> str:
     """The tag of the language that a text is in where that is not the page's own: browsers choose the font by it."""
     return "zh" if _CHINESE.search(text) else ""
 
@@ -175,7 +175,7 @@ def web_address(url: str) -> str:
     return url if _WEB.fullmatch(url) else ""
 
 
-def thread(url: str) -> str:
+def name_thread(url: str) -> str:
     """`owner/name#12` for the address of an issue or a pull request on GitHub, else the address without its scheme."""
     found = _THREAD.fullmatch(url)
     return f"{found[1]}#{found[2]}" if found else url.partition("://")[2]

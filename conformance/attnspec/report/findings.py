@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from attnspec.core.nouns import FAILURES, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import KnownFinding, Outcome
-from attnspec.report.audit.explained import causes
-from attnspec.report.bugs import explanations, is_endless, unclear
-from attnspec.report.clause_table import finding_anchor, shade
-from attnspec.report.figures import ADVICE, FINDINGS, OTHER_CONVENTION, SHORT, SIGNS, WEIGHT, Sign, counted
-from attnspec.report.joined import Joined, JudgedSubject
-from attnspec.report.likely_cause import Explained, LikelyCause, is_other_convention
-from attnspec.report.pictures import PictureGrid, drawn_cells, grids
+from attnspec.report.audit.explained import explaining_findings
+from attnspec.report.bugs import explain_bugs, is_endless, rank_clarity
+from attnspec.report.clause_table import finding_anchor, shade_verdict
+from attnspec.report.figures import ADVICE, FINDINGS, OTHER_CONVENTION, SHORT, SIGNS, WEIGHT, Sign, count_noun
+from attnspec.report.joined import JoinedRecords, JudgedSubject
+from attnspec.report.likely_cause import ExplainedFailures, LikelyCause, is_other_convention
+from attnspec.report.pictures import PictureGrid, drawn_cells, make_grids
 
 PICTURED_CELLS = 1_100   # how many picture cells a page draws before it refers to the record instead
 OPEN = 24                # how many findings that gate stand open; the rest can be opened one by one
@@ -56,18 +56,18 @@ class PageFinding:
         """`16 clauses and 1 recommendation`: what the console counts, and what does not gate."""
         gating = sum(each.does_gate for each in (self, *self.alike))
         told = {"clause": gating, "recommendation": self.clauses - gating}
-        return " and ".join(counted(number, noun) for noun, number in told.items() if number)
+        return " and ".join(count_noun(number, noun) for noun, number in told.items() if number)
 
 
-def findings(joined: Joined, *, strict: bool) -> tuple[PageFinding, ...]:
+def make_findings(joined: JoinedRecords, *, strict: bool) -> tuple[PageFinding, ...]:
     """All findings about implementations (those about faults are the trust matrix), worst first."""
     cards = [card for subject in joined.subjects for card in _of_one(joined, subject, strict=strict)]
-    return _pictured(sorted(cards, key=_gravity))
+    return _add_pictures(sorted(cards, key=_gravity))
 
 
-def _of_one(joined: Joined, subject: JudgedSubject, *, strict: bool) -> Iterator[PageFinding]:
+def _of_one(joined: JoinedRecords, subject: JudgedSubject, *, strict: bool) -> Iterator[PageFinding]:
     """One card a cause, and one a clause of which nobody knows the cause, or that is not as listed."""
-    every = [_finding(number, clause, subject, joined.of(subject, clause.id), strict=strict)
+    every = [_finding(number, clause, subject, joined.outcomes_of(subject, clause.id), strict=strict)
              for number, clause in enumerate(joined.clauses)]
     left = {finding.clause.id: finding for finding in every if finding}
     failures = [outcome for finding in left.values() for outcome in finding.outcomes if outcome.verdict in FAILURES]
@@ -81,28 +81,28 @@ def _of_one(joined: Joined, subject: JudgedSubject, *, strict: bool) -> Iterator
     yield from left.values()
 
 
-def _grouped(failures: Sequence[Outcome], *, strict: bool) -> Sequence[Explained]:
+def _grouped(failures: Sequence[Outcome], *, strict: bool) -> Sequence[ExplainedFailures]:
     """What gates by its causes, as the head of the page and the console count them; advice that fails for one of these
     joins it.
     """
     gating = [failure for failure in failures if failure.does_gate(strict=strict)]
-    groups = list(explanations(gating))
-    for beside in explanations(failures) if len(gating) < len(failures) else ():
+    groups = list(explain_bugs(gating))
+    for beside in explain_bugs(failures) if len(gating) < len(failures) else ():
         advice = tuple(failure for failure in beside.failures if not failure.does_gate(strict=strict))
-        host = max(groups, key=lambda group: _shared(group, beside), default=None)
-        if advice and host and host.cause and beside.cause and _shared(host, beside):
+        host = max(groups, key=lambda group: _count_shared_failures(group, beside), default=None)
+        if advice and host and host.cause and beside.cause and _count_shared_failures(host, beside):
             groups[groups.index(host)] = replace(host, failures=(*host.failures, *advice))
         elif advice:
             groups.append(replace(beside, failures=advice))
     return groups
 
 
-def _shared(group: Explained, beside: Explained) -> int:
+def _count_shared_failures(group: ExplainedFailures, beside: ExplainedFailures) -> int:
     """How many failures two groups have in common."""
     return sum(failure in beside.failures for failure in group.failures)
 
 
-def _led_by(finding: PageFinding, group: Explained) -> PageFinding:
+def _led_by(finding: PageFinding, group: ExplainedFailures) -> PageFinding:
     """The same with what the cause explains in front: the title and the case that is shown are of one dtype."""
     mine = {failure.dtype for failure in group.failures if failure.clause == finding.clause.id}
     return replace(finding, outcomes=tuple(sorted(finding.outcomes, key=lambda each: each.dtype not in mine)))
@@ -122,10 +122,11 @@ def _finding(
     is_advice = worst.verdict is Verdict.VIOLATED and not does_gate and not worst.is_excused
     return PageFinding(
         anchor=finding_anchor(number, subject), clause=clause, subject=subject, outcomes=tuple(failed),
-        sign=_of_advice(worst) if is_advice else SIGNS[worst.verdict], css=shade(worst.verdict, worst.level),
+        sign=_of_advice(worst) if is_advice else SIGNS[worst.verdict], css=shade_verdict(worst.verdict, worst.level),
         dtypes=" ".join(SHORT[o.dtype] for o in outcomes if o in failed),
         does_gate=does_gate,
-        known=tuple({known.id: known for outcome in failed for known in causes(subject, outcome)}.values()))
+        known=tuple({known.id: known for outcome in failed
+                     for known in explaining_findings(subject, outcome)}.values()))
 
 
 def measured_margin(outcome: Outcome) -> float:
@@ -143,10 +144,10 @@ def _outcome_gravity(outcome: Outcome) -> tuple[float, ...]:
 def _gravity(finding: PageFinding) -> tuple[float, ...]:
     first = finding.outcomes[0]
     return (not finding.does_gate, WEIGHT[first.level], SIGNS[first.verdict].rank, -finding.failures, -finding.clauses,
-            *unclear(first), *_outcome_gravity(first))
+            *rank_clarity(first), *_outcome_gravity(first))
 
 
-def _pictured(found: list[PageFinding]) -> tuple[PageFinding, ...]:
+def _add_pictures(found: list[PageFinding]) -> tuple[PageFinding, ...]:
     """The findings with their pictures, as long as the page has room for them; the first few stand open."""
     room = PICTURED_CELLS
     pictured = []
@@ -157,5 +158,6 @@ def _pictured(found: list[PageFinding]) -> tuple[PageFinding, ...]:
         opened = replace(finding, is_open=finding.does_gate and place < OPEN)
         fits = cells <= room
         room -= cells if fits else 0
-        pictured.append(replace(opened, pictures=grids(pictures)) if fits else replace(opened, omitted=len(pictures)))
+        pictured.append(replace(opened, pictures=make_grids(pictures)) if fits
+                        else replace(opened, omitted=len(pictures)))
     return tuple(pictured)

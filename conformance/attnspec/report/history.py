@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
-from attnspec.record.visible import visible
+from attnspec.record.visible import show_hidden
 from attnspec.report.comparison import fails_and_gates
-from attnspec.report.figures import DECIDED, SIGNS, Sign, overall
-from attnspec.report.joined import Joined, join
+from attnspec.report.figures import DECIDED, SIGNS, Sign, overall_verdict
+from attnspec.report.joined import JoinedRecords, join_records
 
 COLUMN = 34   # width of a column of the picture, as of the table below it
 HEIGHT = 64   # of the tallest bar
@@ -67,14 +67,14 @@ class History:
     height: int
 
 
-def history(files: Iterable[File], newest: File) -> History:
+def make_history(files: Iterable[File], newest: File) -> History:
     """The runs among these that judged a subject of the newest, which is one of them or comes beside them."""
-    subjects = {outcome.subject for run in visible(newest) for outcome in run.outcomes}
+    subjects = {outcome.subject for run in show_hidden(newest) for outcome in run.outcomes}
     strict = any(run.header.strict for run in newest)
     others = [list(file) for file in files if list(file) != list(newest)]
     in_order = sorted([*others, newest], key=lambda file: file[0].header.started)
-    kept = [_of(visible(file), subjects) for file in in_order]
-    joined = [join(file) for file in kept if any(run.outcomes for run in file)]
+    kept = [_keep_subjects(show_hidden(file), subjects) for file in in_order]
+    joined = [join_records(file) for file in kept if any(run.outcomes for run in file)]
     found = [_by_clause(each) for each in joined]
     failing = [{item for item, outcomes in each.items() if any(fails_and_gates(one, strict=strict) for one in outcomes)}
                for each in found]
@@ -82,14 +82,14 @@ def history(files: Iterable[File], newest: File) -> History:
     return History(tuple(runs), tuple(_rows(joined, found, failing)), COLUMN * len(joined), HEIGHT + _ROOM)
 
 
-def _of(file: File, subjects: set[str]) -> list[RunRecord]:
+def _keep_subjects(file: File, subjects: set[str]) -> list[RunRecord]:
     """The file with the outcomes of these subjects alone."""
     return [RunRecord(run.header, tuple(known for known in run.subjects if known.card.id in subjects),
                       tuple(outcome for outcome in run.outcomes if outcome.subject in subjects), run.footer)
             for run in file]
 
 
-def _rows(joined: Sequence[Joined], found: Sequence[Mapping[Item, Sequence[Outcome]]],
+def _rows(joined: Sequence[JoinedRecords], found: Sequence[Mapping[Item, Sequence[Outcome]]],
           failing: Sequence[set[Item]]) -> Iterator[HistoryRow]:
     """Those that the newest run violates come first."""
     texts = {clause.id: clause for each in joined for clause in each.clauses}
@@ -99,7 +99,7 @@ def _rows(joined: Sequence[Joined], found: Sequence[Mapping[Item, Sequence[Outco
         yield HistoryRow(item[0], texts[item[1]], tuple(_cell(each.get(item, [])) for each in found))
 
 
-def _by_clause(joined: Joined) -> Mapping[Item, Sequence[Outcome]]:
+def _by_clause(joined: JoinedRecords) -> Mapping[Item, Sequence[Outcome]]:
     found: dict[Item, list[Outcome]] = {}
     for outcome in joined.outcomes.values():
         found.setdefault((outcome.subject, outcome.clause), []).append(outcome)
@@ -109,11 +109,11 @@ def _by_clause(joined: Joined) -> Mapping[Item, Sequence[Outcome]]:
 def _cell(outcomes: Sequence[Outcome]) -> HistoryCell:
     if not outcomes:
         return HistoryCell(None, "not asked")
-    sign = SIGNS[overall(outcome.verdict for outcome in outcomes)]
+    sign = SIGNS[overall_verdict(outcome.verdict for outcome in outcomes)]
     return HistoryCell(sign, ", ".join(f"{each.dtype.value} {SIGNS[each.verdict].word}" for each in outcomes))
 
 
-def _runs(joined: Sequence[Joined], numbers: Sequence[int]) -> Iterator[HistoryRun]:
+def _runs(joined: Sequence[JoinedRecords], numbers: Sequence[int]) -> Iterator[HistoryRun]:
     """numbers: how many clauses each of them violated."""
     most = max([1, *numbers])
     for place, (each, violated) in enumerate(zip(joined, numbers, strict=True)):
@@ -126,7 +126,7 @@ def _runs(joined: Sequence[Joined], numbers: Sequence[int]) -> Iterator[HistoryR
             y=round(_ROOM + HEIGHT - high, 1), height=round(high, 1))
 
 
-def _words(joined: Joined) -> str:
+def _words(joined: JoinedRecords) -> str:
     """`torch 2.13.0; effort quick, seed 0, spec 1234abcd`."""
     versions = dict.fromkeys(subject.card.release for subject in joined.subjects)
     header = joined.runs[0].record.header

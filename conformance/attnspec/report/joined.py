@@ -63,7 +63,7 @@ class JudgedSubject:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinedRecords:
     """All that a page shows. `changed` are ids of clauses that the runs word differently.
 
     `probes`: what was found out of a subject, by its number.
@@ -90,20 +90,20 @@ class Joined:
         told = (subject.card.lives_in for subject in self.subjects)
         return tuple(sorted({f"{lives['device']} ({lives['gpu']})" for lives in told if "gpu" in lives}))
 
-    def of(self, subject: JudgedSubject, clause: str) -> tuple[Outcome, ...]:
+    def outcomes_of(self, subject: JudgedSubject, clause: str) -> tuple[Outcome, ...]:
         """The outcomes of one subject under one clause, widest dtype first."""
         return self._by_clause.get((subject.number, clause), ())
 
     def of_subject(self, subject: JudgedSubject) -> Mapping[str, tuple[Outcome, ...]]:
         """The outcomes of one subject by clause, in the clauses' order, clauses without any left out."""
-        found = {clause.id: self.of(subject, clause.id) for clause in self.clauses}
+        found = {clause.id: self.outcomes_of(subject, clause.id) for clause in self.clauses}
         return {clause: outcomes for clause, outcomes in found.items() if outcomes}
 
 
-def join(records: Sequence[RunRecord]) -> Joined:
+def join_records(records: Sequence[RunRecord]) -> JoinedRecords:
     """Join records. Runs of the same spec in the same environment are shards of one run; others stand side by side."""
     runs = tuple(JoinedRun(_letters(place), record) for place, record in enumerate(records))
-    cast = _Cast()
+    cast = _SubjectNumbers()
     outcomes: dict[Key, Outcome] = {}
     seen = 0
     for run in runs:
@@ -115,13 +115,13 @@ def join(records: Sequence[RunRecord]) -> Joined:
     probes = _probes(runs, cast)
     people = cast.people(outcomes)
     clauses, changed = _clauses(runs, outcomes.values())
-    return Joined(
+    return JoinedRecords(
         runs=runs, clauses=clauses, outcomes=outcomes, changed=changed, repeated=seen - len(outcomes), probes=probes,
         subjects=tuple(judged for judged in people if not judged.is_fault),
         faults=tuple(judged for judged in people if judged.is_fault), _by_clause=_grouped(outcomes))
 
 
-def _probes(runs: Sequence[JoinedRun], cast: _Cast) -> Mapping[int, tuple[SubjectProbed, ...]]:
+def _probes(runs: Sequence[JoinedRun], cast: _SubjectNumbers) -> Mapping[int, tuple[SubjectProbed, ...]]:
     found: dict[int, list[SubjectProbed]] = {}
     for run in runs:
         for probed in run.record.probes:
@@ -135,7 +135,7 @@ def _letters(place: int) -> str:
 
 
 @dataclass(slots=True)
-class _Cast:
+class _SubjectNumbers:
     """Gives every subject of every environment a number, and remembers which runs it was met in."""
 
     numbers: dict[tuple[object, ...], int] = field(default_factory=dict)
@@ -165,10 +165,11 @@ class _Cast:
         for number, _, dtype in outcomes:
             met[number].add(dtype)
         ids = list(self.ids.values())
-        everybody = (self._judged(number, dtypes, ids.count(self.ids[number]) > 1) for number, dtypes in met.items())
+        everybody = (self._make_judged_subject(number, dtypes, ids.count(self.ids[number]) > 1) for number,
+                     dtypes in met.items())
         return tuple(sorted(everybody, key=lambda judged: (judged.card.id, judged.number)))
 
-    def _judged(self, number: int, dtypes: set[DType], is_ambiguous: bool) -> JudgedSubject:
+    def _make_judged_subject(self, number: int, dtypes: set[DType], is_ambiguous: bool) -> JudgedSubject:
         known = self.cards.get(number) or SubjectKnown(_blank(self.ids[number]))
         ordered = tuple(dtype for dtype in DType if dtype in dtypes)
         return JudgedSubject(number, known.card, known.broken, tuple(self.letters[number]), ordered, is_ambiguous)

@@ -17,9 +17,9 @@ from attnspec.core.nouns import Verdict
 from attnspec.record.events import OF_SUBJECTS
 from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome, SubjectCard, refused_by
 from attnspec.record.read import RunRecord
-from attnspec.record.visible import visible
-from attnspec.report.figures import SIGNS, counted, figure
-from attnspec.report.joined import Joined, JoinedRun, JudgedSubject, join
+from attnspec.record.visible import show_hidden
+from attnspec.report.figures import SIGNS, count_noun, format_figure
+from attnspec.report.joined import JoinedRecords, JoinedRun, JudgedSubject, join_records
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 cannot hold
 _COUNTS: Mapping[str, str] = {"failures": "failure", "errors": "error", "skipped": "skipped"}
@@ -33,14 +33,14 @@ _ELEMENTS: Mapping[Verdict, str] = {
 
 def write_junit(records: Sequence[RunRecord], path: Path) -> None:
     """Write the JUnit XML of one or several runs to `path`, making its folder."""
-    write_whole(path, junit(records), "JUnit file")
+    write_whole(path, junit_text(records), "JUnit file")
 
 
-def junit(records: Sequence[RunRecord]) -> str:
+def junit_text(records: Sequence[RunRecord]) -> str:
     """The verdicts of one or several runs as one document. Ends its line."""
-    joined = join(visible(records))
+    joined = join_records(show_hidden(records))
     suites = [_suite(joined, subject) for subject in (*joined.subjects, *joined.faults)]
-    suites += [_lost(run) for run in joined.runs if run.record.interrupted or not run.record.done]
+    suites += [_lost_run_suite(run) for run in joined.runs if run.record.interrupted or not run.record.done]
     root = ElementTree.Element("testsuites", name="attnspec")
     root.extend(suites)
     for name in ("tests", "failures", "errors", "time"):  # Jenkins' schema knows no `skipped` here
@@ -49,7 +49,7 @@ def junit(records: Sequence[RunRecord]) -> str:
     return f"<?xml version='1.0' encoding='UTF-8'?>\n{ElementTree.tostring(root, encoding='unicode')}\n"
 
 
-def _suite(joined: Joined, subject: JudgedSubject) -> ElementTree.Element:
+def _suite(joined: JoinedRecords, subject: JudgedSubject) -> ElementTree.Element:
     """All that was asked of a subject, with what it is as properties."""
     run = next(run for run in joined.runs if run.letter == subject.runs[0])
     says = {clause.id: clause.says for clause in joined.clauses}
@@ -61,7 +61,7 @@ def _suite(joined: Joined, subject: JudgedSubject) -> ElementTree.Element:
     if subject.broken:
         lost = {subject.broken: lost.get(subject.broken, 0), **lost}
     cases += [_lost_case(subject, reason, number) for reason, number in lost.items()]
-    return _counted(subject.label, run, cases, _properties(subject, run, all_outcomes))
+    return _count_verdicts(subject.label, run, cases, _properties(subject, run, all_outcomes))
 
 
 def _lost_together(outcomes: Iterable[Outcome], broken: str) -> dict[str, int]:
@@ -73,21 +73,21 @@ def _lost_together(outcomes: Iterable[Outcome], broken: str) -> dict[str, int]:
 def _lost_case(subject: JudgedSubject, reason: str, number: int) -> ElementTree.Element:
     """One error for all items that one reason kept from being run."""
     name = "adapter" if reason == subject.broken else "not run"
-    how_many = f" ({counted(number, 'item')} not run)" if number else ""
+    how_many = f" ({count_noun(number, 'item')} not run)" if number else ""
     return _told_case(subject.card.id, name, _ERROR, f"{reason}{how_many}")
 
 
 def _properties(subject: JudgedSubject, run: JoinedRun, outcomes: Sequence[Outcome]) -> Mapping[str, str]:
     header, card = run.record.header, subject.card
     told = {**_living(run, card), "library": card.distribution, "version": card.version,
-            "held": _held(outcomes), "effort": header.effort,
+            "held": _format_held_share(outcomes), "effort": header.effort,
             "seed": str(header.seed), "spec": f"{header.spec_version} {header.spec_digest[:12]}".strip(),
             "refuses": ", ".join(refused_by(card, outcomes)), "must_take": header.must_take,
             "sizes": ", ".join(dict.fromkeys((*header.sizes, *card.sizes)))}
     return {name: value for name, value in told.items() if value}
 
 
-def _held(outcomes: Sequence[Outcome]) -> str:
+def _format_held_share(outcomes: Sequence[Outcome]) -> str:
     """`62 of 62 applicable`; empty if nothing applies."""
     applicable = [outcome for outcome in outcomes if outcome.verdict is not Verdict.INAPPLICABLE]
     held = sum(outcome.verdict is Verdict.HELD for outcome in applicable)
@@ -100,18 +100,18 @@ def _living(run: JoinedRun, card: SubjectCard) -> Mapping[str, str]:
     return card.lives_in or {name: environment[name] for name in ("python", *OF_SUBJECTS) if name in environment}
 
 
-def _lost(run: JoinedRun) -> ElementTree.Element:
+def _lost_run_suite(run: JoinedRun) -> ElementTree.Element:
     """A suite of one error for a run that did not get through, or that judged nothing."""
-    lost = counted(run.missing, "item")
+    lost = count_noun(run.missing, "item")
     interrupted = f"the run was interrupted: {lost} have no verdict" if run.missing else "the run was interrupted"
     said = interrupted if run.record.interrupted else "nothing was executed"
-    return _counted("attnspec", run, [_told_case("attnspec", f"run {run.letter}", _ERROR, said)], {})
+    return _count_verdicts("attnspec", run, [_told_case("attnspec", f"run {run.letter}", _ERROR, said)], {})
 
 
-def _counted(
+def _count_verdicts(
     name: str, run: JoinedRun, cases: Sequence[ElementTree.Element], properties: Mapping[str, str],
 ) -> ElementTree.Element:
-    suite = ElementTree.Element("testsuite", name=_clean(name), tests=str(len(cases)))
+    suite = ElementTree.Element("testsuite", name=_remove_control_characters(name), tests=str(len(cases)))
     for attribute, tag in _COUNTS.items():
         suite.set(attribute, str(sum(case.find(tag) is not None for case in cases)))
     suite.set("time", _plain(sum(float(case.get("time", "0")) for case in cases)))
@@ -119,7 +119,7 @@ def _counted(
     if properties:
         held = ElementTree.SubElement(suite, "properties")
         for key, value in properties.items():
-            ElementTree.SubElement(held, "property", name=key, value=_clean(value))
+            ElementTree.SubElement(held, "property", name=key, value=_remove_control_characters(value))
     suite.extend(cases)
     return suite
 
@@ -128,8 +128,9 @@ def _case(outcome: Outcome, says: str, *, strict: bool) -> ElementTree.Element:
     case = _empty_case(outcome.subject, f"{outcome.clause}[{outcome.dtype.value}]", outcome.seconds)
     if outcome.verdict in _ELEMENTS:
         tag, message = _ruling(outcome, strict=strict)
-        told = ElementTree.SubElement(case, tag, message=_clean(message), type=outcome.verdict.value)
-        told.text = _clean("\n".join(_lines(outcome, says)))
+        told = ElementTree.SubElement(case, tag, message=_remove_control_characters(message),
+                                      type=outcome.verdict.value)
+        told.text = _remove_control_characters("\n".join(_lines(outcome, says)))
         _add_stderr(case, outcome.evidence)
     return case
 
@@ -179,24 +180,26 @@ def _facts(evidence: Evidence) -> Iterable[tuple[str, str]]:
 def _margin(measured: Measured | None) -> str:
     if measured is None:
         return ""
-    return f"{figure(measured.margin)} (gap {figure(measured.gap)}, {figure(measured.allowance)} allowed)"
+    margin, gap, allowed = map(format_figure, (measured.margin, measured.gap, measured.allowance))
+    return f"{margin} (gap {gap}, {allowed} allowed)"
 
 
 def _add_stderr(case: ElementTree.Element, evidence: Evidence | None) -> None:
     if evidence is not None and evidence.stderr:
-        ElementTree.SubElement(case, "system-err").text = _clean(evidence.stderr)
+        ElementTree.SubElement(case, "system-err").text = _remove_control_characters(evidence.stderr)
 
 
 def _told_case(subject: str, name: str, tag: str, message: str) -> ElementTree.Element:
     case = _empty_case(subject, name, 0.0)
-    ElementTree.SubElement(case, tag, message=_clean(message), type=Verdict.NOT_RUN.value)
+    ElementTree.SubElement(case, tag, message=_remove_control_characters(message), type=Verdict.NOT_RUN.value)
     return case
 
 
 def _empty_case(subject: str, name: str, seconds: float) -> ElementTree.Element:
     """Readers make packages of the class name by its dots, so that subjects of one library lie together."""
-    classname = _clean(subject.replace("/", "."))
-    return ElementTree.Element("testcase", classname=classname, name=_clean(name), time=_plain(seconds))
+    classname = _remove_control_characters(subject.replace("/", "."))
+    return ElementTree.Element("testcase", classname=classname, name=_remove_control_characters(name),
+                               time=_plain(seconds))
 
 
 def _plain(number: float) -> str:
@@ -204,5 +207,5 @@ def _plain(number: float) -> str:
     return f"{number:.3f}".rstrip("0").rstrip(".")
 
 
-def _clean(text: str) -> str:
+def _remove_control_characters(text: str) -> str:
     return _UNPRINTABLE.sub("\ufffd", text)

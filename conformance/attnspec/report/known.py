@@ -10,8 +10,8 @@ from itertools import groupby
 from attnspec.core.nouns import EXCUSED, FAILURES, Novelty, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome
-from attnspec.report.figures import SHORT, counted
-from attnspec.report.joined import Joined, JoinedRun
+from attnspec.report.figures import SHORT, count_noun
+from attnspec.report.joined import JoinedRecords, JoinedRun
 
 UNEXPLAINED = "No finding explains these."
 Told = tuple[Outcome, str]  # with the rest of a sentence about its clause
@@ -69,12 +69,12 @@ class BaselineComparison:
 
     @property
     def changed(self) -> int:
-        """How many are so in all."""
+        """How many failures have changed in all."""
         return sum(self.tally.values())
 
 
 def is_gone(outcome: Outcome) -> bool:
-    """Whether it is no failure: a known one that is none any more, or a convention that has changed."""
+    """Whether an entry is no failure: a known one that is none any more, or a convention that has changed."""
     return outcome.change is not None and (bool(outcome.change.convention) or outcome.change.verdict not in FAILURES)
 
 
@@ -86,9 +86,9 @@ def but_for(outcomes: Iterable[Outcome], choices: Sequence[str] = ()) -> str:
     known = sum(each.verdict is Verdict.EXPECTED and each.finding not in choices for each in told)
     novelties = Counter(each.change.novelty for each in told if each.change and not each.change.convention)
     unknowable = sum(novelties[each] for each in EXCUSED)
-    exceptions = [counted(known, "known failure")] if known else []
-    exceptions += [f"{counted(unknowable, 'failure')} that the list could not know"] if unknowable else []
-    exceptions += [f"{counted(len(choices), 'documented choice')} ({', '.join(choices)})"] if choices else []
+    exceptions = [count_noun(known, "known failure")] if known else []
+    exceptions += [f"{count_noun(unknowable, 'failure')} that the list could not know"] if unknowable else []
+    exceptions += [f"{count_noun(len(choices), 'documented choice')} ({', '.join(choices)})"] if choices else []
     exceptions_told = f", but for {' and '.join(exceptions)}" if exceptions else ""
     return f"{exceptions_told}{_good_news(novelties[Novelty.MENDED], known)}"
 
@@ -97,18 +97,18 @@ def _good_news(mended: int, known: int) -> str:
     """`; all 3 listed failures are mended: renew the list (--update-baseline)`; empty if nothing is mended."""
     if not mended:
         return ""
-    which = counted(mended, "listed failure") if known or mended == 1 else f"all {mended} listed failures"
+    which = count_noun(mended, "listed failure") if known or mended == 1 else f"all {mended} listed failures"
     which = f"the only {which.removeprefix('1 ')}" if mended == 1 and not known else which
     return f"; {which} {'is' if mended == 1 else 'are'} mended: renew the list (--update-baseline)"
 
 
-def held(joined: Joined) -> tuple[BaselineComparison, ...]:
+def compared_runs(joined: JoinedRecords) -> tuple[BaselineComparison, ...]:
     """The runs that were held against a baseline."""
     clauses = {clause.id: clause for clause in joined.clauses}
-    return tuple(_held(run, clauses) for run in joined.runs if run.record.header.baseline)
+    return tuple(_compare_with_baseline(run, clauses) for run in joined.runs if run.record.header.baseline)
 
 
-def _held(run: JoinedRun, clauses: Mapping[str, ClauseText]) -> BaselineComparison:
+def _compare_with_baseline(run: JoinedRun, clauses: Mapping[str, ClauseText]) -> BaselineComparison:
     outcomes, cards = run.record.outcomes, [known.card for known in run.record.subjects]
     told = {finding.id: finding.says for card in cards for finding in card.findings}
     known: dict[str, list[Outcome]] = defaultdict(list)
@@ -121,12 +121,12 @@ def _held(run: JoinedRun, clauses: Mapping[str, ClauseText]) -> BaselineComparis
     libraries = dict.fromkeys(card.release for card in cards)
     return BaselineComparison(
         run, tuple(filter(None, libraries)),
-        tuple(group_of(name, told.get(name, UNEXPLAINED), _told(known[name]), clauses)
+        tuple(group_of(name, told.get(name, UNEXPLAINED), _told_outcomes(known[name]), clauses)
               for name in sorted(known, key=lambda name: -len(known[name]))),
-        tuple(group_of(each.value, "", _told(changed[each]), clauses) for each in Novelty if each in changed))
+        tuple(group_of(each.value, "", _told_outcomes(changed[each]), clauses) for each in Novelty if each in changed))
 
 
-def _told(outcomes: Iterable[Outcome]) -> list[Told]:
+def _told_outcomes(outcomes: Iterable[Outcome]) -> list[Told]:
     return [(outcome, outcome.change.says if outcome.change else "") for outcome in outcomes]
 
 

@@ -1,22 +1,83 @@
 """What explains failures, and which explanations are of one bug.
 
-Failed advice may be no bug at all: where libraries differ, the subject does what some of them do.
+What is told of where a failure begins is held against the cases of its run before anybody reads it. Failed advice may
+be no bug at all: where libraries differ, the subject does what some of them do.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from attnspec.core.conventions import describe_answer
 from attnspec.core.keyword_nouns import GRADIENTS_PROFILE
 from attnspec.core.keywords import KEYWORDS
-from attnspec.record.boundaries import SMALLEST, common, is_met, spans
-from attnspec.record.contradictions import keywords_in, lengths_in, meets, parts_of
-from attnspec.record.outcome import A_CHOICE, MAGNITUDE, Outcome, SubjectCard
-from attnspec.report.held_against_cases import contradicted, telling, told_of_all
+from attnspec.core.nouns import Verdict
+from attnspec.record.boundaries import SMALLEST, common_spans, is_met, read_spans_told
+from attnspec.record.contradictions import Calls, keywords_in, lengths_in, meets_condition, needed_alone, parts_of
+from attnspec.record.outcome import A_CHOICE, MAGNITUDE, Evidence, Outcome, SubjectCard
+
+ABOUT_OTHER_MATTERS = frozenset({"numerics", "drift", "purity"})
+"""Themes whose clauses may break at sizes at which the answers are right: they are about rounding and about memory."""
+
+
+def telling_failures(failures: Sequence[Outcome]) -> list[Outcome]:
+    """The failures whose case has the sizes of every call that is made of it: of another the case says little of where
+    it fails.
+    """
+    return [each for each in failures if each.evidence is None or not each.evidence.calls]
+
+
+def without_contradicted(failures: Sequence[Outcome]) -> list[Outcome]:
+    """The failures, each with those conditions alone that its own case meets, and every case like it that failed."""
+    return [_as_far_as_borne_out(failure, failures) for failure in failures]
+
+
+def is_contradicted(says: str, failures: Sequence[Outcome]) -> bool:
+    """Whether one of these cases fails at sizes at which a cause says that nothing fails."""
+    parts, left = parts_of(says), parts_of(needed_alone(says, _lengths(failures)))
+    return len(left) < len(parts)
+
+
+def told_of_all(says: str, failures: Sequence[Outcome]) -> str:
+    """What all these cases bear out of a cause that names sizes; "" if nothing is left."""
+    return needed_alone(says, _lengths(failures)) if is_contradicted(says, failures) else says
+
+
+def _lengths(failures: Sequence[Outcome]) -> list[Calls]:
+    return [_calls_of(each.evidence) for each in failures if each.evidence]
+
+
+def _calls_of(evidence: Evidence) -> Calls:
+    return [lengths_in(each) for each in (evidence.recipe, *evidence.calls)]
+
+
+def _as_far_as_borne_out(failure: Outcome, failures: Sequence[Outcome]) -> Outcome:
+    evidence = failure.evidence
+    if evidence is None or not parts_of(evidence.begins):
+        return failure
+    cases = [_calls_of(each) for each in (evidence, *_that_count(failure, evidence, failures))]
+    left = needed_alone(evidence.begins, cases)
+    if len(parts_of(left)) == len(parts_of(evidence.begins)):
+        return failure
+    return replace(failure, evidence=replace(evidence, begins=left and f"{left[:1].upper()}{left[1:]}."))
+
+
+def _that_count(failure: Outcome, evidence: Evidence, failures: Sequence[Outcome]) -> Iterator[Evidence]:
+    """The other failures that nothing else explains and that are given no more than this one: the same bug breaks them
+    or it is no matter of sizes alone.
+    """
+    given = keywords_in(evidence.recipe)
+    for other in failures:
+        seen = other.evidence
+        if (other is not failure and seen is not None and other.verdict is Verdict.VIOLATED
+                and other.verdict is failure.verdict and other.dtype is failure.dtype
+                and other.clause.partition(".")[0] not in ABOUT_OTHER_MATTERS
+                and not (seen.like or seen.explained or seen.begins) and keywords_in(seen.recipe) <= given):
+            yield seen
+
 
 _LEFT_OUT = re.compile(r"the answer is .+, and right once (?P<keywords>.+) is left out")
 _STAGE = re.compile(r"\((?P<stage>\w+)[^()]*\)$")  # a read-out ends with the stage that it blames
@@ -52,7 +113,7 @@ class LikelyCause:
 
     @property
     def sentence(self) -> str:
-        """What it says, with the sizes at which it shows: `the last keys are lost, where S ≥ 65`."""
+        """The cause in a sentence, with the sizes at which it shows: `the last keys are lost, where S ≥ 65`."""
         return f"{self.says}, where {self.where}" if self.where else self.says
 
     @property
@@ -72,37 +133,37 @@ class LikelyCause:
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class ExplainedFailures:
     """Failures with one cause, the clearest first; None: nothing explains them."""
 
     cause: LikelyCause | None
     failures: tuple[Outcome, ...]
 
 
-def joined(groups: Sequence[Explained]) -> list[Explained]:
+def join_groups(groups: Sequence[ExplainedFailures]) -> list[ExplainedFailures]:
     """Groups of one bug as one, under a fault's name if any has one; that of most failures first."""
-    piles: list[list[Explained]] = []
+    piles: list[list[ExplainedFailures]] = []
     for group in groups:
         mine = [pile for pile in piles if any(_is_one_bug(each, group) for each in pile)]
         piles = [*(pile for pile in piles if pile not in mine), [*(each for pile in mine for each in pile), group]]
     return sorted(map(_merged, piles), key=lambda group: -len(group.failures))
 
 
-def claimed(groups: Sequence[Explained], unexplained: Sequence[Outcome]) -> list[Explained]:
+def claim_unexplained(groups: Sequence[ExplainedFailures], unexplained: Sequence[Outcome]) -> list[ExplainedFailures]:
     """The groups, with those of the unexplained that no bug of their own breaks: the first with those whose case lies
     where it is seen to fail, each with those that answer a query without a key as wrongly, whatever hides the keys.
     Those that are left come last, under no cause.
     """
-    rest, whole = list(unexplained), list[Explained]()
+    rest, whole = list(unexplained), list[ExplainedFailures]()
     for at, group in enumerate(groups):
         where = group.cause.says if group.cause and not at else ""
         mine = [each for each in rest if _is_of(group, where, each)]
         rest = [each for each in rest if each not in mine]
         whole.append(replace(group, failures=(*group.failures, *mine)))
-    return [*whole, *([Explained(None, tuple(rest))] if rest else [])]
+    return [*whole, *([ExplainedFailures(None, tuple(rest))] if rest else [])]
 
 
-def _is_of(group: Explained, where: str, failure: Outcome) -> bool:
+def _is_of(group: ExplainedFailures, where: str, failure: Outcome) -> bool:
     """Whether what breaks the group breaks this, too. where: the group is seen to fail."""
     lies_there = failure.evidence is not None and is_met(where, failure.evidence.case)
     is_consequence = _is_of_the_softmax(group) and _is_about_rounding(failure)
@@ -116,17 +177,19 @@ def _same_row(one: Outcome, other: Outcome) -> bool:
     return len(pair) == 2 and len(told) == 1 and pair[0].relation == OF_EMPTY_ROWS
 
 
-def _merged(pile: Sequence[Explained]) -> Explained:
+def _merged(pile: Sequence[ExplainedFailures]) -> ExplainedFailures:
     leading = [group for group in pile if not any(_shows_in(named, group) for named in pile)]
     causes = [group.cause for group in leading if group.cause and not _is_refuted(group, pile)] or [
         group.cause for group in leading if group.cause]
     told = max(causes, key=lambda cause: (
         _is_of_a_keyword(cause), bool(cause.declare), bool(cause.fault), bool(cause.advice)))
     failures = tuple(failure for group in pile for failure in group.failures)
-    return Explained(told if told.name != told.says else replace(told, says=_said(told, causes, failures)), failures)
+    return ExplainedFailures(told if told.name != told.says
+                             else replace(told, says=_common_sentence(told, causes, failures)),
+                             failures)
 
 
-def _is_refuted(named: Explained, pile: Sequence[Explained]) -> bool:
+def _is_refuted(named: ExplainedFailures, pile: Sequence[ExplainedFailures]) -> bool:
     """Whether faults were looked for behind another failure of the same bug, and the fault that is named was none: but
     where most failures bear the fault out, the other is one at which all answers round to nothing. A read-out that
     blames a stage says as much as a fault of it; of gradients, a fault of the forward pass has none to compare.
@@ -134,29 +197,29 @@ def _is_refuted(named: Explained, pile: Sequence[Explained]) -> bool:
     fault = named.cause.fault if named.cause else ""
     others = [group for group in pile if group is not named and not _shows_in_gradients(named, group)]
     looked_for = [each.evidence for group in others for each in group.failures
-                  if each.evidence and each.evidence.located and not stage(each.evidence.located)]
+                  if each.evidence and each.evidence.located and not stage_of(each.evidence.located)]
     is_spoken_against = any(fault not in {like.fault for like in each.like} for each in looked_for)
     return bool(fault) and is_spoken_against and not _is_borne_out(fault, pile)
 
 
-def _is_borne_out(fault: str, pile: Sequence[Explained]) -> bool:
+def _is_borne_out(fault: str, pile: Sequence[ExplainedFailures]) -> bool:
     """Whether in most failures a fault gives the function's own answers in all that was tried."""
     seen = [failure.evidence for group in pile for failure in group.failures]
     alike = [any(like.fault == fault and like.agreed == like.tried for like in each.like) for each in seen if each]
     return 2 * sum(alike) > len(seen)
 
 
-def _said(told: LikelyCause, causes: Sequence[LikelyCause], failures: Sequence[Outcome]) -> str:
+def _common_sentence(told: LikelyCause, causes: Sequence[LikelyCause], failures: Sequence[Outcome]) -> str:
     """What the sizes have in common at which one bug is seen to begin, where it is seen to begin at several; or what
     most failures say, for a clause that looks at larger sizes than its case has begins below them. Ranges that end say
     less than the block that ends them.
     """
-    seen = Counter(filter(None, map(begins, telling(failures) or failures)))
+    seen = Counter(filter(None, map(begins_at, telling_failures(failures) or failures)))
     if len({cause.says for cause in causes}) < 2:
         return told.says
     if usual := usual_beginning(failures):
         return usual
-    found = common(list(seen))
+    found = common_spans(list(seen))
     says = f"fails where {' and '.join(span.words for span in found)}" if found else told.says
     return told_of_all(says, failures) or OF_NO_RULE
 
@@ -166,14 +229,15 @@ def usual_beginning(failures: Sequence[Outcome]) -> str:
 
     Ends that differ from case to case, and with the entries, are no boundary.
     """
-    seen = Counter(filter(None, map(begins, telling(failures) or failures)))
+    seen = Counter(filter(None, map(begins_at, telling_failures(failures) or failures)))
     [(usual, count)] = seen.most_common(1) or [("", 0)]
-    ends = {span.high for each in seen for span in spans(each) if span.low < span.high}
-    is_plain = not any(span.is_open or (span.low < span.high and len(ends) > 1) for span in spans(usual))
-    return lowered(usual) if 2 * count > seen.total() and is_plain and not contradicted(usual, failures) else ""
+    ends = {span.high for each in seen for span in read_spans_told(each) if span.low < span.high}
+    is_plain = not any(span.is_open or (span.low < span.high and len(ends) > 1) for span in read_spans_told(usual))
+    is_told = 2 * count > seen.total() and is_plain and not is_contradicted(usual, failures)
+    return lower_first_letter(usual) if is_told else ""
 
 
-def _is_one_bug(one: Explained, other: Explained) -> bool:
+def _is_one_bug(one: ExplainedFailures, other: ExplainedFailures) -> bool:
     """Whether both are like one fault; or, where one is like none, whether they may begin at the same sizes, or
     read-outs blame one stage for both. An arithmetic that may be meant is behind what it allows, and behind what is
     like a fault that rounds.
@@ -190,10 +254,10 @@ def _is_one_bug(one: Explained, other: Explained) -> bool:
         return False
     if _lies_within(one, other) or _lies_within(other, one):
         return True
-    return _begin_alike(one, other) or bool(_blamed(one) and _blamed(one) == _blamed(other))
+    return _begin_alike(one, other) or bool(_blamed_stage(one) and _blamed_stage(one) == _blamed_stage(other))
 
 
-def _shows_in(named: Explained, other: Explained) -> bool:
+def _shows_in(named: ExplainedFailures, other: ExplainedFailures) -> bool:
     """Whether a fault of the softmax that explains more is what the other shows: answers that are wrong from some
     logits on, or clauses about rounding alone.
     """
@@ -203,7 +267,7 @@ def _shows_in(named: Explained, other: Explained) -> bool:
     return is_of_logits or (bool(other.cause.declare) and all(map(_is_about_rounding, other.failures)))
 
 
-def _shows_in_gradients(named: Explained, other: Explained) -> bool:
+def _shows_in_gradients(named: ExplainedFailures, other: ExplainedFailures) -> bool:
     """Whether a fault of a keyword is what gradients show that are wrong where that keyword is given: what the forward
     pass gets wrong, its gradients do.
     """
@@ -214,7 +278,7 @@ def _shows_in_gradients(named: Explained, other: Explained) -> bool:
         each.clause.startswith(f"{GRADIENTS_PROFILE}.") for each in other.failures)
 
 
-def _is_of_the_softmax(group: Explained) -> bool:
+def _is_of_the_softmax(group: ExplainedFailures) -> bool:
     return group.cause is not None and bool(group.cause.fault) and group.cause.stage in _SOFTMAX
 
 
@@ -222,30 +286,30 @@ def _is_about_rounding(failure: Outcome) -> bool:
     return failure.clause.partition(".")[0] in CONSEQUENCES
 
 
-def _lies_within(bounded: Explained, other: Explained) -> bool:
+def _lies_within(bounded: ExplainedFailures, other: ExplainedFailures) -> bool:
     """Whether every case of the other lies where the first is seen to fail, and both are right once the same keyword
     is left out: of the other alone nobody could say where it begins.
     """
     parts = parts_of(bounded.cause.says) if bounded.cause and not bounded.cause.fault else ()
-    if not parts or any(map(begins, other.failures)):
+    if not parts or any(map(begins_at, other.failures)):
         return False
     needed = [set(needed_keywords(each.evidence.located)) for each in other.failures if each.evidence]
     shared = set.intersection(*needed) if len(needed) == len(other.failures) else set[str]()
     given = [keywords_in(each.evidence.recipe) for each in bounded.failures if each.evidence]
     cases = [lengths_in(each.evidence.recipe) for each in other.failures if each.evidence]
     return bool(shared) and all(shared & each for each in given) and all(
-        meets(part, lengths) is not False for part in parts for lengths in cases)
+        meets_condition(part, lengths) is not False for part in parts for lengths in cases)
 
 
-def _blamed(group: Explained) -> str:
+def _blamed_stage(group: ExplainedFailures) -> str:
     """The stage of the fault, or else the one that most read-outs blame; empty where none blames any."""
     if group.cause and group.cause.stage:
         return group.cause.stage
-    often = Counter(filter(None, (stage(each.evidence.located) for each in group.failures if each.evidence)))
+    often = Counter(filter(None, (stage_of(each.evidence.located) for each in group.failures if each.evidence)))
     return max(often, key=lambda each: often[each], default="")
 
 
-def _follows(rounding: Explained, other: Explained) -> bool:
+def _follows(rounding: ExplainedFailures, other: ExplainedFailures) -> bool:
     """Whether a fault of precision, at no other dtype, is but the arithmetic that explains more of the failures."""
     if not rounding.cause or not other.cause or PRECISION not in rounding.cause.declare:
         return False
@@ -253,7 +317,7 @@ def _follows(rounding: Explained, other: Explained) -> bool:
     return other.cause.stage == PRECISION and is_among and len(rounding.failures) >= len(other.failures)
 
 
-def _needs_keyword(rounding: Explained, named: Explained) -> bool:
+def _needs_keyword(rounding: ExplainedFailures, named: ExplainedFailures) -> bool:
     """Whether what an arithmetic would allow shows only where the keyword is given of which a fault is named: products
     and sums are rounded whatever is given.
     """
@@ -268,11 +332,11 @@ def _is_of_a_keyword(cause: LikelyCause) -> bool:
     return bool(cause.fault) and cause.stage in KEYWORDS
 
 
-def _begin_alike(one: Explained, other: Explained) -> bool:
+def _begin_alike(one: ExplainedFailures, other: ExplainedFailures) -> bool:
     """Whether at least half of the failures of either, of which that is known, may begin where one of the other does:
     clauses limit sizes, so that one bug may be seen to begin elsewhere.
     """
-    mine, theirs = ([begin for failure in group.failures if (begin := begins(failure))] for group in (one, other))
+    mine, theirs = ([begin for failure in group.failures if (begin := begins_at(failure))] for group in (one, other))
     return _half_of(mine, theirs) and _half_of(theirs, mine)
 
 
@@ -284,7 +348,7 @@ def _half_of(some: Sequence[str], others: Sequence[str]) -> bool:
 def _are_compatible(one: str, other: str) -> bool:
     """Whether they are the same, or have a condition in common which lengths as of one block or row do not meet."""
     same = parts_of(one) == parts_of(other) != ()  # the one may fail in every case, and the other only there
-    return one == other or same or any(span.low > SMALLEST for span in common((one, other)))
+    return one == other or same or any(span.low > SMALLEST for span in common_spans((one, other)))
 
 
 def needed_keywords(located: str) -> list[str]:
@@ -293,7 +357,7 @@ def needed_keywords(located: str) -> list[str]:
     return found["keywords"].split(" or ") if found else []
 
 
-def stage(located: str) -> str:
+def stage_of(located: str) -> str:
     """The stage that a read-out blames: `mask` of `… (mask)`; empty where it blames none."""
     if located.startswith(BACKWARD):
         return BACKWARD
@@ -301,13 +365,13 @@ def stage(located: str) -> str:
     return found["stage"] if found else ""
 
 
-def lowered(sentence: str) -> str:
+def lower_first_letter(sentence: str) -> str:
     """A sentence as a clause: it begins with a small letter."""
     return sentence[:1].lower() + sentence[1:]
 
 
-def begins(failure: Outcome) -> str:
-    """`Fails where T ≥ 65`; empty where all sizes are alike, or nobody looked."""
+def begins_at(failure: Outcome) -> str:
+    """Where a failure begins: `Fails where T ≥ 65`; empty where all sizes are alike, or nobody looked."""
     return failure.evidence.begins.partition(";")[0].rstrip(".") if failure.evidence else ""
 
 

@@ -12,12 +12,12 @@ _MARKUP = re.compile(r"([\\*\[\]<|]|(?<!\w)_|_(?!\w))")
 _TICKS = re.compile("`+")
 
 
-def plain(text: str) -> str:
+def escape_text(text: str) -> str:
     """A text none of whose signs means anything in Markdown, on one line."""
     return _MARKUP.sub(r"\\\1", _on_one_line(text))
 
 
-def prose(text: str) -> str:
+def format_prose(text: str) -> str:
     """A text in which only `code` means something; addresses of the web stay as they are, for readers make links of
     them.
     """
@@ -27,30 +27,30 @@ def prose(text: str) -> str:
 
 
 def plain_piece(text: str) -> str:
-    """As `plain`, with the blanks at its ends."""
+    """A text without markup, with the blanks at its ends."""
     return _MARKUP.sub(r"\\\1", text)
 
 
-def code(text: str) -> str:
+def format_code(text: str) -> str:
     """A text as code on one line: between more backticks than it holds in a row."""
     shown = _on_one_line(text)
     ticks, room = "`" * (_longest(shown) + 1), " " if "`" in shown else ""
     return f"{ticks}{room}{shown}{room}{ticks}"
 
 
-def fenced(text: str, language: str) -> list[str]:
+def fence_code(text: str, language: str) -> list[str]:
     """Lines of code as a block of its own."""
     fence = "`" * max(3, _longest(text) + 1)
     return [f"{fence}{language}", text.rstrip("\n"), fence]
 
 
-def link(name: str, url: str) -> str:
+def format_link(name: str, url: str) -> str:
     """`[name](url)`, or the name alone where the address does not lead to the web."""
     leads = web_address(url).replace("(", "%28").replace(")", "%29").replace("|", "%7C")
-    return f"[{plain(name)}]({leads})" if leads else plain(name)
+    return f"[{escape_text(name)}]({leads})" if leads else escape_text(name)
 
 
-def row(cells: list[str]) -> str:
+def format_row(cells: list[str]) -> str:
     """A row of a table."""
     return "| " + " | ".join(re.sub(r"(?<!\\)\|", r"\\|", cell) for cell in cells) + " |"
 

@@ -15,42 +15,41 @@ from markupsafe import Markup
 
 from attnspec.core.conventions import CONVENTIONS, Convention
 from attnspec.core.files import write_whole
-from attnspec.core.other_names import listed
+from attnspec.core.other_names import list_defaults
 from attnspec.core.paths import folder
 from attnspec.record.read import RunRecord
-from attnspec.record.visible import visible
-from attnspec.report.audit.answers import answers
-from attnspec.report.audit.conventions import Habits, habits
-from attnspec.report.audit.view import Audit, audit, is_audit
-from attnspec.report.clause_table import applying_to_nobody, themes
+from attnspec.record.visible import show_hidden
+from attnspec.report.audit.conventions import ConventionTable, collect_answers, find_habits
+from attnspec.report.audit.view import Audit, is_audit, make_audit
+from attnspec.report.clause_table import applying_to_nobody, group_by_theme
 from attnspec.report.comparison import ROUNDING, RunComparison
-from attnspec.report.coverage import at_named_sizes, coverage
+from attnspec.report.coverage import at_named_sizes, measure_subjects
 from attnspec.report.figures import (
     SHORT,
     SIGNS,
     clause_anchor,
-    counted,
-    duration,
-    figure,
-    gauge,
-    grouped,
-    language,
-    moment,
-    plainly,
-    said,
-    thread,
+    count_noun,
+    format_duration,
+    format_figure,
+    format_moment,
+    gauge_margin,
+    group_digits,
+    language_of_text,
+    name_thread,
     web_address,
+    word_for_reader,
+    yes_or_no,
 )
-from attnspec.report.findings import findings
+from attnspec.report.findings import make_findings
 from attnspec.report.history import History
-from attnspec.report.joined import Joined, join
-from attnspec.report.known import held
+from attnspec.report.joined import JoinedRecords, join_records
+from attnspec.report.known import compared_runs
 from attnspec.report.pictures import LEVELS
-from attnspec.report.ranking import RANKING_EXITS, ranking
-from attnspec.report.readings import readings
+from attnspec.report.ranking import RANKING_EXITS, make_ranking
+from attnspec.report.readings import collect_readings
 from attnspec.report.sections import PageSection, SectionMaker, check_shown
-from attnspec.report.summary import LEGEND, Summary, exit_words, never_decided, silences, summarise
-from attnspec.report.trust import trust
+from attnspec.report.summary import LEGEND, Summary, exit_words, find_silences, never_decided, summarise_runs
+from attnspec.report.trust import measure_trust
 
 _SPACE = "{http://www.w3.org/1998/Math/MathML}"
 _ELEMENTS = frozenset({
@@ -68,7 +67,7 @@ _CHILDREN = {"mfrac": 2, "mroot": 2, "msub": 2, "msup": 2, "munder": 2, "mover":
 
 
 @lru_cache(maxsize=1024)
-def mathml(latex: str) -> Markup | None:
+def formula_markup(latex: str) -> Markup | None:
     """The formula as MathML, or None where it cannot be converted whole: then the LaTeX itself is shown."""
     if not latex.strip() or not _is_balanced(latex):
         return None
@@ -106,17 +105,18 @@ FILES: Mapping[str, str] = {
 
 
 @lru_cache(maxsize=1)
-def templates() -> Environment:
+def page_environment() -> Environment:
     """The environment that every page and picture is rendered in. What a record holds is escaped."""
     source = folder("reports") / "page"
     environment = Environment(
         loader=FileSystemLoader(source), autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
-        "figure": figure, "duration": duration, "gauge": gauge, "moment": moment, "counted": counted, "mathml": mathml,
-        "plainly": plainly, "exit": exit_words, "web": web_address, "language": language, "breakable": _breakable,
-        "short": SHORT.__getitem__, "grouped": grouped, "thread": thread, "anchor": clause_anchor,
-        "prose": _prose, "said": said, "library": _library, "listed": listed, "verbatim": _verbatim}
+        "figure": format_figure, "duration": format_duration, "gauge": gauge_margin, "moment": format_moment,
+        "counted": count_noun, "mathml": formula_markup, "plainly": yes_or_no, "exit": exit_words,
+        "web": web_address, "language": language_of_text, "breakable": _breakable, "short": SHORT.__getitem__,
+        "grouped": group_digits, "thread": name_thread, "anchor": clause_anchor, "prose": _prose,
+        "said": word_for_reader, "library": _library, "listed": list_defaults, "verbatim": _verbatim}
     # our own files, inlined as they are
     environment.globals |= {
         name: Markup((source / file).read_text(encoding="utf-8"))
@@ -136,7 +136,7 @@ def _piece(part: str) -> Markup:
     if part.startswith("`") and part.endswith("`") and len(part) > 1:
         return Markup("<code>{0}</code>").format(part.strip("`"))
     if web_address(part):
-        return Markup('<a href="{0}" rel="noreferrer noopener">{1}</a>').format(part, thread(part))
+        return Markup('<a href="{0}" rel="noreferrer noopener">{1}</a>').format(part, name_thread(part))
     return Markup.escape(part)
 
 
@@ -167,11 +167,11 @@ AXES: Mapping[str, str] = {
 def write_page(records: Sequence[RunRecord], path: Path, *, compared: RunComparison | None = None,
                past: History | None = None, further: Sequence[SectionMaker] = ()) -> None:
     """Write the page of one or several runs to `path`, making its folder."""
-    write_whole(path, render(records, compared=compared, past=past, further=further), "page")
+    write_whole(path, render_page(records, compared=compared, past=past, further=further), "page")
 
 
-def render(records: Sequence[RunRecord], *, compared: RunComparison | None = None, past: History | None = None,
-           further: Sequence[SectionMaker] = ()) -> str:
+def render_page(records: Sequence[RunRecord], *, compared: RunComparison | None = None, past: History | None = None,
+                further: Sequence[SectionMaker] = ()) -> str:
     """The page of one or several runs as one HTML document that needs nothing else.
 
     It shows what the records hold: verdicts, answers to probes, a ranking, or several of these.
@@ -179,70 +179,73 @@ def render(records: Sequence[RunRecord], *, compared: RunComparison | None = Non
     further: what makes sections of what else was measured. Raises UsageError where none of them shows it.
     """
     earlier = {"compared": compared, "history": past, "rounding": ROUNDING}
-    return templates().get_template("page.html").render({**_view(visible(records), further), **earlier})
+    return page_environment().get_template("page.html").render({**_view(show_hidden(records), further), **earlier})
 
 
 def _view(records: Sequence[RunRecord], further: Sequence[SectionMaker]) -> Mapping[str, object]:
     """All that the templates speak of."""
-    joined = join(records)
+    joined = join_records(records)
     made = (make(records) for make in (*further, ranking_section))
     sections = tuple(section for section in made if section)
     check_shown(records, sections)
     is_judged = bool(joined.outcomes) or not (sections or joined.probes)
-    summary = summarise(joined, strict=joined.is_strict)
-    looked = audit(joined) if is_judged and is_audit(joined) else None
-    found = looked.habits if looked else habits(joined) if joined.probes else None
+    summary = summarise_runs(joined, strict=joined.is_strict)
+    looked = make_audit(joined) if is_judged and is_audit(joined) else None
+    found = looked.habits if looked else find_habits(joined) if joined.probes else None
     return {
         "joined": joined, "strict": joined.is_strict, "summary": summary, "environment": _environments(joined),
         "sections": sections, "is_judged": is_judged, "audit": looked,
-        "habits": found, "answers": answers(found) if found else None,
-        "title": _audited(looked, summary) if looked else _title(
+        "habits": found, "answers": collect_answers(found) if found else None,
+        "title": _audit_headline(looked, summary) if looked else _title(
             summary, next(iter(sections), None), found, is_judged=is_judged),
-        **(_spoken(joined) if looked else _judged(joined) if is_judged else {}),
-        "held": held(joined), "conventions": _conventions(joined), "legend": LEGEND, "axes": AXES, "levels": LEVELS,
+        **(_common_variables(joined) if looked else _verdict_variables(joined) if is_judged else {}),
+        "held": compared_runs(joined), "conventions": _conventions(joined), "legend": LEGEND, "axes": AXES,
+        "levels": LEVELS,
     }
 
 
 def ranking_section(records: Sequence[RunRecord]) -> PageSection | None:
     """The ranking of kernels as a section; None where no record has one."""
-    ranked = ranking(records)
+    ranked = make_ranking(records)
     if ranked is None:
         return None
-    html = templates().get_template("ranking.html").render(ranking=ranked)
+    html = page_environment().get_template("ranking.html").render(ranking=ranked)
     return PageSection("Ranking", "ranking", ranked.headline, ranked.css, Markup(html), RANKING_EXITS,
                        lambda record: bool(record.ranks))
 
 
-def _conventions(joined: Joined) -> Mapping[str, Convention]:
+def _conventions(joined: JoinedRecords) -> Mapping[str, Convention]:
     """Those that everybody is asked, and those that somebody here has an answer to."""
     told = {name for each in joined.subjects for name in (*each.card.conventions, *each.card.probed)}
     return {name: each for name, each in CONVENTIONS.items() if not each.keyword or name in told}
 
 
-def _audited(looked: Audit, summary: Summary) -> tuple[str, str]:
+def _audit_headline(looked: Audit, summary: Summary) -> tuple[str, str]:
     return looked.headline, "bad" if looked.unexplained or summary.interrupted else "idle"
 
 
-def _judged(joined: Joined) -> Mapping[str, object]:
+def _verdict_variables(joined: JoinedRecords) -> Mapping[str, object]:
     """What only a page with verdicts speaks of."""
-    told = findings(joined, strict=joined.is_strict)
+    told = make_findings(joined, strict=joined.is_strict)
     return {
         "findings": told, "following": {other.clause.id for finding in told for other in finding.alike},
-        "themes": themes(joined), "trust": trust(joined), "readings": readings(joined), "sizes": coverage(joined),
-        "at_sizes": at_named_sizes(joined), **_spoken(joined),
+        "themes": group_by_theme(joined), "trust": measure_trust(joined), "readings": collect_readings(joined),
+        "sizes": measure_subjects(joined),
+        "at_sizes": at_named_sizes(joined), **_common_variables(joined),
     }
 
 
-def _spoken(joined: Joined) -> Mapping[str, object]:
+def _common_variables(joined: JoinedRecords) -> Mapping[str, object]:
     """What pages of either kind speak of where there are verdicts."""
     return {
-        "silences": silences(joined), "never": never_decided(joined), "applies_to_nobody": applying_to_nobody(joined),
+        "silences": find_silences(joined), "never": never_decided(joined),
+        "applies_to_nobody": applying_to_nobody(joined),
         "present": {SIGNS[outcome.verdict].word for outcome in joined.outcomes.values()},
     }
 
 
 def _title(
-    summary: Summary, measured: PageSection | None, found: Habits | None, *, is_judged: bool,
+    summary: Summary, measured: PageSection | None, found: ConventionTable | None, *, is_judged: bool,
 ) -> tuple[str, str]:
     """The sentence over the page, and its colour: that of the verdicts, of what was measured, or of the probes."""
     if is_judged:
@@ -253,7 +256,7 @@ def _title(
     return found.title
 
 
-def _environments(joined: Joined) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
+def _environments(joined: JoinedRecords) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
     """Rows of the environment table: a name, its value in every run, and whether the runs differ in it."""
     each = [run.record.header.environment for run in joined.runs]
     names = dict.fromkeys(name for environment in each for name in environment)

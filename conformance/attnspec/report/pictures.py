@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from attnspec.core.nouns import Panel
 from attnspec.record.outcome import Picture
-from attnspec.report.figures import figure
+from attnspec.report.figures import format_figure
 
 LEVELS = 8          # steps of the sequential palette, and of each arm of the diverging one
 _SIDE = 16          # rows and columns that are drawn at most
@@ -99,7 +99,7 @@ class _Scale:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _ShownPart:
     """The part of a picture that is drawn, and what its first entry counts as: in the array, and in the picture."""
 
     picture: Picture
@@ -123,9 +123,9 @@ class _Shown:
         return _shape(self.entries)
 
 
-def grid(picture: Picture, around: tuple[int, int] = (0, 0), scale: _Scale | None = None) -> PictureGrid:
+def make_grid(picture: Picture, around: tuple[int, int] = (0, 0), scale: _Scale | None = None) -> PictureGrid:
     """Lay out one array; a large one is cropped to a window that holds the entry `around`."""
-    shown, scale = _shown(picture, around), scale or _scale(picture)
+    shown, scale = _crop_picture(picture, around), scale or _scale(picture)
     rows, columns = shown.shape
     is_roomy = columns <= _ROOMY
     width, height = _CELL[is_roomy], _HEIGHT[is_roomy]
@@ -137,19 +137,20 @@ def grid(picture: Picture, around: tuple[int, int] = (0, 0), scale: _Scale | Non
         column_ticks=_ticks(shown.corner[1], columns, width, column_at),
         width=_MARGIN[0] + columns * width, height=_MARGIN[1] + rows * height,
         cell_width=width, cell_height=height, is_diverging=scale.is_diverging,
-        low=figure(-scale.high if scale.is_diverging else scale.low), high=figure(scale.high),
-        cropped=_cropped(_whole(picture), shown.shape), legend=_legend(cells), says=_says(shown, scale))
+        low=format_figure(-scale.high if scale.is_diverging else scale.low), high=format_figure(scale.high),
+        cropped=_describe_crop(_full_shape(picture), shown.shape), legend=_legend(cells),
+        says=_describe_picture(shown, scale))
 
 
-def grids(pictures: Sequence[Picture]) -> tuple[PictureGrid, ...]:
-    """All pictures of a case, cropped alike: around the largest entry of the difference, where there is one.
+def make_grids(pictures: Sequence[Picture]) -> tuple[PictureGrid, ...]:
+    """Draws all pictures of a case, cropped alike: around the largest entry of the difference, where there is one.
 
     What was expected and what was seen share one scale.
     """
     differences = [picture for picture in pictures if _is_difference(picture)]
-    shared = _shared([picture for picture in pictures if picture.panel in (Panel.EXPECTED, Panel.SEEN)])
-    return tuple(grid(picture, _around(picture, differences),
-                      shared if picture.panel in (Panel.EXPECTED, Panel.SEEN) else None)
+    shared = _shared_scale([picture for picture in pictures if picture.panel in (Panel.EXPECTED, Panel.SEEN)])
+    return tuple(make_grid(picture, _crop_shape(picture, differences),
+                           shared if picture.panel in (Panel.EXPECTED, Panel.SEEN) else None)
                  for picture in pictures if picture.entries)
 
 
@@ -159,14 +160,14 @@ def drawn_cells(picture: Picture) -> int:
     return min(rows, _SIDE) * min(columns, _SIDE)
 
 
-def _shown(picture: Picture, around: tuple[int, int]) -> _Shown:
+def _crop_picture(picture: Picture, around: tuple[int, int]) -> _ShownPart:
     top, left = (_start(place, length) for place, length in zip(around, _shape(picture.entries), strict=True))
     entries = tuple(row[left : left + _SIDE] for row in picture.entries[top : top + _SIDE])
     row, column = picture.first if len(picture.first) == len(_MARGIN) else (0, 0)
-    return _Shown(picture, entries, (row + top, column + left), (top, left))
+    return _ShownPart(picture, entries, (row + top, column + left), (top, left))
 
 
-def _around(picture: Picture, differences: Sequence[Picture]) -> tuple[int, int]:
+def _crop_shape(picture: Picture, differences: Sequence[Picture]) -> tuple[int, int]:
     alike = [other for other in differences if _shape(other.entries) == _shape(picture.entries)]
     return _worst(alike[0]) if alike else (0, 0)
 
@@ -194,7 +195,7 @@ def _shape(entries: Sequence[Sequence[float | str]]) -> tuple[int, int]:
     return len(entries), max((len(row) for row in entries), default=0)
 
 
-def _whole(picture: Picture) -> tuple[int, int]:
+def _full_shape(picture: Picture) -> tuple[int, int]:
     rows, columns = picture.whole if len(picture.whole) == len(_MARGIN) else _shape(picture.entries)
     return rows, columns
 
@@ -214,20 +215,20 @@ def _scale(picture: Picture) -> _Scale:
     return _Scale(0.0, max(map(abs, finite), default=0.0), signed)
 
 
-def _shared(pictures: Sequence[Picture]) -> _Scale:
+def _shared_scale(pictures: Sequence[Picture]) -> _Scale:
     """From the least to the greatest entry of them all."""
     finite = _finite(pictures)
     return _Scale(min(finite, default=0.0), max(finite, default=0.0), False)
 
 
-def _cells(shown: _Shown, scale: _Scale, size: tuple[int, int]) -> list[PictureCell]:
+def _cells(shown: _ShownPart, scale: _Scale, size: tuple[int, int]) -> list[PictureCell]:
     return [
         _cell(float(entry), shown, scale, (row, column), size)
         for row, line in enumerate(shown.entries) for column, entry in enumerate(line)
     ]
 
 
-def _cell(entry: float, shown: _Shown, scale: _Scale, place: tuple[int, int], size: tuple[int, int]) -> PictureCell:
+def _cell(entry: float, shown: _ShownPart, scale: _Scale, place: tuple[int, int], size: tuple[int, int]) -> PictureCell:
     (row, column), mark = place, shown.mark(*place)
     is_judged = mark != "unjudged" or shown.picture.panel is not Panel.DIFFERENCE
     is_told = size[0] == _CELL[1] or not math.isfinite(entry)
@@ -235,15 +236,15 @@ def _cell(entry: float, shown: _Shown, scale: _Scale, place: tuple[int, int], si
     over += ["worst"] if shown.is_worst(row, column) else []
     said = "".join(f", {SAYS[each]}" for each in over)
     return PictureCell(_MARGIN[0] + column * size[0], _MARGIN[1] + row * size[1],
-                       scale.css(entry) if is_judged else "z", _written(entry) if is_told and is_judged else "",
-                       f"({shown.corner[0] + row}, {shown.corner[1] + column}) = {figure(entry, 6)}{said}",
+                       scale.css(entry) if is_judged else "z", _format_entry(entry) if is_told and is_judged else "",
+                       f"({shown.corner[0] + row}, {shown.corner[1] + column}) = {format_figure(entry, 6)}{said}",
                        " ".join(over))
 
 
-def _written(entry: float) -> str:
+def _format_entry(entry: float) -> str:
     """A number as it fits into a cell: of one that needs a power of ten, one digit."""
-    text = figure(entry, 2)
-    return figure(entry, 1) if "×" in text else text
+    text = format_figure(entry, 2)
+    return format_figure(entry, 1) if "×" in text else text
 
 
 def _ticks(first: int, count: int, size: int, worst: int) -> tuple[PictureTick, ...]:
@@ -264,14 +265,14 @@ def _legend(cells: Sequence[PictureCell]) -> tuple[tuple[str, str], ...]:
     return tuple((name, says) for name, says in SAYS.items() if name in met)
 
 
-def _says(shown: _Shown, scale: _Scale) -> str:
+def _describe_picture(shown: _ShownPart, scale: _Scale) -> str:
     """The picture in a sentence: its axes, its colours, and what is marked."""
     picture, (rows, columns), (top, left) = shown.picture, shown.shape, shown.corner
     low = -scale.high if scale.is_diverging else scale.low
     worst = f" The worst entry, outlined, is at {picture.worst[0]}, {picture.worst[1]}." if picture.worst[1:] else ""
     return (f"{picture.rows} {top} to {top + rows - 1} down, {picture.columns} {left} to {left + columns - 1} across; "
-            f"colours from {figure(low)} to {figure(scale.high)}.{worst}")
+            f"colours from {format_figure(low)} to {format_figure(scale.high)}.{worst}")
 
 
-def _cropped(full: tuple[int, int], drawn: tuple[int, int]) -> str:
+def _describe_crop(full: tuple[int, int], drawn: tuple[int, int]) -> str:
     return "" if full == drawn else f"{drawn[0]} × {drawn[1]} of {full[0]} × {full[1]} entries"

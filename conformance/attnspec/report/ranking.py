@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from attnspec.record.ranked import KernelRanked, KernelStanding
 from attnspec.record.read import RunRecord
-from attnspec.report.figures import counted
+from attnspec.report.figures import count_noun
 
 WORDS = {KernelStanding.CONFORMS: "conforms", KernelStanding.VIOLATED: "does not conform",
          KernelStanding.NOT_JUDGED: "was not judged"}
@@ -56,7 +56,7 @@ class Ranking:
     deaths: int
 
 
-def ranking(records: Sequence[RunRecord]) -> Ranking | None:
+def make_ranking(records: Sequence[RunRecord]) -> Ranking | None:
     """The ranking of all records together, or None where none is one. A kernel told twice counts once."""
     kernels = {kernel.subject: kernel for record in records for kernel in record.ranks}
     if not kernels:
@@ -64,7 +64,7 @@ def ranking(records: Sequence[RunRecord]) -> Ranking | None:
     ordered = sorted(kernels.values(), key=_order)
     conforming = sum(kernel.verdict is KernelStanding.CONFORMS for kernel in ordered)
     is_whole = conforming == len(ordered) and not any(record.interrupted for record in records if record.ranks)
-    headline = f"{conforming} of {counted(len(ordered), 'kernel')} {'conforms' if conforming == 1 else 'conform'}"
+    headline = f"{conforming} of {count_noun(len(ordered), 'kernel')} {'conforms' if conforming == 1 else 'conform'}"
     return Ranking(
         headline, "good" if is_whole else "bad" if _are_some_wrong(ordered) else "idle", _rows(ordered),
         _causes(ordered), tuple(Counter(clause for each in ordered for clause in each.failing).most_common(CAUSES)),

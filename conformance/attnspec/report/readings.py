@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from attnspec.core.nouns import DType
 from attnspec.record.outcome import Outcome, Reading
 from attnspec.report.clause_table import finding_anchor
-from attnspec.report.figures import FINDINGS, clause_anchor, figure
-from attnspec.report.joined import Joined, JudgedSubject
+from attnspec.report.figures import FINDINGS, clause_anchor, format_figure
+from attnspec.report.joined import JoinedRecords, JudgedSubject
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class SubjectReadings:
         return tuple(quantity for quantity in self.quantities if quantity.is_worded)
 
 
-def readings(joined: Joined) -> tuple[SubjectReadings, ...]:
+def collect_readings(joined: JoinedRecords) -> tuple[SubjectReadings, ...]:
     """A panel for every subject that anything was read off."""
     every = (SubjectReadings(subject, _sorted(_quantities(joined, subject))) for subject in joined.subjects)
     return tuple(each for each in every if each.quantities)
@@ -62,17 +62,17 @@ def _sorted(quantities: Iterable[Quantity]) -> tuple[Quantity, ...]:
     return tuple(sorted(quantities, key=lambda quantity: not quantity.is_worded))
 
 
-def written(reading: Reading) -> str:
+def format_reading(reading: Reading) -> str:
     """`−1.2×10⁻⁶ ± 3×10⁻⁷`, or the word."""
     if isinstance(reading.value, str):
         return reading.value
-    spread = f" ± {figure(reading.spread, 2)}" if reading.spread else ""
-    return f"{figure(reading.value, 2)}{spread}"
+    spread = f" ± {format_figure(reading.spread, 2)}" if reading.spread else ""
+    return f"{format_figure(reading.value, 2)}{spread}"
 
 
-def _quantities(joined: Joined, subject: JudgedSubject) -> Iterable[Quantity]:
+def _quantities(joined: JoinedRecords, subject: JudgedSubject) -> Iterable[Quantity]:
     for number, clause in enumerate(joined.clauses):
-        outcomes = joined.of(subject, clause.id)
+        outcomes = joined.outcomes_of(subject, clause.id)
         is_finding = any(outcome.verdict in FINDINGS for outcome in outcomes)
         for name, reads in _by_name(outcomes).items():
             yield Quantity(name, clause.id, outcomes[0].instrument,
@@ -85,6 +85,7 @@ def _by_name(outcomes: Iterable[Outcome]) -> Mapping[str, list[DTypeReading]]:
     for outcome in outcomes:
         for reading in outcome.readings:
             css = "beyond" if outcome.verdict in FINDINGS else ""
-            read = DTypeReading(outcome.dtype, written(reading), reading.sentence, css, isinstance(reading.value, str))
+            read = DTypeReading(outcome.dtype, format_reading(reading), reading.sentence, css,
+                                isinstance(reading.value, str))
             found.setdefault(reading.quantity, []).append(read)
     return found

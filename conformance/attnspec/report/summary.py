@@ -17,13 +17,19 @@ from attnspec.core.nouns import FAILURES, Effort, Level, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome, refused_by
 from attnspec.record.read import RunRecord
-from attnspec.record.visible import visible
-from attnspec.report.bugs import explanations, likely_without_share
-from attnspec.report.clause_table import applying_to_nobody, shade
-from attnspec.report.figures import DECIDED, SIGNS, Sign, counted, overall, shared_reason
-from attnspec.report.joined import Joined, JoinedRun, JudgedSubject, join
+from attnspec.record.visible import show_hidden
+from attnspec.report.bugs import explain_bugs, likely_without_share
+from attnspec.report.clause_table import applying_to_nobody, shade_verdict
+from attnspec.report.figures import DECIDED, SIGNS, Sign, count_noun, overall_verdict, shared_reason
+from attnspec.report.joined import JoinedRecords, JoinedRun, JudgedSubject, join_records
 from attnspec.report.known import but_for
-from attnspec.report.likely_cause import Explained, is_other_convention, lowered, other_conventions, usual_beginning
+from attnspec.report.likely_cause import (
+    ExplainedFailures,
+    is_other_convention,
+    lower_first_letter,
+    other_conventions,
+    usual_beginning,
+)
 from attnspec.report.sections import PageSection
 
 EXITS = {
@@ -79,9 +85,9 @@ class Summary:
     probes: int
 
 
-def summarise(joined: Joined, *, strict: bool) -> Summary:
-    """Count, and say it."""
-    standings = tuple(_standing(joined, subject, strict=strict) for subject in joined.subjects)
+def summarise_runs(joined: JoinedRecords, *, strict: bool) -> Summary:
+    """Summarises runs: counts, and says what they come to."""
+    standings = tuple(_make_standing(joined, subject, strict=strict) for subject in joined.subjects)
     interrupted = tuple(run for run in joined.runs if run.record.interrupted)
     title, css = _title(joined, standings, is_whole=not interrupted)
     return Summary(
@@ -102,14 +108,14 @@ def exit_words(run: JoinedRun, sections: Sequence[PageSection] = ()) -> str:
     return f"{footer.exit_code}, {words.get(footer.exit_code, 'unknown')}"
 
 
-def _standing(joined: Joined, subject: JudgedSubject, *, strict: bool) -> SubjectStanding:
+def _make_standing(joined: JoinedRecords, subject: JudgedSubject, *, strict: bool) -> SubjectStanding:
     outcomes = joined.of_subject(subject)
-    worst = [overall(outcome.verdict for outcome in group) for group in outcomes.values()]
+    worst = [overall_verdict(outcome.verdict for outcome in group) for group in outcomes.values()]
     flat = [outcome for group in outcomes.values() for outcome in group]
     is_whole = not any(run.record.interrupted for run in joined.runs if run.letter in subject.runs)
     word, css = _word(flat, subject.broken, strict=strict, is_whole=is_whole)
     failures = [outcome for outcome in flat if _is_failure(outcome, strict=strict)]
-    groups = explanations(failures)
+    groups = explain_bugs(failures)
     efforts = {run.record.header.effort for run in joined.runs if run.letter in subject.runs}
     cause = likely_without_share(groups, is_sought=efforts != {Effort.GLANCE.value})
     return SubjectStanding(subject, word, css, _sentence(flat, worst, subject, groups, strict=strict),
@@ -118,14 +124,14 @@ def _standing(joined: Joined, subject: JudgedSubject, *, strict: bool) -> Subjec
                            other_conventions(_not_followed(flat, strict=strict), subject.card))
 
 
-def _beginning(groups: Sequence[Explained], cause: str) -> str:
+def _beginning(groups: Sequence[ExplainedFailures], cause: str) -> str:
     """Where the first cause begins, as most of its failures say; empty where the cause says as much."""
     first = next(iter(groups), None)
     if first is None or " where " in cause:
         return ""
     told = [failure.evidence.begins for failure in first.failures if failure.evidence and failure.evidence.begins]
     usual = usual_beginning(first.failures) if 2 * len(told) > len(first.failures) else ""
-    return next((each for each in told if usual and lowered(each).startswith(usual)), "")
+    return next((each for each in told if usual and lower_first_letter(each).startswith(usual)), "")
 
 
 def _is_failure(outcome: Outcome, *, strict: bool) -> bool:
@@ -140,8 +146,8 @@ def _is_failure(outcome: Outcome, *, strict: bool) -> bool:
 
 def _shares(outcomes: Mapping[str, Sequence[Outcome]]) -> tuple[VerdictShare, ...]:
     """The clauses by the verdict over all dtypes, gravest first."""
-    worst = [(overall(outcome.verdict for outcome in group), group[0].level) for group in outcomes.values()]
-    found = Counter((verdict, shade(verdict, level)) for verdict, level in worst)
+    worst = [(overall_verdict(outcome.verdict for outcome in group), group[0].level) for group in outcomes.values()]
+    found = Counter((verdict, shade_verdict(verdict, level)) for verdict, level in worst)
     ordered = sorted(found.items(), key=lambda item: (SIGNS[item[0][0]].rank, item[0][1]))
     return tuple(VerdictShare(SIGNS[verdict], css, number) for (verdict, css), number in ordered)
 
@@ -157,29 +163,29 @@ def _word(outcomes: Sequence[Outcome], broken: str, *, strict: bool, is_whole: b
 
 
 def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: JudgedSubject,
-              groups: Sequence[Explained], *, strict: bool) -> str:
+              groups: Sequence[ExplainedFailures], *, strict: bool) -> str:
     """`21 of 70 clauses fail, one cause`; of one that conforms what it holds. groups: what fails, by its causes."""
     total = sum(verdict is not Verdict.INAPPLICABLE for verdict in worst)
     if failing := len(_clauses_of(groups)):
-        told = f"{failing} of {counted(total, 'clause')} {'fails' if failing == total == 1 else 'fail'}"
+        told = f"{failing} of {count_noun(total, 'clause')} {'fails' if failing == total == 1 else 'fail'}"
         return "; ".join([f"{told}{_causes(groups)}", *_advice(outcomes, strict=strict)])
     if Verdict.UNEXPECTED in worst:
-        return f"{counted(worst.count(Verdict.UNEXPECTED), 'listed deviation')} of {subject.label} not as listed"
-    held = f"{worst.count(Verdict.HELD)} of {counted(total, 'applicable clause')} held by {subject.label}"
+        return f"{count_noun(worst.count(Verdict.UNEXPECTED), 'listed deviation')} of {subject.label} not as listed"
+    held = f"{worst.count(Verdict.HELD)} of {count_noun(total, 'applicable clause')} held by {subject.label}"
     return "; ".join([held, *_advice(outcomes, strict=strict)])
 
 
-def _causes(groups: Sequence[Explained]) -> str:
+def _causes(groups: Sequence[ExplainedFailures]) -> str:
     """`, one cause`; where some have none that is known, how many clauses those explain that are."""
     known = [group for group in groups if group.cause]
     if not known:
         return ""
-    said = f", {'one cause' if len(known) == 1 else counted(len(known), 'cause')}"
+    said = f", {'one cause' if len(known) == 1 else count_noun(len(known), 'cause')}"
     clauses = _clauses_of(known)
     return said if clauses == _clauses_of(groups) else f"{said} for {len(clauses)} of them"
 
 
-def _clauses_of(groups: Sequence[Explained]) -> set[str]:
+def _clauses_of(groups: Sequence[ExplainedFailures]) -> set[str]:
     return {failure.clause for group in groups for failure in group.failures}
 
 
@@ -189,9 +195,9 @@ def _advice(outcomes: Sequence[Outcome], *, strict: bool) -> Iterator[str]:
     conventions = [outcome.level for outcome in failed if is_other_convention(outcome)]
     others = [outcome.level for outcome in failed if not is_other_convention(outcome)]
     if others:
-        yield f"{counted(len(others), 'recommendation')} not followed ({_by_level(others)})"
+        yield f"{count_noun(len(others), 'recommendation')} not followed ({_by_level(others)})"
     if conventions:
-        yield f"{counted(len(conventions), 'convention')} in use, but not recommended ({_by_level(conventions)})"
+        yield f"{count_noun(len(conventions), 'convention')} in use, but not recommended ({_by_level(conventions)})"
 
 
 def _not_followed(outcomes: Sequence[Outcome], *, strict: bool) -> Iterator[Outcome]:
@@ -202,9 +208,9 @@ def _by_level(levels: Sequence[Level]) -> str:
     return ", ".join(f"{levels.count(level)} {level.value}" for level in Level if level in levels)
 
 
-def _title(joined: Joined, standings: Sequence[SubjectStanding], *, is_whole: bool) -> tuple[str, str]:
+def _title(joined: JoinedRecords, standings: Sequence[SubjectStanding], *, is_whole: bool) -> tuple[str, str]:
     if not standings and joined.faults:
-        return f"{counted(len(joined.faults), 'known fault')} tested", "idle"
+        return f"{count_noun(len(joined.faults), 'known fault')} tested", "idle"
     if not standings:
         return "Nothing was judged", "idle"
     if not is_whole:
@@ -221,7 +227,7 @@ def _share_that_conforms(standings: Sequence[SubjectStanding]) -> str:
     conforming = sum(standing.css == "good" for standing in standings)
     if any(standing.subject.is_ambiguous for standing in standings):
         return f"{conforming} of {len(standings)} implementations × environments conform"
-    return f"{conforming} of {counted(len(standings), 'implementation')} conform"
+    return f"{conforming} of {count_noun(len(standings), 'implementation')} conform"
 
 
 def _worst_css(standings: Sequence[SubjectStanding]) -> str:
@@ -254,8 +260,8 @@ class Silence:
     whom: tuple[tuple[tuple[str, ...], tuple[ClauseText, ...]], ...]
 
 
-def silences(joined: Joined) -> tuple[Silence, ...]:
-    """All reasons, gravest verdict first, then the most frequent."""
+def find_silences(joined: JoinedRecords) -> tuple[Silence, ...]:
+    """The reasons why something was not judged: gravest verdict first, then the most frequent."""
     groups: dict[tuple[Verdict, str], list[tuple[str, Outcome]]] = {}
     for subject in joined.subjects:
         for outcomes in joined.of_subject(subject).values():
@@ -268,7 +274,7 @@ def silences(joined: Joined) -> tuple[Silence, ...]:
     return tuple(sorted(found, key=lambda silence: (silence.sign.rank, -silence.items)))
 
 
-def never_decided(joined: Joined) -> tuple[ClauseText, ...]:
+def never_decided(joined: JoinedRecords) -> tuple[ClauseText, ...]:
     """Clauses that apply to somebody and decided nothing about anybody, faults included."""
     decided = {outcome.clause for outcome in joined.outcomes.values() if outcome.verdict in DECIDED}
     idle = {clause.id for clause in applying_to_nobody(joined)}
@@ -303,13 +309,13 @@ _WITH_FAILURES = "yellow"
 
 def write_badge(records: Sequence[RunRecord], path: Path) -> None:
     """Write the badge of one or several runs to `path`, making its folder."""
-    write_whole(path, json.dumps(badge(records), ensure_ascii=False) + "\n", "badge")
+    write_whole(path, json.dumps(make_badge(records), ensure_ascii=False) + "\n", "badge")
 
 
-def badge(records: Sequence[RunRecord]) -> Mapping[str, str | int]:
+def make_badge(records: Sequence[RunRecord]) -> Mapping[str, str | int]:
     """The verdict in the fields that shields.io reads: the title of the page, of one implementation without its id."""
-    joined = join(visible(records))
-    found = summarise(joined, strict=joined.is_strict)
+    joined = join_records(show_hidden(records))
+    found = summarise_runs(joined, strict=joined.is_strict)
     is_alone = len(found.standings) == 1 and not found.interrupted
     message = found.standings[0].word if is_alone else found.title
     has_failures = found.css == "good" and any(map(_is_excused, joined.outcomes.values()))

@@ -10,7 +10,7 @@ from attnspec.core.plan import FAULT
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome
 from attnspec.report.figures import SHORT, SIGNS
-from attnspec.report.joined import Joined, JudgedSubject
+from attnspec.report.joined import JoinedRecords, JudgedSubject
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Trust:
     idle: tuple[ClauseText, ...]
 
 
-def trust(joined: Joined) -> Trust | None:
+def measure_trust(joined: JoinedRecords) -> Trust | None:
     """The matrix of the faults in the record, or None without any."""
     if not joined.faults:
         return None
@@ -73,14 +73,15 @@ def trust(joined: Joined) -> Trust | None:
     counts = Counter(meeting.css for row in rows for meeting in row.meetings)
     refuting = {refutation.clause.id for row in rows for refutation in row.by}
     return Trust(
-        clauses=clauses, rows=rows, escaped=tuple(row for row in rows if not row.by), missed=_missed(clauses, rows),
+        clauses=clauses, rows=rows, escaped=tuple(row for row in rows if not row.by),
+        missed=_missed_refutations(clauses, rows),
         promises=counts["kept"] + counts["missed"], broken=counts["missed"], untried=counts["untried"],
         absent=_absent(clauses, rows), idle=tuple(clause for clause in clauses if clause.id not in refuting))
 
 
-def _row(joined: Joined, fault: JudgedSubject, clauses: tuple[ClauseText, ...]) -> FaultRow:
+def _row(joined: JoinedRecords, fault: JudgedSubject, clauses: tuple[ClauseText, ...]) -> FaultRow:
     name = fault.card.id.removeprefix(FAULT)
-    met = [(clause, joined.of(fault, clause.id)) for clause in clauses]
+    met = [(clause, joined.outcomes_of(fault, clause.id)) for clause in clauses]
     by = [_refutation(clause, refuting) for clause, outcomes in met if (refuting := _refuting(outcomes))]
     return FaultRow(
         fault=fault, name=name, meetings=tuple(_meeting(name, clause, outcomes) for clause, outcomes in met),
@@ -121,7 +122,7 @@ def _dtypes(outcomes: tuple[Outcome, ...]) -> str:
     return " ".join(SHORT[outcome.dtype] for outcome in outcomes)
 
 
-def _missed(
+def _missed_refutations(
     clauses: tuple[ClauseText, ...], rows: tuple[FaultRow, ...],
 ) -> tuple[tuple[ClauseText, tuple[tuple[str, str], ...]], ...]:
     met = [

@@ -30,7 +30,7 @@ _PACKAGES = (*OF_SUBJECTS, "hypothesis", "pytest", "pytest-xdist")
 
 
 @contextmanager
-def prepared(process: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
+def prepared_environment(process: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
     """Set what workers inherit, at last what their subjects ask for, and put everything back afterwards."""
     before = dict(os.environ)
     for name in _FOREIGN:
@@ -50,7 +50,7 @@ def prepared(process: Mapping[str, str] = MappingProxyType({})) -> Iterator[None
         os.environ.update(before)
 
 
-def environment(workers: int, device: str = "") -> Mapping[str, str]:
+def describe_environment(workers: int, device: str = "") -> Mapping[str, str]:
     """What a reader of the record needs to compare it with another: versions, machine, threads.
 
     Of the environment that is audited, where subjects live in another: then `judge` tells of this one.

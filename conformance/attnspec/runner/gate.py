@@ -23,13 +23,21 @@ from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.core.made_variants import foretold_variants, read_variants
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import HANDED, Item, Plan
-from attnspec.core.sizes import foretold, read_all
+from attnspec.core.sizes import foretell_costs, read_all
 from attnspec.record.codec import encode
 from attnspec.record.outcome import Outcome
 from attnspec.runner.environment import one_thread
 from attnspec.runner.gate_cost import EFFORT, FOLDERS, SIZES, STRICT
-from attnspec.runner.judge import ENGINE, Judge, clause_of, complete, distinct_items, pronounce, summon
-from attnspec.runner.texts import in_short, violation
+from attnspec.runner.judge import (
+    ENGINE,
+    Judge,
+    clause_of,
+    complete_outcome,
+    distinct_items,
+    load_engine,
+    pronounce_verdict,
+)
+from attnspec.runner.texts import format_violation, in_short
 from attnspec.spec.clause import Clause
 from attnspec.subjects.installed import look_in
 
@@ -120,7 +128,7 @@ def gate(
 
 
 def _test(plan: Plan, engine: str) -> Callable[..., None]:
-    judge = summon(plan, engine=engine)
+    judge = load_engine(plan, engine=engine)
     saying = dict[str, str]()  # by target that cannot be had: the one test that fails for it, and says why
 
     @pytest.mark.parametrize("item", [pytest.param(item, id=item.id) for item in distinct_items(judge)])
@@ -128,9 +136,9 @@ def _test(plan: Plan, engine: str) -> Callable[..., None]:
         is_had, refused = False, dict[str, str]()
         with suppress(AttnspecError):  # the verdict on the item says it better
             judge.fetch(item.target)  # loads the subject, and with it the threads that are to be limited
-            refused, is_had = dict(judge.refused(item.target)), True
+            refused, is_had = dict(judge.find_refused(item.target)), True
         with one_thread():
-            outcome = _pronounced(judge, item, plan)
+            outcome = _judge_item(judge, item, plan)
         outcome = replace(outcome, refused={**refused, **outcome.refused})  # no card goes with a gate's outcomes
         request.node.user_properties.append(("attnspec", json.dumps(encode(outcome))))
         request.node.user_properties.extend([(STRICT, "yes")] if plan.strict else [])
@@ -141,21 +149,21 @@ def _test(plan: Plan, engine: str) -> Callable[..., None]:
         _announce(outcome, clause_of(judge.spec, item.clause), strict=plan.strict)
 
     setattr(test_attention, EFFORT, plan.effort.value)
-    setattr(test_attention, SIZES, (*foretold(plan.sizes, plan.deadline), *foretold_variants(plan.variants)))
+    setattr(test_attention, SIZES, (*foretell_costs(plan.sizes, plan.deadline), *foretold_variants(plan.variants)))
     return test_attention
 
 
-def _pronounced(judge: Judge, item: Item, plan: Plan) -> Outcome:
+def _judge_item(judge: Judge, item: Item, plan: Plan) -> Outcome:
     """The verdict on an item. Who interrupts it while a smaller case is looked for is told the one that fails."""
     failing: list[Outcome] = []
     judge.tell = failing.append
     try:
-        return pronounce(judge, item, plan=plan)
+        return pronounce_verdict(judge, item, plan=plan)
     except KeyboardInterrupt:
         if not failing:
             raise
-    clause, failed = clause_of(judge.spec, item.clause), complete(failing[0], item, plan)
-    pytest.exit(violation(failed, says=clause.says, where=str(clause.where)), pytest.ExitCode.INTERRUPTED)
+    clause, failed = clause_of(judge.spec, item.clause), complete_outcome(failing[0], item, plan)
+    pytest.exit(format_violation(failed, says=clause.says, where=str(clause.where)), pytest.ExitCode.INTERRUPTED)
 
 
 def _texts(given: str | Iterable[str]) -> tuple[str, ...]:
@@ -174,16 +182,16 @@ def _member(kind: type[E], noun: str, name: str) -> E:
 
 
 def target_of(target: str | Callable[..., object]) -> str:
-    """The target as text. A function that its module's name leads back to is named by it; any other is handed over."""
+    """Names a target as text. A function that its module's name leads to is named by it; any other is handed over."""
     if isinstance(target, str):
         return target
     module, name = getattr(target, "__module__", ""), getattr(target, "__qualname__", "")
     if getattr(sys.modules.get(module), name, None) is target:
         return f"{module}:{name}"
-    return _handed(target, name.rpartition(".")[2] or type(target).__name__)
+    return _hand_over_function(target, name.rpartition(".")[2] or type(target).__name__)
 
 
-def _handed(function: Callable[..., object], name: str) -> str:
+def _hand_over_function(function: Callable[..., object], name: str) -> str:
     name = name.strip("<>")
     shelf = sys.modules.setdefault(HANDED, module_from_spec(ModuleSpec(HANDED, loader=None)))
     while getattr(shelf, name, function) is not function:
@@ -203,7 +211,7 @@ def _announce(outcome: Outcome, clause: Clause, *, strict: bool) -> None:
     if outcome.verdict in _WITHOUT_VERDICT:
         pytest.skip(in_short(outcome))
     if outcome.verdict is Verdict.NOT_RUN or outcome.does_gate(strict=strict):
-        pytest.fail(violation(outcome, says=clause.says, where=str(clause.where)), pytrace=False)
+        pytest.fail(format_violation(outcome, says=clause.says, where=str(clause.where)), pytrace=False)
     if outcome.change and outcome.is_excused:
         pytest.skip(f"{outcome.change.novelty.value}: {in_short(outcome)}")
     pytest.skip(f"{clause.level.value} clause {in_short(outcome)}")

@@ -23,7 +23,7 @@ import pytest
 from attnspec.record.codec import to_line
 from attnspec.record.events import Done
 from attnspec.runner.jobs import plan_of, source_of
-from attnspec.runner.suite import SUITE, Jobs
+from attnspec.runner.suite import SUITE, JobFile
 
 BEAT = 1.0
 """Seconds between two signs of life. The time of a case may begin so much late: most are over by then, and setting the
@@ -53,7 +53,7 @@ class Guard:
         threading.Thread(target=self._live, args=(folder / f"{worker}.beat",), daemon=True).start()
 
     @classmethod
-    def of(cls, config: pytest.Config) -> Guard:
+    def install_guard(cls, config: pytest.Config) -> Guard:
         """The guard of this worker, which from now on imports from where the controller does.
 
         (xdist hands workers the path as it was when xdist was imported.)
@@ -72,12 +72,12 @@ class Guard:
         """Note how the item has failed, while a smaller case and a cause are looked for."""
         self._failure.write(to_line(failed).encode() + b"\n")
 
-    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> Jobs | None:
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> JobFile | None:
         """The one file that is handed to pytest stands for the jobs; pytest asks about every file beside it, too."""
         if not file_path.samefile(SUITE):
             return None
         source = source_of(parent.config, self.drop_crumb, self.keep_failure)
-        return Jobs.from_parent(parent, path=file_path, source=source)
+        return JobFile.from_parent(parent, path=file_path, source=source)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool:

@@ -46,9 +46,9 @@ class JobSource(Protocol[E]):
         """What a report says of a subject; None where the header says it. Raises AttnspecError if it cannot be had."""
 
     def carry_out(self, job: E) -> Done:
-        """Do it, in a worker. What escapes is a defect of attnspec."""
+        """Carries out a job, in a worker. What escapes is a defect of attnspec."""
 
-    def lost(self, job: E, loss: JobFailure) -> Done:
+    def record_loss(self, job: E, loss: JobFailure) -> Done:
         """What stands in the record for a job that came to nothing."""
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
@@ -104,7 +104,7 @@ def source_of(config: pytest.Config, breadcrumb: Breadcrumb, tell: Callable[[Don
 EXECUTED = FAILURES | {Verdict.HELD, Verdict.EXPECTED, Verdict.UNEXPECTED}
 
 
-def counts(outcomes: Iterable[Outcome]) -> Mapping[str, int]:
+def count_verdicts(outcomes: Iterable[Outcome]) -> Mapping[str, int]:
     """How often each verdict was given, in the order of the enumeration."""
     found = Counter(outcome.verdict for outcome in outcomes)
     return {verdict.value: found[verdict] for verdict in Verdict if found[verdict]}
@@ -116,11 +116,11 @@ def exit_code(outcomes: Sequence[Outcome], *, strict: bool, interrupted: bool) -
         return CANNOT_RUN
     if any(outcome.does_gate(strict=strict) for outcome in outcomes):
         return VIOLATED
-    if idle(outcomes) or any(outcome.verdict is Verdict.NOT_RUN for outcome in outcomes):
+    if is_idle(outcomes) or any(outcome.verdict is Verdict.NOT_RUN for outcome in outcomes):
         return CANNOT_RUN
     return CONFORMS
 
 
-def idle(outcomes: Sequence[Outcome]) -> bool:
+def is_idle(outcomes: Sequence[Outcome]) -> bool:
     """Whether nothing at all was executed. An empty run says nothing about anybody's attention."""
     return not any(outcome.verdict in EXECUTED for outcome in outcomes)

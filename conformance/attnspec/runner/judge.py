@@ -49,7 +49,7 @@ class Judge(Protocol):
     def card(self, target: str) -> SubjectCard:
         """What a report says of a subject."""
 
-    def refused(self, target: str) -> Mapping[str, str]:
+    def find_refused(self, target: str) -> Mapping[str, str]:
         """What a subject refuses, with its words, as far as that is known."""
 
     def try_item(self, item: Item) -> Outcome:
@@ -58,11 +58,11 @@ class Judge(Protocol):
     def replay(self, item: Item, recipe: str) -> Outcome:
         """The verdict on one case of an item."""
 
-    def compared(self, outcome: Outcome) -> Outcome:
+    def compare_with_known(self, outcome: Outcome) -> Outcome:
         """An outcome that `try_item` did not live to give, in the light of the failures that are known."""
 
 
-def summon(plan: Plan, *, engine: str = ENGINE, breadcrumb: Breadcrumb = lambda _: None) -> Judge:
+def load_engine(plan: Plan, *, engine: str = ENGINE, breadcrumb: Breadcrumb = lambda _: None) -> Judge:
     """The engine for this plan. Raises AttnspecError where the law, a manifest or the plan is badly written."""
     module, _, name = engine.partition(":")
     judge: Judge = getattr(importlib.import_module(module), name)(plan, breadcrumb=breadcrumb)
@@ -70,21 +70,21 @@ def summon(plan: Plan, *, engine: str = ENGINE, breadcrumb: Breadcrumb = lambda 
 
 
 def distinct_items(judge: Judge) -> tuple[Item, ...]:
-    """The items, each once: whoever names a target or a clause twice means it once."""
+    """The items of a judge, each once: whoever names a target or a clause twice means it once."""
     return tuple(dict.fromkeys(judge.items()))
 
 
-def pronounce(judge: Judge, item: Item, *, plan: Plan, recipe: str = "") -> Outcome:
+def pronounce_verdict(judge: Judge, item: Item, *, plan: Plan, recipe: str = "") -> Outcome:
     """Try the item, or one case of it. A subject that cannot be had is NOT_RUN; what else escapes is our defect."""
     began = time.perf_counter()
     try:
         outcome = judge.replay(item, recipe) if recipe else judge.try_item(item)
     except AttnspecError as problem:
         outcome = not_run(item, clause_of(judge.spec, item.clause).level, str(problem))
-    return complete(replace(outcome, seconds=time.perf_counter() - began), item, plan)
+    return complete_outcome(replace(outcome, seconds=time.perf_counter() - began), item, plan)
 
 
-def complete(outcome: Outcome, item: Item, plan: Plan) -> Outcome:
+def complete_outcome(outcome: Outcome, item: Item, plan: Plan) -> Outcome:
     """Add the command that repeats the case, where there is a case."""
     recipe = outcome.evidence.recipe if outcome.evidence else ""
     if outcome.repeat or not recipe or item.target.startswith(HANDED):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnspec.core.compiling import MOST_UNTOLD
 from attnspec.core.nouns import Verdict
-from attnspec.core.paths import portable
+from attnspec.core.paths import portable_text
 from attnspec.core.plan import Job, JobFailure, Plan
 from attnspec.record.codec import decode, from_line
 from attnspec.record.events import Done, Event, ItemFinished, ItemStarted, Key, SubjectCompiles, SubjectKnown, key_of
@@ -41,34 +41,35 @@ class LastWords:
 
 
 def last_words(folder: Path, worker: str) -> LastWords:
-    """Of a worker that died while an item was on trial."""
-    trace = _read(folder / f"{worker}.trace")
+    """Reads what a worker left that died while an item was on trial."""
+    trace = _read_trace(folder / f"{worker}.trace")
     verdict = Verdict.TIMED_OUT if trace.startswith(_TIMEOUT) else Verdict.CRASHED
-    printed = _read(folder / f"{worker}.stderr")
-    recipe, _, _ = _read(folder / f"{worker}.crumb").partition("\n")  # behind it stands what is left of longer ones
-    return LastWords(verdict, recipe, portable(trace.strip()), _ends(printed))
+    printed = _read_trace(folder / f"{worker}.stderr")
+    # behind the first line stands what is left of longer recipes
+    recipe, _, _ = _read_trace(folder / f"{worker}.crumb").partition("\n")
+    return LastWords(verdict, recipe, portable_text(trace.strip()), _ends(printed))
 
 
-def failures(folder: Path) -> list[str]:
+def read_failures(folder: Path) -> list[str]:
     """How the items that were on trial when their workers were ended had failed by then: a line of a record each."""
-    found = [_read(path).splitlines() for path in sorted(folder.glob("*.failure"))]
+    found = [_read_trace(path).splitlines() for path in sorted(folder.glob("*.failure"))]
     return [lines[0] for lines in found if lines]
 
 
 def _ends(text: str) -> str:
-    text = portable(text)
+    text = portable_text(text)
     return text if len(text) <= 2 * STDERR_END else f"{text[:STDERR_END]}\n…\n{text[-STDERR_END:]}"
 
 
-def _read(path: Path) -> str:
+def _read_trace(path: Path) -> str:
     with suppress(FileNotFoundError):
         return path.read_text(encoding="utf-8", errors="replace")
     return ""
 
 
-def silent(folder: Path, now: float, longest: float) -> list[str]:
+def silent_workers(folder: Path, now: float, longest: float) -> list[str]:
     """The workers that have shown no sign of life for so many seconds."""
-    beats = {path.stem: _read(path) for path in sorted(folder.glob("*.beat"))}
+    beats = {path.stem: _read_trace(path) for path in sorted(folder.glob("*.beat"))}
     return [worker for worker, beat in beats.items() if beat and now - float(beat) > longest]
 
 
@@ -76,14 +77,14 @@ def end_worker(folder: Path, worker: str) -> None:
     """End one, and forget its signs of life."""
     (folder / f"{worker}.beat").unlink(missing_ok=True)
     with suppress(ProcessLookupError, ValueError):
-        os.kill(int(_read(folder / f"{worker}.pid")), signal.SIGKILL)
+        os.kill(int(_read_trace(folder / f"{worker}.pid")), signal.SIGKILL)
 
 
 def end_workers(folder: Path) -> None:
     """After an interruption: workers may be deep in foreign code that hears no signal but this one."""
     for path in sorted(folder.glob("*.pid")):
         with suppress(ProcessLookupError):
-            os.kill(int(_read(path)), signal.SIGKILL)
+            os.kill(int(_read_trace(path)), signal.SIGKILL)
 
 
 PATIENCE = 4  # workers that may die in a row without a job to blame before the run is given up
@@ -165,23 +166,23 @@ class Listener:
         for event in events:
             if isinstance(event, SubjectKnown) and not event.broken:
                 self._introduce(event.card)
-            elif isinstance(event, ItemStarted) and self._awaited((event.subject, event.clause, event.dtype)):
+            elif isinstance(event, ItemStarted) and self._find_awaited_job((event.subject, event.clause, event.dtype)):
                 self._emit(event)
-            elif isinstance(event, Done) and (job := self._awaited(key_of(event))):
+            elif isinstance(event, Done) and (job := self._find_awaited_job(key_of(event))):
                 self._finish(job, event)
 
-    def _awaited(self, key: Key) -> Job | None:
+    def _find_awaited_job(self, key: Key) -> Job | None:
         job = self._by_key.get(key)
         return None if job in self.done else job
 
     def give_up(self, jobs: Iterable[Job], reason: str, defects: Iterable[str] = ()) -> None:
-        """Of those of these jobs that have not ended nothing will be known, and why."""
+        """Notes that nothing will be known of those of these jobs that have not ended, and why."""
         for defect in defects:
             self._defect(defect)
         for job in [job for job in jobs if job not in self.done]:
             self._lose(job, JobFailure(reason))
 
-    def missing(self) -> list[Job]:
+    def missing_jobs(self) -> list[Job]:
         """The jobs that have not ended."""
         return [item for item in self._items if item not in self.done]
 
@@ -189,8 +190,8 @@ class Listener:
         """Take what items on trial had found, give up what is missing, and give every subject a card of which something
         was lost before it spoke.
         """
-        self.receive(_done(line) for line in failures(self._traces) if self.interrupted)
-        for item in self.missing():
+        self.receive(_done(line) for line in read_failures(self._traces) if self.interrupted)
+        for item in self.missing_jobs():
             self._lose(item, JobFailure(reason))
         for target in dict.fromkeys(item.target for item, done in self.done.items() if _is_lost(done)):
             if target not in self._cards:
@@ -228,7 +229,7 @@ class Listener:
             self._emit(done)
 
     def _lose(self, item: Job, loss: JobFailure) -> None:
-        self._finish(item, self._source.lost(item, loss))
+        self._finish(item, self._source.record_loss(item, loss))
 
     def _defect(self, text: str) -> None:
         if text not in self.defects:

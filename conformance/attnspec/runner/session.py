@@ -26,14 +26,14 @@ from attnspec.core.plan import Job, Plan
 from attnspec.core.scratch import scratch_folder
 from attnspec.record.events import Done, Event, Handler, ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
-from attnspec.runner.environment import environment, prepared
+from attnspec.runner.environment import describe_environment, prepared_environment
 from attnspec.runner.jobs import JobSource, open_jobs, plan_text
 from attnspec.runner.judge import ENGINE
-from attnspec.runner.listener import Listener, end_worker, silent
+from attnspec.runner.listener import Listener, end_worker, silent_workers
 from attnspec.runner.shards import Share
 from attnspec.runner.trial_jobs import TRIALS, with_engine
 from attnspec.spec.clause import Spec
-from attnspec.spec.yaml_lines import shown
+from attnspec.spec.yaml_lines import shown_path
 
 INTERRUPTED, UNREACHED = "the run was interrupted", "the run ended before its turn came"
 """Why a job was lost that nobody took up."""
@@ -54,7 +54,7 @@ class Result:
 
     exit_code: int
     done: tuple[Done, ...]
-    interrupted: bool
+    is_interrupted: bool
     defects: tuple[str, ...]
 
     @property
@@ -85,8 +85,8 @@ class Session:
         """Carry out every job of the plan. Raises AttnspecError where it makes no sense, before anything is run."""
         source = open_jobs(self.source, self._plan)
         every = source.items()
-        items = self.sharing.of(every) if self.sharing else every
-        with started(handlers) as emit, scratch_folder() as folder:
+        items = self.sharing.select_jobs(every) if self.sharing else every
+        with started_handlers(handlers) as emit, scratch_folder() as folder:
             began = time.perf_counter()
             header = source.header(self._header(source.spec, items))
             emit(self.sharing.marked(header, self.plan, every) if self.sharing else header)
@@ -105,10 +105,11 @@ class Session:
             started=_now(), command=self.command, spec_version=spec.version, spec_digest=spec.digest,
             seed=self.plan.seed, effort=self.plan.effort.value, strict=self.plan.strict, items=len(items),
             dtypes=tuple(dict.fromkeys(item.dtype for item in items)),
-            environment=self.carrier.environment if self.carrier else environment(self.workers, self.plan.device),
+            environment=self.carrier.environment if self.carrier
+            else describe_environment(self.workers, self.plan.device),
             clauses=(), planned=Counter(item.target for item in items),
             spec_added=tuple(map(portable_argument, spec.added)),
-            baseline=shown(Path(self.plan.baseline)) if self.plan.baseline else "", must_take=self.plan.must_take,
+            baseline=shown_path(Path(self.plan.baseline)) if self.plan.baseline else "", must_take=self.plan.must_take,
             sizes=self.plan.sizes)
 
     def _footer(self, source: JobSource[Any], listener: Listener, done: tuple[Done, ...],
@@ -134,7 +135,7 @@ class Session:
         folder.mkdir()
         (folder / "pytest.ini").write_text(_CONFIGURATION, encoding="utf-8")
         listener.watch(folder)
-        with prepared(), watching(folder), _termination_interrupts(), _importing_from_here():
+        with prepared_environment(), watch_workers(folder), _termination_interrupts(), _importing_from_here():
             pytest.main(self._arguments(folder, only), plugins=[listener])
 
     def _arguments(self, folder: Path, only: Sequence[str]) -> list[str]:
@@ -157,7 +158,7 @@ def _now() -> str:
 
 
 @contextmanager
-def started(handlers: Sequence[Handler]) -> Iterator[Callable[[Event], None]]:
+def started_handlers(handlers: Sequence[Handler]) -> Iterator[Callable[[Event], None]]:
     """A function that hands an event to all handlers; they are shut down whatever happens, last one first."""
     with ExitStack() as stack:
         for handler in handlers:
@@ -230,7 +231,7 @@ LOOK = 2.0
 
 
 @contextmanager
-def watching(folder: Path) -> Iterator[None]:
+def watch_workers(folder: Path) -> Iterator[None]:
     """Look after the workers that leave their signs in this folder."""
     over = threading.Event()
     watcher = threading.Thread(target=_watch, args=(folder, over), daemon=True)
@@ -248,5 +249,5 @@ def _watch(folder: Path, over: threading.Event) -> None:
         slept, looked = time.monotonic() - looked > SILENCE / 2, time.monotonic()
         if slept:  # the whole machine was stopped, workers and all
             continue
-        for worker in silent(folder, looked, SILENCE):
+        for worker in silent_workers(folder, looked, SILENCE):
             end_worker(folder, worker)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from attnspec.core.errors import UsageError
 from attnspec.core.plan import Job, Plan
-from attnspec.core.shard import Shard, dealt
+from attnspec.core.shard import Shard, deal_shards
 from attnspec.record.events import RunStarted
 from attnspec.record.measurements import BlockJudged, SubjectProbed, SubjectPut
 from attnspec.record.outcome import Outcome
@@ -28,7 +28,7 @@ class Sharing:
     shard: Shard
     timings: Path | None = None
 
-    def of(self, jobs: Sequence[J]) -> tuple[J, ...]:
+    def select_jobs(self, jobs: Sequence[J]) -> tuple[J, ...]:
         """The jobs of this shard, in the order of the run. Raises RecordError where the timings cannot be read, and
         UsageError where there are more shards than subjects and dtypes.
         """
@@ -46,16 +46,16 @@ class Sharing:
         if len(costs) < self.shard.count:
             raise UsageError(f"a run of {len(costs)} pairs of subject and dtype cannot be divided into "
                              f"{self.shard.count} shards: every clause of a pair is judged in one shard.")
-        return dealt(costs, self.shard.count)
+        return deal_shards(costs, self.shard.count)
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedGroups:
     """A part of a run by what it has, whatever the other parts are."""
 
     groups: frozenset[Group]
 
-    def of(self, jobs: Sequence[J]) -> tuple[J, ...]:
+    def select_jobs(self, jobs: Sequence[J]) -> tuple[J, ...]:
         """The jobs of these groups, in the order of the run."""
         return tuple(job for job in jobs if _group(job) in self.groups)
 
@@ -64,7 +64,7 @@ class Named:
         return header
 
 
-Share = Sharing | Named
+Share = Sharing | NamedGroups
 
 
 def groups_of(jobs: Sequence[J]) -> Mapping[Group, Sequence[J]]:

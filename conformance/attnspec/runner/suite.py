@@ -30,14 +30,14 @@ class JobItem(pytest.Item):
     `user_properties`.
     """
 
-    def __init__(self, *, job: Job, jobs: Jobs, **of_pytest: Any) -> None:  # noqa: ANN401  (pytest's own arguments)
+    def __init__(self, *, job: Job, jobs: JobFile, **of_pytest: Any) -> None:  # noqa: ANN401  (pytest's own arguments)
         super().__init__(**of_pytest)
         self._job, self._jobs = job, jobs
 
     def runtest(self) -> None:
         """Carry out the job."""
         self.user_properties.append(("attnspec", to_line(self._jobs.source.carry_out(self._job))))
-        _settle()
+        _freeze_garbage()
         if seconds := self._jobs.newly_compiling(self._job.target):
             self.user_properties.append(("attnspec-compiling", f"{seconds:.1f}"))
         if card := self._jobs.new_card(self._job.target):
@@ -48,7 +48,7 @@ class JobItem(pytest.Item):
         return self.path, None, self.name
 
 
-class Jobs(pytest.File):
+class JobFile(pytest.File):
     """All jobs of a source, as the one file that is collected."""
 
     def __init__(self, *, source: JobSource[Any], **of_pytest: Any) -> None:  # noqa: ANN401  (pytest's own arguments)
@@ -73,7 +73,9 @@ class Jobs(pytest.File):
         return max(0.0, seconds - before)
 
     def new_card(self, target: str) -> SubjectCard | None:
-        """The subject's card; None if it has been reported, or the subject cannot be had: its outcomes say why."""
+        """The subject's card where it is new; None if it has been reported, or the subject cannot be had: its outcomes
+        say why.
+        """
         try:
             card = self.source.card(target)
         except AttnspecError:
@@ -84,6 +86,6 @@ class Jobs(pytest.File):
 
 
 @functools.cache
-def _settle() -> None:
+def _freeze_garbage() -> None:
     """What the first job has imported stays: to look for garbage in it again and again took a twentieth of all time."""
     gc.freeze()

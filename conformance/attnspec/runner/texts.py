@@ -36,7 +36,7 @@ LIKE = 5
 """So many of the faults that explain a failure are told."""
 
 
-def violation(outcome: Outcome, *, says: str, where: str, also: Sequence[DType] = (), happened: str = "") -> str:
+def format_violation(outcome: Outcome, *, says: str, where: str, also: Sequence[DType] = (), happened: str = "") -> str:
     """A failure as the command line and pytest print it: why, the claim, the case, what was seen, how to see it again.
 
     also: the other dtypes at which it fails.  happened: in the place of what the verdict says.
@@ -94,7 +94,7 @@ def _indented(text: str) -> str:
 
 
 def in_short(outcome: Outcome) -> str:
-    """One line: the verdict and why."""
+    """An outcome in one line: the verdict and why."""
     begins, seen = (outcome.evidence.begins, outcome.evidence.sentence) if outcome.evidence else ("", "")
     why = " ".join(filter(None, (begins, outcome.reason or seen)))
     return f"{outcome.clause} {HAPPENED[outcome.verdict]}" + (f": {why}" if why else "")
@@ -104,11 +104,11 @@ def text_of(clause: Clause, spec: Spec) -> ClauseText:
     """What a record's header keeps of a clause."""
     return ClauseText(
         clause.id, clause.theme, clause.level, clause.profile, clause.says, clause.formula,
-        tuple(_quoted(each, spec) for each in clause.because), tuple(sorted(clause.needs)), clause.problem,
+        tuple(_quote_source(each, spec) for each in clause.because), tuple(sorted(clause.needs)), clause.problem,
         clause.refuted_by, clause.note, str(replace(clause.where, file=portable_argument(clause.where.file))))
 
 
-def _quoted(citation: Citation, spec: Spec) -> QuotedSource:
+def _quote_source(citation: Citation, spec: Spec) -> QuotedSource:
     source = spec.bibliography[citation.cite]
     return QuotedSource(citation.cite, citation.at, citation.quote, citation.note, source.title, source.url,
                         citation.translation)

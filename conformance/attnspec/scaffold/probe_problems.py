@@ -13,10 +13,10 @@ from attnspec.core.declaration import Limits
 from attnspec.core.keywords import FROM_PLACE
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.expectation import concat, lowered
+from attnspec.numerics.extra_key import with_extra_key
 from attnspec.numerics.lse import log_sum_exp
 from attnspec.numerics.operands import operands_of
 from attnspec.numerics.reference import attend
-from attnspec.numerics.sinks import with_sink
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.scaffold.form import CallForm
 from attnspec.scaffold.mistakes import MISTAKES, applies, mistaken_output, with_inputs, with_params
@@ -103,7 +103,7 @@ def truths(problem: AnyProblem, default_scale: str, mistake: str = "") -> Iterat
         inner = inner.but(scale=SCALES[default_scale](problem.sizes))
     for conventions in _WAYS if FROM_PLACE & problem.keywords or inner.sizes.Hkv != inner.sizes.H else _WAYS[:1]:
         operands = operands_of(inner, conventions, None, None)
-        operands = operands if inner.sinks is None else with_sink(operands, inner.sinks)
+        operands = operands if inner.sinks is None else with_extra_key(operands, inner.sinks)
         found, sees = attend(operands, np.float64), np.asarray(operands.counts > 0)
         output = mistaken_output(made, found, operands)
         weights = np.asarray(found.weights / np.where(found.total == 0, 1, found.total)[..., None])

@@ -97,13 +97,13 @@ class Clause:
 
     @property
     def flips(self) -> bool:
-        """Whether it asks the variants of a subject."""
+        """Whether the clause asks the variants of a subject."""
         return any(word.name == FLIPPING for word in self.then)
 
     @property
     def holds_output(self) -> bool:
-        """Whether it holds the output of its very case against the definition: what holds then holds for all clauses
-        that do so.
+        """Whether the clause holds the output of its very case against the definition: what holds then holds for all
+        clauses that do so.
         """
         is_held = any(word.name == DEFINING and word.args.get("observe") == "output" for word in self.then)
         return is_held and not any(self.runs.values())

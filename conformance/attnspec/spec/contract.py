@@ -15,7 +15,7 @@ WHERE = FileLocation("--must-take")
 
 
 def contract_clauses(contract: Contract, *, is_whole: bool = False) -> tuple[Clause, ...]:
-    """One for each word, and one for all of them together: where that is more than one thing, or is_whole."""
+    """Makes a clause for each word, and one for all together: where that is more than one thing, or is_whole."""
     said = dict(_contract_sentences(contract, is_whole=is_whole or contract.is_plural))
     return tuple(_clause(word, said[word]) for word in (*contract.words, ALL) if word in said)
 

@@ -38,16 +38,16 @@ class Fields:
     """
 
     mapping: Located
-    what: str
+    description: str
     error: type[AttnspecError] = SpecError
 
-    def only(self, known: Iterable[str]) -> None:
+    def refuse_other_keys(self, known: Iterable[str]) -> None:
         """Refuse every key that is not among the known ones."""
         names = frozenset(known)
         for key in self.mapping:
             if key not in names:
                 self._refuse_torn_text(key)
-                raise self.error.unknown(f"key of {self.what}", key, names, where=self.place(key))
+                raise self.error.unknown(f"key of {self.description}", key, names, where=self.place(key))
 
     def place(self, key: str = "") -> FileLocation:
         """Where a field stands; without a key, or for a field not given, where the mapping stands."""
@@ -55,7 +55,7 @@ class Fields:
 
     def complain(self, key: str, message: str) -> AttnspecError:
         """An error about the field, to be raised: `file:line: 'key' message`."""
-        return self.error(f"{key!r} of {self.what} {message}", where=self.place(key))
+        return self.error(f"{key!r} of {self.description} {message}", where=self.place(key))
 
     def text(self, key: str, default: str | _Missing = REQUIRED) -> str:
         """Text that is not empty."""
@@ -77,7 +77,7 @@ class Fields:
         """A list of whole numbers."""
         for index, value, place in self.entries(key, "whole numbers"):
             if not isinstance(value, int) or isinstance(value, bool):
-                message = f"'{key}[{index}]' of {self.what} should be a whole number, not {describe(value)}."
+                message = f"'{key}[{index}]' of {self.description} should be a whole number, not {describe(value)}."
                 raise self.error(message, where=place)
         return tuple(self.mapping[key])
 
@@ -85,13 +85,13 @@ class Fields:
         """True or false."""
         if self.absent(key, default):
             return default is True
-        return bool(self._typed(key, bool, "true or false"))
+        return bool(self._read_typed(key, bool, "true or false"))
 
     def integer(self, key: str, default: int | _Missing = REQUIRED) -> int:
         """A whole number."""
         if self.absent(key, default):
             return default if isinstance(default, int) else 0
-        value = self._typed(key, int, "a whole number")
+        value = self._read_typed(key, int, "a whole number")
         assert isinstance(value, int)
         return value
 
@@ -99,7 +99,7 @@ class Fields:
         """A number."""
         if self.absent(key, default):
             return default if isinstance(default, float) else 0.0
-        value = self._typed(key, (int, float), "a number")
+        value = self._read_typed(key, (int, float), "a number")
         assert isinstance(value, int | float)
         if not math.isfinite(value):
             raise self.complain(key, f"should be a finite number, not {value}.")
@@ -151,14 +151,14 @@ class Fields:
         self.absent(key)
         return self._fields(self.mapping[key], key, what, self.place(key))
 
-    def each(self, key: str, what: str, *, optional: bool = False) -> Iterator[Fields]:
+    def read_each(self, key: str, what: str, *, optional: bool = False) -> Iterator[Fields]:
         """The fields of each mapping in a list of mappings."""
         if not (optional and self.absent(key, ())):
             self.absent(key)
             for index, value, place in self.entries(key, "mappings"):
                 yield self._fields(value, f"{key}[{index}]", what, place)
 
-    def named(self, what: str) -> Iterator[tuple[str, Fields]]:
+    def read_named(self, what: str) -> Iterator[tuple[str, Fields]]:
         """The mapping's own entries, each of which must be a mapping: (name, fields). `what` is said with the name."""
         for name, value in self.mapping.items():
             yield name, self._fields(value, name, f"{what} {name!r}", self.place(name))
@@ -168,19 +168,19 @@ class Fields:
         if key in self.mapping:
             return False
         if default is REQUIRED:
-            raise self.error(f"{self.what} needs {key!r}.{self._present()}", where=self.place())
+            raise self.error(f"{self.description} needs {key!r}.{self._present()}", where=self.place())
         return True
 
     def _refuse_torn_text(self, key: str) -> None:
         """`{quote: one, two}` makes a key of `two`: such a key has a space or no plain letters, and holds nothing."""
         if self.mapping[key] is None and not (key.isascii() and key.isidentifier()):
-            message = f"{key!r} is not a key of {self.what}: within {{…}} a text with a comma needs quotes."
+            message = f"{key!r} is not a key of {self.description}: within {{…}} a text with a comma needs quotes."
             raise self.error(message, where=self.place(key))
 
     def _present(self) -> str:
         return f" It has: {', '.join(self.mapping)}." if self.mapping else ""
 
-    def _typed(self, key: str, kind: type | tuple[type, ...], name: str) -> object:
+    def _read_typed(self, key: str, kind: type | tuple[type, ...], name: str) -> object:
         value = self.mapping[key]
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise self.complain(key, f"should be {name}, not {describe(value)}.")
@@ -189,9 +189,10 @@ class Fields:
     def _text(self, value: object, key: str, place: FileLocation) -> str:
         if not isinstance(value, str):
             quote = " Quote it if text is meant." if isinstance(value, bool | int | float) else ""
-            raise self.error(f"{key!r} of {self.what} should be text, not {describe(value)}.{quote}", where=place)
+            raise self.error(f"{key!r} of {self.description} should be text, not {describe(value)}.{quote}",
+                             where=place)
         if not value.strip():
-            raise self.error(f"{key!r} of {self.what} is empty.", where=place)
+            raise self.error(f"{key!r} of {self.description} is empty.", where=place)
         return value.strip()
 
     def entries(self, key: str, of: str) -> Iterator[tuple[int, object, FileLocation]]:
@@ -204,7 +205,7 @@ class Fields:
 
     def _fields(self, value: object, key: str, what: str, place: FileLocation) -> Fields:
         if not isinstance(value, Located):
-            raise self.error(f"{key!r} of {self.what} should be a mapping, not {describe(value)}.", where=place)
+            raise self.error(f"{key!r} of {self.description} should be a mapping, not {describe(value)}.", where=place)
         return Fields(value, what, self.error)
 
 

@@ -22,7 +22,7 @@ from attnspec.spec.read_clause import (
     read_problems,
     read_sources,
 )
-from attnspec.spec.yaml_lines import Located, parse_yaml, read_bytes, shown
+from attnspec.spec.yaml_lines import Located, parse_yaml, read_bytes, shown_path
 
 _COMMON = ("bibliography.yaml", "problems.yaml", "spec.yaml")  # every other file holds one theme's clauses
 
@@ -43,17 +43,17 @@ def load_spec(folder: Path | str | None = None, added: Iterable[Path | str] = ()
     files, own = _files(folder), read_added(added)
     if own or tell is not _give_up:
         return _law(folder, files, own, tell)
-    return _remembered(folder, shown(folder), tuple(files.items()))
+    return _load_once(folder, shown_path(folder), tuple(files.items()))
 
 
 @lru_cache(maxsize=2)
-def _remembered(folder: Path, _shown: str, files: tuple[tuple[str, bytes], ...]) -> Spec:
+def _load_once(folder: Path, _shown: str, files: tuple[tuple[str, bytes], ...]) -> Spec:
     """The law of these files, read once: a process may make many engines. Places are told from the working folder."""
     return _law(folder, dict(files), (), _give_up)
 
 
 def _law(folder: Path, files: Mapping[str, bytes], own: Sequence[Added], tell: Callable[[SpecError], None]) -> Spec:
-    documents = {name: parse_yaml(data, shown(folder / name)) for name, data in files.items()}
+    documents = {name: parse_yaml(data, shown_path(folder / name)) for name, data in files.items()}
     context = _context(documents, own)
     themes = [name for name in files if name not in _COMMON]
     shipped = (clause for name in themes for clause in _theme(name, documents[name], context, tell))
@@ -94,14 +94,14 @@ def _files(folder: Path) -> dict[str, bytes]:
     if not folder.is_dir():
         reason = "is not a folder" if folder.exists() else "there is no such folder"
         way = " Clauses of your own are added by --spec-add." if folder.exists() else ""
-        raise SpecError(f"{reason}; a spec is a folder of YAML files.{way}", where=FileLocation(shown(folder)))
+        raise SpecError(f"{reason}; a spec is a folder of YAML files.{way}", where=FileLocation(shown_path(folder)))
     names = {path.name for path in folder.iterdir() if path.suffix == ".yaml"}
     if not names.difference(_COMMON):
         raise SpecError("holds no clauses: there is no file of a theme, such as causal.yaml.",
-                        where=FileLocation(shown(folder)))
+                        where=FileLocation(shown_path(folder)))
     if stray := sorted(path.name for path in folder.glob("*.yml")):
         raise SpecError("the files of a spec end in .yaml; rename this one.",
-                        where=FileLocation(shown(folder / stray[0])))
+                        where=FileLocation(shown_path(folder / stray[0])))
     return {name: read_bytes(folder / name) for name in sorted(names.union(_COMMON))}
 
 
@@ -109,11 +109,11 @@ def _theme(
     file: str, document: Located, context: Context, tell: Callable[[SpecError], None],
 ) -> Iterator[Clause]:
     fields = Fields(document, "a theme's file")
-    fields.only({"theme", "clauses"})
+    fields.refuse_other_keys({"theme", "clauses"})
     theme, expected = fields.text("theme"), file.removesuffix(".yaml")
     if theme != expected:
         raise fields.complain("theme", f"should be {expected!r}, the name of its file, not {quoted(theme)}.")
-    for clause in fields.each("clauses", "a clause"):
+    for clause in fields.read_each("clauses", "a clause"):
         try:
             yield _refutable(read_clause(clause, theme, context))
         except SpecError as problem:
@@ -141,7 +141,7 @@ def _unique(clauses: Iterator[Clause]) -> tuple[Clause, ...]:
 
 def _version(document: Located) -> str:
     fields = Fields(document, "the spec")
-    fields.only({"version"})
+    fields.refuse_other_keys({"version"})
     return fields.text("version")
 
 
@@ -168,7 +168,7 @@ class Added:
 
 def read_added(paths: Iterable[Path | str]) -> tuple[Added, ...]:
     """The files, and those of the folders, in the order in which they are named, each once. Raises SpecError."""
-    return tuple(_read(path) for path in added_files(paths))
+    return tuple(_read_added_file(path) for path in added_files(paths))
 
 
 def added_files(paths: Iterable[Path | str]) -> tuple[Path, ...]:
@@ -183,7 +183,7 @@ def added_files(paths: Iterable[Path | str]) -> tuple[Path, ...]:
 def added_clauses(added: Added, context: Context, tell: Callable[[SpecError], None]) -> Iterator[Clause]:
     """The clauses of a file. What is wrong with one is told to `tell`. Raises SpecError with file and line."""
     fields = Fields(added.document, "an added file")
-    clauses = tuple(fields.each("clauses", "a clause"))
+    clauses = tuple(fields.read_each("clauses", "a clause"))
     if not clauses:
         raise fields.complain("clauses", "is empty; write at least one clause.")
     for clause in clauses:
@@ -199,15 +199,15 @@ def _files_of(path: Path) -> list[Path]:
     files = sorted(file for file in path.iterdir() if file.suffix in _SUFFIXES)
     if not files:
         raise SpecError("this folder should hold your own clauses, but there is no YAML file in it.",
-                        where=FileLocation(shown(path)))
+                        where=FileLocation(shown_path(path)))
     return files
 
 
-def _read(path: Path) -> Added:
+def _read_added_file(path: Path) -> Added:
     data = read_bytes(path)
-    document = parse_yaml(data, shown(path), wanted=_WANTED)
+    document = parse_yaml(data, shown_path(path), wanted=_WANTED)
     if "theme" in document:
         raise SpecError("a file of your own clauses has no 'theme': leave it out. The part of an id before the dot is "
                         "its theme.", where=document.place_of("theme"))
-    Fields(document, "an added file").only(KEYS)
-    return Added(shown(path), data, document)
+    Fields(document, "an added file").refuse_other_keys(KEYS)
+    return Added(shown_path(path), data, document)

@@ -56,7 +56,7 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _GivenWords:
     problem: str
     word: Word
     draw: Mapping[str, str]
@@ -66,14 +66,14 @@ class _Given:
 def read_problems(document: Located) -> dict[str, Word]:
     """`spec/problems.yaml`: named problems, each a domain word with its arguments. Raises SpecError."""
     fields = Fields(document, "the file of problems")
-    fields.only({"problems"})
+    fields.refuse_other_keys({"problems"})
     return named_problems(fields)
 
 
 def named_problems(fields: Fields, *, optional: bool = False) -> dict[str, Word]:
     """The problems under `problems` by name. Raises SpecError."""
     problems = fields.inner("problems", optional=optional)
-    return {name: _problem(name, problem) for name, problem in problems.named("the problem")}
+    return {name: _problem(name, problem) for name, problem in problems.read_named("the problem")}
 
 
 def read_clause(fields: Fields, theme: str, context: Context) -> Clause:
@@ -81,16 +81,16 @@ def read_clause(fields: Fields, theme: str, context: Context) -> Clause:
 
     Raises SpecError with file, line and the nearest valid name.
     """
-    fields.only(CLAUSE_KEYS)
+    fields.refuse_other_keys(CLAUSE_KEYS)
     identity = _id(fields)
-    fields = replace(fields, what=f"the clause {identity!r}")
+    fields = replace(fields, description=f"the clause {identity!r}")
     given = _merge_given(fields.inner("given", "`given`"), context)
     return Clause(
         id=identity, theme=theme or identity.partition(".")[0], level=fields.choice("level", Level),
-        profile=fields.one_of("profile", PROFILES), says=_says(fields),
+        profile=fields.one_of("profile", PROFILES), says=_read_says(fields),
         formula=fields.text("formula", ""), because=_because(fields, context),
         needs=given.always | frozenset(_keywords(fields, "needs")),
-        problem=given.problem, given=given.word, draw=given.draw, runs=_runs(fields), then=_then(fields),
+        problem=given.problem, given=given.word, draw=given.draw, runs=_runs(fields), then=_read_relations(fields),
         refuted_by=_refuted_by(fields), note=fields.text("note", ""),
         glance=fields.choice("glance", Glance, Glance.ONE_DTYPE), pool=fields.text("pool", "" if theme else OWN_POOL),
         where=fields.place(), places=fields.mapping.places)
@@ -122,7 +122,7 @@ def _id(fields: Fields) -> str:
     return identity
 
 
-def _says(fields: Fields) -> str:
+def _read_says(fields: Fields) -> str:
     sentence = " ".join(fields.text("says").split())
     if not sentence.endswith("."):
         raise fields.complain("says", "should end with a full stop.")
@@ -132,14 +132,14 @@ def _says(fields: Fields) -> str:
 
 
 def _because(fields: Fields, context: Context) -> tuple[Citation, ...]:
-    citations = tuple(_citation(citation, context) for citation in fields.each("because", "a citation"))
+    citations = tuple(_citation(citation, context) for citation in fields.read_each("because", "a citation"))
     if not citations:
         raise fields.complain("because", "is empty; every clause cites where its sentence comes from.")
     return citations
 
 
 def _citation(fields: Fields, context: Context) -> Citation:
-    fields.only(CITATION_KEYS)
+    fields.refuse_other_keys(CITATION_KEYS)
     key = fields.one_of("cite", context.bibliography, kind="source of the bibliography")
     quote, translation, note = (fields.text(name, "") for name in ("quote", "translation", "note"))
     if len(quote) > LONGEST_QUOTE:
@@ -152,7 +152,7 @@ def _citation(fields: Fields, context: Context) -> Citation:
                     where=fields.place())
 
 
-def _merge_given(fields: Fields, context: Context) -> _Given:
+def _merge_given(fields: Fields, context: Context) -> _GivenWords:
     """`given`, merged: the named problem's arguments, and over them the clause's own."""
     name = fields.one_of("problem", context.problems)
     base = context.problems[name]
@@ -160,10 +160,11 @@ def _merge_given(fields: Fields, context: Context) -> _Given:
     for source in (base.args, _less_keys(fields.mapping, "problem", "draw")):
         arguments.update(source)
         arguments.places.update(source.places if isinstance(source, Located) else {})
-    return _Given(name, Word(base.name, arguments, fields.place()), _draw(fields), _always(arguments))
+    return _GivenWords(name, Word(base.name, arguments, fields.place()), _draw(fields),
+                       _read_required_keywords(arguments))
 
 
-def _always(arguments: Located) -> frozenset[str]:
+def _read_required_keywords(arguments: Located) -> frozenset[str]:
     fields = Fields(arguments, "`given`")
     _keywords(fields, "sometimes")
     return frozenset(_keywords(fields, "always"))
@@ -186,7 +187,7 @@ def _keywords(fields: Fields, key: str) -> tuple[str, ...]:
     return names
 
 
-def _then(fields: Fields) -> tuple[Word, ...]:
+def _read_relations(fields: Fields) -> tuple[Word, ...]:
     if claims := _words(fields, "then"):
         return claims
     raise fields.complain("then", "is empty; a clause must claim something.")
@@ -251,18 +252,18 @@ _KEY = re.compile(r"[a-z][a-z0-9_]*")
 def read_bibliography(document: Located) -> dict[str, BibliographyEntry]:
     """The file's sources by their keys. Raises SpecError."""
     fields = Fields(document, "the bibliography")
-    fields.only({"sources"})
+    fields.refuse_other_keys({"sources"})
     return read_sources(fields)
 
 
 def read_sources(fields: Fields, *, optional: bool = False) -> dict[str, BibliographyEntry]:
     """The sources under `sources` by their keys. Raises SpecError with file and line for what is no source."""
     sources = fields.inner("sources", "the list of sources", optional=optional)
-    return {key: _source(key, source) for key, source in sources.named("the source")}
+    return {key: _source(key, source) for key, source in sources.read_named("the source")}
 
 
 def _source(key: str, fields: Fields) -> BibliographyEntry:
-    fields.only(_SOURCE_KEYS)
+    fields.refuse_other_keys(_SOURCE_KEYS)
     if not _KEY.fullmatch(key):
         raise SpecError(f"{quoted(key)} is not a key for a source: lower-case letters, digits and _ only.",
                         where=fields.place())

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from attnspec.core.errors import FileLocation, SpecError
 from attnspec.core.nouns import DType, Effort, Level
 from attnspec.spec.clause import Clause, Spec
-from attnspec.spec.yaml_lines import read_bytes, shown
+from attnspec.spec.yaml_lines import read_bytes, shown_path
 
 FILE = "refutations.json"
 COMMAND = "python -m evaluation refutations --write"
@@ -41,7 +41,7 @@ class Refutations:
 
     @property
     def is_current(self) -> bool:
-        """Whether it was made on the cases on which this version would make it."""
+        """Whether the refutations were made on the cases on which this version would make them."""
         return (self.effort, self.cases, self.seed) == (EFFORT.value, CASES, SEED)
 
     @property
@@ -72,7 +72,7 @@ def read_refutations(law: Spec) -> Refutations:
         pairs = {clause: _by_fault(groups) for clause, groups in found["clauses"].items()}
         return Refutations(pairs, str(found["effort"]), int(found["cases"]), int(found["seed"]))
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as cause:
-        where = FileLocation(shown(path), getattr(cause, "lineno", 1))
+        where = FileLocation(shown_path(path), getattr(cause, "lineno", 1))
         raise SpecError(f"is out of date. Make it again: {COMMAND}.", where=where) from None
 
 
@@ -92,12 +92,12 @@ def witnesses(law: Spec, found: Refutations, fault: str) -> tuple[str, ...]:
     Those that name it; where they are fewer than WITNESSES, the most telling of those that convict it as well.
     """
     named = [clause.id for clause in law.clauses if fault in clause.refuted_by]
-    others = [clause.id for clause in _telling(law, found, fault) if clause.id not in named]
+    others = [clause.id for clause in _telling_clauses(law, found, fault) if clause.id not in named]
     chosen = {*named, *others[:max(0, WITNESSES - len(named))]}
     return tuple(clause.id for clause in law.clauses if clause.id in chosen)
 
 
-def _telling(law: Spec, found: Refutations, fault: str) -> Iterator[Clause]:
+def _telling_clauses(law: Spec, found: Refutations, fault: str) -> Iterator[Clause]:
     """Clauses that convict the fault: first what says must, at most dtypes, and convicts the fewest other faults."""
     convicting = found.of_fault(fault)
     clauses = (clause for clause in law.clauses if clause.id in convicting)

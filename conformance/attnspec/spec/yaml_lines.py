@@ -58,12 +58,12 @@ class LocatedList(list[Any]):
 
 def load_yaml(path: Path, *, error: type[AttnspecError] = SpecError) -> Located:
     """The mapping that the file holds. Raises `error` with file, line and cause for anything else."""
-    return parse_yaml(read_bytes(path, error=error), shown(path), error=error)
+    return parse_yaml(read_bytes(path, error=error), shown_path(path), error=error)
 
 
 def read_bytes(path: Path, *, error: type[AttnspecError] = SpecError) -> bytes:
-    """The bytes of a file; raises `error` where it is missing, a folder, or not ours to read."""
-    where = FileLocation(shown(path))
+    """Reads the bytes of a file; raises `error` where it is missing, a folder, or not ours to read."""
+    where = FileLocation(shown_path(path))
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -92,7 +92,7 @@ def parse_yaml(data: bytes, file: str, *, error: type[AttnspecError] = SpecError
     return document
 
 
-def shown(path: Path) -> str:
+def shown_path(path: Path) -> str:
     """The path as the user knows it: from the data folders' parent, else from the working directory, else in full."""
     full = path.absolute()
     for base in (paths.folder("spec").parent, Path.cwd()):

@@ -17,7 +17,7 @@ from attnspec.core.nouns import Kind
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import Located, LocatedList
 from attnspec.subjects.declared import read_declaration
-from attnspec.subjects.described import Described, described_of
+from attnspec.subjects.described import FunctionDescription, described_of
 from attnspec.subjects.signature import SOMEWHERE, signature_of
 
 ATTRIBUTES: Mapping[str, str] = {
@@ -65,7 +65,8 @@ ATTRIBUTES: Mapping[str, str] = {
 _MISTYPED = 0.8  # how alike an attribute and a known one must be to be taken for a slip of the pen
 
 
-def declaration_of(function: Callable[..., object] | Described, name: str, *, target: str = SOMEWHERE) -> Declaration:
+def declaration_of(function: Callable[..., object] | FunctionDescription, name: str, *,
+                   target: str = SOMEWHERE) -> Declaration:
     """What signature and attributes say: `attend.dtypes = ["float32"]`, `attend.ties_value_width = True`, …
 
     `target`: see `signature_of`. Raises TargetError, with the attribute as it should be written, for a value that makes
@@ -81,34 +82,35 @@ def declaration_of(function: Callable[..., object] | Described, name: str, *, ta
     given = {name: value for name, value in function.attributes.items() if name in named}
     for attribute, value in given.items():
         _check_value(function, name, attribute, value)
-    said = replace(_read(name, given, function.place), keywords=signature.keywords, defaults=signature.defaults,
-                   off=signature.off, spelled=signature.spelled, form=signature.form, given=signature.given)
+    said = replace(_read_attributes(name, given, function.place), keywords=signature.keywords,
+                   defaults=signature.defaults, off=signature.off, spelled=signature.spelled, form=signature.form,
+                   given=signature.given)
     return of_kind(said, signature.kind)
 
 
-def _read(name: str, given: Mapping[str, object], place: FileLocation) -> Declaration:
+def _read_attributes(name: str, given: Mapping[str, object], place: FileLocation) -> Declaration:
     """The declaration, limits under their own key, as a manifest has them."""
     limits = {attribute: value for attribute, value in given.items() if attribute in LIMITS}
     others = {attribute: value for attribute, value in given.items() if attribute not in LIMITS}
-    return read_declaration(Fields(_located({**others, "limits": limits}, place), f"the attributes of {name}",
+    return read_declaration(Fields(_locate_value({**others, "limits": limits}, place), f"the attributes of {name}",
                                    TargetError))
 
 
-def _located(value: object, place: FileLocation) -> Located:
-    located = _at(value, place)
+def _locate_value(value: object, place: FileLocation) -> Located:
+    located = _place_value(value, place)
     assert isinstance(located, Located)
     return located
 
 
-def _at(value: object, place: FileLocation) -> object:
+def _place_value(value: object, place: FileLocation) -> object:
     """The value as if it had been read from a file, at this place."""
     if isinstance(value, Mapping):
         mapping = Located(place)
-        mapping.update({str(_plain(key)): _at(inner, place) for key, inner in value.items()})
+        mapping.update({str(_plain(key)): _place_value(inner, place) for key, inner in value.items()})
         return mapping
     if isinstance(value, list | tuple | set | frozenset):
         sequence = LocatedList(place)
-        sequence.extend(_at(inner, place) for inner in value)
+        sequence.extend(_place_value(inner, place) for inner in value)
         return sequence
     return _plain(value)
 
@@ -117,9 +119,9 @@ def _plain(value: object) -> object:
     return value.value if isinstance(value, enum.Enum) else value
 
 
-def _check_value(function: Described, name: str, attribute: str, value: object) -> None:
+def _check_value(function: FunctionDescription, name: str, attribute: str, value: object) -> None:
     try:
-        _read(name, {attribute: value}, function.place)
+        _read_attributes(name, {attribute: value}, function.place)
     except TargetError as wrong:
         own = "" if function.is_function else f" If {name} uses this attribute itself, wrap {name} in a function."
         raise TargetError(f"{wrong}{own} Write it as in {name}.{attribute} = {ATTRIBUTES[attribute]}") from None

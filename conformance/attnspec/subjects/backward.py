@@ -19,8 +19,8 @@ from attnspec.core.nouns import Kind
 from attnspec.numerics.gradients import BIAS, DIFFERENTIATED
 from attnspec.problems.problem import INPUTS, Array, Problem, numpy_dtype
 from attnspec.subjects.call import Call, SubjectAnswer, UnusableAnswer, of_input
-from attnspec.subjects.described import Described
-from attnspec.subjects.signature import mistyped
+from attnspec.subjects.described import FunctionDescription
+from attnspec.subjects.signature import suggest_parameter
 
 PARAMS = "params"
 _FORMS = ("attend_backward(query, key, value, grad_output, *, ..., output=None, lse=None)",
@@ -41,8 +41,10 @@ class BackwardPass:
     wants: frozenset[str] = frozenset()
     where: FileLocation | None = None
 
-    def lacks(self, problem: Problem, limits: Limits) -> str:
-        """Why it cannot be asked for gradients of a problem; empty if it can. A mask may travel as a bias."""
+    def why_no_gradients(self, problem: Problem, limits: Limits) -> str:
+        """Why the backward pass cannot be asked for gradients of a problem; empty if it can. A mask may travel as a
+        bias.
+        """
         needed = {BIAS if name == "mask" and limits.bias_is_mask else name
                   for name in problem.given if name != GRAD and KEYWORDS[name].acts is not Acts.ANSWER}
         missing = sorted(needed - self.keywords)
@@ -53,17 +55,20 @@ class BackwardPass:
         given = {name: value for name, value in call.keywords.items() if value is not False or name in self.keywords}
         return replace(call, keywords=given)
 
-    def kept(self, forward: SubjectAnswer) -> Mapping[str, Array]:
-        """What it wants of the forward pass: the output, (B,H,T,Dv) or (B,T,M), the log-sum-exp (B,H,T)."""
+    def kept_arrays(self, forward: SubjectAnswer) -> Mapping[str, Array]:
+        """The arrays of the forward pass that the backward pass wants: the output, (B,H,T,Dv) or (B,T,M), the
+        log-sum-exp (B,H,T).
+        """
         found = {OUTPUT: forward.output, LSE: forward.lse}
         return {name: array for name, array in found.items() if array is not None and name in self.wants}
 
     def unusable(self, sentence: str) -> UnusableAnswer:
-        """What came of it, in a sentence, with the place where it is to be mended."""
+        """Says what came of a backward pass, in a sentence, with the place where it is to be mended."""
         return UnusableAnswer(f"{sentence} See {self.name} in {self.where}." if self.where else sentence)
 
 
-def backward_of(described: Described | None, name: str, kind: Kind, *, is_named: bool = False) -> BackwardPass | None:
+def backward_of(described: FunctionDescription | None, name: str, kind: Kind, *,
+                is_named: bool = False) -> BackwardPass | None:
     """What is known of a function that stands beside another, of this kind, by the name of a backward pass; None where
     it is none: it has no parameter `grad_output`. is_named: whether a manifest says that it is one.
 
@@ -97,7 +102,7 @@ def _misfit(rest: Sequence[Parameter], required: frozenset[str]) -> str:
         return (f"{' and '.join(map(repr, needed))} without a default, so it cannot be called without. Give a default: "
                 "{}.")
     unknown = known - KEYWORDS.keys() - {OUTPUT, LSE}
-    return next(filter(None, (mistyped(each, known) for each in sorted(unknown))), "")
+    return next(filter(None, (suggest_parameter(each, known) for each in sorted(unknown))), "")
 
 
 def can_differentiate(declaration: Declaration) -> bool:
@@ -119,7 +124,7 @@ def inputs_of(problem: Problem, limits: Limits) -> tuple[str, ...]:
 
 
 def grad_given(problem: Problem, declaration: Declaration) -> Array:
-    """(B,H,T,Dv): the output's gradient as it is handed over, in the dtype that the output should have, as it lies."""
+    """The output's gradient, (B,H,T,Dv), as it is handed over, in the dtype that the output should have, as it lies."""
     assert problem.grad_output is not None
     return problem.grad_output.astype(numpy_dtype(declaration.returned(problem.dtype)), copy=False)
 

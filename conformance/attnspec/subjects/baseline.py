@@ -23,11 +23,11 @@ from attnspec.core.declaration import Declaration
 from attnspec.core.deviation import Deviation
 from attnspec.core.errors import FileLocation, UsageError
 from attnspec.core.files import write_whole
-from attnspec.core.nouns import FAILURES, DType, Verdict, gates, is_bare
+from attnspec.core.nouns import FAILURES, DType, Verdict, does_gate_run, is_bare
 from attnspec.record.events import Key
 from attnspec.record.outcome import Outcome
 from attnspec.spec.fields import Fields
-from attnspec.spec.yaml_lines import load_yaml, shown
+from attnspec.spec.yaml_lines import load_yaml, shown_path
 from attnspec.subjects.baseline_conditions import Conditions, TriedConditions, conditions_after, read_conditions
 from attnspec.subjects.findings import Finding
 from attnspec.subjects.registry import findings_of
@@ -53,13 +53,13 @@ class KnownConvention:
 
 def read_known_conventions(fields: Fields) -> tuple[KnownConvention, ...]:
     """What a baseline lists under `conventions`; nothing in a file of before. Raises UsageError with file and line."""
-    return tuple(map(_convention_entry, fields.each("conventions", "a known convention", optional=True)))
+    return tuple(map(_convention_entry, fields.read_each("conventions", "a known convention", optional=True)))
 
 
 def _convention_entry(fields: Fields) -> KnownConvention:
-    fields.only(_CONVENTION_FIELDS)
+    fields.refuse_other_keys(_CONVENTION_FIELDS)
     name = fields.one_of("convention", _NAMES)
-    answer = fields.one_of("answer", CONVENTIONS[_whole(name)].answers, kind=f"answer to {name}")
+    answer = fields.one_of("answer", CONVENTIONS[_whole_convention(name)].answers, kind=f"answer to {name}")
     return KnownConvention(fields.text("subject"), name, answer, fields.choices("dtypes", DType, kind="dtype"))
 
 
@@ -85,22 +85,23 @@ def _forms(name: str) -> Sequence[str]:
     return [f"{name}.{form}" for form in _FORMS.get(name, ())]
 
 
-def _whole(name: str) -> str:
+def _whole_convention(name: str) -> str:
     """The convention of which this is a form."""
     return name.partition(".")[0]
 
 
 def _answer(name: str, answers: Mapping[str, str]) -> str:
     """The answer, which is that of the whole convention where the form has none of its own; empty for none."""
-    return answers.get(name, answers.get(_whole(name), ""))
+    return answers.get(name, answers.get(_whole_convention(name), ""))
 
 
 def conventions_after(known: Iterable[KnownConvention], outcomes: Iterable[Outcome]) -> list[dict[str, object]]:
     """The entries that a baseline is written with: what was probed now, and what was known of what was not."""
     told = {(each.subject, each.dtype.value, convention.name): convention.answer
             for each in outcomes for convention in each.probed}
-    is_probed = {(subject, dtype, _whole(name)) for subject, dtype, name in told}
-    kept = {key: answer for key, answer in by_key(known).items() if (*key[:2], _whole(key[2])) not in is_probed}
+    is_probed = {(subject, dtype, _whole_convention(name)) for subject, dtype, name in told}
+    kept = {key: answer for key, answer in by_key(known).items()
+            if (*key[:2], _whole_convention(key[2])) not in is_probed}
     return list(_entries({**kept, **told}))
 
 
@@ -125,11 +126,11 @@ Findings = Callable[[str], tuple[Finding, ...]]  # of the library of a subject o
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BaselineEntry:
     """One known failure, as the file has it.
 
-    how: as `Outcome.how`; empty: in any way.  case: the recipe of a case on which it fails.  finding: the id of the
-    finding that explains it.  reason: what was seen, or what somebody wrote there; empty where a finding tells it.
+    how: as `Outcome.failure_kind`; empty: in any way.  case: the recipe of a case on which it fails.  finding: the id
+    of the finding that explains it.  reason: what was seen, or what somebody wrote; empty where a finding tells it.
     processor: what the machine's processor has to have for it to be expected, such as `avx512_fp16`.
     """
 
@@ -146,16 +147,16 @@ class Entry:
 
     @property
     def key(self) -> Key:
-        """What it speaks of."""
+        """The subject, clause and dtype that an entry speaks of."""
         return self.subject, self.clause, self.dtype
 
     @property
     def is_here(self) -> bool:
-        """Whether it is expected on this machine."""
-        return not self.processor or self.processor in features()
+        """Whether a failure is expected on this machine."""
+        return not self.processor or self.processor in processor_features()
 
     def deviation(self, findings: Findings) -> Deviation:
-        """The same, as what is known of a subject. Raises UsageError for a finding that does not explain it."""
+        """The entry as a deviation of its subject. Raises UsageError for a finding that does not explain it."""
         reason = self._explanation(findings).says if self.finding else self.reason or "known"
         return Deviation(self.clause, self.verdict, reason, "", "", (DType(self.dtype),), self.where, self.where.file,
                          self.how, self.case, self.finding)
@@ -171,9 +172,9 @@ class Entry:
         return finding
 
 
-def read_entries(path: Path) -> tuple[Entry, ...]:
+def read_entries(path: Path) -> tuple[BaselineEntry, ...]:
     """The failures that a baseline lists. Raises UsageError with file and line."""
-    return tuple(map(_entry, _fields(path).each("known", "a known failure", optional=True)))
+    return tuple(map(_entry, _fields(path).read_each("known", "a known failure", optional=True)))
 
 
 def read_conventions(path: Path) -> tuple[KnownConvention, ...]:
@@ -189,16 +190,16 @@ def read_tried(path: Path) -> TriedConditions:
 def _fields(path: Path) -> Fields:
     if not path.exists():
         raise UsageError("there is no such file. attnspec check TARGET --baseline FILE makes one.",
-                         where=FileLocation(shown(path)))
+                         where=FileLocation(shown_path(path)))
     fields = Fields(load_yaml(path, error=UsageError), "a baseline", UsageError)
-    fields.only(("known", "conventions", "made"))
+    fields.refuse_other_keys(("known", "conventions", "made"))
     return fields
 
 
-def _entry(fields: Fields) -> Entry:
-    fields.only(_ENTRY)
+def _entry(fields: Fields) -> BaselineEntry:
+    fields.refuse_other_keys(_ENTRY)
     verdict = fields.one_of("verdict", sorted(each.value for each in FAILURES), kind="verdict of a failure")
-    return Entry(
+    return BaselineEntry(
         fields.text("subject"), fields.text("clause"), fields.choice("dtype", DType, kind="dtype").value, verdict,
         **{name: fields.text(name, "") for name in _ENTRY[4:]}, where=fields.place("clause"))
 
@@ -237,7 +238,7 @@ def with_baseline(declaration: Declaration, known: Iterable[Deviation]) -> Decla
 def write_baseline(
     path: Path, outcomes: Iterable[Outcome], *, strict: bool, folders: Sequence[Path | str] = (),
     conditions: Conditions | None = None,
-) -> tuple[Entry, ...]:
+) -> tuple[BaselineEntry, ...]:
     """Write the failures that gate, in an order that keeps differences small, the conventions that were probed, and
     what was tried. conditions: what the outcomes were found under, if that is known.
 
@@ -271,14 +272,15 @@ def _failed(outcome: Outcome, *, is_listed: bool, strict: bool) -> Outcome | Non
     """The failure that a baseline has to list, as if nothing were known; what a manifest lists is its own affair."""
     if outcome.verdict is Verdict.UNEXPECTED and outcome.change and (is_listed or outcome.change.convention):
         outcome = replace(outcome, verdict=outcome.change.verdict)
-    return outcome if outcome.verdict in FAILURES and gates(outcome.verdict, outcome.level, strict=strict) else None
+    gates = outcome.verdict in FAILURES and does_gate_run(outcome.verdict, outcome.level, strict=strict)
+    return outcome if gates else None
 
 
-def _entry_of(outcome: Outcome, before: Entry | None, findings: Findings) -> Entry:
+def _entry_of(outcome: Outcome, before: BaselineEntry | None, findings: Findings) -> BaselineEntry:
     evidence = outcome.evidence
-    entry = Entry(outcome.subject, outcome.clause, outcome.dtype.value, outcome.verdict.value, outcome.how,
-                  evidence.recipe if evidence else "",
-                  processor=before.processor if before and before.is_here else "")
+    entry = BaselineEntry(outcome.subject, outcome.clause, outcome.dtype.value, outcome.verdict.value,
+                          outcome.failure_kind, evidence.recipe if evidence else "",
+                          processor=before.processor if before and before.is_here else "")
     speaking = [each.id for each in findings(outcome.subject) if each.explains(replace(outcome, finding=""))]
     if before and before.finding in speaking:
         return replace(entry, finding=before.finding)
@@ -296,7 +298,7 @@ _TOLD = Path("/proc/cpuinfo")
 
 
 @cache
-def features(told: Path = _TOLD) -> frozenset[str]:
+def processor_features(told: Path = _TOLD) -> frozenset[str]:
     """By the names that Linux gives them, such as `avx512_fp16`; none where it does not say."""
     try:
         text = told.read_text(encoding="utf-8", errors="replace")

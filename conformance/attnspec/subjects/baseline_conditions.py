@@ -54,17 +54,17 @@ TriedConditions = Mapping[Key, Conditions]
 def read_conditions(fields: Fields) -> TriedConditions:
     """What a baseline lists under `made`; nothing in a file of before. Raises UsageError with file and line."""
     found: dict[Key, Conditions] = {}
-    for made in fields.each("made", "what the list was made under", optional=True):
-        made.only(_MADE)
+    for made in fields.read_each("made", "what the list was made under", optional=True):
+        made.refuse_other_keys(_MADE)
         conditions = Conditions(made.text("attnspec"), made.text("spec"), made.choice("effort", Effort),
                                 made.integer("seed"), made.flag("strict", default=False))
-        for tried in made.each("tried", "what was tried"):
+        for tried in made.read_each("tried", "what was tried"):
             found.update(dict.fromkeys(_keys(tried), conditions))
     return found
 
 
 def _keys(tried: Fields) -> Iterator[Key]:
-    tried.only(_TRIED)
+    tried.refuse_other_keys(_TRIED)
     for subject in tried.texts("subjects"):
         for dtype in tried.choices("dtypes", DType, kind="dtype"):
             yield from ((subject, clause, dtype.value) for clause in tried.text("clauses").split())

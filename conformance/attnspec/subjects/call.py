@@ -14,16 +14,16 @@ import numpy as np
 
 from attnspec.core.errors import FileLocation
 from attnspec.core.nouns import DType, Verdict
-from attnspec.core.paths import portable
+from attnspec.core.paths import portable_text
 from attnspec.host.backward import own_name
 from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, Arguments, Ended
 from attnspec.host.frames import BITS, Entries
 from attnspec.host.lifts.making import FormNotMade, FrameworkForm
 from attnspec.host.parts import LARGEST
-from attnspec.hosting.process import Death
+from attnspec.hosting.process import ProcessDeath
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
 from attnspec.problems.rotary import RotaryProblem
-from attnspec.spec.yaml_lines import shown
+from attnspec.spec.yaml_lines import shown_path
 
 ValuePath = tuple[str, ...]
 """From a tree to a part of it: `["name"]`, `[0]` or `.name` a step."""
@@ -50,7 +50,7 @@ class ReturnedTree:
 
 
 def whole_of(told: Mapping[str, Any], found: Sequence[Entries]) -> ReturnedTree:
-    """As a host tells it. Raises what reading something else may raise."""
+    """Reads the tree that a host tells of. Raises what reading something else may raise."""
     return ReturnedTree(str(told["type"]), tuple(_part(each, found) for each in told["parts"]))
 
 
@@ -100,7 +100,7 @@ class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is n
 
     @property
     def is_mute(self) -> bool:
-        """Whether it has no message, the exception's type alone."""
+        """Whether the exception has no message, its type alone."""
         return ": " not in self.summary
 
     @property
@@ -120,11 +120,11 @@ class SubjectDied(Exception):  # noqa: N818  (named for what happened; it is no 
     traceback: where its threads stood.  stderr: the end of what it printed.
     """
 
-    def __init__(self, death: Death) -> None:
+    def __init__(self, death: ProcessDeath) -> None:
         super().__init__(death.reason)
         self.verdict: Verdict = death.verdict
-        self.traceback = portable(death.traceback)
-        self.stderr = portable(death.printed)
+        self.traceback = portable_text(death.traceback)
+        self.stderr = portable_text(death.printed)
 
 
 class UnusableAnswer(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
@@ -188,7 +188,7 @@ class Call:
     form: FrameworkForm | None = None
 
     @cached_property
-    def named(self) -> Mapping[str, Array]:
+    def named_arrays(self) -> Mapping[str, Array]:
         """Every array among the arguments, of any shape, by its name (`params.w_out`)."""
         return dict(_flat({**self.arrays, **self.keywords}))
 
@@ -196,7 +196,7 @@ class Call:
     def most(self) -> int:
         """The bytes that an answer of these shapes may take, gradients and the arguments themselves besides."""
         results = sum(8 * math.prod(shape) for shape in self.shapes) if self.shapes else LARGEST
-        return results + sum(2 * _span(array) + 8 * array.size for array in self.named.values())
+        return results + sum(2 * _span(array) + 8 * array.size for array in self.named_arrays.values())
 
     def arguments(self, kept: Mapping[int, Entries], rows: Array | None = None) -> Arguments:
         """What the host's code is given: entries by the id of the array (any shape) that they stand for; rows (T,)."""
@@ -274,9 +274,9 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
         if ended.told["name"] == NOT_REACHED:
             raise NotDifferentiated(UNRETURNED if call.is_backward else UNREACHED)
         if ended.told["name"] == NOT_MADE:
-            raise FormNotMade(portable(str(ended.told["named"])))
+            raise FormNotMade(portable_text(str(ended.told["named"])))
         raise UnusableAnswer(_unusable(ended.told, call), _name_no_array(ended.told, call))
-    named = call.named
+    named = call.named_arrays
     mutated = tuple(name for name, array in named.items() if id(array) in changed) if changed else ()
     shared = {id(list(named.values())[at]) for at in ended.aliases}
     aliases = tuple(name for name, array in named.items() if id(array) in shared) if shared else ()
@@ -287,7 +287,7 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
         held = now()
         return held is None or held.tobytes() == results[0].tobytes()
 
-    said = portable(ended.said) if ended.said else ""
+    said = portable_text(ended.said) if ended.said else ""
     found = dict(zip(call.names, results, strict=False))  # an output alone has one name of two
     by_input = {name: found[of_input(name)] for name in call.wrt}
     return SubjectAnswer(found.get("output", results[0]), found.get("weights"), mutated, aliases, said, is_kept,
@@ -306,14 +306,15 @@ def raised_there(told: Mapping[str, Any], said: str) -> SubjectRaised:
     statement = str(told["statement"])
     # a host that was written by others need not say how it was raised; its statement tells nearly always
     is_stated = bool(told.get("is_stated", statement.startswith(("raise", "assert"))))
-    return SubjectRaised(portable(str(told["summary"])), portable(str(told["traceback"])), portable(said),
+    return SubjectRaised(portable_text(str(told["summary"])), portable_text(str(told["traceback"])),
+                         portable_text(said),
                          classes=frozenset(map(str, told["classes"])), statement=statement, is_stated=is_stated,
                          module=module, place=_place(file, int(line)), own_place=_place(*told.get("at", ("", 0))),
                          act=str(told.get("act") or ""))
 
 
 def _place(file: str, line: int) -> FileLocation | None:
-    return FileLocation(shown(Path(file)), line) if file else None
+    return FileLocation(shown_path(Path(file)), line) if file else None
 
 
 def _unusable(told: Mapping[str, Any], call: Call) -> str:
@@ -341,6 +342,6 @@ def _name_no_array(told: Mapping[str, Any], call: Call) -> str:
     return str(told["named"]) if is_none and call.names[told["at"]] == "output" else ""
 
 
-def unique(arrays: Sequence[Array]) -> Sequence[Array]:
+def unique_arrays(arrays: Sequence[Array]) -> Sequence[Array]:
     """The arrays, of any shape, each once, in their order."""
     return list({id(array): array for array in arrays}.values())

@@ -13,8 +13,8 @@ import numpy as np
 
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Verdict
-from attnspec.core.paths import portable
-from attnspec.core.surroundings import Speaks
+from attnspec.core.paths import portable_text
+from attnspec.core.surroundings import HostLanguage
 from attnspec.host import calling
 from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, Ended
 from attnspec.host.frames import Entries, same_bits
@@ -22,7 +22,7 @@ from attnspec.host.lifts import LIFTS, flushing
 from attnspec.host.parts import READABLE
 from attnspec.host.serving import lift_named
 from attnspec.hosting.client import Client, HostDied
-from attnspec.hosting.process import NO_ANSWER, Death
+from attnspec.hosting.process import NO_ANSWER, ProcessDeath
 from attnspec.problems.problem import Array
 from attnspec.subjects.call import (
     Call,
@@ -34,7 +34,7 @@ from attnspec.subjects.call import (
     entries_of,
     private_copy,
     raised_there,
-    unique,
+    unique_arrays,
     whole_of,
 )
 from attnspec.subjects.not_loaded import not_ended
@@ -54,13 +54,15 @@ class Callee(Protocol):
         """
 
     def meanwhile(self, work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:
-        """Inside, each call may do one piece of the work, none of which calls, while the answer is worked out."""
+        """While this context is open, each call may do one piece of the work, none of which calls, while the answer is
+        worked out.
+        """
 
     def flushed(self, dtype: DType) -> str:
         """The operation in which its framework takes subnormal numbers for 0; empty if there is none."""
 
     def not_taken(self, dtype: DType) -> str:
-        """Why arrays of this dtype cannot be handed over there; empty if they can."""
+        """Why arrays of a dtype cannot be handed over; empty if they can."""
 
     def begin_item(self) -> None:
         """The calls from here on have a whole deadline."""
@@ -90,7 +92,8 @@ class Hosted:
         there = self.client.surroundings
         started = "interpreter" if there.is_here else "host"
         return {**about, "device": str(self.framework.get("device", "cpu")), **self.framework.get("about", {}),
-                **({started: portable(there.command[0])} if there.command and there.speaks is Speaks.PYTHON else {})}
+                **({started: portable_text(there.command[0])} if there.command and there.speaks is HostLanguage.PYTHON
+                   else {})}
 
     def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
         """The answer, from over there; rows (T,) bool."""
@@ -109,7 +112,7 @@ class Hosted:
 
     def _exchanged(self, call: Call, rows: Array | None) -> tuple[Sequence[Array], Mapping[str, Any], list[Entries]]:
         """The arrays that are given, any shape, and what comes back; rows (T,). Raises SubjectDied."""
-        arrays = unique([*call.named.values(), *(() if rows is None else (rows,))])
+        arrays = unique_arrays([*call.named_arrays.values(), *(() if rows is None else (rows,))])
         places = {id(array): at for at, array in enumerate(arrays)}
         header = {"do": "call", "of": self.number, "lift": self.lift, "device": self.client.surroundings.device,
                   "inputs": [places[id(each)] for each in call.arrays.values()],
@@ -136,7 +139,7 @@ class Hosted:
                 found: Sequence[Entries]) -> SubjectAnswer:
         """The answer in what came back: results, gradients, and which of the arrays given, any shape, were changed."""
         try:
-            ended, changed = _ended(told, found, call, arrays)
+            ended, changed = _read_call_end(told, found, call, arrays)
         except _NoAnswer as broken:
             raise SubjectDied(self._no_answer(call, broken)) from None
         number, life, most = int(str(told["call"])), self.client.life, call.most
@@ -149,9 +152,9 @@ class Hosted:
 
         return answer_of(ended, call, changed, now)
 
-    def _no_answer(self, call: Call, why: Exception) -> Death:
+    def _no_answer(self, call: Call, why: Exception) -> ProcessDeath:
         """The end of a host that has answered nothing that can be read."""
-        death = Death(Verdict.CRASHED, f"{NO_ANSWER}: {why}")
+        death = ProcessDeath(Verdict.CRASHED, f"{NO_ANSWER}: {why}")
         self.client.give_up(self._kind(call), death)
         return death
 
@@ -176,7 +179,7 @@ class Hosted:
         self.client.close()
 
 
-def hosted(client: Client, number: int, lift: str) -> Hosted:
+def hosted_function(client: Client, number: int, lift: str) -> Hosted:
     """A function that the client has loaded, with its lift on its device. Raises TargetError where there is none."""
     device, framework = client.surroundings.device, lift or "NumPy"
     try:
@@ -217,8 +220,8 @@ def _keywords_as_json(value: object, places: Mapping[int, int]) -> object:
     return {"$float": str(plain)} if isinstance(plain, float) and plain - plain != 0 else plain
 
 
-def _ended(told: Mapping[str, Any], found: Sequence[Entries], call: Call,
-           arrays: Sequence[Array]) -> tuple[Ended, frozenset[int]]:
+def _read_call_end(told: Mapping[str, Any], found: Sequence[Entries], call: Call,
+                   arrays: Sequence[Array]) -> tuple[Ended, frozenset[int]]:
     """How the call ended, and the ids of the arrays given, of any shape, that it changed. Raises _NoAnswer for what is
     none: whatever is in that process can write it.
     """
@@ -228,7 +231,7 @@ def _ended(told: Mapping[str, Any], found: Sequence[Entries], call: Call,
         _check_arrays(told, call, results, gradients)
         _check_words(told["ended"], told["told"], call)
         shared = {id(arrays[int(at)]) for at in told["aliases"]}
-        aliases = [at for at, array in enumerate(call.named.values()) if id(array) in shared] if shared else []
+        aliases = [at for at, array in enumerate(call.named_arrays.values()) if id(array) in shared] if shared else []
         ended = Ended(told["ended"], results, (), gradients, told["has_gradients"] is True, aliases, dict(told["told"]),
                       str(told["said"]))
         return ended, frozenset(id(arrays[int(at)]) for at in told["changed"])
@@ -285,7 +288,7 @@ class InProcess:
 
     def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
         """The answer to private copies; rows (T,) bool."""
-        arrays = unique(list(call.named.values()))
+        arrays = unique_arrays(list(call.named_arrays.values()))
         copies = {id(array): private_copy(array) for array in arrays}
         kept = {at: entries_of(copy) for at, copy in copies.items()}
         function = self.backward if call.is_backward and self.backward else self.function

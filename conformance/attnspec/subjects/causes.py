@@ -9,7 +9,7 @@ from itertools import pairwise, product
 from attnspec.core.refusal import Refusal, RefusalCondition
 from attnspec.problems.problem import Sizes
 from attnspec.subjects.interview import Interview
-from attnspec.subjects.plain import Case, between, differing
+from attnspec.subjects.plain import Case, case_between, differences_between
 
 MOST_WORK, TIMES_THE_START = 16_000_000, 16
 """Multiply-adds of a problem that is asked on the way, so that a function of plain Python answers it, too; or so many
@@ -32,15 +32,15 @@ class WordedRefusal:
     words: str
 
 
-def causes(interview: Interview, start: Case, end: Case) -> tuple[WordedRefusal, ...]:
+def find_causes(interview: Interview, start: Case, end: Case) -> tuple[WordedRefusal, ...]:
     """What the function refuses of `end`, where it takes `start`; none where it answers, or is not clear about it.
 
     A refusal that does not come again is none: it depends on something else than the sizes and keywords.
     """
-    kept = frozenset(differing(start, end))
-    if not kept or not interview.lasting(end) or not interview.takes(start):
+    kept = frozenset(differences_between(start, end))
+    if not kept or not interview.lasting_words(end) or not interview.takes_case(start):
         return ()
-    found = _RefusalSearch(interview, start, end, _needed(interview, start, end, kept)).found()
+    found = _RefusalSearch(interview, start, end, _needed_differences(interview, start, end, kept)).find_refusals()
     return tuple(each for one in found for each in _at_other_sizes(interview, start, end, one))
 
 
@@ -49,16 +49,16 @@ def _at_other_sizes(interview: Interview, start: Case, end: Case, found: WordedR
     further than what was refused, so the axis on which it depends is looked for.
     """
     keywords = found.refusal.keywords
-    refused = between(start, end, keywords)
+    refused = case_between(start, end, keywords)
     if found.refusal.conditions or not keywords or refused is None:
         return (found,)
     plain = start.sizes
     for move in _moves(plain):
-        moved = refused.moved(**move)
-        if moved is None or moved.sizes == plain or not interview.takes(moved):
+        moved = refused.move_case(**move)
+        if moved is None or moved.sizes == plain or not interview.takes_case(moved):
             continue
-        axes = _needed(interview, moved, refused, frozenset(differing(moved, refused)))
-        narrower = tuple(_RefusalSearch(interview, moved, refused, axes).found())
+        axes = _needed_differences(interview, moved, refused, frozenset(differences_between(moved, refused)))
+        narrower = tuple(_RefusalSearch(interview, moved, refused, axes).find_refusals())
         if narrower:
             return tuple(WordedRefusal(Refusal(each.refusal.conditions, keywords), each.words) for each in narrower)
     return (found,)
@@ -71,10 +71,10 @@ def _moves(plain: Sizes) -> Iterator[Mapping[str, int]]:
     yield from ({"D": width, "Dv": width} for width in (plain.D // 2, 2 * plain.D, 4 * plain.D))
 
 
-def _needed(interview: Interview, start: Case, end: Case, kept: frozenset[str]) -> frozenset[str]:
+def _needed_differences(interview: Interview, start: Case, end: Case, kept: frozenset[str]) -> frozenset[str]:
     """What of the difference it takes for a refusal: without any one of these, or any two that move together, none."""
-    for each in (*map(frozenset, _TOGETHER.items()), *(frozenset({one}) for one in differing(start, end))):
-        fewer = between(start, end, kept - each)
+    for each in (*map(frozenset, _TOGETHER.items()), *(frozenset({one}) for one in differences_between(start, end))):
+        fewer = case_between(start, end, kept - each)
         if fewer is not None and interview.refusal(fewer):
             kept -= each
     return kept
@@ -95,23 +95,23 @@ class _RefusalSearch:
     interview: Interview
     start: Case
     end: Case
-    kept: frozenset[str]
+    kept_keywords: frozenset[str]
 
-    def found(self) -> Iterator[WordedRefusal]:
+    def find_refusals(self) -> Iterator[WordedRefusal]:
         """The refusals, one for each way in which the conditions along the axes can be met."""
-        keywords = frozenset(self.end.keywords) & self.kept
-        axes = self.kept - keywords
-        least = between(self.start, self.end, self.kept)
+        keywords = frozenset(self.end.keywords) & self.kept_keywords
+        axes = self.kept_keywords - keywords
+        least = case_between(self.start, self.end, self.kept_keywords)
         assert least is not None  # it was refused, so it could be made
         words = self.interview.refusal(least)
         relation = self._relation(axes)
         alternatives = [relation] if relation else [
-            each for axis in self._led(axes) for each in self._along_or_groups(axis)]
+            each for axis in self._leading_axes(axes) for each in self._along_or_groups(axis)]
         if words and all(alternatives):
             for conditions in product(*alternatives):
                 yield WordedRefusal(Refusal(tuple(conditions), keywords), words)
 
-    def _led(self, axes: frozenset[str]) -> Sequence[str]:
+    def _leading_axes(self, axes: frozenset[str]) -> Sequence[str]:
         """The axes to look along: one that moves with another is left to it."""
         spared = {"S"} if {"T", "S"} <= axes and self._has_room() else set[str]()
         return sorted(axis for axis in axes - spared if _TOGETHER.get(axis) not in axes or not self._are_tied(axis))
@@ -119,18 +119,18 @@ class _RefusalSearch:
     def _has_room(self) -> bool:
         """Whether keys are many only because queries may not be more, which is known: it is refused with more, too."""
         is_known = self.interview.subject.declaration.limits.lengths == "no_more_queries"
-        return is_known and self._refuses({"S": 2 * self.end.at("S")})
+        return is_known and self._refuses({"S": 2 * self.end.size_along("S")})
 
     def _are_tied(self, axis: str) -> bool:
         """Whether a limit keeps this axis equal to its partner."""
-        apart = self._at({axis: 2 * self.start.at(axis)})
+        apart = self._move_refused_case({axis: 2 * self.start.size_along(axis)})
         return self._is_kept(apart)
 
     def _relation(self, axes: frozenset[str]) -> tuple[RefusalCondition, ...]:
         """That two axes differ, where that is what matters and not how large they are."""
         for second, first in _TOGETHER.items():
             if axes and axes <= {first, second}:
-                size = self.start.at(first)
+                size = self.start.size_along(first)
                 is_apart = self._refuses({first: 2 * size, second: size})
                 is_apart_the_other_way = self._refuses({first: size, second: 2 * size})
                 if (is_apart or is_apart_the_other_way) and not self._refuses({first: 2 * size, second: 2 * size}):
@@ -142,8 +142,8 @@ class _RefusalSearch:
         """The conditions along an axis. Where a function refuses all but one key head, which broadcasts, that is told
         of Hkv: G says nothing of it.
         """
-        if axis != "G" or "H" in self.kept or not self._refuses_all_but_one_key_head():
-            return (self._along(axis),)
+        if axis != "G" or "H" in self.kept_keywords or not self._refuses_all_but_one_key_head():
+            return (self._find_axis_conditions(axis),)
         return (RefusalCondition("Hkv", ">", 1),), (RefusalCondition("Hkv", "<", "H"),)
 
     def _refuses_all_but_one_key_head(self) -> bool:
@@ -151,30 +151,32 @@ class _RefusalSearch:
         more = ({"G": groups, "H": groups * heads} for groups in GROUPS for heads in (2, 3))
         return all(map(self._refuses, more)) and not any(map(self._refuses, one))
 
-    def _along(self, axis: str) -> tuple[RefusalCondition, ...]:
+    def _find_axis_conditions(self, axis: str) -> tuple[RefusalCondition, ...]:
         def moved(size: int) -> Mapping[str, int]:
             partners = {second: size for second, first in _TOGETHER.items()
-                        if first == axis and second in self.kept and self._are_tied(second)}
-            plain = self.start.at("H")
-            heads = {"H": size if plain % size else plain} if axis == "G" and "H" not in self.kept else {}
+                        if first == axis and second in self.kept_keywords and self._are_tied(second)}
+            plain = self.start.size_along("H")
+            heads = {"H": size if plain % size else plain} if axis == "G" and "H" not in self.kept_keywords else {}
             return {axis: size, **partners, **heads}
 
         taken, refused = self._sort_answers(axis, moved)
         if not taken or not refused:
             return ()
         found = AxisRefusals(axis, sorted(taken), sorted(refused), lambda size: self._refuses(moved(size)),
-                             lambda size: self._is_kept(self._at(moved(size)))).conditions()
+                             lambda size: self._is_kept(self._move_refused_case(moved(size)))).conditions()
         if axis == "H" and (unlike := self._unlike_batch(found)):
             return unlike
-        sizes = {axis: self.end.at(axis)}
-        return found if any(each.holds(sizes) for each in found) else (RefusalCondition(axis, "=", self.end.at(axis)),)
+        sizes = {axis: self.end.size_along(axis)}
+        return found if any(each.holds_at(sizes)
+                            for each in found) else (RefusalCondition(axis, "=", self.end.size_along(axis)),)
 
     def _unlike_batch(self, found: Sequence[RefusalCondition]) -> tuple[RefusalCondition, ...]:
         """That there are not as many key heads as batch entries, where but one number of heads is taken: an array with
         an axis too few meets the wrong one of these.
         """
         only = found[0] if len(found) == 1 and found[0].sign == "≠" and found[0].step == 1 else None
-        groups, batch = self.end.at("G"), self.start.at("B") if "B" not in self.kept else self.end.at("B")
+        groups = self.end.size_along("G")
+        batch = (self.end if "B" in self.kept_keywords else self.start).size_along("B")
         if only is None or only.than != groups * batch:
             return ()
         is_moved = self._refuses({"B": 2 * batch, "H": groups * batch}) and not self._refuses(
@@ -183,9 +185,10 @@ class _RefusalSearch:
 
     def _sort_answers(self, axis: str, moved: Callable[[int], Mapping[str, int]]) -> tuple[list[int], list[int]]:
         listed = FEW if self.interview.subject.declaration.is_compiled else PLACES
-        asked = sorted({*listed.get(axis, listed["D"]), self.start.at(axis), self.end.at(axis)})
+        asked = sorted({*listed.get(axis, listed["D"]), self.start.size_along(axis), self.end.size_along(axis)})
         answers = {size: self._refuses(moved(size)) for size in asked
-                   if size in (self.start.at(axis), self.end.at(axis)) or self._is_cheap(self._at(moved(size)))}
+                   if size in (self.start.size_along(axis), self.end.size_along(axis))
+                   or self._is_cheap(self._move_refused_case(moved(size)))}
         return [size for size in answers if not answers[size]], [size for size in answers if answers[size]]
 
     def _is_cheap(self, case: Case | None) -> bool:
@@ -197,13 +200,13 @@ class _RefusalSearch:
         """Whether there is no such case, or a known limit keeps it from the function."""
         return case is None or bool(self.interview.subject.refuses(case.problem(self.interview.dtype)))
 
-    def _at(self, places: Mapping[str, int]) -> Case | None:
+    def _move_refused_case(self, places: Mapping[str, int]) -> Case | None:
         """The least case that is refused, moved."""
-        least = between(self.start, self.end, self.kept)
-        return least.moved(**places) if least else None
+        least = case_between(self.start, self.end, self.kept_keywords)
+        return least.move_case(**places) if least else None
 
     def _refuses(self, places: Mapping[str, int]) -> bool:
-        case = self._at(places)
+        case = self._move_refused_case(places)
         return case is not None and bool(self.interview.refusal(case))
 
 
@@ -238,17 +241,17 @@ class AxisRefusals:
     """
 
     name: str
-    taken: Sequence[int]
-    refused: Sequence[int]
+    taken_sizes: Sequence[int]
+    refused_sizes: Sequence[int]
     refuses: Callable[[int], bool]
     keeps: Callable[[int], bool] = lambda _: False
 
     def conditions(self) -> tuple[RefusalCondition, ...]:
         """The conditions under which it is refused, any of which is enough; none where nothing is refused."""
-        if len(self.taken) == 1 and self._takes(twice := 2 * self.taken[0]):
-            return replace(self, taken=(*self.taken, twice)).conditions()
-        least, most = min(self.taken), max(self.taken)
-        inner = [size for size in self.refused if least < size < most]
+        if len(self.taken_sizes) == 1 and self._takes_size(twice := 2 * self.taken_sizes[0]):
+            return replace(self, taken_sizes=(*self.taken_sizes, twice)).conditions()
+        least, most = min(self.taken_sizes), max(self.taken_sizes)
+        inner = [size for size in self.refused_sizes if least < size < most]
         if not inner:
             return tuple(self._ends(1))
         step = self._step()
@@ -259,26 +262,26 @@ class AxisRefusals:
 
     def _step(self) -> int:
         """The largest step of which all that is taken is a multiple, unless half a step further is taken as well."""
-        step = next((step for step in STEPS if all(size % step == 0 for size in self.taken)), 1)
-        while step > 1 and self._takes(min(self.taken) + step // 2):
+        step = next((step for step in STEPS if all(size % step == 0 for size in self.taken_sizes)), 1)
+        while step > 1 and self._takes_size(min(self.taken_sizes) + step // 2):
             step //= 2
         return step
 
-    def _takes(self, size: int) -> bool:
+    def _takes_size(self, size: int) -> bool:
         return not self.keeps(size) and not self.refuses(size)
 
     def _ends(self, step: int) -> Iterator[RefusalCondition]:
         """Refused from a size on, upwards and downwards, among the multiples of a step."""
-        below = [size for size in self.refused if size < min(self.taken) and size % step == 0]
-        above = [size for size in self.refused if size > max(self.taken) and size % step == 0]
-        if len(self.taken) == 1 and below and above and step == 1:
-            yield RefusalCondition(self.name, "≠", self.taken[0])
+        below = [size for size in self.refused_sizes if size < min(self.taken_sizes) and size % step == 0]
+        above = [size for size in self.refused_sizes if size > max(self.taken_sizes) and size % step == 0]
+        if len(self.taken_sizes) == 1 and below and above and step == 1:
+            yield RefusalCondition(self.name, "≠", self.taken_sizes[0])
             return
         if below:
-            edge = self._edge(min(self.taken), max(below), step)
+            edge = self._edge(min(self.taken_sizes), max(below), step)
             yield RefusalCondition(self.name, "=", 1) if edge == 2 else RefusalCondition(self.name, "<", edge)
         if above:
-            yield RefusalCondition(self.name, ">", self._edge(max(self.taken), min(above), step))
+            yield RefusalCondition(self.name, ">", self._edge(max(self.taken_sizes), min(above), step))
 
     def _edge(self, taken: int, refused: int, step: int) -> int:
         """The last multiple of the step that is taken, on the way to one that is refused."""
@@ -294,7 +297,7 @@ class AxisRefusals:
 
     def _list(self, inner: Sequence[int]) -> RefusalCondition:
         """Only those that were taken are, if all in between are refused, too; else those that were refused are not."""
-        taken = sorted(self.taken)
+        taken = sorted(self.taken_sizes)
         unlisted = [(low + high) // 2 for low, high in pairwise(taken) if high - low > 1]
         if len(taken) <= LONGEST_LIST and all(map(self.refuses, unlisted)):
             return RefusalCondition(self.name, "not in", tuple(taken))

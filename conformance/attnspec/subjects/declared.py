@@ -13,7 +13,7 @@ from attnspec.core.errors import UsageError
 from attnspec.core.keywords import HIDING
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.refusal import Refusal, read_refusal
-from attnspec.core.sizes import read_sizes, spelled
+from attnspec.core.sizes import read_sizes, spell_lengths
 from attnspec.core.storage import GRANULARITIES, STORAGES
 from attnspec.core.surroundings import DEVICES
 from attnspec.host.lifts import LIFTS
@@ -65,12 +65,12 @@ def _sizes(fields: Fields) -> tuple[str, ...]:
     else:
         texts = fields.texts("sizes", ())
         named = [(text, fields.mapping["sizes"].place_of(index)) for index, text in enumerate(texts)]
-    return tuple(dict.fromkeys(spelled(read_sizes(text, place, error=fields.error)) for text, place in named))
+    return tuple(dict.fromkeys(spell_lengths(read_sizes(text, place, error=fields.error)) for text, place in named))
 
 
 def _blocks(fields: Fields) -> Mapping[str, tuple[int, ...]]:
     """By axis, the lengths of the blocks that it cuts it into: a whole number, or a list of them."""
-    fields.only(CUT)
+    fields.refuse_other_keys(CUT)
     return {axis: _block_lengths(fields, axis) for axis in CUT if axis in fields.mapping}
 
 
@@ -91,7 +91,7 @@ def _dtypes(fields: Fields) -> tuple[DType, ...]:
 
 def read_limits(fields: Fields) -> Limits:
     """What the subject cannot take."""
-    fields.only(LIMITS)
+    fields.refuse_other_keys(LIMITS)
     said = {name: _limit(fields, name) for name in fields.mapping}
     refuses = said.pop("refuses", ())
     return narrowed_by(Limits(**said), refuses)
@@ -128,7 +128,7 @@ def read_conventions(fields: Fields) -> Mapping[str, str]:
     In YAML: `hidden_row: zeros`, or `hidden_row: {mask: uniform, bias: nan}`, whose first answer is the general one.
     """
     conventions = fields.inner("conventions", "the conventions", optional=True)
-    conventions.only(CONVENTIONS)
+    conventions.refuse_other_keys(CONVENTIONS)
     return {key: answer for name in conventions.mapping for key, answer in _answers(conventions, name)}
 
 
@@ -137,7 +137,7 @@ def _answers(fields: Fields, name: str) -> Iterable[tuple[str, str]]:
     if not isinstance(fields.mapping[name], dict):
         return [(name, fields.one_of(name, known, kind=f"answer to {name}"))]
     forms = fields.inner(name)
-    forms.only(FORMS)
+    forms.refuse_other_keys(FORMS)
     answers = [(f"{name}.{form}", forms.one_of(form, known, kind=f"answer to {name}")) for form in forms.mapping]
     if not answers:
         raise fields.complain(name, f"is empty; give an answer by form ({', '.join(FORMS)}).")
@@ -150,15 +150,17 @@ def read_precision(fields: Fields) -> Mapping[DType, Mapping[str, object]]:
 
 
 def read_precision_on(fields: Fields) -> Mapping[str, Mapping[DType, Mapping[str, object]]]:
-    """The same by the kind of device on which it holds, as in `precision_on: {cuda: {float32: {…}}}`."""
+    """Reads the precision classes by the kind of device on which they hold, as in `precision_on: {cuda: {float32:
+    {…}}}`.
+    """
     devices = fields.inner("precision_on", "the precision on devices", optional=True)
-    devices.only(DEVICES)
-    return {kind: _classes(inner) for kind, inner in devices.named("the precision on")}
+    devices.refuse_other_keys(DEVICES)
+    return {kind: _classes(inner) for kind, inner in devices.read_named("the precision on")}
 
 
 def _classes(precision: Fields) -> Mapping[DType, Mapping[str, object]]:
-    precision.only(_values(DType))
-    return {DType(name): _class(inner) for name, inner in precision.named("the precision of")}
+    precision.refuse_other_keys(_values(DType))
+    return {DType(name): _class(inner) for name, inner in precision.read_named("the precision of")}
 
 
 def _class(fields: Fields) -> Mapping[str, object]:

@@ -16,7 +16,7 @@ from attnspec.spec.yaml_lines import Located
 def check_precision(declaration: Declaration, where: FileLocation | None,
                     error: type[AttnspecError] = ManifestError) -> None:
     """Raise `error` at the first precision class, of the subject or a variant, that makes no sense."""
-    for dtype, words in _declared(declaration):
+    for dtype, words in _declared_precisions(declaration):
         try:
             precision_of(words, dtype)
         except ManifestError as cause:
@@ -33,14 +33,14 @@ def check_width(declaration: Declaration, where: FileLocation | None,
     """Raise `error` at the first precision class, of the subject or a variant, under which a plain mistake conforms."""
     if declaration.kind is Kind.ROTARY:
         return  # the mistakes are of attention
-    for dtype, words in _declared(declaration):
+    for dtype, words in _declared_precisions(declaration):
         try:
             refuse_too_wide(precision_of(words, dtype))
         except ManifestError as cause:
             raise error(str(cause), where=words.place if isinstance(words, Located) else where) from None
 
 
-def _declared(declaration: Declaration) -> Iterator[tuple[DType, Mapping[str, object]]]:
+def _declared_precisions(declaration: Declaration) -> Iterator[tuple[DType, Mapping[str, object]]]:
     """Every precision class that is declared, of the subject, its variants and kinds of devices."""
     declared: tuple[Declaration | Variant, ...] = (declaration, *declaration.variants.values())
     for precision in (each for one in declared for each in (one.precision, *one.precision_on.values())):
@@ -48,7 +48,7 @@ def _declared(declaration: Declaration) -> Iterator[tuple[DType, Mapping[str, ob
 
 
 def backward_named_of(declaration: Declaration, precision: Mapping[str, str]) -> dict[str, str]:
-    """By dtype, the name of the class of its backward pass.
+    """The name of the class of a subject's backward pass, by dtype.
 
     precision: the forward pass's classes, by dtype, as a record tells them. Where it is declared otherwise by now, the
     record is of another declaration, and nothing is said.

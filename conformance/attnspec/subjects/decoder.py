@@ -45,33 +45,34 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stepped:
+class SteppedDecoding:
     """The calls that come before, in their order, and the one that is judged."""
 
     earlier: tuple[Step, ...]
     last: Step
 
 
-def in_steps(problem: Problem, pattern: StepPattern) -> Stepped:
+def in_steps(problem: Problem, pattern: StepPattern) -> SteppedDecoding:
     """The problem as calls of a decoder; without a past, the call that is judged is the first of its sequence."""
-    own = tuple(_stored(problem, OWN, _ENDS.get(pattern, _at_once)(problem.past)))
+    own = tuple(_storing_steps(problem, OWN, _ENDS.get(pattern, _at_once)(problem.past)))
     takes = OWN if own else NONE
     last = Step(_without_past(problem), takes, OWN)
     if pattern == "beside_another":
-        return Stepped(_by_turns(own, tuple(_stored(_another(problem), OTHER, _halves(problem.past)))), last)
+        return SteppedDecoding(_by_turns(own, tuple(_storing_steps(_another(problem), OTHER, _halves(problem.past)))),
+                               last)
     if pattern == "after_another":
-        return Stepped((*_stored(_another(problem), OTHER, _at_once(problem.sizes.S)), *own), last)
+        return SteppedDecoding((*_storing_steps(_another(problem), OTHER, _at_once(problem.sizes.S)), *own), last)
     if pattern == "tried_before":
         other = _another(problem)
-        return Stepped((*own, Step(_quiet(other, _without_past(other)), takes, TRIED)), last)
-    return Stepped(own, last)
+        return SteppedDecoding((*own, Step(_quiet(other, _without_past(other)), takes, TRIED)), last)
+    return SteppedDecoding(own, last)
 
 
 Arguments = tuple[Mapping[str, Array], Mapping[str, object]]
 """The arrays of a call, query (B,H,T,D) or (B,T,M) and its like, and its keywords."""
 
 
-def told(stepped: Stepped, call: Callable[[Problem], Arguments]) -> dict[str, Any]:
+def steps_for_host(stepped: SteppedDecoding, call: Callable[[Problem], Arguments]) -> dict[str, Any]:
     """The keyword that the host makes calls of (docs/protocol.md). call: arrays and keywords of one call."""
     earlier = {}
     for number, step in enumerate(stepped.earlier):
@@ -102,7 +103,7 @@ _ENDS: Mapping[StepPattern, Callable[[int], tuple[int, ...]]] = {
     "token_by_token": _one_by_one, "halves": _halves, "growing": _growing, "beside_another": _halves}
 
 
-def _stored(problem: Problem, name: str, places: tuple[int, ...]) -> Iterator[Step]:
+def _storing_steps(problem: Problem, name: str, places: tuple[int, ...]) -> Iterator[Step]:
     """The calls that store the first keys of a problem, cut at these places."""
     whole, takes = joined(problem), NONE
     for first, end in pairwise(places):

@@ -14,7 +14,7 @@ from attnspec.core.github_actions import in_repository
 from attnspec.core.nouns import is_bare
 from attnspec.core.plan import HANDED
 from attnspec.subjects.outline import file_of_module, parse_file
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import registered_subjects
 
 
 def defined_at(target: str, folders: Iterable[str | Path] = ()) -> FileLocation | None:
@@ -33,7 +33,7 @@ def defined_at(target: str, folders: Iterable[str | Path] = ()) -> FileLocation 
 
 
 def annotated_at(target: str, folders: Iterable[str | Path] = ()) -> FileLocation | None:
-    """The same with the file as GitHub's annotations name it.
+    """The place where a target is defined, with the file as GitHub's annotations name it.
 
     Of an adapter that wraps a function of the repository, it is the line of that function: that one is to be mended.
     """
@@ -41,10 +41,10 @@ def annotated_at(target: str, folders: Iterable[str | Path] = ()) -> FileLocatio
     if place is None:
         return None
     wraps = not is_bare(target)  # an id, behind which an adapter stands
-    return next(filter(None, map(in_repository, (*(_wrapped(place) if wraps else ()), place))), None)
+    return next(filter(None, map(in_repository, (*(_wrapped_places(place) if wraps else ()), place))), None)
 
 
-def _wrapped(place: FileLocation) -> Iterator[FileLocation]:
+def _wrapped_places(place: FileLocation) -> Iterator[FileLocation]:
     """Where the functions and classes are defined that the adapter at a place imports and uses."""
     tree = ast.parse(Path(place.file).read_bytes())
     adapter = next(node for node in tree.body if node.lineno == place.line)
@@ -60,7 +60,7 @@ def _wrapped(place: FileLocation) -> Iterator[FileLocation]:
 def _adapter(target: str, folders: Iterable[str | Path]) -> tuple[Path | None, str]:
     """The file of a registered subject's adapter, and the function's name in it."""
     library = target.partition("/")[0]
-    known = registered(folders, library=library).get(target)
+    known = registered_subjects(folders, library=library).get(target)
     module, _, name = known.function.partition(":") if known else ("", "", "")
     homes = [Path(folder) / library for folder in (*folders, paths.folder("implementations"))]
     file = next((each for home in homes if (each := home / f"{module}.py").is_file()), None) if module else None

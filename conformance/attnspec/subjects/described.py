@@ -10,10 +10,10 @@ from typing import Any
 
 from attnspec.core.errors import FileLocation
 from attnspec.host.describing import described
-from attnspec.spec.yaml_lines import shown
+from attnspec.spec.yaml_lines import shown_path
 
 
-class Opaque:
+class OpaqueObject:
     """Something of the subject's that only its own process can hold; here, how Python writes it."""
 
     def __init__(self, text: str) -> None:
@@ -24,7 +24,7 @@ class Opaque:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class FunctionDescription:
     """A function. parameters: None where it tells no signature.  attributes: what it carries.
 
     is_function: whether somebody who sets an attribute on it means attnspec.  uses: the packages its module imports.
@@ -46,22 +46,22 @@ class Described:
 
     @property
     def where(self) -> FileLocation | None:
-        """Its place; None where nobody knows it."""
+        """The place of a function; None where nobody knows it."""
         return self.place if self.place.file else None
 
 
-def described_of(function: Callable[..., object] | Described) -> Described:
+def described_of(function: Callable[..., object] | FunctionDescription) -> FunctionDescription:
     """What is known of a function of this process; of one elsewhere it is known already."""
-    return function if isinstance(function, Described) else read_description(described(function))
+    return function if isinstance(function, FunctionDescription) else read_description(described(function))
 
 
-def read_description(told: Mapping[str, Any]) -> Described:
+def read_description(told: Mapping[str, Any]) -> FunctionDescription:
     """What a host tells of a function."""
     place = told["place"]
     parameters = told["parameters"]
-    return Described(
+    return FunctionDescription(
         type_name=str(told["type"]), qualname=str(told["qualname"]), module=str(told["module"]), doc=str(told["doc"]),
-        place=FileLocation(shown(Path(str(place[0]))), int(place[1])) if place else FileLocation(""),
+        place=FileLocation(shown_path(Path(str(place[0]))), int(place[1])) if place else FileLocation(""),
         parameters=None if parameters is None else tuple(map(_parameter, parameters)),
         attributes={str(name): value_of(value) for name, value in told["attributes"].items()},
         uses=frozenset(map(str, told["uses"])),
@@ -87,7 +87,7 @@ def value_of(told: object) -> object:
     if "$map" in told:
         return {_key(key): value_of(value) for key, value in told["$map"]}
     # errors name the type of what they complain about
-    return type(str(told.get("type", "object")), (Opaque,), {})(str(told.get("$repr", "")))
+    return type(str(told.get("type", "object")), (OpaqueObject,), {})(str(told.get("$repr", "")))
 
 
 def _key(told: object) -> object:

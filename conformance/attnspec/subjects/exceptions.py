@@ -153,7 +153,7 @@ _STUMBLES = frozenset({"NameError", "KeyError", "IndexError", "ZeroDivisionError
 
 
 def not_with_this_release(subject: str, library: Library, words: str) -> ReleaseError:
-    """The error. words: what went wrong, and where."""
+    """Makes the error of an adapter that fails with this release of its library. words: what went wrong, and where."""
     release = f"{library.name} {library.version}"
     return ReleaseError(f"{subject} cannot be judged with this release ({release}): {words}")
 

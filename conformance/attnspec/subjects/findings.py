@@ -19,7 +19,7 @@ from attnspec.core.errors import FileLocation, ManifestError, quoted
 from attnspec.core.harm import Harm
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType
-from attnspec.record.explaining import COMPARISON, SIZES, VALUES, explains, is_named
+from attnspec.record.explaining import COMPARISON, SIZES, VALUES, does_explain, is_named
 from attnspec.record.outcome import KnownFinding, Outcome, Seen
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import load_yaml
@@ -52,7 +52,7 @@ class Cases:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayedCase:
     """A case on which a finding shows: a line that `attnspec replay` takes, read into its parts."""
 
     subject: str
@@ -92,14 +92,14 @@ class Finding:
     harm: Harm | None = None
     device: str = ""
     processor: str = ""
-    replays: tuple[Replayed, ...] = ()
+    replays: tuple[ReplayedCase, ...] = ()
 
     def is_on(self, device: str) -> bool:
-        """Whether it can show on this kind of device."""
+        """Whether a finding can show on this kind of device."""
         return self.device in ("", device)
 
     def is_of(self, version: str) -> bool:
-        """Whether this version of the library is among those that do it."""
+        """Whether a finding is about this version of the library."""
         return not (version and self.versions) or SpecifierSet(self.versions).contains(version, prereleases=True)
 
     def concerns(self, subject: str) -> bool:
@@ -112,10 +112,10 @@ class Finding:
                 and is_named(self.clauses, clause))
 
     def explains(self, outcome: Outcome) -> bool:
-        """Whether it is what a failure is about, by what was seen."""
-        return self.concerns(outcome.subject) and explains(self.told(), outcome)
+        """Whether a finding is what a failure is about, by what was seen."""
+        return self.concerns(outcome.subject) and does_explain(self.as_known_finding(), outcome)
 
-    def told(self, script: str = "") -> KnownFinding:
+    def as_known_finding(self, script: str = "") -> KnownFinding:
         """What a report says of it, with the text of its script."""
         return KnownFinding(self.id, self.says, self.clauses, self.dtypes, script, self.documented, self.issue,
                             self.seen, self.harm, _LANGUAGES.get(self.script.suffix, "python"))
@@ -128,12 +128,12 @@ def known_findings(folder: Path, subject: str, version: str, device: str) -> tup
     Raises ManifestError as below.
     """
     return tuple(
-        each.told(each.script.read_text(encoding="utf-8"))
+        each.as_known_finding(each.script.read_text(encoding="utf-8"))
         for each in read_findings(folder) if each.concerns(subject) and each.is_of(version) and each.is_on(device))
 
 
 def known_replays(folder: Path, subject: str, version: str, device: str) -> Mapping[tuple[str, str], str]:
-    """By clause and dtype, the recipe on which a finding about the subject shows. Raises ManifestError as below."""
+    """The recipes on which findings about a subject show, by clause and dtype. Raises ManifestError as below."""
     return {(case.clause, case.dtype): case.recipe for each in read_findings(folder)
             if each.is_of(version) and each.is_on(device) for case in each.replays if case.subject == subject}
 
@@ -142,9 +142,9 @@ def read_findings(folder: Path) -> Iterator[Finding]:
     """The findings of the library whose folder this is, if it has any. Raises ManifestError with file and line."""
     if (folder / FILE).is_file():
         fields = Fields(load_yaml(folder / FILE, error=ManifestError), "a list of findings", ManifestError)
-        fields.only(("findings",))
+        fields.refuse_other_keys(("findings",))
         known: dict[str, FileLocation] = {}
-        for finding in (_finding(each, folder) for each in fields.each("findings", "a finding")):
+        for finding in (_finding(each, folder) for each in fields.read_each("findings", "a finding")):
             if finding.id in known:
                 raise ManifestError(f"there are two findings {finding.id!r}; the first is at {known[finding.id]}. "
                                     "Rename this one.", where=finding.where)
@@ -153,11 +153,11 @@ def read_findings(folder: Path) -> Iterator[Finding]:
 
 
 def _finding(fields: Fields, folder: Path) -> Finding:
-    fields.only(_FINDING)
+    fields.refuse_other_keys(_FINDING)
     return Finding(
         id=f"{folder.name}/{fields.name('id')}",
         says=fields.text("says"),
-        subjects=tuple(f"{folder.name}/{name}" for name in _some(fields, "subjects")),
+        subjects=tuple(f"{folder.name}/{name}" for name in _read_some_texts(fields, "subjects")),
         clauses=_clauses(fields),
         dtypes=tuple(dtype.value for dtype in fields.choices("dtypes", DType, (), kind="dtype")),
         script=read_script(fields, folder),
@@ -166,7 +166,7 @@ def _finding(fields: Fields, folder: Path) -> Finding:
         where=fields.place("id"),
         versions=read_versions(fields),
         cases=_cases(fields.inner("cases", "`cases`")) if "cases" in fields.mapping else None,
-        seen=tuple(map(read_seen, fields.each("seen", "what was seen", optional=True))),
+        seen=tuple(map(read_seen, fields.read_each("seen", "what was seen", optional=True))),
         harm=fields.choice("harm", Harm) if "harm" in fields.mapping else None,
         device=read_device(fields),
         processor=fields.text("processor", ""),
@@ -174,20 +174,20 @@ def _finding(fields: Fields, folder: Path) -> Finding:
     )
 
 
-def _replay(line: str, fields: Fields) -> Replayed:
+def _replay(line: str, fields: Fields) -> ReplayedCase:
     words = line.split()
     if len(words) != len(_PARTS):
         raise fields.complain("replays", f"should have lines of four parts, '{' '.join(_PARTS)}', as a report prints "
                                          f"them behind `attnspec replay`, not {quoted(line)}.")
-    return Replayed(*words)
+    return ReplayedCase(*words)
 
 
 def _clauses(fields: Fields) -> tuple[str, ...]:
     """They may go unsaid only where what was seen is said."""
-    return _some(fields, "clauses") if "clauses" in fields.mapping or "seen" not in fields.mapping else ()
+    return _read_some_texts(fields, "clauses") if "clauses" in fields.mapping or "seen" not in fields.mapping else ()
 
 
-def _some(fields: Fields, key: str) -> tuple[str, ...]:
+def _read_some_texts(fields: Fields, key: str) -> tuple[str, ...]:
     texts = fields.texts(key)
     if not texts:
         raise fields.complain(key, "is empty, so the finding explains nothing. Name at least one; * stands for any "
@@ -196,11 +196,11 @@ def _some(fields: Fields, key: str) -> tuple[str, ...]:
 
 
 def _cases(fields: Fields) -> Cases:
-    fields.only(("keywords", "largest_scale", "raises"))
+    fields.refuse_other_keys(("keywords", "largest_scale", "raises"))
     if "raises" not in fields.mapping:
         fields.absent("keywords")
-    return Cases(frozenset(keywords(fields, "keywords")), fields.number("largest_scale", math.inf),
-                 pattern(fields, "raises"))
+    return Cases(frozenset(read_keywords(fields, "keywords")), fields.number("largest_scale", math.inf),
+                 read_pattern(fields, "raises"))
 
 
 # `seen` of a finding
@@ -208,19 +208,20 @@ def _cases(fields: Fields) -> Cases:
 
 def read_seen(fields: Fields) -> Seen:
     """One way in which a failure shows it. Raises ManifestError with file and line for what no case can have."""
-    fields.only(each.name for each in fields_of(Seen))
+    fields.refuse_other_keys(each.name for each in fields_of(Seen))
     if not fields.mapping:
-        raise ManifestError(f"{fields.what} is empty, so every failure shows it. Say at least one sign.",
+        raise ManifestError(f"{fields.description} is empty, so every failure shows it. Say at least one sign.",
                             where=fields.place())
     return Seen(
         clauses=fields.texts("clauses", ()),
-        needs=keywords(fields, "needs"), needs_any=keywords(fields, "needs_any"), without=keywords(fields, "without"),
-        sizes=_sizes(fields), exception=pattern(fields, "exception"), values=_values(fields),
+        needs=read_keywords(fields, "needs"), needs_any=read_keywords(fields, "needs_any"),
+        without=read_keywords(fields, "without"), sizes=_sizes(fields),
+        exception=read_pattern(fields, "exception"), values=_values(fields),
         relative_error=fields.number("relative_error", math.inf),
         absolute_error=fields.number("absolute_error", math.inf), margin=fields.number("margin", math.inf))
 
 
-def keywords(fields: Fields, key: str) -> tuple[str, ...]:
+def read_keywords(fields: Fields, key: str) -> tuple[str, ...]:
     """A list of keywords of a subject, empty if not given. Raises ManifestError for one that there is not."""
     names = fields.texts(key, ())
     for index, name in enumerate(names):
@@ -230,7 +231,7 @@ def keywords(fields: Fields, key: str) -> tuple[str, ...]:
     return names
 
 
-def pattern(fields: Fields, key: str) -> str:
+def read_pattern(fields: Fields, key: str) -> str:
     """A regular expression, empty if not given. Raises ManifestError for what is none."""
     text = fields.text(key, "")
     try:

@@ -14,10 +14,10 @@ from attnspec.core.errors import EndedError, TargetError
 from attnspec.core.keyword_nouns import BACKWARD
 from attnspec.core.plan import HANDED
 from attnspec.host import loading
-from attnspec.hosting.client import Client, HostDied, Loaded, NotLoadedThere
-from attnspec.spec.yaml_lines import shown
-from attnspec.subjects.callee import Callee, InProcess, hosted
-from attnspec.subjects.described import Described, described_of, read_description
+from attnspec.hosting.client import Client, HostDied, LoadedFunction, NotLoadedThere
+from attnspec.spec.yaml_lines import shown_path
+from attnspec.subjects.callee import Callee, InProcess, hosted_function
+from attnspec.subjects.described import FunctionDescription, described_of, read_description
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.not_loaded import not_ended, not_loaded
 from attnspec.subjects.outline import by_name, no_such_subject
@@ -26,7 +26,7 @@ from attnspec.subjects.signature import SOMEWHERE
 
 @dataclass(frozen=True, slots=True)
 class FunctionSource:
-    """Where a function comes from: a module of that name, or the one in a file; and its name there.
+    """Tells where a function comes from: a module of that name, or the one in a file; and its name there.
 
     is_program: whether a program has it, which is named in the place of the module.  text: that of a module which no
     file holds.  backward: the name of its backward pass in the same module, where that is told.
@@ -52,7 +52,7 @@ class FunctionSource:
         return cls(module, name)
 
     @classmethod
-    def registered(cls, library: Library, function: str) -> FunctionSource:
+    def from_manifest(cls, library: Library, function: str) -> FunctionSource:
         """The function of a manifest: `adapter:name`, or what the library's program calls it."""
         if library.program:
             return cls(library.folder, function, is_program=True)
@@ -61,7 +61,7 @@ class FunctionSource:
 
     @property
     def header(self) -> Mapping[str, Any]:
-        """What a host is told."""
+        """What a host is told of the function's source."""
         if self.is_program:
             return {}
         if self.text:
@@ -85,9 +85,9 @@ class FunctionSource:
         return by_name(Path(self.file), self.name)
 
 
-def shown_path(file: str) -> str:
+def _shown_file(file: str) -> str:
     """The path of a file as messages have it; empty for none."""
-    return shown(Path(file)) if file else ""
+    return shown_path(Path(file)) if file else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,21 +97,22 @@ class FoundFunction:
     backward: what is known of the function beside it that has the name of its backward pass.
     """
 
-    described: Described
-    called: Callable[[str], Callee]
+    description: FunctionDescription
+    make_callee: Callable[[str], Callee]
     versions: Mapping[str, str]
-    backward: Described | None = None
+    backward: FunctionDescription | None = None
 
 
-def there(source: FunctionSource, target: str, client: Client, versions: Iterable[str] = ()) -> FoundFunction:
+def load_in_host(source: FunctionSource, target: str, client: Client, versions: Iterable[str] = ()) -> FoundFunction:
     """The function in its own process."""
     loaded = loaded_there(source, target, client, versions)
     described = _description(loaded.described, source.name)
     backward = None if loaded.backward is None else _description(loaded.backward, source.name + BACKWARD)
-    return FoundFunction(described, lambda lift: hosted(client, loaded.number, lift), loaded.versions, backward)
+    return FoundFunction(described, lambda lift: hosted_function(client, loaded.number, lift), loaded.versions,
+                         backward)
 
 
-def loaded_there(source: FunctionSource, target: str, client: Client, versions: Iterable[str] = ()) -> Loaded:
+def loaded_there(source: FunctionSource, target: str, client: Client, versions: Iterable[str] = ()) -> LoadedFunction:
     """What the client tells of a callable that it has loaded. Raises TargetError."""
     client.begin_item()
     try:
@@ -119,12 +120,12 @@ def loaded_there(source: FunctionSource, target: str, client: Client, versions: 
         named = {"backward": source.backward} if source.backward else {}
         return client.load({"from": where, "name": source.name, "versions": list(versions), **named})
     except NotLoadedThere as cause:
-        raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
+        raise not_loaded(cause.told, _shown_file(source.file) or source.module, target) from None
     except HostDied as died:
         raise EndedError(not_ended(f"importing {source.module!r}", died.death, client.surroundings.deadline)) from None
 
 
-def _description(told: Mapping[str, Any], name: str) -> Described:
+def _description(told: Mapping[str, Any], name: str) -> FunctionDescription:
     """What a host tells of a function, if it is in order. Raises TargetError."""
     try:
         return read_description(told)
@@ -137,6 +138,6 @@ def in_process(source: FunctionSource, target: str) -> FoundFunction:
     try:
         function, backward = loading.pair(source.header, source.name, source.backward)
     except loading.NotLoaded as cause:
-        raise not_loaded(cause.told, shown_path(source.file) or source.module, target) from None
+        raise not_loaded(cause.told, _shown_file(source.file) or source.module, target) from None
     beside = None if backward is None else described_of(backward)
     return FoundFunction(described_of(function), lambda lift: InProcess(function, lift, backward), {}, beside)

@@ -24,28 +24,28 @@ if TYPE_CHECKING:
 NAMED_ALIKE = frozenset({*OF_SUBJECTS, "einops", "pytest", "scipy", "tensorflow", "triton"})
 """The modules whose distributions are known to have the same name."""
 
-_audited = [Surroundings()]
+_audited_surroundings = [Surroundings()]
 
 
 def look_in(surroundings: Surroundings) -> None:
     """From now on tell what is there. A host is started only if another interpreter is asked what it has."""
     for remembered in (installed_version, is_installed, distribution_of):
         remembered.cache_clear()
-    _audited[:] = [surroundings]
+    _audited_surroundings[:] = [surroundings]
 
 
 def kind_of_device() -> str:
     """What sort of device the run places arrays on: `cuda` of `cuda:1`; a CPU where none is named."""
-    return kind_of(_audited[0].device)
+    return kind_of(_audited_surroundings[0].device)
 
 
 def audited_command() -> tuple[str, ...]:
     """What starts the environment that is audited; empty if it is this one."""
-    return _audited[0].command
+    return _audited_surroundings[0].command
 
 
-def audited() -> str:
-    """The same in words; empty for this environment."""
+def describe_audited() -> str:
+    """The audited environment in words; empty for this environment."""
     return " ".join(audited_command())
 
 
@@ -69,7 +69,7 @@ def installed_version(distribution: str, python: str = "") -> str:
 
 @functools.cache
 def is_installed(module: str, python: str = "") -> bool:
-    """Whether it can be imported there. Nothing is imported here to find out. python: as above."""
+    """Whether a module can be imported where subjects live. Nothing is imported here to find out. python: as above."""
     if command := _command(python):
         return bool(_found_there(command, modules=[module])["modules"][module])
     top, *inner = module.split(".")
@@ -85,7 +85,7 @@ def is_installed(module: str, python: str = "") -> bool:
     return specification is not None
 
 
-def installing(module: str) -> str:
+def how_to_install(module: str) -> str:
     """The command that installs a module; empty where its distribution may be called otherwise: a stranger's may be
     called like the module.
     """
@@ -113,7 +113,7 @@ def audited_environment(distributions: Sequence[str]) -> Mapping[str, str]:
     """
     if not audited_command():
         return {}
-    client = _client(_audited[0].command, is_here=_audited[0].is_here)
+    client = _client(_audited_surroundings[0].command, is_here=_audited_surroundings[0].is_here)
     versions = {name: installed_version(name) for name in distributions}
     about = {name: str(client.about[name]) for name in ("python", "numpy", "machine") if name in client.about}
     return {**about, **{name: version for name, version in versions.items() if version}}
@@ -137,14 +137,15 @@ def _found_there(command: tuple[str, ...], **names: list[str]) -> Mapping[str, A
     is_audited = command == audited_command()
     if not is_audited and no_start(command[0]):
         return {"modules": dict.fromkeys(asked["modules"], False), "versions": {}}
-    return _client(command, is_here=_audited[0].is_here or not is_audited).request({"do": "find", **asked})[0]
+    client = _client(command, is_here=_audited_surroundings[0].is_here or not is_audited)
+    return client.request({"do": "find", **asked})[0]
 
 
 @functools.cache
 def _client(command: tuple[str, ...], *, is_here: bool) -> Client:
     from attnspec.hosting.client import Client  # noqa: PLC0415  (weight: NumPy)
 
-    option = _audited[0].option if command == audited_command() else ""
+    option = _audited_surroundings[0].option if command == audited_command() else ""
     return Client(Surroundings(command, is_here=is_here, option=option))
 
 

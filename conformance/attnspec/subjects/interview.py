@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, product
 
 from attnspec.core.nouns import DType
-from attnspec.problems.fitting import fitted
+from attnspec.problems.fitting import fit_to_limits
 from attnspec.problems.problem import LayerProblem, Problem, Sizes
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.subjects.call import gist_of
@@ -28,14 +28,14 @@ class Interview:
     subject: Subject
     dtype: DType
     origin: str = ""
-    _said: dict[tuple[Sizes, str], str] = field(default_factory=dict)
+    _said_of_cases: dict[tuple[Sizes, str], str] = field(default_factory=dict)
 
-    def takes(self, case: Case) -> bool:
+    def takes_case(self, case: Case) -> bool:
         """Whether the function answers, rightly or wrongly, and no limit keeps the case from it."""
-        return self.answers(case.posed(self.dtype, self.subject.declaration.kind))
+        return self.answers(case.pose_problem(self.dtype, self.subject.declaration.kind))
 
     def answers(self, problem: Problem | LayerProblem | RotaryProblem) -> bool:
-        """The same of a problem as it lies in memory."""
+        """Whether the function answers a problem as it lies in memory."""
         if self.subject.refuses(problem):
             return False
         try:
@@ -48,20 +48,20 @@ class Interview:
 
     def refusal(self, case: Case) -> str:
         """The words of a clear refusal; empty where the function answers, or where a limit keeps the case from it."""
-        if case.key not in self._said:
-            self._said[case.key] = self.refusal_now(case)
-        return self._said[case.key]
+        if case.key not in self._said_of_cases:
+            self._said_of_cases[case.key] = self.refusal_now(case)
+        return self._said_of_cases[case.key]
 
-    def lasting(self, case: Case) -> str:
+    def lasting_words(self, case: Case) -> str:
         """The words of a refusal that comes again: what does not depends on something else than the case."""
         return self.refusal(case) if self.refusal(case) and self.refusal_now(case) else ""
 
     def refusal_now(self, case: Case, topic: Topic = Topic.CALL) -> str:
-        """The same, asked anew. topic: what the refusal is to be about."""
-        return self.refusal_of(case.posed(self.dtype, self.subject.declaration.kind), topic)
+        """The words of a refusal, asked anew. topic: what the refusal is to be about."""
+        return self.refusal_of(case.pose_problem(self.dtype, self.subject.declaration.kind), topic)
 
     def refusal_of(self, problem: Problem | LayerProblem | RotaryProblem, topic: Topic = Topic.CALL) -> str:
-        """The same of a problem as it lies in memory."""
+        """The words with which the function refuses a problem as it lies in memory."""
         if self.subject.refuses(problem):
             return ""
         try:
@@ -74,9 +74,11 @@ class Interview:
             return refusal_words(raised, problem, home=self.subject.home, topic=topic)
         return ""
 
-    def of(self, subject: Subject) -> Interview:
-        """The same of the subject within other limits. What was said stands; what a limit kept away was not asked."""
-        return Interview(subject, self.dtype, self.origin, dict(self._said))
+    def within_limits_of(self, subject: Subject) -> Interview:
+        """The interview, continued with the subject within other limits. What was said stands; what a limit kept away
+        was not asked.
+        """
+        return Interview(subject, self.dtype, self.origin, dict(self._said_of_cases))
 
 
 STARTS = (
@@ -104,16 +106,16 @@ def start_of(interview: Interview) -> Case | None:
     """The first plain case that the function takes; None if none is found: then nothing is concluded of it."""
     causal = {"causal": True} if interview.subject.declaration.limits.causal_only else {}
     usual = [Case(sizes, causal) for sizes in STARTS]
-    moved = (replace(case, sizes=fitted(case.sizes, interview.subject.declaration.limits)) for case in usual)
-    if taken := next(filter(interview.takes, chain(usual, moved)), None):
+    moved = (replace(case, sizes=fit_to_limits(case.sizes, interview.subject.declaration.limits)) for case in usual)
+    if taken := next(filter(interview.takes_case, chain(usual, moved)), None):
         return taken
     try:
-        return _led(interview, usual[0])
+        return _follow_refusals(interview, usual[0])
     except SubjectDied:  # the clauses say how
         return None
 
 
-def _led(interview: Interview, start: Case) -> Case | None:
+def _follow_refusals(interview: Interview, start: Case) -> Case | None:
     """A case that is taken, on the way of which each refusal is another one than those before: a check was passed."""
     waiting, met = deque([start]), {gist_of(interview.refusal(start))}
     for _ in range(MOST_STEPS):
@@ -121,7 +123,7 @@ def _led(interview: Interview, start: Case) -> Case | None:
             return None
         for case in _moves(waiting.popleft()):
             words = interview.refusal(case)
-            if not words and interview.takes(case):
+            if not words and interview.takes_case(case):
                 return case
             if (gist := gist_of(words)) not in met:
                 met.add(gist)

@@ -1,7 +1,7 @@
 """A layer posed as attention: its projections are identities or selections, exact in every dtype.
 
 So every clause about attention judges layers too. Where the layer ties widths, heads are padded with zero columns; the
-padded width then sets the layer's scale, which `Lowered.head_width` tells.
+padded width then sets the layer's scale, which `LoweredProblem.head_width` tells.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHARES: Mapping[str, Mapping[str, int]] = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lowered:
+class LoweredProblem:
     """query (B,T,M), key and value (B,S,M), the parameters, and how wide the layer's heads are.
 
     shares: of which part of a head's columns in its input each of the three is made.
@@ -55,7 +55,7 @@ class Lowered:
 
     @property
     def first_of(self) -> Mapping[str, str]:
-        """By input the first one that is the same array: itself, or the one that serves for it, too."""
+        """For each input, the first one that is the same array: itself, or the one that serves for it, too."""
         first = {id(getattr(self, name)): name for name in reversed(INPUTS)}
         return {name: first[id(getattr(self, name))] for name in INPUTS}
 
@@ -63,7 +63,7 @@ class Lowered:
         """An array (B,H,T,Dv) that lies as attention's output does, as the layer's (B,T,M)."""
         return _side_by_side(heads, self.value_width, self.output_shape[2])
 
-    def projected(self, name: str, heads: Array) -> Array:
+    def project_heads(self, name: str, heads: Array) -> Array:
         """What a projection, or the heads together (`out`), make, (B,H,T,D) or (B,Hkv,S,·) as attention has it, in the
         layer: (B,T,H·D) and its like, zeros where heads are wider.
         """
@@ -84,14 +84,14 @@ class Lowered:
         return found
 
 
-def lower(problem: Problem, limits: Limits) -> Lowered:
+def lower_problem(problem: Problem, limits: Limits) -> LoweredProblem:
     """The problem for a layer with these limits. Raises ValueError where they forbid it (see `misfit`)."""
-    if reason := misfit(problem.sizes, limits):
+    if reason := lowering_misfit(problem.sizes, limits):
         raise ValueError(reason)
     return _three_inputs(problem, limits) if limits.inputs == "separate" else _in_parts(problem, limits)
 
 
-def misfit(sizes: Sizes, limits: Limits) -> str:
+def lowering_misfit(sizes: Sizes, limits: Limits) -> str:
     """Why a layer with these limits cannot be posed a problem of these sizes; empty if it can."""
     if limits.self_attention_only and sizes.T != sizes.S:
         return f"it attends to its own input, so T = S; here {sizes}"
@@ -118,7 +118,7 @@ def _ties(limits: Limits) -> bool:
     return limits.ties_value_width or limits.ties_model_width
 
 
-def _three_inputs(problem: Problem, limits: Limits) -> Lowered:
+def _three_inputs(problem: Problem, limits: Limits) -> LoweredProblem:
     """Identity projections; the model is as wide as the widest of its heads laid side by side."""
     sizes, width = problem.sizes, head_width(problem.sizes, limits)
     value_width = width if _ties(limits) else sizes.Dv
@@ -127,11 +127,11 @@ def _three_inputs(problem: Problem, limits: Limits) -> Lowered:
     inputs = {name: _side_by_side(getattr(problem, name), per_head, M) for name, (_, per_head) in columns.items()}
     widths = (sizes.H * width, sizes.Hkv * width, sizes.Hkv * value_width, sizes.H * value_width)
     params = _identities(M, widths, problem.dtype, limits)
-    return Lowered(**inputs, params=params, sizes=sizes, head_width=width, value_width=value_width,
-                   shares=SHARES[limits.inputs])
+    return LoweredProblem(**inputs, params=params, sizes=sizes, head_width=width, value_width=value_width,
+                          shares=SHARES[limits.inputs])
 
 
-def _in_parts(problem: Problem, limits: Limits) -> Lowered:
+def _in_parts(problem: Problem, limits: Limits) -> LoweredProblem:
     """X = [q|k|v], or a query [q|0] and a memory [k|v], within each head, and projections that select them; the first
     heads alone have keys and values.
     """
@@ -139,7 +139,7 @@ def _in_parts(problem: Problem, limits: Limits) -> Lowered:
     held = _join_projections(problem, INPUTS if limits.self_attention_only else HELD, shares, width)
     query = held if limits.self_attention_only else _join_projections(problem, INPUTS[:1], shares, width)
     params = _selections(problem.sizes.H, problem.sizes.Hkv, width, problem.dtype, limits)
-    return Lowered(query, held, held, params, problem.sizes, width, width, shares)
+    return LoweredProblem(query, held, held, params, problem.sizes, width, width, shares)
 
 
 def _join_projections(problem: Problem, names: Sequence[str], shares: Mapping[str, int], width: int) -> Array:

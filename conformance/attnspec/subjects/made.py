@@ -21,7 +21,7 @@ from attnspec.subjects.subject import Subject
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class VariantCallee:
     """A callee of whose function another form is called. name: what makes that form."""
 
     callee: Callee
@@ -59,7 +59,7 @@ def with_made(subject: Subject, forms: Iterable[str]) -> Subject:
 
 
 def _make_form(subject: Subject, form: str, name: str) -> Subject:
-    return replace(subject.with_gradients, id=f"{subject.id}[{name}]", callee=Made(subject.callee, form, name),
+    return replace(subject.with_gradients, id=f"{subject.id}[{name}]", callee=VariantCallee(subject.callee, form, name),
                    variants={}, backward=None)
 
 

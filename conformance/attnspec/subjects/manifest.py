@@ -18,9 +18,9 @@ from attnspec.core.deviation import Deviation
 from attnspec.core.errors import FileLocation, ManifestError, quoted
 from attnspec.core.nouns import FAILURES, DType
 from attnspec.core.paths import is_file, portable_argument
-from attnspec.core.surroundings import Speaks, Surroundings
+from attnspec.core.surroundings import HostLanguage, Surroundings
 from attnspec.spec.fields import NAME, NAME_SAYS, Fields
-from attnspec.spec.yaml_lines import load_yaml, shown
+from attnspec.spec.yaml_lines import load_yaml, shown_path
 from attnspec.subjects.declared import (
     DECLARED,
     WEIGHTS,
@@ -31,8 +31,8 @@ from attnspec.subjects.declared import (
 )
 from attnspec.subjects.installed import (
     audited_command,
+    how_to_install,
     installed_version,
-    installing,
     is_installed,
     kind_of_device,
     no_start,
@@ -40,7 +40,7 @@ from attnspec.subjects.installed import (
     told_by_workers,
 )
 from attnspec.subjects.needs import (
-    End,
+    RangeEnd,
     is_known_to,
     read_device,
     read_ends,
@@ -85,15 +85,15 @@ class Library:
     requires: str = ""
     program: Program | None = None
     interpreter: Interpreter | None = None
-    told: str = ""
-    tested: tuple[End, ...] = ()
+    told_version: str = ""
+    tested: tuple[RangeEnd, ...] = ()
     since: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def version(self) -> str:
         """The installed version of the distribution; empty if there is none. A program tells it once it runs."""
         if self.program:
-            return self.told
+            return self.told_version
         names = filter(None, (self.distribution, *self.also_distributed_as))
         return next(filter(None, (installed_version(name, self.python) for name in names)), "")
 
@@ -103,16 +103,16 @@ class Library:
         return self.interpreter.path if self.interpreter else ""
 
     @property
-    def missing(self) -> str:
-        """Why it cannot be judged here; empty if it can."""
+    def why_missing(self) -> str:
+        """Why a library cannot be judged here; empty if it can."""
         if self.program:
-            return self.program.missing
-        if self.interpreter and (reason := self.interpreter.missing):
+            return self.program.why_missing
+        if self.interpreter and (reason := self.interpreter.why_missing):
             return reason
         if absent := absent_module(self.requires, self.python):
             own = self.distribution if absent == self.requires.split()[0] else ""
-            return not_installed(absent, self.install or (f"pip install {own}" if own else installing(absent)))
-        return self.unfit
+            return not_installed(absent, self.install or (f"pip install {own}" if own else how_to_install(absent)))
+        return self.why_unfit
 
     @property
     def unknown(self) -> frozenset[str]:
@@ -120,7 +120,7 @@ class Library:
         return frozenset(name for name, versions in self.since.items() if not is_known_to(self.version, versions))
 
     @property
-    def unfit(self) -> str:
+    def why_unfit(self) -> str:
         """What is wrong with the version that there is; empty if nothing is, or nobody knows it yet."""
         if not is_known_to(self.version, self.versions):
             return (f"{self.name} {self.version} is installed; its adapters are written for {self.versions}. "
@@ -162,14 +162,14 @@ class Registered:
     backward: str = ""
 
     @property
-    def missing(self) -> str:
-        """Why it cannot be judged here; empty if it can."""
+    def why_missing(self) -> str:
+        """Why a subject cannot be judged here; empty if it can."""
         told = told_by_workers(self.id)
-        return (self.not_here or self.library.missing or self._lacking) if told is None else told
+        return (self.not_here or self.library.why_missing or self._lacking) if told is None else told
 
     @property
     def as_installed(self) -> Registered:
-        """The same without the variants that the installed release of its library does not have."""
+        """The subject without the variants that the installed release of its library does not have."""
         variants = {name: variant for name, variant in self.declaration.variants.items()
                     if not variant.versions or is_known_to(self.library.version, variant.versions)}
         return replace(self, declaration=replace(self.declaration, variants=variants))
@@ -178,11 +178,11 @@ class Registered:
     def _lacking(self) -> str:
         """Which module it needs beside its library and has not, and what to do; empty if it has them."""
         absent = absent_module(self.requires, self.library.python)
-        return not_installed(absent, installing(absent)) if absent else ""
+        return not_installed(absent, how_to_install(absent)) if absent else ""
 
     @property
     def not_here(self) -> str:
-        """Why it cannot be judged on this machine or device; empty if it can. NumPy's arrays are on the CPU."""
+        """Why a subject cannot be judged on this machine or device; empty if it can. NumPy's arrays are on the CPU."""
         needed = self.device or ("" if self.declaration.lift else "cpu")
         if self.cannot_run or needed in ("", kind_of_device()):
             return self.cannot_run
@@ -192,14 +192,14 @@ class Registered:
 def read_manifest(folder: Path) -> Iterator[Registered]:
     """The subjects of the library whose folder this is. Raises ManifestError with file and line."""
     fields = Fields(load_yaml(folder / FILE, error=ManifestError), "a manifest", ManifestError)
-    fields.only(_LIBRARY)
+    fields.refuse_other_keys(_LIBRARY)
     if not folder.name.isidentifier():
         better = re.sub(r"[^0-9A-Za-z]", "_", folder.name)
         raise ManifestError(f"the folder {folder.name!r} is not an identifier, so its adapters cannot be imported. "
-                            f"Rename it, as in {better!r}.", where=FileLocation(shown(folder)))
+                            f"Rename it, as in {better!r}.", where=FileLocation(shown_path(folder)))
     library = _library(fields, folder)
-    for subject in fields.each("subjects", "a subject"):
-        yield replace(_subject(subject, _narrowed(library, subject), folder),
+    for subject in fields.read_each("subjects", "a subject"):
+        yield replace(_subject(subject, _narrow_library(library, subject), folder),
                       faster_with=read_faster(subject, fields, library.python),
                       device=read_device(subject) or read_device(fields))
 
@@ -224,7 +224,7 @@ def _library(fields: Fields, folder: Path) -> Library:
     )
 
 
-def _narrowed(library: Library, subject: Fields) -> Library:
+def _narrow_library(library: Library, subject: Fields) -> Library:
     """The library with the range of a subject that needs releases which others do not."""
     versions = read_versions(subject) or library.versions
     ends = read_ends(subject, library.distribution, versions, library.tested)
@@ -232,7 +232,7 @@ def _narrowed(library: Library, subject: Fields) -> Library:
 
 
 def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
-    fields.only(SUBJECT_KEYS)
+    fields.refuse_other_keys(SUBJECT_KEYS)
     cannot_run = fields.text("cannot_run", "")
     adapters = None if library.program else folder
     function = "" if cannot_run and "function" not in fields.mapping else _function(fields, adapters)
@@ -240,7 +240,7 @@ def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
                           precision_on=read_precision_on(fields), made=read_made(fields),
                           defaults=read_texts(fields.inner("defaults", "the defaults", optional=True)),
                           deviations=tuple(_deviation(inner, folder) for inner in
-                                           fields.each("deviations", "a deviation", optional=True)))
+                                           fields.read_each("deviations", "a deviation", optional=True)))
     return Registered(
         id=f"{library.folder}/{fields.name('id')}",
         title=fields.text("title"),
@@ -268,17 +268,18 @@ def _function(fields: Fields, folder: Path | None) -> str:
                               f"{quoted(function)}.")
     if not is_file(folder / f"{adapter}.py"):
         adapters = [path.stem for path in folder.glob("*.py")]
-        raise ManifestError.unknown(f"adapter in {shown(folder)}", adapter, adapters, where=fields.place("function"))
+        raise ManifestError.unknown(f"adapter in {shown_path(folder)}", adapter, adapters,
+                                    where=fields.place("function"))
     return function
 
 
 def _variants(fields: Fields, folder: Path | None) -> Mapping[str, Variant]:
     variants = fields.inner("variants", "the variants", optional=True)
-    return {name: _variant(name, inner, folder) for name, inner in variants.named("the variant")}
+    return {name: _variant(name, inner, folder) for name, inner in variants.read_named("the variant")}
 
 
 def _variant(name: str, fields: Fields, folder: Path | None) -> Variant:
-    fields.only(VARIANT_KEYS)
+    fields.refuse_other_keys(VARIANT_KEYS)
     if not NAME.fullmatch(name):
         raise fields.error(f"{quoted(name)} is not a name for a variant: {NAME_SAYS}.", where=fields.place())
     return Variant(
@@ -297,9 +298,9 @@ def read_script(fields: Fields, folder: Path) -> Path:
     """The field `script`: a text file in the library's folder. Raises the error of the fields."""
     script = folder / fields.text("script")
     if not is_file(script):
-        raise fields.complain("script", f"names no file: there is no {quoted(shown(script))[1:-1]}.")
+        raise fields.complain("script", f"names no file: there is no {quoted(shown_path(script))[1:-1]}.")
     if not script.resolve().is_relative_to(folder.resolve()):
-        raise fields.complain("script", f"should lie in the library's folder, {shown(folder)}.")
+        raise fields.complain("script", f"should lie in the library's folder, {shown_path(folder)}.")
     try:
         script.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as cause:
@@ -310,7 +311,7 @@ def read_script(fields: Fields, folder: Path) -> Path:
 
 def _deviation(fields: Fields, folder: Path) -> Deviation:
     """All but `dtypes` must be given, a link or a script among them: without reason, proof and end it is an excuse."""
-    fields.only(DEVIATION_KEYS)
+    fields.refuse_other_keys(DEVIATION_KEYS)
     if "script" not in fields.mapping:
         fields.absent("issue")
     until = fields.text("until")
@@ -336,21 +337,21 @@ class Interpreter:
     """A command that starts Python. written: as the manifest has it.  where: its place there."""
 
     path: str
-    written: str
+    command_text: str
     where: FileLocation
 
     @property
-    def missing(self) -> str:
-        """Why nothing can live in it, and what to do; empty if something can, or if another is asked for."""
+    def why_missing(self) -> str:
+        """Why nothing can live in the interpreter, and what to do; empty if it can, or if another is asked for."""
         if audited_command():
             return ""
         reason = no_start(self.path) if shutil.which(self.path) else "there is no such program"
         told = reason.rstrip(".")
-        return reason and (f"its manifest names the interpreter {quoted(self.written)} ({self.where}): {told}. Correct "
-                           "`python:` there, or name another one: --python PATH")
+        return reason and (f"its manifest names the interpreter {quoted(self.command_text)} ({self.where}): {told}. "
+                           "Correct `python:` there, or name another one: --python PATH")
 
     def surroundings(self, asked: Surroundings | None) -> Surroundings:
-        """Where its subjects live: in it, unless a command is asked for."""
+        """The surroundings of what lives in the interpreter, unless a command is asked for."""
         there = asked or Surroundings()
         return there if there.command else replace(there, command=(self.path,))
 
@@ -384,8 +385,8 @@ class Program:
     install: str = ""
 
     @property
-    def missing(self) -> str:
-        """Why it cannot be started here, and what to do; empty if it can."""
+    def why_missing(self) -> str:
+        """Why a program cannot be started here, and what to do; empty if it can."""
         if elsewhere := " ".join(map(portable_argument, audited_command())):
             own = " ".join(map(portable_argument, self.command))
             return (f"it lives in a program of its own, {own!r}, not in {elsewhere!r}. "
@@ -393,15 +394,15 @@ class Program:
         if not shutil.which(self.command[0]) and not (self.folder / self.command[0]).is_file():
             return f"{self.command[0]} is not on the PATH{self._way_out}"
         absent = next((name for name in self.needs if not (self.folder / name).exists()), "")
-        return f"there is no {absent} in {shown(self.folder)}{self._way_out}" if absent else ""
+        return f"there is no {absent} in {shown_path(self.folder)}{self._way_out}" if absent else ""
 
     @property
     def _way_out(self) -> str:
         return f". Install it: {self.install}" if self.install else ""
 
     def surroundings(self, asked: Surroundings | None) -> Surroundings:
-        """Where a subject of it lives: with the deadline, the device and the variables that are asked for."""
-        return replace(asked or Surroundings(), command=self.command, speaks=Speaks.PROTOCOL, is_here=True,
+        """The surroundings of a program's subject: with the deadline, device and variables that are asked for."""
+        return replace(asked or Surroundings(), command=self.command, speaks=HostLanguage.PROTOCOL, is_here=True,
                        folder=str(self.folder.absolute()))
 
 

@@ -16,7 +16,7 @@ from attnspec.core.nouns import Kind
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.subjects.backward import BackwardPass, can_differentiate, refuses_gradients
-from attnspec.subjects.lower import misfit
+from attnspec.subjects.lower import lowering_misfit
 
 _MADE: Mapping[InputForm, str] = {InputForm.PACKED: "a packed function's inputs are made by packing",
                                   InputForm.PAGED: "a paged function's keys and values are put into pages"}
@@ -30,20 +30,22 @@ WITHOUT_CAUSAL = "calls without the causal flag"
 
 @dataclass(frozen=True, slots=True)
 class Misfits:
-    """Of one subject: its id and declaration, what it was found to refuse with its words, and its backward pass."""
+    """What stands against putting problems to one subject: its declaration, what it was found to refuse, its backward
+    pass.
+    """
 
     id: str
     declaration: Declaration
-    refused: Mapping[str, str]
+    refused_words: Mapping[str, str]
     backward: BackwardPass | None
 
-    def lacks(self, keywords: frozenset[str]) -> str:
+    def why_lacking(self, keywords: frozenset[str]) -> str:
         """Why a problem with these keywords cannot be put to the subject; empty if it can."""
         missing = sorted(keywords - self.declaration.keywords)
-        if GRAD in missing and GRAD not in self.refused:
+        if GRAD in missing and GRAD not in self.refused_words:
             return self._without_gradients()
-        if refused := next((name for name in missing if name in self.refused), ""):
-            return f"{self.id} refuses {refused} ({self.refused[refused]})"
+        if refused := next((name for name in missing if name in self.refused_words), ""):
+            return f"{self.id} refuses {refused} ({self.refused_words[refused]})"
         return f"{self.id} takes no {' and no '.join(missing)}" if missing else ""
 
     def _without_gradients(self) -> str:
@@ -56,7 +58,7 @@ class Misfits:
             return f"gradients of {noun} are not judged"
         return f"{self.id} has no backward pass"
 
-    def of(self, problem: Problem | LayerProblem | RotaryProblem) -> str:
+    def why_unfit(self, problem: Problem | LayerProblem | RotaryProblem) -> str:
         """Why this problem cannot be put to the subject: a keyword that it lacks or a limit; empty if it can."""
         reasons = self._of_rotary(problem) if isinstance(problem, RotaryProblem) else self._reasons(problem)
         return next(filter(None, reasons), "")
@@ -68,7 +70,7 @@ class Misfits:
         if problem.dtype not in self.declaration.dtypes:
             yield f"{self.id} does not support {problem.dtype.value}"
         yield self._misfit(self.declaration.limits, problem.sizes, problem.given)
-        yield self.lacks(problem.keywords)
+        yield self.why_lacking(problem.keywords)
 
     def _reasons(self, problem: Problem | LayerProblem) -> Iterator[str]:
         """What stands against the problem, one after the other; "" where something does not."""
@@ -93,17 +95,18 @@ class Misfits:
             yield from (part.misfit(problem, limits) for part in load_parts("arrays")
                         if not declaration.keywords.isdisjoint(part.ARRAYS))
         if GRAD in given and isinstance(problem, Problem):
-            yield self.backward.lacks(problem, limits) if self.backward else "" if can_differentiate(declaration) else \
-                self._without_gradients()
+            without = "" if can_differentiate(declaration) else self._without_gradients()
+            yield self.backward.why_no_gradients(problem, limits) if self.backward else without
         if declaration.kind is Kind.LAYER:
-            yield misfit(_of_call(problem), limits) or _own_layout(problem, "a layer's inputs are made by the lowering")
+            misfit = lowering_misfit(_of_call(problem), limits)
+            yield misfit or _own_layout(problem, "a layer's inputs are made by the lowering")
             limits = replace(limits, ties_value_width=False)  # what is lowered to it is as wide as it needs
         elif isinstance(problem, LayerProblem):
             yield f"{self.id} is not a layer"
         if problem.has_past:
             yield self._of_past(_of_call(problem))
         yield self._misfit(limits, sizes, given)
-        yield self.lacks(frozenset(given))
+        yield self.why_lacking(frozenset(given))
 
     def of_sizes(self, sizes: Sizes, keywords: Collection[str]) -> str:
         """Why attention of these sizes cannot be put to the subject with these keywords; empty if it can."""
@@ -121,7 +124,7 @@ class Misfits:
 
     def _words_for(self, reason: str) -> str:
         """What the function said where it is known to refuse it."""
-        words = self.refused.get(reason.removeprefix("refuses "), "")
+        words = self.refused_words.get(reason.removeprefix("refuses "), "")
         return f" ({words})" if words else ""
 
     def _of_keywords(self, given: Mapping[str, Any]) -> Iterator[str]:

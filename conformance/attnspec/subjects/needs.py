@@ -26,7 +26,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def read_modules(fields: Fields) -> str:
-    """The field `requires`: names of modules, separated by spaces."""
+    """Reads the field `requires`: names of modules, separated by spaces."""
     names = fields.text("requires", "")
     for name in names.split():
         if not all(part.isidentifier() for part in name.split(".")):
@@ -71,7 +71,7 @@ def read_faster(subject: Fields, library: Fields, python: str = "") -> Mapping[s
     """
     fields = subject if "faster_with" in subject.mapping else library
     inner = fields.inner("faster_with", "what it is faster with", optional=True)
-    inner.only(("variables", "where"))
+    inner.refuse_other_keys(("variables", "where"))
     variables = read_variables(inner.inner("variables", "the variables", optional=True))
     return variables if variables and _is_met(inner, python) else {}
 
@@ -91,7 +91,7 @@ def _is_met(fields: Fields, python: str) -> bool:
 _KEYS = ("install", "upon", "python", "not_tested")
 
 
-class Which(Enum):
+class RangePlace(Enum):
     """Which release of a range: either end, which are always named, or one of two between them."""
 
     OLDEST = "oldest"
@@ -100,11 +100,11 @@ class Which(Enum):
     NEWEST = "newest"
 
 
-ENDS = (Which.OLDEST, Which.NEWEST)
+ENDS = (RangePlace.OLDEST, RangePlace.NEWEST)
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class RangeEnd:
     """An end of a library's range or a release between, and how it is installed.
 
     install: what pip is told, `--no-deps timm==0.9.0`.  upon: the same for what is installed before it, which several
@@ -112,27 +112,28 @@ class End:
     installs it; then the others are empty.
     """
 
-    which: Which
+    which: RangePlace
     install: str = ""
     upon: str = ""
     python: str = ""
     not_tested: str = ""
 
 
-def read_ends(fields: Fields, distribution: str, versions: str, of_library: Sequence[End] = ()) -> tuple[End, ...]:
+def read_ends(fields: Fields, distribution: str, versions: str, of_library: Sequence[RangeEnd] = ()) -> tuple[RangeEnd,
+                                                                                                              ...]:
     """The field `tested` of a manifest, or of a subject in it, which may leave a release as it is `of_library`; empty
     if neither gives it. Raises the error of the fields.
     """
     inner = fields.inner("tested", "the environments of a range", optional=True)
-    inner.only([which.value for which in Which])
+    inner.refuse_other_keys([which.value for which in RangePlace])
     if inner.mapping and not versions:
         raise fields.complain("tested", "names releases to test, but the manifest declares no range. Give it "
                                         "'versions'.")
     ends = {end.which: end for end in of_library if end.not_tested or _is_within(end, distribution, versions)}
-    for which in Which if inner.mapping or of_library else ():
+    for which in RangePlace if inner.mapping or of_library else ():
         if which.value in inner.mapping or (which in ENDS and which not in ends):
             ends[which] = _end(which, inner.inner(which.value, f"the {which.value} release"), distribution, versions)
-    return tuple(ends[which] for which in Which if which in ends)
+    return tuple(ends[which] for which in RangePlace if which in ends)
 
 
 def read_versions(fields: Fields) -> str:
@@ -151,9 +152,9 @@ def _specifier(fields: Fields, key: str) -> str:
 
 
 def read_since(fields: Fields) -> Mapping[str, str]:
-    """The field `since`: by keyword, the versions of the library that know it; empty if it is not given."""
+    """Reads the field `since`: by keyword, the versions of the library that know it; empty if it is not given."""
     inner = fields.inner("since", "the versions that know a keyword", optional=True)
-    inner.only(tuple(EVERY_KEYWORD))
+    inner.refuse_other_keys(tuple(EVERY_KEYWORD))
     return {name: _specifier(inner, name) for name in inner.mapping}
 
 
@@ -162,13 +163,13 @@ def is_known_to(version: str, versions: str) -> bool:
     return not version or SpecifierSet(versions).contains(version, prereleases=True)
 
 
-def _end(which: Which, fields: Fields, distribution: str, versions: str) -> End:
-    fields.only(_KEYS)
+def _end(which: RangePlace, fields: Fields, distribution: str, versions: str) -> RangeEnd:
+    fields.refuse_other_keys(_KEYS)
     if "not_tested" in fields.mapping:
-        fields.only(("not_tested",))
-        return End(which, not_tested=fields.text("not_tested"))
-    end = End(which, fields.text("install"), fields.text("upon", ""), fields.text("python", ""))
-    release = _pinned(end.install, distribution)
+        fields.refuse_other_keys(("not_tested",))
+        return RangeEnd(which, not_tested=fields.text("not_tested"))
+    end = RangeEnd(which, fields.text("install"), fields.text("upon", ""), fields.text("python", ""))
+    release = _pinned_release(end.install, distribution)
     if not release:
         raise fields.complain("install", f"should pin {distribution or 'the distribution'}, as in "
                                          f"'{distribution or 'mine'}==1.2.0', not {quoted(end.install)}.")
@@ -178,11 +179,11 @@ def _end(which: Which, fields: Fields, distribution: str, versions: str) -> End:
     return end
 
 
-def _is_within(end: End, distribution: str, versions: str) -> bool:
-    return SpecifierSet(versions).contains(_pinned(end.install, distribution), prereleases=True)
+def _is_within(end: RangeEnd, distribution: str, versions: str) -> bool:
+    return SpecifierSet(versions).contains(_pinned_release(end.install, distribution), prereleases=True)
 
 
-def _pinned(install: str, distribution: str) -> str:
+def _pinned_release(install: str, distribution: str) -> str:
     """The release of the distribution that is installed; empty where none is pinned."""
     for word in shlex.split(install):
         try:

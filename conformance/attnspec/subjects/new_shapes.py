@@ -31,15 +31,15 @@ class ShapeTimes:
     """How long calls took: the first at each shape, and the fastest after it. A compiler runs in the first alone."""
 
     _first: dict[Hashable, float] = field(default_factory=dict)
-    _again: dict[Hashable, float] = field(default_factory=dict)
+    _repeat_times: dict[Hashable, float] = field(default_factory=dict)
 
     def count(self, whose: int, call: Call, seconds: float) -> None:
-        """Count a call. whose: tells the function from its variants."""
-        shapes = tuple((name, array.shape, array.strides) for name, array in call.named.items())
+        """Counts a call. whose: tells the function from its variants."""
+        shapes = tuple((name, array.shape, array.strides) for name, array in call.named_arrays.items())
         flags = tuple(sorted(name for name, value in call.keywords.items() if value is True))
         shape = (whose, call.dtype, shapes, flags, call.wrt, call.form)
         if shape in self._first:
-            self._again[shape] = min(seconds, self._again.get(shape, seconds))
+            self._repeat_times[shape] = min(seconds, self._repeat_times.get(shape, seconds))
         else:
             self._first[shape] = seconds
 
@@ -49,7 +49,7 @@ class ShapeTimes:
         but once.
         """
         slow = {shape: seconds for shape, seconds in self._first.items() if seconds >= SLOW}
-        again = [slow[shape] >= NEW_TO_OLD * seconds for shape, seconds in self._again.items() if shape in slow]
+        again = [slow[shape] >= NEW_TO_OLD * seconds for shape, seconds in self._repeat_times.items() if shape in slow]
         is_compiler = sum(again) >= TELLING and 2 * sum(again) > len(again)
         return sum(slow.values()) if is_compiler else 0.0
 
@@ -83,7 +83,7 @@ def _is_dear(subject: Subject, dtype: DType, length: int) -> bool:
 def _seconds(subject: Subject, dtype: DType, length: int, calls: int) -> float | None:
     """Seconds of processors that so many calls take; None where the function does not answer."""
     causal = {"causal": True} if subject.declaration.limits.causal_only else {}
-    problem = Case(replace(PLAIN, T=length, S=length), causal).posed(dtype, subject.declaration.kind)
+    problem = Case(replace(PLAIN, T=length, S=length), causal).pose_problem(dtype, subject.declaration.kind)
     if subject.refuses(problem):
         return None
     before = subject.callee.cpu_seconds()

@@ -16,8 +16,8 @@ from pathlib import Path
 from attnspec.core.errors import FileLocation, TargetError, hint, near_misses
 from attnspec.core.keyword_nouns import BACKWARD
 from attnspec.core.nouns import is_bare
-from attnspec.spec.yaml_lines import shown
-from attnspec.subjects.described import Described
+from attnspec.spec.yaml_lines import shown_path
+from attnspec.subjects.described import FunctionDescription
 from attnspec.subjects.signature import SOMEWHERE, signature_of
 
 SHOWN = 8
@@ -33,7 +33,9 @@ FORM = "A function of your own is named package.module:function or path/to/file.
 
 
 def no_such_subject(target: str, known: Iterable[str]) -> TargetError:
-    """For a target that is no registered id: perhaps a file or a module, whose functions are then named."""
+    """Makes the error for a target that is no registered id: perhaps a file or a module, whose functions are then
+    named.
+    """
     name = target.rstrip(":")
     for written, file in _candidates(name):
         if file and file.is_file():
@@ -48,7 +50,9 @@ def no_such_subject(target: str, known: Iterable[str]) -> TargetError:
 
 
 def no_such_function(target: str) -> TargetError | None:
-    """For `mine.py:atend` where the file binds no such name in any way, and so no import could find it; else None."""
+    """Makes the error for `mine.py:atend` where the file binds no such name in any way, and so no import could find it;
+    else None.
+    """
     written, _, name = target.rpartition(":")
     if written.endswith(":"):
         return TargetError(f"{target!r} has two colons. Did you mean {written.rstrip(':')}:{name}?")
@@ -56,7 +60,7 @@ def no_such_function(target: str) -> TargetError | None:
     if file is None or not file.is_file() or name.partition(".")[0] in (bound := names_in(file)) or not bound:
         return None
     return TargetError(f"there is no {name!r} in it (target {target!r}).{hint(name, public_functions(file))}",
-                       where=FileLocation(shown(file)))
+                       where=FileLocation(shown_path(file)))
 
 
 def is_anywhere(target: str) -> bool:
@@ -66,21 +70,21 @@ def is_anywhere(target: str) -> bool:
     return is_there and no_such_function(target) is None
 
 
-def meant(target: str, known: Iterable[str]) -> list[str]:
-    """What of these a function of one's own was meant to be that is nowhere; nothing where it is somewhere, or where
-    they are nowhere either: then it may be elsewhere.
+def guess_meant_target(target: str, known: Iterable[str]) -> list[str]:
+    """Guesses which of these targets a function of one's own was meant to be that is nowhere; nothing where it is
+    somewhere, or where they are nowhere either: then it may be elsewhere.
     """
     near = near_misses(target, [each for each in known if is_bare(each) and each != target]) if is_bare(target) else []
     return [] if not near or is_anywhere(target) else [each for each in near if is_anywhere(each)]
 
 
 def class_for_function(target: str) -> TargetError | None:
-    """For `mine.py:Layer` where the file binds this name by a class statement alone; else None."""
+    """Makes the error for `mine.py:Layer` where the file binds this name by a class statement alone; else None."""
     written, _, name = target.rpartition(":")
     file = file_of(written)
     match only_binding(file, name) if file else None:
         case ast.ClassDef(decorator_list=[], bases=bases) as binding if file:
-            where = FileLocation(shown(file), binding.lineno)
+            where = FileLocation(shown_path(file), binding.lineno)
             importable = by_name(file, name) if written.endswith(".py") else target
             return no_function(target, name, importable if bases else "", where)
     return None
@@ -96,7 +100,7 @@ def only_binding(file: Path, name: str) -> ast.stmt | None:
 
 
 def no_function(target: str, name: str, importable: str, where: FileLocation | None) -> TargetError:
-    """For a target that is the class of this name.
+    """Makes the error for a target that is the class of this name.
 
     importable: the class as `attnspec init` asks for it; "" for one without a base, which is no framework's.
     """
@@ -130,7 +134,7 @@ def _binds(node: ast.AST) -> set[str]:
 
 
 def parse_file(file: Path) -> ast.Module:
-    """The file's code; that of an empty file where it cannot be read."""
+    """Parses a file; one that cannot be read counts as empty."""
     try:
         return ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -267,7 +271,7 @@ def check_unloaded(target: str) -> None:
     if file is None or not file.is_file():
         return
     _check_valid(file, written)
-    if function := _described(file, written, name):
+    if function := _describe_function(file, written, name):
         signature_of(function, name, target=by_name(file, name) if written.endswith(".py") else target)
 
 
@@ -276,7 +280,7 @@ def _check_valid(file: Path, written: str) -> None:
         compile(file.read_bytes(), str(file), "exec", dont_inherit=True)
     except SyntaxError as wrong:
         raise TargetError(f"{written!r} is no valid Python: {wrong.msg}.",
-                          where=FileLocation(shown(file), wrong.lineno or 0)) from None
+                          where=FileLocation(shown_path(file), wrong.lineno or 0)) from None
     except (OSError, ValueError):  # the import says it better
         pass
 
@@ -318,7 +322,7 @@ def _imported(tree: ast.AST) -> Iterator[str]:
                 yield "" if level else str(module).partition(".")[0]
 
 
-def _described(file: Path, module: str, name: str) -> Described | None:
+def _describe_function(file: Path, module: str, name: str) -> FunctionDescription | None:
     """The function of this name as its `def` tells; None where only the import can say what it is."""
     function = only_binding(file, name)
     if not isinstance(function, ast.FunctionDef) or function.decorator_list or not names_in(file):
@@ -327,7 +331,8 @@ def _described(file: Path, module: str, name: str) -> Described | None:
         parameters = tuple(_parameters(function.args))
     except (ValueError, TypeError):  # a default that is worked out
         return None
-    return Described("function", name, module, "", FileLocation(shown(file), function.lineno), parameters, {})
+    return FunctionDescription("function", name, module, "", FileLocation(shown_path(file), function.lineno),
+                               parameters, {})
 
 
 def _parameters(given: ast.arguments) -> Iterator[Parameter]:

@@ -13,7 +13,7 @@ from attnspec.problems.problem import Array, Problem, Sizes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Packed:
+class PackedProblem:
     """query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv) of sequences one behind the other, and their borders (B+1,).
 
     own: by input, the places of each sequence among its dense ones, (B,T) or (B,S).
@@ -46,15 +46,17 @@ class Packed:
         return dense.swapaxes(1, 2)
 
     def spread_inputs(self, gradients: Mapping[str, Array]) -> Mapping[str, Array]:
-        """By input its gradient, (B,H,T,D) and its like; one that is not packed stays as it is, such as sinks' (H,)."""
+        """Spreads the gradients of packed inputs out again, (B,H,T,D) and its like; one that is not packed stays as it
+        is, such as sinks' (H,).
+        """
         return {name: self.spread(array, name) if name in self.own else array for name, array in gradients.items()}
 
     def of_output(self, array: Array) -> Array:
         """An array (B,H,T,Dv) that lies as the output does, as (Nq,H,Dv)."""
-        return _packed(array, self.own["query"])
+        return _pack_array(array, self.own["query"])
 
 
-def pack(problem: Problem, parameters: frozenset[str]) -> Packed:
+def pack(problem: Problem, parameters: frozenset[str]) -> PackedProblem:
     """The problem in packed form, with those of `max_query` and `max_key` that are among the function's parameters.
 
     Lengths become borders; where none are given, every sequence is as long as the array.
@@ -63,12 +65,12 @@ def pack(problem: Problem, parameters: frozenset[str]) -> Packed:
     of_queries, of_keys = _lengths(problem, "T"), _lengths(problem, "S")
     own = {"query": _own(of_queries, problem.query), "key": _own(of_keys, problem.key),
            "value": _own(of_keys, problem.value)}
-    query, key, value = (_packed(getattr(problem, name), places) for name, places in own.items())
+    query, key, value = (_pack_array(getattr(problem, name), places) for name, places in own.items())
     most = {"max_query": _longest(own["query"]), "max_key": _longest(own["key"])}
     form = {"cu_query": _borders(own["query"]), "cu_key": _borders(own["key"]),
             **{name: longest for name, longest in most.items() if name in parameters}}
     keywords = {name: value for name, value in sorted(problem.given.items()) if name not in SAID}
-    return Packed(query, key, value, {**form, **keywords}, own, sizes)
+    return PackedProblem(query, key, value, {**form, **keywords}, own, sizes)
 
 
 def _lengths(problem: Problem, axis: str) -> Array | None:
@@ -77,7 +79,7 @@ def _lengths(problem: Problem, axis: str) -> Array | None:
     return lengths
 
 
-def _packed(array: Array, own: Array) -> Array:
+def _pack_array(array: Array, own: Array) -> Array:
     """An array (B,H,T,D), or of keys, as (T,H,D) of all sequences together, one behind the other."""
     return np.ascontiguousarray(array.swapaxes(1, 2)[own])
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from attnspec.core.forms import NUMBER, TABLE
 from attnspec.core.keyword_nouns import PagePattern
-from attnspec.problems.entries import words
+from attnspec.problems.entries import random_words
 from attnspec.problems.problem import Array, Problem
 
 USUAL: PagePattern = "shuffled"
@@ -20,7 +20,7 @@ LARGE = 256.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Paged:
+class PagedProblem:
     """key (pages,page,Hkv,D), value (pages,page,Hkv,Dv), table (B,N) int32, lengths (B,) int32."""
 
     key: Array
@@ -36,7 +36,7 @@ class Paged:
 
 def _any_order(pages: int) -> Array:
     """Any shape, (pages,): their numbers in an order of their own, the same each time."""
-    return np.argsort(words(0, "pages", (pages,)), kind="stable")
+    return np.argsort(random_words(0, "pages", (pages,)), kind="stable")
 
 
 def _page_zero(spare: Array, pages: int, missing: int) -> Array:  # noqa: ARG001  (the same parameters for all)
@@ -107,7 +107,7 @@ def slots_of_page(pattern: PagePattern, keys: int, multiple: int = 1) -> int:
     return -(-max(1, LAYOUTS[pattern].slots(keys)) // multiple) * multiple
 
 
-def in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> Paged:
+def in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> PagedProblem:
     """Keys and values of a problem, put into pages by a pattern, whose slots are a multiple of a number."""
     layout, sizes, slots = LAYOUTS[pattern], problem.sizes, slots_of_page(pattern, problem.sizes.S, multiple)
     given = getattr(problem, NUMBER)
@@ -123,7 +123,7 @@ def in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> Paged
     table[is_used] = order[pages]
     table[~is_used] = layout.tail(order[len(own):], len(order), int((~is_used).sum()))
     key, value = (_pool(array[own], order, layout.content) for array in contents)
-    return Paged(key, value, table, lengths)
+    return PagedProblem(key, value, table, lengths)
 
 
 def _cut(array: Array, held: Array, is_used: Array, slots: int, content: float) -> Array:

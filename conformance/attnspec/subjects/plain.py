@@ -33,19 +33,19 @@ class Case:
 
     @property
     def key(self) -> tuple[Sizes, str]:
-        """The same for cases that are the same."""
+        """A key that is the same for cases that are the same."""
         return self.sizes, repr(sorted(self.keywords.items()))
 
-    def at(self, coordinate: str) -> int:
+    def size_along(self, coordinate: str) -> int:
         """The size along a coordinate."""
         return self.sizes.H // self.sizes.Hkv if coordinate == "G" else self.sizes.by_axis[coordinate]
 
-    def moved(self, **places: int) -> Case | None:
-        """The same at other places along some coordinates; None where the heads cannot be shared out so."""
-        H, G = places.pop("H", self.sizes.H), places.pop("G", self.at("G"))
+    def move_case(self, **places: int) -> Case | None:
+        """The case at other places along some coordinates; None where the heads cannot be shared out so."""
+        H, G = places.pop("H", self.sizes.H), places.pop("G", self.size_along("G"))
         return None if H % G else replace(self, sizes=replace(self.sizes, H=H, Hkv=H // G, **places))
 
-    def posed(self, dtype: DType, kind: Kind) -> Problem | RotaryProblem:
+    def pose_problem(self, dtype: DType, kind: Kind) -> Problem | RotaryProblem:
         """The problem of a subject of this kind; a rotary embedding has small whole numbers that count from 0."""
         if kind is not Kind.ROTARY:
             return self.problem(dtype)
@@ -79,7 +79,7 @@ def case_of(problem: Problem | LayerProblem | RotaryProblem) -> Case:
 
 
 def is_rare(keyword: str, value: object) -> bool:
-    """Whether it is the pattern of the values that few functions take of a keyword."""
+    """Whether a value is the pattern that few functions take of a keyword."""
     rare = EVERY_KEYWORD[keyword].rare if keyword in EVERY_KEYWORD else None
     return rare is not None and value == rare.pattern
 
@@ -97,16 +97,16 @@ def with_keyword(case: Case, keyword: str, limits: Limits) -> Case:
     return replace(case, keywords={**case.keywords, **more})
 
 
-def differing(start: Case, end: Case) -> Iterator[str]:
+def differences_between(start: Case, end: Case) -> Iterator[str]:
     """The keywords and coordinates in which a case differs from the one to start from."""
     yield from sorted(end.keywords.keys() - start.keywords.keys())
-    yield from (each for each in COORDINATES if start.at(each) != end.at(each))
+    yield from (each for each in COORDINATES if start.size_along(each) != end.size_along(each))
 
 
-def between(start: Case, end: Case, kept: frozenset[str]) -> Case | None:
+def case_between(start: Case, end: Case, kept: frozenset[str]) -> Case | None:
     """The case that is like the end in what is kept and else like the start; None where heads cannot be shared out."""
-    places = {each: (end if each in kept else start).at(each) for each in COORDINATES}
+    places = {each: (end if each in kept else start).size_along(each) for each in COORDINATES}
     if places["H"] % places["G"] and "H" not in kept:
         places["H"] = places["G"]
     keywords = {**start.keywords, **{name: value for name, value in end.keywords.items() if name in kept}}
-    return replace(start, keywords=keywords).moved(**places)
+    return replace(start, keywords=keywords).move_case(**places)

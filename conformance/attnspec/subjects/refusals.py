@@ -19,11 +19,11 @@ from attnspec.core.keywords import OFF
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.refusal import Refusal, read_refusal
 from attnspec.core.rotary import EVERY_KEYWORD, POSITIONS, ROTARY
-from attnspec.problems.fitting import fitted
+from attnspec.problems.fitting import fit_to_limits
 from attnspec.problems.make import make_layer
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, heads_last, with_gaps
 from attnspec.problems.recipe import Recipe
-from attnspec.subjects.causes import WordedRefusal, causes
+from attnspec.subjects.causes import WordedRefusal, find_causes
 from attnspec.subjects.exceptions import Topic, says_always_causal
 from attnspec.subjects.interview import Interview, start_of
 from attnspec.subjects.misfits import GAPS, STRIDED, WITHOUT_CAUSAL, is_contiguous
@@ -32,7 +32,7 @@ from attnspec.subjects.subject import Subject, SubjectDied
 
 
 @dataclass(frozen=True, slots=True)
-class Optional:
+class OptionalFeature:
     """What an attention need not take: by how its sizes differ from plain ones, how that is refused, and its profile.
     half: the axis that is half as long as its partner; the other way to have it so is to double that one.
     """
@@ -46,12 +46,12 @@ class Optional:
 
 
 OPTIONAL = (
-    Optional("grouped heads (Hkv < H)", "Hkv", "Hkv < H", profile="grouped"),
-    Optional("values of another width (Dv ≠ D)", "Dv", "Dv ≠ D", "D"),
-    Optional("T ≠ S", "T", "T ≠ S", "S"),
-    Optional("T > S", "S", "T > S", "T"),
-    Optional("causal with T ≠ S", "T", "causal with T ≠ S", "S", causal=True),
-    Optional("causal with T > S", "S", "causal with T > S", "T", causal=True),
+    OptionalFeature("grouped heads (Hkv < H)", "Hkv", "Hkv < H", profile="grouped"),
+    OptionalFeature("values of another width (Dv ≠ D)", "Dv", "Dv ≠ D", "D"),
+    OptionalFeature("T ≠ S", "T", "T ≠ S", "S"),
+    OptionalFeature("T > S", "S", "T > S", "T"),
+    OptionalFeature("causal with T ≠ S", "T", "causal with T ≠ S", "S", causal=True),
+    OptionalFeature("causal with T > S", "S", "causal with T > S", "T", causal=True),
 )
 
 FAR = (
@@ -78,39 +78,40 @@ def with_refusals(subject: Subject) -> Subject:
     """The subject with a limit for everything that it refuses clearly and has not promised. A layer is asked about what
     it need not take alone: far sizes are large parameters.
     """
-    begun = _begun(subject) or _always_causal(subject)
+    begun = _begin_at_any_dtype(subject) or _always_causal(subject)
     if begun is None:
         return subject
     if subject.declaration.kind is Kind.LAYER:
-        return with_widths(_with_groups(begun.about(_without_optional(begun.subject, begun.start))))
+        return with_widths(_with_groups(begun.within_limits_of(_without_optional(begun.subject, begun.start))))
     subject = _without_refused_dtypes(begun.subject, begun.start)
     if subject.declaration.kind is Kind.ROTARY:
         return _with_found(subject)
-    subject = _without_optional(with_layouts(begun.interview.of(subject), begun.start), begun.start)
-    return _with_groups(begun.about(_without_rare(_with_found(subject), begun)))
+    subject = _without_optional(with_layouts(begun.interview.within_limits_of(subject), begun.start), begun.start)
+    return _with_groups(begun.within_limits_of(_without_rare(_with_found(subject), begun)))
 
 
 def _without_optional(subject: Subject, start: Case) -> Subject:
     for causal in (False, True):
         if (asked := _causal(subject, start, is_on=causal)) is not None:
             for optional in OPTIONAL:
-                subject = _ask_optional(asked.about(subject), optional) if optional.causal is causal else subject
+                if optional.causal is causal:
+                    subject = _ask_optional(asked.within_limits_of(subject), optional)
     return subject
 
 
 def limits_without_refusals(subject: Subject) -> Limits:
     """The limits that the subject would have, had it refused nothing."""
     limits = subject.declaration.limits
-    asked = {optional.refusal for optional in OPTIONAL if optional.name in subject.refused}
-    found = limits_saying({*subject.refused, *asked}) | {
-        limit for limit, width in WIDTHS.items() if width.name in subject.refused} | {
-        each.rare.limit for each in EVERY_KEYWORD.values() if each.rare and each.rare.name in subject.refused}
-    return replace(limits, refuses=tuple(each for each in limits.refuses if str(each) not in subject.refused),
+    asked = {optional.refusal for optional in OPTIONAL if optional.name in subject.refused_words}
+    found = limits_saying({*subject.refused_words, *asked}) | {
+        limit for limit, width in WIDTHS.items() if width.name in subject.refused_words} | {
+        each.rare.limit for each in EVERY_KEYWORD.values() if each.rare and each.rare.name in subject.refused_words}
+    return replace(limits, refuses=tuple(each for each in limits.refuses if str(each) not in subject.refused_words),
                    **{name: getattr(Limits(), name) for name in found})
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class BegunInterview:
     """An interview, and the plain case that the function takes."""
 
     interview: Interview
@@ -118,16 +119,16 @@ class Begun:
 
     @property
     def subject(self) -> Subject:
-        """Who is asked."""
+        """The subject who is asked."""
         return self.interview.subject
 
-    def about(self, subject: Subject) -> Begun:
-        """The same of the subject within other limits."""
-        return replace(self, interview=self.interview.of(subject))
+    def within_limits_of(self, subject: Subject) -> BegunInterview:
+        """The begun interview, with the subject within other limits."""
+        return replace(self, interview=self.interview.within_limits_of(subject))
 
-    def refused(self, end: Case) -> tuple[WordedRefusal, ...]:
+    def find_refused(self, end: Case) -> tuple[WordedRefusal, ...]:
         """What the function refuses of a case and has not promised; none where it has promised any of it."""
-        found = tuple(self._taken_beside(each) for each in causes(self.interview, self.start, end))
+        found = tuple(self._taken_beside(each) for each in find_causes(self.interview, self.start, end))
         return () if any(_is_promised(self.subject, each) for each in found) else found
 
     def _taken_beside(self, found: WordedRefusal) -> WordedRefusal:
@@ -138,19 +139,19 @@ class Begun:
         named = {*re.findall(r"\w+", found.words), "causal"} & self.subject.declaration.keywords & OFF.keys()
         for other in sorted(named - {keyword} - self.start.keywords.keys(), key=lambda name: (name != "causal", name)):
             both = with_keyword(with_keyword(self.start, other, limits), keyword, limits)
-            if self.interview.takes(both):
+            if self.interview.takes_case(both):
                 return replace(found, refusal=replace(found.refusal, without=frozenset({other})))
         return found
 
 
-def begin(subject: Subject, dtype: DType) -> Begun | None:
+def begin_interview(subject: Subject, dtype: DType) -> BegunInterview | None:
     """An interview at a dtype; None where the function takes no plain problem."""
     interview = Interview(subject, dtype)
     start = start_of(interview)
-    return Begun(interview, start) if start else None
+    return BegunInterview(interview, start) if start else None
 
 
-def narrowed(subject: Subject, found: Iterable[WordedRefusal]) -> Subject:
+def narrow_subject(subject: Subject, found: Iterable[WordedRefusal]) -> Subject:
     """The subject with these refusals among its limits; a keyword that is refused as such is one that it lacks."""
     for each in found:
         subject = _without_less(subject, each.refusal)
@@ -159,60 +160,63 @@ def narrowed(subject: Subject, found: Iterable[WordedRefusal]) -> Subject:
             declared = replace(declared, keywords=declared.keywords - refusal.keywords)
         else:
             declared = replace(declared, limits=narrowed_by(declared.limits, (refusal,)))
-        subject = replace(subject, declaration=declared, refused={str(refusal): each.words, **subject.refused})
+        subject = replace(subject, declaration=declared,
+                          refused_words={str(refusal): each.words, **subject.refused_words})
     return subject
 
 
 def _without_less(subject: Subject, refusal: Refusal) -> Subject:
     """The subject without what was found before and says less than this: "T < 16" beside "T % 16 ≠ 0"."""
     declared = subject.declaration
-    less = {str(each) for each in declared.limits.refuses if str(each) in subject.refused and refusal.covers(each)}
+    less = {str(each) for each in declared.limits.refuses if str(each) in subject.refused_words
+            and refusal.covers(each)}
     limits = replace(declared.limits, refuses=tuple(each for each in declared.limits.refuses if str(each) not in less))
-    refused = {name: words for name, words in subject.refused.items() if name not in less}
-    return replace(subject, declaration=replace(declared, limits=limits), refused=refused)
+    refused = {name: words for name, words in subject.refused_words.items() if name not in less}
+    return replace(subject, declaration=replace(declared, limits=limits), refused_words=refused)
 
 
-def _begun(subject: Subject) -> Begun | None:
+def _begin_at_any_dtype(subject: Subject) -> BegunInterview | None:
     """At the first dtype at which it takes a plain problem."""
-    return next(filter(None, (begin(subject, dtype) for dtype in subject.declaration.dtypes)), None)
+    return next(filter(None, (begin_interview(subject, dtype) for dtype in subject.declaration.dtypes)), None)
 
 
-def _always_causal(subject: Subject) -> Begun | None:
+def _always_causal(subject: Subject) -> BegunInterview | None:
     """The same of a subject that takes plain problems with the causal flag only, and says so: it is always causal."""
     limits = subject.declaration.limits
     if limits.causal_only or "causal" not in subject.declaration.keywords:
         return None
     declared = replace(subject.declaration, limits=replace(limits, causal_only=True))
-    begun = _begun(replace(subject, declaration=declared))
-    words = begun.interview.of(subject).refusal_now(Case(begun.start.sizes)) if begun else ""
+    begun = _begin_at_any_dtype(replace(subject, declaration=declared))
+    words = begun.interview.within_limits_of(subject).refusal_now(Case(begun.start.sizes)) if begun else ""
     if not begun or not says_always_causal(words):
         return None
-    return begun.about(replace(begun.subject, refused={**subject.refused, WITHOUT_CAUSAL: words}))
+    return begun.within_limits_of(replace(begun.subject,
+                                          refused_words={**subject.refused_words, WITHOUT_CAUSAL: words}))
 
 
-def _causal(subject: Subject, start: Case, *, is_on: bool) -> Begun | None:
+def _causal(subject: Subject, start: Case, *, is_on: bool) -> BegunInterview | None:
     """An interview at the first dtype at which it takes the start with the causal flag, or as it is."""
     case = Case(start.sizes, {"causal": True} if is_on else start.keywords)
     interviews = (Interview(subject, dtype) for dtype in subject.declaration.dtypes)
-    return next((Begun(each, case) for each in interviews if each.takes(case)), None)
+    return next((BegunInterview(each, case) for each in interviews if each.takes_case(case)), None)
 
 
-def _ask_optional(begun: Begun, optional: Optional) -> Subject:
+def _ask_optional(begun: BegunInterview, optional: OptionalFeature) -> Subject:
     subject, declared = begun.subject, begun.subject.declaration
     own = limits_saying({optional.refusal})
     is_said = any(getattr(declared.limits, name) != getattr(Limits(), name) for name in own)
-    has_no_half = optional.half == "Hkv" and (begun.start.sizes.H == 1 or begun.start.at("G") > 1)
+    has_no_half = optional.half == "Hkv" and (begun.start.sizes.H == 1 or begun.start.size_along("G") > 1)
     if is_said or optional.profile in declared.claims or has_no_half:
         return subject
-    words = [begun.interview.lasting(case) for case in _unlike(begun.start, optional)]
-    if not words or not all(words) or not begun.interview.takes(begun.start):
+    words = [begun.interview.lasting_words(case) for case in _unlike(begun.start, optional)]
+    if not words or not all(words) or not begun.interview.takes_case(begun.start):
         return subject
     limits = narrowed_by(declared.limits, (read_refusal(optional.refusal),))
     return replace(subject, declaration=replace(declared, limits=limits),
-                   refused={**subject.refused, optional.name: words[0]})
+                   refused_words={**subject.refused_words, optional.name: words[0]})
 
 
-def _unlike(start: Case, optional: Optional) -> Iterator[Case]:
+def _unlike(start: Case, optional: OptionalFeature) -> Iterator[Case]:
     """The ways to have two axes differ: a length that is refused by itself is no refusal of their difference."""
     sizes = start.sizes.by_axis
     if optional.half == "Hkv":  # groups of four and of eight are taken by some that take none of two
@@ -226,30 +230,30 @@ def _unlike(start: Case, optional: Optional) -> Iterator[Case]:
 def _without_refused_dtypes(subject: Subject, start: Case) -> Subject:
     """Unless the function says itself which dtypes it takes, those that it refuses are left out, if it takes any."""
     declared = subject.declaration
-    if subject.described and "dtypes" in subject.described.attributes:
+    if subject.description and "dtypes" in subject.description.attributes:
         return subject
     said = {dtype: Interview(subject, dtype).refusal_now(start, Topic.DTYPE) for dtype in declared.dtypes}
     refused = {dtype: words for dtype, words in said.items() if words}
     taken = tuple(dtype for dtype in declared.dtypes if dtype not in refused)
     left_out = {dtype: f"{subject.id} refuses {dtype.value}: {words}" for dtype, words in refused.items()}
     return replace(subject, declaration=replace(declared, dtypes=taken, left_out={**declared.left_out, **left_out}),
-                   refused={**subject.refused, **{dtype.value: words for dtype, words in refused.items()}})
+                   refused_words={**subject.refused_words, **{dtype.value: words for dtype, words in refused.items()}})
 
 
 def _with_found(subject: Subject) -> Subject:
     """The subject within what it takes of keywords and of sizes far from plain. Who dies of one is asked no more."""
-    begun = _begun(subject)
+    begun = _begin_at_any_dtype(subject)
     if begun is None:
         return subject
     try:
         for end in _questions(begun):
-            begun = _settled(begun, end)
+            begun = _settle_question(begun, end)
     except SubjectDied:  # the clauses say how
         return begun.subject
     return begun.subject
 
 
-def _questions(begun: Begun) -> Iterator[Case]:
+def _questions(begun: BegunInterview) -> Iterator[Case]:
     declared = begun.subject.declaration
     is_compiled = declared.is_compiled
     optional = ROTARY.keys() - {POSITIONS} if declared.kind is Kind.ROTARY else OFF.keys()
@@ -279,43 +283,44 @@ def expected_seconds(taken: Sequence[tuple[int, float]], keys: int) -> float:
     return long + max(0.0, long - short) * max(0, keys - many) / (many - few)
 
 
-def _settled(begun: Begun, end: Case) -> Begun:
+def _settle_question(begun: BegunInterview, end: Case) -> BegunInterview:
     """The function within what it takes of one question, which is fitted to what it is known to take."""
     for _ in range(MOST_CAUSES):
         limits = begun.subject.declaration.limits
-        end = replace(end, sizes=fitted(end.sizes, limits))
-        found = begun.refused(end)
+        end = replace(end, sizes=fit_to_limits(end.sizes, limits))
+        found = begun.find_refused(end)
         if not found:
             return begun
-        begun = begun.about(narrowed(begun.subject, found))
+        begun = begun.within_limits_of(narrow_subject(begun.subject, found))
     return begun
 
 
-def _without_rare(subject: Subject, begun: Begun) -> Subject:
+def _without_rare(subject: Subject, begun: BegunInterview) -> Subject:
     """The subject as one that takes no rare values of a keyword, as slopes of each batch entry, where it says so."""
     for keyword in sorted(subject.declaration.keywords & EVERY_KEYWORD.keys()):
         rare, declared = EVERY_KEYWORD[keyword].rare, subject.declaration
         if rare is None or getattr(declared.limits, rare.limit):
             continue
-        interview, usual = begun.interview.of(subject), with_keyword(begun.start, keyword, declared.limits)
+        interview, usual = begun.interview.within_limits_of(subject), with_keyword(begun.start, keyword,
+                                                                                   declared.limits)
         asked = replace(usual, keywords={**usual.keywords, keyword: rare.pattern})
-        words = interview.lasting(asked) if interview.takes(usual) else ""
+        words = interview.lasting_words(asked) if interview.takes_case(usual) else ""
         if words:
             lacking: dict[str, Any] = {rare.limit: True}
             limits = replace(declared.limits, **lacking)
             subject = replace(subject, declaration=replace(declared, limits=limits),
-                              refused={**subject.refused, rare.name: words})
+                              refused_words={**subject.refused_words, rare.name: words})
     return subject
 
 
-def _with_groups(begun: Begun) -> Subject:
+def _with_groups(begun: BegunInterview) -> Subject:
     """The subject as one that takes grouped heads, where it answers a plain problem with them: who says nothing of them
     is put them as often as who declares them, beside every keyword. Wrong answers are for clauses to find.
     """
     subject, start, declared = begun.subject, begun.start, begun.subject.declaration
     if declared.limits.grouped is not None:
         return subject
-    if start.at("G") == 1 and not all(begun.interview.takes(case) for case in _unlike(start, OPTIONAL[0])):
+    if start.size_along("G") == 1 and not all(begun.interview.takes_case(case) for case in _unlike(start, OPTIONAL[0])):
         return subject
     return replace(subject, declaration=replace(declared, limits=replace(declared.limits, grouped=True)))
 
@@ -325,7 +330,7 @@ def _is_promised(subject: Subject, found: WordedRefusal) -> bool:
     to be taken is no promise.
     """
     declared, refusal = subject.declaration, found.refusal
-    says_grouped = subject.described is not None and "grouped" in subject.described.attributes
+    says_grouped = subject.description is not None and "grouped" in subject.description.attributes
     if any(each.axis == "G" for each in refusal.conditions) and (
             (declared.limits.grouped and says_grouped) or "grouped" in declared.claims):
         return True
@@ -357,7 +362,7 @@ def with_widths(subject: Subject) -> Subject:
     """The subject with a limit for each of these widths that it refuses clearly, where it takes the plain ones."""
     plain = Width("")
     taken = (each for each in subject.declaration.dtypes
-             if Interview(subject, each).answers(_posed(subject, each, plain)))
+             if Interview(subject, each).answers(_pose_layer_problem(subject, each, plain)))
     for dtype in islice(taken, 1):
         for limit, width in WIDTHS.items():
             subject = _with_width(subject, limit, width, dtype)
@@ -367,15 +372,15 @@ def with_widths(subject: Subject) -> Subject:
 def _with_width(subject: Subject, limit: str, width: Width, dtype: DType) -> Subject:
     declared = subject.declaration
     is_said = getattr(declared.limits, limit)
-    words = "" if is_said else Interview(subject, dtype).refusal_of(_posed(subject, dtype, width))
+    words = "" if is_said else Interview(subject, dtype).refusal_of(_pose_layer_problem(subject, dtype, width))
     if not words:
         return subject
     limits = replace(declared.limits, **{limit: True})  # type: ignore[arg-type]  # by name; both are flags
     return replace(subject, declaration=replace(declared, limits=limits),
-                   refused={**subject.refused, width.name: words})
+                   refused_words={**subject.refused_words, width.name: words})
 
 
-def _posed(subject: Subject, dtype: DType, width: Width) -> LayerProblem:
+def _pose_layer_problem(subject: Subject, dtype: DType, width: Width) -> LayerProblem:
     limits = subject.declaration.limits
     sizes = replace(_PLAIN, Dv=width.Dv, **({"H": 1, "Hkv": 1} if limits.single_head else {}))
     recipe = Recipe(sizes, ("normal",), "none", frozenset({"causal"} if limits.causal_only else ()), 1,
@@ -392,7 +397,7 @@ class MemoryLayout:
 
     name: str
     view: Callable[[Array], Array]
-    within: Callable[[Limits], Limits]
+    limit_layout: Callable[[Limits], Limits]
 
 
 LAYOUTS = (MemoryLayout(STRIDED, heads_last, lambda limits: replace(limits, contiguous=True)),
@@ -406,16 +411,16 @@ def with_layouts(interview: Interview, start: Case) -> Subject:
     """
     subject, plain = interview.subject, start.problem(interview.dtype)
     for layout in LAYOUTS:
-        laid = _laid(plain, layout.view)
+        laid = _lay_out_problem(plain, layout.view)
         if is_contiguous(laid):
             continue
         if words := interview.refusal_of(laid, Topic.LAYOUT):
-            limits = layout.within(subject.declaration.limits)
+            limits = layout.limit_layout(subject.declaration.limits)
             return replace(subject, declaration=replace(subject.declaration, limits=limits),
-                           refused={**subject.refused, layout.name: words})
+                           refused_words={**subject.refused_words, layout.name: words})
     return subject
 
 
-def _laid(problem: Problem, view: Callable[[Array], Array]) -> Problem:
+def _lay_out_problem(problem: Problem, view: Callable[[Array], Array]) -> Problem:
     """The problem with query, key and value, (B,H,T,D) and their like, as views that lie otherwise."""
     return problem.but(query=view(problem.query), key=view(problem.key), value=view(problem.value))

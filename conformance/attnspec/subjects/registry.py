@@ -14,7 +14,7 @@ from attnspec.core.errors import FileLocation, ManifestError, TargetError, Usage
 from attnspec.core.nouns import is_bare
 from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.record.outcome import KnownFinding
-from attnspec.spec.yaml_lines import shown
+from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.findings import Finding, known_findings, known_replays, read_findings
 from attnspec.subjects.installed import audited_command
 from attnspec.subjects.manifest import FILE, Library, Registered, read_manifest
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from attnspec.subjects.subject import Subject
 
 
-def registered(folders: Iterable[Path | str] = (), *, library: str = "") -> Mapping[str, Registered]:
+def registered_subjects(folders: Iterable[Path | str] = (), *, library: str = "") -> Mapping[str, Registered]:
     """Every registered subject by id, from `implementations/` and further folders; or those of one library.
 
     Raises ManifestError, UsageError.
@@ -53,9 +53,10 @@ def load(target: str, surroundings: Surroundings | None = None, *, lift: str = "
 
     if is_bare(target):
         return load_bare(target, surroundings, lift=lift)
-    known = registered(folders, library=target.partition("/")[0])  # mistakes in other libraries do not matter here
+    # mistakes in other libraries do not matter here
+    known = registered_subjects(folders, library=target.partition("/")[0])
     if target not in known:
-        known = registered(folders)
+        known = registered_subjects(folders)
     if target not in known:
         raise no_such_subject(target, known)
     if surroundings is None:
@@ -93,7 +94,7 @@ def process_of(target: str, folders: tuple[str, ...] = ()) -> Mapping[str, str]:
 @cache
 def _processes(folders: tuple[str, ...], _audited: tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:
     """By subject: a run asks for each of its thousands of items. What makes one faster is asked where it lives."""
-    return {name: {**subject.faster_with, **subject.process} for name, subject in registered(folders).items()}
+    return {name: {**subject.faster_with, **subject.process} for name, subject in registered_subjects(folders).items()}
 
 
 def _refuse_other_process(subject: Registered) -> None:
@@ -109,24 +110,24 @@ def library_folders(folders: Iterable[Path | str]) -> Iterator[Path]:
     """The libraries' folders. Two of one name would hide each other's adapters, so that is an error."""
     seen: dict[str, Path] = {}
     for parent in (paths.folder("implementations"), *map(Path, folders)):
-        for library in _inside(parent):
+        for library in _manifest_folders(parent):
             if library.name in seen and not library.samefile(seen[library.name]):
-                raise ManifestError(f"there is already a folder of this name, {shown(seen[library.name])}; "
-                                    "rename this one.", where=FileLocation(shown(library)))
+                raise ManifestError(f"there is already a folder of this name, {shown_path(seen[library.name])}; "
+                                    "rename this one.", where=FileLocation(shown_path(library)))
             if library.name not in seen:
                 seen[library.name] = library
                 yield library
 
 
-def _inside(parent: Path) -> Iterator[Path]:
+def _manifest_folders(parent: Path) -> Iterator[Path]:
     if not parent.is_dir():
-        raise UsageError("there is no such folder of implementations.", where=FileLocation(shown(parent)))
+        raise UsageError("there is no such folder of implementations.", where=FileLocation(shown_path(parent)))
     if (parent / FILE).is_file():
-        holder = shown(parent.absolute().parent)
+        holder = shown_path(parent.absolute().parent)
         raise UsageError(f"this is one library's folder; name the folder that holds it, {holder}.",
-                         where=FileLocation(shown(parent)))
+                         where=FileLocation(shown_path(parent)))
     for path in sorted(parent.iterdir()):
         if (path / FILE).is_file():
             yield path
         elif path.is_dir() and any(path.glob("*.py")):
-            raise ManifestError(f"holds adapters but no {FILE}.", where=FileLocation(shown(path)))
+            raise ManifestError(f"holds adapters but no {FILE}.", where=FileLocation(shown_path(path)))

@@ -26,9 +26,9 @@ from attnspec.core.forms import (
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
 from attnspec.core.other_names import CAUSAL, OTHER_NAMES, is_causal_flag, keyword_for, slip_of
-from attnspec.core.paths import portable
+from attnspec.core.paths import portable_text
 from attnspec.core.rotary import POSITIONS, ROTARY
-from attnspec.subjects.described import Described, described_of
+from attnspec.subjects.described import FunctionDescription, described_of
 
 SOMEWHERE = "package.module:name"  # a target for `attnspec init`, where nobody knows the real one
 _FORM = "attend(query, key, value, *, ...)"
@@ -64,7 +64,7 @@ class Signature:
     spelled: Mapping[str, str] = field(default_factory=dict)
 
 
-def signature_of(function: Callable[..., object] | Described, name: str, *, target: str = SOMEWHERE,
+def signature_of(function: Callable[..., object] | FunctionDescription, name: str, *, target: str = SOMEWHERE,
                  is_always_causal: bool = False) -> Signature:
     """What the function takes. `target`: what `attnspec init` would be told. Raises TargetError with file and line.
 
@@ -90,10 +90,10 @@ def signature_of(function: Callable[..., object] | Described, name: str, *, targ
     return _behind_inputs(function, rest, name, target, is_always_causal=is_always_causal)
 
 
-def _behind_inputs(function: Described, rest: Sequence[Parameter], name: str, target: str, *,
+def _behind_inputs(function: FunctionDescription, rest: Sequence[Parameter], name: str, target: str, *,
                    is_always_causal: bool) -> Signature:
     """What attention takes beside query, key and value. Raises TargetError."""
-    spelled = _spelled([*rest])
+    spelled = _find_causal_spelling([*rest])
     rest = [each.replace(name=spelled.get(each.name, each.name)) for each in rest]
     form, given_by_form = form_of([parameter.name for parameter in rest], function, name)
     rest = [parameter for parameter in rest if parameter.name not in given_by_form]
@@ -116,7 +116,7 @@ def _behind_inputs(function: Described, rest: Sequence[Parameter], name: str, ta
                      parameter_names)
 
 
-def _spelled(rest: Sequence[Parameter]) -> Mapping[str, str]:
+def _find_causal_spelling(rest: Sequence[Parameter]) -> Mapping[str, str]:
     """The parameter that is `causal` under another name, if there is just one, and none of that name: a flag, or what
     any library calls it so that it cannot be another thing.
     """
@@ -141,7 +141,7 @@ def _complaint(name: str, known: Mapping[str, Parameter], unknown: Sequence[Para
     """What is wrong with the parameters behind query, key and value; empty if nothing is. parameter_names: by keyword,
     where the function calls it otherwise.
     """
-    wrong = (*map(_by_position, known.values()), *(mistyped(each.name, known) for each in unknown),
+    wrong = (*map(_by_position, known.values()), *(suggest_parameter(each.name, known) for each in unknown),
              *(_switched_on(each, known, target) for each in unknown))
     if said := next(filter(None, wrong), ""):
         return f"{name} takes {said}"
@@ -158,7 +158,7 @@ def _switched_on(parameter: Parameter, known: Collection[str], target: str) -> s
             f"it to {word}, or have a wrapper written: attnspec init {target}")
 
 
-def form_of(names: Collection[str], function: Described, name: str) -> tuple[InputForm, frozenset[str]]:
+def form_of(names: Collection[str], function: FunctionDescription, name: str) -> tuple[InputForm, frozenset[str]]:
     """The form of a function with these parameters, and those that belong to the form. Raises TargetError where it has
     one of the borders only, or takes what packed arrays have no place for.
     """
@@ -181,7 +181,7 @@ def form_of(names: Collection[str], function: Described, name: str) -> tuple[Inp
     return InputForm.PACKED, frozenset(names) & GIVES.keys()
 
 
-def _check_paged(names: Collection[str], function: Described, name: str) -> None:
+def _check_paged(names: Collection[str], function: FunctionDescription, name: str) -> None:
     """Raise TargetError for a paged function without lengths, or with what a table of pages has no place for."""
     if NUMBER not in names:
         raise _error(function, f"{name} takes {TABLE!r} but not {NUMBER!r}; a paged function takes both: "
@@ -191,7 +191,7 @@ def _check_paged(names: Collection[str], function: Described, name: str) -> None
                                f"pages. A paged function may take {', '.join(sorted(HELD_IN_PAGES))}.")
 
 
-def _check_decoder(names: Collection[str], function: Described, name: str) -> None:
+def _check_decoder(names: Collection[str], function: FunctionDescription, name: str) -> None:
     """Raise TargetError for a decoder that takes what its cache says, or what has no place beside one."""
     of_layers = {word.name for word in KEYWORDS.values() if word.required}
     if unfit := [each for each in names if each in {*KEYWORDS, *BORDERS} - BESIDE_CACHE - of_layers - {STATE}]:
@@ -204,7 +204,7 @@ def is_rotary(parameters: Sequence[Parameter]) -> bool:
     return len(parameters) > 1 and parameters[1].name == POSITIONS and parameters[1].kind in _POSITIONAL
 
 
-def _of_rotary(function: Described, parameters: Sequence[Parameter], name: str) -> Signature:
+def _of_rotary(function: FunctionDescription, parameters: Sequence[Parameter], name: str) -> Signature:
     """What a rotary embedding takes beside x and positions. Raises TargetError."""
     rest = [parameter for parameter in parameters[2:] if parameter.kind not in _STARS]
     known = {parameter.name for parameter in rest if parameter.name in ROTARY}
@@ -228,7 +228,7 @@ def _is_no_input(name: str) -> bool:
     return name in KEYWORDS or name in _NO_INPUTS or any(name in others for others in OTHER_NAMES.values())
 
 
-def _kind_of(keywords: Collection[str], function: Described, name: str) -> Kind:
+def _kind_of(keywords: Collection[str], function: FunctionDescription, name: str) -> Kind:
     """A layer takes what every layer must take (params, heads); an attention function takes none of it."""
     required = {word.name for word in KEYWORDS.values() if Kind.LAYER in word.required}
     present, absent = required.intersection(keywords), required.difference(keywords)
@@ -238,7 +238,7 @@ def _kind_of(keywords: Collection[str], function: Described, name: str) -> Kind:
     return Kind.LAYER if present else Kind.ATTENTION
 
 
-def _parameters(function: Described, name: str, target: str) -> list[Parameter]:
+def _parameters(function: FunctionDescription, name: str, target: str) -> list[Parameter]:
     if function.is_deferred:
         raise _error(function, f"{name} is a coroutine or generator function; a plain function is expected: {_FORM}.")
     if function.parameters is None:
@@ -255,7 +255,7 @@ def _by_position(parameter: Parameter) -> str:
     return says if is_hidden else ""
 
 
-def mistyped(name: str, taken: Collection[str]) -> str:
+def suggest_parameter(name: str, taken: Collection[str]) -> str:
     """What is wrong with a name that looks like a keyword, if the function does not take that; empty for any other."""
     meant = "" if keyword_for(name) else slip_of(name, [word for word in KEYWORDS if word not in taken])
     return (f"{name!r}, which is not a known keyword. Did you mean {meant!r}? If another thing is meant, give it "
@@ -304,9 +304,9 @@ def _name_parameter(parameter: Parameter) -> str:
 
 def _write_default(default: object) -> str:
     """The default as Python writes it, short and the same in every process."""
-    text = _ADDRESS.sub("", portable(" ".join(repr(default).split())))
+    text = _ADDRESS.sub("", portable_text(" ".join(repr(default).split())))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST - 1]}…"
 
 
-def _error(function: Described, message: str) -> TargetError:
+def _error(function: FunctionDescription, message: str) -> TargetError:
     return TargetError(message, where=function.where)

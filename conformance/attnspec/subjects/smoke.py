@@ -15,7 +15,7 @@ from attnspec.core.errors import FileLocation, TargetError
 from attnspec.core.forms import InputForm
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
-from attnspec.core.other_names import listed
+from attnspec.core.other_names import list_defaults
 from attnspec.core.rotary import FARTHEST
 from attnspec.core.surroundings import Surroundings
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
@@ -25,7 +25,7 @@ from attnspec.subjects.call import Call
 from attnspec.subjects.callee import Hosted
 from attnspec.subjects.signature import SOMEWHERE
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
-from attnspec.subjects.target import begin, importable, load_bare
+from attnspec.subjects.target import begin_target, importable_name, load_bare
 
 _SIZES = (Sizes(B=2, H=4, Hkv=4, T=16, S=16, D=8, Dv=8), Sizes(B=1, H=1, Hkv=1, T=16, S=16, D=8, Dv=8))
 _PICKING = (8, 8), (8, 64), (128, 64), (128, 128)
@@ -167,11 +167,11 @@ class SmokeLine:
     """One input: what should happen, whether it did, and what happened instead."""
 
     sentence: str
-    passed: bool
+    has_passed: bool
     detail: str = ""
 
 
-def smoke(subject: Subject) -> tuple[SmokeLine, ...]:
+def smoke_subject(subject: Subject) -> tuple[SmokeLine, ...]:
     """Put the five inputs to the subject, in its first dtype of float32, float64, … Raises nothing of the subject's,
     but ReleaseError where its adapter fails.
     """
@@ -224,18 +224,18 @@ def _line(subject: Subject, sentence: str, problem: Problem | RotaryProblem,
           expected: Array | None = None) -> SmokeLine:
     """Whether the problem is answered with finite numbers, and with `expected` (B,H,T,Dv) where that is given."""
     if reason := subject.refuses(problem):
-        return SmokeLine(sentence, passed=True, detail=f"not asked: {reason}")
+        return SmokeLine(sentence, has_passed=True, detail=f"not asked: {reason}")
     subject.callee.begin_item()
     try:
         answer = subject.answer_any(problem)
     except SubjectDied as died:
-        return SmokeLine(sentence, passed=False, detail=str(died))
+        return SmokeLine(sentence, has_passed=False, detail=str(died))
     except SubjectRaised as raised:
-        return SmokeLine(sentence, passed=False, detail=f"it raises {raised.summary}")
+        return SmokeLine(sentence, has_passed=False, detail=f"it raises {raised.summary}")
     except UnusableAnswer as unusable:
-        return SmokeLine(sentence, passed=False, detail=unusable.sentence)
+        return SmokeLine(sentence, has_passed=False, detail=unusable.sentence)
     wrong = _wrong(answer, expected)
-    return SmokeLine(sentence, passed=not wrong, detail=wrong)
+    return SmokeLine(sentence, has_passed=not wrong, detail=wrong)
 
 
 def _wrong(answer: SubjectAnswer, expected: Array | None) -> str:
@@ -274,7 +274,7 @@ def _left_alone(subject: Subject, tried: Problem) -> str:
     """The keywords that the subject takes and that are not tried, and the parameters that keep their defaults."""
     defaults, untried = subject.declaration.defaults, sorted(subject.declaration.keywords - tried.keywords)
     return "".join([f"; not tried: {', '.join(untried)}" if untried else "",
-                    f"; left at their defaults: {listed(defaults)}" if defaults else ""])
+                    f"; left at their defaults: {list_defaults(defaults)}" if defaults else ""])
 
 
 def _list(problem: Problem) -> str:
@@ -289,11 +289,11 @@ def check_first_calls(target: str, surroundings: Surroundings, *, lift: str = ""
     """Load the function and call it with small inputs; what it returns where an array should be, in a sentence, empty
     if it is one. Raises TargetError where it cannot be judged at all. Nothing is concluded of one that dies.
     """
-    begin(target, surroundings)
+    begin_target(target, surroundings)
     subject = load_bare(target, surroundings, lift=lift)
     with contextlib.suppress(SubjectDied):
-        check_axes(subject, target=importable(target))
-        return _returned_otherwise(subject, importable(target))
+        check_axes(subject, target=importable_name(target))
+        return _returned_otherwise(subject, importable_name(target))
     return ""
 
 

@@ -28,12 +28,12 @@ from attnspec.subjects.backward import (
 )
 from attnspec.subjects.call import Call, NotDifferentiated, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.callee import Callee
-from attnspec.subjects.described import Described
+from attnspec.subjects.described import FunctionDescription
 from attnspec.subjects.exceptions import failure_of_adapter
-from attnspec.subjects.lower import Lowered, head_width, lower
+from attnspec.subjects.lower import LoweredProblem, head_width, lower_problem
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.misfits import Misfits
-from attnspec.subjects.packed import Packed, pack
+from attnspec.subjects.packed import PackedProblem, pack
 from attnspec.subjects.paged import USUAL, in_pages
 
 _GIVEN = frozenset({"broadcasts", "grouped"})  # said where a subject takes more, not less
@@ -67,9 +67,9 @@ class Subject:
     document: str = ""
     note: str = ""
     findings: tuple[KnownFinding, ...] = ()
-    refused: Mapping[str, str] = field(default_factory=dict)
+    refused_words: Mapping[str, str] = field(default_factory=dict)
     entry: FileLocation | None = None
-    described: Described | None = None
+    description: FunctionDescription | None = None
     backward: BackwardPass | None = None
     made: Mapping[str, Subject] = field(default_factory=dict)
     replays: Mapping[tuple[str, str], str] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Subject:
     @property
     def home(self) -> str:
         """The package or module that the function stands in; empty where nothing is known of it."""
-        return self.described.module.partition(".")[0] if self.described else ""
+        return self.description.module.partition(".")[0] if self.description else ""
 
     def answer(self, problem: Problem) -> SubjectAnswer:
         """What the subject makes of a problem; a layer gets it through identity or selection projections.
@@ -97,7 +97,7 @@ class Subject:
         if self.declaration.form is InputForm.PAGED:
             return self._paged_answer(problem)
         if problem.grad_output is not None:
-            return self._differentiated(problem)
+            return self._answer_with_gradients(problem)
         sizes = problem.sizes
         return self._perform(problem, _inputs(problem), {}, (sizes.B, sizes.H, sizes.T, sizes.Dv))
 
@@ -131,21 +131,21 @@ class Subject:
         return head_width(problem.sizes, self.declaration.limits) if is_layer else problem.sizes.D
 
     @property
-    def against(self) -> Misfits:
+    def misfits(self) -> Misfits:
         """What stands against putting a problem to it."""
-        return Misfits(self.id, self.declaration, self.refused, self.backward)
+        return Misfits(self.id, self.declaration, self.refused_words, self.backward)
 
     def refuses(self, problem: Problem | LayerProblem | RotaryProblem) -> str:
         """Why this problem cannot be put to the subject: a keyword that it lacks or a limit; empty if it can."""
-        return self.against.of(problem)
+        return self.misfits.why_unfit(problem)
 
     def lacks(self, keywords: frozenset[str]) -> str:
         """Why a problem with these keywords cannot be put to the subject; empty if it can."""
-        return self.against.lacks(keywords)
+        return self.misfits.why_lacking(keywords)
 
     def refuses_sizes(self, sizes: Sizes, keywords: Collection[str]) -> str:
         """Why attention of these sizes cannot be put to the subject with these keywords; empty if it can."""
-        return self.against.of_sizes(sizes, keywords)
+        return self.misfits.of_sizes(sizes, keywords)
 
     def variant(self, name: str) -> Subject:
         """The subject with the hidden switch `name` flipped. Raises UsageError for a name it does not declare."""
@@ -173,20 +173,21 @@ class Subject:
                     if getattr(limits, name) != getattr(none, name)
                     and not (name in _GIVEN and getattr(limits, name))},
             library=self.library.name, install=self.library.install, issues=self.library.issues, note=self.note,
-            findings=self.findings, defaults=self.declaration.defaults, refused=self.refused,
-            lives_in=self.callee.place if self.described else {}, sizes=self.declaration.sizes)
+            findings=self.findings, defaults=self.declaration.defaults, refused=self.refused_words,
+            lives_in=self.callee.place if self.description else {}, sizes=self.declaration.sizes)
 
     def _lowered_answer(self, problem: Problem, whole: Problem | None = None,
                         more: Mapping[str, object] = MappingProxyType({})) -> SubjectAnswer:
         """whole: the problem with its past, where what is lowered is the call alone."""
-        lowered = lower(problem, self.declaration.limits)
+        lowered = lower_problem(problem, self.declaration.limits)
         params = {"params": lowered.params, "heads": problem.sizes.H, **more}
         if problem.grad_output is not None:
             return self._lowered_gradients(problem, lowered, params)
         answer = self._perform(whole or problem, _inputs(lowered), params, lowered.output_shape)
         return replace(answer, output=lowered.heads_of(answer.output))
 
-    def _lowered_gradients(self, problem: Problem, lowered: Lowered, params: Mapping[str, object]) -> SubjectAnswer:
+    def _lowered_gradients(self, problem: Problem, lowered: LoweredProblem,
+                           params: Mapping[str, object]) -> SubjectAnswer:
         """The output and the gradients, of the framework or of the backward pass, those of inputs head by head."""
         grad = lowered.output_of(grad_given(problem, self.declaration))
         arrays, keywords = _inputs(lowered), {**self._keywords(problem), **params}
@@ -196,7 +197,8 @@ class Subject:
             answer = self._call(call_of_framework(problem, arrays, keywords, grad, limits, once=once))
         else:
             forward = self._perform(problem.but(grad_output=None), arrays, params, lowered.output_shape)
-            call = call_of_backward(problem, arrays, keywords, grad, limits, once=once, kept=backward.kept(forward))
+            call = call_of_backward(problem, arrays, keywords, grad, limits, once=once,
+                                    kept=backward.kept_arrays(forward))
             answer = self._pulled(backward, call, forward)
         return replace(answer, output=lowered.heads_of(answer.output),
                        by_input=lowered.heads_of_inputs(answer.by_input))
@@ -212,7 +214,7 @@ class Subject:
         lse = None if answer.lse is None else packed.spread(answer.lse)
         return replace(answer, output=packed.spread(answer.output), lse=lse)
 
-    def _spread_gradients(self, problem: Problem, packed: Packed) -> SubjectAnswer:
+    def _spread_gradients(self, problem: Problem, packed: PackedProblem) -> SubjectAnswer:
         """The output and the gradients of the framework, each spread out again."""
         grad = packed.of_output(grad_given(problem, self.declaration))
         keywords = {**self.declaration.off, **packed.given}
@@ -222,7 +224,7 @@ class Subject:
     def _stepped_answer(self, problem: Problem) -> SubjectAnswer:
         pattern = decoder.USUAL if problem.cache is None else problem.cache
         stepped, is_layer = decoder.in_steps(problem, pattern), self.declaration.kind is Kind.LAYER
-        more = decoder.told(stepped, self._arguments)
+        more = decoder.steps_for_host(stepped, self._arguments)
         if is_layer:
             return self._lowered_answer(stepped.last.problem, problem, more)
         arrays, sizes = _inputs(stepped.last.problem), problem.sizes
@@ -232,7 +234,7 @@ class Subject:
         """Of one call, as the subject takes it."""
         if self.declaration.kind is not Kind.LAYER:
             return _inputs(problem), self._keywords(problem)
-        lowered = lower(problem, self.declaration.limits)
+        lowered = lower_problem(problem, self.declaration.limits)
         return _inputs(lowered), {"params": lowered.params, "heads": problem.sizes.H, **self._keywords(problem)}
 
     def _paged_answer(self, problem: Problem) -> SubjectAnswer:
@@ -241,7 +243,7 @@ class Subject:
         arrays, sizes = {"query": problem.query, "key": paged.key, "value": paged.value}, problem.sizes
         return self._perform(problem, arrays, paged.given, (sizes.B, sizes.H, sizes.T, sizes.Dv))
 
-    def _differentiated(self, problem: Problem) -> SubjectAnswer:
+    def _answer_with_gradients(self, problem: Problem) -> SubjectAnswer:
         """The output with the gradients, of the framework or of the backward pass."""
         keywords, grad = self._keywords(problem), grad_given(problem, self.declaration)
         limits = self.declaration.limits
@@ -249,7 +251,8 @@ class Subject:
             return self._call(call_of_framework(problem, _inputs(problem), keywords, grad, limits))
         asks_lse = LSE in self.backward.wants and ASKS_LSE in self.declaration.keywords
         forward = self.answer(problem.but(grad_output=None, **({ASKS_LSE: True} if asks_lse else {})))
-        call = call_of_backward(problem, _inputs(problem), keywords, grad, limits, kept=self.backward.kept(forward))
+        call = call_of_backward(problem, _inputs(problem), keywords, grad, limits,
+                                kept=self.backward.kept_arrays(forward))
         return self._pulled(self.backward, call, forward)
 
     def _pulled(self, backward: BackwardPass, call: Call, forward: SubjectAnswer) -> SubjectAnswer:
@@ -313,6 +316,6 @@ def _as_bias(problem: Problem | LayerProblem) -> Array:
     return np.where(problem.mask, bias, np.array(-np.inf, problem.query.dtype))
 
 
-def _inputs(problem: Problem | LayerProblem | Lowered | Packed) -> Mapping[str, Array]:
+def _inputs(problem: Problem | LayerProblem | LoweredProblem | PackedProblem) -> Mapping[str, Array]:
     """Query (B,H,T,D), key and value, in whatever form they are."""
     return {"query": problem.query, "key": problem.key, "value": problem.value}

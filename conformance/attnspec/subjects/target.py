@@ -18,15 +18,15 @@ from attnspec.core.plan import HANDED
 from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.host import loading
-from attnspec.hosting.client import Client, client_of, here
-from attnspec.spec.yaml_lines import shown
+from attnspec.hosting.client import Client, client_of, import_folders
+from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.attributes import declaration_of
 from attnspec.subjects.backward import backward_of
 from attnspec.subjects.callee import Callee, check_lift
 from attnspec.subjects.declared_precision import check_precision, check_width
-from attnspec.subjects.described import Described
+from attnspec.subjects.described import FunctionDescription
 from attnspec.subjects.exceptions import not_with_this_release
-from attnspec.subjects.found import FoundFunction, FunctionSource, in_process, there
+from attnspec.subjects.found import FoundFunction, FunctionSource, in_process, load_in_host
 from attnspec.subjects.installed import distribution_of
 from attnspec.subjects.manifest import Library, Registered
 from attnspec.subjects.not_loaded import not_callable
@@ -42,7 +42,7 @@ def load_bare(target: str, surroundings: Surroundings | None = None, *, lift: st
     source = FunctionSource.of(target)
     is_here = surroundings is None or source.module == HANDED
     client = None if is_here or surroundings is None else _client(target, surroundings)
-    return _bare(source, target, there(source, target, client) if client else in_process(source, target), lift)
+    return _bare(source, target, load_in_host(source, target, client) if client else in_process(source, target), lift)
 
 
 def load_text(text: str, name: str, client: Client, *, lift: str) -> Subject:
@@ -51,7 +51,7 @@ def load_text(text: str, name: str, client: Client, *, lift: str) -> Subject:
     Raises TargetError.
     """
     source = FunctionSource("adapter", name, text=text)
-    return _bare(source, f"adapter:{name}", there(source, name, client), lift)
+    return _bare(source, f"adapter:{name}", load_in_host(source, name, client), lift)
 
 
 def host_of(target: str, surroundings: Surroundings, folder: str = "") -> Client:
@@ -61,11 +61,11 @@ def host_of(target: str, surroundings: Surroundings, folder: str = "") -> Client
     """
     if not surroundings.is_here:
         return Client(surroundings, files=python_files(Path(folder)) if folder else handed_over(target, ()))
-    first = [folder] if folder else _standing(target)
-    return Client(surroundings, path=[*first, *(here() if _is_same(surroundings) else ())])
+    first = [folder] if folder else _module_folders(target)
+    return Client(surroundings, path=[*first, *(import_folders() if _is_same(surroundings) else ())])
 
 
-def _standing(target: str) -> list[str]:
+def _module_folders(target: str) -> list[str]:
     """The working directory, if the module lies there."""
     top = Path(target.partition(":")[0].partition(".")[0])
     return [str(Path.cwd())] if top.is_dir() or top.with_suffix(".py").is_file() else []
@@ -78,7 +78,7 @@ def _is_same(surroundings: Surroundings) -> bool:
 
 def _bare(source: FunctionSource, target: str, found: FoundFunction, lift: str) -> Subject:
     """What is known of a function as a subject with that lift."""
-    described = found.described
+    described = found.description
     if not described.is_callable or described.is_class:
         raise not_callable(described, target,
                            FunctionSource(described.module, described.qualname, source.file).importable)
@@ -88,10 +88,10 @@ def _bare(source: FunctionSource, target: str, found: FoundFunction, lift: str) 
     own = "torch" if described.is_module_of_torch else ""  # it takes tensors, whether it says so or not
     declaration = replace(declaration, lift=lift or declaration.lift or own, keywords=offered(declaration))
     check_lift(declaration.lift)
-    callee = found.called(declaration.lift)
+    callee = found.make_callee(declaration.lift)
     library = Library(name=source.module, distribution=_distribution(source))
     subject = Subject(target, _title(described, source.name), callee, _as_machine_is(declaration, callee),
-                      described.place, library, described=described)
+                      described.place, library, description=described)
     return _with_backward(subject, found, source.name + BACKWARD)
 
 
@@ -104,8 +104,8 @@ def _with_backward(subject: Subject, found: FoundFunction, name: str, *, is_name
     return replace(subject, backward=backward, declaration=replace(declared, keywords=declared.keywords | {GRAD}))
 
 
-def begin(target: str, surroundings: Surroundings, known: Registered | None = None,
-          folders: Iterable[Path] = ()) -> None:
+def begin_target(target: str, surroundings: Surroundings, known: Registered | None = None,
+                 folders: Iterable[Path] = ()) -> None:
     """Start the process of a target's host, which imports NumPy until it is asked. What is wrong, `load` tells.
 
     known: what its manifest says, if it has one.
@@ -132,7 +132,7 @@ def _client(key: str, surroundings: Surroundings, folders: Iterable[Path] = ()) 
     def made() -> Client:
         if not surroundings.is_here:
             return Client(surroundings, adapters=adapter_folders(adapters), files=handed_over(key, adapters))
-        path = here() if _is_same(surroundings) else ()
+        path = import_folders() if _is_same(surroundings) else ()
         return Client(surroundings, path=path, adapters=list(map(str, adapters)))
 
     return client_of((key, repr(surroundings), adapters), made)
@@ -159,8 +159,8 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
     """The subject of a manifest with its variants, in a process of its own with these surroundings; without any, in
     this process. Raises TargetError (not installed, not loadable), ManifestError.
     """
-    if registered.missing:
-        raise TargetError(f"{registered.id} cannot be judged here: {registered.missing}", where=registered.where)
+    if registered.why_missing:
+        raise TargetError(f"{registered.id} cannot be judged here: {registered.why_missing}", where=registered.where)
     check_precision(registered.declaration, registered.where)
     registered = registered.as_installed
     folders = tuple(folders)
@@ -191,15 +191,15 @@ def _left_at_defaults(registered: Registered, function_name: str) -> dict[str, s
 def _assembled(registered: Registered, function_name: str, lift: str, client: Client | None) -> Subject:
     library = registered.library
     own = registered.backward if function_name == registered.function else ""
-    source = replace(FunctionSource.registered(library, function_name), backward=own)
+    source = replace(FunctionSource.from_manifest(library, function_name), backward=own)
     try:
         versions = (library.distribution,)
-        found = there(source, function_name, client, versions) if client else in_process(source, function_name)
+        found = load_in_host(source, function_name, client, versions) if client else in_process(source, function_name)
     except ImportingError as cause:
         raise (not_with_this_release(registered.id, library, str(cause)) if library.version else cause) from None
     except MissingNameError as cause:
         raise TargetError(str(cause), where=registered.where) from None
-    described = found.described
+    described = found.description
     if not described.is_callable or described.is_class:
         raise not_callable(described, function_name, SOMEWHERE)
     signature = signature_of(described, source.name, is_always_causal=registered.declaration.limits.causal_only)
@@ -214,12 +214,12 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
         raise TargetError(f"{registered.id} is declared as kind {declaration.kind.value!r}, but {source.name} is of "
                           f"kind {signature.kind.value!r} by its parameters.", where=registered.where)
     check_lift(declaration.lift)
-    callee = found.called(declaration.lift)
+    callee = found.make_callee(declaration.lift)
     declaration = _takeable(replace(declaration, keywords=offered(declaration),
                                     precision=declaration.precision_there(_device_of(callee))), callee)
     subject = Subject(registered.id, registered.title, callee, declaration, described.place,
                       _with_version(library, found), document=registered.document, note=registered.note,
-                      entry=registered.where, described=described)
+                      entry=registered.where, description=described)
     return _with_backward(subject, found, own or source.name + BACKWARD, is_named=bool(own))
 
 
@@ -231,9 +231,9 @@ def _without_promises(claims: tuple[str, ...], unknown: frozenset[str]) -> tuple
 
 def _with_version(library: Library, found: FoundFunction) -> Library:
     """The library as its program tells; a Python's distributions are looked up, see `installed`. Raises TargetError."""
-    told = replace(library, told=found.versions.get(library.distribution, "")) if library.program else library
-    if told.unfit:
-        raise TargetError(f"{library.folder} cannot be judged here: {told.unfit}")
+    told = replace(library, told_version=found.versions.get(library.distribution, "")) if library.program else library
+    if told.why_unfit:
+        raise TargetError(f"{library.folder} cannot be judged here: {told.why_unfit}")
     return told
 
 
@@ -268,12 +268,12 @@ def offered(declaration: Declaration) -> frozenset[str]:
     return declaration.keywords | {"mask"} if travels else declaration.keywords
 
 
-def importable(target: str) -> str:
+def importable_name(target: str) -> str:
     """A bare target as `attnspec init` wants it; else what stands for one."""
     return FunctionSource.of(target).importable
 
 
-def _title(function: Described, name: str) -> str:
+def _title(function: FunctionDescription, name: str) -> str:
     """The first line of the docstring of a function; an object's docstring is its class's, and says nothing."""
     return (function.doc if function.is_function else "") or name
 
@@ -295,7 +295,7 @@ _LEFT_OUT = frozenset({"__pycache__", "node_modules", "site-packages", "findings
 
 
 def handed_over(target: str, adapters: Sequence[Path]) -> Mapping[str, str]:
-    """By the name that it gets there, the text of each file that the target may import.
+    """Reads the files that a target may import: by the name that each gets there, its text.
 
     Of `path/to/file.py:function` its folder; of `package.module:function` the package, or the module and what stands
     beside it, if it lies in the working directory (what does not has to be installed over there); of a registered
@@ -314,7 +314,9 @@ def handed_over(target: str, adapters: Sequence[Path]) -> Mapping[str, str]:
 
 
 def python_files(folder: Path) -> Mapping[str, str]:
-    """By its path in the folder, the text of each Python file there. Raises TargetError where that is too much."""
+    """Reads the Python files of a folder: by the path in it, each one's text. Raises TargetError where that is too
+    much.
+    """
     return dict(_files(folder))
 
 
@@ -329,7 +331,7 @@ def _files(folder: Path) -> Iterator[tuple[str, str]]:
     for path in sorted(_python(folder)):
         handed += path.stat().st_size
         if handed > LARGEST:
-            raise TargetError(f"{shown(folder)} holds more than {LARGEST // 2**20} MiB of Python, too much to "
+            raise TargetError(f"{shown_path(folder)} holds more than {LARGEST // 2**20} MiB of Python, too much to "
                               "send. Put the function into a folder of its own, or install its package there.")
         yield path.relative_to(folder).as_posix(), path.read_text(encoding="utf-8", errors="replace")
 

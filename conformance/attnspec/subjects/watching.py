@@ -18,7 +18,7 @@ import numpy as np
 
 from attnspec.core.errors import AttnspecError
 from attnspec.core.nouns import DType, Verdict
-from attnspec.hosting.process import Death
+from attnspec.hosting.process import ProcessDeath
 from attnspec.problems.problem import Array
 from attnspec.subjects.call import Call, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.callee import Callee, Hosted
@@ -67,54 +67,56 @@ class Incidents:
     that was answered first, and the output, of any shape.  times: how long calls took.
     """
 
-    asking: Asking | None = None
+    current_asking: Asking | None = None
     calls: int = 0
     hangs: int = 0
     hang_words: str = ""
     first: tuple[Call, Array] | None = None
     times: ShapeTimes = field(default_factory=ShapeTimes)
-    repeated: float = field(default_factory=time.monotonic)
-    _met: dict[Verdict, Incident] = field(default_factory=dict)
-    _told: set[Verdict] = field(default_factory=set)
-    _lasting: set[str] = field(default_factory=set)
+    repeated_at: float = field(default_factory=time.monotonic)
+    _met_incidents: dict[Verdict, Incident] = field(default_factory=dict)
+    _told_verdicts: set[Verdict] = field(default_factory=set)
+    _lasting_sentences: set[str] = field(default_factory=set)
     _defect: Exception | None = None
     _is_owned_up: bool = False
 
     @contextlib.contextmanager
     def during(self, asking: Asking) -> Iterator[None]:
-        """Inside, calls are made for this. Whoever asks already goes on asking for what it does."""
-        before, self.asking = self.asking, self.asking or asking
+        """While this context is open, calls are made for this purpose. Whoever asks already goes on asking for what it
+        does.
+        """
+        before, self.current_asking = self.current_asking, self.current_asking or asking
         try:
             yield
         finally:
-            self.asking = before
+            self.current_asking = before
 
     def note(self, verdict: Verdict, what: str, *, number: int, again: str = "") -> None:
         """Remember the first of a kind. what: begins a sentence.  number: of the call.  again: what came of it then."""
-        assert self.asking is not None
-        if verdict not in self._told:
+        assert self.current_asking is not None
+        if verdict not in self._told_verdicts:
             rest = f"; the same call, made again, gave {again}" if again else ""
-            sentence = f"{what}, in call {number}, {self.asking.value}{rest}"
-            self._met.setdefault(verdict, Incident(verdict, sentence))
+            sentence = f"{what}, in call {number}, {self.current_asking.value}{rest}"
+            self._met_incidents.setdefault(verdict, Incident(verdict, sentence))
 
     def is_lasting(self, raised: SubjectRaised) -> bool:
         """Whether an exception like this one came again when the same call was made again."""
-        return raised.gist in self._lasting
+        return raised.gist in self._lasting_sentences
 
     def remember(self, raised: SubjectRaised) -> None:
         """An exception came again."""
-        self._lasting.add(raised.gist)
+        self._lasting_sentences.add(raised.gist)
 
-    def tell(self, verdict: Verdict) -> None:
+    def tell_verdict(self, verdict: Verdict) -> None:
         """A failure of this kind is told. Of answers that are wrong, one says nothing about another."""
         if verdict in (Verdict.CRASHED, Verdict.TIMED_OUT, Verdict.ERRORED):
-            self._told.add(verdict)
-            self._met.pop(verdict, None)
+            self._told_verdicts.add(verdict)
+            self._met_incidents.pop(verdict, None)
 
     def pop_met(self) -> Sequence[Incident]:
-        """What was met so far; it is told once."""
-        met, self._met = tuple(self._met.values()), {}
-        self._told |= {each.verdict for each in met}
+        """Takes the incidents that were met so far; each is told once."""
+        met, self._met_incidents = tuple(self._met_incidents.values()), {}
+        self._told_verdicts |= {each.verdict for each in met}
         return met
 
     @property
@@ -125,7 +127,7 @@ class Incidents:
     def check_hangs(self) -> None:
         """Raise SubjectDied where the subject is given up."""
         if self.is_given_up:
-            raise SubjectDied(Death(Verdict.TIMED_OUT, f"{self.hang_words}, {MOST_HANGS} times in a row"))
+            raise SubjectDied(ProcessDeath(Verdict.TIMED_OUT, f"{self.hang_words}, {MOST_HANGS} times in a row"))
 
     def note_hang(self, died: SubjectDied) -> None:
         """Count a call that did not return, if this one did not."""
@@ -145,7 +147,7 @@ class Incidents:
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedCallee:
     """A callee whose calls outside of trials are watched."""
 
     callee: Callee
@@ -178,22 +180,22 @@ class Watched:
 
     def _perform(self, call: Call, rows: Array | None) -> SubjectAnswer:
         """The answer, watched outside of trials; rows (T,) bool."""
-        if self.incidents.asking is None:
+        if self.incidents.current_asking is None:
             return self.callee.perform(call, rows)
-        if self.incidents.asking is Asking.TAKES:
+        if self.incidents.current_asking is Asking.TAKES:
             self.callee.begin_item()  # a deadline that other calls have used up makes no hang
-        return self._watched(call, rows, self.incidents.calls)
+        return self._watch_call(call, rows, self.incidents.calls)
 
-    def _watched(self, call: Call, rows: Array | None, number: int) -> SubjectAnswer:
+    def _watch_call(self, call: Call, rows: Array | None, number: int) -> SubjectAnswer:
         """The answer to the call of this number, whatever goes wrong noted; rows (T,) bool."""
         try:
-            answer = self._performed(call, rows, number)
+            answer = self._perform_call(call, rows, number)
         except SubjectRaised as raised:
             if self.incidents.is_lasting(raised):
                 raise
-            return self._again(call, rows, number, raised)
+            return self._repeat_call(call, rows, number, raised)
         except UnusableAnswer as unusable:
-            return self._again(call, rows, number, unusable)
+            return self._repeat_call(call, rows, number, unusable)
         if not _is_plain(call):
             return answer
         if _is_finite(answer):
@@ -211,20 +213,20 @@ class Watched:
             self.incidents.note(Verdict.VIOLATED, f"its answer had changed {LATE:g} s after it was returned",
                                 number=number)
 
-    def _performed(self, call: Call, rows: Array | None, number: int) -> SubjectAnswer:
+    def _perform_call(self, call: Call, rows: Array | None, number: int) -> SubjectAnswer:
         """The callee's answer; rows (T,) bool. A death is noted, and raised as it is."""
         try:
             return self.callee.perform(call, rows)
         except SubjectDied as died:
-            if self.incidents.asking is not Asking.CAUSES or died.verdict is Verdict.CRASHED:
+            if self.incidents.current_asking is not Asking.CAUSES or died.verdict is Verdict.CRASHED:
                 self.incidents.note(died.verdict, str(died), number=number)
             raise
 
-    def _again(self, call: Call, rows: Array | None, number: int,
-               failure: SubjectRaised | UnusableAnswer) -> SubjectAnswer:
+    def _repeat_call(self, call: Call, rows: Array | None, number: int,
+                     failure: SubjectRaised | UnusableAnswer) -> SubjectAnswer:
         """The answer to the same call; rows (T,) bool. Raises the failure if it comes again."""
         try:
-            answer = self._performed(call, rows, number + 1)
+            answer = self._perform_call(call, rows, number + 1)
         except SubjectRaised as raised:
             self.incidents.remember(raised)
             raise
@@ -237,7 +239,7 @@ class Watched:
 
     def _finite_again(self, call: Call, rows: Array | None, number: int, answer: SubjectAnswer) -> SubjectAnswer:
         """The answer to the same call; rows (T,) bool. What is not finite each time is for clauses to judge."""
-        again = self._performed(call, rows, number + 1)
+        again = self._perform_call(call, rows, number + 1)
         if _is_finite(again):
             what = "NaN" if np.isnan(answer.output.astype(np.float64)).any() else "infinity"
             self.incidents.note(Verdict.VIOLATED, f"{what} stood in its output for finite inputs", number=number,
@@ -269,11 +271,12 @@ class Watched:
         self.callee.forget()
 
 
-def watched(subject: Subject) -> Subject:
+def watch_subject(subject: Subject) -> Subject:
     """The subject, and its variants, with one log of incidents."""
     incidents = Incidents()
-    variants = {name: replace(each, callee=Watched(each.callee, incidents)) for name, each in subject.variants.items()}
-    return replace(subject, callee=Watched(subject.callee, incidents), variants=variants)
+    variants = {name: replace(each, callee=WatchedCallee(each.callee, incidents))
+                for name, each in subject.variants.items()}
+    return replace(subject, callee=WatchedCallee(subject.callee, incidents), variants=variants)
 
 
 def repeat_first(subject: Subject) -> None:
@@ -281,9 +284,9 @@ def repeat_first(subject: Subject) -> None:
     incidents = incidents_of(subject)
     if incidents is None or incidents.first is None or incidents.is_given_up:
         return
-    if time.monotonic() - incidents.repeated < REPEATED_EVERY:
+    if time.monotonic() - incidents.repeated_at < REPEATED_EVERY:
         return
-    incidents.repeated = time.monotonic()
+    incidents.repeated_at = time.monotonic()
     call, before = incidents.first
     with incidents.during(Asking.AGAIN):
         try:
@@ -300,18 +303,20 @@ def repeat_first(subject: Subject) -> None:
 
 def incidents_of(subject: Subject) -> Incidents | None:
     """The log of a subject that is watched."""
-    return subject.callee.incidents if isinstance(subject.callee, Watched) else None
+    return subject.callee.incidents if isinstance(subject.callee, WatchedCallee) else None
 
 
-def asking(subject: Subject, what: Asking) -> AbstractContextManager[None]:
-    """Inside, the calls of a subject, if it is watched, are made for this."""
+def asking_for(subject: Subject, what: Asking) -> AbstractContextManager[None]:
+    """While this context is open, the calls of a subject, if it is watched, are made for this purpose."""
     incidents = incidents_of(subject)
     return incidents.during(what) if incidents else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
-def surviving(subject: Subject) -> Iterator[None]:
-    """Inside, an error of attnspec's own ends what is inside, and nothing else: an item tells it (`raise_defect`)."""
+def surviving_errors(subject: Subject) -> Iterator[None]:
+    """While this context is open, an error of attnspec's own ends what is inside, and nothing else: an item tells it
+    (`raise_defect`).
+    """
     try:
         yield
     except (AttnspecError, SubjectDied, SubjectRaised, UnusableAnswer):
@@ -325,7 +330,7 @@ def surviving(subject: Subject) -> Iterator[None]:
 
 def lives_apart(callee: Callee) -> bool:
     """Whether a callee has a process of its own."""
-    return isinstance(callee.callee if isinstance(callee, Watched) else callee, Hosted)
+    return isinstance(callee.callee if isinstance(callee, WatchedCallee) else callee, Hosted)
 
 
 def _is_finite(answer: SubjectAnswer) -> bool:

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from attnspec.core.nouns import Effort, Kind
-from attnspec.core.sizes import beside, read_sizes
+from attnspec.core.sizes import read_sizes, sizes_beside
 from attnspec.problems.choices import Menu, menu_of
-from attnspec.problems.demand import Demand, logits
+from attnspec.problems.demand import Demand, count_logits
 from attnspec.problems.domain import ANY_FAMILY, Domain
-from attnspec.problems.fitting import near
+from attnspec.problems.fitting import nearest_sizes
 from attnspec.problems.problem import Sizes
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
-from attnspec.trials.covering_cases import Choices, openings
+from attnspec.trials.covering_cases import Choices, deal_openings
 
 LARGEST_ARRAYS = 2**26
 """Scores (B·H·T·S) up to which a problem has a mask or a bias, which have an entry for each."""
@@ -23,7 +23,7 @@ DEFINITION = "agrees_with_definition"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedSizes:
     """Sizes that a user names, as a clause is put them.  why_not: why it cannot be; empty if it can."""
 
     sizes: Sizes
@@ -37,20 +37,20 @@ def is_of_one_call(check: Check) -> bool:
             and check.domain.families == ANY_FAMILY and check.demand(projects=False).is_plain)
 
 
-def asked_of(check: Check, subject: Subject, texts: Iterable[str]) -> tuple[Asked, ...]:
+def asked_of(check: Check, subject: Subject, texts: Iterable[str]) -> tuple[RequestedSizes, ...]:
     """What a clause is put of the sizes that these texts name: they themselves, and those beside."""
     if not is_of_one_call(check):
         return ()
     lengths = (each for text in texts for own in [Sizes(**read_sizes(text))] for each in (own, _one_more(own, subject)))
     grouped = (_grouped(each, check.domain, subject) for each in lengths)
-    return tuple(Asked(sizes, _why_not(sizes, check, subject)) for sizes in dict.fromkeys(grouped))
+    return tuple(RequestedSizes(sizes, _why_not(sizes, check, subject)) for sizes in dict.fromkeys(grouped))
 
 
 def _one_more(own: Sizes, subject: Subject) -> Sizes:
     """One more query and one more key, or as many more as it takes for the subject to take them."""
-    longer = Sizes(**beside(own.by_axis))
+    longer = Sizes(**sizes_beside(own.by_axis))
     least = {"T": longer.T, "S": longer.S}
-    taken = near(longer, subject.declaration.limits, is_square=own.T == own.S, least=least)
+    taken = nearest_sizes(longer, subject.declaration.limits, is_square=own.T == own.S, least=least)
     return replace(longer, T=taken.T, S=taken.S)
 
 
@@ -71,8 +71,8 @@ def _why_not(sizes: Sizes, check: Check, subject: Subject) -> str:
         return refused
     if not check.demand(projects=False).suits(sizes, subject.declaration.limits):
         return "the clause is about other sizes"
-    if arrays and logits(sizes) > LARGEST_ARRAYS:
-        return f"a {min(arrays)} would have {logits(sizes):.1e} entries; up to {LARGEST_ARRAYS:.1e} are made"
+    if arrays and count_logits(sizes) > LARGEST_ARRAYS:
+        return f"a {min(arrays)} would have {count_logits(sizes):.1e} entries; up to {LARGEST_ARRAYS:.1e} are made"
     return ""
 
 
@@ -88,5 +88,5 @@ def menu_at(check: Check, subject: Subject, sizes: Sizes) -> Menu:
 
 
 def cases_at(menu: Menu, seed: int) -> Iterator[Choices]:
-    """With the causal flag and without it, or the one case of a clause that knows no flag."""
-    yield from openings(menu, seed, 1 + len(menu.optional))
+    """The cases with the causal flag and without it, or the one case of a clause that knows no flag."""
+    yield from deal_openings(menu, seed, 1 + len(menu.optional))

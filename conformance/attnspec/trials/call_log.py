@@ -45,7 +45,7 @@ class LoggedCall:
     ending: Ending
     answer: SubjectAnswer | None = None
     shape: str = ""
-    raised: str = ""
+    exception_text: str = ""
 
     @property
     def is_kept(self) -> bool:
@@ -54,24 +54,24 @@ class LoggedCall:
 
     @property
     def let_go(self) -> LoggedCall:
-        """The same without the subject's own memory of the answer: whether that is kept is not to be asked."""
+        """The call without the subject's own memory of the answer: whether that is kept is not to be asked."""
         return self if self.answer is None else replace(self, answer=replace(self.answer, is_kept=lambda: True))
 
     @property
-    def given(self) -> SubjectAnswer:
+    def answer_given(self) -> SubjectAnswer:
         """The answer of a call that ended with one."""
         assert self.answer is not None
         return self.answer
 
 
-def put(subject: Subject, problem: AnyProblem, variant: str = "") -> LoggedCall:
+def log_call(subject: Subject, problem: AnyProblem, variant: str = "") -> LoggedCall:
     """Put a problem to a subject, or to its variant, and note how it ends."""
     asked = subject.variants.get(variant, subject)
     try:
         with np.errstate(all="ignore"):
             answer = asked.answer_any(problem)
     except NotDifferentiated as ended:  # a fault without a backward pass, asked for gradients
-        return LoggedCall(problem, variant, Ending.RAISED, raised=str(ended))
+        return LoggedCall(problem, variant, Ending.RAISED, exception_text=str(ended))
     except (SubjectRaised, SubjectDied, UnusableAnswer) as ended:
         return _unanswered(problem, variant, ended)
     return LoggedCall(problem, variant, Ending.ANSWERED, answer)
@@ -79,9 +79,9 @@ def put(subject: Subject, problem: AnyProblem, variant: str = "") -> LoggedCall:
 
 def _unanswered(problem: AnyProblem, variant: str, ended: SubjectRaised | SubjectDied | UnusableAnswer) -> LoggedCall:
     if isinstance(ended, SubjectDied):
-        return LoggedCall(problem, variant, Ending.RAISED, raised=str(ended))
+        return LoggedCall(problem, variant, Ending.RAISED, exception_text=str(ended))
     if isinstance(ended, SubjectRaised):
-        return LoggedCall(problem, variant, Ending.RAISED, raised=ended.summary)
+        return LoggedCall(problem, variant, Ending.RAISED, exception_text=ended.summary)
     shape = _SHAPE.search(ended.sentence)
     return LoggedCall(problem, variant, Ending.UNUSABLE, shape=shape[1] if shape else "")
 

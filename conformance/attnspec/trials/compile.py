@@ -65,13 +65,15 @@ class Check:
 
     @cached_property
     def needs(self) -> frozenset[str]:
-        """What it cannot do without: the keywords it names, and those that its kind or what it observes implies."""
+        """The keywords that a check cannot do without: those that it names, and those that its kind or what it observes
+        implies.
+        """
         looks = {step.bound.values.get("observe") for step in self.then}
         asked = frozenset(keyword for look, keyword in ASKED.items() if look in looks)
         return self.clause.needs | self.domain.always | asked
 
     def demand(self, *, projects: bool) -> Demand:
-        """What it asks of sizes. projects: whether the subject is a layer."""
+        """What a check asks of sizes. projects: whether the subject is a layer."""
         looks = {step.bound.values.get("observe") for step in self.then}
         parted = (PARTED[step.bound.values.get("along", "heads")] for steps in self.runs.values() for step in steps
                   if step.bound.name in PARTING)
@@ -99,7 +101,7 @@ class Check:
         """What the verdict rests on, one phrase for each kind of relation, with its rate of error if it has one."""
         return "; ".join(dict.fromkeys(instrument_of(step.bound) for step in self.then))
 
-    def drawn(self, problem: AnyProblem, numbers: Mapping[str, int]) -> dict[str, int]:
+    def draw_values(self, problem: AnyProblem, numbers: Mapping[str, int]) -> dict[str, int]:
         """The drawn values: each recipe number picks from what the draw word offers for this problem."""
         return {name: _pick(DRAWS[word](problem), numbers.get(name, 0), word)
                 for name, word in self.clause.draw.items()}
@@ -131,7 +133,7 @@ def _compiled(spec: Spec, faults: frozenset[str] | None) -> Mapping[str, Check]:
 def _compile(clause: Clause, faults: Collection[str] | None) -> Check:
     _check_faults(clause, faults)
     _check_draws(clause)
-    made = _domain(clause)
+    made = domain_of(clause.given, clause.place_of("given"))
     table = TABLES[made.poses]
     runs = {name: tuple(_step(word, table, "transform", clause) for word in words)
             for name, words in clause.runs.items()}
@@ -143,10 +145,6 @@ def _compile(clause: Clause, faults: Collection[str] | None) -> Check:
         _check_layer(clause.then)
     _check_rotary(clause.then, made)
     return Check(clause, made, runs, then)
-
-
-def _domain(clause: Clause) -> Domain:
-    return domain_of(clause.given, clause.place_of("given"))
 
 
 def domain_of(given: Word, where: FileLocation) -> Domain:

@@ -30,7 +30,7 @@ class CompilingTime:
     spent: float = 0.0
     _first: dict[Hashable, float] = field(default_factory=dict)
     _at_length: dict[int, float] = field(default_factory=dict)
-    _told: float = 0.0
+    _told_seconds: float = 0.0
 
     def count(self, sizes: Sizes, given: frozenset[str], seconds: float) -> None:
         """Count a call. The first at these sizes, given these keywords, is compiled."""
@@ -38,7 +38,7 @@ class CompilingTime:
         self._first.setdefault((sizes, given), seconds)
         self._at_length.setdefault(sizes.T + sizes.S, seconds)
 
-    def expected(self, sizes: Sizes) -> float:
+    def expected_seconds(self, sizes: Sizes) -> float:
         """Seconds that a call at these sizes is expected to take, where compiling takes the longer the more queries and
         keys there are: a loop over blocks is unrolled. 0 where it does not; infinite far beyond all lengths so far
         while nobody knows: to compile a hundred blocks took one kernel 300 s.
@@ -55,20 +55,20 @@ class CompilingTime:
         return self.spent >= self.most
 
     @property
-    def left(self) -> float:
+    def seconds_left(self) -> float:
         """Seconds that calls may still take."""
         return max(0.0, self.most - self.spent)
 
     @property
-    def until(self) -> float:
+    def end_of_clause(self) -> float:
         """Up to how many seconds in all a clause goes on that begins now."""
-        return self.spent + self.left / SHARE
+        return self.spent + self.seconds_left / SHARE
 
     @property
     def of_a_shape(self) -> float:
         """Seconds that the first call at a shape takes, in the middle of those that were made when it was first asked:
         all that are told so have one reason.
         """
-        if not self._told and self._first:
-            self._told = statistics.median(self._first.values())
-        return self._told
+        if not self._told_seconds and self._first:
+            self._told_seconds = statistics.median(self._first.values())
+        return self._told_seconds

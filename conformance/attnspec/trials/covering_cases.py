@@ -33,9 +33,9 @@ from attnspec.core.keywords import CACHED, HIDING
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.rotary import EVERY_VALUED
 from attnspec.problems.choices import FAMILIES_A_CALL, SEED_BYTES, SMALL, Menu, byte_for
-from attnspec.problems.demand import logits
-from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind, spelled
-from attnspec.problems.entries import words
+from attnspec.problems.demand import count_logits
+from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind, spell_domain
+from attnspec.problems.entries import random_words
 from attnspec.problems.feature_array import FeatureArray, Row, without_idle_flag
 from attnspec.problems.make import make_problem, model_width
 from attnspec.problems.problem import Sizes
@@ -72,7 +72,7 @@ def feature_recipes(domain: Domain, limits: Limits, effort: Effort, seed: int,
     left = array.triples
     for recipe in recipes:
         left &= ~acting_triples(recipe)
-    return (*recipes, *_Redealing(array, left, len(recipes)).recipes())
+    return (*recipes, *_TripleRedealing(array, left, len(recipes)).recipes())
 
 
 def acting_triples(recipe: Recipe) -> int:
@@ -83,23 +83,23 @@ def acting_triples(recipe: Recipe) -> int:
 
 
 @dataclass(slots=True)
-class _Redealing:
+class _TripleRedealing:
     """Deals triples again, among other features each time. left: those that act in no problem so far."""
 
     array: FeatureArray
-    left: int
+    cases_left: int
     turn: int
     misses: dict[frozenset[str], int] = field(default_factory=dict)
 
     def recipes(self) -> Iterator[Recipe]:
         """The problems in which some act that are left."""
         idle = 0
-        while self.left and idle < PATIENCE:
+        while self.cases_left and idle < PATIENCE:
             self.turn += 1
             aim, row = self._best_row()
             recipe = self.array.recipe(row, self.turn)
-            gained = acting_triples(recipe) & self.left
-            self.left &= ~gained
+            gained = acting_triples(recipe) & self.cases_left
+            self.cases_left &= ~gained
             self._remember(aim)
             idle = 0 if gained else idle + 1
             if gained:
@@ -107,19 +107,19 @@ class _Redealing:
 
     def _remember(self, aim: frozenset[str]) -> None:
         """Give up a triple that was missed often enough."""
-        if triples_of(aim) & self.left:
+        if triples_of(aim) & self.cases_left:
             self.misses[aim] = self.misses.get(aim, 0) + 1
-            self.left &= ~triples_of(aim) if self.misses[aim] == TRIES else -1
+            self.cases_left &= ~triples_of(aim) if self.misses[aim] == TRIES else -1
 
     def _best_row(self) -> tuple[frozenset[str], Row]:
         """A triple that is left, and the row with it that has most of the others."""
-        shares = words(self.array.seed % 2**24, f"feature row again {self.turn}",
-                       (CANDIDATES, len(self.array.factors) + 1)) / 2**32
+        shares = random_words(self.array.seed % 2**24, f"feature row again {self.turn}",
+                              (CANDIDATES, len(self.array.factors) + 1)) / 2**32
         drawn = []
         for first, *rest in shares.tolist():
-            aim = triple_behind(self.left, first)
+            aim = triple_behind(self.cases_left, first)
             drawn.append((aim, self._row(aim, dict(zip(self.array.factors, rest, strict=True)))))
-        return max(drawn, key=lambda each: (self.left & triples_of(_features(each[1]))).bit_count())
+        return max(drawn, key=lambda each: (self.cases_left & triples_of(_features(each[1]))).bit_count())
 
     def _row(self, aim: frozenset[str], shares: Mapping[str, float]) -> Row:
         """The triple, and any of the other features that leave it something to show."""
@@ -204,18 +204,18 @@ _HAS_OTHERS = 3
 Card = TypeVar("Card")
 
 
-def openings(menu: Menu, seed: int, count: int) -> tuple[Choices, ...]:
+def deal_openings(menu: Menu, seed: int, count: int) -> tuple[Choices, ...]:
     """The first `count` cases of a trial; they follow from menu and seed alone."""
     columns = [_shapes(menu, seed, count), *_keywords(menu, seed, count), *_values(menu, seed, count)]
     return _cases(columns, menu, seed, count)
 
 
-def sampled(menu: Menu, seed: int, opened: int, count: int) -> tuple[Choices, ...]:
+def sample_openings(menu: Menu, seed: int, opened: int, count: int) -> tuple[Choices, ...]:
     """`count` cases that stand for the first `opened` openings: of their sizes from small to large, and with all
     keywords in the first. There are fewer where the openings have fewer sizes.
     """
-    sizes = spread(sorted(menu.shapes[:opened], key=logits), count)
-    keywords = [spread(column[::-1], len(sizes))[::-1] for column in _keywords(menu, seed, opened)]
+    sizes = spread_cards(sorted(menu.shapes[:opened], key=count_logits), count)
+    keywords = [spread_cards(column[::-1], len(sizes))[::-1] for column in _keywords(menu, seed, opened)]
     shapes = [_byte_of(menu, each) for each in sizes]
     return _cases([shapes, *keywords, *_values(menu, seed, len(sizes))], menu, seed, len(sizes))
 
@@ -225,19 +225,20 @@ def _cases(columns: Sequence[Sequence[int]], menu: Menu, seed: int, count: int) 
     if not count:
         return ()
     # little-endian, so that the bytes are the same on every machine
-    seeds = words(seed, "opening seeds", (count,)).astype("<u4").view(np.uint8).reshape(count, -1)[:, :SEED_BYTES]
-    drawn = [words(seed, f"opening {name}", (count,)) >> np.uint32(16) for name in menu.draws]
+    seed_words = random_words(seed, "opening seeds", (count,)).astype("<u4")
+    seeds = seed_words.view(np.uint8).reshape(count, -1)[:, :SEED_BYTES]
+    drawn = [random_words(seed, f"opening {name}", (count,)) >> np.uint32(16) for name in menu.draws]
     return tuple((bytes(column[i] for column in columns) + seeds[i].tobytes(), *(int(numbers[i]) for numbers in drawn))
                  for i in range(count))
 
 
-def spread(cards: Sequence[Card], count: int) -> tuple[Card, ...]:
+def spread_cards(cards: Sequence[Card], count: int) -> tuple[Card, ...]:
     """So many of the cards at even distances, in their order, the last one among them."""
     count = min(count, len(cards))
     return tuple(cards[len(cards) * (place + 1) // count - 1] for place in range(count))
 
 
-def within(menu: Menu, choices: Choices, wider: Menu) -> Choices:
+def choices_in_wider_menu(menu: Menu, choices: Choices, wider: Menu) -> Choices:
     """The bytes that make the same case of a menu that offers these shapes and more."""
     # the first byte chooses the shape, and what follows means the same in both menus
     return bytes([_byte_of(wider, menu.shape(choices[0])), *choices[0][1:]]), *choices[1:]
@@ -248,21 +249,21 @@ def seed_of(seed: int, domain: Domain) -> int:
 
     What a subject answered and what the definition says is remembered, and so serves all of them.
     """
-    return zlib.crc32(f"{seed}:{spelled(domain)}".encode())
+    return zlib.crc32(f"{seed}:{spell_domain(domain)}".encode())
 
 
 def _deal(deck: Sequence[Card], seed: int, label: str) -> Iterator[Card]:
     """The cards of a deck in random order, again and again."""
     turn = 0
     while True:
-        yield from (deck[place] for place in _shuffled(seed, f"opening {label} {turn}", len(deck)))
+        yield from (deck[place] for place in _shuffle_numbers(seed, f"opening {label} {turn}", len(deck)))
         turn += 1
 
 
 @lru_cache(maxsize=2**14)
-def _shuffled(seed: int, label: str, count: int) -> tuple[int, ...]:
+def _shuffle_numbers(seed: int, label: str, count: int) -> tuple[int, ...]:
     """The numbers below `count` in random order; a clause asks for the same ones at every dtype."""
-    return tuple(np.argsort(words(seed, label, (count,)), kind="stable").tolist())
+    return tuple(np.argsort(random_words(seed, label, (count,)), kind="stable").tolist())
 
 
 def _take(cards: Iterator[Card], count: int) -> list[Card]:
@@ -271,7 +272,7 @@ def _take(cards: Iterator[Card], count: int) -> list[Card]:
 
 def _shapes(menu: Menu, seed: int, count: int) -> list[int]:
     """Each shape once, as they were dealt; after that the small ones."""
-    small = [sizes for sizes in menu.shapes if logits(sizes) <= SMALL] or menu.shapes
+    small = [sizes for sizes in menu.shapes if count_logits(sizes) <= SMALL] or menu.shapes
     once = menu.shapes[:count]
     again = _take(_deal(small, seed, "small shapes"), count - len(once))
     return [_byte_of(menu, sizes) for sizes in (*once, *again)]
@@ -279,7 +280,7 @@ def _shapes(menu: Menu, seed: int, count: int) -> list[int]:
 
 def _byte_of(menu: Menu, sizes: Sizes) -> int:
     """The byte that makes this shape of a menu."""
-    return byte_for(menu.weighted.index(sizes), len(menu.weighted))
+    return byte_for(menu.weighted_shapes.index(sizes), len(menu.weighted_shapes))
 
 
 def _keywords(menu: Menu, seed: int, count: int) -> list[list[int]]:

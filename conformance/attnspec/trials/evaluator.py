@@ -32,7 +32,7 @@ from attnspec.numerics.reference import wide_float
 from attnspec.numerics.rotary import PAIRS, expect_rotary
 from attnspec.numerics.score import Drifts
 from attnspec.numerics.screen import is_large
-from attnspec.problems.demand import work
+from attnspec.problems.demand import count_work
 from attnspec.problems.make import make_layer, make_problem
 from attnspec.problems.problem import INPUTS, Array, Problem, Sizes, joined
 from attnspec.problems.recipe import Recipe
@@ -40,7 +40,7 @@ from attnspec.problems.rotary import RotaryProblem, make_rotary
 from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.ranges import Most, ranges_of
 from attnspec.subjects.backward import grad_given
-from attnspec.subjects.lower import Lowered, lower
+from attnspec.subjects.lower import LoweredProblem, lower_problem
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised
 from attnspec.trials.compiling import CompilingTime
 from attnspec.trials.memory import Memory, keep_heap
@@ -97,14 +97,14 @@ class Evaluator:
         """What its calls take is counted here, where each new shape is compiled."""
 
     def under(self, precision: Precision) -> Evaluator:
-        """The same subject, its answers remembered, held to another class of arithmetic."""
+        """The subject, its answers remembered, held to another class of arithmetic."""
         other = Evaluator(self.subject, self.dtype, self.conventions)
         other.precision, other._answers, other._ranges = precision, self._answers, self._ranges
         other.compiling = self.compiling
         return other
 
     def under_backward(self, words: Mapping[str, object]) -> Evaluator:
-        """The same subject, its answers remembered, its backward pass held to another class."""
+        """The subject, its answers remembered, its backward pass held to another class."""
         declared = self.subject.declaration
         of_backward = {**declared.backward_precision, self.dtype: words}
         subject = replace(self.subject, declaration=replace(declared, backward_precision=of_backward))
@@ -113,14 +113,14 @@ class Evaluator:
         other.compiling = self.compiling
         return other
 
-    def within(self, subject: Subject) -> Evaluator:
-        """The same subject within other limits: what it answered and what it is held to stand."""
+    def within_limits_of(self, subject: Subject) -> Evaluator:
+        """The evaluator of its subject within other limits: what it answered and what it is held to stand."""
         other = Evaluator(subject, self.dtype, self.conventions, archive=self._archive)
         other.precision, other._answers, other.compiling = self.precision, self._answers, self.compiling
         return other
 
     @property
-    def remembered(self) -> Iterable[SubjectAnswer]:
+    def remembered_answers(self) -> Iterable[SubjectAnswer]:
         """The subject's answers that are remembered."""
         return self._answers.values()
 
@@ -167,14 +167,14 @@ class Evaluator:
     def shared_by(self) -> str:
         """What decides what the definition says: evaluators of which this is the same may share an archive."""
         return repr((self.dtype, self.subject.declaration.kind, replace(self.precision, reason=""),
-                     heeded(self.conventions), self.limits))
+                     heeded_conventions(self.conventions), self.limits))
 
     def ask(self, problem: AnyProblem, key: str, *, fresh: bool) -> SubjectAnswer:
         """The subject's answer; remembered under the key unless it must be fresh."""
         return self._answers.recall("" if fresh else key, lambda: self._ask(problem))
 
     def _ask(self, problem: AnyProblem) -> SubjectAnswer:
-        size = work(problem.sizes)
+        size = count_work(problem.sizes)
         answer, seconds = self._timed(problem)
         if size >= TELLING:
             if seconds > max(COLD, 2 * self._slowest * size):
@@ -201,21 +201,21 @@ class Evaluator:
         if answer.stderr:
             self.paths.count(answer.stderr)
         else:
-            self.paths.taken += 1
+            self.paths.taken_count += 1
         seconds = time.perf_counter() - begun
         return answer, min(seconds, worked) if worked >= COMPUTING * seconds else seconds
 
     def _worked(self, problem: AnyProblem) -> float:
         """Seconds of processors that the subject's process has taken so far; 0 where it does not matter."""
-        is_counted = self.compiling is not None or work(problem.sizes) >= TELLING
+        is_counted = self.compiling is not None or count_work(problem.sizes) >= TELLING
         return self.subject.callee.cpu_seconds() if is_counted else 0.0
 
     def seconds(self, sizes: Sizes) -> float:
         """How long a call of these sizes is expected to take, by the last one that was large; 0 before there was. Where
         each new shape is compiled, by what that takes.
         """
-        compiled = self.compiling.expected(sizes) if self.compiling else 0.0
-        return max(self._pace * work(sizes), compiled)
+        compiled = self.compiling.expected_seconds(sizes) if self.compiling else 0.0
+        return max(self._pace * count_work(sizes), compiled)
 
     def problem(self, recipe: Recipe, kind: Kind) -> AnyProblem:
         """The problem of a recipe, whatever is drawn beside it; it is remembered, so nobody may write to its arrays."""
@@ -263,16 +263,19 @@ class Evaluator:
         grad = grad_given(problem, self.subject.declaration)
         return of_gradients(expect_gradients(
             problem, grad, self.precision, self.backward_precision, conventions=self.conventions,
-            scale_width=self.subject.scale_width(problem), settled=settled(problem, self.conventions), factor=factor))
+            scale_width=self.subject.scale_width(problem), settled=rows_without_gradient(problem, self.conventions),
+            factor=factor))
 
     def _expect_parameters(self, problem: AnyProblem) -> Expectation:
         """What it says of the gradients of a layer's parameters."""
         assert isinstance(problem, Problem)
-        lowered, found = lower(problem, self.subject.declaration.limits), self._expect_gradients(problem).gradients
+        lowered = lower_problem(problem, self.subject.declaration.limits)
+        found = self._expect_gradients(problem).gradients
         assert found is not None
         grad = lowered.output_of(grad_given(problem, self.subject.declaration))
         return of_gradients(of_parameters(
-            problem, lowered, found, self._expect(problem, "output"), grad, settled=settled(problem, self.conventions),
+            problem, lowered, found, self._expect(problem, "output"), grad,
+            settled=rows_without_gradient(problem, self.conventions),
             classes=erring(self.precision, self.backward_precision)))
 
     @cached_property
@@ -283,7 +286,9 @@ class Evaluator:
 
     @property
     def backward_name(self) -> str:
-        """The same in words: the class that its forward pass implies, and what is declared otherwise."""
+        """The class of the backward pass in words: the class that the forward pass implies, and what is declared
+        otherwise.
+        """
         return backward_named(self.precision, self.backward_precision)
 
     def expect_rows(self, problem: Problem, rows: Array) -> Expectation:
@@ -315,18 +320,18 @@ class Evaluator:
         return found
 
     def made(self, form: str) -> Evaluator:
-        """The same evaluator for a form that attnspec makes of the subject itself."""
+        """The evaluator of a form that attnspec makes of the subject itself."""
         if form not in self._made:
             self._made[form] = Evaluator(self.subject.made[form], self.dtype, self.conventions, archive=self._archive)
             self._made[form].compiling = self.compiling
         return self._made[form]
 
     def variants(self) -> Mapping[str, Evaluator]:
-        """The same evaluator for each variant of the subject (a hidden switch flipped)."""
+        """The evaluators of the variants of the subject (a hidden switch flipped)."""
         return self._variants
 
 
-def heeded(conventions: Mapping[str, str]) -> tuple[str, ...]:
+def heeded_conventions(conventions: Mapping[str, str]) -> tuple[str, ...]:
     """What the definition and the transforms heed of a subject's conventions.
 
     Not what it does with rows that see nothing: those are in no expectation. And who refuses mask and causal flag
@@ -337,7 +342,7 @@ def heeded(conventions: Mapping[str, str]) -> tuple[str, ...]:
             joined if joined in {"mask", "causal"} else "both")
 
 
-def settled(problem: Problem, conventions: Mapping[str, str]) -> Array:
+def rows_without_gradient(problem: Problem, conventions: Mapping[str, str]) -> Array:
     """(B,T) bool: the rows that contribute nothing to any gradient if they see no key, since their output is zeros,
     whichever of the keywords in use has hidden all keys.
     """
@@ -352,21 +357,22 @@ def settled(problem: Problem, conventions: Mapping[str, str]) -> Array:
 OUT = "out"
 
 
-def of_parameters(problem: Problem, lowered: Lowered, found: Mapping[str, Gradient], output: Expectation,
+def of_parameters(problem: Problem, lowered: LoweredProblem, found: Mapping[str, Gradient], output: Expectation,
                   grad: Array, *, settled: Array, classes: Sequence[BackwardRoundings]) -> Mapping[str, Gradient]:
     """By the names of the parameters. found: the gradients of the inputs.  output: of attention.  grad: of the layer's
     output, (B,T,M).  settled: (B,T) bool, where the output of a row that sees no key is zeros.
     """
     real, own = np.dtype(wide_float(problem.dtype)), classes[0]
-    pairs = {name: (exact(getattr(lowered, name), real, own), spread(lowered, name, _of_input(found[name], real)))
+    pairs = {name: (exact(getattr(lowered, name), real, own),
+                    spread_over_heads(lowered, name, _of_input(found[name], real)))
              for name in INPUTS}
-    heads = spread(lowered, OUT, _of_output(problem, output, settled, real))
+    heads = spread_over_heads(lowered, OUT, _of_output(problem, output, settled, real))
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is not claimed
-        return dict(_each(lowered.params, {**pairs, OUT: (heads, exact(grad, real, own))}, classes))
+        return dict(_parameter_gradients(lowered.params, {**pairs, OUT: (heads, exact(grad, real, own))}, classes))
 
 
-def _each(params: Mapping[str, Array], pairs: Mapping[str, tuple[Factor, Factor]],
-          classes: Sequence[BackwardRoundings]) -> Iterator[tuple[str, Gradient]]:
+def _parameter_gradients(params: Mapping[str, Array], pairs: Mapping[str, tuple[Factor, Factor]],
+                         classes: Sequence[BackwardRoundings]) -> Iterator[tuple[str, Gradient]]:
     """The gradient of each parameter that there is, w_query (M,H·D), b_query (H·D,) and their like."""
     for name, (given, back) in pairs.items():
         if f"w_{name}" in params:
@@ -388,14 +394,14 @@ def _of_output(problem: Problem, output: Expectation, settled: Array, real: np.d
     return Factor(truth, error, np.broadcast_to(claimed, truth.shape))
 
 
-def spread(lowered: Lowered, name: str, heads: Factor) -> Factor:
+def spread_over_heads(lowered: LoweredProblem, name: str, heads: Factor) -> Factor:
     """(B,H,T,D) and its like, as it lies in the layer, (B,T,H·D). Where heads are wider, they hold zeros times what the
     head has there, so that an entry that is not claimed takes its head with it.
     """
-    truth, error = (lowered.projected(name, each) for each in (heads.truth, heads.error))
+    truth, error = (lowered.project_heads(name, each) for each in (heads.truth, heads.error))
     lost = ~heads.claimed.all(axis=-1, keepdims=True)
     whole = np.broadcast_to(lost, (*lost.shape[:3], truth.shape[-1] // lost.shape[1]))
-    return Factor(truth, error, ~lowered.projected(name, whole))
+    return Factor(truth, error, ~lowered.project_heads(name, whole))
 
 
 SHARED = 8
@@ -408,8 +414,8 @@ class Archives:
     def __init__(self, most: int = SHARED) -> None:
         self._most, self._held = most, OrderedDict[str, Archive]()
 
-    def shared(self, evaluator: Evaluator) -> Evaluator:
-        """The same evaluator with the archive of all that are like it; of one that dies at a probe, with its own."""
+    def share_archive(self, evaluator: Evaluator) -> Evaluator:
+        """The evaluator with the archive of all that are like it; one that dies at a probe keeps its own."""
         try:
             key = evaluator.shared_by
         except SubjectDied:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from attnspec.core.conventions import UNDEFINED, unfound
+from attnspec.core.conventions import UNDEFINED, unfound_message
 from attnspec.core.coverage import met_at
 from attnspec.core.declaration import Limits, with_groups
 from attnspec.core.errors import SpecError
@@ -51,15 +51,15 @@ class Violated(Exception):  # noqa: N818  (a finding, no error)
 Failure = Violated | SubjectRaised | SubjectDied
 
 
-class Enough(BaseException):
+class TrialEnded(BaseException):
     """Nothing more is to be tried. No Exception, so that Hypothesis lets it through instead of examining it."""
 
 
 @dataclass(slots=True)
 class Tally:
     """What a trial has met so far. `tried` counts the problems that were put, with a claim or without; `silent` are the
-    reasons of those without.  work: what the cases cost (`demand.work`).  met: the pairs of sizes and keywords that
-    they met (`core.coverage`).  spans: the least and the greatest length of each axis.
+    reasons of those without.  work: what the cases cost (`demand.count_work`).  met: the pairs of sizes and keywords
+    that they met (`core.coverage`).  spans: the least and the greatest length of each axis.
     refused: what the subject turned out to refuse clearly, which ended the trial.
     asked: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
     sample: so many cases stand for all; 0 if none do.  triples: of features that acted together in a case.
@@ -67,7 +67,7 @@ class Tally:
     is_cut_short: whether cases were left out.
     """
 
-    tried: int = 0
+    tried_count: int = 0
     work: float = 0.0
     cases: int = 0
     no_claims: int = 0
@@ -77,20 +77,20 @@ class Tally:
     last: Recipe | None = None
     failure: Failure | None = None
     readings: dict[Reading, None] = field(default_factory=dict)
-    met: int = 0
+    met_pairs: int = 0
     triples: int = 0
     spans: dict[str, tuple[int, int]] = field(default_factory=dict)
-    asked: dict[str, str] = field(default_factory=dict)
-    refused: tuple[WordedRefusal, ...] = ()
+    named_sizes: dict[str, str] = field(default_factory=dict)
+    word_refusals: tuple[WordedRefusal, ...] = ()
     sample: int = 0
-    held: list[Recipe] = field(default_factory=list)
+    held_recipes: list[Recipe] = field(default_factory=list)
     is_cut_short: bool = False
     first: Recipe | None = None
 
     def meet(self, recipe: Recipe) -> None:
         """Count the sizes and keywords of a case of which something was claimed."""
         lengths = lengths_of(recipe.sizes)
-        self.met |= met_at(lengths, recipe.features)
+        self.met_pairs |= met_at(lengths, recipe.features)
         for name, length in lengths.items():
             least, most = self.spans.get(name, (length, length))
             self.spans[name] = min(least, length), max(most, length)
@@ -110,13 +110,13 @@ class Tally:
         return f"{cases} nothing either way, since {why}"
 
     @property
-    def failing(self) -> Recipe | None:
+    def failing_recipe(self) -> Recipe | None:
         """The case that failed, as it was put; None if none did."""
         return self.failure.recipe if isinstance(self.failure, Violated) else self.last
 
 
 @dataclass(frozen=True, slots=True)
-class Judging:
+class CaseJudge:
     """A clause and a subject on its evaluator.
 
     `breadcrumb` is told each recipe before it is tried.  compiles: whether variants that compile are asked.
@@ -133,10 +133,10 @@ class Judging:
     refused_by: Callable[[SubjectRaised], tuple[WordedRefusal, ...]] = lambda _: ()
     longest: float = LONGEST
 
-    def put(self, recipe: Recipe) -> Tally:
+    def judge_recipe(self, recipe: Recipe) -> Tally:
         """The clause on this one case; what failed is the tally's failure."""
         tally = Tally()
-        with contextlib.suppress(Violated, SubjectRaised, SubjectDied, Enough):  # the tally keeps it
+        with contextlib.suppress(Violated, SubjectRaised, SubjectDied, TrialEnded):  # the tally keeps it
             self.judge(recipe, tally)
         return tally
 
@@ -149,7 +149,7 @@ class Judging:
         self.breadcrumb(recipe.text)
         no_array = ""
         try:
-            recipe = lawful(recipe, self.check.domain, self.evaluator)
+            recipe = fit_to_domain(recipe, self.check.domain, self.evaluator)
             self._be_quick(recipe)
             found = list(self._measure(self.scene(recipe)))
         except NoClaim as silent:
@@ -163,8 +163,8 @@ class Judging:
             found, no_array = [verdict("answers_with_an_array", str(unusable), broken=True)], unusable.no_array
         except (SubjectRaised, SubjectDied) as raised:
             if isinstance(raised, SubjectRaised) and (refused := self.refused_by(raised)):
-                tally.refused = refused
-                raise Enough from None
+                tally.word_refusals = refused
+                raise TrialEnded from None
             tally.cases, tally.failure, tally.last = tally.cases + 1, raised, recipe
             raise
         return self._conclude(found, recipe, tally, no_array)
@@ -188,7 +188,7 @@ class Judging:
             tally.failure, tally.first = Violated(worst, recipe, no_array), tally.first or recipe
             raise tally.failure
         if claimed:
-            tally.held.append(recipe)
+            tally.held_recipes.append(recipe)
         return worst.margin if claimed else None
 
     def _acting_triples(self, recipe: Recipe) -> int:
@@ -208,7 +208,7 @@ class Judging:
                 raise SpecError(UNLIKE.format(self.check.clause.id, shapes), where=self.check.clause.where) from None
             yield measured
 
-    def compared(self, scene: Scene) -> Compared | None:
+    def compared_arrays(self, scene: Scene) -> Compared | None:
         """What the relation compares that this case breaks worst; None if none is broken, or it compares no arrays."""
         scene, worst, margin = replace(scene, kept=[]), None, 1.0
         for measured in self._measure(scene):
@@ -220,7 +220,7 @@ class Judging:
     def scene(self, recipe: Recipe) -> Scene:
         """The case that a recipe makes, put to the subject in the clause's runs."""
         problem = self._problem(recipe)
-        drawn = self.check.drawn(problem, recipe.drawn)
+        drawn = self.check.draw_values(problem, recipe.drawn)
         runs = self.check.pose(problem, drawn, recipe.undrawn.text, self.evaluator.conventions)
         asked = self.evaluator
         return Scene(asked.subject, asked.dtype, asked.conventions, runs, asked, drawn,
@@ -242,7 +242,7 @@ class Judging:
         return self.evaluator.problem(recipe, self.check.domain.poses)
 
 
-def lawful(recipe: Recipe, domain: Domain, evaluator: Evaluator) -> Recipe:
+def fit_to_domain(recipe: Recipe, domain: Domain, evaluator: Evaluator) -> Recipe:
     """The causal flag is not put where lengths forbid it, nor beside mask or bias to a subject that refuses both or
     promises nothing; nor is any keyword where it is refused. Raises OutsideLimits where the clause needs both.
     """
@@ -260,7 +260,7 @@ def lawful(recipe: Recipe, domain: Domain, evaluator: Evaluator) -> Recipe:
 def _refused_together(evaluator: Evaluator) -> str:
     subject, name = evaluator.subject, "mask_with_causal"
     if name not in subject.declaration.conventions and evaluator.conventions[name] == UNDEFINED:
-        return unfound(name, subject.id)
+        return unfound_message(name, subject.id)
     return "it does not say what mask or bias do together with the causal flag"
 
 

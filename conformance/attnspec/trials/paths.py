@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from attnspec.problems.choices import Menu
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Reading
-from attnspec.trials.covering_cases import openings
+from attnspec.trials.covering_cases import deal_openings
 
 MARK = "attnspec: path not taken"
 """What an adapter prints, at the beginning of a line, in a call that does not take the path of its variant."""
@@ -23,24 +23,24 @@ _SEVERAL = 3  # keys
 
 @dataclass(slots=True)
 class Paths:
-    """Of one variant at one dtype: how many calls took its path, and how many did not."""
+    """Counts, for one variant at one dtype, how many calls took its path, and how many did not."""
 
-    taken: int = 0
-    left: int = 0
+    taken_count: int = 0
+    left_count: int = 0
 
     def count(self, said: str) -> None:
         """Take an answer into account. said: what was printed meanwhile."""
         if said.startswith(MARK) or f"\n{MARK}" in said:
-            self.left += 1
+            self.left_count += 1
         else:
-            self.taken += 1
+            self.taken_count += 1
 
 
 def gentle_cases(menu: Menu, seed: int, keywords: frozenset[str]) -> Iterator[Recipe]:
-    """For each of these keywords cases with it, and with few others, whose entries keep no call from a fast path; and
-    with several keys, where there are such: with one key no keyword matters.
+    """The cases with each of these keywords, and with few others, whose entries keep no call from a fast path; and with
+    several keys, where there are such: with one key no keyword changes anything.
     """
-    recipes = [menu.recipe(*choices) for choices in openings(menu, seed, _LOOKED_AT)]
+    recipes = [menu.recipe(*choices) for choices in deal_openings(menu, seed, _LOOKED_AT)]
     for keyword in sorted(keywords):
         having = sorted((each for each in recipes if keyword in each.features), key=_tells_little)
         yield from (replace(each, families=(GENTLE,)) for each in having[:_OF_EACH])
@@ -53,9 +53,9 @@ def _tells_little(recipe: Recipe) -> tuple[float, ...]:
 
 
 def readings_of(paths: Mapping[str, Paths]) -> Iterator[Reading]:
-    """For each variant that went another way in some call, in how many it took its path."""
+    """Tells of each variant that went another way in some call in how many it took its path."""
     for name, each in paths.items():
-        if each.left:
-            whole = each.taken + each.left
-            yield Reading(f"path of {name}", f"{each.taken} of {whole}", 0.0,
-                          f"{each.taken} of {whole} calls took the path of the variant {name}")
+        if each.left_count:
+            whole = each.taken_count + each.left_count
+            yield Reading(f"path of {name}", f"{each.taken_count} of {whole}", 0.0,
+                          f"{each.taken_count} of {whole} calls took the path of the variant {name}")

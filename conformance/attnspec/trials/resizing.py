@@ -11,7 +11,7 @@ from typing import Any
 from attnspec.core.declaration import Limits
 from attnspec.core.rotary import EVERY_VALUED
 from attnspec.core.sizes import MOST_ENTRIES, MOST_HEADS
-from attnspec.problems.demand import work
+from attnspec.problems.demand import count_work
 from attnspec.problems.domain import Domain
 from attnspec.problems.make import model_width
 from attnspec.problems.problem import Sizes
@@ -35,7 +35,7 @@ _HEADS, _LENGTHS = frozenset({"B", "H", "Hkv", "G"}), frozenset({"T", "S", "T=S"
 _PAIRS: Mapping[str, tuple[str, str]] = {"T=S": ("T", "S"), "D=Dv": ("D", "Dv")}
 
 
-def length(sizes: Sizes, axis: str) -> int:
+def length_along(sizes: Sizes, axis: str) -> int:
     """The length of an axis; G is H / Hkv, and T=S and D=Dv are two of one length."""
     if axis == "G":
         return sizes.H // sizes.Hkv
@@ -43,8 +43,8 @@ def length(sizes: Sizes, axis: str) -> int:
     return value
 
 
-def moved(sizes: Sizes, axis: str, value: int) -> Sizes:
-    """The same sizes with another length of one axis. Hkv and G keep each other; H moves Hkv along."""
+def move_axis(sizes: Sizes, axis: str, value: int) -> Sizes:
+    """Sizes with another length of one axis. Hkv and G keep each other; H moves Hkv along."""
     groups = sizes.H // sizes.Hkv
     if axis in {"Hkv", "H"}:
         return replace(sizes, Hkv=value, H=value * groups)
@@ -53,8 +53,8 @@ def moved(sizes: Sizes, axis: str, value: int) -> Sizes:
     return replace(sizes, **dict.fromkeys(_PAIRS.get(axis, (axis,)), value))
 
 
-def resized(recipe: Recipe, sizes: Sizes, domain: Domain, limits: Limits) -> Recipe | None:
-    """The same case at other sizes; None where the clause or the subject has no such problem.
+def resize_recipe(recipe: Recipe, sizes: Sizes, domain: Domain, limits: Limits) -> Recipe | None:
+    """The case at other sizes; None where the clause or the subject has no such problem.
 
     A problem of a kind whose sizes are part of what it is has no other sizes.
     """
@@ -64,7 +64,7 @@ def resized(recipe: Recipe, sizes: Sizes, domain: Domain, limits: Limits) -> Rec
     share = sizes.S / recipe.sizes.S
     return replace(recipe, sizes=sizes, families=recipe.families[: sizes.B * sizes.Hkv],
                    M=model_width(sizes, limits) if recipe.M else 0,
-                   values={name: _scaled(name, value, share) for name, value in recipe.values.items()})
+                   values={name: _scale_keyword_value(name, value, share) for name, value in recipe.values.items()})
 
 
 def _is_too_large(sizes: Sizes) -> bool:
@@ -74,7 +74,7 @@ def _is_too_large(sizes: Sizes) -> bool:
     return heads > MOST_HEADS or entries > MOST_ENTRIES
 
 
-def _scaled(keyword: str, value: Any, share: float) -> Any:  # noqa: ANN401  (by the keyword)
+def _scale_keyword_value(keyword: str, value: Any, share: float) -> Any:  # noqa: ANN401  (by the keyword)
     """A value as it scales with the number of keys."""
     scaled = EVERY_VALUED[keyword].scaled
     return scaled(value, share) if scaled else value
@@ -90,7 +90,7 @@ class Resizer:
     fewer heads with other families of entries than the first ones fails there.
     """
 
-    put: Callable[[Recipe], Tally]
+    judge_recipe: Callable[[Recipe], Tally]
     recipe: Recipe
     domain: Domain
     limits: Limits
@@ -99,67 +99,70 @@ class Resizer:
     seconds: float
     failure: type[Violated | SubjectRaised] = Violated
     least: int = 1
-    tried: int = 0
+    tried_count: int = 0
     cases: int = 0
-    known: dict[Sizes, bool] = field(default_factory=dict)
-    failing: dict[Sizes, Recipe] = field(default_factory=dict)
+    known_sizes: dict[Sizes, bool] = field(default_factory=dict)
+    failing_recipes: dict[Sizes, Recipe] = field(default_factory=dict)
     seeds: int = SEEDS
     any_family: bool = False
     _unknown: set[Sizes] = field(default_factory=set)
-    _held: dict[Sizes, int] = field(default_factory=dict)
-    _started: float = field(default_factory=time.monotonic)
+    _holding_counts: dict[Sizes, int] = field(default_factory=dict)
+    _started_at: float = field(default_factory=time.monotonic)
 
     @property
     def is_spent(self) -> bool:
         """Whether no further sizes are put."""
-        return self.tried >= self.most or self.work_left <= 0 or time.monotonic() - self._started > self.seconds
+        is_late = time.monotonic() - self._started_at > self.seconds
+        return self.tried_count >= self.most or self.work_left <= 0 or is_late
 
     def fails(self, sizes: Sizes) -> bool | None:
         """Whether it fails there as well; None where that cannot be said: no such problem, no claim, or no time."""
-        if sizes in self.known and (self.known[sizes] or self._held[sizes] >= self._enough(sizes) or self.is_spent):
-            return self.known[sizes]
-        is_dear = work(sizes) > self.work_left * DEAREST and sizes != self.recipe.sizes
+        if sizes in self.known_sizes and (self.known_sizes[sizes] or self._holding_counts[sizes] >= self._enough(sizes)
+                                          or self.is_spent):
+            return self.known_sizes[sizes]
+        is_dear = count_work(sizes) > self.work_left * DEAREST and sizes != self.recipe.sizes
         if sizes in self._unknown or self.is_spent or is_dear:
             return None
-        if self._at(sizes, 0) is None:
+        if self._make_recipe_at(sizes, 0) is None:
             self._unknown.add(sizes)
             return None
-        self.tried += sizes not in self.known
+        self.tried_count += sizes not in self.known_sizes
         return self._try_sizes(sizes)
 
     def _try_sizes(self, sizes: Sizes) -> bool | None:
         """The same, with entries that were not put yet."""
         enough = self._enough(sizes)
-        for number in range(self._held.get(sizes, 0), enough):
+        for number in range(self._holding_counts.get(sizes, 0), enough):
             tally = self._judge_case(sizes, number)
             if type(tally.failure) is self.failure:
-                self.known[sizes] = True
+                self.known_sizes[sizes] = True
                 return True
             if tally.failure is None and tally.cases:
-                self.known[sizes] = False
-        self._held[sizes] = enough
-        if sizes not in self.known:
+                self.known_sizes[sizes] = False
+        self._holding_counts[sizes] = enough
+        if sizes not in self.known_sizes:
             self._unknown.add(sizes)
-        return self.known.get(sizes)
+        return self.known_sizes.get(sizes)
 
     @property
-    def held(self) -> tuple[Recipe, ...]:
+    def held_recipes(self) -> tuple[Recipe, ...]:
         """The cases that held, with all entries that were put; the least work first."""
-        sizes = sorted((each for each, failed in self.known.items() if not failed), key=work)
-        return tuple(filter(None, (self._at(each, number) for each in sizes for number in range(self._held[each]))))
+        sizes = sorted((each for each, failed in self.known_sizes.items() if not failed), key=count_work)
+        return tuple(filter(None, (self._make_recipe_at(each, number) for each in sizes
+                                   for number in range(self._holding_counts[each]))))
 
     def first_at(self, sizes: Sizes) -> Recipe | None:
         """The case at these sizes, as it is put first; None where there is no such problem."""
-        return self._at(sizes, 0)
+        return self._make_recipe_at(sizes, 0)
 
-    def _at(self, sizes: Sizes, number: int) -> Recipe | None:
+    def _make_recipe_at(self, sizes: Sizes, number: int) -> Recipe | None:
         """The case at these sizes with the number-th entries; None where there is no such problem.
 
         Of more families of entries than heads each leads once, where any may: which of them fails is not known.
         """
         families, first = self.recipe.families, number % len(self.recipe.families)
         led = (*families[first:], *families[:first]) if self._drops_families(sizes) else families
-        recipe = resized(replace(self.recipe, families=led), sizes, self.domain, self.limits)
+        recipe = resize_recipe(replace(self.recipe, families=led), sizes, self.domain, self.limits)
         return recipe and replace(recipe, seed=(recipe.seed + number) % 2**24)
 
     def _enough(self, sizes: Sizes) -> int:
@@ -171,13 +174,13 @@ class Resizer:
 
     def _judge_case(self, sizes: Sizes, number: int) -> Tally:
         """The same case, judged."""
-        if (recipe := self._at(sizes, number)) is None:
+        if (recipe := self._make_recipe_at(sizes, number)) is None:
             return Tally()
-        self.work_left -= work(sizes) if sizes != self.recipe.sizes else 0
+        self.work_left -= count_work(sizes) if sizes != self.recipe.sizes else 0
         self.cases += 1
-        tally = self.put(recipe)
+        tally = self.judge_recipe(recipe)
         if type(tally.failure) is self.failure:
-            self.failing.setdefault(sizes, recipe)
+            self.failing_recipes.setdefault(sizes, recipe)
         return tally
 
     def find_out_how_often(self, sizes: Sizes) -> None:
@@ -187,7 +190,7 @@ class Resizer:
         self.seeds = min(MOST_SEEDS, max(SEEDS, round(log(SURE) / log(1 - share)))) if share else MOST_SEEDS
 
     def how_often(self, sizes: Sizes, numbers: range) -> int:
-        """With how many of these entries it fails."""
+        """With how many of these entries the case fails."""
         return sum(type(self._judge_case(sizes, number).failure) is self.failure for number in numbers)
 
     def holds_by_chance(self, sizes: Sizes) -> bool:
@@ -195,7 +198,7 @@ class Resizer:
         failing.
         """
         fails = self.how_often(sizes, range(MOST_SEEDS, 2 * MOST_SEEDS)) > 0
-        self.known[sizes] = self.known[sizes] or fails
+        self.known_sizes[sizes] = self.known_sizes[sizes] or fails
         return fails
 
     def margins_of(self, sizes: Sizes, numbers: range) -> list[float]:
@@ -220,7 +223,7 @@ class Resizer:
         is_tied = {"D=Dv": self.limits.ties_value_width, "T=S": self._ties_lengths()}[pair]
         if is_tied:
             return (pair,)
-        return (pair, one, other) if length(sizes, one) == length(sizes, other) else (one, other)
+        return (pair, one, other) if length_along(sizes, one) == length_along(sizes, other) else (one, other)
 
     def _ties_lengths(self) -> bool:
         limits, domain = self.limits, self.domain
@@ -242,8 +245,8 @@ class Resizer:
             alone = replace(sizes, Hkv=sizes.H)  # what needs many heads needs no groups
             sizes = alone if alone != sizes and self.fails(alone) else sizes
             for axis in self.axes:
-                if axis not in _PAIRS or len({length(sizes, each) for each in _PAIRS[axis]}) == 1:
-                    sizes = moved(sizes, axis, self._lowest(sizes, axis))
+                if axis not in _PAIRS or len({length_along(sizes, each) for each in _PAIRS[axis]}) == 1:
+                    sizes = move_axis(sizes, axis, self._lowest(sizes, axis))
             if sizes == before:
                 break
         return sizes
@@ -254,7 +257,7 @@ class Resizer:
             small = sizes
             for axis in self.axes:
                 if (axis in _LENGTHS) is are_lengths:
-                    small = moved(small, axis, min(length(small, axis), 1 if axis in _HEADS else self.least))
+                    small = move_axis(small, axis, min(length_along(small, axis), 1 if axis in _HEADS else self.least))
             if small != sizes and self.fails(small):
                 return small
         return sizes
@@ -264,27 +267,27 @@ class Resizer:
 
         First the least there is, then one less; between them, where blocks end, by halves.
         """
-        here = length(sizes, axis)
+        here = length_along(sizes, axis)
         first = 1 if axis in _HEADS else self.least
-        least = next((value for value in range(first, min(here, first + 4)) if self._fits(moved(sizes, axis, value))),
-                     here)
-        if here <= least or self.fails(moved(sizes, axis, least)):
+        least = next((value for value in range(first, min(here, first + 4))
+                      if self._fits(move_axis(sizes, axis, value))), here)
+        if here <= least or self.fails(move_axis(sizes, axis, least)):
             return least
-        if here <= least + 1 or not self.fails(moved(sizes, axis, here - 1)):
+        if here <= least + 1 or not self.fails(move_axis(sizes, axis, here - 1)):
             return here
         rungs = [least, *(rung for rung in rungs_below(here - 1) if rung > least), here - 1]
-        held, failed = self._halved(sizes, axis, rungs)
-        return self._halved(sizes, axis, range(held, failed + 1))[1]
+        held, failed = self._bisect_axis(sizes, axis, rungs)
+        return self._bisect_axis(sizes, axis, range(held, failed + 1))[1]
 
     def _fits(self, sizes: Sizes) -> bool:
-        return resized(self.recipe, sizes, self.domain, self.limits) is not None
+        return resize_recipe(self.recipe, sizes, self.domain, self.limits) is not None
 
-    def _halved(self, sizes: Sizes, axis: str, values: range | list[int]) -> tuple[int, int]:
+    def _bisect_axis(self, sizes: Sizes, axis: str, values: range | list[int]) -> tuple[int, int]:
         """Neighbours of these, of which the first holds (or cannot be put) and the last fails."""
         low, high = 0, len(values) - 1
         while high - low > 1:
             middle = (low + high) // 2
-            if self.fails(moved(sizes, axis, values[middle])):
+            if self.fails(move_axis(sizes, axis, values[middle])):
                 high = middle
             else:
                 low = middle

@@ -29,12 +29,12 @@ MarginOf = Callable[[Choices], float | None]
 """How close a case comes, None if nothing is claimed. It raises for one that fails."""
 
 
-def draw(margin_of: MarginOf, menu: Menu, seed: int, count: int) -> None:
+def draw_cases(margin_of: MarginOf, menu: Menu, seed: int, count: int) -> None:
     """So many cases of what a menu offers, the later ones closer to a failure; the first that fails is the last."""
     _search(margin_of, menu, seed, max_examples=count, phases=(Phase.generate, Phase.target))
 
 
-def shrink(margin_of: MarginOf, menu: Menu, seed: int, failing: Choices) -> None:
+def shrink_case(margin_of: MarginOf, menu: Menu, seed: int, failing: Choices) -> None:
     """Ever simpler cases than one that fails."""
     _search(margin_of, menu, seed, database=OneExample(failing), phases=(Phase.reuse, Phase.shrink))
 
@@ -79,8 +79,8 @@ MOST_DRAWN = 2**16 - 1
 """The greatest number that stands for a drawn value."""
 
 
-def recipes(domain: Domain, offered: frozenset[str], limits: Limits, effort: Effort,
-            draws: tuple[str, ...] = ()) -> st.SearchStrategy[Recipe]:
+def recipe_strategy(domain: Domain, offered: frozenset[str], limits: Limits, effort: Effort,
+                    draws: tuple[str, ...] = ()) -> st.SearchStrategy[Recipe]:
     """Recipes of a domain for a subject that offers these keywords within these limits.
 
     draws: names of the clause's drawn values; each becomes an integer 0 … 65,535 of `recipe.drawn`.

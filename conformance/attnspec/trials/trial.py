@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Effort
-from attnspec.core.sizes import spelled
+from attnspec.core.sizes import spell_lengths
 from attnspec.problems.choices import SEED_BYTES, Menu, menu_of
-from attnspec.problems.demand import logits
+from attnspec.problems.demand import count_logits
 from attnspec.problems.domain import Domain
 from attnspec.problems.problem import Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.subjects.refusals import limits_without_refusals
 from attnspec.subjects.subject import SubjectDied, SubjectRaised
-from attnspec.trials.asked_sizes import Asked, cases_at, menu_at
-from attnspec.trials.covering_cases import Choices, openings, sampled, within
+from attnspec.trials.asked_sizes import RequestedSizes, cases_at, menu_at
+from attnspec.trials.covering_cases import Choices, choices_in_wider_menu, deal_openings, sample_openings
 from attnspec.trials.dealer import COMPILED
-from attnspec.trials.judging import Enough, Failure, Judging, Tally, Violated
+from attnspec.trials.judging import CaseJudge, Failure, Tally, TrialEnded, Violated
 from attnspec.trials.paths import Paths, gentle_cases, readings_of
 from attnspec.trials.resizing import Resizer
 from attnspec.vocabulary.scene import NO_VARIANT
@@ -51,7 +51,7 @@ NOTHING_CLAIMED = "no case of these sizes could be judged"
 
 
 @dataclass(frozen=True, slots=True)
-class Trial(Judging):
+class Trial(CaseJudge):
     """A clause, a subject on its evaluator, and how hard to look: as many cases as the effort says, or `cases`.
 
     A trial that does not shrink ends at its first failure.
@@ -69,30 +69,30 @@ class Trial(Judging):
     cases: int = 0
     shrinks: bool = True
     most: int = 0
-    before: Recipe | None = None
-    raised: frozenset[str] = frozenset()
+    failed_before: Recipe | None = None
+    raised_before: frozenset[str] = frozenset()
     shapes: tuple[Sizes, ...] | None = None
     purse: float = math.inf
-    asked: tuple[Asked, ...] = ()
+    named_sizes: tuple[RequestedSizes, ...] = ()
     sample: int = 0
-    until: float = math.inf
-    tell: Callable[[Failure, Recipe], None] = lambda _failure, _recipe: None
+    compiling_ends: float = math.inf
+    tell_failure: Callable[[Failure, Recipe], None] = lambda _failure, _recipe: None
     small: tuple[Sizes, ...] = ()
     is_explained: Callable[[Trial, Recipe], bool] = lambda *_: False
 
     def hold(self) -> Tally:
-        """Try all cases; what failed, if anything did, is the tally's failure on its smallest case."""
+        """Tries all cases; what failed, if anything did, is the tally's failure on its smallest case."""
         tally = Tally()
-        with contextlib.suppress(Violated, SubjectRaised, SubjectDied, Enough):
+        with contextlib.suppress(Violated, SubjectRaised, SubjectDied, TrialEnded):
             self._hold(tally)
             return tally
-        with contextlib.suppress(Enough):
+        with contextlib.suppress(TrialEnded):
             if self.shrinks and not (self.is_glance or self.is_sparing):
                 self._make_small(tally)
         return tally
 
     def _make_small(self, tally: Tally) -> None:
-        if recipe := made_small(self.put, tally, self.check.domain, self._limits):
+        if recipe := made_small(self.judge_recipe, tally, self.check.domain, self._limits):
             self._fails(recipe, tally)
 
     def _hold(self, tally: Tally) -> None:
@@ -123,11 +123,11 @@ class Trial(Judging):
         tally.readings.update(dict.fromkeys(readings_of(self._paths)))
 
     def _draw(self, menu: Menu, tally: Tally, count: int) -> None:
-        from attnspec.trials.searching import draw  # noqa: PLC0415  (weight: Hypothesis, where nothing is drawn)
+        from attnspec.trials.searching import draw_cases  # noqa: PLC0415  (weight: Hypothesis, where nothing is drawn)
 
         drawn: list[Choices] = []
         try:
-            draw(self._margin_of(menu, tally, drawn), menu, self.seed, count)
+            draw_cases(self._margin_of(menu, tally, drawn), menu, self.seed, count)
         except (Violated, SubjectRaised):
             self._shrink(menu, drawn[-1], tally)
 
@@ -149,14 +149,14 @@ class Trial(Judging):
         """Whether all openings hold."""
         sparing = self._sparing
         enough = self.sample or (self._openings if self.is_glance else math.inf)
-        for number, choices in enumerate(self._dealt(menu)):
+        for number, choices in enumerate(self._deal_openings(menu)):
             if tally.cases >= enough or self._is_long_enough(tally):
                 return True
             trial = self if number < COMPILED else sparing
             try:
                 trial._try(menu.recipe(*choices), tally)
             except (Violated, SubjectRaised) as failed:
-                if not (self.is_glance and isinstance(failed, SubjectRaised) and failed.gist in self.raised):
+                if not (self.is_glance and isinstance(failed, SubjectRaised) and failed.gist in self.raised_before):
                     trial._shrink(menu, choices, tally)
                 return False
         return True
@@ -164,10 +164,10 @@ class Trial(Judging):
     def _is_long_enough(self, tally: Tally) -> bool:
         """Whether a case was judged, and compilers have taken what is this clause's."""
         compiling = self.evaluator.compiling
-        tally.is_cut_short |= bool(compiling and tally.cases and compiling.spent >= self.until)
+        tally.is_cut_short |= bool(compiling and tally.cases and compiling.spent >= self.compiling_ends)
         return tally.is_cut_short
 
-    def _dealt(self, menu: Menu) -> Iterator[Choices]:
+    def _deal_openings(self, menu: Menu) -> Iterator[Choices]:
         """The cases that it opens with; after a sample those that take the place of what makes no claim.
 
         Where a compiler may run for each size, a sample has the sizes that all clauses share.
@@ -175,13 +175,14 @@ class Trial(Judging):
         count = self._openings * (1 + SPARE if self.is_glance else 1)
         declared = self.evaluator.subject.declaration
         is_shared = self.is_sparing or (self.check.clause.flips and declared.has_compiled_variant)
-        sample = sampled(menu, self.seed, self.sample if is_shared else count, self.sample) if self.sample else ()
+        opened = self.sample if is_shared else count
+        sample = sample_openings(menu, self.seed, opened, self.sample) if self.sample else ()
         yield from sample
-        yield from (choices for choices in openings(menu, self.seed, count) if choices not in sample)
+        yield from (choices for choices in deal_openings(menu, self.seed, count) if choices not in sample)
 
     def _hold_on_paths(self, menu: Menu, tally: Tally) -> bool:
         """Whether it holds in a case of each keyword for each variant that was seen to leave its own path."""
-        if not any(each.left for each in self._paths.values()):
+        if not any(each.left_count for each in self._paths.values()):
             return True
         keywords = self.evaluator.subject.declaration.keywords & self.check.domain.sometimes
         return not any(self._sparing._fails(recipe, tally) for recipe in gentle_cases(menu, self.seed, keywords))
@@ -195,21 +196,21 @@ class Trial(Judging):
 
     def _hold_as_asked(self, tally: Tally) -> bool:
         """Whether it holds at all sizes that the user names."""
-        return all(replace(self, longest=math.inf)._hold_at(asked, tally) for asked in self.asked)
+        return all(replace(self, longest=math.inf)._hold_at(asked, tally) for asked in self.named_sizes)
 
-    def _hold_at(self, asked: Asked, tally: Tally) -> bool:
-        at = spelled(asked.sizes.by_axis)
-        tally.asked[at] = asked.why_not or NOTHING_CLAIMED
+    def _hold_at(self, asked: RequestedSizes, tally: Tally) -> bool:
+        at = spell_lengths(asked.sizes.by_axis)
+        tally.named_sizes[at] = asked.why_not or NOTHING_CLAIMED
         if asked.why_not:
             return True
         menu = menu_at(self.check, self.evaluator.subject, asked.sizes)
         for choices in cases_at(menu, self.seed):
             try:
                 if self._try(menu.recipe(*choices), tally) is not None:
-                    tally.asked[at] = ""
+                    tally.named_sizes[at] = ""
             except (Violated, SubjectRaised):
-                tally.asked[at] = ""
-                handy, chosen = made_handy(self.put, menu, choices, tally, PATIENCE_AT_ASKED)
+                tally.named_sizes[at] = ""
+                handy, chosen = made_handy(self.judge_recipe, menu, choices, tally, PATIENCE_AT_ASKED)
                 if self._work(handy.recipe(*chosen)) <= SHRINKING[self.effort]:
                     self._simplify(handy, chosen, tally)
                 return False
@@ -231,29 +232,30 @@ class Trial(Judging):
         if self._stands_before(tally):
             return
         if not self.is_glance:
-            menu, choices = made_handy(self.put, menu, choices, tally, small=self.small)
+            menu, choices = made_handy(self.judge_recipe, menu, choices, tally, small=self.small)
         else:
             small = self._menu(Effort.QUICK)
-            wider = replace(menu, shapes=tuple(sorted({*menu.shapes, *small.shapes}, key=logits))) if small else menu
-            menu, choices = wider, within(menu, choices, wider)
+            shapes = {*menu.shapes, *(small.shapes if small else ())}
+            wider = replace(menu, shapes=tuple(sorted(shapes, key=count_logits))) if small else menu
+            menu, choices = wider, choices_in_wider_menu(menu, choices, wider)
         self._simplify(menu, choices, tally)
 
     def _stands_before(self, tally: Tally) -> bool:
         """Whether the case that failed at another dtype stands for the one that failed here: it fails here, too, and
         what it shows is explained, or nobody looks for causes.
         """
-        if self.before is None or not (self.is_glance or self.is_explained(self, self.before)):
+        if self.failed_before is None or not (self.is_glance or self.is_explained(self, self.failed_before)):
             return False
-        return self._fails(self.before, tally)
+        return self._fails(self.failed_before, tally)
 
     def _simplify(self, menu: Menu, choices: Choices, tally: Tally) -> None:
         """Have Hypothesis make a failing case simpler."""
-        from attnspec.trials.searching import shrink  # noqa: PLC0415  (weight, as above)
+        from attnspec.trials.searching import shrink_case  # noqa: PLC0415  (weight, as above)
 
         attempts = self._attempts(menu.recipe(*choices))
-        most = tally.tried + attempts if attempts else self.most
+        most = tally.tried_count + attempts if attempts else self.most
         trial = replace(self, most=most, purse=tally.work + SHRINKING[self.effort])
-        shrink(trial._margin_of(menu, tally, []), menu, self.seed, choices)
+        shrink_case(trial._margin_of(menu, tally, []), menu, self.seed, choices)
 
     def _attempts(self, failing: Recipe) -> int:
         """By how many further cases this one is shrunk; 0 sets no end."""
@@ -291,7 +293,7 @@ class Trial(Judging):
             return NO_SIZE
         if self._menu(self.effort, limits_without_refusals(subject)) is None:
             return "the subject's declared limits exclude every shape that this clause needs"
-        told = "; ".join(f"{name}: {words}" for name, words in subject.refused.items())
+        told = "; ".join(f"{name}: {words}" for name, words in subject.refused_words.items())
         return f"the function refuses the inputs that this clause needs ({told})"
 
     def _margin_of(self, menu: Menu, tally: Tally, drawn: list[Choices]) -> Callable[[Choices], float | None]:
@@ -304,21 +306,22 @@ class Trial(Judging):
 
     def _try(self, recipe: Recipe, tally: Tally) -> float | None:
         """Judge one more case, unless nothing more is to be tried."""
-        if (self.most and tally.tried >= self.most) or tally.work >= self.purse:
-            raise Enough
-        tally.tried += 1
+        if (self.most and tally.tried_count >= self.most) or tally.work >= self.purse:
+            raise TrialEnded
+        tally.tried_count += 1
         tally.work += self._work(recipe)
         is_first = tally.failure is None
         try:
             return self.judge(recipe, tally)
         except SubjectDied:  # each death costs a process, a hang its deadline: no smaller case is looked for
-            raise Enough from None
+            raise TrialEnded from None
         except (Violated, SubjectRaised) as failure:
             if is_first:
-                self.tell(failure, tally.failing or recipe)  # as it was put, without keywords that it refuses there
+                # as it was put, without keywords that it refuses there
+                self.tell_failure(failure, tally.failing_recipe or recipe)
             if self.shrinks:
                 raise
-            raise Enough from None
+            raise TrialEnded from None
 
 
 # A failing case made small
@@ -336,12 +339,12 @@ HANDY = 4
 
 def made_small(put: Callable[[Recipe], Tally], tally: Tally, domain: Domain, limits: Limits) -> Recipe | None:
     """The case that failed last, at the smallest sizes at which it fails in the same way; None if these are its own."""
-    failing = tally.failing
+    failing = tally.failing_recipe
     if failing is None or not isinstance(tally.failure, (Violated, SubjectRaised)):
         return None
     resizer = Resizer(put, failing, domain, limits, MOST, MOST_WORK, MOST_SECONDS, type(tally.failure))
     smallest = resizer.smallest()
-    return resizer.failing.get(smallest) if smallest != failing.sizes else None
+    return resizer.failing_recipes.get(smallest) if smallest != failing.sizes else None
 
 
 def made_handy(put: Callable[[Recipe], Tally], menu: Menu, choices: Choices, tally: Tally,
@@ -357,9 +360,9 @@ def made_handy(put: Callable[[Recipe], Tally], menu: Menu, choices: Choices, tal
         return menu, choices
     resizer = Resizer(put, menu.recipe(*choices), menu.domain, menu.limits, MOST, *patience, type(tally.failure), HANDY)
     sizes = next(filter(resizer.fails, small), None) or resizer.smallest()
-    if sizes not in resizer.failing:
+    if sizes not in resizer.failing_recipes:
         return menu, choices
     entries, *drawn = choices
     # the first byte chooses the shape, the last ones are the seed
-    seed = resizer.failing[sizes].seed.to_bytes(SEED_BYTES, "big")
+    seed = resizer.failing_recipes[sizes].seed.to_bytes(SEED_BYTES, "big")
     return replace(menu, shapes=(sizes,)), (bytes([0, *entries[1:-SEED_BYTES], *seed]), *drawn)

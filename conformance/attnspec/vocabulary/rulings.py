@@ -9,6 +9,7 @@ import numpy as np
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED, of_hidden_rows
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
+from attnspec.numerics.aspect import extra_key
 from attnspec.numerics.expectation import visible_keys
 from attnspec.numerics.lengths import queries_within
 from attnspec.problems.problem import Array, Problem
@@ -75,8 +76,9 @@ def lse_of_hidden_rows_follows_convention(scene: Scene, *, run: RunName = ORIGIN
     name, problem = "lse_of_hidden_rows_follows_convention", scene.problem(run)
     answer = scene.conventions.get("lse_of_hidden_row", UNDEFINED)
     empty = np.asarray(~visible_keys(problem, scene.conventions).any(axis=-1)) & queries_within(problem)[:, None]
-    if problem.sinks is not None:
-        empty = empty & np.isneginf(problem.sinks)[:, None]
+    extra = extra_key(problem)
+    if extra is not None:
+        empty = empty & np.isneginf(extra)[:, None]
     if answer not in _OF_HIDDEN or not empty.any():
         return nothing(name, "no row is fully hidden" if answer in _OF_HIDDEN else "nothing is declared of such rows")
     seen = observe(scene, run, "lse").array

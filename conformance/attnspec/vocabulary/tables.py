@@ -15,7 +15,6 @@ from attnspec.vocabulary.rotary import ROTARY_RELATIONS
 from attnspec.vocabulary.signature import Bound
 from attnspec.vocabulary.transforms import (
     axes,
-    caches,
     contents,
     gradients,
     history,
@@ -23,7 +22,6 @@ from attnspec.vocabulary.transforms import (
     layers,
     pages,
     rotary,
-    serving,
     steps,
 )
 from attnspec.vocabulary.transforms import dropout as dropping
@@ -88,7 +86,6 @@ TRANSFORMS: Words = _words(
     keywords.hide_keys, keywords.show_all, keywords.drop_mask, keywords.share_mask, keywords.broadcast_mask,
     keywords.zero_bias, keywords.mask_as_bias, keywords.causal_as_mask, keywords.with_scale, keywords.ask_weights,
     keywords.leave_out, *(word for part in load_parts("words") for word in part.TRANSFORMS),
-    *serving.OF_SERVING, *caches.OF_CACHES,
     *pages.OF_PAGES, *gradients.OF_GRADIENTS, *steps.OF_STEPS,
     *dropping.OF_DROPOUT,
     axes.widen, axes.repeat_keys, axes.drop_keys, axes.drop_last_value, axes.drop_first_keys, axes.keep_queries,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from attnspec.problems.entries import words
+from attnspec.problems.entries import random_words
 from attnspec.problems.problem import Sizes
 
 from evaluation.baselines.grids import Option, ParameterGrid
@@ -106,7 +106,7 @@ def _case(grid: ParameterGrid, seed: int, number: int) -> GridCase | None:
 def _place(count: int, seed: int, label: str, number: int) -> int:
     """Place `number` of a stream in which every run of `count` places is an order of its own."""
     lap, place = divmod(number, count)
-    return int(np.argsort(words(seed, f"{label} {lap}", (count,)), kind="stable")[place])
+    return int(np.argsort(random_words(seed, f"{label} {lap}", (count,)), kind="stable")[place])
 
 
 def combinations(grid: ParameterGrid) -> int:

@@ -14,9 +14,9 @@ from attnspec.faults.subject import sound_subject
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.choices import SMALL, Menu
-from attnspec.problems.demand import logits
+from attnspec.problems.demand import count_logits
 from attnspec.problems.domain import domain
-from attnspec.problems.entries import words
+from attnspec.problems.entries import random_words
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem
 from attnspec.problems.shapes import shapes_for
@@ -93,10 +93,10 @@ def _judged(formulation: str, problem: Problem) -> _Judged | None:
 def _problems(dtype: DType, seed: int) -> Iterator[Problem]:
     """Problems as the engine draws them, of small shapes, without end."""
     limits = declaration_of_sound(sound_named(FORMULATION)).limits
-    shapes = tuple(sizes for sizes in shapes_for(_DOMAIN, limits, Effort.THOROUGH) if logits(sizes) <= SMALL)
+    shapes = tuple(sizes for sizes in shapes_for(_DOMAIN, limits, Effort.THOROUGH) if count_logits(sizes) <= SMALL)
     menu = Menu(_DOMAIN, limits, shapes, tuple(sorted(_DOMAIN.sometimes)))
     number = 0
     while True:
-        choices = words(seed, f"accused {number}", (menu.length,)).tobytes()[:menu.length]
+        choices = random_words(seed, f"accused {number}", (menu.length,)).tobytes()[:menu.length]
         yield make_problem(menu.recipe(choices), dtype)
         number += 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from attnspec.core.nouns import DType
-from attnspec.problems.entries import integers, words
+from attnspec.problems.entries import random_words, whole_numbers
 from attnspec.problems.make import as_dtype
 from attnspec.problems.problem import Problem
 
@@ -72,13 +72,13 @@ Posed = Callable[[Posing], Changes]
 
 
 def _local(posing: Posing) -> Changes:
-    left, right = integers(words(posing.seed, posing.label, (2,)), 0, posing.case.sizes.S - 1)
+    left, right = whole_numbers(random_words(posing.seed, posing.label, (2,)), 0, posing.case.sizes.S - 1)
     return {"window": (int(left), int(right))}
 
 
 def _boolean_mask(posing: Posing) -> Changes:
     sizes = posing.case.sizes
-    mask = words(posing.seed, posing.label, (sizes.T, sizes.S)) >= np.uint32(2**31)
+    mask = random_words(posing.seed, posing.label, (sizes.T, sizes.S)) >= np.uint32(2**31)
     return {"mask": np.broadcast_to(mask, (sizes.B, sizes.H, *mask.shape)).copy()}
 
 

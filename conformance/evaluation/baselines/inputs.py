@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems import entries
-from attnspec.problems.entries import Words, integers, words
+from attnspec.problems.entries import Words, random_words, whole_numbers
 from attnspec.problems.make import as_dtype
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 
@@ -20,13 +20,13 @@ from evaluation.baselines.references import ReferencedProblem
 
 Law = Callable[[Words], entries.Floats]
 
-normal: Law = entries.normal    # torch.randn
-uniform: Law = entries.uniform  # torch.rand, numpy.random.rand
+normal: Law = entries.normal_numbers    # torch.randn
+uniform: Law = entries.uniform_numbers  # torch.rand, numpy.random.rand
 
 
 def drawn(law: Law, seed: int, label: str, shape: tuple[int, ...], dtype: DType) -> Array:
     """An array such as query (B,H,T,D), rounded to the dtype; it follows from law, seed, label and shape alone."""
-    return as_dtype(law(words(seed, label, shape)), dtype)
+    return as_dtype(law(random_words(seed, label, shape)), dtype)
 
 
 def attention_problem(law: Law, seed: int, label: str, sizes: Sizes, dtype: DType) -> Problem:
@@ -49,8 +49,9 @@ def _linear(seed: int, label: str, M: int, dtype: DType) -> Mapping[str, Array]:
     """Weights (M,M) and biases (M,) uniform within ±1/sqrt(M), which is how nn.Linear starts."""
     shapes = {f"{letter}_{which}": (M, M) if letter == "w" else (M,)
               for letter in "wb" for which in ("query", "key", "value", "out")}
-    return {name: as_dtype((2 * entries.uniform(words(seed, f"{label} {name}", shape)) - 1) / np.sqrt(M), dtype)
-            for name, shape in shapes.items()}
+    shares = {name: entries.uniform_numbers(random_words(seed, f"{label} {name}", shape))
+              for name, shape in shapes.items()}
+    return {name: as_dtype((2 * share - 1) / np.sqrt(M), dtype) for name, share in shares.items()}
 
 
 Problems = Callable[[DType, int], Iterator[Problem | LayerProblem]]
@@ -153,5 +154,5 @@ def float_mask(law: Law, seed: int, label: str, problem: Problem) -> Array:
 
 def padding(seed: int, label: str, sizes: Sizes, least: int) -> Array:
     """(B,H,T,S): each sequence sees as many leading keys as its length, `least` … S."""
-    lengths = integers(words(seed, f"{label} lengths", (sizes.B, 1, 1, 1)), least, sizes.S)
+    lengths = whole_numbers(random_words(seed, f"{label} lengths", (sizes.B, 1, 1, 1)), least, sizes.S)
     return np.broadcast_to(np.arange(sizes.S) < lengths, (sizes.B, sizes.H, sizes.T, sizes.S)).copy()

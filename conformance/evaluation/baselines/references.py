@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from attnspec.core.forms import NUMBER, TABLE
 from attnspec.faults import staged
-from attnspec.faults.aspect_stage import near_keys
+from attnspec.faults.aspect_stage import near_keys, own_keys
 from attnspec.faults.layer import LayerCall, run_layer
 from attnspec.faults.staged import Stages, attention
 from attnspec.faults.work import Answer, HandedOver, PreparedCall, wide_dtype
-from attnspec.numerics.lengths import own_keys
 from attnspec.problems.problem import Array, LayerProblem, Problem
 
 
@@ -55,8 +54,8 @@ class ReferencedProblem:
         if problem.causal:
             seen = seen & staged.triangle(sizes.T, sizes.S, past)
         seen = seen & near_keys(problem, np.arange(sizes.S) - np.arange(sizes.T)[:, None] - past)
-        if isinstance(problem, Problem) and NUMBER in problem.given:
-            seen = seen & own_keys(problem)
+        if NUMBER in problem.given:
+            seen = seen & own_keys(problem, sizes.S)
         return not seen.any(axis=-1).all()
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from attnspec.core.forms import NUMBER, ROWS, TABLE
 from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import DType
-from attnspec.problems.entries import integers, words
+from attnspec.problems.entries import random_words, whole_numbers
 from attnspec.problems.problem import HELD, Array, Problem
 
 from evaluation.baselines.dealing import dealt, work
@@ -45,8 +45,8 @@ def _dealt(published: Sequence[ParameterGrid], share: float, dtype: DType, seed:
 
 def _counts(posing: Posing, name: str, least: int, most: int) -> Array:
     """(B,) int32: one length for each sequence."""
-    drawn_words = words(posing.seed, f"{posing.label} {name}", (posing.case.sizes.B,))
-    return integers(drawn_words, least, most).astype(np.int32)
+    drawn_words = random_words(posing.seed, f"{posing.label} {name}", (posing.case.sizes.B,))
+    return whole_numbers(drawn_words, least, most).astype(np.int32)
 
 
 def _causal(posing: Posing) -> Changes:
@@ -79,14 +79,14 @@ def _new_keys(posing: Posing) -> int:
     T = posing.case.sizes.T
     if Option.FEWER not in posing.case.options:
         return T
-    return int(integers(words(posing.seed, f"{posing.label} new keys {T}", (1,)), 1, T)[0])
+    return int(whole_numbers(random_words(posing.seed, f"{posing.label} new keys {T}", (1,)), 1, T)[0])
 
 
 def _appended(posing: Posing) -> Changes:
     """The new keys behind past ones, whose number all sequences share: 0 or more, as far as there is room."""
     new = _new_keys(posing)
     room = posing.case.sizes.S - new
-    past = int(integers(words(posing.seed, f"{posing.label} past", (1,)), 0, room)[0])
+    past = int(whole_numbers(random_words(posing.seed, f"{posing.label} past", (1,)), 0, room)[0])
     pairs = {name: getattr(posing.problem, name) for name in HELD}
     return {NUMBER: None, **{name: pair[:, :, past:past + new].copy() for name, pair in pairs.items()},
             **{name: pairs[held][:, :, :past].copy() for name, held in zip(CACHED, HELD, strict=True)}}

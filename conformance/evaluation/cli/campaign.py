@@ -23,10 +23,9 @@ from attnspec.cli.options import (
     available_cpus,
     known_targets,
     plan_from,
-    typed,
+    typed_command,
 )
-from attnspec.cli.outputs import Visibly
-from attnspec.cli.wording import plural
+from attnspec.cli.outputs import VisibleHandler
 from attnspec.core.errors import CONFORMS, VIOLATED
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
@@ -34,9 +33,10 @@ from attnspec.core.shard import Shard
 from attnspec.record.events import Event
 from attnspec.record.measurements import BlockJudged
 from attnspec.record.read import RunRecord, read_record
-from attnspec.record.visible import visible
-from attnspec.record.write import RecordWriter, WriteMode, reopen
-from attnspec.runner.environment import environment
+from attnspec.record.visible import show_hidden
+from attnspec.record.write import RecordWriter, WriteMode, reopen_record
+from attnspec.report.figures import count_noun
+from attnspec.runner.environment import describe_environment
 from attnspec.runner.session import Result, Session
 from attnspec.subjects.registry import findings_of
 
@@ -89,7 +89,7 @@ class CaseCounter:
     def _tell(self) -> None:
         new, seconds = self._cases - self._before, time.monotonic() - self._began
         pace = f", {1000 * seconds / new:.2f} ms a case" if new else ""
-        self._line.tell(f"{self._cases:,} of {self._wanted:,} cases, {plural(self._accused, 'violation')}{pace}")
+        self._line.tell(f"{self._cases:,} of {self._wanted:,} cases, {count_noun(self._accused, 'violation')}{pace}")
 
 
 def alarms(block: BlockJudged) -> Iterator[str]:
@@ -116,9 +116,10 @@ def table(blocks: Sequence[BlockJudged]) -> Iterator[str]:
 
 def _totals(rows: Sequence[Margins]) -> str:
     subjects = len({row.subject for row in rows})
-    return (f"{sum(row.cases for row in rows):,} cases of {plural(subjects, 'subject')} in {plural(len(rows), 'row')}, "
+    cases = f"{sum(row.cases for row in rows):,} cases"
+    return (f"{cases} of {count_noun(subjects, 'subject')} in {count_noun(len(rows), 'row')}, "
             f"{sum(row.slices for row in rows):,} head slices: "
-            f"{plural(sum(row.violations for row in rows), 'violation')}; no claim on "
+            f"{count_noun(sum(row.violations for row in rows), 'violation')}; no claim on "
             f"{sum(row.no_claims for row in rows):,} more problems, which the rounding bound does not cover.")
 
 
@@ -130,7 +131,7 @@ def _accused(rows: Sequence[Margins]) -> Iterator[str]:
 def _lost(blocks: Sequence[BlockJudged]) -> Iterator[str]:
     for reason, count in Counter(block.lost for block in blocks if block.lost).items():
         first = next(block for block in blocks if block.lost == reason)
-        more = f" and {plural(count - 1, 'block')} more" if count > 1 else ""
+        more = f" and {count_noun(count - 1, 'block')} more" if count > 1 else ""
         yield f"not judged: {first.subject} {first.dtype.value} {first.part}{more}: {reason}"
 
 
@@ -139,7 +140,7 @@ def _known(blocks: Sequence[BlockJudged]) -> Iterator[str]:
         met: Counter[str] = Counter()
         for block in blocks:
             met[block.subject] += block.known.get(name, 0)
-        where = ", ".join(f"{plural(count, 'case')} of {subject}" for subject, count in met.items() if count)
+        where = ", ".join(f"{count_noun(count, 'case')} of {subject}" for subject, count in met.items() if count)
         yield f"known finding, counted neither as held nor as violated: {name} ({where}). {_says(name)}".rstrip()
 
 
@@ -192,7 +193,7 @@ def campaign(cases: int, record: Path, workers: int, html: Path | None, shard: S
     plan = as_part(_plan(**selected), shard, cases)
     cases = cases_of_part(plan, cases)
     judged = _Campaign(plan, cases, record, workers).run()
-    for line in table(visible(judged.blocks)):
+    for line in table(show_hidden(judged.blocks)):
         click.echo(line)
     click.echo(f"record: {record}")
     if html:
@@ -220,7 +221,7 @@ class _Campaign:
 
     def run(self) -> RunRecord:
         """Judge blocks in rounds until there are enough cases."""
-        record = begun(self.path, self.plan, environment(self.workers))
+        record = begun(self.path, self.plan, describe_environment(self.workers))
         blocks = _judged(record)
         counting = CaseCounter(sys.stdout, self.cases, blocks)
         for _ in range(ROUNDS):
@@ -232,16 +233,16 @@ class _Campaign:
             blocks = _judged(record)
             if result.defects:
                 own_up(result.defects)
-            if result.interrupted or result.defects:
+            if result.is_interrupted or result.defects:
                 break
         assert record is not None  # the first round has written it
         return record
 
     def _round(self, plan: Plan, counting: CaseCounter, *, goes_on: bool) -> Result:
         if goes_on:
-            reopen(self.path)
-        session = Session(plan, workers=self.workers, command=typed(PROGRAM), source=CAMPAIGN)
-        return session.run([Visibly(counting),
+            reopen_record(self.path)
+        session = Session(plan, workers=self.workers, command=typed_command(PROGRAM), source=CAMPAIGN)
+        return session.run([VisibleHandler(counting),
                             RecordWriter(self.path, WriteMode.GO_ON if goes_on else WriteMode.REPLACE)])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 from attnspec.cli.apart import keep_apart
-from attnspec.cli.cluster import CLUSTER, carried, in_order
+from attnspec.cli.cluster import CLUSTER, cluster_carrier, in_run_order
 from attnspec.cli.group import exit_code_of
 from attnspec.cli.numbers import MANY, SEED
 from attnspec.cli.options import (
@@ -19,12 +19,12 @@ from attnspec.cli.options import (
     OneOf,
     known_targets,
     plan_from,
-    running,
-    sharded,
+    run_options,
+    shard_options,
     sharing_of,
-    typed,
+    typed_command,
 )
-from attnspec.cli.outputs import Outputs, PageMaker, Together, Visibly
+from attnspec.cli.outputs import HandlerGroup, Outputs, PageMaker, VisibleHandler
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, is_bare
 from attnspec.core.plan import FAULT, SAMPLE, SOUND, Plan, is_fault
@@ -74,8 +74,8 @@ QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", 
                    "none. [default: all; at effort quick none]")
 @click.option("--further-dtypes", is_flag=True,
               help="Try the sample of cases that attnspec check tries at further dtypes.")
-@running
-@sharded
+@run_options
+@shard_options
 @CLUSTER
 @DEADLINE
 @IMPLEMENTATIONS
@@ -88,19 +88,20 @@ def power(against: Path | None, workers: int, **options: Given) -> int:
     power is less than --against or there is a false alarm, 2 not everything could be measured.
     """
     keep_apart({f"--{name}": options[name] for name in ("record", "html")}, [against] if against else [])
-    kept = Outputs.of(**{name: options.pop(name) for name in ("record", "no_record", "html", "as_json")})
+    kept = Outputs.from_options(**{name: options.pop(name) for name in ("record", "no_record", "html", "as_json")})
     outputs = replace(kept, page_of=PageMaker(f"{PROGRAM} report", _write_page))
     sharing = sharing_of(options)
     if sharing and against:
         raise UsageError("a shard cannot be compared with a whole run. Join the shards first: attnspec combine.")
-    with carried(options) as carrier:
+    with cluster_carrier(options) as carrier:
         plan = _plan(against, options)
         known_targets(plan)
         table = PowerConsole(outputs.console_stream, plan, outputs.places)
-        session = Session(plan, workers=workers, command=typed(PROGRAM), source=POWER, sharing=sharing, carrier=carrier)
-        console = Visibly(Together([table, SubjectCounter(outputs.console_stream)]))
-        result = session.run([console, Together(outputs.kept)])
-        in_order(carrier, outputs.record, result)
+        session = Session(plan, workers=workers, command=typed_command(PROGRAM), source=POWER, sharing=sharing,
+                          carrier=carrier)
+        console = VisibleHandler(HandlerGroup([table, SubjectCounter(outputs.console_stream)]))
+        result = session.run([console, HandlerGroup(outputs.kept_handlers)])
+        in_run_order(carrier, outputs.record, result)
         return exit_code_of(result)
 
 

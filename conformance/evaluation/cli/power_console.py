@@ -8,13 +8,14 @@ from typing import TextIO
 
 import click
 from attnspec.cli.outputs import is_coloured
-from attnspec.cli.wording import opening, plural
+from attnspec.cli.wording import format_opening
 from attnspec.core.errors import CANNOT_RUN, VIOLATED
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
-from attnspec.record.events import Event, RunFinished, RunStarted
+from attnspec.record.events import Event, Handler, RunFinished, RunStarted
 from attnspec.record.measurements import SUITE, SubjectPut
 from attnspec.record.read import RunRecord
+from attnspec.report.figures import count_noun
 
 from evaluation.cli.running_line import RunningLine
 from evaluation.power.against import Fallen, PowerComparison
@@ -26,22 +27,19 @@ LISTED = 20   # faults that are told one by one of each kind
 _GAP = "   "
 
 
-class SubjectCounter:
+class SubjectCounter(Handler):
     """A handler that tells how many subjects have been put, and at once who was lost or accused without cause."""
 
     def __init__(self, stream: TextIO) -> None:
         self._line = RunningLine(stream)
         self._done, self._missed, self._lost, self._of = 0, 0, 0, 0
 
-    def start(self) -> None:
-        """Nothing to open."""
-
     def handle(self, event: Event) -> None:
         """Count."""
         match event:
             case RunStarted():
                 self._of = event.items
-                self._line.say(opening(event))
+                self._line.say(format_opening(event))
             case SubjectPut():
                 self._count(event)
             case RunFinished():
@@ -59,12 +57,12 @@ class SubjectCounter:
         if put.lost and self._lost <= LISTED:
             self._line.say(click.style(f"lost: {put.subject} {put.dtype.value}, {put.part}: {put.lost}", fg="red"))
         if self._line.is_due:
-            missed = plural(self._missed, "fault")
+            missed = count_noun(self._missed, "fault")
             self._line.tell(f"{self._done} of {self._of} tested, {missed} not detected")
 
 
 @dataclass(slots=True)
-class PowerConsole:
+class PowerConsole(Handler):
     """Prints the table of power when the run is over. `places` are lines that say where record and page lie."""
 
     stream: TextIO
@@ -73,9 +71,6 @@ class PowerConsole:
     _header: RunStarted | None = None
     _footer: RunFinished | None = None
     _puts: list[SubjectPut] = field(default_factory=list)
-
-    def start(self) -> None:
-        """Nothing to open."""
 
     def handle(self, event: Event) -> None:
         """Keep it."""
@@ -138,7 +133,7 @@ def _escaped(measured: Power) -> Iterator[str]:
     if measured.suite is None or not measured.escapees:
         return
     yield ""
-    yield click.style(f"Not detected: {plural(len(measured.escapees), 'fault')}", bold=True)
+    yield click.style(f"Not detected: {count_noun(len(measured.escapees), 'fault')}", bold=True)
     for each in measured.escapees[:LISTED]:
         yield f"  {each.name} ({each.stage}; {_where(each)}){_story(each, measured)}"
     yield from _more(measured.escapees)
@@ -174,7 +169,7 @@ def _misnamed(measured: Power) -> Iterator[str]:
     if not measured.naming.tried or not wrong:
         return
     yield ""
-    yield f"Detected, but diagnosed as another fault: {plural(len(wrong), 'fault')}"
+    yield f"Detected, but diagnosed as another fault: {count_noun(len(wrong), 'fault')}"
     for each in wrong[:LISTED]:
         yield f"  {each.name} ({_listed(each.dtypes)}): {each.named or 'no fault explains it'}"
     yield from _more(wrong)
@@ -228,7 +223,7 @@ def _fell(held: PowerComparison | None) -> str:
     if held is None or not held.fell:
         return ""
     lost = len({fallen.name for fallen in held.fallen})
-    return f"Power has fallen: {plural(lost, 'fault')} no longer detected. "
+    return f"Power has fallen: {count_noun(lost, 'fault')} no longer detected. "
 
 
 def _listed(dtypes: Sequence[DType]) -> str:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS
-from attnspec.core.characters import visible
+from attnspec.core.characters import escape_hidden
 from attnspec.core.errors import CONFORMS, VIOLATED, UsageError
 from attnspec.core.files import write_whole
 from attnspec.core.plan import Plan
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.needs import End
-from attnspec.subjects.registry import registered
+from attnspec.subjects.needs import RangeEnd
+from attnspec.subjects.registry import registered_subjects
 
 from evaluation.ranges.bench import EFFORT, Bench, recipe_of
 from evaluation.ranges.page import ranges_page
@@ -44,7 +44,7 @@ def ranges(libraries: tuple[str, ...], *, environments: Path, record: Path, mark
     Exit codes: 0 all adapters that were tried can be judged, 1 one cannot, 2 cannot run.
     """
     folders = tuple(str(Path(folder).absolute()) for folder in implementations)
-    by_library = _ranged(registered(folders), libraries)
+    by_library = _ranged(registered_subjects(folders), libraries)
     bench = Bench(environments, Plan((), implementations=folders, deadline=deadline))
     known = {(each.subject, each.end): each for each in read_tried(record)}
     for end, subjects in _open(by_library, {} if again else known):
@@ -57,7 +57,7 @@ def ranges(libraries: tuple[str, ...], *, environments: Path, record: Path, mark
             bench.clear(library, end)
     if markdown:
         declared = {name: tuple(dict.fromkeys(each.library.versions for each in subjects))
-                    for name, subjects in _ranged(registered(folders), ()).items()}
+                    for name, subjects in _ranged(registered_subjects(folders), ()).items()}
         write_whole(markdown, ranges_page(known.values(), declared), "the page")
     fates = [each.fate for each in known.values() if each.library in by_library]
     return VIOLATED if Fate.UNJUDGED in fates or Fate.REFUSED in fates else CONFORMS
@@ -76,7 +76,7 @@ def _ranged(known: Mapping[str, Registered], libraries: Sequence[str]) -> Mappin
 
 
 def _open(by_library: Mapping[str, Sequence[Registered]],
-          known: Mapping[tuple[str, str], Tried]) -> Iterator[tuple[End, Sequence[Registered]]]:
+          known: Mapping[tuple[str, str], Tried]) -> Iterator[tuple[RangeEnd, Sequence[Registered]]]:
     """The releases of which something is not known, each with those adapters."""
     for subjects in by_library.values():
         for end in dict.fromkeys(end for each in subjects for end in each.library.tested):
@@ -86,7 +86,7 @@ def _open(by_library: Mapping[str, Sequence[Registered]],
                 yield end, due
 
 
-def _is_known(tried: Tried | None, end: End) -> bool:
+def _is_known(tried: Tried | None, end: RangeEnd) -> bool:
     """Whether this is what came of that release, at the effort at which releases are judged."""
     is_judged = tried is not None and (tried.effort == EFFORT.value or tried.fate not in (Fate.WORKS, Fate.FAILS))
     return is_judged and tried is not None and tried.recipe == recipe_of(end)
@@ -95,5 +95,5 @@ def _is_known(tried: Tried | None, end: End) -> bool:
 def _tell(tried: Tried) -> None:
     fate = click.style(tried.fate.value, fg=_COLOURS.get(tried.fate, "red"))
     known = f" (known: {', '.join(tried.known)})" if tried.known else ""
-    words = f": {visible(tried.words)}" if tried.words else known
+    words = f": {escape_hidden(tried.words)}" if tried.words else known
     click.echo(f"{tried.subject} with {tried.end} {tried.release}: {fate}{words}")

@@ -11,20 +11,21 @@ from pathlib import Path
 import click
 from attnspec.cli.group import exit_code_of
 from attnspec.cli.numbers import WORKERS
-from attnspec.cli.options import DEADLINE, SPEC, Given, available_cpus, known_targets, plan_from, typed
-from attnspec.cli.outputs import Visibly
-from attnspec.cli.wording import opening, plural
+from attnspec.cli.options import DEADLINE, SPEC, Given, available_cpus, known_targets, plan_from, typed_command
+from attnspec.cli.outputs import VisibleHandler
+from attnspec.cli.wording import format_opening
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, FileLocation, UsageError
 from attnspec.core.files import write_whole
 from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, Plan
-from attnspec.engine.selection import matching
+from attnspec.engine.selection import match_ids
 from attnspec.faults.size_family import SEEDED
 from attnspec.faults.sizes.families import FAMILIES
-from attnspec.record.events import Event, RunFinished, RunStarted
+from attnspec.record.events import Event, Handler, RunFinished, RunStarted
 from attnspec.record.measurements import SubjectPut
 from attnspec.record.read import RunRecord, read_record
-from attnspec.record.write import RecordWriter, WriteMode, reopen
+from attnspec.record.write import RecordWriter, WriteMode, reopen_record
+from attnspec.report.figures import count_noun
 from attnspec.runner.session import Session
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
@@ -36,7 +37,7 @@ from attnspec.spec.refutations import (
     Refutations,
     read_refutations,
 )
-from attnspec.spec.yaml_lines import shown
+from attnspec.spec.yaml_lines import shown_path
 
 from evaluation import PROGRAM
 from evaluation.cli.running_line import RunningLine
@@ -82,7 +83,7 @@ def _plan(faults: Sequence[str], law: Spec, clauses: Sequence[str], **options: G
     known_targets(plan)
     plan = replace(plan, targets=_of_matrix(plan.targets))
     ids = [clause.id for clause in law.clauses]
-    asked = matching(clauses, ids) if clauses else ids
+    asked = match_ids(clauses, ids) if clauses else ids
     return replace(plan, clauses=tuple(name for name in ids if name in asked))
 
 
@@ -106,7 +107,7 @@ def _before(plan: Plan, law: Spec) -> Refutations:
         raise UsageError(f"this file was made with {found.cases} cases at effort {found.effort} and seed "
                          f"{found.seed}, and "
                          f"a part of it cannot be made again with other ones. Make all of it: {COMMAND}.",
-                         where=FileLocation(shown(law.folder / FILE)))
+                         where=FileLocation(shown_path(law.folder / FILE)))
     return found
 
 
@@ -122,9 +123,9 @@ class _Measurement:
         """Every fault that was asked for; None where some came to nothing."""
         begun = self._begun()
         plan = without(self.plan, begun.puts if begun else ())
-        session = Session(plan, workers=self.workers, command=typed(PROGRAM), source=MATRIX)
+        session = Session(plan, workers=self.workers, command=typed_command(PROGRAM), source=MATRIX)
         record = RecordWriter(self._path, WriteMode.GO_ON if begun else WriteMode.REPLACE)
-        result = session.run([Visibly(_Counting(RunningLine(sys.stdout))), record])
+        result = session.run([VisibleHandler(_Counting(RunningLine(sys.stdout))), record])
         if exit_code_of(result) != CONFORMS:
             click.echo(f"Not everything was tested. Run the same command again to continue; results so far: "
                        f"{self._path}")
@@ -136,7 +137,7 @@ class _Measurement:
         if not self._path.is_file():
             return None
         record = read_record(self._path)
-        return reopen(self._path) if record.interrupted or any(put.lost for put in record.puts) else None
+        return reopen_record(self._path) if record.interrupted or any(put.lost for put in record.puts) else None
 
     @property
     def _path(self) -> Path:
@@ -145,22 +146,19 @@ class _Measurement:
 
 
 @dataclass(slots=True)
-class _Counting:
+class _Counting(Handler):
     """A handler that tells how many faults have been put."""
 
     line: RunningLine
     done: int = 0
     of: int = 0
 
-    def start(self) -> None:
-        """Nothing to open."""
-
     def handle(self, event: Event) -> None:
         """Count."""
         match event:
             case RunStarted():
                 self.of = event.items
-                self.line.say(opening(event))
+                self.line.say(format_opening(event))
             case SubjectPut():
                 self._count(event)
             case RunFinished():
@@ -184,11 +182,11 @@ def _told(found: Sequence[MatrixChange], now: Refutations, path: Path, *, write:
         click.echo(line)
     if write:
         write_whole(path, refutations_text(now), "file")
-        click.echo(f"wrote {shown(path)}: {_counted(now)}")
+        click.echo(f"wrote {shown_path(path)}: {_counted(now)}")
     elif found:
-        click.echo(f"{shown(path)} differs. To update it, run the same command with --write.")
+        click.echo(f"{shown_path(path)} differs. To update it, run the same command with --write.")
     else:
-        click.echo(f"{shown(path)} says the same.")
+        click.echo(f"{shown_path(path)} says the same.")
     return CONFORMS if write or not found else VIOLATED
 
 
@@ -196,7 +194,7 @@ def _lines(found: Sequence[MatrixChange]) -> Iterator[str]:
     for each in found[:LISTED]:
         yield f"{each.clause} detects {each.fault} at {_words(each.now)}; it was {_words(each.before)}"
     if len(found) > LISTED:
-        yield f"and {plural(len(found) - LISTED, 'change')} more"
+        yield f"and {count_noun(len(found) - LISTED, 'change')} more"
 
 
 def _words(dtypes: Iterable[DType]) -> str:
@@ -205,4 +203,4 @@ def _words(dtypes: Iterable[DType]) -> str:
 
 def _counted(now: Refutations) -> str:
     pairs = sum(map(len, now.convictions.values()))
-    return f"{plural(pairs, 'pair')} of clause and fault, {plural(len(now.faults), 'fault')} detected"
+    return f"{count_noun(pairs, 'pair')} of clause and fault, {count_noun(len(now.faults), 'fault')} detected"

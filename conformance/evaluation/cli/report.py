@@ -9,7 +9,7 @@ from attnspec.cli.apart import keep_apart
 from attnspec.cli.combine import tell_interrupted
 from attnspec.core.errors import CONFORMS
 from attnspec.record.read import RunRecord, read_records, unpacked_name
-from attnspec.record.visible import visible
+from attnspec.record.visible import show_hidden
 
 
 @click.command()
@@ -46,4 +46,4 @@ def report(records: tuple[Path, ...], html: Path | None, picture: Path | None, *
 def _print_table(records: list[RunRecord]) -> None:
     from evaluation.report.power_view import markdown_table  # noqa: PLC0415  (weight: Jinja2)
 
-    click.echo(f"\n{markdown_table(*map(visible, records))}", nl=False)
+    click.echo(f"\n{markdown_table(*map(show_hidden, records))}", nl=False)

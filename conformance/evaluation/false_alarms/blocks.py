@@ -12,13 +12,13 @@ from itertools import groupby
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.nouns import DType, Effort, Level
 from attnspec.core.plan import Plan
-from attnspec.engine.summon import summon
+from attnspec.engine.summon import load_subject
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.numerics.expectation import Expectation
 from attnspec.problems.choices import SMALL, Menu
-from attnspec.problems.demand import logits
+from attnspec.problems.demand import count_logits
 from attnspec.problems.domain import Domain
-from attnspec.problems.entries import words
+from attnspec.problems.entries import random_words
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import shapes_for
 from attnspec.record.measurements import BINS, BlockJudged
@@ -68,11 +68,11 @@ class CampaignBlock:
 
     @property
     def _seed(self) -> int:
-        return int(words(self.seed, f"campaign {self.dtype.value} {self.number}", (1,))[0])
+        return int(random_words(self.seed, f"campaign {self.dtype.value} {self.number}", (1,))[0])
 
     def _drawn(self, domain: Domain, index: int, draws: tuple[str, ...]) -> Mapping[str, int]:
         label = self.label(domain) if draws else ""
-        return {name: int(words(self.seed, f"{label} {index} {name}", (1,))[0] >> _HALF) for name in draws}
+        return {name: int(random_words(self.seed, f"{label} {index} {name}", (1,))[0] >> _HALF) for name in draws}
 
     def label(self, domain: Domain) -> str:
         """What tells the block's words for a domain from all others."""
@@ -82,16 +82,16 @@ class CampaignBlock:
 @lru_cache(maxsize=256)  # the clauses of a domain come one after the other, and so do subjects
 def _problems(block: CampaignBlock, domain: Domain, limits: Limits, optional: tuple[str, ...]) -> tuple[Recipe, ...]:
     shapes = shapes_for(domain, limits, Effort.DEFAULT)
-    small = tuple(sizes for sizes in shapes if logits(sizes) <= SMALL) or shapes
+    small = tuple(sizes for sizes in shapes if count_logits(sizes) <= SMALL) or shapes
     menu, any_size = (Menu(domain, limits, offered, optional) for offered in (small, shapes))
     label, count = block.label(domain), block.recipes if shapes else 0
-    rare = (words(block.seed, f"{label} {index} shape", (1,))[0] % LARGE_ONE_IN == 0 for index in range(count))
+    rare = (random_words(block.seed, f"{label} {index} shape", (1,))[0] % LARGE_ONE_IN == 0 for index in range(count))
     return tuple(_recipe(any_size if is_any else menu, block.seed, f"{label} {index}")
                  for index, is_any in enumerate(rare))
 
 
 def _recipe(menu: Menu, seed: int, label: str) -> Recipe:
-    return menu.recipe(words(seed, label, (-(-menu.length // _BYTES),)).tobytes()[:menu.length])
+    return menu.recipe(random_words(seed, label, (-(-menu.length // _BYTES),)).tobytes()[:menu.length])
 
 
 ACCUSED = 5
@@ -116,10 +116,10 @@ class BlockScore:
 
     def add(self, trial: Trial, recipe: Recipe) -> None:
         """Judge one case and count it."""
-        tally = trial.put(recipe)
+        tally = trial.judge_recipe(recipe)
         self.problems.add(replace(recipe, drawn={}).text)
         raised = str(tally.failure) if isinstance(tally.failure, SubjectRaised) else ""
-        finding = known(trial.evaluator.subject.id, tally.failing, raised) if tally.failing else None
+        finding = known(trial.evaluator.subject.id, tally.failing_recipe, raised) if tally.failing_recipe else None
         if finding:
             self.known[finding.id] += 1
         elif tally.cases:
@@ -214,7 +214,7 @@ class BlockWorker:
 
     def _subject(self, target: str) -> Subject:
         if target not in self._subjects:
-            self._subjects[target] = summon(target, self._plan)
+            self._subjects[target] = load_subject(target, self._plan)
         return self._subjects[target]
 
     def _evaluator(self, subject: Subject, block: CampaignBlock) -> Evaluator:

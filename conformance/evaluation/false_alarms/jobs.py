@@ -15,7 +15,7 @@ from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError, 
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import folder
 from attnspec.core.plan import Conclusion, JobFailure, Plan
-from attnspec.core.shard import Shard, dealt, read_shard
+from attnspec.core.shard import Shard, deal_shards, read_shard
 from attnspec.record.events import Done, RunStarted
 from attnspec.record.measurements import BINS, BlockJudged, part_of_block
 from attnspec.record.outcome import SubjectCard
@@ -102,7 +102,7 @@ def as_part(plan: Plan, shard: Shard | None, cases: int) -> Plan:
 
 def shares(plan: Plan, count: int) -> tuple[tuple[tuple[str, str], ...], ...]:
     """Which rows, subject and dtype, each of so many shards judges."""
-    return dealt({(row.target, row.dtype.value): share(row.target) for row in rows_of(plan)}, count)
+    return deal_shards({(row.target, row.dtype.value): share(row.target) for row in rows_of(plan)}, count)
 
 
 def rows_of_part(plan: Plan) -> tuple[CampaignRow, ...]:
@@ -194,9 +194,9 @@ class CampaignJobs:
         try:
             return self._worker.judge(job.target, DType(job.dtype), job.number)
         except AttnspecError as problem:
-            return self.lost(job, JobFailure(str(problem)))
+            return self.record_loss(job, JobFailure(str(problem)))
 
-    def lost(self, job: BlockJob, loss: JobFailure) -> BlockJudged:
+    def record_loss(self, job: BlockJob, loss: JobFailure) -> BlockJudged:
         """A block without cases, and why. A death that a case brought about names the case."""
         reason = f"{loss.reason}: {loss.recipe}" if loss.recipe else loss.reason
         died = loss.verdict is not Verdict.NOT_RUN

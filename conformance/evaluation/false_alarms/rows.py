@@ -13,7 +13,7 @@ from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
 from attnspec.record.measurements import BlockJudged
 from attnspec.subjects.findings import Finding
-from attnspec.subjects.registry import findings_of, registered
+from attnspec.subjects.registry import findings_of, registered_subjects
 
 if TYPE_CHECKING:
     from attnspec.problems.recipe import Recipe  # NumPy, which the console can do without
@@ -85,7 +85,7 @@ class CampaignRow:
 
 def rows_of(plan: Plan) -> tuple[CampaignRow, ...]:
     """Every target of the plan at every dtype that it declares and the plan asks for."""
-    known = registered(plan.implementations)
+    known = registered_subjects(plan.implementations)
     return tuple(CampaignRow(target, dtype) for target in plan.targets
                  for dtype in (known[target].declaration.dtypes if target in known else DType)
                  if not plan.dtypes or dtype in plan.dtypes)

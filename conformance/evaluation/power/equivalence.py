@@ -82,7 +82,7 @@ def _closer(before: Excess, check: Check, tally: Tally) -> Excess:
     now = replace(before, cases=before.cases + tally.cases)
     if tally.failure is not None:
         measured = tally.failure.measured if isinstance(tally.failure, Violated) else None
-        recipe = tally.failing
+        recipe = tally.failing_recipe
         return replace(now, convicts=True, clause=check.clause.id, measured=measured,
                        recipe=recipe.text if recipe else "")
     worst = tally.worst

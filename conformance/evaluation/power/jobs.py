@@ -26,7 +26,7 @@ from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import Refutations, read_refutations
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import registered_subjects
 
 from evaluation.power.against import PowerComparison, compared, read_before
 
@@ -126,7 +126,7 @@ class PowerJobs:
 
     @cached_property
     def _known(self) -> Mapping[str, Registered]:
-        return registered(self.plan.implementations)
+        return registered_subjects(self.plan.implementations)
 
     def header(self, blank: RunStarted) -> RunStarted:
         """With what a page shows of each rule and each fault. Raises UsageError for a bad record to hold against."""
@@ -152,9 +152,9 @@ class PowerJobs:
 
     def _subject(self, target: str) -> Subject:
         """A fresh one: what a fault with a memory was asked under one rule must not serve the next."""
-        from attnspec.engine.summon import summon  # noqa: PLC0415  (weight: hypothesis and the frameworks)
+        from attnspec.engine.summon import load_subject  # noqa: PLC0415  (weight: hypothesis and the frameworks)
 
-        return summon(target, self.plan)
+        return load_subject(target, self.plan)
 
     @cached_property
     def _checks(self) -> Mapping[str, Check]:
@@ -211,7 +211,7 @@ class PowerJobs:
 
         return fault_named(target.removeprefix(FAULT)).equivalents.get(dtype, "")
 
-    def lost(self, job: Measurement, loss: JobFailure) -> SubjectPut:
+    def record_loss(self, job: Measurement, loss: JobFailure) -> SubjectPut:
         """A subject that was put to nothing, and why."""
         return replace(self._blank(job), lost=loss.reason)
 

@@ -85,7 +85,7 @@ class MatrixDocket:
                 continue
             tally = try_first_cases(check, job.target, DType(job.dtype), dealer)
             if tally.failure is not None:
-                yield Conviction(name, convicted=True, cases=tally.tried)
+                yield Conviction(name, convicted=True, cases=tally.tried_count)
 
     @staticmethod
     def _blank(job: Measurement) -> SubjectPut:
@@ -94,7 +94,7 @@ class MatrixDocket:
         stage = fault_named(job.target.removeprefix(FAULT)).stage
         return SubjectPut(job.target, DType(job.dtype), job.seed, is_fault=True, stage=stage)
 
-    def lost(self, job: Measurement, loss: JobFailure) -> SubjectPut:
+    def record_loss(self, job: Measurement, loss: JobFailure) -> SubjectPut:
         """A fault that was put to nothing, and why."""
         return replace(self._blank(job), lost=loss.reason)
 

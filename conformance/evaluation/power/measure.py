@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from attnspec.core.nouns import DType, Effort, Level
 from attnspec.core.plan import is_fault
-from attnspec.diagnosis.diagnose import named
+from attnspec.diagnosis.diagnose import diagnose_double
 from attnspec.diagnosis.witnesses import Matrix, Witnesses
 from attnspec.faults.subject import own_subject
 from attnspec.problems.recipe import Recipe
@@ -57,9 +57,9 @@ def convict(subject: Subject, dtype: DType, *, checks: Mapping[str, Check], effo
                       most=most, shapes=dealer.shapes(check, dtype),
                       sample=0 if is_put_whole(check.clause, dtype, tuple(DType)) else sample)
         tally = trial.hold()
-        problems, patience = problems + tally.tried, max(patience, tally.tried)
+        problems, patience = problems + tally.tried_count, max(patience, tally.tried_count)
         if tally.failure is not None:
-            best, most = _found(check, tally), tally.tried - 1
+            best, most = _found(check, tally), tally.tried_count - 1
             if not most:
                 break
     return _counted(best, problems, patience)
@@ -92,9 +92,9 @@ class _Dock:
 
 def _found(check: Check, tally: Tally) -> Detection:
     sentence = tally.failure.measured.sentence if isinstance(tally.failure, Violated) else str(tally.failure)
-    conviction = Conviction(SUITE, convicted=True, cases=tally.tried, clause=check.clause.id,
+    conviction = Conviction(SUITE, convicted=True, cases=tally.tried_count, clause=check.clause.id,
                             instrument=check.instrument, sentence=sentence)
-    return Detection(conviction, check, tally.failing)
+    return Detection(conviction, check, tally.failing_recipe)
 
 
 def _counted(found: Detection, problems: int, patience: int) -> Detection:
@@ -159,7 +159,7 @@ def _diagnosed(said: SubjectPut, found: Detection, rules: Rules, summon: Summon)
     if found.check is None or found.recipe is None:
         return said
     witnesses = Witnesses(rules.matrix, said.seed)
-    like = named(summon(), said.dtype, found.check, found.recipe, effort=rules.effort, seed=said.seed,
-                 witnesses=witnesses).like
+    like = diagnose_double(summon(), said.dtype, found.check, found.recipe, effort=rules.effort, seed=said.seed,
+                           witnesses=witnesses).likely_faults
     ties = [each.fault for each in like if (each.agreed, each.tried) == (like[0].agreed, like[0].tried)]
     return replace(said, named=ties[0], like=tuple(ties[1:])) if ties else said

@@ -14,16 +14,15 @@ from pathlib import Path
 
 from attnspec.core.errors import AttnspecError, ReleaseError
 from attnspec.core.nouns import FAILURES, Effort, Level, Verdict
-from attnspec.core.paths import portable
+from attnspec.core.paths import portable_text
 from attnspec.core.plan import Plan
-from attnspec.record.explaining import explains
+from attnspec.record.explaining import does_explain
 from attnspec.record.outcome import Outcome
-from attnspec.runner.judge import pronounce
-from attnspec.runner.judge import summon as judge_of
+from attnspec.runner.judge import load_engine, pronounce_verdict
 from attnspec.spec.clause import first_of
 from attnspec.subjects.installed import installed_version, look_in
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.needs import End
+from attnspec.subjects.needs import RangeEnd
 
 from evaluation.ranges.tried import Fate, Tried
 
@@ -43,7 +42,7 @@ class Bench:
     folder: Path
     plan: Plan
 
-    def tried(self, library: str, end: End, subjects: Sequence[Registered]) -> Iterator[Tried]:
+    def tried(self, library: str, end: RangeEnd, subjects: Sequence[Registered]) -> Iterator[Tried]:
         """Each of these adapters of the library with that release."""
         try:
             python = self._environment(library, end)
@@ -59,11 +58,11 @@ class Bench:
                 subject.id, end, replace(plan, targets=(subject.id,)))
             yield replace(tried, release=installed_version(subject.library.distribution), python=version)
 
-    def clear(self, library: str, end: End) -> None:
+    def clear(self, library: str, end: RangeEnd) -> None:
         """Remove the environment of a release; what lies below it, which others share, stays."""
         shutil.rmtree(self.folder.absolute() / _name(library, end), ignore_errors=True)
 
-    def _environment(self, library: str, end: End) -> str:
+    def _environment(self, library: str, end: RangeEnd) -> str:
         """The interpreter of its environment, which is made if it is not there. Raises NotInstalled."""
         if end.not_tested:
             raise NotInstalled(end.not_tested)
@@ -87,7 +86,7 @@ class Bench:
         return there
 
 
-def recipe_of(end: End) -> str:
+def recipe_of(end: RangeEnd) -> str:
     """How an end is installed, in one line."""
     if end.not_tested:
         return ""
@@ -95,19 +94,19 @@ def recipe_of(end: End) -> str:
     return f"{python}{f'{end.upon}; ' if end.upon else ''}{end.install}"
 
 
-def told(subject: str, end: End, fate: Fate, words: str) -> Tried:
+def told(subject: str, end: RangeEnd, fate: Fate, words: str) -> Tried:
     """What came of an adapter, of which nothing more is known."""
-    return Tried(subject, end.which.value, recipe_of(end), "", end.python, fate, portable(words))
+    return Tried(subject, end.which.value, recipe_of(end), "", end.python, fate, portable_text(words))
 
 
-def judge_at(target: str, end: End, plan: Plan) -> Tried:
+def judge_at(target: str, end: RangeEnd, plan: Plan) -> Tried:
     """What comes of an adapter: the five fixed inputs of `smoke` first, which cost nothing, then all clauses."""
-    from attnspec.engine.summon import summon  # noqa: PLC0415  (weight: NumPy)
-    from attnspec.subjects.smoke import smoke  # noqa: PLC0415  (weight: see above)
+    from attnspec.engine.summon import load_subject  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.subjects.smoke import smoke_subject  # noqa: PLC0415  (weight: see above)
 
     try:
-        subject = summon(target, plan)
-        _ = smoke(subject)  # raises where the adapter fails; what a library does wrong is told by the clauses
+        subject = load_subject(target, plan)
+        _ = smoke_subject(subject)  # raises where the adapter fails; what a library does wrong is told by the clauses
         plan = replace(plan, dtypes=(first_of(subject.declaration.dtypes),), effort=EFFORT)
         return replace(_glanced(target, end, plan), effort=EFFORT.value)
     except ReleaseError as cause:
@@ -116,16 +115,16 @@ def judge_at(target: str, end: End, plan: Plan) -> Tried:
         return told(target, end, Fate.REFUSED, str(cause))
 
 
-def _glanced(target: str, end: End, plan: Plan) -> Tried:
+def _glanced(target: str, end: RangeEnd, plan: Plan) -> Tried:
     """What comes of it at a glance, at one dtype. What a finding of the library explains is known of the release."""
-    judge, failures = judge_of(plan), list[Outcome]()
+    judge, failures = load_engine(plan), list[Outcome]()
     for item in judge.items():
-        outcome = pronounce(judge, item, plan=plan)
+        outcome = pronounce_verdict(judge, item, plan=plan)
         if outcome.verdict is Verdict.NOT_RUN:
             return told(target, end, Fate.UNJUDGED, outcome.reason)
         failures += [outcome] if outcome.verdict in {*FAILURES, Verdict.EXPECTED} else []
     known = judge.card(target).findings
-    by_finding = {failure.clause: [each.id for each in known if explains(each, failure)] for failure in failures}
+    by_finding = {failure.clause: [each.id for each in known if does_explain(each, failure)] for failure in failures}
     found = tuple(dict.fromkeys(name for names in by_finding.values() for name in names))
     rest = [failure for failure in failures if failure.level is Level.MUST and not by_finding[failure.clause]]
     tried = told(target, end, Fate.FAILS if rest else Fate.WORKS, _words(rest))
@@ -142,7 +141,7 @@ def _words(failures: Sequence[Outcome]) -> str:
     return f"{first.clause} is {first.verdict.value}: {sentence}{also}"
 
 
-def _name(library: str, end: End) -> str:
+def _name(library: str, end: RangeEnd) -> str:
     """The folder of its environment."""
     return f"{library}-{end.which.value}-{zlib.crc32(end.install.encode()):08x}"
 

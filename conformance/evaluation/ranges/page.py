@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from attnspec.report.markdown import code, plain, row
+from attnspec.report.markdown import escape_text, format_code, format_row
 
 from evaluation.ranges.tried import Fate, Tried
 
@@ -35,12 +35,13 @@ def ranges_page(tried: Iterable[Tried], ranges: Mapping[str, Sequence[str]]) -> 
     known = [each for each in tried if each.library in ranges]
     by_library = {library: [each for each in known if each.library == library] for library in ranges}
     lines = [_HEAD, _summary(known, ranges, by_library), "", "## Libraries", "",
-             row(["library", "range", *_ENDS]), row(["---"] * (2 + len(_ENDS)))]
-    lines += [row([plain(library), ", ".join(map(code, ranges[library])),
-                   *(_of_library(each, end) for end in _ENDS)]) for library, each in by_library.items()]
-    lines += ["", "## Adapters", "", row(["adapter", *_ENDS]), row(["---"] * (1 + len(_ENDS)))]
+             format_row(["library", "range", *_ENDS]), format_row(["---"] * (2 + len(_ENDS)))]
+    lines += [format_row([escape_text(library), ", ".join(map(format_code, ranges[library])),
+                          *(_of_library(each, end) for end in _ENDS)]) for library, each in by_library.items()]
+    lines += ["", "## Adapters", "", format_row(["adapter", *_ENDS]), format_row(["---"] * (1 + len(_ENDS)))]
     subjects = sorted({each.subject for each in known})
-    lines += [row([code(subject), *(_cell(known, subject, end) for end in _ENDS)]) for subject in subjects]
+    lines += [format_row([format_code(subject), *(_cell(known, subject, end) for end in _ENDS)])
+              for subject in subjects]
     return "\n".join([*lines, *_reasons(known)]) + "\n"
 
 
@@ -78,7 +79,7 @@ def _of_recipe(tried: Sequence[Tried]) -> str:
     if not first.release:
         return _MARKS[first.fate]
     verb = "answer five inputs" if good and not any(each.effort for each in good) else "work"
-    return f"{first.release}, Python {first.python}: {len(good)} of {len(tried)} {verb}; {code(first.recipe)}"
+    return f"{first.release}, Python {first.python}: {len(good)} of {len(tried)} {verb}; {format_code(first.recipe)}"
 
 
 def _cell(tried: Sequence[Tried], subject: str, end: str) -> str:
@@ -97,6 +98,6 @@ def _reasons(tried: Iterable[Tried]) -> list[str]:
             found.setdefault((each.library, each.end, each.words), []).append(name)
     if not found:
         return []
-    return ["", "## Reasons", "", row(["library", "end", "adapters", "reason"]), row(["---"] * 4),
-            *(row([plain(library), end, ", ".join(map(code, names)), plain(words)])
+    return ["", "## Reasons", "", format_row(["library", "end", "adapters", "reason"]), format_row(["---"] * 4),
+            *(format_row([escape_text(library), end, ", ".join(map(format_code, names)), escape_text(words)])
               for (library, end, words), names in found.items())]

@@ -7,8 +7,8 @@ from pathlib import Path
 from attnspec.core.errors import UsageError
 from attnspec.core.files import write_whole
 from attnspec.record.read import RunRecord
-from attnspec.record.visible import visible
-from attnspec.report.figures import counted
+from attnspec.record.visible import show_hidden
+from attnspec.report.figures import count_noun
 
 from evaluation.report.false_alarms import campaign
 from evaluation.report.page import templates
@@ -19,7 +19,7 @@ def write_picture(record: RunRecord, path: Path) -> None:
     """Draw what the record measured, power or a campaign for false alarms. Raises UsageError where it is neither."""
     if not record.puts and not record.blocks:
         raise UsageError("the record holds verdicts; pictures are drawn of power and of campaigns for false alarms.")
-    record = visible(record)
+    record = show_hidden(record)
     (write_power_picture if record.puts else write_campaign_picture)(record, path)
 
 
@@ -41,7 +41,7 @@ def write_campaign_picture(record: RunRecord, path: Path) -> None:
 
 def _subtitle(record: RunRecord, measured: Power) -> str:
     listed = ", ".join(dtype.value for dtype in measured.dtypes)
-    faults, seeds = counted(measured.faults, "wrong implementation"), counted(measured.seeds, "seed")
+    faults, seeds = count_noun(measured.faults, "wrong implementation"), count_noun(measured.seeds, "seed")
     return f"{faults} at {listed}; {seeds}, effort {record.header.effort}. Sound: implementations × dtypes."
 
 

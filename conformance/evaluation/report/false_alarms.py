@@ -11,7 +11,7 @@ from attnspec.core.nouns import DType
 from attnspec.record.measurements import BINS, BlockJudged
 from attnspec.record.outcome import Measured
 from attnspec.record.read import RunRecord
-from attnspec.report.figures import counted, grouped
+from attnspec.report.figures import count_noun, group_digits
 
 from evaluation.false_alarms.bins import ACCUSING
 
@@ -163,7 +163,7 @@ def campaign(records: Sequence[RunRecord]) -> Campaign | None:
     cases = sum(row.cases for row in rows)
     dtypes = tuple(dtype for dtype in DType if any(row.dtype is dtype for row in rows))
     return Campaign(
-        headline=f"{counted(violations, 'violation')} in {grouped(cases)} {'case' if cases == 1 else 'cases'}",
+        headline=f"{count_noun(violations, 'violation')} in {group_digits(cases)} {'case' if cases == 1 else 'cases'}",
         css="bad" if violations else "good" if cases and _is_whole(records, rows) else "idle",
         cases=cases, slices=sum(row.slices for row in rows), no_claims=sum(row.no_claims for row in rows),
         violations=violations, dtypes=dtypes, panels=_panels(rows, dtypes, _versions(records)), rows=rows,

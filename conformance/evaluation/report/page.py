@@ -35,13 +35,13 @@ def write_page(records: Sequence[RunRecord], path: Path) -> None:
 
 def render(records: Sequence[RunRecord]) -> str:
     """The page as one HTML document; verdicts that the records hold as well are on it, too."""
-    return page.render(records, further=(power_section, campaign_section))
+    return page.render_page(records, further=(power_section, campaign_section))
 
 
 @lru_cache(maxsize=1)
 def templates() -> Environment:
     """The environment of attnspec's page, which finds the templates of this package, too."""
-    shared = page.templates()
+    shared = page.page_environment()
     assert shared.loader is not None  # attnspec's page is made of files
     environment = shared.overlay(loader=ChoiceLoader([FileSystemLoader(FOLDER), shared.loader]))
     environment.filters = {**shared.filters, "percent": percent}

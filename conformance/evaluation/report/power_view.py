@@ -9,7 +9,7 @@ from attnspec.core.nouns import DType
 from attnspec.record.measurements import SUITE, SubjectPut
 from attnspec.record.read import RunRecord
 from attnspec.report import markdown
-from attnspec.report.figures import counted, web_address
+from attnspec.report.figures import count_noun, web_address
 
 from evaluation.report.curves import NARROW, WIDE, Chart, chart
 from evaluation.report.power_details import (
@@ -181,11 +181,11 @@ def headline(puts: Sequence[SubjectPut], suite: RuleRow | None) -> str:
     """What the suite's power comes to, in a sentence."""
     if suite is None or not suite.convicted.tried:
         return "No power was measured"
-    faults = counted(len({put.subject for put in tellable(puts)}), "fault")
+    faults = count_noun(len({put.subject for put in tellable(puts)}), "fault")
     share = "All" if suite.convicted.convicted == suite.convicted.tried else f"{percent(suite.convicted.part)} of"
     sound = {put.subject for put in puts if not put.is_fault}
     wronged = len({name for alarm in suite.alarms if alarm for name in alarm.accused}) or "none"
-    tested = counted(len(sound), "correct implementation")
+    tested = count_noun(len(sound), "correct implementation")
     alarms = f"false alarms for {wronged} of {tested}" if sound else "no correct implementation tested"
     return f"{share} {faults} detected, {alarms}"
 
@@ -254,7 +254,7 @@ def _head(measured: Power) -> str:
 def _markdown_row(row: RuleRow, measured: Power) -> str:
     at_sizes = [_of_group(row.at_sizes)] if measured.has_size_faults else []
     cells = [_title(row), *map(_share, row.shares), *at_sizes, ", ".join(map(str, row.cases)), _accused(row.accused)]
-    return f"{markdown.row(cells)}\n"
+    return f"{markdown.format_row(cells)}\n"
 
 
 def _of_group(group: FaultGroup) -> str:
@@ -263,7 +263,9 @@ def _of_group(group: FaultGroup) -> str:
 
 
 def _title(row: RuleRow) -> str:
-    return markdown.link(row.title, row.source) if web_address(row.source) else f"**{markdown.plain(row.title)}**"
+    if web_address(row.source):
+        return markdown.format_link(row.title, row.source)
+    return f"**{markdown.escape_text(row.title)}**"
 
 
 def _share(share: RuleShare | None) -> str:

@@ -29,12 +29,12 @@ from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.outcome import Measured
 from attnspec.spec.load import load_spec
-from attnspec.subjects.registry import load, registered
+from attnspec.subjects.registry import load, registered_subjects
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check, compile_spec
-from attnspec.trials.covering_cases import fixed_recipes, openings, seed_of
+from attnspec.trials.covering_cases import deal_openings, fixed_recipes, seed_of
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.judging import Tally, lawful
+from attnspec.trials.judging import Tally, fit_to_domain
 from attnspec.trials.searching import from_menu
 from attnspec.trials.trial import OPENINGS, Trial
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
@@ -80,7 +80,7 @@ def own_names() -> list[str]:
 
 def subject_ids() -> list[str]:
     """The ids of all registered implementations, installed or not."""
-    return list(registered())
+    return list(registered_subjects())
 
 
 def items(targets: Sequence[str], effort: str) -> Iterator[tuple[str, str, str]]:
@@ -115,7 +115,7 @@ def dealt(subject: str, clause: str, effort: str) -> list[str]:
     menu = menu_of(check.domain, declared.keywords, declared.limits, Effort(effort), tuple(check.clause.draw))
     if menu is None:
         return []
-    return [menu.recipe(*choices).text for choices in openings(menu, seed, OPENINGS[Effort(effort)])]
+    return [menu.recipe(*choices).text for choices in deal_openings(menu, seed, OPENINGS[Effort(effort)])]
 
 
 def drawn(subject: str, clause: str, effort: str, count: int) -> list[str]:
@@ -157,7 +157,7 @@ class Case:
         """Why there is nothing to digest: nothing is claimed, or it lies outside the subject's limits."""
         self._scene: Scene | None = None
         try:
-            self._scene = trial.scene(lawful(Recipe.parse(recipe), self._check.domain, self._evaluator))
+            self._scene = trial.scene(fit_to_domain(Recipe.parse(recipe), self._check.domain, self._evaluator))
         except NoClaim:
             self.without = NO_CLAIM
         except OutsideLimits:

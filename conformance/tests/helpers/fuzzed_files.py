@@ -20,9 +20,9 @@ from attnspec.problems.domain import domain
 from attnspec.record.events import Event, ItemFinished, RunFinished, SubjectKnown
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
-from attnspec.report.page import render
-from attnspec.runner.environment import prepared
-from attnspec.runner.judge import ENGINE, pronounce
+from attnspec.report.page import render_page
+from attnspec.runner.environment import prepared_environment
+from attnspec.runner.judge import ENGINE, pronounce_verdict
 from attnspec.runner.trial_jobs import TrialJobs, with_engine
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
@@ -31,7 +31,7 @@ from attnspec.spec.refutations import FILE as REFUTATIONS
 from attnspec.subjects import manifest, registry
 from attnspec.subjects.findings import FILE as FINDINGS
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.registry import registered
+from attnspec.subjects.registry import registered_subjects
 from attnspec.vocabulary.signature import parameters_of
 
 from helpers.fuzzing import Document, UntoldError
@@ -167,7 +167,7 @@ def _shipped() -> Spec:
 def _use_library(folder: Path) -> None:
     """Lint, and what a run asks of a library; subjects written in NumPy are judged."""
     found = list(of_libraries((str(folder.parent),), _shipped(), library=folder.name))
-    subjects = registered([folder.parent], library=folder.name) if not found else {}
+    subjects = registered_subjects([folder.parent], library=folder.name) if not found else {}
     registry._processes.cache_clear()  # a run reads manifests once
     asked = {name: {"attention.definition", *(each.clause for each in subject.declaration.deviations)}
              for name, subject in subjects.items() if folder.name == "numpy_spoilt" and _can_run(subject)}
@@ -178,8 +178,8 @@ def _use_library(folder: Path) -> None:
 
 
 def _can_run(subject: Registered) -> bool:
-    with prepared({**subject.faster_with, **subject.process}):
-        return not subject.missing
+    with prepared_environment({**subject.faster_with, **subject.process}):
+        return not subject.why_missing
 
 
 def _use_baseline(file: Path) -> None:
@@ -216,11 +216,11 @@ def _outcomes(asked: Asked, folder: Path, plan: Plan) -> list[Outcome]:
     events: list[Event] = [jobs.header(run_started())]
     for target in dict.fromkeys(item.target for item in items):
         jobs.judge.fetch(target)
-        outcomes += [pronounce(jobs.judge, item, plan=plan) for item in _telling(items, asked, target)]
+        outcomes += [pronounce_verdict(jobs.judge, item, plan=plan) for item in _telling(items, asked, target)]
         events.append(SubjectKnown(jobs.card(target)))
     finished = RunFinished("2026-01-02T03:04:06+00:00", 1.0, {}, 0)
     events += [*map(ItemFinished, outcomes), finished]
-    render([read_record(write_record(folder / "record.jsonl", *events))])
+    render_page([read_record(write_record(folder / "record.jsonl", *events))])
     return outcomes
 
 

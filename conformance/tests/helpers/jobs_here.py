@@ -19,7 +19,7 @@ from attnspec.hosting import client
 from attnspec.record.codec import decode, from_line, to_line
 from attnspec.record.events import Done, Event, ItemStarted, SubjectKnown
 from attnspec.record.outcome import SubjectCard
-from attnspec.runner.environment import prepared
+from attnspec.runner.environment import prepared_environment
 from attnspec.runner.jobs import JobSource, open_jobs, plan_text
 from attnspec.runner.listener import Listener
 from attnspec.runner.session import Session, _importing_from_here
@@ -41,7 +41,7 @@ def work_here(session: Session, listener: Listener, jobs: Sequence[Job], folder:
         WORK_OF_WORKERS(session, listener, jobs, folder)
         return
     try:
-        with _importing_from_here(), prepared(), _hosts_of_a_run():
+        with _importing_from_here(), prepared_environment(), _hosts_of_a_run():
             _carry_out(listener, session._plan, session.source, {job.id for job in jobs})
     except KeyboardInterrupt:
         listener.interrupted = True

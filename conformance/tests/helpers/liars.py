@@ -12,7 +12,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
 from attnspec.faults.staged import SOUND, as_attend, attention
 from attnspec.faults.work import Answer, HandedOver
-from attnspec.probing.probe import PendingQuestion, probe
+from attnspec.probing.probe import PendingQuestion, probe_subject
 from attnspec.questions.asker import FAILURES, Question
 from attnspec.record.measurements import Found
 from attnspec.subjects.subject import Subject
@@ -29,7 +29,7 @@ def liar_subject(liar: Liar, **declared: Any) -> Subject:  # noqa: ANN401  (a de
 
 def steps(subject: Subject, dtype: DType = DType.FLOAT32) -> Mapping[str, PendingQuestion]:
     """Every question of a probe, by its name."""
-    return {step.name: step for step in probe(subject, dtype)}
+    return {step.name: step for step in probe_subject(subject, dtype)}
 
 
 def find_answer(liar: Liar, question: str, dtype: DType = DType.FLOAT32, **declared: Any) -> Found:  # noqa: ANN401

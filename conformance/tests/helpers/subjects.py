@@ -26,7 +26,7 @@ def subject_of(function: Callable[..., object], keywords: Set[str] = frozenset()
     """The subject `mine`: this function, with these keywords and these further fields of a declaration."""
     declaration = Declaration(keywords=frozenset(keywords), **declared)
     return Subject("mine", "mine", InProcess(function, declaration.lift), declaration, FileLocation("mine.py", 1),
-                   Library("mine"), described=described_of(function))
+                   Library("mine"), description=described_of(function))
 
 
 def loaded(folder: Path, source: str) -> Subject:

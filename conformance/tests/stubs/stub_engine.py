@@ -69,7 +69,7 @@ class Engine:
             raise TargetError("there is no 'none'.")
         return SubjectCard(target, target.upper(), "attention", "stub", "1", "", {"hidden_row": "zeros"}, {}, {}, ())
 
-    def refused(self, target: str) -> dict[str, str]:
+    def find_refused(self, target: str) -> dict[str, str]:
         return {"T ≠ S": "ValueError: equal lengths"} if target == "shy" else {}
 
     def try_item(self, item: Item) -> Outcome:
@@ -78,7 +78,7 @@ class Engine:
     def replay(self, item: Item, recipe: str) -> Outcome:
         return replace(self._judge(item, recipe), reason=f"replayed {recipe}")
 
-    def compared(self, outcome: Outcome) -> Outcome:
+    def compare_with_known(self, outcome: Outcome) -> Outcome:
         return outcome
 
     def _judge(self, item: Item, recipe: str) -> Outcome:

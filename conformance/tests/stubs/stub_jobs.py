@@ -49,7 +49,7 @@ class Docket:
             time.sleep(30)
         return _put(job)
 
-    def lost(self, job: Stubbing, loss: JobFailure) -> SubjectPut:
+    def record_loss(self, job: Stubbing, loss: JobFailure) -> SubjectPut:
         return replace(_put(job), lost=f"{loss.verdict.value}: {loss.reason} ({loss.recipe})")
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:

@@ -12,7 +12,7 @@ from attnspec.aspects.quantised.keyword import KEYWORDS, parts_of
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
 from attnspec.core.storage import STORAGES, Storage
-from attnspec.problems.entries import Words, words
+from attnspec.problems.entries import Words, random_words
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
 from attnspec.problems.recipe import Recipe
 
@@ -46,7 +46,7 @@ def scales(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
     storage, granularity, kind = parts_of(pattern)
     full = shape_of(NAMES[keyword], sizes)
     shape = tuple(length if axis in _AXES[granularity] else 1 for axis, length in enumerate(full))
-    random = words(seed, f"{keyword} {granularity}", shape)
+    random = random_words(seed, f"{keyword} {granularity}", shape)
     made = _KINDS[kind](random) * (1.0 if kind == "ones" else STORAGES[storage].step)
     return np.ascontiguousarray(np.broadcast_to(made.astype(np.float32), full))
 
@@ -96,14 +96,23 @@ def codes_of(entries: Array, pattern: str, seed: int, label: str, dtype: DType) 
     storage = STORAGES[name]
     wide = entries.astype(np.float64)
     nearest = round_to(storage, wide if kind == "ones" else wide / storage.step)
-    random = words(seed, f"codes of {label}", entries.shape)
+    random = random_words(seed, f"codes of {label}", entries.shape)
     is_rare = random % np.uint32(_RARE) == 0
     rare = round_to(storage, _any_code(storage, random // np.uint32(_RARE)))
     return np.where(is_rare & (kind != "ones"), rare, nearest).astype(numpy_dtype(dtype))
 
 
 def _any_code(storage: Storage, random: Words) -> Array:
-    """Of any shape, that of the words: whole numbers of the whole range, or floating-point ones of every exponent."""
+    """Of any shape, that of the words: one in eight is the least or the largest code, the others are whole numbers of
+    the whole range, or floating-point ones of every exponent.
+    """
+    ends = random >> np.uint32(24)  # the words are below 2^28
+    return np.where(ends % 16 == 0, storage.lowest, np.where(ends % 16 == 1, storage.largest, _inner_code(
+        storage, random)))
+
+
+def _inner_code(storage: Storage, random: Words) -> Array:
+    """The same without the ends put in."""
     if storage.is_whole:
         return storage.lowest + (random % np.uint32(storage.largest - storage.lowest + 1)).astype(float)
     top = int(np.frexp(storage.largest)[1]) - 1

@@ -74,13 +74,15 @@ def _comes_with(limits: KeywordLimits) -> frozenset[str]:
 
 
 def _scale_of(array: str, axes: str, shape: str, *names: str) -> Keyword:
-    asks = f"Which entries of the {array} does a scale multiply?"
+    asks = f"What does a scale do to the codes of the {array}?"
     return Keyword(
         f"{array}_scale", f"float32, broadcasts to {shape}",
         f"the {array} that attends is {array} · {array}_scale: its entries are codes. Where the subject declares "
         f"`{array}_scales`, the shape is that of the granularity: {', '.join(GRANULARITIES.values())}",
-        "quantised", Acts.STORAGE, "{0} | None", promise="codes are multiplied by their scales", kinds=_ATTENTION,
-        in_layers=False, axes=axes, values=Values(USUAL, f"{array}_scale_patterns", USUAL[0], str, _read, _check),
+        "quantised_queries" if array == "query" else "quantised", Acts.STORAGE, "{0} | None",
+        promise=f"codes of the {'query' if array == 'query' else 'keys and values'} are multiplied by their scales",
+        kinds=_ATTENTION, in_layers=False, axes=axes,
+        values=Values(USUAL, f"{array}_scale_patterns", USUAL[0], str, _read, _check),
         sample=USUAL[0], is_uncommon=True, pool=POOL, meaning_of=array,
         misfit=lambda limits, scale, _: _misfit(array, limits, scale), comes_with=_comes_with,
         questions={f"{array}_scale.form": asks}, asks=asks,

@@ -1,9 +1,10 @@
 """Quantised attention in numbers: the truth is attention of code · scale, which float64 holds exactly.
 
 A code has at most 8 bits and a scale 24, so that nothing is rounded here. What a subject may do: multiply each code by
-its scale and round once; or fold the scale into the logits, or into the output, which rounds once there; and form the
-product of two scales first. Each of these is one rounding in the format of its accumulator for each scale on the way,
-and one for each product of scales. Quantising itself is no part of it. The derivation is in docs/quantised.md.
+its scale and round once; or fold the scale into the logits, or into the output, which rounds once there; and round the
+scale itself, or the product of two scales, before. So there are two roundings for each scale on the way, in the format
+of the accumulator or in the one that is declared as `dequantised`. Quantising itself is no part of it. The derivation
+is in docs/quantised.md.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ import numpy as np
 
 from attnspec.aspects.quantised.arrays import NAMES
 from attnspec.numerics.aspect import Mathematics
-from attnspec.numerics.precision import Precision
+from attnspec.numerics.precision import Precision, unit
 from attnspec.numerics.roundings import EXACT_INPUTS, InputErrors, compound
 from attnspec.problems.problem import Array, Problem
 
 ROUNDINGS_OF_A_SCALE = 2
-"""Of the product with a code, a logit or an output; and of the product with another scale before."""
+"""Of the product with a code, a logit or an output; and of the scale itself, or its product with another, before."""
 
 
 class QuantisedMathematics(Mathematics):
@@ -34,15 +35,16 @@ class QuantisedMathematics(Mathematics):
         return problem.but(**arrays, **dict.fromkeys(used))
 
     def input_errors(self, problem: Problem, precision: Precision) -> InputErrors:
-        """Two roundings a scale; codes are larger than the numbers that they stand for where a scale is below 1."""
+        """Two roundings a scale; and codes are larger than the numbers that they stand for where a scale is below 1."""
         scales = {name: getattr(problem, keyword) for keyword, name in NAMES.items() if keyword in problem.given}
         if not scales:
             return EXACT_INPUTS
+        coarsest = max((precision.dequantised, precision.accumulate), key=lambda dtype: unit(dtype).roundoff)
         on_logits = sum(name != "value" for name in scales)
         growth = {name: max(1.0, 1 / _least(scale)) for name, scale in scales.items()}
         return InputErrors(
-            of_logits=compound(precision.accumulate, ROUNDINGS_OF_A_SCALE * on_logits),
-            of_values=compound(precision.accumulate, ROUNDINGS_OF_A_SCALE * ("value" in scales)),
+            of_logits=compound(coarsest, ROUNDINGS_OF_A_SCALE * on_logits),
+            of_values=compound(coarsest, ROUNDINGS_OF_A_SCALE * ("value" in scales)),
             logit_growth=growth.get("query", 1.0) * growth.get("key", 1.0), value_growth=growth.get("value", 1.0))
 
 

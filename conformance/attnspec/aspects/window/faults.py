@@ -15,7 +15,7 @@ from attnspec.faults import staged as sound
 from attnspec.faults.aspect_stage import AspectStage
 from attnspec.faults.backward_edits import gradient_fault
 from attnspec.faults.constants import over_zero
-from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.fault import Fault
 from attnspec.faults.layer import attending, staged_layer
 from attnspec.faults.mistakes import AspectFaults
 from attnspec.faults.outside import Outside
@@ -229,10 +229,10 @@ _FAULTS = (
     Fault("window_hidden_row_nan", "window",
           "A row whose window holds no key is divided by its sum, 0, and becomes NaN; zeros are declared.",
           "a window, and a row that sees no key", staged(softmax=_over_zero_in_window)),
-    Fault("past_window_from_first", Stage.PAST_KEY, "The window is built with row numbers of the chunk.",
+    Fault("past_window_from_first", "past_key", "The window is built with row numbers of the chunk.",
           "a past, together with a window", staged(near=_from_first),
           link="https://github.com/trymirai/lalamo/pull/200"),
-    Fault("past_window_keeps_past", Stage.PAST_KEY, "Every slot of the cache stays visible, whatever the window.",
+    Fault("past_window_keeps_past", "past_key", "Every slot of the cache stays visible, whatever the window.",
           "a past, together with a bound on the left", staged(near=_past_stays),
           link="https://github.com/pytorch/executorch/pull/22285"),
     Fault("switch_window_dropped", "window", "The window is dropped on one of two backends.", _ANY,

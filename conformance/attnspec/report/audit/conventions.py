@@ -1,9 +1,13 @@
-"""What each implementation does where practice is divided, side by side, and what hidden switches change."""
+"""What each implementation does where practice is divided, and what hidden switches change.
+
+The answers stand side by side, an implementation a row, and once more by question.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.keywords import KEYWORDS
@@ -11,9 +15,9 @@ from attnspec.core.nouns import DType
 from attnspec.record.explaining import is_choice
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import KnownFinding
-from attnspec.report.audit.switches import Switches, switches
-from attnspec.report.figures import SHORT, counted
-from attnspec.report.joined import Joined, JudgedSubject
+from attnspec.report.audit.switches import Switches, compare_switches
+from attnspec.report.figures import SHORT, count_noun
+from attnspec.report.joined import JoinedRecords, JudgedSubject
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +100,12 @@ class Conventions:
         return tuple(answer for answer in (*sum(self.cells, ()), *self.rest) if answer.is_contradiction)
 
 
-def customs(joined: Joined) -> tuple[Conventions, ...]:
-    """A row a subject."""
+def describe_conventions(joined: JoinedRecords) -> tuple[Conventions, ...]:
+    """Describes the conventions of all subjects, a row each."""
     return tuple(_customs(subject, joined.probes.get(subject.number, ())) for subject in joined.subjects)
 
 
-def columns(rows: Sequence[Conventions]) -> tuple[tuple[int, Column], ...]:
+def choose_columns(rows: Sequence[Conventions]) -> tuple[tuple[int, Column], ...]:
     """The columns that hold an answer of anybody, with their places."""
     return tuple((place, column) for place, column in enumerate(COLUMNS) if any(row.cells[place] for row in rows))
 
@@ -109,7 +113,7 @@ def columns(rows: Sequence[Conventions]) -> tuple[tuple[int, Column], ...]:
 def _customs(subject: JudgedSubject, probes: Sequence[SubjectProbed]) -> Conventions:
     plain = [probe for probe in probes if not probe.variant]
     answers = {**_from_card(subject), **_from_probes(plain)}
-    asked = [_asked(column, answers, plain) for column in COLUMNS]
+    asked = [_select_column_answers(column, answers, plain) for column in COLUMNS]
     shown = {question for found in asked for question in found}
     rest = tuple(replace(answer, forms=()) for question, answer in answers.items() if question not in shown)
     lost = "" if any(probe.found for probe in plain) else next((probe.lost for probe in plain if probe.lost), "")
@@ -117,13 +121,13 @@ def _customs(subject: JudgedSubject, probes: Sequence[SubjectProbed]) -> Convent
     return Conventions(subject, tuple(tuple(_grouped(found)) for found in asked), rest, lost, choices)
 
 
-def answered(joined: Joined, subject: JudgedSubject, question: str) -> tuple[ConventionAnswer, ...]:
+def group_answers(joined: JoinedRecords, subject: JudgedSubject, question: str) -> tuple[ConventionAnswer, ...]:
     """What a probe of a subject, as it is, found of a question and all below it: alike answers together."""
     plain = [probe for probe in joined.probes.get(subject.number, ()) if not probe.variant]
-    return tuple(_grouped(_asked(Column("", "", (question,)), _from_probes(plain), plain)))
+    return tuple(_grouped(_select_column_answers(Column("", "", (question,)), _from_probes(plain), plain)))
 
 
-def _asked(column: Column, answers: Answers, probes: Sequence[SubjectProbed]) -> Answers:
+def _select_column_answers(column: Column, answers: Answers, probes: Sequence[SubjectProbed]) -> Answers:
     """The answers of a column; where forms of a question have their own, the one for all of them is not repeated."""
     if column.dtype is not None:
         answers = _from_probes([probe for probe in probes if probe.dtype is column.dtype])
@@ -187,7 +191,7 @@ def _answer(by_dtype: Mapping[str, Found]) -> ConventionAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Habits:
+class ConventionTable:
     """Conventions, the columns that hold any (with their places), and switches."""
 
     customs: tuple[Conventions, ...]
@@ -197,14 +201,110 @@ class Habits:
     @property
     def title(self) -> tuple[str, str]:
         """The sentence over a page that holds nothing else, and its colour."""
-        whom = self.customs[0].subject.label if len(self.customs) == 1 else counted(len(self.customs), "implementation")
+        whom = self.customs[0].subject.label if len(self.customs) == 1 else count_noun(len(self.customs),
+                                                                                       "implementation")
         against = sum(len(row.contradictions) for row in self.customs)
         if against:
-            return f"{whom} probed: {counted(against, 'answer')} against the manifest", "bad"
+            return f"{whom} probed: {count_noun(against, 'answer')} against the manifest", "bad"
         return f"{whom} probed: no answer against the manifest", "good"
 
 
-def habits(joined: Joined) -> Habits:
+def find_habits(joined: JoinedRecords) -> ConventionTable:
     """Look at what was declared and probed."""
-    rows = customs(joined)
-    return Habits(rows, columns(rows), switches(joined))
+    rows = describe_conventions(joined)
+    return ConventionTable(rows, choose_columns(rows), compare_switches(joined))
+
+
+NAMED = 4  # how many subjects with the most frequent answer are named
+
+@dataclass(frozen=True, slots=True)
+class AnswerGroup:
+    """An answer, what was seen of it, and who gives it, where that matters."""
+
+    answer: ConventionAnswer
+    detail: str = ""
+    whom: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredQuestion:
+    """A question with its answers, the most frequent first."""
+
+    asks: str
+    groups: tuple[AnswerGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditAnswers:
+    """What the audit's page tells of the answers to a probe's questions.
+
+    examples: of each answer in the table, what was most often seen of it.  further: what the table does not tell.
+    """
+
+    examples: tuple[AnsweredQuestion, ...]
+    further: tuple[AnsweredQuestion, ...]
+
+
+def collect_answers(habits: ConventionTable) -> AuditAnswers:
+    """Collects the answers of all subjects, by question."""
+    return AuditAnswers(tuple(_examples(habits)), tuple(_further(habits)))
+
+
+@dataclass(slots=True)
+class _AnswerPile:
+    """The answers to one question, as they are gathered: by what is said, who says it, and what was seen."""
+
+    asks: str
+    first: dict[str, ConventionAnswer] = field(default_factory=dict)
+    subjects: dict[str, list[str]] = field(default_factory=dict)
+    seen: dict[str, Counter[str]] = field(default_factory=dict)
+
+    def add(self, key: str, answer: ConventionAnswer, subject: str) -> None:
+        """Take an answer of a subject; `key` is what makes two answers the same."""
+        self.first.setdefault(key, answer)
+        self.subjects.setdefault(key, []).append(subject)
+        self.seen.setdefault(key, Counter())[answer.detail] += 1
+
+    @property
+    def by_frequency(self) -> Sequence[str]:
+        """The keys, the most frequent first."""
+        return sorted(self.first, key=lambda key: -len(self.subjects[key]))
+
+
+def _examples(habits: ConventionTable) -> Iterable[AnsweredQuestion]:
+    """Of each column, in the order of the table."""
+    for place, column in habits.columns:
+        found = _AnswerPile(column.asks)
+        for row in habits.customs:
+            for answer in row.cells[place]:
+                if answer.is_probed:
+                    found.add(answer.answer, replace(answer, forms=(), otherwise=(), claimed=""), row.subject.label)
+        groups = tuple(AnswerGroup(found.first[key], found.seen[key].most_common(1)[0][0])
+                       for key in found.by_frequency)
+        if any(group.detail for group in groups):
+            yield AnsweredQuestion(found.asks, groups)
+
+
+def _further(habits: ConventionTable) -> Iterable[AnsweredQuestion]:
+    """Each question that the table has no column for, with who answers what."""
+    questions: dict[str, _AnswerPile] = {}
+    for row in habits.customs:
+        for answer in row.rest:
+            found = questions.setdefault(answer.asks, _AnswerPile(answer.asks))
+            found.add(_sameness(answer), answer, row.subject.label)
+    for found in questions.values():
+        yield AnsweredQuestion(found.asks, tuple(_groups(found)))
+
+
+def _groups(found: _AnswerPile) -> Iterable[AnswerGroup]:
+    """The answers with who gives them. Of the most frequent one only a few are named; those who differ are, all."""
+    for place, key in enumerate(found.by_frequency):
+        names = found.subjects[key]
+        are_named = place > 0 or len(names) <= NAMED
+        others = "others that were asked" if len(found.first) > 1 else "that were asked"
+        yield AnswerGroup(found.first[key], "", ", ".join(names) if are_named else f"all {len(names)} {others}")
+
+
+def _sameness(answer: ConventionAnswer) -> str:
+    """What two answers have in common that are told as one."""
+    return repr((answer.answer, answer.otherwise, answer.is_probed, answer.is_contradiction and answer.claimed))

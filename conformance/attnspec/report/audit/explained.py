@@ -10,12 +10,12 @@ from enum import Enum
 from attnspec.core.harm import Harm
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict
 from attnspec.record.clause_text import ClauseText
-from attnspec.record.explaining import explains, is_choice
+from attnspec.record.explaining import does_explain, is_choice
 from attnspec.record.outcome import KnownFinding, Outcome
-from attnspec.report.clause_table import shade
+from attnspec.report.clause_table import shade_verdict
 from attnspec.report.figures import FINDINGS, SHORT, SIGNS, WEIGHT, Sign, ascii_name
-from attnspec.report.joined import Joined, JudgedSubject
-from attnspec.report.pictures import PictureGrid, drawn_cells, grids
+from attnspec.report.joined import JoinedRecords, JudgedSubject
+from attnspec.report.pictures import PictureGrid, drawn_cells, make_grids
 
 TOLD = FINDINGS | {Verdict.EXPECTED}
 PICTURED_CELLS = 750  # how many picture cells the page draws before it refers to the record instead
@@ -77,12 +77,12 @@ class AuditFinding:
 
     @property
     def harm(self) -> Harm | None:
-        """What it does to a user, if anybody has said."""
+        """What the finding does to a user, if anybody has said."""
         return self.known.harm if self.known else None
 
     @property
     def is_choice(self) -> bool:
-        """Whether it is a convention that the library documents."""
+        """Whether the finding is a convention that the library documents."""
         return self.known is not None and is_choice(self.known)
 
     @property
@@ -98,13 +98,13 @@ class AuditFinding:
 
     @property
     def clauses(self) -> tuple[ClauseText, ...]:
-        """All that complain, each once."""
+        """The clauses that complain, each once."""
         told = (complaint.clause for concern in self.concerns for complaint in concern.complaints)
         return tuple({clause.id: clause for clause in told}.values())
 
 
 @dataclass(slots=True)
-class _Pile:
+class _FailurePile:
     """The failures with one cause, as they are gathered."""
 
     cause: FailureCause
@@ -114,22 +114,24 @@ class _Pile:
     holders: dict[int, JudgedSubject] = field(default_factory=dict)  # whose cards name the finding
 
 
-def explained(joined: Joined) -> tuple[AuditFinding, ...]:
-    """All findings, the most important first, those without any explanation before all."""
+def explain_failures(joined: JoinedRecords) -> tuple[AuditFinding, ...]:
+    """Explains the failures of an audit: all findings, the most important first, those without any explanation before
+    all.
+    """
     texts = {clause.id: clause for clause in joined.clauses}
-    made = [_told(key, pile, texts) for key, pile in _piles(joined).items()]
-    return _pictured(sorted(made, key=_gravity))
+    made = [_make_finding(key, pile, texts) for key, pile in _piles(joined).items()]
+    return _add_pictures(sorted(made, key=_gravity))
 
 
 def library_of(subject: JudgedSubject) -> str:
-    """`PyTorch 2.13.0`."""
+    """The library of a subject with its version: `PyTorch 2.13.0`."""
     card = subject.card
     return f"{card.library or card.distribution or subject.library.rstrip('/') or card.id} {card.version}".strip()
 
 
-def causes(subject: JudgedSubject, outcome: Outcome) -> Iterator[KnownFinding]:
+def explaining_findings(subject: JudgedSubject, outcome: Outcome) -> Iterator[KnownFinding]:
     """The findings of the subject's library that explain a failure, by what was seen of it."""
-    return (finding for finding in subject.card.findings if explains(finding, outcome))
+    return (finding for finding in subject.card.findings if does_explain(finding, outcome))
 
 
 def are_chosen(subject: JudgedSubject, outcomes: Iterable[Outcome]) -> bool:
@@ -137,21 +139,21 @@ def are_chosen(subject: JudgedSubject, outcomes: Iterable[Outcome]) -> bool:
 
     A run tells such a failure as expected, by the finding; one that is listed for another reason names no finding.
     """
-    found = [tuple(causes(subject, outcome)) for outcome in outcomes
+    found = [tuple(explaining_findings(subject, outcome)) for outcome in outcomes
              if outcome.verdict in FAILURES or (outcome.verdict is Verdict.EXPECTED and outcome.finding)]
     return bool(found) and all(each and all(map(is_choice, each)) for each in found)
 
 
 def harm_rank(harm: Harm | None) -> int:
-    """0 is the gravest; what nobody has judged comes after all else."""
+    """The rank of a harm: 0 is the gravest; what nobody has judged comes after all else."""
     return harm.rank if harm else len(Harm)
 
 
-def _piles(joined: Joined) -> Mapping[tuple[str, ...], _Pile]:
-    piles: dict[tuple[str, ...], _Pile] = {}
+def _piles(joined: JoinedRecords) -> Mapping[tuple[str, ...], _FailurePile]:
+    piles: dict[tuple[str, ...], _FailurePile] = {}
     for subject in joined.subjects:
         for finding in subject.card.findings:
-            pile = piles.setdefault(_key(finding), _Pile(FailureCause.KNOWN, finding.says, finding))
+            pile = piles.setdefault(_key(finding), _FailurePile(FailureCause.KNOWN, finding.says, finding))
             pile.holders[subject.number] = subject
         for outcomes in joined.of_subject(subject).values():
             for outcome in outcomes:
@@ -160,8 +162,8 @@ def _piles(joined: Joined) -> Mapping[tuple[str, ...], _Pile]:
     return piles
 
 
-def _pile_up(piles: dict[tuple[str, ...], _Pile], subject: JudgedSubject, outcome: Outcome) -> None:
-    found = [piles[_key(finding)] for finding in causes(subject, outcome)]
+def _pile_up(piles: dict[tuple[str, ...], _FailurePile], subject: JudgedSubject, outcome: Outcome) -> None:
+    found = [piles[_key(finding)] for finding in explaining_findings(subject, outcome)]
     for pile in found or [piles.setdefault(*_other(subject, outcome))]:
         pile.failures.append((subject, outcome))
 
@@ -170,14 +172,15 @@ def _key(finding: KnownFinding) -> tuple[str, ...]:
     return FailureCause.KNOWN.value, finding.id
 
 
-def _other(subject: JudgedSubject, outcome: Outcome) -> tuple[tuple[str, ...], _Pile]:
+def _other(subject: JudgedSubject, outcome: Outcome) -> tuple[tuple[str, ...], _FailurePile]:
     """Where a failure belongs that no finding explains: a listed deviation by its reason, else by its clause."""
     if outcome.verdict is Verdict.EXPECTED:
-        return (FailureCause.LISTED.value, subject.library, outcome.reason), _Pile(FailureCause.LISTED, outcome.reason)
-    return (FailureCause.UNKNOWN.value, subject.library, outcome.clause), _Pile(FailureCause.UNKNOWN, "")
+        return (FailureCause.LISTED.value, subject.library, outcome.reason), _FailurePile(FailureCause.LISTED,
+                                                                                          outcome.reason)
+    return (FailureCause.UNKNOWN.value, subject.library, outcome.clause), _FailurePile(FailureCause.UNKNOWN, "")
 
 
-def _told(key: tuple[str, ...], pile: _Pile, texts: Mapping[str, ClauseText]) -> AuditFinding:
+def _make_finding(key: tuple[str, ...], pile: _FailurePile, texts: Mapping[str, ClauseText]) -> AuditFinding:
     failures = pile.failures
     shown = min((outcome for _, outcome in failures), key=_clarity, default=None)
     people = [subject for subject, _ in failures] or list(pile.holders.values())
@@ -193,8 +196,8 @@ def _told(key: tuple[str, ...], pile: _Pile, texts: Mapping[str, ClauseText]) ->
         items=len(failures), shown=shown)
 
 
-def _css(pile: _Pile, worst: Verdict, level: Level) -> str:
-    return shade(Verdict.EXPECTED if pile.known and is_choice(pile.known) else worst, level)
+def _css(pile: _FailurePile, worst: Verdict, level: Level) -> str:
+    return shade_verdict(Verdict.EXPECTED if pile.known and is_choice(pile.known) else worst, level)
 
 
 def _clarity(outcome: Outcome) -> tuple[float, ...]:
@@ -232,7 +235,7 @@ def _complaints(outcomes: Sequence[Outcome], texts: Mapping[str, ClauseText]) ->
 def _complaint(clause: ClauseText, group: Sequence[Outcome]) -> Complaint:
     worst = min(group, key=lambda outcome: SIGNS[outcome.verdict].rank)
     dtypes = " ".join(SHORT[outcome.dtype] for outcome in group)
-    return Complaint(clause, dtypes, SIGNS[worst.verdict], shade(worst.verdict, worst.level))
+    return Complaint(clause, dtypes, SIGNS[worst.verdict], shade_verdict(worst.verdict, worst.level))
 
 
 def _gravity(told: AuditFinding) -> tuple[object, ...]:
@@ -240,7 +243,7 @@ def _gravity(told: AuditFinding) -> tuple[object, ...]:
             told.sign.rank, bool(told.documented), -len(told.subjects), -told.items, told.anchor)
 
 
-def _pictured(found: Sequence[AuditFinding]) -> tuple[AuditFinding, ...]:
+def _add_pictures(found: Sequence[AuditFinding]) -> tuple[AuditFinding, ...]:
     """The findings with the pictures of the case that is shown, as long as the page has room for them."""
     room = PICTURED_CELLS
     pictured = []
@@ -250,7 +253,7 @@ def _pictured(found: Sequence[AuditFinding]) -> tuple[AuditFinding, ...]:
         cells = sum(map(drawn_cells, pictures))
         fits = cells <= min(room, _FAIR)
         room -= cells if fits else 0
-        pictured.append(replace(told, pictures=grids(pictures)) if fits else replace(told, omitted=len(pictures)))
+        pictured.append(replace(told, pictures=make_grids(pictures)) if fits else replace(told, omitted=len(pictures)))
     return tuple(pictured)
 
 

@@ -12,11 +12,11 @@ from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.outcome import Outcome, SubjectCard
-from attnspec.report.audit.conventions import ConventionAnswer, answered
+from attnspec.report.audit.conventions import ConventionAnswer, group_answers
 from attnspec.report.audit.explained import are_chosen
-from attnspec.report.audit.table import Nearness, closest, counted_by_verdict
+from attnspec.report.audit.table import Nearness, closest_case, counted_by_verdict
 from attnspec.report.figures import DECIDED, FINDINGS, SHORT, shared_reason
-from attnspec.report.joined import Joined, JudgedSubject
+from attnspec.report.joined import JoinedRecords, JudgedSubject
 
 HIDDEN_ROWS = f"{GRADIENTS_PROFILE}.hidden_rows"
 """The clause about a query for which every key is masked."""
@@ -58,7 +58,7 @@ class GradientLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Unjudged:
+class UnjudgedGradients:
     """Why gradients were not judged, and whose."""
 
     reason: str
@@ -70,30 +70,30 @@ class Gradients:
     """The table.  partly: why some were judged with respect to some things alone.  wholly: why others not at all."""
 
     lines: tuple[GradientLine, ...]
-    partly: tuple[Unjudged, ...]
-    wholly: tuple[Unjudged, ...]
+    partly_judged: tuple[UnjudgedGradients, ...]
+    never_judged: tuple[UnjudgedGradients, ...]
 
     @property
-    def unjudged(self) -> tuple[tuple[str, tuple[Unjudged, ...]], ...]:
+    def unjudged(self) -> tuple[tuple[str, tuple[UnjudgedGradients, ...]], ...]:
         """Both, each with what is said over it; one that is empty is left out."""
-        return tuple(each for each in ((_PARTLY, self.partly), (_WHOLLY, self.wholly)) if each[1])
+        return tuple(each for each in ((_PARTLY, self.partly_judged), (_WHOLLY, self.never_judged)) if each[1])
 
 
 ByClause = Mapping[ClauseText, Sequence[Outcome]]
 
 
-def gradients(joined: Joined) -> Gradients | None:
+def describe_gradients(joined: JoinedRecords) -> Gradients | None:
     """Look at what was judged of gradients; None if none was."""
     clauses = [clause for clause in joined.clauses if clause.profile == GRADIENTS_PROFILE]
-    asked = [(subject, _asked(joined, subject, clauses)) for subject in joined.subjects]
+    asked = [(subject, _gradient_outcomes(joined, subject, clauses)) for subject in joined.subjects]
     judged = [(subject, outcomes) for subject, outcomes in asked if _is_judged(outcomes)]
     lines = tuple(_line(joined, subject, outcomes) for subject, outcomes in judged)
     others = [(subject, outcomes) for subject, outcomes in asked if outcomes and not _is_judged(outcomes)]
-    return Gradients(lines, _partly(lines), _wholly(others)) if lines else None
+    return Gradients(lines, _partly_unjudged(lines), _wholly_unjudged(others)) if lines else None
 
 
-def _asked(joined: Joined, subject: JudgedSubject, clauses: Iterable[ClauseText]) -> ByClause:
-    found = {clause: joined.of(subject, clause.id) for clause in clauses}
+def _gradient_outcomes(joined: JoinedRecords, subject: JudgedSubject, clauses: Iterable[ClauseText]) -> ByClause:
+    found = {clause: joined.outcomes_of(subject, clause.id) for clause in clauses}
     return {clause: outcomes for clause, outcomes in found.items() if outcomes}
 
 
@@ -105,32 +105,32 @@ def _decides(outcomes: Iterable[Outcome]) -> bool:
     return any(outcome.verdict in DECIDED for outcome in outcomes)
 
 
-def _line(joined: Joined, subject: JudgedSubject, outcomes: ByClause) -> GradientLine:
+def _line(joined: JoinedRecords, subject: JudgedSubject, outcomes: ByClause) -> GradientLine:
     named = _by_name(outcomes)
     return GradientLine(
-        subject, counted_by_verdict(subject, outcomes.values()).share, tuple(_broken(subject, outcomes)),
+        subject, counted_by_verdict(subject, outcomes.values()).share, tuple(_broken_clauses(subject, outcomes)),
         _rounds(subject.card), tuple(_closest(subject, outcomes)),
-        (*_own_row(joined.of(subject, HIDDEN_ROWS)), *_others(answered(joined, subject, ROW))),
-        answered(joined, subject, KEY), tuple(name for name, each in named.items() if _decides(each)),
+        (*_own_row(joined.outcomes_of(subject, HIDDEN_ROWS)), *_others(group_answers(joined, subject, ROW))),
+        group_answers(joined, subject, KEY), tuple(name for name, each in named.items() if _decides(each)),
         _by_key((_reason(subject.card, each), name) for name, each in named.items()
-                if not _decides(each) and _takes(subject.card, name)))
+                if not _decides(each) and _takes_input(subject.card, name)))
 
 
 def _by_name(outcomes: ByClause) -> Mapping[str, Sequence[Outcome]]:
     """The outcomes by what the gradient is with respect to, as far as a clause is about one thing: inputs first."""
-    named = {_differentiated(clause): each for clause, each in outcomes.items()}
+    named = {_differentiated_input(clause): each for clause, each in outcomes.items()}
     order = (*(name for name in _INPUTS if name in named), *named)
     return {name: named[name] for name in order if name}
 
 
-def _differentiated(clause: ClauseText) -> str:
+def _differentiated_input(clause: ClauseText) -> str:
     """With respect to what the gradient is that a clause is about: `query` of `gradients.of_query`; else empty."""
     name = clause.id.removeprefix(_OF).replace("_", " ") if clause.id.startswith(_OF) else ""
     is_array = name in _INPUTS or (name in KEYWORDS and KEYWORDS[name].axes)
     return name if is_array or _PARAMETERS in clause.needs else ""
 
 
-def _takes(card: SubjectCard, name: str) -> bool:
+def _takes_input(card: SubjectCard, name: str) -> bool:
     """Whether a subject takes that input; of a layer, whether it takes parameters."""
     if name in KEYWORDS:
         return KEYWORDS[name].profile in card.claims
@@ -143,7 +143,7 @@ def _reason(card: SubjectCard, outcomes: Sequence[Outcome]) -> str:
     return shared_reason(card.id, told)
 
 
-def _broken(subject: JudgedSubject, outcomes: ByClause) -> Iterator[ClauseText]:
+def _broken_clauses(subject: JudgedSubject, outcomes: ByClause) -> Iterator[ClauseText]:
     for clause, each in outcomes.items():
         if any(outcome.verdict in FINDINGS for outcome in each) and not are_chosen(subject, each):
             yield clause
@@ -155,7 +155,7 @@ def _rounds(card: SubjectCard) -> tuple[tuple[str, str], ...]:
 
 def _closest(subject: JudgedSubject, outcomes: ByClause) -> Iterator[Nearness]:
     held = [outcome for each in outcomes.values() for outcome in each if outcome.verdict is Verdict.HELD]
-    found = (closest(outcome for outcome in held if outcome.dtype is dtype) for dtype in subject.dtypes)
+    found = (closest_case(outcome for outcome in held if outcome.dtype is dtype) for dtype in subject.dtypes)
     yield from filter(None, found)
 
 
@@ -178,17 +178,17 @@ def _others(answers: Iterable[ConventionAnswer]) -> Iterator[ConventionAnswer]:
         yield replace(each, forms=(": ".join(filter(None, (OTHERS, ", ".join(each.forms)))),))
 
 
-def _partly(lines: Iterable[GradientLine]) -> tuple[Unjudged, ...]:
+def _partly_unjudged(lines: Iterable[GradientLine]) -> tuple[UnjudgedGradients, ...]:
     return _grouped((reason, line.subject.label) for line in lines for reason in line.ungiven)
 
 
-def _wholly(subjects: Iterable[tuple[JudgedSubject, ByClause]]) -> tuple[Unjudged, ...]:
+def _wholly_unjudged(subjects: Iterable[tuple[JudgedSubject, ByClause]]) -> tuple[UnjudgedGradients, ...]:
     return _grouped((_reason(subject.card, [one for each in outcomes.values() for one in each]), subject.label)
                     for subject, outcomes in subjects)
 
 
-def _grouped(pairs: Iterable[tuple[str, str]]) -> tuple[Unjudged, ...]:
-    return tuple(Unjudged(reason, labels) for reason, labels in _by_key(pairs).items())
+def _grouped(pairs: Iterable[tuple[str, str]]) -> tuple[UnjudgedGradients, ...]:
+    return tuple(UnjudgedGradients(reason, labels) for reason, labels in _by_key(pairs).items())
 
 
 def _by_key(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:

@@ -6,19 +6,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from attnspec.core.files import write_whole
-from attnspec.core.other_names import listed
+from attnspec.core.other_names import list_defaults
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
-from attnspec.record.visible import visible
+from attnspec.record.visible import show_hidden
 from attnspec.report.audit.conventions import ConventionAnswer, Conventions
 from attnspec.report.audit.explained import AuditFinding, Concern
 from attnspec.report.audit.gradients import GradientLine
 from attnspec.report.audit.switches import SwitchDifference, Switches
 from attnspec.report.audit.table import LibraryTable, Nearness, SubjectLine
-from attnspec.report.audit.view import Audit, audit, is_audit
-from attnspec.report.figures import figure, moment, said, thread, web_address
-from attnspec.report.joined import Joined, join
-from attnspec.report.markdown import code, fenced, link, plain, prose, row
+from attnspec.report.audit.view import Audit, is_audit, make_audit
+from attnspec.report.figures import format_figure, format_moment, name_thread, web_address, word_for_reader
+from attnspec.report.joined import JoinedRecords, join_records
+from attnspec.report.markdown import escape_text, fence_code, format_code, format_link, format_prose, format_row
 
 Lines = Iterable[str]
 
@@ -30,22 +30,23 @@ def write_audit_text(records: Sequence[RunRecord], path: Path) -> None:
 
 def audit_text(records: Sequence[RunRecord]) -> str:
     """What was found, library by library, as Markdown. Ends its line."""
-    joined = join(visible(records))
-    looked = audit(joined)
+    joined = join_records(show_hidden(records))
+    looked = make_audit(joined)
     parts = (_head(looked, joined), _table(looked), _conventions(looked), _gradients(looked), _findings(looked),
              _switches(looked), _absent(looked))
     return "\n".join(line for part in parts for line in part).rstrip("\n") + "\n"
 
 
-def _head(looked: Audit, joined: Joined) -> Lines:
+def _head(looked: Audit, joined: JoinedRecords) -> Lines:
     yield _title(joined)
     yield ""
-    yield f"{plain(looked.headline)}: {plain(looked.sentence)}"
+    yield f"{escape_text(looked.headline)}: {escape_text(looked.sentence)}"
     devices = f", on {', '.join(joined.devices)}" if joined.devices else ""
     for run in joined.runs:
         header = run.record.header
-        yield (f"Spec {plain(header.spec_version)} ({code(header.spec_digest[:12])}), effort {plain(header.effort)}, "
-               f"seed {header.seed}, {plain(moment(header.started))}{plain(devices)}.")
+        spec = f"{escape_text(header.spec_version)} ({format_code(header.spec_digest[:12])})"
+        yield (f"Spec {spec}, effort {escape_text(header.effort)}, seed {header.seed}, "
+               f"{escape_text(format_moment(header.started))}{escape_text(devices)}.")
     yield ""
     yield ("This page is generated from the record, like the HTML page, which can be searched "
            "([how to read it](reading-a-report.md#the-audit)). Each finding is shown once, for all clauses and dtypes "
@@ -53,11 +54,11 @@ def _head(looked: Audit, joined: Joined) -> Lines:
     yield ""
 
 
-def _title(joined: Joined) -> str:
+def _title(joined: JoinedRecords) -> str:
     """Of few subjects their names; more are an audit."""
     if is_audit(joined):
         return "# What attention layers really do: an audit"
-    return f"# {', '.join(code(subject.card.id) for subject in joined.subjects)}: what was found"
+    return f"# {', '.join(format_code(subject.card.id) for subject in joined.subjects)}: what was found"
 
 
 def _table(looked: Audit) -> Lines:
@@ -67,7 +68,7 @@ def _table(looked: Audit) -> Lines:
            "may: violated, by level. By choice: violated only because of what the library documents. Known: failures "
            "that the manifest lists. Inapplicable: they do not apply. Undecided: no verdict.")
     for shelf in looked.shelves:
-        yield from ("", f"### {plain(shelf.library)}", "")
+        yield from ("", f"### {escape_text(shelf.library)}", "")
         if source := _source(shelf):
             yield from (source, "")
         yield from _rows(("implementation", "verdict", "held", "must", "should", "may", "by choice", "known",
@@ -77,20 +78,21 @@ def _table(looked: Audit) -> Lines:
 
 def _source(shelf: LibraryTable) -> str:
     card = shelf.card
-    links = [link(name, url) for name, url in (("home", card.homepage), ("issues", card.issues)) if web_address(url)]
-    return ", ".join([*links, *([code(card.install)] if card.install else [])])
+    links = [format_link(name, url) for name, url in (("home", card.homepage), ("issues", card.issues))
+             if web_address(url)]
+    return ", ".join([*links, *([format_code(card.install)] if card.install else [])])
 
 
 def _cells(line: SubjectLine) -> Sequence[str]:
     c = line.counts
     counts = (c.share, c.must, c.should, c.may, c.chosen, c.known + c.odd, c.inapplicable, c.undecided)
-    grades = plain(", ".join(f"{dtype} {grade}" for dtype, grade in line.grades))
-    name = f"{code(line.subject.card.id)} {plain(line.subject.card.title)}"
-    return name, plain(line.verdict), *map(str, counts), _call(line.closest), grades
+    grades = escape_text(", ".join(f"{dtype} {grade}" for dtype, grade in line.grades))
+    name = f"{format_code(line.subject.card.id)} {escape_text(line.subject.card.title)}"
+    return name, escape_text(line.verdict), *map(str, counts), _call(line.closest), grades
 
 
 def _call(call: Nearness | None) -> str:
-    return f"{figure(call.margin)} ({call.dtype} {code(call.clause)})" if call else "–"
+    return f"{format_figure(call.margin)} ({call.dtype} {format_code(call.clause)})" if call else "–"
 
 
 def _conventions(looked: Audit) -> Lines:
@@ -102,31 +104,31 @@ def _conventions(looked: Audit) -> Lines:
     titles = [column.title for _, column in looked.habits.columns]
     yield from _rows(("implementation", *titles), (_convention(each, looked) for each in looked.habits.customs))
     yield ""
-    noted = [(each.subject.card.id, _noted(each)) for each in looked.habits.customs]
-    yield from (f"- {code(name)}: {note}" for name, note in noted if note)
+    noted = [(each.subject.card.id, _format_notes(each)) for each in looked.habits.customs]
+    yield from (f"- {format_code(name)}: {note}" for name, note in noted if note)
     yield ""
 
 
-def _noted(each: Conventions) -> str:
+def _format_notes(each: Conventions) -> str:
     """What its manifest notes, which parameters of its function are left alone, and what its library chose."""
     card = each.subject.card
-    defaults = f"Left at their defaults: {listed(card.defaults)}." if card.defaults else ""
+    defaults = f"Left at their defaults: {list_defaults(card.defaults)}." if card.defaults else ""
     refused = f"Refuses {'; '.join(card.refused)}." if card.refused else ""
     choices = (f"Documented choice: {choice.says} {choice.documented}" for choice in each.choices)
-    return prose(" ".join(filter(None, (card.note, refused, defaults, *choices))))
+    return format_prose(" ".join(filter(None, (card.note, refused, defaults, *choices))))
 
 
 def _convention(each: Conventions, looked: Audit) -> Sequence[str]:
     cells = ["; ".join(map(_answer, each.cells[place])) for place, _ in looked.habits.columns]
-    return code(each.subject.card.id), *cells
+    return format_code(each.subject.card.id), *cells
 
 
 def _answer(answer: ConventionAnswer) -> str:
-    told = plain(said(answer.answer))
+    told = escape_text(word_for_reader(answer.answer))
     told = told if answer.is_probed else f"*{told}*"
-    forms = f" ({plain(', '.join(answer.forms))})" if answer.forms else ""
-    other = "".join(f", {dtypes}: {plain(said(word))}" for dtypes, word in answer.otherwise)
-    against = f" ✗ declared: {plain(said(answer.claimed))}" if answer.is_contradiction else ""
+    forms = f" ({escape_text(', '.join(answer.forms))})" if answer.forms else ""
+    other = "".join(f", {dtypes}: {escape_text(word_for_reader(word))}" for dtypes, word in answer.otherwise)
+    against = f" ✗ declared: {escape_text(word_for_reader(answer.claimed))}" if answer.is_contradiction else ""
     return f"{told}{forms}{other}{against}"
 
 
@@ -147,17 +149,17 @@ def _gradients(looked: Audit) -> Lines:
     yield ""
     for says, unjudged in found.unjudged:
         yield from (f"{says}:", "")
-        yield from (f"- {prose(each.reason)}: {', '.join(map(code, each.labels))}" for each in unjudged)
+        yield from (f"- {format_prose(each.reason)}: {', '.join(map(format_code, each.labels))}" for each in unjudged)
         yield ""
 
 
 def _gradient(line: GradientLine) -> Sequence[str]:
-    broken = f", not {', '.join(code(clause.id) for clause in line.broken)}" if line.broken else ""
-    rounds = plain("; ".join(f"{dtype} {where}" for dtype, where in line.rounds)) or "–"
+    broken = f", not {', '.join(format_code(clause.id) for clause in line.broken)}" if line.broken else ""
+    rounds = escape_text("; ".join(f"{dtype} {where}" for dtype, where in line.rounds)) or "–"
     answers = ("; ".join(map(_answer, each)) for each in (line.row, line.key))
     ungiven = ", ".join(name for names in line.ungiven.values() for name in names)
-    return (code(line.subject.card.id), f"{line.held}{broken}", rounds, ", ".join(map(_call, line.closest)), *answers,
-            plain(", ".join(line.given)), plain(ungiven))
+    return (format_code(line.subject.card.id), f"{line.held}{broken}", rounds, ", ".join(map(_call, line.closest)),
+            *answers, escape_text(", ".join(line.given)), escape_text(ungiven))
 
 
 def _findings(looked: Audit) -> Lines:
@@ -166,7 +168,7 @@ def _findings(looked: Audit) -> Lines:
         found = [told for told in looked.told if folder in told.folders]
         if found:
             names = [shelf.library for shelf in looked.shelves if shelf.lines[0].subject.library == folder]
-            yield from ("", f"### Findings in {plain(', '.join(names))}")
+            yield from ("", f"### Findings in {escape_text(', '.join(names))}")
             for told in found:
                 yield from _finding(told)
     yield ""
@@ -174,20 +176,20 @@ def _findings(looked: Audit) -> Lines:
 
 def _finding(told: AuditFinding) -> Lines:
     yield ""
-    yield f"#### {'Not yet explained: ' if told.is_open else ''}{prose(told.says)}"
+    yield f"#### {'Not yet explained: ' if told.is_open else ''}{format_prose(told.says)}"
     yield ""
     yield from (f"- {name}: {text}" for name, text in _facts(told) if text)
     if told.known and told.known.script:
-        yield from ("", *fenced(told.known.script, told.known.language))
+        yield from ("", *fence_code(told.known.script, told.known.language))
 
 
 def _facts(told: AuditFinding) -> Iterator[tuple[str, str]]:
-    yield "Versions", ", ".join(map(plain, told.libraries))
+    yield "Versions", ", ".join(map(escape_text, told.libraries))
     if told.known:
-        yield "Harm", plain(told.harm.says) if told.harm else ""
-        yield "Documented", prose(told.known.documented)
+        yield "Harm", escape_text(told.harm.says) if told.harm else ""
+        yield "Documented", format_prose(told.known.documented)
         if web_address(told.known.issue):
-            yield "Thread", link(thread(told.known.issue), told.known.issue)
+            yield "Thread", format_link(name_thread(told.known.issue), told.known.issue)
     if told.shown is None:
         yield "Found by", "found by probing or reading; no clause fails because of it"
     else:
@@ -196,25 +198,25 @@ def _facts(told: AuditFinding) -> Iterator[tuple[str, str]]:
 
 
 def _case(shown: Outcome) -> Iterator[tuple[str, str]]:
-    strictest = f"{code(shown.clause)} ({shown.level.value}) of {code(shown.subject)} at {shown.dtype.value}"
-    yield "Strictest clause", strictest
+    clause, subject = format_code(shown.clause), format_code(shown.subject)
+    yield "Strictest clause", f"{clause} ({shown.level.value}) of {subject} at {shown.dtype.value}"
     evidence = shown.evidence
     if evidence:
-        yield "Begins", plain(evidence.begins)
-        yield "Wrong", plain(evidence.wrong)
+        yield "Begins", escape_text(evidence.begins)
+        yield "Wrong", escape_text(evidence.wrong)
     if evidence and (explained := evidence.explained):
-        yield "Cause", plain(f"{explained.cause}. {explained.advice}".strip())
-        yield "Paste", code(explained.declare) if explained.declare else ""
-    yield "Seen", plain((evidence.sentence if evidence else "") or shown.reason)
+        yield "Cause", escape_text(f"{explained.cause}. {explained.advice}".strip())
+        yield "Paste", format_code(explained.declare) if explained.declare else ""
+    yield "Seen", escape_text((evidence.sentence if evidence else "") or shown.reason)
     if evidence:
-        yield "Case", code(evidence.case) if evidence.case else ""
-        yield "Margin", figure(evidence.measured.margin) if evidence.measured else ""
-    yield "Repeat it", code(shown.repeat) if shown.repeat else ""
+        yield "Case", format_code(evidence.case) if evidence.case else ""
+        yield "Margin", format_figure(evidence.measured.margin) if evidence.measured else ""
+    yield "Repeat it", format_code(shown.repeat) if shown.repeat else ""
 
 
 def _concern(concern: Concern) -> str:
-    subjects = ", ".join(code(subject.card.id) for subject in concern.subjects)
-    clauses = ", ".join(f"{code(complaint.clause.id)} {complaint.dtypes}" for complaint in concern.complaints)
+    subjects = ", ".join(format_code(subject.card.id) for subject in concern.subjects)
+    clauses = ", ".join(f"{format_code(complaint.clause.id)} {complaint.dtypes}" for complaint in concern.complaints)
     return f"{subjects} under {clauses}" if clauses else subjects
 
 
@@ -226,33 +228,36 @@ def _switches(looked: Audit) -> Lines:
     yield "The same inputs with one switch changed. The table lists where the answers differ, with both answers."
     for each in looked.habits.switches:
         if each.flips:
-            yield from _flipped(each)
+            yield from _format_switches(each)
     quiet = [each for each in looked.habits.switches if not each.flips]
     if quiet:
-        yield from ("", f"No switch makes a difference: {', '.join(code(each.subject.card.id) for each in quiet)}.")
+        names = ", ".join(format_code(each.subject.card.id) for each in quiet)
+        yield from ("", f"No switch makes a difference: {names}.")
     yield ""
 
 
-def _flipped(each: Switches) -> Lines:
-    yield from ("", f"### Switches of {code(each.subject.card.id)}", "")
+def _format_switches(each: Switches) -> Lines:
+    yield from ("", f"### Switches of {format_code(each.subject.card.id)}", "")
     yield from _rows(("switch", "question", "as it is", "flipped", "at", "manifest"), map(_flip, each.flips))
     if each.quiet:
-        yield from ("", f"No difference: {', '.join(map(plain, each.quiet))}.")
+        yield from ("", f"No difference: {', '.join(map(escape_text, each.quiet))}.")
 
 
 def _flip(flip: SwitchDifference) -> Sequence[str]:
-    answers = said(flip.plain), said(flip.flipped)
-    return tuple(map(plain, (said(flip.variant), flip.asks, *answers, flip.dtypes, flip.standing.value)))
+    answers = word_for_reader(flip.plain), word_for_reader(flip.flipped)
+    return tuple(map(escape_text,
+                     (word_for_reader(flip.variant), flip.asks, *answers, flip.dtypes, flip.standing.value)))
 
 
 def _absent(looked: Audit) -> Lines:
     if looked.absent:
         yield from ("## What could not run", "")
-        yield from (f"- {code(each.subject)} ({', '.join(filter(None, map(plain, (each.library, each.title))))}): "
-                    f"{prose(each.reason)}" for each in looked.absent)
+        for each in looked.absent:
+            names = ", ".join(filter(None, map(escape_text, (each.library, each.title))))
+            yield f"- {format_code(each.subject)} ({names}): {format_prose(each.reason)}"
 
 
 def _rows(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Lines:
-    yield row([*heads])
+    yield format_row([*heads])
     yield f"|{'---|' * len(heads)}"
-    yield from (row([*cells]) for cells in rows)
+    yield from (format_row([*cells]) for cells in rows)

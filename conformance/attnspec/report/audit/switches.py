@@ -8,7 +8,7 @@ from enum import Enum
 
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.report.figures import SHORT
-from attnspec.report.joined import Joined, JudgedSubject
+from attnspec.report.joined import JoinedRecords, JudgedSubject
 
 AGREE = "agree"  # the answer of a switch that makes no difference
 OF_THE_SWITCH = ("gradient.flow",)  # what a switch is there to change is no surprise
@@ -51,7 +51,7 @@ class Switches:
         return tuple(variant for variant in self.variants if variant not in differing)
 
 
-def switches(joined: Joined) -> tuple[Switches, ...]:
+def compare_switches(joined: JoinedRecords) -> tuple[Switches, ...]:
     """A panel for every subject with variants that were probed; those with disagreements first."""
     found = [_switches(subject, joined.probes.get(subject.number, ())) for subject in joined.subjects]
     return tuple(sorted((each for each in found if each.variants), key=lambda each: not each.flips))
@@ -60,10 +60,10 @@ def switches(joined: Joined) -> tuple[Switches, ...]:
 def _switches(subject: JudgedSubject, probes: Sequence[SubjectProbed]) -> Switches:
     flipped = [probe for probe in probes if probe.variant]
     plain = {probe.dtype: _by_question(probe) for probe in probes if not probe.variant}
-    told = [flip for probe in flipped for flip in _told(probe, plain.get(probe.dtype, {}))]
+    told = [flip for probe in flipped for flip in _switch_differences(probe, plain.get(probe.dtype, {}))]
     lost = {probe.variant: probe.lost for probe in flipped if probe.lost}
     variants = tuple(dict.fromkeys(probe.variant for probe in flipped))
-    flips = sorted(_gathered(told), key=lambda flip: variants.index(flip.variant))
+    flips = sorted(_merge_dtypes(told), key=lambda flip: variants.index(flip.variant))
     return Switches(subject, variants, tuple(flips), tuple(lost.items()))
 
 
@@ -71,20 +71,20 @@ def _by_question(probe: SubjectProbed) -> Mapping[str, Found]:
     return {found.question: found for found in probe.found}
 
 
-def _told(probe: SubjectProbed, plain: Mapping[str, Found]) -> Iterable[SwitchDifference]:
+def _switch_differences(probe: SubjectProbed, plain: Mapping[str, Found]) -> Iterable[SwitchDifference]:
     """Where the variant does not answer as the subject: first the same problems put to both, then the questions."""
     dtype, flipped = SHORT[probe.dtype], [found for found in probe.found if _is_switch(found)]
     for found in flipped:
         if found.answer != AGREE:
             posed = (found.asks.partition(": ")[2] or found.asks).rstrip("?")
-            answers = _both(found.detail or found.answer)
-            yield SwitchDifference(probe.variant, posed, *answers, "", dtype, _standing(found))
+            answers = _split_answers(found.detail or found.answer)
+            yield SwitchDifference(probe.variant, posed, *answers, "", dtype, _compare_with_manifest(found))
     for found in probe.found:
         other = plain.get(found.question)
         is_asked = found.question not in OF_THE_SWITCH and found not in flipped
         if other is not None and other.answer != found.answer and is_asked:
             yield SwitchDifference(probe.variant, found.asks, other.answer, found.answer, found.detail, dtype,
-                                   _standing(found))
+                                   _compare_with_manifest(found))
 
 
 def _is_switch(found: Found) -> bool:
@@ -92,14 +92,14 @@ def _is_switch(found: Found) -> bool:
     return found.question.partition(".")[0] == "switch"
 
 
-def _both(detail: str) -> tuple[str, str]:
+def _split_answers(detail: str) -> tuple[str, str]:
     """The two answers; where they are not told one after the other, all in the first."""
     plain, _, flipped = detail.partition(", and ")
     told = flipped.removeprefix("in ")
     return (plain, told.removeprefix("the variant ")) if told.startswith("the variant ") else (detail, "")
 
 
-def _standing(found: Found) -> ManifestWord:
+def _compare_with_manifest(found: Found) -> ManifestWord:
     """That a variant agrees is claimed of every switch but those of which the two declare different conventions."""
     is_declared = not found.claimed if _is_switch(found) else found.claimed == found.answer
     if found.is_contradiction:
@@ -107,7 +107,7 @@ def _standing(found: Found) -> ManifestWord:
     return ManifestWord.DECLARED if is_declared else ManifestWord.OPEN
 
 
-def _gathered(flips: Iterable[SwitchDifference]) -> Iterable[SwitchDifference]:
+def _merge_dtypes(flips: Iterable[SwitchDifference]) -> Iterable[SwitchDifference]:
     """The same disagreement at several dtypes is told once."""
     groups: dict[tuple[object, ...], list[SwitchDifference]] = {}
     for flip in flips:

@@ -14,10 +14,10 @@ from attnspec.core.nouns import FAILURES, DType, Level, Verdict
 from attnspec.record.clause_text import ClauseText
 from attnspec.record.explaining import is_choice
 from attnspec.record.outcome import Outcome, SubjectCard
-from attnspec.report.audit.explained import are_chosen, causes, harm_rank, library_of
-from attnspec.report.clause_table import shade, tally
-from attnspec.report.figures import SHORT, SIGNS, Sign, overall
-from attnspec.report.joined import Joined, JudgedSubject
+from attnspec.report.audit.explained import are_chosen, explaining_findings, harm_rank, library_of
+from attnspec.report.clause_table import shade_verdict, tally_verdicts
+from attnspec.report.figures import SHORT, SIGNS, Sign, overall_verdict
+from attnspec.report.joined import JoinedRecords, JudgedSubject
 
 GRADE, ASKED = "precision grade", "precision"  # the reading, and the question of a probe, that tell the grade
 
@@ -48,7 +48,7 @@ class Counts:
 
     @property
     def share(self) -> str:
-        """`59 of 62`: the clauses held, of those that apply."""
+        """The clauses held, of those that apply: `59 of 62`."""
         return f"{self.held} of {self.applicable}"
 
 
@@ -71,7 +71,7 @@ class AuditStanding(Enum):
 
     @property
     def rank(self) -> int:
-        """0 is the gravest."""
+        """The rank of a standing: 0 is the gravest."""
         return tuple(AuditStanding).index(self)
 
 
@@ -93,7 +93,7 @@ class SubjectLine:
 
     @property
     def standing(self) -> AuditStanding:
-        """How it stands: what breaks a clause breaks it, however much else was not judged."""
+        """How the subject stands: what breaks a clause breaks it, however much else was not judged."""
         if self.breaks:
             return AuditStanding.BREAKS
         if self.subject.broken or self.counts.undecided or not self.counts.held:
@@ -102,7 +102,7 @@ class SubjectLine:
 
     @property
     def verdict(self) -> str:
-        """How it stands, in words, with the gravest of what it does."""
+        """How the subject stands, in words, with the gravest of what it does."""
         cause = self.harm.says if self.harm else ""
         return ": ".join(filter(None, (self.standing.value, cause if self.is_explained else "not yet explained")))
 
@@ -113,7 +113,7 @@ class SubjectLine:
 
     @property
     def breaks(self) -> bool:
-        """Whether it breaks a `must` clause, or a listed deviation is not as listed."""
+        """Whether the subject breaks a `must` clause, or a listed deviation is not as listed."""
         return bool(self.counts.must or self.counts.odd)
 
 
@@ -126,7 +126,7 @@ class LibraryTable:
     lines: tuple[SubjectLine, ...]
 
 
-def shelves(joined: Joined) -> tuple[LibraryTable, ...]:
+def library_tables(joined: JoinedRecords) -> tuple[LibraryTable, ...]:
     """Every library, that with the gravest line first, and its gravest line first."""
     groups: dict[tuple[str, str], list[JudgedSubject]] = {}
     for subject in joined.subjects:
@@ -140,18 +140,18 @@ def _weight(line: SubjectLine) -> tuple[int, ...]:
     return line.weight
 
 
-def _line(joined: Joined, subject: JudgedSubject) -> SubjectLine:
+def _line(joined: JoinedRecords, subject: JudgedSubject) -> SubjectLine:
     outcomes = joined.of_subject(subject)
     flat = [outcome for group in outcomes.values() for outcome in group]
     return SubjectLine(
         subject, counted_by_verdict(subject, outcomes.values()),
-        closest(outcome for outcome in flat if outcome.verdict is Verdict.HELD), _grades(joined, subject, flat),
+        closest_case(outcome for outcome in flat if outcome.verdict is Verdict.HELD), _grades(joined, subject, flat),
         sum(outcome.cases for outcome in flat), *_harm(subject, flat))
 
 
 def _harm(subject: JudgedSubject, outcomes: Iterable[Outcome]) -> tuple[Harm | None, bool]:
     """The gravest of what makes it break `must` clauses, and whether all of that is explained."""
-    found = [tuple(causes(subject, outcome)) for outcome in outcomes
+    found = [tuple(explaining_findings(subject, outcome)) for outcome in outcomes
              if outcome.verdict in FAILURES and outcome.level is Level.MUST]
     harms = [cause.harm for each in found for cause in each if not is_choice(cause)]
     return min(harms, key=harm_rank, default=None), all(found)
@@ -165,7 +165,7 @@ def counted_by_verdict(subject: JudgedSubject, groups: Iterable[Sequence[Outcome
         if are_chosen(subject, group):
             chosen.append(group[0].level)
         else:
-            found[overall(outcome.verdict for outcome in group), group[0].level] += 1
+            found[overall_verdict(outcome.verdict for outcome in group), group[0].level] += 1
     by_verdict: Counter[Verdict] = Counter()
     by_level: Counter[Level] = Counter()
     for (verdict, level), number in found.items():
@@ -179,14 +179,14 @@ def counted_by_verdict(subject: JudgedSubject, groups: Iterable[Sequence[Outcome
         chosen=len(chosen), chosen_must=chosen.count(Level.MUST))
 
 
-def closest(outcomes: Iterable[Outcome]) -> Nearness | None:
+def closest_case(outcomes: Iterable[Outcome]) -> Nearness | None:
     """What came nearest to its allowance, of what was tried."""
     calls = [Nearness(math.inf if math.isnan(worst.margin) else worst.margin, outcome.clause, SHORT[outcome.dtype])
              for outcome in outcomes if (worst := outcome.worst) is not None and outcome.cases]
     return max(calls, key=lambda call: call.margin, default=None)
 
 
-def _grades(joined: Joined, subject: JudgedSubject, outcomes: Iterable[Outcome]) -> tuple[tuple[str, str], ...]:
+def _grades(joined: JoinedRecords, subject: JudgedSubject, outcomes: Iterable[Outcome]) -> tuple[tuple[str, str], ...]:
     """What the engine's instrument read, else what a probe was answered."""
     asked = {probe.dtype: found.answer for probe in joined.probes.get(subject.number, ()) if not probe.variant
              for found in probe.found if found.question == ASKED}
@@ -208,16 +208,16 @@ class ClauseTally:
     is_changed: bool
 
 
-def law(joined: Joined) -> tuple[tuple[str, tuple[ClauseTally, ...]], ...]:
-    """The clauses by theme."""
+def tally_clauses(joined: JoinedRecords) -> tuple[tuple[str, tuple[ClauseTally, ...]], ...]:
+    """Tallies the clauses of all subjects, by theme."""
     entries = [_entry(joined, number) for number in range(len(joined.clauses))]
     return tuple((name, tuple(group)) for name, group in groupby(entries, key=lambda entry: entry.clause.theme))
 
 
-def _entry(joined: Joined, number: int) -> ClauseTally:
+def _entry(joined: JoinedRecords, number: int) -> ClauseTally:
     clause = joined.clauses[number]
-    asked = [outcomes for subject in joined.subjects if (outcomes := joined.of(subject, clause.id))]
-    verdicts = [overall(outcome.verdict for outcome in outcomes) for outcomes in asked]
-    worst: Verdict | None = overall(verdicts) if verdicts else None
-    return ClauseTally(number, clause, tally(verdicts), SIGNS[worst] if worst else None,
-                 shade(worst, clause.level) if worst else "idle", clause.id in joined.changed)
+    asked = [outcomes for subject in joined.subjects if (outcomes := joined.outcomes_of(subject, clause.id))]
+    verdicts = [overall_verdict(outcome.verdict for outcome in outcomes) for outcomes in asked]
+    worst: Verdict | None = overall_verdict(verdicts) if verdicts else None
+    return ClauseTally(number, clause, tally_verdicts(verdicts), SIGNS[worst] if worst else None,
+                 shade_verdict(worst, clause.level) if worst else "idle", clause.id in joined.changed)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -14,7 +14,10 @@ import numpy as np
 from attnspec.core.nouns import DType
 from attnspec.faults import invariance, serving
 from attnspec.faults import staged as sound
-from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.fault import Fault
+from attnspec.faults.mistakes import AspectFaults
+from attnspec.faults.outside import Outside
+from attnspec.faults.panel import GROUPED, LONGER, ONE, QUERIES, RAGGED, SQUARE, panel_recipe
 from attnspec.faults.staged import around, attention, staged
 from attnspec.faults.work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
@@ -23,7 +26,7 @@ Change = Callable[[Array, Array], Array]
 """The keys or values of all calls (B,Hkv,P+S,·), made from past (B,Hkv,P,·) and new ones (B,Hkv,S,·)."""
 
 
-def put_together(**changes: Change) -> Callable[[HandedOver], HandedOver]:
+def _put_together(**changes: Change) -> Callable[[HandedOver], HandedOver]:
     """An `extend` stage that makes keys, values, or both (`each`) in another way."""
     def extend(call: HandedOver) -> HandedOver:
         if call.past_key is None or call.past_value is None:
@@ -39,17 +42,17 @@ def _sound(past: Array, new: Array) -> Array:
     return np.concatenate([past, new], axis=2)
 
 
-def of(change: Callable[[Array], Array]) -> Change:
+def _changed(change: Callable[[Array], Array]) -> Change:
     """Another past (B,Hkv,P,·) before the new ones."""
     return lambda past, new: _sound(change(past), new)
 
 
-def without_first(past: Array) -> Array:
+def _without_first(past: Array) -> Array:
     """(B,Hkv,P,·), zeros at the first place."""
     return np.where(np.arange(past.shape[2])[:, None] == 0, np.zeros_like(past), past)
 
 
-def one_slot_late(past: Array) -> Array:
+def _one_slot_late(past: Array) -> Array:
     """(B,Hkv,P,·), each one place further on; the last comes first."""
     return np.roll(past, 1, axis=2)
 
@@ -163,11 +166,6 @@ def _kept_small(past: Array) -> Array:
     return past.astype(np.float32).astype(ml_dtypes.bfloat16).astype(np.float32).astype(past.dtype)
 
 
-_ANY = "a past"
-_UNEQUAL = "a past, B > 1"
-_G = "https://github.com/"
-_TWO = "a past of two keys and more"
-
 def _past_in_pages(work: PreparedCall) -> Sequence[int]:
     """Parts of four past keys, and the new ones."""
     P = 0 if work.past_key is None else work.past_key.shape[2]
@@ -180,72 +178,128 @@ def _past_apart(work: PreparedCall) -> Sequence[int]:
     return (P, work.shape[3])
 
 
-FAULTS = (
-    Fault("past_ignored", Stage.PAST_KEY, "The cache is handed over and never read.", _ANY,
+def _keys_instead(call: HandedOver) -> HandedOver:
+    """Past keys stand where past values should, where both are of one width."""
+    if call.past_key is None or call.past_value is None or call.past_key.shape != call.past_value.shape:
+        return serving.extend(call)
+    return serving.extend(call.but(past_value=call.past_key))
+
+
+def _new_first(past: Array, new: Array) -> Array:
+    """(B,Hkv,P+S,Dv): the new ones first."""
+    return np.concatenate([new, past], axis=2)
+
+
+_ANY = "a past"
+_UNEQUAL = "a past, B > 1"
+_G = "https://github.com/"
+_TWO = "a past of two keys and more"
+
+_OF_KEYS = (
+    Fault("past_ignored", "past_key", "The cache is handed over and never read.", _ANY,
           staged(own_keys=_hidden)),
-    Fault("past_after_new", Stage.PAST_KEY, "New keys and values are put before the past ones.",
+    Fault("past_after_new", "past_key", "New keys and values are put before the past ones.",
           "a past, together with what tells keys apart by place",
-          staged(extend=put_together(each=lambda past, new: _sound(new, past)))),
-    Fault("past_of_next_entry", Stage.PAST_KEY, "The cache is not reordered with its batch: each entry has another's.",
-          _UNEQUAL, staged(extend=put_together(each=of(lambda past: np.roll(past, -1, axis=0))))),
-    Fault("past_of_first_entry", Stage.PAST_KEY, "All batch entries have the past of the first.", _UNEQUAL,
-          staged(extend=put_together(each=of(lambda past: np.repeat(past[:1], len(past), axis=0)))),
+          staged(extend=_put_together(each=lambda past, new: _sound(new, past)))),
+    Fault("past_of_next_entry", "past_key", "The cache is not reordered with its batch: each entry has another's.",
+          _UNEQUAL, staged(extend=_put_together(each=_changed(lambda past: np.roll(past, -1, axis=0))))),
+    Fault("past_of_first_entry", "past_key", "All batch entries have the past of the first.", _UNEQUAL,
+          staged(extend=_put_together(each=_changed(lambda past: np.repeat(past[:1], len(past), axis=0)))),
           link=f"{_G}ggml-org/llama.cpp/issues/7903"),
-    Fault("past_of_next_head", Stage.PAST_KEY, "Each head has the past of the next.", "a past, Hkv > 1",
-          staged(extend=put_together(each=of(lambda past: np.roll(past, -1, axis=1))))),
-    Fault("past_heads_tiled", Stage.PAST_KEY, "Grouped heads of the past are repeated in another order than new ones.",
+    Fault("past_of_next_head", "past_key", "Each head has the past of the next.", "a past, Hkv > 1",
+          staged(extend=_put_together(each=_changed(lambda past: np.roll(past, -1, axis=1))))),
+    Fault("past_heads_tiled", "past_key", "Grouped heads of the past are repeated in another order than new ones.",
           "a past, Hkv > 1, Hkv < H", staged(extend=_tiled)),
-    Fault("past_first_lost", Stage.PAST_KEY, "The first position is never written to the cache.", _ANY,
-          staged(extend=put_together(each=of(without_first))), link=f"{_G}TrenTorch/TrenTorch/pull/192"),
-    Fault("past_last_overwritten", Stage.PAST_KEY, "The cache is written one step early, over its last entry.", _ANY,
-          staged(extend=put_together(each=_over_the_last))),
-    Fault("past_one_slot_late", Stage.PAST_KEY, "The ring of the cache is turned by one slot.",
+    Fault("past_first_lost", "past_key", "The first position is never written to the cache.", _ANY,
+          staged(extend=_put_together(each=_changed(_without_first))), link=f"{_G}TrenTorch/TrenTorch/pull/192"),
+    Fault("past_last_overwritten", "past_key", "The cache is written one step early, over its last entry.", _ANY,
+          staged(extend=_put_together(each=_over_the_last))),
+    Fault("past_one_slot_late", "past_key", "The ring of the cache is turned by one slot.",
           f"{_TWO}, together with what tells them apart by place",
-          staged(extend=put_together(each=of(one_slot_late)))),
-    Fault("past_kept_in_bfloat16", Stage.PAST_KEY, "The cache is kept in bfloat16.",
-          "entries that bfloat16 does not hold", staged(extend=put_together(each=of(_kept_small))),
+          staged(extend=_put_together(each=_changed(_one_slot_late)))),
+    Fault("past_kept_in_bfloat16", "past_key", "The cache is kept in bfloat16.",
+          "entries that bfloat16 does not hold", staged(extend=_put_together(each=_changed(_kept_small))),
           equivalents={DType.BFLOAT16: "the cache is of this dtype anyway"}),
-    Fault("past_offset_forgotten", Stage.PAST_KEY, "With a past, queries still count from the first key.",
+    Fault("past_offset_forgotten", "past_key", "With a past, queries still count from the first key.",
           "a past, together with what counts from a query's place", staged(start=lambda _: 0),
           link=f"{_G}pytorch/executorch/pull/21749"),
-    Fault("past_offset_twice", Stage.PAST_KEY, "The length of the past is added to a query's place twice.",
+    Fault("past_offset_twice", "past_key", "The length of the past is added to a query's place twice.",
           "a past, together with what counts from a query's place", staged(start=lambda work: 2 * serving.start(work))),
-    Fault("past_offset_from_the_end", Stage.PAST_KEY, "The last query stands at the last key, whatever the past.",
+    Fault("past_offset_from_the_end", "past_key", "The last query stands at the last key, whatever the past.",
           "a past, more or fewer new keys than queries, together with what counts from a query's place",
           staged(start=_at(lambda work: work.shape[3] - work.shape[2]))),
-    Fault("past_offset_of_lengths", Stage.PAST_KEY, "A query's place is counted back from the length of its entry.",
+    Fault("past_offset_of_lengths", "past_key", "A query's place is counted back from the length of its entry.",
           "a past and lengths, together with what counts from a query's place", staged(start=_at(_behind_length))),
-    Fault("past_causal_dropped", Stage.PAST_KEY, "The causal flag is heeded only where there is no cache.",
+    Fault("past_causal_dropped", "past_key", "The causal flag is heeded only where there is no cache.",
           "a past and several new keys, together with causal",
           staged(past=_causal_without_past), link=f"{_G}Mikyx-1/TinyLLM/pull/18"),
-    Fault("past_causal_one_ahead", Stage.PAST_KEY, "Behind a past, each query sees one future key.",
+    Fault("past_causal_one_ahead", "past_key", "Behind a past, each query sees one future key.",
           "a past and several new keys, together with causal", staged(past=_one_future_key),
           link=f"{_G}flashinfer-ai/flashinfer/pull/348"),
-    Fault("past_not_masked", Stage.PAST_KEY, "The mask is laid over the new keys only.", "a past, together with a mask",
+    Fault("past_not_masked", "past_key", "The mask is laid over the new keys only.", "a past, together with a mask",
           staged(masked=_mask_of_new)),
-    Fault("past_mask_rolled", Stage.PAST_KEY, "The mask's first columns are taken for the new keys.",
+    Fault("past_mask_rolled", "past_key", "The mask's first columns are taken for the new keys.",
           "a past, together with a mask", staged(masked=_mask_rolled),
           link=f"{_G}huggingface/transformers/pull/48280"),
-    Fault("past_without_bias", Stage.PAST_KEY, "The bias is added to the logits of new keys only.",
+    Fault("past_without_bias", "past_key", "The bias is added to the logits of new keys only.",
           "a past, together with a bias", staged(add_bias=_bias_of_new)),
-    Fault("past_bias_rolled", Stage.PAST_KEY, "The bias's first columns are taken for the new keys.",
+    Fault("past_bias_rolled", "past_key", "The bias's first columns are taken for the new keys.",
           "a past, together with a bias", staged(add_bias=_bias_rolled)),
-    Fault("past_not_in_lengths", Stage.PAST_KEY, "The numbers of keys count new keys only.",
+    Fault("past_not_in_lengths", "past_key", "The numbers of keys count new keys only.",
           "a past, together with lengths below the number of all keys", staged(own_keys=_lengths_of_new)),
-    Fault("past_beyond_lengths", Stage.PAST_KEY, "Slots of the cache that lie beyond a length are read.",
+    Fault("past_beyond_lengths", "past_key", "Slots of the cache that lie beyond a length are read.",
           "a past, longer than the length of an entry", staged(own_keys=_past_unbounded),
           link=f"{_G}huggingface/transformers/pull/45940"),
-    Fault("past_dropped_for_one_query", Stage.PAST_KEY, "The path for a single query (T = 1) reads no cache.",
+    Fault("past_dropped_for_one_query", "past_key", "The path for a single query (T = 1) reads no cache.",
           "a past with T = 1", staged(own_keys=_hidden_if(lambda work: work.shape[2] == 1))),
-    Fault("past_for_one_query_only", Stage.PAST_KEY, "The path for several queries reads no cache.",
+    Fault("past_for_one_query_only", "past_key", "The path for several queries reads no cache.",
           "a past with T > 1", staged(own_keys=_hidden_if(lambda work: work.shape[2] > 1)),
           link=f"{_G}sgl-project/sgl-kernel-xpu/issues/196"),
-    Fault("past_overwritten_in_place", Stage.PAST_KEY, "The caller's cache is used as the ring that is written to.",
+    Fault("past_overwritten_in_place", "past_key", "The caller's cache is used as the ring that is written to.",
           _ANY, around(_overwrites)),
-    Fault("past_empty_gives_zeros", Stage.PAST_KEY, "An empty cache is taken for no keys at all.",
+    Fault("past_empty_gives_zeros", "past_key", "An empty cache is taken for no keys at all.",
           "a past of length 0", around(_needs_past)),
     invariance.fault("past_in_pages", "Past keys are added up in pages of four, all new ones as one part.",
-                     "a past of some keys", invariance.in_parts(_past_in_pages), Stage.PAST_KEY),
+                     "a past of some keys", invariance.in_parts(_past_in_pages), "past_key"),
     invariance.fault("past_apart", "Past and new keys are added up apart, and then put together.", "a past",
-                     invariance.in_parts(_past_apart), Stage.PAST_KEY),
+                     invariance.in_parts(_past_apart), "past_key"),
 )
+
+_OF_VALUES = (
+    Fault("past_value_after_new", "past_value", "Keys are put together in one order, values in the other.",
+          "a past", staged(extend=_put_together(value=_new_first))),
+    Fault("past_value_lost", "past_value", "Only keys are written to the cache; its values stay zeros.", "a past",
+          staged(extend=_put_together(value=_changed(np.zeros_like)))),
+    Fault("past_value_is_key", "past_value", "The cache of keys is handed on as that of values.",
+          "a past, D = Dv", staged(extend=_keys_instead)),
+    Fault("past_value_of_next_entry", "past_value", "Keys are reordered with their batch, values are not.",
+          "a past, B > 1", staged(extend=_put_together(value=_changed(lambda past: np.roll(past, -1, axis=0))))),
+    Fault("past_value_of_next_head", "past_value", "Each head has the cached values of the next.",
+          "a past, Hkv > 1", staged(extend=_put_together(value=_changed(lambda past: np.roll(past, -1, axis=1))))),
+    Fault("past_value_of_neighbour", "past_value", "Each cached key has the value of the slot before it.", _TWO,
+          staged(extend=_put_together(value=_changed(_one_slot_late)))),
+    Fault("past_value_first_lost", "past_value", "The first value is never written to the cache.", "a past",
+          staged(extend=_put_together(value=_changed(_without_first)))),
+)
+
+_BUGS: Mapping[str, Mapping[str, str | Outside]] = {
+    "cache index": {
+        "TrenTorch/TrenTorch/pull/192":
+            "key_first_dropped past_first_lost past_value_first_lost decoder_first_token_lost",
+    },
+}
+
+_BOTH = "past_key past_value"
+
+_PANEL = (
+    panel_recipe(GROUPED, _BOTH, seed=87), panel_recipe(QUERIES, _BOTH, seed=88, past_key="one_past"),
+    panel_recipe(SQUARE, f"{_BOTH} causal", seed=89),
+    panel_recipe(LONGER, f"{_BOTH} causal", seed=90, past_key="new_as_queries"),
+    panel_recipe(RAGGED, f"{_BOTH} key_lengths", seed=91), panel_recipe(GROUPED, f"{_BOTH} key_lengths", seed=92),
+    panel_recipe(RAGGED, f"{_BOTH} key_lengths causal", seed=93, past_key="new_as_queries", key_lengths="one_short"),
+    panel_recipe(SQUARE, f"{_BOTH} mask", seed=94), panel_recipe(SQUARE, f"{_BOTH} bias", seed=95),
+    panel_recipe(ONE, f"{_BOTH} causal", seed=96, past_key="one_new"),
+    panel_recipe(GROUPED, f"{_BOTH} window", seed=97),
+)
+
+MISTAKES = AspectFaults(about={"past_key": _OF_KEYS, "past_value": _OF_VALUES}, bugs=_BUGS, panel=_PANEL)

@@ -1,4 +1,4 @@
-"""Transforms of decoding: keys and values of earlier calls, chunks, and slopes."""
+"""The words of the spec language that are about a past: keys and values of earlier calls, and chunks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ import numpy as np
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import COUNTS, FROM_PLACE, PLACED, acting_on
 from attnspec.numerics.expectation import visible_keys
-from attnspec.numerics.operands import own_places
-from attnspec.numerics.slopes import alibi
 from attnspec.problems.caches import divided
-from attnspec.problems.keyword_arrays import keyword_array
 from attnspec.problems.problem import Array, Problem, joined
 from attnspec.vocabulary.hints import DrawnRow
 from attnspec.vocabulary.scene import NoClaim
@@ -87,27 +84,4 @@ def _chunk(problem: Problem, first: int, end: int) -> Problem:
     return divided(part, past) if past or problem.has_past else part
 
 
-def slopes_as_bias(posed: Attention) -> Attention:
-    """Hand slopes over as the bias that they stand for, added to the given one. No claim where the dtype does not hold
-    it.
-    """
-    problem = posed.one
-    if problem.alibi_slopes is None:
-        raise NoClaim("there are no slopes")
-    given = None if problem.bias is None else problem.bias.astype(np.float64)
-    bias, _ = alibi(problem, own_places(problem, posed.conventions), given)
-    with np.errstate(over="ignore"):
-        stored = bias.astype(problem.query.dtype)
-    if not np.array_equal(stored.astype(np.float64), bias):
-        raise NoClaim("the change is not exact in the dtype")
-    return posed.but(alibi_slopes=None, bias=stored)
-
-
-def with_slopes(posed: Attention, *, to: Literal["zero"]) -> Attention:
-    """Hand over slopes of zero."""
-    problem = posed.one
-    return posed.but(alibi_slopes=keyword_array("alibi_slopes", to, 0, problem.sizes, problem.dtype))
-
-
-OF_CACHES = (past_as_keys, with_past, in_chunks, token_by_token, slopes_as_bias, with_slopes)
-"""The words of these keywords."""
+TRANSFORMS = (past_as_keys, with_past, in_chunks, token_by_token)

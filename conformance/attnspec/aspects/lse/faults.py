@@ -14,8 +14,10 @@ from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
 from attnspec.faults import serving
 from attnspec.faults import staged as sound
-from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.fault import Fault
 from attnspec.faults.log_sum import log_sum_exp
+from attnspec.faults.mistakes import AspectFaults
+from attnspec.faults.panel import BLOCKS, EVEN, GROUPED, QUERIES, RAGGED, SQUARE, panel_recipe
 from attnspec.faults.staged import around, attention, staged
 from attnspec.faults.work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
@@ -117,51 +119,64 @@ def _undivided(call: HandedOver) -> Answer:
 
 _ANY = "return_lse"
 
-FAULTS = (
-    Fault("lse_in_base_two", Stage.RETURN_LSE, "The kernel's 2^x gives a logarithm to base two.", _ANY,
+_FAULTS = (
+    Fault("lse_in_base_two", "return_lse", "The kernel's 2^x gives a logarithm to base two.", _ANY,
           staged(lse=_with_other_lse(lambda lse: lse / np.log(2)))),
-    Fault("lse_without_maximum", Stage.RETURN_LSE, "The exponentials are added up without the maximum taken off.",
+    Fault("lse_without_maximum", "return_lse", "The exponentials are added up without the maximum taken off.",
           "logits beyond 88", staged(lse=_without_maximum)),
-    Fault("lse_maximum_forgotten", Stage.RETURN_LSE, "The maximum that was taken off is not added again.", _ANY,
+    Fault("lse_maximum_forgotten", "return_lse", "The maximum that was taken off is not added again.", _ANY,
           staged(lse=_maximum_forgotten)),
-    Fault("lse_maximum_alone", Stage.RETURN_LSE, "The running maximum is returned for the log-sum-exp.",
+    Fault("lse_maximum_alone", "return_lse", "The running maximum is returned for the log-sum-exp.",
           "return_lse with S > 1", staged(lse=_maximum_alone)),
-    Fault("lse_negated", Stage.RETURN_LSE, "The log-sum-exp comes back with the opposite sign.", _ANY,
+    Fault("lse_negated", "return_lse", "The log-sum-exp comes back with the opposite sign.", _ANY,
           staged(lse=_with_other_lse(lambda lse: -lse))),
-    Fault("lse_without_logarithm", Stage.RETURN_LSE, "The sum itself is returned.", _ANY, staged(lse=_sum)),
-    Fault("lse_of_mean", Stage.RETURN_LSE, "The mean of the exponentials is taken for their sum.", "S > 1",
+    Fault("lse_without_logarithm", "return_lse", "The sum itself is returned.", _ANY, staged(lse=_sum)),
+    Fault("lse_of_mean", "return_lse", "The mean of the exponentials is taken for their sum.", "S > 1",
           staged(lse=_mean)),
-    Fault("lse_of_last_block", Stage.RETURN_LSE, "Each block of keys writes its own, and the last one stays.", "S > 16",
+    Fault("lse_of_last_block", "return_lse", "Each block of keys writes its own, and the last one stays.", "S > 16",
           staged(lse=_last_block)),
-    Fault("lse_in_bfloat16", Stage.RETURN_LSE, "The log-sum-exp is stored in bfloat16.", _ANY,
+    Fault("lse_in_bfloat16", "return_lse", "The log-sum-exp is stored in bfloat16.", _ANY,
           staged(lse=_with_other_lse(lambda lse: lse.astype(ml_dtypes.bfloat16).astype(lse.dtype)))),
-    Fault("lse_in_float16", Stage.RETURN_LSE, "The log-sum-exp is stored in float16.", _ANY,
+    Fault("lse_in_float16", "return_lse", "The log-sum-exp is stored in float16.", _ANY,
           staged(lse=_with_other_lse(lambda lse: lse.astype(np.float16).astype(lse.dtype)))),
-    Fault("lse_has_output_dtype", Stage.RETURN_LSE, "The log-sum-exp comes back in float16.", _ANY,
+    Fault("lse_has_output_dtype", "return_lse", "The log-sum-exp comes back in float16.", _ANY,
           around(_with_lse(lambda lse: lse.astype(np.float16)))),
-    Fault("lse_unscaled", Stage.RETURN_LSE, "The log-sum-exp is of dot products that were not scaled.",
+    Fault("lse_unscaled", "return_lse", "The log-sum-exp is of dot products that were not scaled.",
           "a scale other than 1", staged(lse=_again(scale=1.0))),
-    Fault("lse_without_bias", Stage.RETURN_LSE, "The log-sum-exp is formed before the bias is added.",
+    Fault("lse_without_bias", "return_lse", "The log-sum-exp is formed before the bias is added.",
           "return_lse together with a bias", staged(lse=_again(bias=None))),
-    Fault("lse_of_dot_products", Stage.RETURN_LSE,
+    Fault("lse_of_dot_products", "return_lse",
           "The log-sum-exp is of dot products times 1/sqrt(D) alone, whatever scale, cap, bias or sink is given.",
           "return_lse together with what changes logits", staged(lse=_again(**acting_on(Acts.LOGITS)))),
-    Fault("lse_without_sink", Stage.RETURN_LSE, "The sink is left out of the log-sum-exp.",
+    Fault("lse_without_sink", "return_lse", "The sink is left out of the log-sum-exp.",
           "return_lse together with sinks", staged(lse=_again(sinks=None))),
-    Fault("lse_of_all_keys", Stage.RETURN_LSE, "Hidden keys are counted in the log-sum-exp.",
+    Fault("lse_of_all_keys", "return_lse", "Hidden keys are counted in the log-sum-exp.",
           "return_lse together with hidden keys", staged(lse=_of_all_keys)),
-    Fault("lse_of_hidden_row_nan", Stage.RETURN_LSE, "The log-sum-exp of a row that sees no key is NaN.",
+    Fault("lse_of_hidden_row_nan", "return_lse", "The log-sum-exp of a row that sees no key is NaN.",
           "a row that sees no key", staged(lse=_of_hidden(np.nan))),
-    Fault("lse_of_hidden_row_infinite", Stage.RETURN_LSE, "The log-sum-exp of a row that sees no key is +inf.",
+    Fault("lse_of_hidden_row_infinite", "return_lse", "The log-sum-exp of a row that sees no key is +inf.",
           "a row that sees no key", staged(lse=_of_hidden(np.inf))),
-    Fault("lse_of_hidden_row_zero", Stage.RETURN_LSE, "The log-sum-exp of a row that sees no key is 0.",
+    Fault("lse_of_hidden_row_zero", "return_lse", "The log-sum-exp of a row that sees no key is 0.",
           "a row that sees no key", staged(lse=_of_hidden(0.0))),
-    Fault("lse_of_first_head", Stage.RETURN_LSE, "All heads have that of the first.", "return_lse with H > 1",
+    Fault("lse_of_first_head", "return_lse", "All heads have that of the first.", "return_lse with H > 1",
           around(_with_lse(lambda lse: np.repeat(lse[:, :1], lse.shape[1], axis=1)))),
-    Fault("lse_time_first", Stage.RETURN_LSE, "The log-sum-exp lies (B,T,H) and is read as (B,H,T).",
+    Fault("lse_time_first", "return_lse", "The log-sum-exp lies (B,T,H) and is read as (B,H,T).",
           "return_lse with H > 1 and T > 1", around(_with_lse(_turned))),
-    Fault("lse_leaves_output_undivided", Stage.RETURN_LSE, "With a log-sum-exp, the output is not divided by its sum.",
+    Fault("lse_leaves_output_undivided", "return_lse", "With a log-sum-exp, the output is not divided by its sum.",
           _ANY, around(_undivided)),
-    Fault("lse_before_weights", Stage.RETURN_LSE, "The log-sum-exp is returned before the weights.",
+    Fault("lse_before_weights", "return_lse", "The log-sum-exp is returned before the weights.",
           "return_lse together with return_weights", around(_before_weights)),
 )
+
+_PANEL = (
+    panel_recipe(SQUARE, "return_lse", seed=105), panel_recipe(RAGGED, "return_lse scale", seed=106),
+    panel_recipe(QUERIES, "return_lse causal", seed=107),
+    panel_recipe(SQUARE, "return_lse mask", seed=108, mask="padding"),
+    panel_recipe(SQUARE, "return_lse mask", seed=109, mask="with_empty_rows"),
+    panel_recipe(SQUARE, "return_lse bias", seed=110),
+    panel_recipe(GROUPED, "return_lse", seed=111), panel_recipe(BLOCKS, "return_lse", seed=112),
+    panel_recipe(EVEN, "return_lse", seed=113), panel_recipe(SQUARE, "return_lse sinks", seed=114),
+    panel_recipe(SQUARE, "return_lse return_weights", seed=115),
+)
+
+MISTAKES = AspectFaults(about={"return_lse": _FAULTS}, panel=_PANEL)

@@ -10,15 +10,30 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 
+from attnspec.core.keywords import KeywordArguments
 from attnspec.faults import serving
 from attnspec.faults import staged as sound
-from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.aspect_stage import AspectStage
+from attnspec.faults.fault import Fault
+from attnspec.faults.mistakes import AspectFaults
+from attnspec.faults.panel import BLOCKS, GROUPED, ONE, QUERIES, RAGGED, SQUARE, panel_recipe
 from attnspec.faults.staged import staged
 from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 
 BLOCK = 16
 Join = Callable[[Array, PreparedCall], Array]
+
+
+class SinksStage(AspectStage):
+    """Sinks as attention computes them."""
+
+    def extra_logit(self, call: KeywordArguments[Array]) -> Array | None:
+        """(H,): the sinks; None without any."""
+        return call.sinks
+
+
+STAGE = SinksStage()
 
 
 def _none(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
@@ -109,53 +124,62 @@ _UNEQUAL = "heads with unequal sinks"
 _MLX = "https://github.com/ml-explore/mlx/issues/3452"
 _METAL = "https://github.com/vllm-project/vllm-metal/pull/550"
 
-FAULTS = (
-    Fault("sinks_ignored", Stage.SINKS, "The flag that turns sinks on is wired to False.", _ANY, staged(join=_none),
+_FAULTS = (
+    Fault("sinks_ignored", "sinks", "The flag that turns sinks on is wired to False.", _ANY, staged(join=_none),
           link=_METAL),
-    Fault("sinks_dropped_for_one_query", Stage.SINKS, "The decoding path (T = 1) has no sinks.", "sinks with T = 1",
+    Fault("sinks_dropped_for_one_query", "sinks", "The decoding path (T = 1) has no sinks.", "sinks with T = 1",
           staged(join=_dropped_if(lambda work: work.shape[2] == 1)), link=_MLX),
-    Fault("sinks_for_one_query_only", Stage.SINKS, "Only the decoding path (T = 1) has sinks.", "sinks with T > 1",
+    Fault("sinks_for_one_query_only", "sinks", "Only the decoding path (T = 1) has sinks.", "sinks with T > 1",
           staged(join=_dropped_if(lambda work: work.shape[2] > 1)), link=_MLX),
-    Fault("sinks_by_row", Stage.SINKS, "The sink is read at the index of the row instead of the head.",
+    Fault("sinks_by_row", "sinks", "The sink is read at the index of the row instead of the head.",
           _UNEQUAL, staged(join=_with_sinks(_by_row))),
-    Fault("sinks_by_entry", Stage.SINKS, "The sink is read at the index of the batch entry instead of the head.",
+    Fault("sinks_by_entry", "sinks", "The sink is read at the index of the batch entry instead of the head.",
           _UNEQUAL, staged(join=_with_sinks(_by_entry))),
-    Fault("sinks_of_first_head", Stage.SINKS, "All heads have the sink of the first.", _UNEQUAL,
+    Fault("sinks_of_first_head", "sinks", "All heads have the sink of the first.", _UNEQUAL,
           staged(join=_with_sinks(lambda sinks, _: np.full_like(sinks, sinks[0])))),
-    Fault("sinks_of_next_head", Stage.SINKS, "Each head has the sink of the next.", _UNEQUAL,
+    Fault("sinks_of_next_head", "sinks", "Each head has the sink of the next.", _UNEQUAL,
           staged(join=_with_sinks(lambda sinks, _: np.roll(sinks, -1)))),
-    Fault("sinks_scaled", Stage.SINKS, "The sinks are multiplied by the scale, as the dot products are.",
+    Fault("sinks_scaled", "sinks", "The sinks are multiplied by the scale, as the dot products are.",
           "sinks other than 0, a scale other than 1",
           staged(join=_with_sinks(lambda sinks, work: sinks * sound.scale(work)))),
-    Fault("sinks_in_base_two", Stage.SINKS, "The exponential is 2^x, and the sinks are not multiplied by log2(e).",
+    Fault("sinks_in_base_two", "sinks", "The exponential is 2^x, and the sinks are not multiplied by log2(e).",
           "sinks other than 0", staged(join=_with_sinks(lambda sinks, _: sinks * np.log(2)))),
-    Fault("sinks_negated", Stage.SINKS, "The sinks are taken with the opposite sign.", "sinks other than 0",
+    Fault("sinks_negated", "sinks", "The sinks are taken with the opposite sign.", "sinks other than 0",
           staged(join=_with_sinks(lambda sinks, _: -sinks))),
-    Fault("sinks_exponentiated", Stage.SINKS, "The sinks are taken for exponentials, not for logits.", _ANY,
+    Fault("sinks_exponentiated", "sinks", "The sinks are taken for exponentials, not for logits.", _ANY,
           staged(join=_with_sinks(lambda sinks, _: np.log(np.maximum(np.abs(sinks), 1e-30))))),
-    Fault("sinks_clipped", Stage.SINKS, "The sinks are clipped to ±10, that their exponential does not overflow.",
+    Fault("sinks_clipped", "sinks", "The sinks are clipped to ±10, that their exponential does not overflow.",
           "sinks beyond 10, logits of that size", staged(join=_with_sinks(lambda sinks, _: np.clip(sinks, -10, 10)))),
-    Fault("sinks_in_bfloat16", Stage.SINKS, "The sinks are kept in bfloat16.", "sinks that bfloat16 does not hold",
+    Fault("sinks_in_bfloat16", "sinks", "The sinks are kept in bfloat16.", "sinks that bfloat16 does not hold",
           staged(join=_with_sinks(lambda sinks, _: sinks.astype(ml_dtypes.bfloat16).astype(sinks.dtype)))),
-    Fault("sinks_not_shifted", Stage.SINKS, "The row's maximum is not taken off the sink.",
+    Fault("sinks_not_shifted", "sinks", "The row's maximum is not taken off the sink.",
           "logits whose maximum is not 0", staged(softmax=_unshifted)),
-    Fault("sinks_in_maximum_only", Stage.SINKS, "The sink takes part in the maximum, and not in the sum.", _ANY,
+    Fault("sinks_in_maximum_only", "sinks", "The sink takes part in the maximum, and not in the sum.", _ANY,
           staged(softmax=_maximum_only)),
-    Fault("sinks_after_division", Stage.SINKS, "The weights are normalised, then multiplied by 1 - sigmoid(s).", _ANY,
+    Fault("sinks_after_division", "sinks", "The weights are normalised, then multiplied by 1 - sigmoid(s).", _ANY,
           staged(softmax=_after_division)),
-    Fault("sinks_once_a_block", Stage.SINKS, "Each of several blocks of keys adds the sink to its own sum.",
+    Fault("sinks_once_a_block", "sinks", "Each of several blocks of keys adds the sink to its own sum.",
           "sinks with S > 16", staged(join=_times(lambda work: -(-work.shape[3] // BLOCK) if work.sinks is not None
                                                   else 1))),
-    Fault("sinks_have_the_first_value", Stage.SINKS, "The sink's share goes to the first key.", _ANY,
+    Fault("sinks_have_the_first_value", "sinks", "The sink's share goes to the first key.", _ANY,
           staged(weigh=_with_value)),
-    Fault("sinks_without_keys_nan", Stage.SINKS, "A row with a sink and no key is 0/0.",
+    Fault("sinks_without_keys_nan", "sinks", "A row with a sink and no key is 0/0.",
           "sinks, and a row that sees no key", staged(finish=_nan_without_keys)),
-    Fault("sinks_minus_infinity_nan", Stage.SINKS, "A sink of -inf is -inf less -inf.", "a sink of -inf",
+    Fault("sinks_minus_infinity_nan", "sinks", "A sink of -inf is -inf less -inf.", "a sink of -inf",
           staged(join=_infinite)),
-    Fault("sinks_dropped_with_mask", Stage.SINKS, "The sinks are dropped where there is a mask.",
+    Fault("sinks_dropped_with_mask", "sinks", "The sinks are dropped where there is a mask.",
           "sinks together with a mask", staged(join=_dropped_if(lambda work: work.mask is not None))),
-    Fault("sinks_dropped_with_causal", Stage.SINKS, "The sinks are dropped where the causal flag is set.",
+    Fault("sinks_dropped_with_causal", "sinks", "The sinks are dropped where the causal flag is set.",
           "sinks together with causal", staged(join=_dropped_if(lambda work: work.causal))),
-    Fault("sinks_dropped_with_window", Stage.SINKS, "The sinks are dropped where there is a window.",
+    Fault("sinks_dropped_with_window", "sinks", "The sinks are dropped where there is a window.",
           "sinks together with a window", staged(join=_dropped_if(lambda work: work.window is not None))),
 )
+
+_PANEL = (
+    panel_recipe(SQUARE, "sinks", seed=80), panel_recipe(GROUPED, "sinks causal", seed=81, sinks="rising"),
+    panel_recipe(QUERIES, "sinks mask", seed=82, sinks="normal"), panel_recipe(ONE, "sinks", seed=83),
+    panel_recipe(RAGGED, "sinks key_lengths", seed=84), panel_recipe(SQUARE, "sinks window", seed=85),
+    panel_recipe(BLOCKS, "sinks", seed=86),
+)
+
+MISTAKES = AspectFaults(about={"sinks": _FAULTS}, panel=_PANEL)

@@ -1,0 +1,331 @@
+"""Numbers of keys and of queries that are lost, taken from another batch entry, counted wrongly, or heeded in one place
+only.
+"""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from attnspec.core.keywords import KeywordArguments
+from attnspec.faults import invariance, serving
+from attnspec.faults import staged as sound
+from attnspec.faults.aspect_stage import AspectStage
+from attnspec.faults.fault import Fault, WrongForm
+from attnspec.faults.mistakes import AspectFaults
+from attnspec.faults.outside import Outside
+from attnspec.faults.panel import BLOCKS, EVEN, ONE, QUERIES, RAGGED, panel_recipe
+from attnspec.faults.staged import Attend, staged
+from attnspec.faults.work import PreparedCall
+from attnspec.problems.problem import Array
+
+BLOCK = 8
+Keys = Callable[[PreparedCall], Array]
+
+
+class LengthsStage(AspectStage):
+    """Numbers of keys and of queries as attention computes them."""
+
+    def own_keys(self, call: KeywordArguments[Array], keys: int) -> Array | None:
+        """(B,1,1,S): the keys that each batch entry has; None without their numbers."""
+        return None if call.key_lengths is None else np.arange(keys) < call.key_lengths[:, None, None, None]
+
+    def own_queries(self, call: KeywordArguments[Array], queries: int) -> Array | None:
+        """(B,1,T,1): the queries that each batch entry has; None without their numbers."""
+        if call.query_lengths is None:
+            return None
+        return np.arange(queries)[:, None] < call.query_lengths[:, None, None, None]
+
+
+STAGE = LengthsStage()
+
+
+def _all(work: PreparedCall) -> Array:
+    """(B,1,1,S): every key of every entry."""
+    return np.ones((work.shape[0], 1, 1, work.shape[3]), bool)
+
+
+def _own_keys(work: PreparedCall) -> Array:
+    """(B,1,1,S): the keys that each batch entry has; all of them without lengths."""
+    own = STAGE.own_keys(work, work.shape[3])
+    return _all(work) if own is None else own
+
+
+def _limited(keys: Keys, **more: Any) -> Callable[[], Attend]:  # noqa: ANN401  (as `staged`)
+    """A maker of attention functions to which other keys belong to an entry, (B,1,1,S) or more of it; what further
+    aspects hide stays hidden.
+    """
+    return staged(own_keys=lambda work: keys(work) & serving.own_keys(work.but(key_lengths=None)), **more)
+
+
+def _with_lengths(change: Callable[[Array], Array]) -> Keys:
+    """A function for `_limited` with other lengths (B,) than it was given."""
+    return lambda work: _own_keys(work if work.key_lengths is None else
+                                       work.but(key_lengths=change(work.key_lengths)))
+
+
+def _dropped_if(condition: Callable[[PreparedCall], bool]) -> Keys:
+    return lambda work: _all(work) if condition(work) else _own_keys(work)
+
+
+def _zero_is_all(work: PreparedCall) -> Array:
+    """(B,1,1,S): a length of 0 means that none was given."""
+    return _own_keys(work) | ~_own_keys(work).any(axis=-1, keepdims=True)
+
+
+def _bound_by_queries(work: PreparedCall) -> Array:
+    """(B,1,1,S): no more keys than there are queries."""
+    lengths = work.key_lengths
+    return _own_keys(work if lengths is None else work.but(key_lengths=np.minimum(lengths, work.shape[2])))
+
+
+def _last_ones(work: PreparedCall) -> Array:
+    """(B,1,1,S): as many keys as the entry has, counted from the end."""
+    return _own_keys(work)[..., ::-1]
+
+
+def _of_flat_heads(work: PreparedCall) -> Array:
+    """(B,H,1,S): the lengths are read at the index of the head among those of all entries."""
+    B, H, _, S = work.shape
+    if work.key_lengths is None:
+        return _all(work)
+    flat = work.key_lengths[np.arange(B * H).reshape(B, H) % B]
+    return np.arange(S) < flat[..., None, None]
+
+
+def _first_head_only(work: PreparedCall) -> Array:
+    """(B,H,1,S): the lengths are heeded in head 0 alone."""
+    return _own_keys(work) | (np.arange(work.shape[1]) > 0)[:, None, None]
+
+
+def _not_in_last_row(work: PreparedCall) -> Array:
+    """(B,1,T,S): the last query sees what lies beyond."""
+    return _own_keys(work) | (np.arange(work.shape[2]) == work.shape[2] - 1)[:, None]
+
+
+def _added(logits: Array, work: PreparedCall) -> Array:
+    """Logits (B,H,T,S) with the bias: -1e4 is added to those beyond a length."""
+    biased = sound.add_bias(logits, work)
+    return np.where(_own_keys(work), biased, biased + biased.dtype.type(-1e4))
+
+
+def _in_the_sum(logits: Array, work: PreparedCall) -> Array:
+    """Weights (B,H,T,S): keys beyond a length take part in the row's sum, and get no value."""
+    weights = sound.softmax(logits, work)
+    return np.where(_own_keys(work), weights, 0)
+
+
+def _leaking(weights: Array, work: PreparedCall) -> Array:
+    """The output (B,H,T,Dv): 0 times NaN is NaN."""
+    return weights @ work.value
+
+
+def _rows_instead(output: Array, work: PreparedCall) -> Array:
+    """The output (B,H,T,Dv): the queries are unpadded with the lengths of the keys."""
+    cleared = work.but(query_lengths=work.key_lengths if work.key_lengths is not None else work.query_lengths)
+    return serving.clear(output, cleared)
+
+
+def _from_lengths(work: PreparedCall) -> Array:
+    """(B,1,T,S): the causal flag is counted from the lengths' ends, although the first key is declared."""
+    if not work.causal or work.key_lengths is None:
+        return sound.past(work)
+    ahead = np.arange(work.shape[3]) - np.arange(work.shape[2])[:, None]
+    return ahead <= (work.key_lengths - work.shape[2])[:, None, None, None]
+
+
+def _longest(work: PreparedCall) -> Sequence[int]:
+    """Two parts, cut in the middle of the longest batch entry's keys."""
+    S = work.shape[3]
+    most = S if work.key_lengths is None else int(work.key_lengths.max(initial=0))
+    return (most // 2, S)
+
+
+Clear = Callable[[Array, PreparedCall], Array]
+
+
+def _with_row_lengths(change: Callable[[Array], Array]) -> Clear:
+    """A `clear` stage with other lengths (B,) than it was given."""
+    return lambda output, work: serving.clear(output, work if work.query_lengths is None else
+                                            work.but(query_lengths=change(work.query_lengths)))
+
+
+def _not_cleared(output: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+    """The output (B,H,T,Dv), all rows."""
+    return output
+
+
+def _last_ones_of_rows(output: Array, work: PreparedCall) -> Array:
+    """The output (B,H,T,Dv): as many rows as the entry has are kept, counted from the end."""
+    return serving.clear(output[:, :, ::-1], work)[:, :, ::-1]
+
+
+def _spoilt(output: Array, work: PreparedCall) -> Array:
+    """The output (B,H,T,Dv): rows beyond a length are what an empty buffer divided by 0 gives."""
+    beyond = serving.clear(np.ones_like(output), work) == 0
+    return np.where(beyond, np.nan, output)
+
+
+def _packed(output: Array, work: PreparedCall) -> Array:
+    """The output (B,H,T,Dv): rows of all entries are stored one after the other, and read back at equal distances."""
+    if work.query_lengths is None:
+        return output
+    B, H, T, Dv = output.shape
+    rows = np.concatenate([output[entry, :, :length] for entry, length in enumerate(work.query_lengths)], axis=1)
+    memory = np.zeros((H, B * T, Dv), output.dtype)
+    memory[:, :rows.shape[1]] = rows
+    return serving.clear(memory.reshape(H, B, T, Dv).swapaxes(0, 1), work)
+
+
+def _also_of_keys(work: PreparedCall) -> Array:
+    """(B,1,1,S): the numbers of queries limit the keys as well."""
+    lengths = work.query_lengths
+    return serving.own_keys(work) & (serving.own_keys(work) if lengths is None else
+                                   serving.own_keys(work.but(key_lengths=lengths)))
+
+
+def _from_the_end(work: PreparedCall) -> Array:
+    """(B,1,T,S): the causal flag counts as if the entry's queries were the last rows."""
+    if not work.causal or work.query_lengths is None:
+        return sound.past(work)
+    ahead = np.arange(work.shape[3]) - np.arange(work.shape[2])[:, None]
+    return ahead <= (work.shape[2] - work.query_lengths)[:, None, None, None]
+
+
+def _of_keys(output: Array, work: PreparedCall) -> Array:
+    """The output (B,H,T,Dv): where both are given, the numbers of keys say which rows are kept."""
+    is_swapped = work.query_lengths is not None and work.key_lengths is not None
+    return serving.clear(output, work.but(query_lengths=work.key_lengths) if is_swapped else work)
+
+
+_FEWER_KEYS = "lengths below S"
+_FEWER_QUERIES = "lengths below T"
+_UNEQUAL = "entries of unequal length"
+
+_OF_KEYS = (
+    Fault("key_lengths_ignored", "key_lengths", "The lengths are accepted and not applied.", _FEWER_KEYS,
+          _limited(_all), link="https://github.com/jax-ml/jax/issues/23349"),
+    Fault("key_lengths_of_next", "key_lengths", "Each batch entry has the length of the next one.", _UNEQUAL,
+          _limited(_with_lengths(lambda lengths: np.roll(lengths, -1)))),
+    Fault("key_lengths_of_first", "key_lengths", "All batch entries have the length of the first.", _UNEQUAL,
+          _limited(_with_lengths(lambda lengths: np.full_like(lengths, lengths[0])))),
+    Fault("key_lengths_largest", "key_lengths", "The batch is cut to its longest entry, and no further.", _UNEQUAL,
+          _limited(_with_lengths(lambda lengths: np.full_like(lengths, lengths.max())))),
+    Fault("key_lengths_one_longer", "key_lengths", "The comparison is <= in place of <.", _FEWER_KEYS,
+          _limited(_with_lengths(lambda lengths: lengths + 1))),
+    Fault("key_lengths_one_shorter", "key_lengths", "The index of the last key is taken for the number of keys.",
+          "lengths of 1 or more", _limited(_with_lengths(lambda lengths: lengths - 1))),
+    Fault("key_lengths_rounded_up", "key_lengths", "The last block of 8 keys is attended to whole.",
+          "lengths below S that are no multiple of 8",
+          _limited(_with_lengths(lambda lengths: -(-lengths // BLOCK) * BLOCK))),
+    Fault("key_lengths_rounded_down", "key_lengths", "The last block of 8 keys is left out where it is not full.",
+          "lengths above 8 that are no multiple of 8",
+          _limited(_with_lengths(lambda lengths: np.where(lengths > BLOCK, lengths // BLOCK * BLOCK, lengths)))),
+    Fault("key_lengths_zero_is_all", "key_lengths", "A length of 0 is taken for one that was not given.",
+          "a length of 0", _limited(_zero_is_all)),
+    Fault("key_lengths_from_the_end", "key_lengths", "The last keys are attended to, as after padding on the left.",
+          _FEWER_KEYS, _limited(_last_ones), link="https://github.com/lablup/mlxcel/issues/75"),
+    Fault("key_lengths_of_flat_heads", "key_lengths",
+          "The kernel's index runs over batch entries and heads, and reads the lengths as if over entries.",
+          "entries of unequal length, H > 1", _limited(_of_flat_heads)),
+    Fault("key_lengths_first_head_only", "key_lengths", "The lengths are heeded in the first head only.",
+          "lengths below S, H > 1", _limited(_first_head_only)),
+    Fault("key_lengths_not_in_last_row", "key_lengths", "The last query is masked by the tile's edge alone.",
+          _FEWER_KEYS,
+          _limited(_not_in_last_row)),
+    Fault("key_lengths_bound_by_queries", "key_lengths", "One length serves queries and keys.",
+          "lengths above T", _limited(_bound_by_queries),
+          link="https://github.com/NVIDIA/TransformerEngine/pull/399"),
+    Fault("key_lengths_of_queries", "key_lengths", "The query rows are unpadded with the lengths of the keys.",
+          "lengths below T", staged(clear=_rows_instead),
+          link="https://github.com/vllm-project/vllm-omni/issues/5865"),
+    Fault("key_lengths_shift_causal", "key_lengths",
+          "With lengths, the causal flag is aligned at the end, and without at the beginning.",
+          "lengths other than T, together with causal", staged(past=_from_lengths)),
+    Fault("key_lengths_add_1e4", "key_lengths", "Logits beyond a length are lowered by 1e4, not hidden.",
+          "logits that differ by 1e4, or a length of 0", _limited(_all, add_bias=_added)),
+    Fault("key_lengths_after_softmax", "key_lengths", "Weights beyond a length become 0 after the softmax.",
+          _FEWER_KEYS,
+          _limited(_all, softmax=_in_the_sum)),
+    Fault("key_lengths_zero_times_content", "key_lengths",
+          "What lies beyond a length is multiplied by a weight of 0, and 0 times NaN is NaN.",
+          "NaN or infinity beyond a length", staged(mix=_leaking)),
+    Fault("key_lengths_dropped_with_causal", "key_lengths", "The lengths are dropped where the causal flag is set.",
+          "lengths below S, together with causal", _limited(_dropped_if(lambda work: work.causal))),
+    Fault("key_lengths_dropped_with_mask", "key_lengths", "The lengths are dropped where there is a mask.",
+          "lengths below S, together with a mask", _limited(_dropped_if(lambda work: work.mask is not None))),
+    Fault("key_lengths_dropped_with_bias", "key_lengths", "The lengths are dropped where there is a bias.",
+          "lengths below S, together with a bias", _limited(_dropped_if(lambda work: work.bias is not None))),
+    Fault("key_lengths_dropped_with_window", "key_lengths", "The lengths are dropped where there is a window.",
+          "lengths below S, together with a window",
+          _limited(_dropped_if(lambda work: work.window is not None))),
+    Fault("key_lengths_dropped_for_one_query", "key_lengths", "The decoding path (T = 1) reads the whole buffer.",
+          "lengths below S, T = 1", _limited(_dropped_if(lambda work: work.shape[2] == 1)),
+          link="https://github.com/huggingface/transformers/pull/45940"),
+    Fault("mapped_lengths_of_first", "key_lengths", "The lengths are not mapped along with the queries.",
+          "lengths that differ, mapped", staged(),
+          made=WrongForm("vmap", _limited(_with_lengths(lambda own: np.broadcast_to(own[:1], own.shape))))),
+    invariance.fault("parts_by_longest", "The keys are cut in the middle of the longest entry's.",
+                     "entries of several lengths", invariance.in_parts(_longest), "key_lengths"),
+)
+
+_OF_QUERIES = (
+    Fault("query_lengths_ignored", "query_lengths", "Rows beyond a length are computed, although zeros are due.",
+          _FEWER_QUERIES, staged(clear=_not_cleared)),
+    Fault("query_lengths_of_next", "query_lengths", "Each batch entry has the length of the next one.", _UNEQUAL,
+          staged(clear=_with_row_lengths(lambda lengths: np.roll(lengths, -1)))),
+    Fault("query_lengths_of_first", "query_lengths", "All batch entries have the length of the first.", _UNEQUAL,
+          staged(clear=_with_row_lengths(lambda lengths: np.full_like(lengths, lengths[0])))),
+    Fault("query_lengths_one_longer", "query_lengths", "One row more is written than the entry has.", _FEWER_QUERIES,
+          staged(clear=_with_row_lengths(lambda lengths: lengths + 1))),
+    Fault("query_lengths_one_shorter", "query_lengths", "The last row of each entry is lost.",
+          "lengths of 1 or more", staged(clear=_with_row_lengths(lambda lengths: lengths - 1))),
+    Fault("query_lengths_rounded_down", "query_lengths", "The last tile of 8 rows is lost where it is not full.",
+          "lengths above 8 that are no multiple of 8",
+          staged(clear=_with_row_lengths(
+              lambda lengths: np.where(lengths > BLOCK, lengths // BLOCK * BLOCK, lengths)))),
+    Fault("query_lengths_rounded_up", "query_lengths", "The last tile of 8 rows is written whole.",
+          "lengths below T that are no multiple of 8",
+          staged(clear=_with_row_lengths(lambda lengths: -(-lengths // BLOCK) * BLOCK))),
+    Fault("query_lengths_from_the_end", "query_lengths", "The last rows are kept, as after padding on the left.",
+          _FEWER_QUERIES, staged(clear=_last_ones_of_rows)),
+    Fault("query_lengths_beyond_nan", "query_lengths", "Rows beyond a length are 0/0, although zeros are due.",
+          _FEWER_QUERIES, staged(clear=_spoilt)),
+    Fault("query_lengths_packed_together", "query_lengths",
+          "Rows are stored one entry after the other, and read back as if all entries were of one length.",
+          "lengths below T, B > 1", staged(clear=_packed)),
+    Fault("query_lengths_limit_keys", "query_lengths", "The numbers of queries hide keys, as if T were S.",
+          "lengths below S", staged(own_keys=_also_of_keys),
+          link="https://github.com/NVIDIA/TransformerEngine/pull/399"),
+    Fault("query_lengths_of_keys", "query_lengths", "The two kinds of lengths are exchanged for the rows.",
+          "both kinds of lengths, which differ", staged(clear=_of_keys),
+          link="https://github.com/vllm-project/vllm-omni/issues/5865"),
+    Fault("query_lengths_shift_causal", "query_lengths",
+          "The causal flag takes an entry's queries for the last rows of the batch.",
+          "lengths below T, together with causal", staged(past=_from_the_end)),
+)
+
+_BUGS: Mapping[str, Mapping[str, str | Outside]] = {
+    "mask dropped": {"jax-ml/jax/issues/23349": "mask_ignored key_lengths_ignored"},
+    "ragged lengths": {
+        "NVIDIA/TransformerEngine/pull/399": "keys_beyond_queries_lost key_lengths_bound_by_queries "
+                                             "query_lengths_limit_keys packed_borders_of_queries",
+        "vllm-project/vllm-omni/issues/5865":
+            "mask_hides_queries key_lengths_of_queries query_lengths_of_keys",
+    },
+}
+
+_PANEL = (
+    panel_recipe(RAGGED, "key_lengths", seed=72), panel_recipe(RAGGED, "key_lengths causal", seed=73),
+    panel_recipe(RAGGED, "key_lengths mask", seed=74),
+    panel_recipe(EVEN, "key_lengths bias", seed=75, key_lengths="one_short"),
+    panel_recipe(ONE, "key_lengths", seed=76), panel_recipe(BLOCKS, "key_lengths", seed=77, key_lengths="first_full"),
+    panel_recipe(QUERIES, "query_lengths", seed=78), panel_recipe(RAGGED, "query_lengths key_lengths causal", seed=79),
+)
+
+MISTAKES = AspectFaults(about={"key_lengths": _OF_KEYS, "query_lengths": _OF_QUERIES}, bugs=_BUGS, panel=_PANEL)

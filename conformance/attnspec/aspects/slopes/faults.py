@@ -1,0 +1,189 @@
+"""Slopes that are lost, taken from elsewhere, or multiplied by another distance."""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from attnspec.core.keywords import KeywordArguments
+from attnspec.faults import serving
+from attnspec.faults import staged as sound
+from attnspec.faults.aspect_stage import AspectStage
+from attnspec.faults.fault import Fault
+from attnspec.faults.mistakes import AspectFaults
+from attnspec.faults.panel import GROUPED, ONE, QUERIES, SQUARE, panel_recipe
+from attnspec.faults.staged import staged
+from attnspec.faults.work import PreparedCall
+from attnspec.problems.problem import Array
+
+Lower = Callable[[Array, PreparedCall], Array]
+
+
+class SlopesStage(AspectStage):
+    """Slopes as attention computes them."""
+
+    def added_logits(self, call: KeywordArguments[Array], ahead: Array, dtype: np.dtype[Any]) -> Array | None:
+        """(B,H,T,S) or (H,T,S): the slope of each head times the distance from the query's own place, below zero."""
+        if call.alibi_slopes is None:
+            return None
+        return -(call.alibi_slopes.astype(dtype)[..., None, None] * np.abs(ahead).astype(dtype))
+
+
+STAGE = SlopesStage()
+
+
+def _none(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+    """Logits (B,H,T,S), without slopes."""
+    return logits
+
+
+def _dropped_if(condition: Callable[[PreparedCall], bool]) -> Lower:
+    return lambda logits, work: logits if condition(work) else serving.add_by_place(logits, work)
+
+
+def _with_slopes(change: Callable[[Array, PreparedCall], Array]) -> Lower:
+    """An `add_by_place` stage with other slopes than (H,) or (B,H): (B,H), or (…,H,T,1) in full."""
+    def lower(logits: Array, work: PreparedCall) -> Array:
+        """Logits (B,H,T,S)."""
+        if work.alibi_slopes is None:
+            return logits
+        every = np.broadcast_to(work.alibi_slopes, work.shape[:2])
+        changed = change(every, work)
+        full = changed if changed.ndim == 4 else changed[..., None, None]
+        return logits - (full * np.abs(serving.ahead(work))).astype(logits.dtype)
+    return lower
+
+
+def _with_distance(distance: Callable[[PreparedCall], Array]) -> Lower:
+    """An `add_by_place` stage with another distance (T,S) than that from the query's own place."""
+    def lower(logits: Array, work: PreparedCall) -> Array:
+        """Logits (B,H,T,S)."""
+        if work.alibi_slopes is None:
+            return logits
+        return logits - (work.alibi_slopes[..., None, None] * distance(work)).astype(logits.dtype)
+    return lower
+
+
+def _with_first_place(place: Callable[[PreparedCall], int]) -> Lower:
+    """An `add_by_place` stage with another place of the first query."""
+    return _with_distance(lambda work: np.abs(serving.ahead(work.but(start=place(work)))))
+
+
+def _by_row(slopes: Array, work: PreparedCall) -> Array:
+    """(B,1,T,1): row i has the slope of head i."""
+    rows = slopes[:, np.arange(work.shape[2]) % slopes.shape[1]]
+    return rows[:, None, :, None]
+
+
+def _of_new_keys(work: PreparedCall) -> Array:
+    """(T,S): past keys are at no distance."""
+    is_past = np.arange(work.shape[3]) < serving.start(work)
+    return np.where(is_past, 0, np.abs(serving.ahead(work)))
+
+
+def _restarting(work: PreparedCall) -> Array:
+    """(T,S): new keys are counted from the place of the first past one, queries behind the past."""
+    start = int(serving.start(work))
+    keys = np.arange(work.shape[3])
+    return np.abs(np.where(keys < start, keys, keys - start) - np.arange(work.shape[2])[:, None] - start)
+
+
+def _of_query_length(work: PreparedCall) -> Array:
+    """(T,S): a bias over the queries alone, which for one query is zero and broadcasts over all keys."""
+    distance = np.abs(serving.ahead(work))
+    return np.zeros_like(distance) if work.shape[2] == 1 else distance
+
+
+def _before_cap(logits: Array, work: PreparedCall) -> Array:
+    """Logits (B,H,T,S): the slopes' bias is capped together with the products."""
+    return sound.bend(serving.add_by_place(logits, work), work)
+
+
+def _rounded(logits: Array, work: PreparedCall) -> Array:
+    """Logits (B,H,T,S): slopes times distances are kept in bfloat16."""
+    if work.alibi_slopes is None:
+        return logits
+    product = work.alibi_slopes[..., None, None] * np.abs(serving.ahead(work))
+    return logits - product.astype(ml_dtypes.bfloat16).astype(logits.dtype)
+
+
+def _scaled(logits: Array, work: PreparedCall) -> Array:
+    """Logits (B,H,T,S): the slopes are multiplied by the scale as well."""
+    return _with_slopes(lambda slopes, work: slopes * sound.scale(work))(logits, work)
+
+
+_ANY = "slopes other than 0"
+_UNEQUAL = "heads with unequal slopes"
+_G = "https://github.com/"
+
+_FAULTS = (
+    Fault("slopes_ignored", "alibi_slopes", "The slopes are taken and never used.", _ANY, staged(add_by_place=_none),
+          link=f"{_G}lucidrains/x-transformers/issues/298"),
+    Fault("slopes_negated", "alibi_slopes", "The bias grows with the distance.", _ANY,
+          staged(add_by_place=_with_slopes(lambda slopes, _: -slopes))),
+    Fault("slopes_signed", "alibi_slopes", "The distance has a sign: keys ahead are raised.",
+          "keys ahead of a query, so no causal flag",
+          staged(add_by_place=_with_distance(lambda work: -serving.ahead(work)))),
+    Fault("slopes_by_row", "alibi_slopes", "The slope is read at the index of the row instead of the head.",
+          _UNEQUAL, staged(add_by_place=_with_slopes(_by_row))),
+    Fault("slopes_by_entry", "alibi_slopes", "The slope is read at the index of the batch entry.", _UNEQUAL,
+          staged(add_by_place=_with_slopes(lambda slopes, _: np.take_along_axis(
+              slopes, np.arange(len(slopes))[:, None] % slopes.shape[1], axis=1) * np.ones_like(slopes)))),
+    Fault("slopes_of_first_head", "alibi_slopes", "All heads have the slope of the first.", _UNEQUAL,
+          staged(add_by_place=_with_slopes(lambda slopes, _: slopes[:, :1] * np.ones_like(slopes)))),
+    Fault("slopes_of_next_head", "alibi_slopes", "Each head has the slope of the next.", _UNEQUAL,
+          staged(add_by_place=_with_slopes(lambda slopes, _: np.roll(slopes, -1, axis=1)))),
+    Fault("slopes_reversed", "alibi_slopes", "The heads have the slopes in reverse.", _UNEQUAL,
+          staged(add_by_place=_with_slopes(lambda slopes, _: slopes[:, ::-1])),
+          link=f"{_G}lucidrains/x-transformers/pull/85"),
+    Fault("slopes_of_first_entry", "alibi_slopes", "All batch entries have the slopes of the first.",
+          "batch entries with unequal slopes",
+          staged(add_by_place=_with_slopes(lambda slopes, _: slopes[:1] * np.ones_like(slopes)))),
+    Fault("slopes_zero_is_default", "alibi_slopes", "A slope of 0 is taken for none, and a usual one is used.",
+          "a slope of 0", staged(add_by_place=_with_slopes(lambda slopes, _: np.where(
+              slopes == 0, np.exp2(-8 * np.arange(1, slopes.shape[1] + 1) / slopes.shape[1]), slopes)))),
+    Fault("slopes_scaled", "alibi_slopes", "The slopes are multiplied by the scale, as the dot products are.",
+          "a scale other than 1", staged(add_by_place=_scaled)),
+    Fault("slopes_in_base_two", "alibi_slopes", "The exponential is 2^x, and the bias is not times log2(e).",
+          _ANY, staged(add_by_place=_with_slopes(lambda slopes, _: slopes * np.log(2)))),
+    Fault("slopes_before_cap", "alibi_slopes", "The cap of the logits bends the bias, too.",
+          "slopes beside a cap",
+          staged(bend=_before_cap, add_by_place=_dropped_if(lambda _: True))),
+    Fault("slopes_of_the_root", "alibi_slopes", "The root of the distance is taken, as another kind of bias does.",
+          "distances above 1", staged(add_by_place=_with_distance(lambda work: np.sqrt(np.abs(serving.ahead(work)))))),
+    Fault("slopes_kept_in_bfloat16", "alibi_slopes", "Slopes times distances are kept in bfloat16.",
+          "products that bfloat16 does not hold", staged(add_by_place=_rounded)),
+    Fault("slopes_from_the_end", "alibi_slopes", "The last query stands at the last key.", "T other than S",
+          staged(add_by_place=_with_first_place(lambda work: work.shape[3] - work.shape[2]))),
+    Fault("slopes_without_past", "alibi_slopes", "The distance counts from the first key, past or not.",
+          "slopes together with a past", staged(add_by_place=_with_first_place(lambda _: 0))),
+    Fault("slopes_of_new_keys", "alibi_slopes", "The bias is built for the new keys only.",
+          "slopes together with a past", staged(add_by_place=_with_distance(_of_new_keys))),
+    Fault("slopes_restart_behind_past", "alibi_slopes", "The places of new keys begin at 0 again.",
+          "slopes together with a past", staged(add_by_place=_with_distance(_restarting))),
+    Fault("slopes_zero_for_one_query", "alibi_slopes",
+          "The bias is as long as the queries, and broadcasts: zero at each decoding step.", "slopes with T = 1",
+          staged(add_by_place=_with_distance(_of_query_length))),
+    Fault("slopes_dropped_with_bias", "alibi_slopes", "A bias takes the place of the slopes.",
+          "slopes together with a bias", staged(add_by_place=_dropped_if(lambda work: work.bias is not None))),
+    Fault("slopes_dropped_with_causal", "alibi_slopes", "The slopes are dropped where the causal flag is set.",
+          "slopes together with causal", staged(add_by_place=_dropped_if(lambda work: work.causal))),
+    Fault("slopes_dropped_with_mask", "alibi_slopes", "The slopes are dropped where there is a mask.",
+          "slopes together with a mask", staged(add_by_place=_dropped_if(lambda work: work.mask is not None))),
+)
+
+_PANEL = (
+    panel_recipe(SQUARE, "alibi_slopes", seed=98),
+    panel_recipe(GROUPED, "alibi_slopes", seed=99, alibi_slopes="of_entries"),
+    panel_recipe(QUERIES, "alibi_slopes causal", seed=100, alibi_slopes="powers"),
+    panel_recipe(SQUARE, "alibi_slopes mask", seed=101), panel_recipe(SQUARE, "alibi_slopes bias", seed=102),
+    panel_recipe(ONE, "alibi_slopes", seed=103), panel_recipe(SQUARE, "past_key past_value alibi_slopes", seed=104),
+)
+
+MISTAKES = AspectFaults(about={"alibi_slopes": _FAULTS}, panel=_PANEL)

@@ -1,0 +1,76 @@
+"""Attention over stored codes, as kernels of servers compute it: each code stands for itself times a scale.
+
+Scales broadcast to the codes; where a manifest declares their granularity, they have its shape.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .attention import near, softmax, wide_of
+
+Array = np.ndarray  # numpy.typing has no NDArray before NumPy 1.21
+
+
+def dequantising(query: Array, key: Array, value: Array, *, mask: Array | None = None, bias: Array | None = None,
+                 causal: bool = False, scale: float | None = None, query_scale: Array | None = None,
+                 key_scale: Array | None = None, value_scale: Array | None = None) -> Array:
+    """Codes are multiplied by their scales first. Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), each beside
+    scales that broadcast to it, to (B,H,T,Dv).
+    """
+    wide = wide_of(query)
+    query_, key, value = (times(array, of_array, wide) for array, of_array in (
+        (query, query_scale), (key, key_scale), (value, value_scale)))
+    logits = query_ @ heads(key, query).swapaxes(-1, -2) * factor(query, scale)
+    weights = softmax(hidden(logits if bias is None else logits + bias.astype(wide), mask, causal))
+    return np.asarray((weights @ heads(value, query)).astype(query.dtype))
+
+
+def by_head(query: Array, key: Array, value: Array, *, mask: Array | None = None, causal: bool = False,
+            scale: float | None = None, key_scale: Array | None = None, value_scale: Array | None = None) -> Array:
+    """Codes attend, and the scales (Hkv,) are multiplied into logits and output: one multiplication a logit, as a
+    kernel does that keeps an FP8 cache. Shapes as of `dequantising`.
+    """
+    wide, group = wide_of(query), query.shape[1] // key.shape[1]
+    logits = query.astype(wide) @ heads(key.astype(wide), query).swapaxes(-1, -2) * factor(query, scale)
+    if key_scale is not None:
+        logits = logits * np.repeat(key_scale, group)[:, None, None].astype(wide)
+    output = softmax(hidden(logits, mask, causal)) @ heads(value.astype(wide), query)
+    if value_scale is not None:
+        output = output * np.repeat(value_scale, group)[:, None, None].astype(wide)
+    return np.asarray(output.astype(query.dtype))
+
+
+def by_token(query: Array, key: Array, value: Array, *, mask: Array | None = None, causal: bool = False,
+             scale: float | None = None, key_scale: Array | None = None, value_scale: Array | None = None) -> Array:
+    """The same with scales (B,Hkv,S), one for each token of the cache; those of the values meet the weights."""
+    wide, group = wide_of(query), query.shape[1] // key.shape[1]
+    logits = query.astype(wide) @ heads(key.astype(wide), query).swapaxes(-1, -2) * factor(query, scale)
+    if key_scale is not None:
+        logits = logits * np.repeat(key_scale, group, axis=1)[:, :, None].astype(wide)
+    weights = softmax(hidden(logits, mask, causal))
+    if value_scale is not None:
+        weights = weights * np.repeat(value_scale, group, axis=1)[:, :, None].astype(wide)
+    return np.asarray((weights @ heads(value.astype(wide), query)).astype(query.dtype))
+
+
+def times(codes: Array, scale: Array | None, wide: np.dtype) -> Array:
+    """Codes, of any shape, in the dtype of the computation, times scales that broadcast to them."""
+    return codes.astype(wide) if scale is None else codes.astype(wide) * scale.astype(wide)
+
+
+def heads(array: Array, query: Array) -> Array:
+    """(B,Hkv,S,D) -> (B,H,S,D): each head of keys and values serves H / Hkv neighbouring queries."""
+    return np.repeat(array, query.shape[1] // array.shape[1], axis=1)
+
+
+def factor(query: Array, scale: float | None) -> float:
+    """1/sqrt(D) of a query (B,H,T,D), unless the caller says otherwise."""
+    return query.shape[-1] ** -0.5 if scale is None else scale
+
+
+def hidden(logits: Array, mask: Array | None, causal: bool) -> Array:
+    """Logits (B,H,T,S), -inf where a key is hidden."""
+    T, S = logits.shape[-2:]
+    visible = near(T, S, (None, 0)) if causal else np.ones((T, S), bool)
+    return np.where(visible if mask is None else visible & mask, logits, logits.dtype.type(-np.inf))
