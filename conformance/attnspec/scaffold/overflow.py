@@ -29,6 +29,6 @@ def with_large_logits(form: CallForm, trier: Trier) -> CallForm:
     answer = trier.answer(form, large)
     if answer is None or np.isfinite(answer.output).all() or not np.isfinite(truth_of(form, large).output).all():
         return form
-    warning = ("OVERFLOWS: where logits are large, its output is not finite. The softmax seems to subtract no maximum: "
-               "attnspec check says what is wrong.")
-    return replace(form, warnings=(warning, *form.warnings))
+    warning = ("OVERFLOWS: where logits are large, its output is not finite. The softmax seems to subtract no maximum, "
+               "or not that of the keys that are seen: attnspec check says what is wrong.")
+    return replace(form, warnings=(*form.warnings, warning))
