@@ -62,6 +62,11 @@ def in_a_loop(query, key, value):
         total, output, top = total + weights, output * shrink + weights * value[:, :, at:at + 1], larger
     return output / total
 
+def divided_over_queries(query, key, value):
+    logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
+    e = np.exp(logits - logits.max(-1, keepdims=True))
+    return e / e.sum(-2, keepdims=True) @ value
+
 def without_maximum(query, key, value):
     e = np.exp(query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5)
     return e / e.sum(-1, keepdims=True) @ value
@@ -142,7 +147,8 @@ def form_in(module: str, name: str, there: There) -> CallForm:
 
 
 @pytest.mark.parametrize(("name", "mistake"), [
-    ("over_queries", "softmax_over_queries"), ("one_later", "causal_one_later"),
+    ("over_queries", "softmax_over_queries"), ("divided_over_queries", "divided_over_queries"),
+    ("one_later", "causal_one_later"),
     ("reshaped", "heads_not_transposed_back"), ("exchanged", "keys_and_values_exchanged"),
     ("last_is_lost", "last_entry_missing"), ("in_a_loop", "sum_not_rescaled")])
 def test_a_plain_mistake_is_told_and_the_form_is_found(name: str, mistake: str, there: There) -> None:
