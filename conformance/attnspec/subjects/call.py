@@ -99,6 +99,11 @@ class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is n
         return f"{name} in {self.own_place}" if self.own_place else name
 
     @property
+    def says_why(self) -> bool:
+        """Whether a reader learns what is wrong: by a message, or by the condition of an `assert` in the code."""
+        return not self.is_mute or (self.is_stated and self.statement.startswith("assert "))
+
+    @property
     def is_mute(self) -> bool:
         """Whether the exception has no message, its type alone."""
         return ": " not in self.summary

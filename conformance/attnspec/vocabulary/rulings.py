@@ -124,11 +124,13 @@ def differ(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
 
 
 def is_refused(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
-    """The call raises an exception with a message, instead of returning a wrong answer."""
+    """The call raises an exception with a message, instead of returning a wrong answer. An `assert` of the function's
+    own code is its message: Python prints the line.
+    """
     try:
         scene.answers(scene.runs[run])
     except SubjectRaised as raised:
-        return verdict("is_refused", f"the call was refused with {raised}", broken=raised.is_mute)
+        return verdict("is_refused", f"the call was refused with {raised}", broken=not raised.says_why)
     except UnusableAnswer as unusable:
         return verdict("is_refused", f"the call was answered, although it makes no sense: {unusable}", broken=True)
     return verdict("is_refused", "the call was answered, although it makes no sense", broken=True)
