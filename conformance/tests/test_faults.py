@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attnspec.aspects.quantised.arrays import NAMES
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import InputForm
@@ -248,7 +249,8 @@ def _part(fault: Fault) -> int:
 def test_attention_faults_depart_beyond_rounding_unless_equivalent(dtype: DType, part: int) -> None:
     # these stay below any rounding, or drop what is to be dropped: tests of their own have them convicted
     small = {fault.name for fault in ATTENTION
-             if fault in drift.FAULTS or "batch_invariant" in fault.claims or fault.stage in DROPPING}
+             if fault in drift.FAULTS or "batch_invariant" in fault.claims or fault.stage in DROPPING
+             or fault.stage in NAMES}  # of codes, for which test_quantised.py has problems
     put = [fault for fault in ATTENTION
            if _part(fault) == part and fault.name not in small and dtype not in fault.equivalents]
     assert len(put) > 10

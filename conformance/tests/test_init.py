@@ -334,8 +334,9 @@ def test_the_functions_of_torch_are_understood_without_a_signature() -> None:
 def test_what_is_left_at_its_default_is_listed_in_the_adapter() -> None:
     form = find_form("their_numpy:tiled")
     assert form.left == {"block": "64", "precision": "'highest'", "kernel": ""}
-    assert "- Left at their defaults: block=64, precision='highest', kernel." in source(form)
-    assert "block" not in source(form).partition("def attend")[2]
+    assert "- Left at their defaults: precision='highest', kernel." in source(form)
+    assert "precision" not in source(form).partition("def attend")[2]
+    assert "block=3" in source(form).partition("def attend_block")[2]  # another one must change nothing
 
 
 @pytest.mark.family(2)

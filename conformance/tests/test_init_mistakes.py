@@ -62,6 +62,15 @@ def in_a_loop(query, key, value):
         total, output, top = total + weights, output * shrink + weights * value[:, :, at:at + 1], larger
     return output / total
 
+def divided_over_queries(query, key, value):
+    logits = query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5
+    e = np.exp(logits - logits.max(-1, keepdims=True))
+    return e / e.sum(-2, keepdims=True) @ value
+
+def without_maximum(query, key, value):
+    e = np.exp(query @ key.swapaxes(-1, -2) / query.shape[-1] ** 0.5)
+    return e / e.sum(-1, keepdims=True) @ value
+
 def of_something_else(query, key, value):
     return attend(query, np.sin(key), value ** 3)
 
@@ -138,7 +147,8 @@ def form_in(module: str, name: str, there: There) -> CallForm:
 
 
 @pytest.mark.parametrize(("name", "mistake"), [
-    ("over_queries", "softmax_over_queries"), ("one_later", "causal_one_later"),
+    ("over_queries", "softmax_over_queries"), ("divided_over_queries", "divided_over_queries"),
+    ("one_later", "causal_one_later"),
     ("reshaped", "heads_not_transposed_back"), ("exchanged", "keys_and_values_exchanged"),
     ("last_is_lost", "last_entry_missing"), ("in_a_loop", "sum_not_rescaled")])
 def test_a_plain_mistake_is_told_and_the_form_is_found(name: str, mistake: str, there: There) -> None:
@@ -150,6 +160,11 @@ def test_a_plain_mistake_is_told_and_the_form_is_found(name: str, mistake: str, 
 def test_what_is_right_makes_no_mistake(there: There) -> None:
     form = form_in("mistaken", "in_order", there)
     assert (form.mistake, form.warnings) == ("", ())
+
+
+def test_a_softmax_that_subtracts_no_maximum_is_told(there: There) -> None:
+    form = form_in("mistaken", "without_maximum", there)
+    assert form.warnings[0].startswith("OVERFLOWS: where logits are large, its output is not finite.")
 
 
 def test_what_no_plain_mistake_explains_is_refused(there: There) -> None:
@@ -180,7 +195,7 @@ def test_a_mistake_is_convicted_by_the_printed_command(there: There, cli: Cli, t
     _, printed, _ = cli("init", "mistaken.py:over_queries")
     assert "WRONG: it is attention, but the softmax runs over the queries, not over the keys." in printed
     code, _, _ = cli("check", "mistaken/over_queries", "--implementations", "implementations", "--effort", "glance",
-                 "--dtype", "float32", "attention.definition")
+                 "--dtype", "float32", "--clause", "attention.definition")
     assert code == 1
 
 

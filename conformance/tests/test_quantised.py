@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from attnspec.aspects.quantised.keyword import KEYWORDS, PATTERNS, USUAL, parts_
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
 from attnspec.core.storage import GRANULARITIES, STORAGES
+from attnspec.faults.fault import Fault
+from attnspec.faults.mistakes import SoundFormulation
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import assumed
 from attnspec.problems.make import make_problem
@@ -160,6 +163,44 @@ def test_there_are_sixty_faults_and_more_and_each_names_its_array() -> None:
     assert len(faults) >= 60
     assert {fault.stage for fault in faults} == set(NAMES)
     assert len({fault.name for fault in faults}) == len(faults)
+
+
+FAULTS = {fault.name: fault for table in MISTAKES.about.values() for fault in table}
+CALLS = ("mask=none;families=normal;with={0};{1};seed=5", "mask=random;families=normal;with=mask+{0};{1};seed=6",
+         "mask=none;families=normal;with=bias+causal+{0};bias=normal;{1};seed=7",
+         "mask=none;families=normal;with=scale+{0};scale=0.3;{1};seed=8")
+
+
+def calls(fault: Fault) -> Iterator[Problem]:
+    """Problems of every storage and granularity that have the scale which a fault is about, with other keywords too."""
+    both = {fault.stage, "key_scale", "value_scale"}
+    for pattern in (f"{storage}/{granularity}/odd" for storage in STORAGES for granularity in GRANULARITIES):
+        for sizes in ("B2,H4,Hkv2,T5,S7,D6,Dv3", "B2,H4,Hkv2,T1,S7,D6,Dv3"):
+            for text in CALLS:
+                values = ";".join(f"{name}={pattern}" for name in sorted(both))
+                recipe = Recipe.parse(f"{sizes};{text.format('+'.join(sorted(both)), values)}")
+                yield make_problem(recipe, DType.FLOAT32)
+
+
+def departs(attend: Callable[..., object], problem: Problem) -> bool:
+    """Whether an answer is off by more than an honest one may be."""
+    seen = np.asarray(attend(problem.query, problem.key, problem.value, **problem.given))
+    truth = expect(problem, assumed(DType.FLOAT32), conventions={"grouped_heads": "repeat",
+                                                                 "causal_alignment": "top_left"})
+    off = ~(np.abs(seen - truth.output) <= truth.output_allowance)
+    return bool(off[truth.claimed].any())
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_fault_departs_beyond_rounding(name: str) -> None:
+    attend = FAULTS[name].function
+    assert any(departs(attend, problem) for problem in calls(FAULTS[name]))
+
+
+@pytest.mark.parametrize("formulation", MISTAKES.sound, ids=lambda each: each.name)
+def test_right_formulations_stay_within_rounding(formulation: SoundFormulation) -> None:
+    attend, fault = formulation.make(), FAULTS["query_scale_ignored"]
+    assert not any(departs(attend, problem) for problem in calls(fault))
 
 
 CODES = '''

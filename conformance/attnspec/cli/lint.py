@@ -38,7 +38,6 @@ from attnspec.core.plan import FAULT, SOUND
 from attnspec.core.surroundings import kind_of
 from attnspec.engine.known_failures import check_deviations
 from attnspec.faults.size_family import SEEDED
-from attnspec.faults.sizes.families import FAMILIES
 from attnspec.record import codec as record
 from attnspec.record.events import Key
 from attnspec.record.read import read_records
@@ -251,6 +250,8 @@ def _undetected(own: Iterable[Clause], checks: Mapping[str, Check]) -> Iterator[
     """A fault that an own clause names and that violates it at no dtype. Faults whose sizes a seed draws are not tried:
     the first cases do not show them.
     """
+    from attnspec.faults.sizes.families import FAMILIES  # noqa: PLC0415  (weight: NumPy)
+
     named = [(clause, fault) for clause in own for fault in clause.refuted_by
              if fault.partition(SEEDED)[0] not in FAMILIES]
     for clause, fault in named:

@@ -32,7 +32,7 @@ def weights(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
     averaging = {each.name for each in parameters[At.CALL]} & {"average_attn_weights"}
     known = replace(form, given={**form.given, **dict.fromkeys(averaging, "False")})
     flagged = extended(known, "return_weights", parameters, [Saying("True")])
-    named = flagged_by_name(known, parameters)
+    named = _options_by_flag(known, parameters)
     found = next((found for option in (known, *flagged, *named) for found in _with_weights(option, trier)), None)
     return found or _with_wrong_weights(form, named, trier)
 
@@ -41,7 +41,7 @@ _WEIGHTS = re.compile(r"(return|need|output|with|give)s?_(attn_|attention_)?(pro
 """What the name of a flag has in it that asks for weights."""
 
 
-def flagged_by_name(form: CallForm, parameters: Parameters) -> list[CallForm]:
+def _options_by_flag(form: CallForm, parameters: Parameters) -> list[CallForm]:
     """The form asked for weights by a flag whose name says so."""
     taken = {each.parameter for each in form.passed}
     named = [replace(each, tried_as="return_weights") for each in parameters[At.CALL]

@@ -217,16 +217,11 @@ def _as_said(form: CallForm, word: Keyword, parameters: Parameters, trier: Trier
         problem = square(form) if flag or word.name == "causal" else plain(form)
         value = sample_of(word.name, problem.sizes, problem.dtype) if word.name in AXES else saying.posed
         posed = problem.but(**{**flag, word.name: value})
-        if _is_unnamed(parameters) and not _shows(form, posed, problem.but(**flag)):
+        if not _shows(form, posed, problem.but(**flag)):
             continue  # who ignores it is right, too
         if found := _first_right(extended(form, word.name, parameters, [saying]), posed, trier):
             return _without_rare(found, word, posed, trier)
     return None
-
-
-def _is_unnamed(parameters: Parameters) -> bool:
-    """Whether these are parameters whose names do not say what they are."""
-    return any(each.tried_as for listed in parameters.values() for each in listed)
 
 
 def _shows(form: CallForm, posed: AnyProblem, without: AnyProblem) -> bool:

@@ -55,6 +55,13 @@ def _normalised_over(axis: int) -> Callable[[Truth, Operands], Array]:
     return weigh
 
 
+def _divided_over_queries(found: Truth, operands: Operands) -> Array:
+    """The output (B,H,T,Dv) of exponentials below each query's largest logit, divided by their sums over queries."""
+    weights = found.weights
+    total = weights.sum(axis=2, keepdims=True)
+    return np.asarray(weights / np.where(total == 0, 1, total) @ operands.value)
+
+
 def _unnormalised(found: Truth, operands: Operands) -> Array:
     """The output (B,H,T,Dv) of exponentials that are not divided by their sum."""
     seen = np.exp(found.logits) if operands.visible is None else np.where(operands.visible, np.exp(found.logits), 0.0)
@@ -263,6 +270,8 @@ MISTAKES: Mapping[str, PlainMistake] = {
     # over what the softmax runs
     "softmax_over_queries": PlainMistake("the softmax runs over the queries, not over the keys",
                                          of_weights=_normalised_over(2)),
+    "divided_over_queries": PlainMistake("the exponentials are normalised over the queries, not over the keys",
+                                         of_weights=_divided_over_queries),
     "softmax_over_heads": PlainMistake("the softmax runs over the heads, not over the keys",
                                        of_weights=_normalised_over(1)),
     "softmax_over_batch": PlainMistake("the softmax runs over the batch, not over the keys",

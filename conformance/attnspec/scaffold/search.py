@@ -21,6 +21,7 @@ from attnspec.scaffold.meaning import DESTINATION, unknown_ones
 from attnspec.scaffold.memory import with_memory
 from attnspec.scaffold.mistakes import MISTAKES
 from attnspec.scaffold.modes import with_modes
+from attnspec.scaffold.overflow import with_large_logits
 from attnspec.scaffold.pages import paged_forms
 from attnspec.scaffold.polarity import with_polarity
 from attnspec.scaffold.probe_problems import CROSS, SCALES, AnyProblem, close, plain, truths, unlike
@@ -145,7 +146,7 @@ def _whole(form: CallForm, callee: Examined, trier: Trier) -> CallForm:
     known = with_unnamed(learned(told, parameters, trier), parameters, trier)
     turned = with_angles_handed(with_polarity(known, callee), parameters, trier)
     judged = with_modes(with_ragged(turned, trier), parameters, trier)
-    return with_doubt(judged, callee, [*callee.parameters, *callee.constructor, *callee.call])
+    return with_doubt(with_large_logits(judged, trier), callee, [*callee.parameters, *callee.constructor, *callee.call])
 
 
 def _without_rotation(callee: Examined, trier: Trier) -> CallForm | None:

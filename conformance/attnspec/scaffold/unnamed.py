@@ -125,10 +125,15 @@ def _may_be(parameter: TheirParameter, keyword: str) -> bool:
     return (parameter.default is None or parameter.is_required) and keyword != "causal"
 
 
+def _is_place(name: str, role: str, at: At) -> bool:
+    """Whether a parameter of a call says where in a sequence it stands, and not which layer of a model it is."""
+    return role == "place" and at is At.CALL and "layer" not in name.lower()
+
+
 def _untried(form: CallForm, parameters: Parameters) -> list[str]:
     """The parameters to which no check hands anything, by name: those of the call first."""
     harmless = {name for at, listed in parameters.items() for name, role in roles(listed, at).items()
-                if role in _SAY_NOTHING}
+                if role in _SAY_NOTHING and not _is_place(name, role, at)}
     names = [name for name in form.defaults if name not in {*harmless, *form.unjudged, *_OF_ARRAYS, "training"}]
     called = {each.name for each in parameters[At.CALL]}
     return sorted(names, key=lambda name: name not in called)
