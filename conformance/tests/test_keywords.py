@@ -20,7 +20,7 @@ from attnspec.problems.recipe import Recipe
 
 PACKAGE = Path(attnspec.__file__).parent
 CHECKOUT = Path(__file__).parents[2]
-MOST = 22
+MOST = 16
 """How many files, or folders of one kind of data, may name a keyword."""
 
 LISTS = frozenset({"diagnosis/inputs.py", "diagnosis/whereabouts.py"})

@@ -49,7 +49,7 @@ def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
         return {} if is_said else _ask_convention(PAIRS, partial(_asked_by_aspects()[PAIRS], Asker(subject, dtype)))
     asker = _FirstHead(subject, dtype)
     found = dict[str, str]()
-    for ask in (_hidden_rows, _causal_alignment, _mask_with_causal, _of_serving):
+    for ask in (_hidden_rows, _causal_alignment, _mask_with_causal, _of_aspects):
         with surviving_errors(subject):  # what cannot be asked leaves the other questions
             found |= ask(asker)
     with surviving_errors(subject):
@@ -57,8 +57,8 @@ def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
     return found
 
 
-def _of_serving(asker: Asker) -> Mapping[str, str]:
-    """What lies beyond a length, the log-sum-exp, and what a cache does."""
+def _of_aspects(asker: Asker) -> Mapping[str, str]:
+    """The conventions of single aspects, such as what lies beyond a length, or what a full cache does."""
     asked = _asked_by_aspects()
     return {name: answer for word, ask in asked.items()
             for name, answer in _ask_convention(word, partial(ask, asker)).items()}
