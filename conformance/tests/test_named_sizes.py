@@ -186,7 +186,10 @@ def test_the_clauses_are_those_that_judge_one_call() -> None:
                      "grouped.definition", "layers.identity_projections", "lengths.both_kinds", "lengths.definition",
                      "lengths.queries_definition", "masking.definition", "past.definition", "past.grouped_heads",
                      "past.keeps_its_precision", "packed.definition", "paged.definition", "scale.explicit",
-                     "segments.definition", "sinks.definition",
+                     "quantised.beside_scale", "quantised.extreme_codes", "quantised.keys",
+                     *(f"quantised.{array}_by_{shared}" for array in ("keys", "values")
+                       for shared in ("head", "token", "channel", "batch_head")),
+                     "quantised.queries", "quantised.values", "segments.definition", "sinks.definition",
                      "sinks.row_without_keys_is_zero", "slopes.definition", "softcap.after_scale", "softcap.definition",
                      "window.definition", "window.own_place_alone"}
 
