@@ -11,7 +11,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 from attnspec.aspects.quantised.arrays import (
-    HANDED_OVER_BY,
     NAMES,
     codes_of,
     hand_over,
@@ -22,7 +21,7 @@ from attnspec.aspects.quantised.arrays import (
     storage_dtype,
 )
 from attnspec.aspects.quantised.faults import MISTAKES
-from attnspec.aspects.quantised.keyword import KEYWORDS, PATTERNS, USUAL, parts_of
+from attnspec.aspects.quantised.keyword import PATTERNS, USUAL, parts_of
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
 from attnspec.core.storage import GRANULARITIES, STORAGES
@@ -146,11 +145,6 @@ def test_what_a_storage_cannot_hold_is_not_put() -> None:
     assert misfit(problem, Limits(stored_key="int8")) == "int8 cannot hold the entries of its key"
     assert misfit(problem, Limits(key_scales="tensor")) == "the scales of its key differ not only by tensor"
     assert not misfit(problem, Limits(stored_key="float8_e4m3fn", key_scales="head"))
-
-
-def test_every_limit_of_handing_over_is_one_of_each_array() -> None:
-    assert len(HANDED_OVER_BY) == 2 * len(NAMES) == 2 * len(KEYWORDS)
-    assert all(hasattr(Limits(), name) for name in HANDED_OVER_BY)
 
 
 def test_usual_patterns_have_every_storage_and_granularity() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from attnspec.core.conventions import of_hidden_rows
 from attnspec.core.declaration import Limits
 from attnspec.core.forms import STATE, InputForm
-from attnspec.core.keywords import OFF, load_parts
+from attnspec.core.keywords import OFF
 from attnspec.core.nouns import Kind
 from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.faults import staged as sound
@@ -83,7 +83,7 @@ def as_candidate(fault: Fault, subject: Subject, conventions: Mapping[str, str])
     """The fault, freshly made, in the place of the subject: under its declaration and with its variants, with its pairs
     where no keyword says them, and with its answer to a row that sees no key.
     """
-    subject = _as_posed(subject)
+    subject = replace(subject, takes_storage=False)  # a fault's function knows no other storage or shape of arrays
     function = fault.function
     other = fault.other_path() if fault.other_path else function
     if conventions.get(PAIRS) == INTERLEAVED and subject.declaration.kind is Kind.ROTARY:
@@ -98,13 +98,6 @@ def as_candidate(fault: Fault, subject: Subject, conventions: Mapping[str, str])
         return replace(subject, callee=InProcess(fitted(function)), variants=variants)
     callee = InProcess(fitted(function), backward=fault.backward())
     return replace(subject, callee=callee, backward=ANY_KEYWORD, variants=variants)
-
-
-def _as_posed(subject: Subject) -> Subject:
-    """The subject, handed arrays as a problem has them: a fault's function knows no other storage or shape of them."""
-    own = {name: getattr(Limits(), name) for part in load_parts("arrays") for name in part.HANDED_OVER_BY}
-    declared = subject.declaration
-    return replace(subject, declaration=replace(declared, limits=replace(declared.limits, **own)))
 
 
 def _with_hidden_rows(function: Callable[..., Returned], conventions: Mapping[str, str]) -> Callable[..., Returned]:

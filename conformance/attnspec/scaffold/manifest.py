@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import ml_dtypes
 import numpy as np
@@ -15,8 +16,11 @@ from attnspec.core.declaration import LIMITS, Limits
 from attnspec.core.forms import SAID, TABLE
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
+from attnspec.numerics.precision import is_half
 from attnspec.problems.problem import Problem, numpy_dtype
+from attnspec.questions.asker import Asker, reply_to
 from attnspec.questions.conventions import probe_conventions
+from attnspec.questions.numbers import NUMBER_QUESTIONS
 from attnspec.questions.shapes import NO, YES
 from attnspec.scaffold.form import CallableKind, CallForm
 from attnspec.scaffold.probe_problems import close, mask_of, plain, square, truths
@@ -30,6 +34,8 @@ from attnspec.subjects.subject import Subject, SubjectDied
 
 _STORED = "weights are exp(logit - lse) of an lse that was stored"
 _FLUSHED = "a subnormal value comes back as 0"
+_STEPWISE = "its roundings are those of every step stored in this dtype, exponentials and their sum among them"
+_EVERY_STEP = "G4"
 Declared = Mapping[str, bool | int | str | tuple[str, ...]]
 """Limits as a manifest has them: what is refused is a list."""
 
@@ -41,6 +47,7 @@ class Learned:
     probed: answers of the probe of conventions.  flushing: the dtypes in which a subnormal number comes back as 0.
     warnings: what has to be known first of fewer heads of keys and values.  is_inexact: whether it takes float64, and
     computes it less exactly.  storing: the dtypes in which weights are made of a log-sum-exp that was stored.
+    stepwise: the half dtypes in which every step is stored.
     """
 
     dtypes: tuple[DType, ...]
@@ -50,6 +57,7 @@ class Learned:
     warnings: tuple[str, ...] = ()
     is_inexact: bool = False
     storing: tuple[DType, ...] = ()
+    stepwise: tuple[DType, ...] = ()
 
     @property
     def conventions(self) -> Mapping[str, str]:
@@ -115,7 +123,8 @@ def learned_of(form: CallForm, trier: Trier) -> Learned:
     return Learned(dtypes, {**probed, **_together(form, trier, probed)}, limits,
                    tuple(dtype for dtype in dtypes if _flushes(limited, dtype, trier)),
                    tuple(_doubts_of_groups(limited, limits, probed, trier)), _is_inexact(form, dtypes, trier),
-                   tuple(dtype for dtype in dtypes if stores_log_sum_exp(form, dtype, trier)))
+                   tuple(dtype for dtype in dtypes if stores_log_sum_exp(form, dtype, trier)),
+                   tuple(dtype for dtype in dtypes if _stores_every_step(narrowed, dtype)))
 
 
 _TILED = ("HEADS TILED: query head h uses key and value head h % Hkv, and nearly every library has h // (H / Hkv), "
@@ -202,6 +211,17 @@ _MANY_KEYS = 32
 """Of so many keys the kernels take over that compute their exponentials side by side."""
 
 
+def _stores_every_step(subject: Subject, dtype: DType) -> bool:
+    """Whether the finest class that explains the roundings of a half dtype is that of all steps stored in it, as
+    NumPy and JAX compute where nobody widens anything. A bare function is taken for one whose softmax is wider.
+    """
+    if not is_half(dtype):
+        return False
+    grade = next(question for question in NUMBER_QUESTIONS if question.name == "precision")
+    reply = reply_to(partial(grade.ask, Asker(subject, dtype)))
+    return reply is not None and reply.answer == _EVERY_STEP
+
+
 def _loses_weights(form: CallForm, dtype: DType, trier: Trier) -> bool:
     """Whether a weight below the smallest normal number comes back as 0, where there are many keys."""
     D = form.sizes.get("D", 16)
@@ -271,15 +291,20 @@ def _entry(form: CallForm, learned: Learned) -> Iterator[str]:
 
 def _precision(learned: Learned) -> Iterator[str]:
     """What is declared of its arithmetic, dtype by dtype."""
-    told = [dtype for dtype in learned.dtypes if dtype in {*learned.flushing, *learned.storing}]
+    told = [dtype for dtype in learned.dtypes if dtype in {*learned.flushing, *learned.storing, *learned.stepwise}]
     yield from (("    precision:",) if told else ())
     for dtype in told:
-        stores, flushes = dtype in learned.storing, dtype in learned.flushing
-        is_half = stores and dtype not in (DType.FLOAT64, DType.FLOAT32)
-        words = [*(["logsumexp_roundings: 1"] if stores else []), *([f"logsumexp: {dtype.value}"] if is_half else []),
-                 *(["flushes_subnormals: true"] if flushes else [])]
-        reason = "; ".join([*([_STORED] if stores else []), *([_FLUSHED] if flushes else [])])
-        yield f"      {dtype.value}: {{{', '.join(words)}, reason: {reason}}}"
+        words, reasons = list[str](), list[str]()
+        if dtype in learned.stepwise:
+            words.append(f"grade: {_EVERY_STEP}")
+            reasons.append(_STEPWISE)
+        if dtype in learned.storing:
+            words += ["logsumexp_roundings: 1", *([f"logsumexp: {dtype.value}"] if is_half(dtype) else [])]
+            reasons.append(_STORED)
+        if dtype in learned.flushing:
+            words.append("flushes_subnormals: true")
+            reasons.append(_FLUSHED)
+        yield f"      {dtype.value}: {{{', '.join(words)}, reason: {json.dumps('; '.join(reasons))}}}"
 
 
 def _pairs(mapping: Declared) -> str:

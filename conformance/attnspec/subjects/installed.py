@@ -44,11 +44,6 @@ def audited_command() -> tuple[str, ...]:
     return _audited_surroundings[0].command
 
 
-def describe_audited() -> str:
-    """The audited environment in words; empty for this environment."""
-    return " ".join(audited_command())
-
-
 def _command(python: str) -> tuple[str, ...]:
     """What starts the environment that is meant: the audited one, or that of this interpreter, if one is named."""
     return audited_command() or ((python,) if python else ())

@@ -55,6 +55,8 @@ class Subject:
     words.  entry: its place in a manifest.  described: what is known of its function; None of attnspec's own.
     backward: its backward pass, where it has one of its own.  made: by form, what attnspec makes of it itself.
     replays: by clause and dtype, the recipe of a case on which a finding shows.
+    takes_storage: whether codes and scales are handed over in the storage and shape that it declares; if not, as a
+    problem has them.
     """
 
     id: str
@@ -73,6 +75,7 @@ class Subject:
     backward: BackwardPass | None = None
     made: Mapping[str, Subject] = field(default_factory=dict)
     replays: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    takes_storage: bool = True
 
     @property
     def home(self) -> str:
@@ -272,7 +275,7 @@ class Subject:
 
     def _call(self, call: Call) -> SubjectAnswer:
         for part in load_parts("arrays"):
-            if not self.declaration.keywords.isdisjoint(part.ARRAYS):
+            if self.takes_storage and not self.declaration.keywords.isdisjoint(part.ARRAYS):
                 arrays, keywords = part.hand_over(call.arrays, call.keywords, self.declaration.limits)
                 call = replace(call, arrays=arrays, keywords=keywords)
         try:

@@ -19,12 +19,6 @@ from attnspec.problems.recipe import Recipe
 NAMES: Mapping[str, str] = {word.name: word.name.removesuffix("_scale") for word in KEYWORDS}
 """By keyword, the array whose codes it scales."""
 
-HANDED_OVER_BY = tuple(f"{kind}_{array}" if kind == "stored" else f"{array}_{kind}"
-                       for array in NAMES.values() for kind in ("stored", "scales"))
-"""The limits that say in which storage and shape codes and scales are handed over; attnspec's own functions take them
-as a problem has them.
-"""
-
 # of the axes (B,H,S,D) of an array, those along which scales differ
 _AXES: Mapping[str, tuple[int, ...]] = {
     "tensor": (), "batch": (0,), "head": (1,), "batch_head": (0, 1), "token": (0, 1, 2), "channel": (1, 3)}
