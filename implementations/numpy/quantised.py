@@ -1,6 +1,7 @@
-"""Attention over stored codes, as kernels of servers compute it: each code stands for itself times a scale.
+"""Attention over stored codes, as kernels of servers compute it: each code less a zero point stands for itself times a
+scale.
 
-Scales broadcast to the codes; where a manifest declares their granularity, they have its shape.
+Scales and zero points broadcast to the codes; where a manifest declares their granularity, they have its shape.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ Array = np.ndarray  # numpy.typing has no NDArray before NumPy 1.21
 
 def dequantising(query: Array, key: Array, value: Array, *, mask: Array | None = None, bias: Array | None = None,
                  causal: bool = False, scale: float | None = None, query_scale: Array | None = None,
-                 key_scale: Array | None = None, value_scale: Array | None = None) -> Array:
-    """Codes are multiplied by their scales first. Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), each beside
-    scales that broadcast to it, to (B,H,T,Dv).
+                 key_scale: Array | None = None, value_scale: Array | None = None, query_zero: Array | None = None,
+                 key_zero: Array | None = None, value_zero: Array | None = None) -> Array:
+    """Zero points are taken off codes, and scales multiplied in, first. Query (B,H,T,D), key (B,Hkv,S,D), value
+    (B,Hkv,S,Dv), each beside scales and zero points that broadcast to it, to (B,H,T,Dv).
     """
     wide = wide_of(query)
-    query_, key, value = (times(array, of_array, wide) for array, of_array in (
-        (query, query_scale), (key, key_scale), (value, value_scale)))
+    query_, key, value = (times(less(array, zero, wide), of_array, wide) for array, of_array, zero in (
+        (query, query_scale, query_zero), (key, key_scale, key_zero), (value, value_scale, value_zero)))
     logits = query_ @ heads(key, query).swapaxes(-1, -2) * factor(query, scale)
     weights = softmax(hidden(logits if bias is None else logits + bias.astype(wide), mask, causal))
     return np.asarray((weights @ heads(value, query)).astype(query.dtype))
@@ -52,6 +54,34 @@ def by_token(query: Array, key: Array, value: Array, *, mask: Array | None = Non
     if value_scale is not None:
         weights = weights * np.repeat(value_scale, group, axis=1)[:, :, None].astype(wide)
     return np.asarray((weights @ heads(value.astype(wide), query)).astype(query.dtype))
+
+
+def by_token_with_zeros(query: Array, key: Array, value: Array, *, mask: Array | None = None, causal: bool = False,
+                        key_scale: Array | None = None, value_scale: Array | None = None,
+                        key_zero: Array | None = None, value_zero: Array | None = None) -> Array:
+    """Unsigned codes with a scale and a zero point (B,Hkv,S) for each token, as caches of 8 bits have them: products of
+    codes come first, and the zero points are taken off of their sums. Shapes as of `dequantising`.
+    """
+    wide, group = wide_of(query), query.shape[1] // key.shape[1]
+    wide_query = query.astype(wide)
+    logits = wide_query @ heads(key.astype(wide), query).swapaxes(-1, -2)
+    if key_zero is not None:
+        zeros = np.repeat(key_zero, group, axis=1)[:, :, None].astype(wide)
+        logits = logits - zeros * wide_query.sum(axis=-1, keepdims=True)
+    if key_scale is not None:
+        logits = logits * np.repeat(key_scale, group, axis=1)[:, :, None].astype(wide)
+    weights = softmax(hidden(logits * factor(query, None), mask, causal))
+    if value_scale is not None:
+        weights = weights * np.repeat(value_scale, group, axis=1)[:, :, None].astype(wide)
+    output = weights @ heads(value.astype(wide), query)
+    if value_zero is not None:
+        output = output - weights @ np.repeat(value_zero, group, axis=1)[..., None].astype(wide)
+    return np.asarray(output.astype(query.dtype))
+
+
+def less(codes: Array, zero: Array | None, wide: np.dtype) -> Array:
+    """Codes, of any shape, in the dtype of the computation, less zero points that broadcast to them."""
+    return codes.astype(wide) if zero is None else codes.astype(wide) - zero.astype(wide)
 
 
 def times(codes: Array, scale: Array | None, wide: np.dtype) -> Array:

@@ -41,6 +41,7 @@ class KeywordLimits:
     segments_are_shared: query_segments and key_segments are one array.
     stored_query, stored_key, stored_value: the format in which codes are stored (`core/storage.py`); empty: codes come
     in the dtype of the call.  query_scales, key_scales, value_scales: how many entries share a scale; empty: any.
+    zeros: in what zero points are handed over: `float32`, or `codes`, the format of the codes.
     """
 
     window_needs_causal: bool = False
@@ -55,6 +56,7 @@ class KeywordLimits:
     query_scales: str = ""
     key_scales: str = ""
     value_scales: str = ""
+    zeros: str = "float32"
 
 
 @dataclass(frozen=True, slots=True)

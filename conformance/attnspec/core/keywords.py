@@ -33,6 +33,7 @@ from attnspec.core.keyword_nouns import (
     SinkPattern,
     SlopePattern,
     StepPattern,
+    ZeroPattern,
 )
 from attnspec.core.nouns import Kind
 
@@ -97,6 +98,9 @@ class KeywordArguments(Generic[ArrayT]):
     query_scale: ArrayT | None = None
     key_scale: ArrayT | None = None
     value_scale: ArrayT | None = None
+    query_zero: ArrayT | None = None
+    key_zero: ArrayT | None = None
+    value_zero: ArrayT | None = None
     return_weights: bool = False
     key_lengths: ArrayT | None = None
     query_lengths: ArrayT | None = None
@@ -152,6 +156,9 @@ class Lists(TypedDict, total=False):
     query_scale_patterns: Literal["any"] | Sequence[str]
     key_scale_patterns: Literal["any"] | Sequence[str]
     value_scale_patterns: Literal["any"] | Sequence[str]
+    query_zero_patterns: Literal["any"] | Sequence[ZeroPattern]
+    key_zero_patterns: Literal["any"] | Sequence[ZeroPattern]
+    value_zero_patterns: Literal["any"] | Sequence[ZeroPattern]
     key_length_patterns: Literal["any"] | Sequence[LengthPattern]
     query_length_patterns: Literal["any"] | Sequence[LengthPattern]
     sink_patterns: Literal["any"] | Sequence[SinkPattern]

@@ -31,12 +31,24 @@ class Storage:
         """Whether codes are whole numbers."""
         return self.bits == 0
 
+    @property
+    def is_unsigned(self) -> bool:
+        """Whether no code is negative: numbers of either sign need a zero point."""
+        return self.lowest == 0
+
+    @property
+    def middle(self) -> float:
+        """The code about which the others lie: half of the range of unsigned ones, else 0."""
+        return (self.largest + 1) / 2 if self.is_unsigned else 0.0
+
 
 STORAGES: Mapping[str, Storage] = {storage.name: storage for storage in (
     Storage("int8", -128, 127, 0, 0, 2.0**-5),
     Storage("float8_e4m3fn", -448, 448, 4, -9, 2.0**-5),
     Storage("float8_e5m2", -57344, 57344, 3, -16, 2.0**-11),
     Storage("int4", -8, 7, 0, 0, 2.0**-1),
+    Storage("uint8", 0, 255, 0, 0, 2.0**-5),
+    Storage("uint4", 0, 15, 0, 0, 2.0**-1),
 )}
 """By the name that ml_dtypes and NumPy give them; `float8_e4m3fn` has no infinity, and its largest code is 448."""
 
@@ -44,3 +56,6 @@ GRANULARITIES: Mapping[str, str] = {
     "tensor": "()", "batch": "(B,)", "head": "(Hkv,)", "batch_head": "(B,Hkv)", "token": "(B,Hkv,S)",
     "channel": "(Hkv,D)"}
 """How many entries share a scale, and the shape of the scales: of a query H stands for Hkv and T for S."""
+
+ZERO_FORMATS = ("float32", "codes")
+"""In what zero points are handed over: as numbers, which need not be whole, or in the format of their codes."""

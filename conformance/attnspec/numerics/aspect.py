@@ -139,7 +139,8 @@ def input_errors(problem: Problem, precision: Precision) -> InputErrors:
     errors = [aspect.input_errors(problem, precision) for aspect in given_mathematics(problem)]
     return InputErrors(
         *(math.prod(1 + getattr(each, name) for each in errors) - 1 for name in ("of_logits", "of_values")),
-        *(math.prod(getattr(each, name) for each in errors) for name in ("logit_growth", "value_growth")))
+        *(math.prod(getattr(each, name) for each in errors) for name in ("logit_growth", "value_growth")),
+        *(sum(getattr(each, name) for each in errors) for name in ("query_offset", "key_offset", "value_offset")))
 
 
 def with_inputs(r: Roundings, errors: InputErrors) -> Roundings:

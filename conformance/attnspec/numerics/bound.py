@@ -100,8 +100,14 @@ def _of_products(operands: Operands, r: Roundings) -> Array:
     inside = r.prescale + D * r.accumulate * (1 + r.prescale)
     inside += r.inputs.of_logits * (1 + inside)  # each product is off by what its two entries are
     per_product = a * inside * (1 + r.scale)
-    error: Array = (sizes.query * per_product) @ sizes.key.swapaxes(-1, -2)
+    query, key = _beyond(sizes.query, r.inputs.query_offset), _beyond(sizes.key, r.inputs.key_offset)
+    error: Array = (query * per_product) @ key.swapaxes(-1, -2)
     return error
+
+
+def _beyond(sizes: Array, offset: float) -> Array:
+    """Sizes of any shape, and as much more as what is added up to make an entry may be larger."""
+    return sizes + offset if offset else sizes
 
 
 def product_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
@@ -209,12 +215,13 @@ def allowance_of(
     """(B,H,T,Dv), as what it is given: D, from |o|, B1 and A1."""
     summed = errors.chain * r.accumulate
     divided = errors.divided(r)
+    answer, size, reach = size, _beyond(size, r.inputs.value_offset), _beyond(reach, r.inputs.value_offset)
     rounded = reach * (((1 + summed) * (1 + r.weights) - 1) * (1 + divided)) + (size + drift) * divided
     rounded += (size + drift + rounded) * (r.softmax * (2 + r.softmax))
     inside = drift + rounded + lost_weights(operands, size, r)
     if r.inputs.of_values:  # a mean of values that are off by so much, heaviest weights and their roundings included
         inside += r.inputs.of_values * (reach + rounded)
-    allowance: Array = inside + r.output * (size + inside) + r.lost_output
+    allowance: Array = inside + r.output * (answer + inside) + r.lost_output
     return allowance
 
 
@@ -288,7 +295,8 @@ def in_domain(operands: Operands, truth: Truth, r: Roundings, errors: WeightErro
 
 def _values_fit(operands: Operands, r: Roundings) -> Array:
     """(B,H,1): whether the sum of the sizes of a head's values, hidden ones too, cannot overflow the accumulator."""
-    sums = operands.held.value_sums.max(axis=-1, initial=0.0)[..., None] * r.inputs.value_growth
+    sums = operands.held.value_sums.max(axis=-1, initial=0.0)[..., None]
+    sums = _beyond(sums, r.inputs.value_offset * operands.shape[3]) * r.inputs.value_growth
     fits: Array = sums <= r.largest_sum / 2
     return fits
 
@@ -302,7 +310,8 @@ def _scale_fits(operands: Operands, r: Roundings) -> bool:
 def _surely_fits(operands: Operands, r: Roundings) -> bool:
     """Whether the largest entries alone settle it."""
     a, D = max(1.0, abs(float(operands.scale))), operands.query.shape[-1]
-    query, key = operands.held.largest_query, operands.held.largest_key
+    query = operands.held.largest_query + r.inputs.query_offset
+    key = operands.held.largest_key + r.inputs.key_offset
     bias = sum(float(np.abs(each).max(initial=0.0)) for each in (operands.bias, operands.reach) if each is not None)
     largest = _growth(operands, r) * a * D * query * key + bias
     return max(query, key) * a <= r.largest_prescaled and largest <= r.largest_logit / 4
@@ -319,7 +328,9 @@ def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
     """
     a, sizes, logits = max(1.0, abs(float(operands.scale))), operands.held, truth.logits
     dots = np.abs(operands.query @ operands.held_key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
-    products = (sizes.query @ sizes.key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
+    query, key = _beyond(sizes.query, r.inputs.query_offset), _beyond(sizes.key, r.inputs.key_offset)
+    products = (query @ key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
+    dots = np.maximum(dots, products) if r.inputs.query_offset or r.inputs.key_offset else dots
     astray = products * (r.prescale + 2 * operands.query.shape[-1] * r.accumulate)
     grown = (dots + astray) * (1 + r.scale + r.biased_logits)
     scaled = np.maximum(sizes.query.max(axis=-1, initial=0.0), sizes.key.max(axis=(-1, -2), initial=0.0)[..., None]) * a

@@ -18,13 +18,18 @@ class InputErrors:
     """What a subject may do to the entries of query, key and value before they meet, beyond its own roundings.
 
     of_logits, of_values: relative, of each product of a query and a key entry, and of each value.  logit_growth,
-    value_growth: by how much the entries that it is handed may be larger than those that attend.
+    value_growth: by how much the entries that it is handed may be larger than those that attend.  query_offset,
+    key_offset, value_offset: by how much, beyond an entry's own size, the numbers may be larger that are added up to
+    make it: what is taken off of a code, and the code.
     """
 
     of_logits: float = 0.0
     of_values: float = 0.0
     logit_growth: float = 1.0
     value_growth: float = 1.0
+    query_offset: float = 0.0
+    key_offset: float = 0.0
+    value_offset: float = 0.0
 
 
 EXACT_INPUTS = InputErrors()

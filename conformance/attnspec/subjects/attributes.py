@@ -59,6 +59,7 @@ ATTRIBUTES: Mapping[str, str] = {
     **{limit.name: "True" if limit.default is False else "1" for limit in fields_of(KeywordLimits)},
     **dict.fromkeys(("stored_query", "stored_key", "stored_value"), '"int8"'),
     **dict.fromkeys(("query_scales", "key_scales", "value_scales"), '"head"'),
+    "zeros": '"codes"',
 }
 """What a function may carry, each with a value as one writes it: all that is declared, every limit on its own."""
 

@@ -14,7 +14,7 @@ from attnspec.core.keywords import HIDING
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.refusal import Refusal, read_refusal
 from attnspec.core.sizes import read_sizes, spell_lengths
-from attnspec.core.storage import GRANULARITIES, STORAGES
+from attnspec.core.storage import GRANULARITIES, STORAGES, ZERO_FORMATS
 from attnspec.core.surroundings import DEVICES
 from attnspec.host.lifts import LIFTS
 from attnspec.spec.fields import Fields
@@ -32,7 +32,8 @@ CHOICES = {"weights": (WEIGHTS, "way to return weights"), "mask_axes": (MASK_AXE
            "past_lengths": (("any", "equal"), "answer to how many new keys are taken"),
            **dict.fromkeys(("stored_query", "stored_key", "stored_value"), (tuple(STORAGES), "format of codes")),
            **dict.fromkeys(("query_scales", "key_scales", "value_scales"),
-                           (tuple(GRANULARITIES), "answer to how many entries share a scale"))}
+                           (tuple(GRANULARITIES), "answer to how many entries share a scale")),
+           "zeros": (ZERO_FORMATS, "format of zero points")}
 CUT = ("T", "S", "D", "Dv")  # the axes that kernels cut into blocks
 FORMS = HIDING  # how a row can come to be hidden, where that makes a difference
 _PLAIN = Limits()

@@ -1,4 +1,4 @@
-"""The arrays of quantised attention: scales by their pattern, and entries that are codes of a storage."""
+"""The arrays of quantised attention: scales and zero points by their pattern, and entries that are codes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,18 @@ from attnspec.problems.entries import Words, random_words
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
 from attnspec.problems.recipe import Recipe
 
-NAMES: Mapping[str, str] = {word.name: word.name.removesuffix("_scale") for word in KEYWORDS}
+NAMES: Mapping[str, str] = {word.name: word.meaning_of for word in KEYWORDS if word.name.endswith("_scale")}
 """By keyword, the array whose codes it scales."""
+
+ZEROS: Mapping[str, str] = {word.name: word.meaning_of for word in KEYWORDS if word.name.endswith("_zero")}
+"""By keyword, the array from whose codes it is taken off."""
 
 # of the axes (B,H,S,D) of an array, those along which scales differ
 _AXES: Mapping[str, tuple[int, ...]] = {
     "tensor": (), "batch": (0,), "head": (1,), "batch_head": (0, 1), "token": (0, 1, 2), "channel": (1, 3)}
+
+_UNSCALED = "uint8/tensor/ones"
+"""The pattern of codes that have a zero point and no scale."""
 
 _RARE = 16
 """One code in so many is any code of its storage, the others are rounded from the family's entries."""
@@ -39,10 +45,51 @@ def scales(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
     """
     storage, granularity, kind = parts_of(pattern)
     full = shape_of(NAMES[keyword], sizes)
-    shape = tuple(length if axis in _AXES[granularity] else 1 for axis, length in enumerate(full))
-    random = random_words(seed, f"{keyword} {granularity}", shape)
+    random = random_words(seed, f"{keyword} {granularity}", shared_shape(granularity, full))
     made = _KINDS[kind](random) * (1.0 if kind == "ones" else STORAGES[storage].step)
     return np.ascontiguousarray(np.broadcast_to(made.astype(np.float32), full))
+
+
+def shared_shape(granularity: str, full: tuple[int, ...]) -> tuple[int, ...]:
+    """Of codes (B,H,S,D), the shape of their scales, with length 1 along the axes along which they do not differ."""
+    return tuple(length if axis in _AXES[granularity] else 1 for axis, length in enumerate(full))
+
+
+def zero_points(keyword: str, pattern: str, scale_pattern: str, seed: int, sizes: Sizes) -> Array:
+    """The zero points of an array at its full shape, (B,H,T,D), (B,Hkv,S,D) or (B,Hkv,S,Dv), in float32: of the
+    granularity and for the storage that the pattern of its scales names.
+    """
+    name, granularity, _ = parts_of(scale_pattern)
+    full = shape_of(ZEROS[keyword], sizes)
+    random = random_words(seed, f"{keyword} {granularity}", shared_shape(granularity, full))
+    made = _ZERO_KINDS[pattern](STORAGES[name], random)
+    return np.ascontiguousarray(np.broadcast_to(made.astype(np.float32), full))
+
+
+def _zeros_about_middle(storage: Storage, random: Words) -> Array:
+    """Of any shape, that of the words: whole numbers within an eighth of the range from the storage's middle, even and
+    odd ones by turns; the middle itself is none of them.
+    """
+    reach = min(storage.largest - storage.lowest + 1, 256) / 8
+    turn = np.arange(random.size).reshape(random.shape) % 2
+    away = 2 * (random % np.uint32(reach)).astype(float) - reach + turn
+    return np.asarray(storage.middle + np.where(away == 0, reach, away))
+
+
+def _zeros_with_eighths(storage: Storage, random: Words) -> Array:
+    """Of any shape, that of the words: as about the middle, and one to seven eighths more."""
+    return _zeros_about_middle(storage, random) + (1 + (random >> np.uint32(12)) % np.uint32(7)) / 8
+
+
+def _zeros_at_ends(storage: Storage, random: Words) -> Array:
+    """Of any shape, that of the words: the least and the largest code by turns."""
+    turn = np.arange(random.size).reshape(random.shape) % 2
+    return np.where(turn == 0, storage.lowest, storage.largest)
+
+
+_ZERO_KINDS: Mapping[str, Callable[[Storage, Words], Array]] = {
+    "spread": _zeros_about_middle, "fraction": _zeros_with_eighths, "extreme": _zeros_at_ends,
+    "none": lambda storage, random: np.zeros(random.shape)}  # noqa: ARG005  (a pattern's signature)
 
 
 def _powers(random: Words) -> Array:
@@ -67,29 +114,46 @@ _KINDS: Mapping[str, Callable[[Words], Array]] = {
 
 
 def _maker(keyword: str) -> Callable[[str, int, Sizes, DType], Array]:
+    if keyword in ZEROS:
+        return lambda pattern, seed, sizes, _: zero_points(keyword, pattern, _UNSCALED, seed, sizes)
     return lambda pattern, seed, sizes, _: scales(keyword, pattern, seed, sizes)
 
 
-ARRAYS: Mapping[str, Callable[[str, int, Sizes, DType], Array]] = {keyword: _maker(keyword) for keyword in NAMES}
+ARRAYS: Mapping[str, Callable[[str, int, Sizes, DType], Array]] = {
+    keyword: _maker(keyword) for keyword in (*NAMES, *ZEROS)}
 
 
 def settle(problem: Problem, recipe: Recipe) -> Problem:
-    """The problem with codes in the place of entries, wherever it has scales. Codes are held in the problem's dtype,
-    which has room for each of them.
+    """The problem with codes in the place of entries, wherever it has scales or zero points. Codes are held in the
+    problem's dtype, which has room for each of them.
     """
-    codes = {name: codes_of(getattr(problem, name), recipe.value(keyword), recipe.seed, name, problem.dtype)
-             for keyword, name in NAMES.items() if keyword in recipe.features}
-    return problem.but(**codes) if codes else problem
+    for keyword, name in NAMES.items():
+        zero = f"{name}_zero"
+        if recipe.features.isdisjoint({keyword, zero}):
+            continue
+        pattern = recipe.value(keyword) if keyword in recipe.features else _UNSCALED
+        offset = None
+        if zero in recipe.features:
+            offset = zero_points(zero, recipe.value(zero), pattern, recipe.seed, recipe.sizes)
+            problem = problem.but(**{zero: offset})
+        entries = getattr(problem, name)
+        codes = codes_of(entries, pattern, recipe.seed, name, problem.dtype, zero=offset)
+        problem = problem.but(**{name: codes})
+    return problem
 
 
-def codes_of(entries: Array, pattern: str, seed: int, label: str, dtype: DType) -> Array:
+def codes_of(entries: Array, pattern: str, seed: int, label: str, dtype: DType, *,
+             zero: Array | None = None) -> Array:
     """The nearest codes of a storage, of any shape: of the entries, or of the entries over the step where scales are
-    not 1. One in 16 is any code: extremes, the smallest and 0 of either sign among them.
+    not 1, and of as much more as the zero points are (the same shape). Without these, unsigned codes are those of the
+    entries' sizes. One in 16 is any code: extremes, the smallest and 0 of either sign among them.
     """
     name, _, kind = parts_of(pattern)
     storage = STORAGES[name]
     wide = entries.astype(np.float64)
-    nearest = round_to(storage, wide if kind == "ones" else wide / storage.step)
+    wide = np.abs(wide) if storage.is_unsigned and zero is None else wide
+    steps = wide if kind == "ones" else wide / storage.step
+    nearest = round_to(storage, steps if zero is None else steps + zero)
     random = random_words(seed, f"codes of {label}", entries.shape)
     is_rare = random % np.uint32(_RARE) == 0
     rare = round_to(storage, _any_code(storage, random // np.uint32(_RARE)))
@@ -145,27 +209,43 @@ def misfit(problem: Problem, limits: Limits) -> str:
         scale = getattr(problem, keyword)
         if granularity and scale is not None and not _is_shared(scale, granularity):
             return f"the scales of its {name} differ not only by {granularity}"
+        zero = getattr(problem, f"{name}_zero")
+        if granularity and zero is not None and not _is_shared(zero, granularity):
+            return f"the zero points of its {name} differ not only by {granularity}"
+        if limits.zeros == "codes" and storage and zero is not None and not holds(STORAGES[storage], zero):
+            return f"{storage} cannot hold the zero points of its {name}"
     return ""
 
 
 def hand_over(arrays: Mapping[str, Array], keywords: Mapping[str, object],
               limits: Limits) -> tuple[Mapping[str, Array], Mapping[str, object]]:
-    """The arrays of a call, codes in their storage, and its keywords, scales in the shape of their granularity: of any
-    granularity, with length 1 along the axes along which they do not differ.
+    """The arrays of a call, codes in their storage, and its keywords, scales and zero points in the shape of their
+    granularity: of any granularity, with length 1 along the axes along which they do not differ.
     """
     formats = {name: getattr(limits, f"stored_{name}", "") for name in arrays}
-    if not any(formats.values()) and NAMES.keys().isdisjoint(keywords):
+    if not any(formats.values()) and ARRAYS.keys().isdisjoint(keywords):
         return arrays, keywords
     stored = {name: array.astype(storage_dtype(formats[name])) if formats[name] else array
               for name, array in arrays.items()}
-    shaped = {name: _shaped(value, getattr(limits, f"{NAMES[name]}_scales")) if name in NAMES
-              and isinstance(value, np.ndarray) else value for name, value in keywords.items()}
+    shaped = {name: _handed_over(name, value, limits) if name in ARRAYS and isinstance(value, np.ndarray) else value
+              for name, value in keywords.items()}
     return stored, shaped
+
+
+def _handed_over(keyword: str, value: Array, limits: Limits) -> Array:
+    """Scales or zero points (B,H,S,D) in the shape of their granularity; zero points in the format of their codes where
+    that is declared.
+    """
+    name = {**NAMES, **ZEROS}[keyword]
+    shaped = _shaped(value, getattr(limits, f"{name}_scales"))
+    storage = getattr(limits, f"stored_{name}")
+    is_code = keyword in ZEROS and limits.zeros == "codes" and bool(storage)
+    return shaped.astype(storage_dtype(storage)) if is_code else shaped
 
 
 def storage_dtype(name: str) -> np.dtype[Any]:
     """The NumPy dtype of a storage, by ml_dtypes where NumPy has none."""
-    return np.dtype(name if name == "int8" else getattr(ml_dtypes, name))
+    return np.dtype(name if name in {"int8", "uint8"} else getattr(ml_dtypes, name))
 
 
 def _is_shared(scale: Array, granularity: str) -> bool:

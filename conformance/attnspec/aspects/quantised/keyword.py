@@ -1,4 +1,4 @@
-"""The keywords of quantised attention: a scale for each array."""
+"""The keywords of quantised attention: a scale and a zero point for each array."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from attnspec.core.errors import SpecError, hint
-from attnspec.core.keyword import Acts, Keyword, KeywordLimits, Saying, Values
+from attnspec.core.keyword import Acts, Keyword, KeywordLimits, Saying, Values, make_pattern_values
+from attnspec.core.keyword_nouns import ZeroPattern
 from attnspec.core.nouns import Kind
 from attnspec.core.storage import GRANULARITIES, STORAGES
 
@@ -33,6 +34,15 @@ USUAL: tuple[str, ...] = tuple(
     SEPARATOR.join((storage, granularity, kind)) for granularity in ("head", "token", "tensor", "channel", "batch_head",
                                                                      "batch")
     for kind in USUAL_KINDS for storage in STORAGES)
+
+ZERO_PATTERNS: Mapping[ZeroPattern, str] = {
+    "spread": "whole numbers about the middle of the codes' range; neighbours differ",
+    "fraction": "the same and some eighths more: numbers that are no codes",
+    "extreme": "the least and the largest code by turns",
+    "none": "0 everywhere",
+}
+"""How zero points are made. They have the granularity of the scale beside them, and lie in the range of its storage."""
+USUAL_ZEROS: tuple[ZeroPattern, ...] = ("spread", "fraction")
 
 _ATTENTION = frozenset({Kind.ATTENTION})
 
@@ -73,6 +83,29 @@ def _comes_with(limits: KeywordLimits) -> frozenset[str]:
     return frozenset(f"{array}_scale" for array in ("query", "key", "value") if getattr(limits, f"stored_{array}"))
 
 
+def _zero_misfit(limits: KeywordLimits, zero: Any) -> str:  # noqa: ANN401  (a pattern or an array)
+    """What of a pattern of zero points a subject with these limits does not take."""
+    is_no_code = isinstance(zero, str) and zero == "fraction" and limits.zeros == "codes"
+    return "only zero points that are codes" if is_no_code else ""
+
+
+def _zero_of(array: str, axes: str, shape: str, *names: str) -> Keyword:
+    asks = f"What does a zero point do to the codes of the {array}?"
+    keyword = f"{array}_zero"
+    return Keyword(
+        keyword, f"float32, broadcasts to {shape}",
+        f"the {array} that attends is ({array} - {keyword}) · {array}_scale. It has the shape of `{array}_scale`, and "
+        "the format of the codes where the subject declares `zeros` to be `codes`",
+        "query_zero_points" if array == "query" else "zero_points", Acts.STORAGE, "{0} | None",
+        promise=f"zero points are taken off codes of the {'query' if array == 'query' else 'keys and values'}",
+        kinds=_ATTENTION, in_layers=False, axes=axes,
+        values=make_pattern_values(keyword, ZERO_PATTERNS, USUAL_ZEROS, "zero points", f"{keyword}_patterns"),
+        sample="spread", is_uncommon=True, pool=POOL, meaning_of=array,
+        misfit=lambda limits, zero, _: _zero_misfit(limits, zero), comes_with=_comes_with,
+        questions={f"{keyword}.form": asks}, asks=asks, other_names=names, parameters=(keyword, *names),
+        sayings=(Saying(keyword),))
+
+
 def _scale_of(array: str, axes: str, shape: str, *names: str) -> Keyword:
     asks = f"What does a scale do to the codes of the {array}?"
     return Keyword(
@@ -93,7 +126,11 @@ KEYWORDS = (
     _scale_of("query", "BHTD", "(B,H,T,D)", "q_scale", "q_descale", "descale_q"),
     _scale_of("key", "BHSD", "(B,Hkv,S,D)", "k_scale", "k_descale", "descale_k"),
     _scale_of("value", "BHSV", "(B,Hkv,S,Dv)", "v_scale", "v_descale", "descale_v"),
+    _zero_of("query", "BHTD", "(B,H,T,D)", "q_zero_point", "query_zero_point"),
+    _zero_of("key", "BHSD", "(B,Hkv,S,D)", "k_zero_point", "key_zero_point"),
+    _zero_of("value", "BHSV", "(B,Hkv,S,Dv)", "v_zero_point", "value_zero_point"),
 )
 
-NEUTRAL: Mapping[str, str] = {word.name: "int8/tensor/ones" for word in KEYWORDS}
+NEUTRAL: Mapping[str, str] = {
+    word.name: "none" if word.name.endswith("_zero") else "int8/tensor/ones" for word in KEYWORDS}
 """By keyword, the pattern that changes no answer."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import numpy as np
 
-from attnspec.aspects.quantised.arrays import NAMES
+from attnspec.aspects.quantised.arrays import NAMES, ZEROS
 from attnspec.vocabulary.hints import PowerOfTwo
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.transforms.axes import ArrayName, Attention
@@ -28,4 +28,19 @@ def drop_scales(posed: Attention) -> Attention:
     return posed.but(**dict.fromkeys(given))
 
 
-TRANSFORMS = (multiply_scale, drop_scales)
+def drop_zeros(posed: Attention) -> Attention:
+    """Make the same call without zero points; no claim unless all of them are 0."""
+    given = [name for name in ZEROS if getattr(posed.one, name) is not None]
+    if any(getattr(posed.one, name).any() for name in given):
+        raise NoClaim("a zero point is not 0")
+    return posed.but(**dict.fromkeys(given))
+
+
+def drop_zero(posed: Attention, *, array: ArrayName) -> Attention:
+    """Make the same call without the zero points of one array. No claim where it has none."""
+    if getattr(posed.one, f"{array}_zero") is None:
+        raise NoClaim(f"the {array} has no zero point")
+    return posed.but(**{f"{array}_zero": None})
+
+
+TRANSFORMS = (multiply_scale, drop_scales, drop_zeros, drop_zero)
