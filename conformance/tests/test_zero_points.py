@@ -1,4 +1,4 @@
-"""Zero points: they are taken off codes before these are scaled, which the bound allows in any order, and nothing else."""
+"""Zero points: they are taken off codes before or behind their scales, in any order that the bound allows."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ def test_the_truth_is_attention_of_codes_less_zero_points_times_scales() -> None
                               for each in (problem, plain))
     np.testing.assert_array_equal(quantised.output, written_out.output)
     assert (quantised.output_allowance > written_out.output_allowance).all()
-    assert np.median(quantised.output_allowance / written_out.output_allowance) < 30  # numbers near 0 are left of 128
+    assert problem.value_scale is not None
+    assert quantised.output_allowance.max() < problem.value_scale.min() / 10  # next to nothing of a step of the codes
 
 
 def test_code_less_zero_point_times_scale_is_exact_in_float64() -> None:
@@ -104,7 +105,8 @@ def test_code_less_zero_point_times_scale_is_exact_in_float64() -> None:
 def test_zero_points_are_handed_over_in_the_declared_format(zeros: str, dtype: str) -> None:
     problem = posed("uint8/token/odd", "spread")
     limits = Limits(stored_key="uint8", key_scales="token", zeros=zeros)
-    _, keywords = hand_over({"key": problem.key}, {"key_scale": problem.key_scale, "key_zero": problem.key_zero}, limits)
+    given = {"key_scale": problem.key_scale, "key_zero": problem.key_zero}
+    _, keywords = hand_over({"key": problem.key}, given, limits)
     assert np.asarray(keywords["key_zero"]).dtype.name == dtype
     assert np.asarray(keywords["key_zero"]).shape == np.asarray(keywords["key_scale"]).shape == (2, 2, 7)
 

@@ -29,6 +29,16 @@ def over_unsigned_cache(query: Tensor, key: Tensor, value: Tensor, *, mask: Tens
     return _attend(query, key, value, mask=mask, causal=causal, scale=scale)
 
 
+def over_cache_in_blocks(query: Tensor, key: Tensor, value: Tensor, *, mask: Tensor | None = None, causal: bool = False,
+                         scale: float | None = None, key_scale: Tensor | None = None,
+                         value_scale: Tensor | None = None) -> Tensor:
+    """The same with one scale (B,Hkv,S/128) for each block of 128 tokens, as FlashAttention-3 quantises."""
+    wide = query.dtype if query.dtype == torch.float64 else torch.float32
+    key, value = (_by_token(codes, None if scales is None else scales.repeat_interleave(128, -1)[..., :key.shape[2]],
+                            None, wide) for codes, scales in ((key, key_scale), (value, value_scale)))
+    return _attend(query, key, value, mask=mask, causal=causal, scale=scale)
+
+
 def _by_token(codes: Tensor, scales: Tensor | None, zeros: Tensor | None, wide: torch.dtype) -> Tensor:
     """Codes (B,Hkv,S,D), less the zero points and times the scales (B,Hkv,S) of their tokens."""
     numbers = codes.to(wide) if zeros is None else codes.to(wide) - zeros.to(wide)[..., None]

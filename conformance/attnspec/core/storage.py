@@ -52,10 +52,22 @@ STORAGES: Mapping[str, Storage] = {storage.name: storage for storage in (
 )}
 """By the name that ml_dtypes and NumPy give them; `float8_e4m3fn` has no infinity, and its largest code is 448."""
 
-GRANULARITIES: Mapping[str, str] = {
+BLOCKS = (16, 32, 64, 128)
+"""The lengths of blocks that share a scale."""
+
+UNBLOCKED: Mapping[str, str] = {
     "tensor": "()", "batch": "(B,)", "head": "(Hkv,)", "batch_head": "(B,Hkv)", "token": "(B,Hkv,S)",
     "channel": "(Hkv,D)"}
-"""How many entries share a scale, and the shape of the scales: of a query H stands for Hkv and T for S."""
+BLOCKED: Mapping[str, str] = {
+    "block": "(B,Hkv,S,D/N)", "tokens": "(B,Hkv,S/N)", "channel_tokens": "(B,Hkv,S/N,D)"}
+
+GRANULARITIES: Mapping[str, str] = {
+    **UNBLOCKED,
+    **{f"{name}({length})": shape.replace("N", str(length)) for name, shape in BLOCKED.items() for length in BLOCKS}}
+"""How many entries share a scale, and the shape of the scales: of a query H stands for Hkv and T for S. `block(16)` is
+16 neighbouring features of a token, `tokens(16)` as many tokens of a head, `channel_tokens(16)` as many tokens of a
+feature; a last block that is not full has a scale, too, so that lengths are divided upwards.
+"""
 
 ZERO_FORMATS = ("float32", "codes")
 """In what zero points are handed over: as numbers, which need not be whole, or in the format of their codes."""

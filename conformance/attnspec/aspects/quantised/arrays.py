@@ -11,7 +11,7 @@ import numpy as np
 from attnspec.aspects.quantised.keyword import KEYWORDS, parts_of
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
-from attnspec.core.storage import STORAGES, Storage
+from attnspec.core.storage import BLOCKS, STORAGES, Storage
 from attnspec.problems.entries import Words, random_words
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
 from attnspec.problems.recipe import Recipe
@@ -22,9 +22,13 @@ NAMES: Mapping[str, str] = {word.name: word.meaning_of for word in KEYWORDS if w
 ZEROS: Mapping[str, str] = {word.name: word.meaning_of for word in KEYWORDS if word.name.endswith("_zero")}
 """By keyword, the array from whose codes it is taken off."""
 
-# of the axes (B,H,S,D) of an array, those along which scales differ
-_AXES: Mapping[str, tuple[int, ...]] = {
-    "tensor": (), "batch": (0,), "head": (1,), "batch_head": (0, 1), "token": (0, 1, 2), "channel": (1, 3)}
+# of the axes (B,H,S,D) of an array, those along which scales differ, each with how many neighbours share one
+_AXES: Mapping[str, Mapping[int, int]] = {
+    "tensor": {}, "batch": {0: 1}, "head": {1: 1}, "batch_head": {0: 1, 1: 1}, "token": {0: 1, 1: 1, 2: 1},
+    "channel": {1: 1, 3: 1},
+    **{f"block({length})": {0: 1, 1: 1, 2: 1, 3: length} for length in BLOCKS},
+    **{f"tokens({length})": {0: 1, 1: 1, 2: length} for length in BLOCKS},
+    **{f"channel_tokens({length})": {0: 1, 1: 1, 2: length, 3: 1} for length in BLOCKS}}
 
 _UNSCALED = "uint8/tensor/ones"
 """The pattern of codes that have a zero point and no scale."""
@@ -47,12 +51,23 @@ def scales(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
     full = shape_of(NAMES[keyword], sizes)
     random = random_words(seed, f"{keyword} {granularity}", shared_shape(granularity, full))
     made = _KINDS[kind](random) * (1.0 if kind == "ones" else STORAGES[storage].step)
-    return np.ascontiguousarray(np.broadcast_to(made.astype(np.float32), full))
+    return spread_out(made.astype(np.float32), granularity, full)
 
 
 def shared_shape(granularity: str, full: tuple[int, ...]) -> tuple[int, ...]:
-    """Of codes (B,H,S,D), the shape of their scales, with length 1 along the axes along which they do not differ."""
-    return tuple(length if axis in _AXES[granularity] else 1 for axis, length in enumerate(full))
+    """Of codes (B,H,S,D), the shape of their scales, with length 1 along the axes along which they do not differ, and
+    one for each block along those that are cut into blocks.
+    """
+    shared = _AXES[granularity]
+    return tuple(-(-length // shared[axis]) if axis in shared else 1 for axis, length in enumerate(full))
+
+
+def spread_out(made: Array, granularity: str, full: tuple[int, ...]) -> Array:
+    """Scales of the shape that `shared_shape` gives, at the full shape (B,H,S,D)."""
+    for axis, length in _AXES[granularity].items():
+        if length > 1:
+            made = made.take(np.arange(full[axis]) // length, axis)
+    return np.ascontiguousarray(np.broadcast_to(made, full))
 
 
 def zero_points(keyword: str, pattern: str, scale_pattern: str, seed: int, sizes: Sizes) -> Array:
@@ -63,7 +78,7 @@ def zero_points(keyword: str, pattern: str, scale_pattern: str, seed: int, sizes
     full = shape_of(ZEROS[keyword], sizes)
     random = random_words(seed, f"{keyword} {granularity}", shared_shape(granularity, full))
     made = _ZERO_KINDS[pattern](STORAGES[name], random)
-    return np.ascontiguousarray(np.broadcast_to(made.astype(np.float32), full))
+    return spread_out(made.astype(np.float32), granularity, full)
 
 
 def _zeros_about_middle(storage: Storage, random: Words) -> Array:
@@ -249,9 +264,11 @@ def storage_dtype(name: str) -> np.dtype[Any]:
 
 
 def _is_shared(scale: Array, granularity: str) -> bool:
-    """Whether scales (B,H,S,D) differ along no other axis than the granularity's."""
-    others = tuple(axis for axis in range(scale.ndim) if axis not in _AXES[granularity])
-    return all(bool((scale == scale.take([0], axis)).all()) for axis in others if scale.shape[axis])
+    """Whether scales (B,H,S,D) differ along no other axis than the granularity's, and there between blocks alone."""
+    shared = _AXES[granularity]
+    firsts = {axis: np.arange(length) // shared.get(axis, length) * shared.get(axis, length)
+              for axis, length in enumerate(scale.shape) if length and shared.get(axis, length) > 1}
+    return all(bool((scale == scale.take(first, axis)).all()) for axis, first in firsts.items())
 
 
 def _shaped(scale: Array, granularity: str) -> Array:
@@ -261,5 +278,6 @@ def _shaped(scale: Array, granularity: str) -> Array:
             first = scale.take([0], axis)
             scale = first if (scale == first).all() else scale
         return np.ascontiguousarray(scale)
-    at = tuple(slice(None) if axis in _AXES[granularity] else 0 for axis in range(scale.ndim))
+    shared = _AXES[granularity]
+    at = tuple(slice(None, None, shared[axis]) if axis in shared else 0 for axis in range(scale.ndim))
     return np.array(scale[at])

@@ -9,7 +9,7 @@ from attnspec.core.errors import SpecError, hint
 from attnspec.core.keyword import Acts, Keyword, KeywordLimits, Saying, Values, make_pattern_values
 from attnspec.core.keyword_nouns import ZeroPattern
 from attnspec.core.nouns import Kind
-from attnspec.core.storage import GRANULARITIES, STORAGES
+from attnspec.core.storage import BLOCKED, GRANULARITIES, STORAGES, UNBLOCKED
 
 POOL = "quantised"
 
@@ -29,11 +29,17 @@ PATTERNS: Mapping[str, str] = {
     for storage in STORAGES for granularity in GRANULARITIES for kind, text in SCALE_KINDS.items()}
 """By name, `int8/head/odd`: the storage of the codes, how many share a scale, and what scales are like."""
 
+SHAPES = (*UNBLOCKED.values(), *BLOCKED.values())
+"""The shapes that scales may have; N is the length of a block."""
+
+_IN_TURN = ("head", "token", "tensor", "channel", "batch_head", "batch")
+
 # first the storages, then the granularities: neighbours in this order are cases one after the other
-USUAL: tuple[str, ...] = tuple(
-    SEPARATOR.join((storage, granularity, kind)) for granularity in ("head", "token", "tensor", "channel", "batch_head",
-                                                                     "batch")
-    for kind in USUAL_KINDS for storage in STORAGES)
+USUAL: tuple[str, ...] = (
+    *(SEPARATOR.join((storage, granularity, kind)) for granularity in _IN_TURN
+      for kind in USUAL_KINDS for storage in STORAGES),
+    *(SEPARATOR.join((storage, granularity, "odd")) for granularity in GRANULARITIES if granularity not in UNBLOCKED
+      for storage in STORAGES))
 
 ZERO_PATTERNS: Mapping[ZeroPattern, str] = {
     "spread": "whole numbers about the middle of the codes' range; neighbours differ",
@@ -111,7 +117,7 @@ def _scale_of(array: str, axes: str, shape: str, *names: str) -> Keyword:
     return Keyword(
         f"{array}_scale", f"float32, broadcasts to {shape}",
         f"the {array} that attends is {array} · {array}_scale: its entries are codes. Where the subject declares "
-        f"`{array}_scales`, the shape is that of the granularity: {', '.join(GRANULARITIES.values())}",
+        f"`{array}_scales`, the shape is that of the granularity: {', '.join(SHAPES)}",
         "quantised_queries" if array == "query" else "quantised", Acts.STORAGE, "{0} | None",
         promise=f"codes of the {'query' if array == 'query' else 'keys and values'} are multiplied by their scales",
         kinds=_ATTENTION, in_layers=False, axes=axes,

@@ -211,9 +211,6 @@ ZERO_FAULTS = (
           staged(restore=_of_other("key", "value"))),
 )
 
-ZERO_BUGS: Mapping[str, Mapping[str, str]] = {}
-
-
 def _by_products(work: PreparedCall) -> PreparedCall:
     """Two products an entry: code · scale less zero · scale."""
     arrays = {}
