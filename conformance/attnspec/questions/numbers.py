@@ -77,7 +77,7 @@ SCALE_QUESTIONS = (
 )
 
 
-_ALARM = 1e-6
+GRADE_ALARM = 1e-6
 """The chance, at most, that a grade is missed which the subject has."""
 LONG = 45, 45
 """T and S of a problem that is long enough to go in blocks, and to read a grade off."""
@@ -115,7 +115,7 @@ def _grade(asker: Asker) -> Reply:
     declared = precision_of(declaration.precision.get(asker.dtype), asker.dtype)
     output = asker.output(problem)
     fit = partial(fitted, problem, output, conventions={}, scale_width=asker.subject.scale_width(problem),
-                  false_alarm=_ALARM)
+                  false_alarm=GRADE_ALARM)
     fits = [fit(precision, name=name) for name, precision in ladder(declared).items()]
     best = tightest(fits)
     ratios = ", ".join(f"{each.name} {each.ratio:.3g}" for each in fits)
