@@ -13,25 +13,24 @@ import numpy as np
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
 from attnspec.core.nouns import DType
-from attnspec.numerics.aspect import LogitBend, attending, input_errors, with_inputs
-from attnspec.numerics.blocks import blocks, joined
 from attnspec.numerics.bound import (
     WeightError,
     in_domain,
+    log_sum_exp,
     logit_underflow,
     lost_weights,
+    lse_allowance,
     of_slopes,
     output_allowance,
     product_error,
+    screening_allowance,
     weight_error,
 )
 from attnspec.numerics.gradient_sums import Gradient
-from attnspec.numerics.lse import log_sum_exp, lse_allowance
-from attnspec.numerics.operands import Operands, visible_keys
+from attnspec.numerics.operands import LogitBend, Operands, attending, input_errors, visible_keys, with_inputs
 from attnspec.numerics.precision import Precision, assumed
-from attnspec.numerics.reference import Truth, attend, is_wider, scaled, wide_float
+from attnspec.numerics.reference import Truth, attend, blocks, is_wider, joined, scaled, wide_float
 from attnspec.numerics.roundings import Roundings, roundings
-from attnspec.numerics.screen import screening_allowance
 from attnspec.problems.problem import Array, LayerProblem, Problem
 
 

@@ -1,4 +1,8 @@
-"""A problem with its conventions applied: which keys each query attends to, and what it multiplies, in float64."""
+"""What the definition is worked out from: a problem with its conventions applied, in float64, and what aspects add.
+
+An aspect may hide keys, bend the scaled dot products, add to the logits, or give each head one more key. Definition and
+bounds know no aspect: they ask all of those of which a problem has a keyword.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,156 @@ import functools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
+from attnspec.core.keywords import keywords_of_aspect, load_parts
 from attnspec.core.nouns import DType
-from attnspec.numerics.aspect import LogitBend, bend_of, given_mathematics
-from attnspec.numerics.lengths import queries_within
-from attnspec.problems.problem import Array, Problem, joined
+from attnspec.numerics.precision import Precision
+from attnspec.numerics.roundings import EXACT_INPUTS, InputErrors, Roundings
+from attnspec.problems.problem import Array, LayerProblem, Problem, joined
+
+# What an aspect of attention may add
+
+
+class LogitBend(Protocol):
+    """A monotone function of one scaled dot product, whose slope is nowhere more than 1. All arrays are (B,H,T,S)."""
+
+    @property
+    def growth(self) -> float:
+        """By how much a number may grow on its way through, where it is formed: a quotient may be larger than x."""
+
+    def bend(self, products: Array, real: type[np.floating]) -> Array:
+        """Scaled dot products (B,H,T,S), bent, in the arithmetic of `real`."""
+
+    def derivative(self, products: Array) -> Array:
+        """The slope at each scaled dot product (B,H,T,S), in their own arithmetic."""
+
+    def steepest(self, size: Array, error: Array | float) -> Array:
+        """By how much, at most, an error of scaled dot products of this size (B,H,T,S) is multiplied."""
+
+    def bent_error(self, error: Array, size: Array, bent: Array, r: Roundings) -> Array:
+        """The error behind the bend (B,H,T,S), given that before it, and the sizes before and behind."""
+
+    def own_variance(self, size: Array, bent: Array, steepness: Array, r: Roundings) -> Array:
+        """The squared roundings (B,H,T,S) of the bend itself, where the slope is at most `steepness`."""
+
+    def shared_error(self, r: Roundings) -> float:
+        """The relative error of a constant by which all dot products are multiplied or divided."""
+
+    def derivative_error(self, error: Array, size: Array, bent: Array, r: Roundings) -> Array:
+        """How far the slope that a backward pass forms may be off (B,H,T,S); arguments as of `bent_error`."""
+
+
+class Mathematics:
+    """What one aspect adds to the definition; each method does nothing by default. Problems that have no keyword of the
+    aspect do not ask it.
+    """
+
+    def bend_of(self, problem: Problem) -> LogitBend | None:
+        """How a problem bends its scaled dot products; None where it does not."""
+        del problem
+        return None
+
+    def visible_keys(self, problem: Problem, ahead: Array) -> Array | None:
+        """Which keys a query may attend to, (T,S) or (B,1,T,S), where a key lies so far `ahead` of the query's own
+        place (the same shape); None where the problem hides nothing by this aspect.
+        """
+        del problem, ahead
+        return None
+
+    def attending(self, problem: Problem) -> Problem:
+        """The problem with the numbers that attend in the place of what stands for them; else the problem itself."""
+        return problem
+
+    def input_errors(self, problem: Problem, precision: Precision) -> InputErrors:
+        """What a subject of this class may do to the entries on the way from what it is handed to what attends."""
+        del problem, precision
+        return EXACT_INPUTS
+
+    def own_keys(self, problem: Problem, rows: Array | None) -> Array | None:
+        """Which keys a query may attend to wherever it stands, (B,1,1,S) or (B,1,T,S), of the judged `rows` (T,) or of
+        all; None where the problem hides nothing by this aspect.
+        """
+        del problem, rows
+        return None
+
+    def added_logits(self, problem: Problem, own: Array) -> tuple[Array, Array] | None:
+        """What is added to the logits of queries that stand at their own places (T,1) or (B,1,T,1), and the largest
+        number that this may be made from, (B,H,T,S) each; None where the problem adds nothing by this aspect.
+        """
+        del problem, own
+        return None
+
+    def extra_key(self, problem: Problem) -> Array | None:
+        """(H,): the logit of one more key for each head, which every query sees, of value zero; None without."""
+        del problem
+        return None
+
+    def counts_places(self, problem: Problem) -> bool:
+        """Whether `visible_keys` needs to know how far ahead each key lies."""
+        del problem
+        return False
+
+
+@functools.cache
+def _all_mathematics() -> tuple[tuple[frozenset[str], Mathematics], ...]:
+    """The mathematics of every aspect that has some, in order, each with the keywords of the aspect."""
+    return tuple((keywords_of_aspect(part), part.MATHEMATICS) for part in load_parts("mathematics"))
+
+
+def given_mathematics(problem: Problem) -> tuple[Mathematics, ...]:
+    """The mathematics of the aspects of which the problem has a keyword, in order."""
+    given = problem.keywords
+    return tuple(mathematics for keywords, mathematics in _all_mathematics() if not given.isdisjoint(keywords))
+
+
+def extra_key(problem: Problem) -> Array | None:
+    """(H,): the logit of one more key for each head; None without. Raises NotImplementedError for two such keys."""
+    extra = [key for aspect in given_mathematics(problem) if (key := aspect.extra_key(problem)) is not None]
+    if len(extra) > 1:
+        raise NotImplementedError("two aspects give one problem a further key, and the bounds know of one only")
+    return extra[0] if extra else None
+
+
+def bend_of(problem: Problem) -> LogitBend | None:
+    """How a problem bends its scaled dot products; None where it does not. Raises NotImplementedError for two bends at
+    once: an aspect that brings a second one says here which goes first.
+    """
+    bends = [bend for aspect in given_mathematics(problem) if (bend := aspect.bend_of(problem)) is not None]
+    if len(bends) > 1:
+        raise NotImplementedError("two aspects bend the logits of one problem, and nothing says which goes first")
+    return bends[0] if bends else None
+
+
+def attending(problem: Problem) -> Problem:
+    """The problem with the numbers that attend in the place of what stands for them, by every aspect."""
+    return functools.reduce(lambda posed, aspect: aspect.attending(posed), given_mathematics(problem), problem)
+
+
+def input_errors(problem: Problem, precision: Precision) -> InputErrors:
+    """What a subject of this class may do to the entries before they meet, by every aspect together."""
+    errors = [aspect.input_errors(problem, precision) for aspect in given_mathematics(problem)]
+    return InputErrors(
+        *(math.prod(1 + getattr(each, name) for each in errors) - 1 for name in ("of_logits", "of_values")),
+        *(math.prod(getattr(each, name) for each in errors) for name in ("logit_growth", "value_growth")))
+
+
+def with_inputs(r: Roundings, errors: InputErrors) -> Roundings:
+    """The numbers of a class with what may happen to the entries first."""
+    return r if errors == EXACT_INPUTS else replace(r, inputs=errors)
+
+
+def queries_within(problem: Problem | LayerProblem, rows: Array | None = None) -> Array:
+    """(B,T) bool: the queries that each batch entry has; all of them where no lengths are given."""
+    if problem.query_lengths is None:
+        return np.ones((problem.sizes.B, problem.sizes.T if rows is None else len(rows)), dtype=bool)
+    places = np.arange(problem.sizes.T) if rows is None else rows
+    return np.asarray(places < problem.query_lengths[:, None])
+
+
+# A problem with its conventions applied
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -303,3 +450,55 @@ def _tamed(operands: Operands) -> Operands:
 def _finite(array: Array) -> Array:
     """An array of any shape, with 0 for what is not finite."""
     return np.where(np.isfinite(array), array, 0.0)
+
+
+# One more key of each head, whose logit is given and whose value is zero: it stands behind the other keys
+
+
+def with_extra_key(operands: Operands, extra: Array) -> Operands:
+    """The operands with one more key for each head: a key and a value of zeros, whose logit is given, `extra` (H,).
+
+    A logit of -inf is a key that nobody sees.
+    """
+    B, H, T, S = operands.shape
+    is_there = np.broadcast_to(np.isfinite(extra)[:, None, None], (B, H, T, 1))
+    bias = np.zeros((B, H, T, S + 1))
+    bias[..., :S] = 0.0 if operands.bias is None else operands.bias
+    bias[..., S] = np.where(np.isfinite(extra), extra, 0.0)[:, None]
+    sizes, held = (_one_more(each) for each in (operands.sizes, operands.held))
+    return replace(
+        operands, key=_with_zeros(operands.key), value=_with_zeros(operands.value), bias=bias,
+        visible=np.concatenate([operands.seen(), is_there], axis=-1), counts=operands.counts + is_there[..., 0],
+        sizes=sizes, held=held, held_key=_with_zeros(operands.held_key), has_sink=True,
+        only_sink=operands.bias is None, reach=None if operands.reach is None else _with_zero(operands.reach))
+
+
+def _one_more(sizes: Magnitudes) -> Magnitudes:
+    return replace(sizes, key=_with_zeros(sizes.key), value=_with_zeros(sizes.value),
+                   key_norms=_with_zeros(sizes.key_norms), key_sums=_with_zeros(sizes.key_sums))
+
+
+def _with_zero(array: Array) -> Array:
+    """(B,H,T,S), with a zero behind each row."""
+    return np.pad(array, [(0, 0)] * 3 + [(0, 1)])
+
+
+def _with_zeros(array: Array) -> Array:
+    """(B,H,S,D), (B,H,S,Dv) or (B,H,S), with one more along S that is zero."""
+    return np.pad(array, [(0, int(axis == 2)) for axis in range(array.ndim)])
+
+
+def extra_over_lse(problem: Problem) -> float | None:
+    """How far the logit of an extra key lies above the log-sum-exp of its row at most, whether or not keys are visible;
+    None without one.
+
+    Query (B,H,T,D) and key (B,Hkv,S,D) make logits (B,H,T,S); the extra key's (H,).
+    """
+    extra = extra_key(problem)
+    if extra is None:
+        return None
+    whole = joined(problem)
+    key = np.repeat(whole.key.astype(np.float64), whole.query.shape[1] // whole.key.shape[1], axis=1)
+    scale = problem.scale if problem.scale is not None else problem.query.shape[-1] ** -0.5
+    logits = whole.query.astype(np.float64) @ key.swapaxes(-1, -2) * scale
+    return float((np.asarray(extra, np.float64)[:, None] - np.logaddexp.reduce(logits, axis=-1)).max())

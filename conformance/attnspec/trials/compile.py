@@ -13,17 +13,17 @@ from attnspec.core.keyword_nouns import GRAD
 from attnspec.core.nouns import Kind
 from attnspec.problems.demand import Demand
 from attnspec.problems.domain import GENERIC_KINDS, Domain, domain
-from attnspec.problems.recipe import FIELDS
+from attnspec.problems.problem import FIELDS
 from attnspec.spec.clause import Clause, Spec, Word
 from attnspec.subjects.made import no_form_of
 from attnspec.subjects.subject import Subject
 from attnspec.trials.covering_cases import FIXED_KINDS
-from attnspec.vocabulary.draws import DRAWS
 from attnspec.vocabulary.gradients import DIFFERENTIATED
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, Posed
 from attnspec.vocabulary.signature import Bound, Drawn, check_word, look_up
 from attnspec.vocabulary.tables import (
     ATTENTION_RELATIONS,
+    DRAWS,
     INSIDE,
     OF_ANY,
     OF_CHANCE,

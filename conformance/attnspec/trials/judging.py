@@ -14,18 +14,16 @@ from attnspec.core.declaration import Limits, with_groups
 from attnspec.core.errors import SpecError
 from attnspec.core.feature_coverage import triples_of
 from attnspec.core.nouns import Effort
-from attnspec.problems.axes import lengths_of
+from attnspec.problems.demand import lengths_of
 from attnspec.problems.domain import Domain
-from attnspec.problems.problem import Problem
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Problem, Recipe
 from attnspec.record.outcome import Measured, Reading
 from attnspec.subjects.causes import WordedRefusal
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
-from attnspec.trials.acting_features import acting_features
 from attnspec.trials.compile import Check
-from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes
+from attnspec.trials.covering_cases import FIXED_KINDS, acting_features, fixed_recipes
 from attnspec.trials.evaluator import LONGEST, Evaluator
-from attnspec.vocabulary.measures import verdict
+from attnspec.vocabulary.observables import verdict
 from attnspec.vocabulary.scene import AnyProblem, Compared, Incomparable, NoClaim, OutsideLimits, Scene
 
 UNLIKE = ("{!r} compares runs of different shapes: {}. Let its runs keep or change the same queries and keys; the "
