@@ -4,8 +4,8 @@ The derivation is docs/numerics.md. In short: an error e_j in the logarithm of e
 (exp(e_j) - 1)·(v_j - o), so what counts is how far a value is from the output, and errors common to a row cancel.
 
 Large problems have a bound for every entry that is cheap and never below the sharp one. The sharp one costs four
-products of (T,S) by (S,·) beside the two of the truth, the cheap one costs one: it is the same, evaluated once a row, at
-the largest that each of its ingredients is anywhere in the row. The rows that come closest are then looked at again.
+products of (T,S) by (S,·) beside the two of the truth, the cheap one costs one: it is the same, evaluated once a row,
+at the largest that each of its ingredients is anywhere in the row. The rows that come closest are then looked at again.
 """
 
 from __future__ import annotations
@@ -201,7 +201,13 @@ def _perturbed(error: Array, worst: float, truth: Truth, visible: Array | None) 
 
 def output_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T,Dv): D. Not finite, or meaningless, on rows that `in_domain` leaves out."""
-    drift, reach = _drift(operands, truth, errors), _reach(operands, truth, errors)
+    # B1, the sum of excess·|v_j - o| over least: entry by entry, or of large problems an upper bound by squares
+    largest = operands.sizes.largest_value
+    by_squares = errors.excess.size * operands.value.shape[-1] > ELEMENTWISE_UP_TO
+    by_squares = by_squares and SQUARABLE[0] < largest < SQUARABLE[1]
+    drift = (_drift_by_squares if by_squares else _drift_by_entries)(operands.value, truth.output, errors)
+    # A1, the mean of |v_j| under the heaviest weights
+    reach = ((truth.weights + errors.excess) @ operands.sizes.value) / errors.least[..., None]
     drift, reach = _within_hull(operands, truth, errors, drift, reach)
     return allowance_of(operands, np.abs(truth.output), errors, r, drift=drift, reach=reach)
 
@@ -219,15 +225,6 @@ def allowance_of(
         inside += r.inputs.of_values * (reach + rounded)
     allowance: Array = inside + r.output * (size + inside) + r.lost_output
     return allowance
-
-
-def _drift(operands: Operands, truth: Truth, errors: WeightError) -> Array:
-    """(B,H,T,Dv): B1, the sum of excess·|v_j - o| over least, or an upper bound of it by Cauchy and Schwarz."""
-    value, o = operands.value, truth.output
-    largest = operands.sizes.largest_value
-    if errors.excess.size * value.shape[-1] > ELEMENTWISE_UP_TO and SQUARABLE[0] < largest < SQUARABLE[1]:
-        return _drift_by_squares(value, o, errors)
-    return _drift_by_entries(value, o, errors)
 
 
 def _drift_by_entries(value: Array, o: Array, errors: WeightError) -> Array:
@@ -250,12 +247,6 @@ def _drift_by_squares(value: Array, o: Array, errors: WeightError) -> Array:
     spread = np.maximum(squares - 2 * o * (excess @ value) + shift, 0.0) + guard * (squares + shift)
     drift: Array = np.sqrt(mass) * np.sqrt(spread + mass * SQUARED_AWAY) / errors.least[..., None]
     return drift
-
-
-def _reach(operands: Operands, truth: Truth, errors: WeightError) -> Array:
-    """(B,H,T,Dv): A1, the mean of |v_j| under the heaviest weights."""
-    reach: Array = ((truth.weights + errors.excess) @ operands.sizes.value) / errors.least[..., None]
-    return reach
 
 
 def _within_hull(
@@ -283,23 +274,14 @@ def lost_weights(operands: Operands, size: Array, r: Roundings) -> Array:
 def in_domain(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T): the rows that see a key and on which no declared storage can overflow. Elsewhere there is no claim."""
     summable = ((errors.chain * max(r.accumulate, r.row_sum) < 1) & (errors.normaliser <= 1))[..., 0]
-    domain: Array = operands.usable & (operands.counts > 0) & summable & _values_fit(operands, r)
-    if not _scale_fits(operands, r):
+    # the sum of the sizes of a head's values, hidden ones too, cannot overflow the accumulator
+    sums = operands.held.value_sums.max(axis=-1, initial=0.0)[..., None] * r.inputs.value_growth
+    domain: Array = operands.usable & (operands.counts > 0) & summable & (sums <= r.largest_sum / 2)
+    # a scale below the normal range of its storage is not rounded relatively
+    a = abs(float(operands.scale))
+    if a != 0 and not r.scale_range[0] <= a <= r.scale_range[1]:
         return np.zeros_like(domain)
     return domain if _surely_fits(operands, r) else domain & _logits_fit(operands, truth, r)
-
-
-def _values_fit(operands: Operands, r: Roundings) -> Array:
-    """(B,H,1): whether the sum of the sizes of a head's values, hidden ones too, cannot overflow the accumulator."""
-    sums = operands.held.value_sums.max(axis=-1, initial=0.0)[..., None] * r.inputs.value_growth
-    fits: Array = sums <= r.largest_sum / 2
-    return fits
-
-
-def _scale_fits(operands: Operands, r: Roundings) -> bool:
-    """A scale below the normal range of its storage is not rounded relatively."""
-    a = abs(float(operands.scale))
-    return a == 0 or r.scale_range[0] <= a <= r.scale_range[1]
 
 
 def _surely_fits(operands: Operands, r: Roundings) -> bool:

@@ -27,7 +27,7 @@ from attnspec.numerics.bound import (
     weight_error,
 )
 from attnspec.numerics.gradient_sums import Gradient
-from attnspec.numerics.operands import LogitBend, Operands, attending, input_errors, visible_keys, with_inputs
+from attnspec.numerics.operands import LogitBend, Operands, attending, roundings_of, visible_keys
 from attnspec.numerics.precision import Precision, assumed
 from attnspec.numerics.reference import Truth, attend, blocks, is_wider, joined, scaled, wide_float
 from attnspec.numerics.roundings import Roundings, roundings
@@ -151,10 +151,10 @@ def expect(
     be asked for, and is for values without structure only.  screens: look at every entry, but cheaply: the truth is in
     float64 for a float64 subject too, and allowances may be larger than need be; they pay for the truth's own error.
     """
-    sizes, errors = problem.sizes, input_errors(problem, precision)
+    subject = roundings_of(problem, precision)
     problem = attending(problem)
+    sizes = problem.sizes
     T = sizes.T if rows is None else len(rows)
-    subject = with_inputs(roundings(precision), errors)
     work_out = functools.partial(_screened if screens else _exactly, problem.dtype, subject, parts)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
         found = ((block.place, work_out(block.operands)) for block in blocks(problem, conventions, scale_width, rows))

@@ -59,7 +59,9 @@ def attend(operands: Operands, real: type[np.floating]) -> Truth:
     if operands.bend is not None:
         bent = operands.bend.bend(bent, real)
     logits = bent if operands.bias is None else bent + operands.bias
-    shifted = logits - _largest(logits, operands.visible)
+    seen = logits if operands.visible is None else np.where(operands.visible, logits, -np.inf)
+    largest = seen.max(axis=-1, keepdims=True, initial=-np.inf)
+    shifted = logits - np.where(np.isneginf(largest), 0, largest)  # 0 where a row sees no key
     weights = np.exp(shifted if operands.visible is None else np.where(operands.visible, shifted, -np.inf))
     total = weights.sum(axis=-1)
     output = _products(weights, operands.value.swapaxes(-1, -2), real) / np.where(total == 0, 1, total)[..., None]
@@ -73,13 +75,6 @@ def _products(rows: Array, columns: Array, real: type[np.floating]) -> Array:
         return product
     wide = np.ascontiguousarray(columns, dtype=real)
     return np.asarray(np.einsum("bhtd,bhsd->bhts", rows.astype(real, copy=False), wide))
-
-
-def _largest(logits: Array, visible: Array | None) -> Array:
-    """(B,H,T,1): the row's largest attended logit, 0 where there is none."""
-    seen = logits if visible is None else np.where(visible, logits, -np.inf)
-    largest: Array = seen.max(axis=-1, keepdims=True, initial=-np.inf)
-    return np.where(np.isneginf(largest), 0, largest)
 
 
 # A problem in blocks of batch entries, heads and queries, and their results put together
@@ -112,19 +107,21 @@ def blocks(problem: Problem, conventions: Mapping[str, str], scale_width: int | 
     sizes = problem.sizes
     every = np.arange(sizes.T) if rows is None else rows
     T = len(every)
-    for batch in _steps(sizes.B, _batch_step(problem, T)):
+    for batch in _slices(sizes.B, _batch_step(problem, T)):
         entries = problem if batch == slice(0, sizes.B) else _of_batch(problem, batch)
-        for heads in _steps(sizes.H, _head_step(entries, T)):
+        for heads in _slices(sizes.H, _head_step(entries, T)):
             part = entries if heads == slice(0, sizes.H) else _of_heads(entries, heads, conventions)
             keys = keys_of(part, conventions)
-            for queries in _steps(T, _row_step(part, T)):
+            # as many queries as go together with all heads of the part, in blocks that are as even as can be
+            together = max(1, LOGITS_AT_ONCE // max(1, part.sizes.B * part.sizes.H * part.sizes.S))
+            for queries in _slices(T, max(1, -(-T // max(1, -(-T // together))))):
                 chosen = rows if queries == slice(0, T) else every[queries]
                 place, operands = (batch, heads, queries), operands_of(part, conventions, scale_width, chosen, keys)
                 extra = extra_key(part)
                 yield ProblemBlock(place, operands if extra is None else with_extra_key(operands, extra))
 
 
-def _steps(length: int, step: int) -> Iterator[slice]:
+def _slices(length: int, step: int) -> Iterator[slice]:
     """Slices of `step`, and of what is left, that cover a length; an empty one for a length of 0."""
     return (slice(start, min(start + step, length)) for start in range(0, max(1, length), step))
 
@@ -142,13 +139,6 @@ def _head_step(problem: Problem, T: int) -> int:
     keys = sizes.B * sizes.S * (sizes.D + sizes.Dv)
     together = min(LOGITS_AT_ONCE // max(1, sizes.B * T * sizes.S), KEYS_AT_ONCE // max(1, keys))
     return max(1, min(together, sizes.H))
-
-
-def _row_step(problem: Problem, T: int) -> int:
-    """How many queries go together, of as many heads as the problem has; blocks are as even as can be."""
-    sizes = problem.sizes
-    together = max(1, LOGITS_AT_ONCE // max(1, sizes.B * sizes.H * sizes.S))
-    return max(1, -(-T // max(1, -(-T // together))))
 
 
 def _of_batch(problem: Problem, batch: slice) -> Problem:

@@ -41,19 +41,14 @@ _local = threading.local()
 
 def random_words(seed: int, label: str, shape: tuple[int, ...]) -> Words:
     """Uniform random 32-bit integers of this shape; they follow from (seed, label) alone, as a prefix of one stream."""
-    generator = _generator()
+    if not hasattr(_local, "generator"):
+        _local.generator = np.random.PCG64(0)
+    generator: np.random.PCG64 = _local.generator
     generator.state = {"bit_generator": "PCG64", "state": _start(seed, label), "has_uint32": 0, "uinteger": 0}
     count = math.prod(shape)
     raw = generator.random_raw((count + 1) // 2)
     # low half first, also on a big-endian machine
     return raw.astype(_RAW, copy=False).view(_HALF)[:count].reshape(shape)
-
-
-def _generator() -> np.random.PCG64:
-    if not hasattr(_local, "generator"):
-        _local.generator = np.random.PCG64(0)
-    generator: np.random.PCG64 = _local.generator
-    return generator
 
 
 def _start(seed: int, label: str) -> _State:

@@ -207,7 +207,21 @@ class Recipe:
     @cached_property
     def text(self) -> str:
         """The recipe on one line; `Recipe.parse` reads it back."""
-        return ";".join([self._sizes_text, *(f"{name}={value}" for name, value in self._items())])
+        items: dict[str, object] = {"mask": self.mask, "families": "+".join(self.families)}
+        if self.features:
+            items["with"] = "+".join(sorted(self.features))
+        if "bias" in self.features:
+            items["bias"] = self.bias
+        if "scale" in self.features:
+            items["scale"] = VALUES["scale"].write(self.scale)
+        for name, values in EVERY_VALUED.items():
+            if name in self.features:
+                items[name] = values.write(self.value(name))
+        if self.M:
+            items |= {"M": self.M, "inputs": self.inputs}
+        items |= {"seed": self.seed, **self.drawn}
+        sizes = ",".join(f"{axis}{getattr(self.sizes, axis)}" for axis in _AXES)
+        return ";".join([sizes, *(f"{name}={value}" for name, value in items.items())])
 
     @property
     def undrawn(self) -> Recipe:
@@ -217,27 +231,6 @@ class Recipe:
     def value(self, keyword: str) -> Any:  # noqa: ANN401  (by the keyword)
         """The value of a keyword that has one, where it is in use."""
         return self.values.get(keyword, EVERY_VALUED[keyword].unsaid)
-
-    @property
-    def _sizes_text(self) -> str:
-        return ",".join(f"{axis}{getattr(self.sizes, axis)}" for axis in _AXES)
-
-    def _items(self) -> Iterable[tuple[str, object]]:
-        yield "mask", self.mask
-        yield "families", "+".join(self.families)
-        if self.features:
-            yield "with", "+".join(sorted(self.features))
-        if "bias" in self.features:
-            yield "bias", self.bias
-        if "scale" in self.features:
-            yield "scale", VALUES["scale"].write(self.scale)
-        used = ((name, values) for name, values in EVERY_VALUED.items() if name in self.features)
-        yield from ((name, values.write(self.value(name))) for name, values in used)
-        if self.M:
-            yield "M", self.M
-            yield "inputs", self.inputs
-        yield "seed", self.seed
-        yield from self.drawn.items()
 
     @classmethod
     def parse(cls, text: str) -> Recipe:

@@ -108,22 +108,18 @@ class Memory(OrderedDict[str, V]):
 
 
 def held_bytes(value: object) -> int:
-    """How many bytes the arrays hold that are fields of a dataclass, or stand in a mapping that is one. A view counts
-    as if it had memory of its own.
+    """How many bytes the arrays hold that are fields of a dataclass, or stand in a mapping that is one: gradients by
+    name, those of all parameters of a layer, which may be large. A view counts as if it had memory of its own.
     """
     if type(value) not in _READERS:
         _READERS[type(value)] = _reader(type(value))
-    read = _READERS[type(value)]
-    return sum(map(_bytes_of, read(value))) if read else 0
-
-
-def _bytes_of(field: object) -> int:
-    """The same of a field: of gradients by name, those of all parameters of a layer, which may be large."""
-    if isinstance(field, np.ndarray):
-        return field.nbytes
-    if not isinstance(field, Mapping):
-        return 0
-    return sum(each.nbytes if isinstance(each, np.ndarray) else held_bytes(each) for each in field.values())
+    read, held = _READERS[type(value)], 0
+    for each in read(value) if read else ():
+        if isinstance(each, np.ndarray):
+            held += each.nbytes
+        elif isinstance(each, Mapping):
+            held += sum(one.nbytes if isinstance(one, np.ndarray) else held_bytes(one) for one in each.values())
+    return held
 
 
 _Reader = Callable[[object], tuple[object, ...]]
@@ -278,7 +274,9 @@ class Evaluator:
         """The subject's answer, and the seconds that it took: of processors where these did most of it, so that what
         is left out does not depend on what else the machine does.
         """
-        begun, before = time.perf_counter(), self._worked(problem)
+        # seconds of processors are counted where they matter: where a compiler runs, and of large calls
+        is_counted = self.compiling is not None or count_work(problem.sizes) >= TELLING
+        begun, before = time.perf_counter(), self.subject.callee.cpu_seconds() if is_counted else 0.0
         try:
             with np.errstate(all="ignore"):
                 answer = self.subject.answer_any(problem)
@@ -286,7 +284,7 @@ class Evaluator:
             raised.asked = problem
             raise
         finally:
-            worked = max(0.0, self._worked(problem) - before)
+            worked = max(0.0, self.subject.callee.cpu_seconds() - before) if is_counted else 0.0
             if self.compiling:
                 self.compiling.count(problem.sizes, frozenset(problem.given), worked)
         if answer.stderr:
@@ -295,11 +293,6 @@ class Evaluator:
             self.paths.taken_count += 1
         seconds = time.perf_counter() - begun
         return answer, min(seconds, worked) if worked >= COMPUTING * seconds else seconds
-
-    def _worked(self, problem: AnyProblem) -> float:
-        """Seconds of processors that the subject's process has taken so far; 0 where it does not matter."""
-        is_counted = self.compiling is not None or count_work(problem.sizes) >= TELLING
-        return self.subject.callee.cpu_seconds() if is_counted else 0.0
 
     def seconds(self, sizes: Sizes) -> float:
         """How long a call of these sizes is expected to take, by the last one that was large; 0 before there was. Where

@@ -176,30 +176,25 @@ LOOKS: Mapping[str, Look] = {
 def observe(scene: Scene, run: str, name: str) -> Observed:
     """What the subject shows of a run, in the order that relations compare; looked at once a case."""
     if (run, name) not in scene.cache:
-        scene.cache[run, name] = _observe(scene, scene.runs[run], LOOKS[name])
+        posed = scene.runs[run]
+        arrays, axes = LOOKS[name].observe(scene, posed)
+        joined = as_one([working(array, scene.dtype) for array in arrays], posed, axes)
+        scene.cache[run, name] = Observed(joined, axes, tuple(arrays))
     observed: Observed = scene.cache[run, name]
     return observed
 
 
-def _observe(scene: Scene, posed: Posed[Any], look: Look) -> Observed:
-    arrays, axes = look.observe(scene, posed)
-    joined = as_one([working(array, scene.dtype) for array in arrays], posed, axes)
-    return Observed(joined, axes, tuple(arrays))
-
-
 def as_one(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Array:
-    """The parts' arrays, any shape with these axes, as one, read back in the order that relations compare."""
-    array = _join(arrays, posed, axes)
+    """The parts' arrays, any shape with these axes, added up or put side by side along the axis `join`, read back in
+    the order that relations compare.
+    """
+    if posed.join == "sum":
+        array = np.asarray(sum(arrays))
+    else:
+        array = arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=axes.index(posed.join))
     for back in posed.back:
         array = back.read(array, axes)
     return array
-
-
-def _join(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Array:
-    """The parts' arrays, any shape with these axes, added up or put side by side along the axis `join`."""
-    if posed.join == "sum":
-        return np.asarray(sum(arrays))
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=axes.index(posed.join))
 
 
 def see(scene: Scene, run: str, name: str) -> ObservedRun:
@@ -225,7 +220,7 @@ def _see(scene: Scene, run: str, name: str) -> ObservedRun:
     with scene.subject.callee.meanwhile(_truths(scene, posed, LOOKS[name].part) if posed.key else ()):
         observed = observe(scene, run, name)
     expected = expectations(scene, posed, LOOKS[name].part)
-    if name == "output":
+    if name == "output" and any(each.is_screened for each in expected):
         expected = [_refined(scene, *each) for each in zip(posed.parts, expected, observed.parts, strict=True)]
     parts = [LOOKS[name].define(each, scene) for each in expected]
     truths, allowances, claims = (list(column) for column in zip(*parts, strict=True))

@@ -198,15 +198,11 @@ class DrawnName(str):
 class Bound:
     """A word's arguments, checked and converted: lists are tuples, choices are what they stand for, defaults are in.
 
-    Arguments typed `Drawn` are still names (`DrawnName`); `arguments` puts the numbers in.
+    Arguments typed `Drawn` are still names (`DrawnName`), until a case is drawn.
     """
 
     name: str
     values: Mapping[str, object]
-
-    def arguments(self, drawn: Mapping[str, int]) -> dict[str, object]:
-        """The keyword arguments of the function for a case whose drawn values are these."""
-        return {name: _filled(value, drawn) for name, value in self.values.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,12 +298,6 @@ def _is_entry_of_a_list(hint: Hint, value: object) -> bool:
     lists = (typing.get_args(option)[0] for option in options if form_of(option) is TypeForm.LIST)
     return any(form_of(entry) is TypeForm.CHOICE and value in choices(entry)
                for entry in lists if isinstance(value, str))
-
-
-def _filled(value: object, drawn: Mapping[str, int]) -> object:
-    if isinstance(value, DrawnName):
-        return drawn[value]
-    return tuple(_filled(entry, drawn) for entry in value) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True, slots=True)
