@@ -15,8 +15,7 @@ from attnspec.core.surroundings import kind_of
 from attnspec.numerics.fingerprint import fitted, ladder, tightest
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Problem, Sizes, numpy_dtype
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Problem, Recipe, Sizes, numpy_dtype
 from attnspec.questions.asker import FAILURES, OTHER, Asker, NotAsked, Question, Reply, When, promised, shown, which
 
 _STEEP = 1.5

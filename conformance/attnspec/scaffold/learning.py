@@ -10,8 +10,7 @@ import numpy as np
 from attnspec.core.keyword import Acts, Keyword, Saying
 from attnspec.core.keywords import AXES, CACHED, KEYWORDS, OFF, SEGMENTED
 from attnspec.core.nouns import Kind
-from attnspec.problems.caches import divided
-from attnspec.problems.keyword_arrays import sample_of
+from attnspec.problems.keyword_arrays import divided, sample_of
 from attnspec.problems.problem import Problem
 from attnspec.scaffold.beside import LSE, log_sum_exps, weights
 from attnspec.scaffold.decoders import EQUAL, stepping
