@@ -17,8 +17,7 @@ from attnspec.faults.fault import Fault
 from attnspec.faults.mistakes import SoundFormulation
 from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Problem, Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Problem, Recipe, Sizes
 from helpers.codes import departs
 from helpers.commands import Cli
 

@@ -32,8 +32,7 @@ from attnspec.faults.mistakes import SoundFormulation
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import assumed
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem, Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from helpers.codes import departs
 from helpers.commands import Cli
 
