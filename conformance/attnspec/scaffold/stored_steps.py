@@ -10,11 +10,10 @@ import numpy as np
 from attnspec.core.nouns import DType, Effort
 from attnspec.numerics.fingerprint import Fit, fitted
 from attnspec.numerics.precision import is_half, precision_of
+from attnspec.problems.choices import shapes_for
 from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem, numpy_dtype
-from attnspec.problems.recipe import Recipe
-from attnspec.problems.shapes import shapes_for
+from attnspec.problems.problem import Array, Problem, Recipe, numpy_dtype
 from attnspec.questions.asker import Asker, Failed, NotAsked
 from attnspec.questions.numbers import GRADE_ALARM, LONG, normal
 from attnspec.subjects.subject import Subject
