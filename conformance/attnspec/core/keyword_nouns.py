@@ -30,6 +30,7 @@ OUTPUT, LSE = "output", "lse"
 """What a backward pass is handed of the forward pass, if it has parameters for it."""
 
 ZeroPattern = Literal["spread", "fraction", "extreme", "none"]
+GlobalScalePattern = Literal["odd", "power", "one"]
 PastPattern = Literal["new_as_queries", "half", "one_new", "one_past", "none"]
 SlopePattern = Literal["powers", "geometric", "of_entries", "steep", "zero"]
 LengthPattern = Literal["ragged", "one_short", "full", "first_full", "shortest", "with_zero"]

@@ -25,6 +25,7 @@ from typing import Any, Generic, Literal, Self, TypedDict, TypeVar
 
 from attnspec.core.keyword import Acts, Keyword, KeywordLimits, Values, Window
 from attnspec.core.keyword_nouns import (
+    GlobalScalePattern,
     GradPattern,
     LengthPattern,
     PagePattern,
@@ -101,6 +102,9 @@ class KeywordArguments(Generic[ArrayT]):
     query_zero: ArrayT | None = None
     key_zero: ArrayT | None = None
     value_zero: ArrayT | None = None
+    query_global_scale: ArrayT | None = None
+    key_global_scale: ArrayT | None = None
+    value_global_scale: ArrayT | None = None
     return_weights: bool = False
     key_lengths: ArrayT | None = None
     query_lengths: ArrayT | None = None
@@ -153,6 +157,9 @@ class Lists(TypedDict, total=False):
     query_zero_patterns: Literal["any"] | Sequence[ZeroPattern]
     key_zero_patterns: Literal["any"] | Sequence[ZeroPattern]
     value_zero_patterns: Literal["any"] | Sequence[ZeroPattern]
+    query_global_scale_patterns: Literal["any"] | Sequence[GlobalScalePattern]
+    key_global_scale_patterns: Literal["any"] | Sequence[GlobalScalePattern]
+    value_global_scale_patterns: Literal["any"] | Sequence[GlobalScalePattern]
     key_length_patterns: Literal["any"] | Sequence[LengthPattern]
     query_length_patterns: Literal["any"] | Sequence[LengthPattern]
     sink_patterns: Literal["any"] | Sequence[SinkPattern]

@@ -1,7 +1,8 @@
 """The formats in which codes are stored: narrow numbers that stand for others, by way of a scale.
 
 A code times its scale is an exact number, so that quantising is no part of what a kernel with stored codes may get
-wrong. Sources: OCP 8-bit Floating Point Specification (E4M3, E5M2); the types of the same names in ml_dtypes.
+wrong. Sources: OCP 8-bit Floating Point Specification (E4M3, E5M2); OCP Microscaling Formats (MXFP8, MXFP4: E8M0 scales
+of 32 neighbours); NVFP4 (E4M3 scales of 16, and one of float32); the types of the same names in ml_dtypes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ class Storage:
     lowest, largest: the least and the largest code.  bits: of the significand of a floating-point format, the leading
     one among them; 0 of whole numbers.  least: of such a format, the exponent of two of its smallest code above 0.
     step: a power of two; codes times it are of the size of ordinary entries.
+    codes: the type of the codes, where it has another name.  scales: that of the scales.  block: how many neighbours
+    share a scale, by the definition of the format; 0 where it defines none.
     """
 
     name: str
@@ -25,6 +28,31 @@ class Storage:
     bits: int
     least: int
     step: float
+    codes: str = ""
+    scales: str = "float32"
+    block: int = 0
+
+    @property
+    def code_type(self) -> str:
+        """The type of the codes, by the name that ml_dtypes and NumPy give it."""
+        return self.codes or self.name
+
+    @property
+    def is_nibble(self) -> bool:
+        """Whether a code has four bits, so that two share a byte where they are packed."""
+        return self.code_type in {"int4", "uint4", "float4_e2m1fn"}
+
+    @property
+    def has_nan(self) -> bool:
+        """Whether there is a code of NaN: whole numbers have none, and E2M1 has none."""
+        return self.bits > 2
+
+    @property
+    def granularities(self) -> tuple[str, ...]:
+        """How many entries may share a scale: of a format that defines blocks, along either axis."""
+        if not self.block:
+            return tuple(GRANULARITIES)
+        return f"block({self.block})", f"channel_tokens({self.block})"
 
     @property
     def is_whole(self) -> bool:
@@ -49,8 +77,13 @@ STORAGES: Mapping[str, Storage] = {storage.name: storage for storage in (
     Storage("int4", -8, 7, 0, 0, 2.0**-1),
     Storage("uint8", 0, 255, 0, 0, 2.0**-5),
     Storage("uint4", 0, 15, 0, 0, 2.0**-1),
+    Storage("mxfp8", -448, 448, 4, -9, 2.0**-5, "float8_e4m3fn", "float8_e8m0fnu", 32),
+    Storage("mxfp4", -6, 6, 2, -1, 2.0**-1, "float4_e2m1fn", "float8_e8m0fnu", 32),
+    Storage("nvfp4", -6, 6, 2, -1, 2.0**-1, "float4_e2m1fn", "float8_e4m3fn", 16),
 )}
-"""By the name that ml_dtypes and NumPy give them; `float8_e4m3fn` has no infinity, and its largest code is 448."""
+"""By the name that ml_dtypes and NumPy give them, or their makers; `float8_e4m3fn` has no infinity, and its largest
+code is 448.
+"""
 
 BLOCKS = (16, 32, 64, 128)
 """The lengths of blocks that share a scale."""
@@ -71,3 +104,17 @@ feature; a last block that is not full has a scale, too, so that lengths are div
 
 ZERO_FORMATS = ("float32", "codes")
 """In what zero points are handed over: as numbers, which need not be whole, or in the format of their codes."""
+
+LAYOUTS: Mapping[str, str] = {
+    "low_first": "neighbouring features share a byte, the first in its low nibble",
+    "high_first": "neighbouring features share a byte, the first in its high nibble",
+    "low_first_tokens": "neighbouring tokens share a byte, the first in its low nibble",
+    "high_first_tokens": "neighbouring tokens share a byte, the first in its high nibble",
+    "halves": "the first half of the features is in the low nibbles, the second half in the high ones",
+}
+"""How two codes of four bits share a byte. Where there is an odd number of them, the last nibble is 0."""
+
+
+def is_along_tokens(layout: str) -> bool:
+    """Whether a layout packs neighbouring tokens, not features."""
+    return layout.endswith("_tokens")

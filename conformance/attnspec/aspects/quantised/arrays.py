@@ -10,12 +10,17 @@ import numpy as np
 
 from attnspec.aspects.quantised.keyword import KEYWORDS, parts_of
 from attnspec.core.declaration import Limits
+from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType
-from attnspec.core.storage import BLOCKS, STORAGES, Storage
+from attnspec.core.storage import BLOCKS, STORAGES, Storage, is_along_tokens
 from attnspec.problems.families import Words, random_words
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes, numpy_dtype
 
-NAMES: Mapping[str, str] = {word.name: word.meaning_of for word in KEYWORDS if word.name.endswith("_scale")}
+GLOBALS: Mapping[str, str] = {word.name: word.meaning_of for word in KEYWORDS if word.name.endswith("_global_scale")}
+"""By keyword, the array all of whose scales it is multiplied into."""
+
+NAMES: Mapping[str, str] = {
+    word.name: word.meaning_of for word in KEYWORDS if word.name == f"{word.meaning_of}_scale"}
 """By keyword, the array whose codes it scales."""
 
 ZEROS: Mapping[str, str] = {word.name: word.meaning_of for word in KEYWORDS if word.name.endswith("_zero")}
@@ -50,7 +55,16 @@ def scales(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
     full = shape_of(NAMES[keyword], sizes)
     random = random_words(seed, f"{keyword} {granularity}", shared_shape(granularity, full))
     made = _KINDS[kind](random) * (1.0 if kind == "ones" else STORAGES[storage].step)
-    return spread_out(made.astype(np.float32), granularity, full)
+    stored = made.astype(np.float32).astype(storage_dtype(STORAGES[storage].scales)).astype(np.float32)
+    return spread_out(stored, granularity, full)
+
+
+def global_scale(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
+    """The one scale of an array at its full shape, (B,H,T,D), (B,Hkv,S,D) or (B,Hkv,S,Dv), in float32."""
+    random = random_words(seed, keyword, (1, 1, 1, 1))
+    power = np.ldexp(1.0, np.array([-2, -1, 1, 2])[random % np.uint32(4)])
+    made = {"odd": _odd(random), "power": power, "one": np.ones(random.shape)}[pattern]
+    return np.ascontiguousarray(np.broadcast_to(made.astype(np.float32), shape_of(GLOBALS[keyword], sizes)))
 
 
 def shared_shape(granularity: str, full: tuple[int, ...]) -> tuple[int, ...]:
@@ -130,11 +144,12 @@ _KINDS: Mapping[str, Callable[[Words], Array]] = {
 def _maker(keyword: str) -> Callable[[str, int, Sizes, DType], Array]:
     if keyword in ZEROS:
         return lambda pattern, seed, sizes, _: zero_points(keyword, pattern, _UNSCALED, seed, sizes)
-    return lambda pattern, seed, sizes, _: scales(keyword, pattern, seed, sizes)
+    made = global_scale if keyword in GLOBALS else scales
+    return lambda pattern, seed, sizes, _: made(keyword, pattern, seed, sizes)
 
 
 ARRAYS: Mapping[str, Callable[[str, int, Sizes, DType], Array]] = {
-    keyword: _maker(keyword) for keyword in (*NAMES, *ZEROS)}
+    keyword: _maker(keyword) for keyword in (*NAMES, *ZEROS, *GLOBALS)}
 
 
 def settle(problem: Problem, recipe: Recipe) -> Problem:
@@ -207,22 +222,23 @@ def round_to(storage: Storage, numbers: Array) -> Array:
 
 
 def holds(storage: Storage, numbers: Array) -> bool:
-    """Whether each number, of any shape, is a code. Formats of floating point have NaN; whole numbers have not."""
-    finite = np.isfinite(numbers)
+    """Whether each number, of any shape, is a code. Formats of eight bits with a floating point have NaN, no others."""
     wide = numbers.astype(np.float64)
-    is_code = np.equal(round_to(storage, wide), wide) | (np.isnan(wide) & (not storage.is_whole))
-    return bool(np.where(finite, is_code, np.isnan(wide) & (not storage.is_whole)).all())
+    is_code = np.equal(round_to(storage, wide), wide)
+    return bool(np.where(np.isfinite(wide), is_code, np.isnan(wide) & storage.has_nan).all())
 
 
 def misfit(problem: Problem, limits: Limits) -> str:
     """Why codes and scales cannot be handed to a subject with these limits; empty if they can."""
     for keyword, name in NAMES.items():
-        storage, granularity = getattr(limits, f"stored_{name}"), getattr(limits, f"{name}_scales")
+        storage, granularity = getattr(limits, f"stored_{name}"), granularity_of(limits, name)
         if storage and not holds(STORAGES[storage], getattr(problem, name)):
             return f"{storage} cannot hold the entries of its {name}"
         scale = getattr(problem, keyword)
         if granularity and scale is not None and not _is_shared(scale, granularity):
             return f"the scales of its {name} differ not only by {granularity}"
+        if storage and scale is not None and not _is_stored(scale, STORAGES[storage].scales):
+            return f"{STORAGES[storage].scales} cannot hold the scales of its {name}"
         zero = getattr(problem, f"{name}_zero")
         if granularity and zero is not None and not _is_shared(zero, granularity):
             return f"the zero points of its {name} differ not only by {granularity}"
@@ -239,7 +255,7 @@ def hand_over(arrays: Mapping[str, Array], keywords: Mapping[str, object],
     formats = {name: getattr(limits, f"stored_{name}", "") for name in arrays}
     if not any(formats.values()) and ARRAYS.keys().isdisjoint(keywords):
         return arrays, keywords
-    stored = {name: array.astype(storage_dtype(formats[name])) if formats[name] else array
+    stored = {name: in_storage(array, formats[name], getattr(limits, f"packed_{name}")) if formats[name] else array
               for name, array in arrays.items()}
     shaped = {name: _handed_over(name, value, limits) if name in ARRAYS and isinstance(value, np.ndarray) else value
               for name, value in keywords.items()}
@@ -247,19 +263,59 @@ def hand_over(arrays: Mapping[str, Array], keywords: Mapping[str, object],
 
 
 def _handed_over(keyword: str, value: Array, limits: Limits) -> Array:
-    """Scales or zero points (B,H,S,D) in the shape of their granularity; zero points in the format of their codes where
-    that is declared.
+    """Scales or zero points (B,H,S,D) in the shape of their granularity; scales in the type that belongs to the
+    storage, zero points in that of their codes where that is declared. The one scale of a whole array is ().
     """
+    if keyword in GLOBALS:
+        return np.array(value[0, 0, 0, 0])
     name = {**NAMES, **ZEROS}[keyword]
-    shaped = _shaped(value, getattr(limits, f"{name}_scales"))
-    storage = getattr(limits, f"stored_{name}")
-    is_code = keyword in ZEROS and limits.zeros == "codes" and bool(storage)
-    return shaped.astype(storage_dtype(storage)) if is_code else shaped
+    shaped, storage = _shaped(value, granularity_of(limits, name)), STORAGES.get(getattr(limits, f"stored_{name}"))
+    if storage is None:
+        return shaped
+    if keyword in ZEROS:
+        return shaped.astype(storage_dtype(storage.code_type)) if limits.zeros == "codes" else shaped
+    return shaped.astype(storage_dtype(storage.scales))
+
+
+def granularity_of(limits: Limits, name: str) -> str:
+    """How many entries of an array share a scale: as declared, else as its storage defines; empty: any."""
+    declared, storage = str(getattr(limits, f"{name}_scales")), STORAGES.get(getattr(limits, f"stored_{name}"))
+    return declared or (storage.granularities[0] if storage is not None and storage.block else "")
+
+
+def in_storage(codes: Array, name: str, layout: str) -> Array:
+    """Codes (B,H,S,D) in the type of their storage; where they are packed, (B,H,S,D/2) or (B,H,S/2,D) bytes."""
+    stored = codes.astype(storage_dtype(STORAGES[name].code_type))
+    return packed(stored.view(np.uint8) & np.uint8(15), layout) if layout else stored
+
+
+def packed(nibbles: Array, layout: str) -> Array:
+    """Bytes of which each has two of the nibbles (B,H,S,D), a last one that is alone beside 0."""
+    axis = 2 if is_along_tokens(layout) else 3
+    length = nibbles.shape[axis]
+    even = np.pad(nibbles, [(0, length % 2 if each == axis else 0) for each in range(4)])
+    places = np.arange(even.shape[axis])
+    pairs = places.reshape(2, -1).T if layout == "halves" else places.reshape(-1, 2)
+    first, second = (even.take(pairs[:, at], axis) for at in range(2))
+    low, high = (second, first) if layout.startswith("high") else (first, second)
+    return np.ascontiguousarray(low | (high << np.uint8(4)))
 
 
 def storage_dtype(name: str) -> np.dtype[Any]:
-    """The NumPy dtype of a storage, by ml_dtypes where NumPy has none."""
-    return np.dtype(name if name in {"int8", "uint8"} else getattr(ml_dtypes, name))
+    """The NumPy dtype of a type of codes or scales, by ml_dtypes where NumPy has none. Raises UsageError, with the way
+    out, where an old release of ml_dtypes has none either.
+    """
+    if name in {"int8", "uint8", "float32"}:
+        return np.dtype(name)
+    if not hasattr(ml_dtypes, name):
+        raise UsageError(f"ml_dtypes {ml_dtypes.__version__} has no {name}. Install a later release of it.")
+    return np.dtype(getattr(ml_dtypes, name))
+
+
+def _is_stored(scale: Array, name: str) -> bool:
+    """Whether scales of any shape are numbers of the type in which they are stored."""
+    with np.errstate(all="ignore"):
+        return name == "float32" or bool((scale.astype(storage_dtype(name)).astype(np.float32) == scale).all())
 
 
 def _is_shared(scale: Array, granularity: str) -> bool:

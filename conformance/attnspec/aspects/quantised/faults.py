@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator, Mapping
 import ml_dtypes
 import numpy as np
 
-from attnspec.aspects.quantised.arrays import NAMES, ZEROS
+from attnspec.aspects.quantised.arrays import GLOBALS, NAMES, ZEROS
 from attnspec.aspects.quantised.block_faults import BLOCK_BUGS, BLOCK_FAULTS, BLOCK_PANEL, SOUND_BLOCKS
 from attnspec.aspects.quantised.keyword import POOL, USUAL_ZEROS
+from attnspec.aspects.quantised.microscaling_faults import MICROSCALING_BUGS, MICROSCALING_FAULTS, MICROSCALING_PANEL
+from attnspec.aspects.quantised.nibble_faults import NIBBLE_FAULTS, SOUND_NIBBLES
 from attnspec.aspects.quantised.stage import STAGE, scaled
 from attnspec.aspects.quantised.zero_faults import SOUND_ZEROS, ZERO_FAULTS
 from attnspec.core.nouns import DType
@@ -349,7 +351,7 @@ _BUGS: Mapping[str, Mapping[str, str | Outside]] = {
 # a function takes one storage and one granularity, mostly: of these each has calls of its own
 _PANEL = tuple(
     panel_recipe(sizes, features, seed=120 + at, **dict.fromkeys(features.split(), f"{storage}/{granularity}/odd"))  # type: ignore[arg-type]  # by keyword
-    for storage in STORAGES for at, granularity in enumerate(UNBLOCKED)
+    for storage in STORAGES if not STORAGES[storage].block for at, granularity in enumerate(UNBLOCKED)
     for sizes, features in ((GROUPED, "key_scale value_scale"), (SQUARE, "query_scale"), (QUERIES, "value_scale")))
 
 _ZERO_PANEL = tuple(
@@ -358,9 +360,12 @@ _ZERO_PANEL = tuple(
     for storage in STORAGES if STORAGES[storage].is_whole for at, granularity in enumerate(("token", "head", "channel"))
     for zero in USUAL_ZEROS for sizes, array in ((GROUPED, "key"), (SQUARE, "query"), (QUERIES, "value")))
 
-_EVERY = (*_of_scales(), *_of_paths(), *_OF_CODES, *_OF_TWO, *ZERO_FAULTS, *BLOCK_FAULTS)
+_EVERY = (*_of_scales(), *_of_paths(), *_OF_CODES, *_OF_TWO, *ZERO_FAULTS, *BLOCK_FAULTS, *NIBBLE_FAULTS,
+          *MICROSCALING_FAULTS)
 
 MISTAKES = AspectFaults(
-    about={keyword: tuple(fault for fault in _EVERY if fault.stage == keyword) for keyword in (*NAMES, *ZEROS)},
-    bugs={**_BUGS, **BLOCK_BUGS}, panel=(*_PANEL, *_ZERO_PANEL, *BLOCK_PANEL),
-    sound=(*_SOUND, *SOUND_ZEROS, *SOUND_BLOCKS))
+    about={keyword: tuple(fault for fault in _EVERY if fault.stage == keyword)
+           for keyword in (*NAMES, *ZEROS, *GLOBALS)},
+    bugs={**_BUGS, **BLOCK_BUGS, **MICROSCALING_BUGS},
+    panel=(*_PANEL, *_ZERO_PANEL, *BLOCK_PANEL, *MICROSCALING_PANEL),
+    sound=(*_SOUND, *SOUND_ZEROS, *SOUND_BLOCKS, *SOUND_NIBBLES))

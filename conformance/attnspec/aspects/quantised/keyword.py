@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from attnspec.core.errors import SpecError, hint
 from attnspec.core.keyword import Acts, Keyword, KeywordLimits, Saying, Values, make_pattern_values
-from attnspec.core.keyword_nouns import ZeroPattern
+from attnspec.core.keyword_nouns import GlobalScalePattern, ZeroPattern
 from attnspec.core.nouns import Kind
-from attnspec.core.storage import BLOCKED, GRANULARITIES, STORAGES, UNBLOCKED
+from attnspec.core.storage import BLOCKED, GRANULARITIES, STORAGES, UNBLOCKED, Storage
 
 POOL = "quantised"
 
@@ -24,9 +24,17 @@ SCALE_KINDS: Mapping[ScaleKind, str] = {
 USUAL_KINDS: tuple[ScaleKind, ...] = ("powers", "odd")
 
 SEPARATOR = "/"
+_KINDS_OF: Mapping[str, tuple[ScaleKind, ...]] = {"float8_e8m0fnu": ("powers", "ones")}
+"""By the type of scales, what they can be like, where they cannot be everything: E8M0 has exponents alone."""
+
+
+def _kinds_of(storage: Storage) -> tuple[ScaleKind, ...]:
+    return _KINDS_OF.get(storage.scales, tuple(SCALE_KINDS))
+
+
 PATTERNS: Mapping[str, str] = {
-    SEPARATOR.join((storage, granularity, kind)): f"{storage} codes, a scale by {granularity}, {text}"
-    for storage in STORAGES for granularity in GRANULARITIES for kind, text in SCALE_KINDS.items()}
+    SEPARATOR.join((name, granularity, kind)): f"{name} codes, a scale by {granularity}, {SCALE_KINDS[kind]}"
+    for name, storage in STORAGES.items() for granularity in storage.granularities for kind in _kinds_of(storage)}
 """By name, `int8/head/odd`: the storage of the codes, how many share a scale, and what scales are like."""
 
 SHAPES = (*UNBLOCKED.values(), *BLOCKED.values())
@@ -36,10 +44,12 @@ _IN_TURN = ("head", "token", "tensor", "channel", "batch_head", "batch")
 
 # first the storages, then the granularities: neighbours in this order are cases one after the other
 USUAL: tuple[str, ...] = (
-    *(SEPARATOR.join((storage, granularity, kind)) for granularity in _IN_TURN
-      for kind in USUAL_KINDS for storage in STORAGES),
-    *(SEPARATOR.join((storage, granularity, "odd")) for granularity in GRANULARITIES if granularity not in UNBLOCKED
-      for storage in STORAGES))
+    *(SEPARATOR.join((name, granularity, kind)) for granularity in _IN_TURN
+      for kind in USUAL_KINDS for name, storage in STORAGES.items() if not storage.block),
+    *(SEPARATOR.join((name, granularity, "odd")) for granularity in GRANULARITIES if granularity not in UNBLOCKED
+      for name, storage in STORAGES.items() if not storage.block),
+    *(SEPARATOR.join((name, granularity, kind)) for name, storage in STORAGES.items() if storage.block
+      for granularity in storage.granularities for kind in _kinds_of(storage) if kind in USUAL_KINDS))
 
 ZERO_PATTERNS: Mapping[ZeroPattern, str] = {
     "spread": "whole numbers about the middle of the codes' range; neighbours differ",
@@ -49,6 +59,14 @@ ZERO_PATTERNS: Mapping[ZeroPattern, str] = {
 }
 """How zero points are made. They have the granularity of the scale beside them, and lie in the range of its storage."""
 USUAL_ZEROS: tuple[ZeroPattern, ...] = ("spread", "fraction")
+
+GLOBAL_PATTERNS: Mapping[GlobalScalePattern, str] = {
+    "odd": "a number between 1/2 and 3/2 that fills its 24 bits",
+    "power": "a power of two from 1/4 to 4, not 1",
+    "one": "1, which changes nothing",
+}
+"""How the one scale of a whole array is made, which its other scales are multiplied by."""
+USUAL_GLOBALS: tuple[GlobalScalePattern, ...] = ("odd", "power")
 
 _ATTENTION = frozenset({Kind.ATTENTION})
 
@@ -112,6 +130,20 @@ def _zero_of(array: str, axes: str, shape: str, *names: str) -> Keyword:
         sayings=(Saying(keyword),))
 
 
+def _global_of(array: str, axes: str) -> Keyword:
+    asks = f"What does the second scale of the {array} do?"
+    keyword = f"{array}_global_scale"
+    return Keyword(
+        keyword, "() float32",
+        f"one more scale for the whole array: the {array} that attends is {array} · {array}_scale · {keyword}",
+        "query_global_scales" if array == "query" else "global_scales", Acts.STORAGE, "{0} | None",
+        promise=f"codes of the {'query' if array == 'query' else 'keys and values'} have a second scale",
+        kinds=_ATTENTION, in_layers=False, axes=axes,
+        values=make_pattern_values(keyword, GLOBAL_PATTERNS, USUAL_GLOBALS, "second scales", f"{keyword}_patterns"),
+        sample="odd", is_uncommon=True, pool=POOL, meaning_of=array, comes_with=_comes_with,
+        questions={f"{keyword}.form": asks}, asks=asks, parameters=(keyword,), sayings=(Saying(keyword),))
+
+
 def _scale_of(array: str, axes: str, shape: str, *names: str) -> Keyword:
     asks = f"What does a scale do to the codes of the {array}?"
     return Keyword(
@@ -135,8 +167,10 @@ KEYWORDS = (
     _zero_of("query", "BHTD", "(B,H,T,D)", "q_zero_point", "query_zero_point"),
     _zero_of("key", "BHSD", "(B,Hkv,S,D)", "k_zero_point", "key_zero_point"),
     _zero_of("value", "BHSV", "(B,Hkv,S,Dv)", "v_zero_point", "value_zero_point"),
+    _global_of("query", "BHTD"), _global_of("key", "BHSD"), _global_of("value", "BHSV"),
 )
 
 NEUTRAL: Mapping[str, str] = {
-    word.name: "none" if word.name.endswith("_zero") else "int8/tensor/ones" for word in KEYWORDS}
+    word.name: "none" if word.name.endswith("_zero") else "one" if word.name.endswith("_global_scale") else
+    "int8/tensor/ones" for word in KEYWORDS}
 """By keyword, the pattern that changes no answer."""

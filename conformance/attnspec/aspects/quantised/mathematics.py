@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnspec.aspects.quantised.arrays import NAMES, ZEROS
+from attnspec.aspects.quantised.arrays import GLOBALS, NAMES, ZEROS
 from attnspec.numerics.operands import Mathematics
 from attnspec.numerics.precision import Precision, unit
 from attnspec.numerics.roundings import EXACT_INPUTS, InputErrors, compound
@@ -32,32 +32,39 @@ class QuantisedMathematics(Mathematics):
     def attending(self, problem: Problem) -> Problem:
         """The same with dequantised query (B,H,T,D), key (B,Hkv,S,D) and value (B,Hkv,S,Dv) in float64."""
         given = problem.given
-        used = dict.fromkeys(name for keyword, name in (*NAMES.items(), *ZEROS.items()) if keyword in given)
+        used = dict.fromkeys(name for keyword, name in {**NAMES, **ZEROS, **GLOBALS}.items() if keyword in given)
         if not used:
             return problem
         with np.errstate(invalid="ignore"):  # 0 times a code that is infinite
-            arrays = {name: dequantised(getattr(problem, name), given.get(f"{name}_scale"), given.get(f"{name}_zero"))
+            arrays = {name: dequantised(getattr(problem, name), _scale_of(problem, name), given.get(f"{name}_zero"))
                       for name in used}
-        return problem.but(**arrays, **dict.fromkeys((*NAMES, *ZEROS)))
+        return problem.but(**arrays, **dict.fromkeys((*NAMES, *ZEROS, *GLOBALS)))
 
     def input_errors(self, problem: Problem, precision: Precision) -> InputErrors:
         """Two roundings a scale, and two a zero point, of numbers that are larger by twice the zero point; and codes
         are larger than the numbers that they stand for where a scale is below 1.
         """
         given = problem.given
-        scales = {name: given[keyword] for keyword, name in NAMES.items() if keyword in given}
+        scales = {name: scale for name in INPUTS if (scale := _scale_of(problem, name)) is not None}
         zeros = {name: given[keyword] for keyword, name in ZEROS.items() if keyword in given}
         if not scales and not zeros:
             return EXACT_INPUTS
         coarsest = max((precision.dequantised, precision.accumulate), key=lambda dtype: unit(dtype).roundoff)
-        times = {name: ROUNDINGS_OF_A_SCALE * (name in scales) + ROUNDINGS_OF_A_ZERO * (name in zeros)
-                 for name in INPUTS}
+        times = {name: ROUNDINGS_OF_A_SCALE * sum(f"{name}_{word}" in given for word in ("scale", "global_scale"))
+                 + ROUNDINGS_OF_A_ZERO * (name in zeros) for name in INPUTS}
         growth = {name: max(1.0, 1 / _least(scale)) for name, scale in scales.items()}
         offsets = {f"{name}_offset": 2 * _largest_product(zero, scales.get(name)) for name, zero in zeros.items()}
         return InputErrors(
             of_logits=compound(coarsest, times["query"] + times["key"]), of_values=compound(coarsest, times["value"]),
             logit_growth=growth.get("query", 1.0) * growth.get("key", 1.0), value_growth=growth.get("value", 1.0),
             **offsets)
+
+
+def _scale_of(problem: Problem, name: str) -> Array | None:
+    """The scales of an array (B,H,S,D), times the one of the whole array, in float64, exactly; None without any."""
+    given = [scale.astype(np.float64) for word in ("scale", "global_scale")
+             if (scale := getattr(problem, f"{name}_{word}")) is not None]
+    return np.asarray(np.prod(given, axis=0)) if given else None
 
 
 def dequantised(codes: Array, scale: Array | None, zero: Array | None = None) -> Array:

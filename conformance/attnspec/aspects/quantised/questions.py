@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from attnspec.aspects.quantised.arrays import NAMES, ZEROS
+from attnspec.aspects.quantised.arrays import GLOBALS, NAMES, ZEROS
 from attnspec.problems.problem import Array, Problem
 from attnspec.questions.asker import FAILURES, Asker, Reply, keyword_question, promised, softmax, which
 
@@ -15,12 +15,12 @@ _POWERS = {"multiplied": 1, "ignored": 0, "divided": -1, "twice": 2}
 """By answer, the power of the scale that an entry is multiplied by."""
 
 
-def _ask_scale(asker: Asker, array: str) -> Reply:
+def _ask_scale(asker: Asker, keyword: str, array: str) -> Reply:
     """The plain answer tells the weights, and so the logits up to a constant of the row; all entries are codes."""
     plain = _whole_numbers(asker)
     weights = asker.output(plain)[..., :4]
     scale = np.full(getattr(plain, array).shape, _SCALE, np.float32)
-    seen = asker.output(plain.but(**{f"{array}_scale": scale}))[..., :4]
+    seen = asker.output(plain.but(**{keyword: scale}))[..., :4]
     return which(seen, {name: _expected(weights, array, _SCALE**power) for name, power in _POWERS.items()})
 
 
@@ -70,7 +70,7 @@ _ZERO_ANSWERS = {"taken off": "it is taken off of each entry", "ignored": "nothi
                  "added": "it is added to each entry", "twice": "it is taken off twice", **FAILURES}
 
 QUESTIONS = (
-    *(keyword_question(f"{keyword}.form", _ANSWERS, partial(_ask_scale, array=array), promised("multiplied", keyword))
-      for keyword, array in NAMES.items()),
+    *(keyword_question(f"{keyword}.form", _ANSWERS, partial(_ask_scale, keyword=keyword, array=array),
+                       promised("multiplied", keyword)) for keyword, array in {**NAMES, **GLOBALS}.items()),
     *(keyword_question(f"{keyword}.form", _ZERO_ANSWERS, partial(_ask_zero, array=array),
                        promised("taken off", keyword)) for keyword, array in ZEROS.items()))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnspec.aspects.quantised.arrays import NAMES, ZEROS
+from attnspec.aspects.quantised.arrays import GLOBALS, NAMES, ZEROS
 from attnspec.faults.aspect_stage import AspectStage
 from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import INPUTS, Array
@@ -18,11 +18,16 @@ class QuantisedStage(AspectStage):
 
     def restore(self, work: PreparedCall) -> PreparedCall:
         """The call with dequantised query, key and value, and without scales and zero points."""
-        if all(getattr(work, keyword) is None for keyword in (*NAMES, *ZEROS)):
+        every = (*NAMES, *ZEROS, *GLOBALS)
+        if all(getattr(work, keyword) is None for keyword in every):
             return work
-        arrays = {name: scaled(shifted(getattr(work, name), getattr(work, f"{name}_zero")),
-                               getattr(work, f"{name}_scale")) for name in INPUTS}
-        return work.but(**arrays, **dict.fromkeys((*NAMES, *ZEROS)))
+        arrays = {}
+        for name in INPUTS:
+            numbers = shifted(getattr(work, name), getattr(work, f"{name}_zero"))
+            for keyword in (f"{name}_scale", f"{name}_global_scale"):
+                numbers = scaled(numbers, getattr(work, keyword))
+            arrays[name] = numbers
+        return work.but(**arrays, **dict.fromkeys(every))
 
 
 STAGE = QuantisedStage()
