@@ -106,10 +106,10 @@ def _check_storage(fields: Fields, limits: Limits, array: str) -> None:
     """Raises where the codes of an array cannot be stored, packed and scaled as declared."""
     stored, shared = getattr(limits, f"stored_{array}"), getattr(limits, f"{array}_scales")
     storage = STORAGES.get(stored)
-    if f"packed_{array}" in fields.mapping and (storage is None or not storage.is_nibble):
+    if f"packed_{array}" in fields.mapping and storage is not None and not storage.is_nibble:
         nibbles = ", ".join(name for name, each in STORAGES.items() if each.is_nibble)
         raise fields.complain(f"packed_{array}", f"needs stored_{array} to be a format of four bits ({nibbles}), not "
-                                                 f"{stored or 'none'}.")
+                                                 f"{stored}.")
     if storage is not None and shared and shared not in storage.granularities:
         raise fields.complain(f"{array}_scales", f"is {shared}, but {stored} has a scale for each {storage.block} "
                                                  f"neighbours: write {' or '.join(storage.granularities)}.")

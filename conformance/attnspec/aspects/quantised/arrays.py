@@ -232,6 +232,8 @@ def misfit(problem: Problem, limits: Limits) -> str:
     """Why codes and scales cannot be handed to a subject with these limits; empty if they can."""
     for keyword, name in NAMES.items():
         storage, granularity = getattr(limits, f"stored_{name}"), granularity_of(limits, name)
+        if getattr(limits, f"packed_{name}") and not storage:
+            return f"it declares how codes of its {name} are packed, and not what they are: declare stored_{name}, too"
         if storage and not holds(STORAGES[storage], getattr(problem, name)):
             return f"{storage} cannot hold the entries of its {name}"
         scale = getattr(problem, keyword)
