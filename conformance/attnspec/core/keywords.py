@@ -175,8 +175,6 @@ HIDING = tuple(word.name for word in _ALL if word.hides)
 """Those by which a row can come to see no key."""
 PLACED: Mapping[str, Any] = {word.name: word.as_causal for word in _ALL if word.as_causal is not None}
 """The keywords that count from a query's own place, with the value that hides later keys."""
-(REACH,) = (name for name in PLACED if name in UNCOMMON)
-"""The one of them that bounds how far a query sees to either side, which few functions take."""
 FROM_PLACE = frozenset({*PLACED, *(word.name for word in _ALL if word.is_from_place)})
 """All that count from a query's own place."""
 AXES: Mapping[str, str] = {word.name: word.axes for word in _ALL if word.axes}

@@ -19,12 +19,6 @@ Keep = Callable[[Array], Array]
 """What becomes of an intermediate result: stored in a narrower dtype, or kept as it is."""
 
 
-Sides = tuple[int | None, int | None]
-"""How many keys to the left and to the right; None: no bound on that side."""
-
-NO_BOUND: Sides = (None, None)
-
-
 def keep_as_is(array: Array) -> Array:
     """An array of any shape, not rounded."""
     return array
@@ -51,11 +45,6 @@ class AspectStage:
         """Which keys a query sees, (T,S) or (B,1,T,S), of keys that lie so far `ahead` of its own place; None: all."""
         del call, ahead
         return None
-
-    def reach(self, call: KeywordArguments[Array]) -> Sides:
-        """How many keys a query sees at most to the left and to the right of its own place."""
-        del call
-        return NO_BOUND
 
     def own_keys(self, call: KeywordArguments[Array], keys: int) -> Array | None:
         """Which of so many keys a query sees wherever it stands, (B,1,1,S) or (B,1,T,S); None: all."""
@@ -108,13 +97,6 @@ def near_keys(call: KeywordArguments[Array], ahead: Array) -> Array:
     """The keys that every aspect leaves in sight, (T,S) or (B,1,T,S), of keys that lie so far `ahead` of the query."""
     parts = (stage.visible_keys(call, ahead) for stage in all_stages())
     return functools.reduce(np.logical_and, (part for part in parts if part is not None), np.ones(ahead.shape, bool))
-
-
-def reach(call: KeywordArguments[Array]) -> Sides:
-    """How many keys a query sees at most to the left and to the right of its own place, by the first aspect that says
-    so.
-    """
-    return next((sides for stage in all_stages() if (sides := stage.reach(call)) != NO_BOUND), NO_BOUND)
 
 
 def restore(work: PreparedCall) -> PreparedCall:

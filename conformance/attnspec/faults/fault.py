@@ -14,7 +14,6 @@ from attnspec.faults.layer import Layer
 from attnspec.faults.planted import Planted
 from attnspec.faults.rotary_work import Rotate
 from attnspec.faults.staged import Attend
-from attnspec.faults.work import PreparedCall
 
 
 class Stage(enum.StrEnum):
@@ -51,11 +50,6 @@ class WrongForm:
     form: MadeForm
     make: Callable[[], Attend]
     backward: Callable[[], Callable[..., object]] | None = None
-
-
-def has_keyword(name: str) -> Callable[[PreparedCall], bool]:
-    """Whether a call has this keyword."""
-    return lambda work: name in work.given
 
 
 @dataclass(frozen=True, slots=True)

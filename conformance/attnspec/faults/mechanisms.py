@@ -152,6 +152,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "pytorch/pytorch/pull/178588": "mask_dropped_with_causal layer_mask_dropped_with_causal"
                                        " layer_mask_dropped_without_weights",
         "jax-ml/jax/issues/19237": "causal_ignored",
+        "huggingface/transformers/pull/35691": "window_ignored layer_window_ignored",
         "axolotl-ai-cloud/axolotl/pull/3796": "mask_ignored",
         "areal-project/AReaL/issues/1442": "packed_together mask_ignored",
         "huggingface/nanoVLM/pull/204": "packed_together segments_ignored mask_ignored",
@@ -160,6 +161,7 @@ _BY_CLASS: Mapping[str, Bugs] = {
         "torch-spyre/torch-spyre/issues/4526": "switch_mask_dropped",
         "openvinotoolkit/openvino/pull/31106": "causal_ignored",
         "OpenNMT/OpenNMT-py/pull/2589": "mask_as_lengths",
+        "jax-ml/jax/issues/32300": "window_ignored_when_alone",
     },
     "mask leak": {
         "microsoft/onnxruntime/issues/14363": "mask_adds_1e4 mask_dropped_with_causal",
@@ -181,6 +183,9 @@ _BY_CLASS: Mapping[str, Bugs] = {
     },
     "off by one": {
         "flashinfer-ai/flashinfer/pull/348": "causal_off_by_one layer_causal_off_by_one past_causal_one_ahead",
+        "huggingface/transformers/issues/39408": "window_left_one_wider window_right_one_wider",
+        "huggingface/transformers/pull/26792": "window_left_one_wider layer_window_one_wider mask_one_more",
+        "huggingface/transformers/issues/29176": "window_left_one_narrower switch_window_dropped",
     },
     "option ignored": {"Cerebras/modelzoo/pull/85": "layer_out_projection_skipped"},
     "out-of-bounds": {

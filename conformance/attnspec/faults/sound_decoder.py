@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.faults.aspect_stage import reach
 from attnspec.faults.decoding import with_cache
 from attnspec.faults.staged import Attend, around
 from attnspec.faults.work import Answer, HandedOver
@@ -118,8 +117,8 @@ def _as_past(held: Slots) -> dict[str, Any]:
 
 
 def _keep_ring(held: Slots | None, call: HandedOver) -> Slots:
-    """The ring after a call; where nothing bounds how far back a query sees, it grows."""
-    left, _ = reach(call)
+    """The ring after a call; without a left bound of the window it grows."""
+    left = call.window[0] if call.window else None
     count = 0 if held is None else held.count
     if left is not None:
         held = held or _empty(call, left + 1)

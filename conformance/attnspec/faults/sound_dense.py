@@ -10,7 +10,7 @@ import numpy as np
 from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, OFF
 from attnspec.faults import serving
 from attnspec.faults import staged as stage
-from attnspec.faults.aspect_stage import added_logits, bend_logits, extra_logit, near_keys, own_keys, own_queries, reach
+from attnspec.faults.aspect_stage import added_logits, bend_logits, extra_logit, near_keys, own_keys, own_queries
 from attnspec.faults.log_sum import log_sum_exp, put_together, returned, with_column
 from attnspec.faults.staged import Attend, around
 from attnspec.faults.work import Answer, HandedOver, PreparedCall, wide_dtype
@@ -271,7 +271,7 @@ def mixed_by_slots(weights: Array, work: PreparedCall) -> Array:
     """Weighted sums of the values, (B,H,T,Dv). Key j lies in slot j mod R of a ring of R = left + right + 1 slots, and
     the slots are added up from the first to the last; without a left bound, as they come.
     """
-    left, right = reach(work)
+    left, right = work.window or (None, None)
     if left is None:
         return stage.mix(weights, work)
     ring, within = left + (0 if work.causal else right or 0) + 1, np.broadcast_to(stage.near(work), work.shape[2:])

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from attnspec.core.forms import STATE
-from attnspec.core.keywords import REACH
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.form import CallForm
 from attnspec.scaffold.lookup import TheirParameter, plain, words_in
@@ -63,7 +62,7 @@ def _triangle(form: CallForm, source: str) -> str:
     made, registered = _TRIANGLE.search(source), _BUFFER.search(source)
     if made and registered:
         return f"it registers a triangle, {registered[1]!r}"
-    is_for_all = not form.defaults.keys() - {"training"} and REACH not in form.keywords
+    is_for_all = not form.defaults.keys() - {"training"} and "window" not in form.keywords
     return f"its code makes a triangle, by {made[1]!r}" if made and is_for_all else ""
 
 

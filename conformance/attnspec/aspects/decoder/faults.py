@@ -10,7 +10,6 @@ import numpy as np
 from attnspec.aspects.decoder import mistakes as wrong
 from attnspec.core.declaration import Limits
 from attnspec.core.forms import STATE, InputForm
-from attnspec.core.keywords import REACH
 from attnspec.faults import serving
 from attnspec.faults import staged as sound
 from attnspec.faults.decoding import both, decoder, recalling, storing
@@ -20,7 +19,7 @@ from attnspec.faults.staged import Attend, around
 
 _ANY, _TWICE = "a past", "a past that came in two calls and more"
 _SEVERAL = "a past and several queries"
-_RING = f"a past, together with a {REACH} that is bounded to the left"
+_RING = "a past, together with a window that is bounded to the left"
 _BY_PLACE = "together with what counts from a query's place"
 _PLACED = f"{_ANY}, {_BY_PLACE}"
 _G = "https://github.com/"
@@ -65,7 +64,7 @@ _READ = (
     _fault("heads_by_turns", "Heads of the cache are repeated in another order than new ones.",
            f"{_ANY}, Hkv > 1, Hkv < H", decoder(recall=wrong.grouped_by_turns), "ikawrakow/ik_llama.cpp/pull/1521"),
     _fault("unwritten_slots_seen", "Slots that are not yet written are attended to.",
-           f"a cache, without mask, causal flag and {REACH}", decoder(behind=wrong.unwritten_seen),
+           "a cache, without mask, causal flag and window", decoder(behind=wrong.unwritten_seen),
            "huggingface/transformers/pull/45940"),
     _fault("chunk_sees_itself_only", "Several queries behind a cache see the keys of their own chunk alone.", _SEVERAL,
            decoder(behind=wrong.ignored), "sgl-project/sgl-kernel-xpu/issues/196"),
@@ -93,10 +92,10 @@ _COUNTED = (
     _fault("slopes_restart", "Slopes take a query's row in its chunk for its place.", f"{_ANY}, together with slopes",
            decoder(behind=lambda _: {
                "add_by_place": lambda logits, work: serving.add_by_place(logits, work.but(start=0))})),
-    _fault(f"{REACH}_restarts", f"A {REACH} is laid with row numbers of the chunk.", f"{_ANY}, together with a {REACH}",
+    _fault("window_restarts", "A window is laid with row numbers of the chunk.", f"{_ANY}, together with a window",
            decoder(behind=lambda _: {"near": lambda work: sound.near(work.but(start=0))}),
            "trymirai/lalamo/pull/200"),
-    _fault(f"{REACH}_first_call_only", f"A single query behind a cache has no {REACH}.", f"{_RING}, T = 1",
+    _fault("window_first_call_only", "A single query behind a cache has no window.", f"{_RING}, T = 1",
            decoder(behind=wrong.near_by(lambda _, work, near: near | (work.shape[2] == 1))),
            "rajveer43/VeloxQuant-MLX/pull/463"),
 )

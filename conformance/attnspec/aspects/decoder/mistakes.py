@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.keyword import Acts
-from attnspec.core.keywords import PLACED, acting_on
+from attnspec.core.keywords import acting_on
 from attnspec.faults import serving
 from attnspec.faults import staged as sound
-from attnspec.faults.aspect_stage import reach
 from attnspec.faults.decoding import (
     Behind,
     CacheContent,
@@ -108,15 +107,15 @@ def near_by(change: Callable[[CacheContent, PreparedCall, Array], Array]) -> Beh
     def behind(held: CacheContent) -> dict[str, Any]:
         def near(work: PreparedCall) -> Array:
             """(T,S)."""
-            seen = sound.near(work)
-            return seen if reach(work)[0] is None else change(held, work, seen)
+            is_bounded = work.window is not None and work.window[0] is not None
+            return change(held, work, sound.near(work)) if is_bounded else sound.near(work)
         return {"near": near}
     return behind
 
 
 def _ring(work: PreparedCall) -> int:
     """How many keys a window needs: those to its left, and the query's own."""
-    left, _ = reach(work)
+    left, _ = work.window or (None, None)
     assert left is not None  # it is asked of such windows only
     return left + 1
 
@@ -159,7 +158,7 @@ def unwritten_seen(_: CacheContent) -> dict[str, Any]:
     """Three slots that are not yet written are attended to where nothing but the number of keys hides them."""
     def join(logits: Array, work: PreparedCall) -> Array:
         """(B,H,T,S+1), a column for the slots."""
-        is_open = work.given.keys().isdisjoint({"mask", *PLACED})
+        is_open = work.mask is None and not work.causal and work.window is None
         return serving.join(logits, work.but(sinks=_slots_seen(work)) if is_open else work)
     return {"join": join}
 

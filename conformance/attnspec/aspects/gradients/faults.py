@@ -12,16 +12,13 @@ import numpy as np
 from attnspec.aspects.gradients.parameter_faults import FAULTS as OF_PARAMETERS
 from attnspec.aspects.gradients.state_faults import FAULTS as OF_STATE
 from attnspec.core.keyword_nouns import GRAD
-from attnspec.core.keywords import REACH
 from attnspec.core.nouns import DType
 from attnspec.faults import backward_edits as edit
-from attnspec.faults.aspect_stage import Sides, reach
 from attnspec.faults.backward_edits import BFLOAT16, FLOAT16, rounded, times, where
 from attnspec.faults.backward_edits import gradient_fault as _fault
 from attnspec.faults.backward_work import BackwardMethod, BackwardValues
 from attnspec.faults.mistakes import AspectFaults
 from attnspec.faults.outside import Outside
-from attnspec.faults.work import HandedOver
 from attnspec.problems.problem import Array
 
 _ANY = "gradients"
@@ -34,12 +31,6 @@ _EXACT = dict.fromkeys(_HALVES, "TF32 holds every number of this dtype")
 def _one(array: Array, known: BackwardValues) -> Array:  # noqa: ARG001  (an edit's signature)
     """Of any shape, ones."""
     return np.ones_like(array)
-
-
-def _one_further_back(call: HandedOver) -> Sides | None:
-    """The sides within which a query sees, one key further back than the call says; None where it bounds nothing."""
-    left, right = reach(call)
-    return call.given.get(REACH) and (None if left is None else left + 1, right)
 
 
 _SCALES = (
@@ -173,9 +164,10 @@ _VISIBILITY = (
            reread=edit.without("mask")),
     _fault("bias_dropped", "Weights are recomputed without the bias.", "gradients together with bias",
            reread=edit.without("bias")),
-    _fault(f"{REACH}_wider", f"The {REACH} is one key wider in the backward pass.",
-           f"gradients together with a {REACH} that is bounded to the left",
-           reread=edit.reread(**{REACH: _one_further_back})),
+    _fault("window_wider", "The window is one key wider in the backward pass.",
+           "gradients together with a window that is bounded to the left",
+           reread=edit.reread(window=lambda call: call.window and (
+                       None if call.window[0] is None else call.window[0] + 1, call.window[1]))),
     _fault("key_lengths_dropped", "The backward pass knows no lengths.", "gradients together with key_lengths",
            reread=edit.without("key_lengths")),
     _fault("empty_row_nan", "0/0 stands in the gradients of rows that see no key.", "a row that sees no key",

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.core.keywords import REACH, KeywordArguments
+from attnspec.core.keywords import KeywordArguments
 from attnspec.faults import invariance, serving
 from attnspec.faults import staged as sound
 from attnspec.faults.aspect_stage import AspectStage
-from attnspec.faults.fault import Fault, WrongForm, has_keyword
+from attnspec.faults.fault import Fault, WrongForm
 from attnspec.faults.mistakes import AspectFaults
 from attnspec.faults.outside import Outside
 from attnspec.faults.panel import BLOCKS, EVEN, ONE, QUERIES, RAGGED, panel_recipe
@@ -261,8 +261,9 @@ _OF_KEYS = (
           "lengths below S, together with a mask", _limited(_dropped_if(lambda work: work.mask is not None))),
     Fault("key_lengths_dropped_with_bias", "key_lengths", "The lengths are dropped where there is a bias.",
           "lengths below S, together with a bias", _limited(_dropped_if(lambda work: work.bias is not None))),
-    Fault(f"key_lengths_dropped_with_{REACH}", "key_lengths", f"The lengths are dropped where there is a {REACH}.",
-          f"lengths below S, together with a {REACH}", _limited(_dropped_if(has_keyword(REACH)))),
+    Fault("key_lengths_dropped_with_window", "key_lengths", "The lengths are dropped where there is a window.",
+          "lengths below S, together with a window",
+          _limited(_dropped_if(lambda work: work.window is not None))),
     Fault("key_lengths_dropped_for_one_query", "key_lengths", "The decoding path (T = 1) reads the whole buffer.",
           "lengths below S, T = 1", _limited(_dropped_if(lambda work: work.shape[2] == 1)),
           link="https://github.com/huggingface/transformers/pull/45940"),

@@ -11,7 +11,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from attnspec.core.keywords import REACH
 from attnspec.core.nouns import DType
 from attnspec.faults import invariance, serving
 from attnspec.faults import staged as sound
@@ -300,7 +299,7 @@ _PANEL = (
     panel_recipe(RAGGED, f"{_BOTH} key_lengths causal", seed=93, past_key="new_as_queries", key_lengths="one_short"),
     panel_recipe(SQUARE, f"{_BOTH} mask", seed=94), panel_recipe(SQUARE, f"{_BOTH} bias", seed=95),
     panel_recipe(ONE, f"{_BOTH} causal", seed=96, past_key="one_new"),
-    panel_recipe(GROUPED, f"{_BOTH} {REACH}", seed=97),
+    panel_recipe(GROUPED, f"{_BOTH} window", seed=97),
 )
 
 MISTAKES = AspectFaults(about={"past_key": _OF_KEYS, "past_value": _OF_VALUES}, bugs=_BUGS, panel=_PANEL)

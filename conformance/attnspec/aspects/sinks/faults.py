@@ -10,11 +10,11 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 
-from attnspec.core.keywords import REACH, KeywordArguments
+from attnspec.core.keywords import KeywordArguments
 from attnspec.faults import serving
 from attnspec.faults import staged as sound
 from attnspec.faults.aspect_stage import AspectStage
-from attnspec.faults.fault import Fault, has_keyword
+from attnspec.faults.fault import Fault
 from attnspec.faults.mistakes import AspectFaults
 from attnspec.faults.panel import BLOCKS, GROUPED, ONE, QUERIES, RAGGED, SQUARE, panel_recipe
 from attnspec.faults.staged import staged
@@ -171,14 +171,14 @@ _FAULTS = (
           "sinks together with a mask", staged(join=_dropped_if(lambda work: work.mask is not None))),
     Fault("sinks_dropped_with_causal", "sinks", "The sinks are dropped where the causal flag is set.",
           "sinks together with causal", staged(join=_dropped_if(lambda work: work.causal))),
-    Fault(f"sinks_dropped_with_{REACH}", "sinks", f"The sinks are dropped where there is a {REACH}.",
-          f"sinks together with a {REACH}", staged(join=_dropped_if(has_keyword(REACH)))),
+    Fault("sinks_dropped_with_window", "sinks", "The sinks are dropped where there is a window.",
+          "sinks together with a window", staged(join=_dropped_if(lambda work: work.window is not None))),
 )
 
 _PANEL = (
     panel_recipe(SQUARE, "sinks", seed=80), panel_recipe(GROUPED, "sinks causal", seed=81, sinks="rising"),
     panel_recipe(QUERIES, "sinks mask", seed=82, sinks="normal"), panel_recipe(ONE, "sinks", seed=83),
-    panel_recipe(RAGGED, "sinks key_lengths", seed=84), panel_recipe(SQUARE, f"sinks {REACH}", seed=85),
+    panel_recipe(RAGGED, "sinks key_lengths", seed=84), panel_recipe(SQUARE, "sinks window", seed=85),
     panel_recipe(BLOCKS, "sinks", seed=86),
 )
 

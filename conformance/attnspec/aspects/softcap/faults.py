@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from attnspec.core.keywords import REACH, KeywordArguments
+from attnspec.core.keywords import KeywordArguments
 from attnspec.core.nouns import Kind
 from attnspec.faults import backward_edits as edit
 from attnspec.faults import staged as sound
 from attnspec.faults.aspect_stage import AspectStage, Keep, keep_as_is
 from attnspec.faults.backward_edits import gradient_fault
 from attnspec.faults.backward_work import BackwardValues
-from attnspec.faults.fault import Fault, Stage, has_keyword
+from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.layer import attending, staged_layer
 from attnspec.faults.mistakes import AspectFaults
 from attnspec.faults.outside import Outside
@@ -167,8 +167,8 @@ _FAULTS = (
           "The softcap is applied after the mask: -inf becomes -c, not masked any more.",
           "a softcap together with masked keys", staged(hide=_after_mask),
           link="https://github.com/onnx/onnx/issues/7865"),
-    Fault("softcap_after_causal", "softcap", f"The softcap is applied after the causal mask and the {REACH}.",
-          f"a softcap together with causal or a {REACH}", staged(hide=_after_causal),
+    Fault("softcap_after_causal", "softcap", "The softcap is applied after the causal mask and the window.",
+          "a softcap together with causal or a window", staged(hide=_after_causal),
           link="https://github.com/flashinfer-ai/flashinfer/pull/350"),
     Fault("softcap_after_bias", "softcap", "The softcap is applied to the bias as well.",
           "a softcap together with a bias",
@@ -221,8 +221,8 @@ _FAULTS = (
           "a softcap together with a bias", staged(bend=_dropped_if(lambda work: work.bias is not None))),
     Fault("softcap_dropped_with_causal", "softcap", "The softcap is dropped where the causal flag is set.",
           "a softcap together with causal", staged(bend=_dropped_if(lambda work: work.causal))),
-    Fault(f"softcap_dropped_with_{REACH}", "softcap", f"The softcap is dropped where there is a {REACH}.",
-          f"a softcap together with a {REACH}", staged(bend=_dropped_if(has_keyword(REACH)))),
+    Fault("softcap_dropped_with_window", "softcap", "The softcap is dropped where there is a window.",
+          "a softcap together with a window", staged(bend=_dropped_if(lambda work: work.window is not None))),
     Fault("softcap_dropped_with_scale", "softcap", "The softcap is dropped where a scale is given.",
           "a softcap together with a scale", staged(bend=_dropped_if(lambda work: work.scale is not None))),
     Fault("softcap_dropped_with_weights", "softcap", "The softcap is dropped on the path that returns weights.",
@@ -249,10 +249,10 @@ _LEFT_ON = (
           link="https://github.com/onnx/onnx/issues/7865"),
 )
 
-_OF_REACH = (
-    Fault(f"{REACH}_dropped_with_softcap", REACH, f"The {REACH} is dropped where there is a softcap.",
-          f"a {REACH} together with a softcap",
-          staged(near=lambda work: sound.near(work if work.softcap is None else work.but(**{REACH: None})))),
+_OF_WINDOW = (
+    Fault("window_dropped_with_softcap", "window", "The window is dropped where there is a softcap.",
+          "a window together with a softcap",
+          staged(near=lambda work: sound.near(work if work.softcap is None else work.but(window=None)))),
 )
 
 _BACKWARD = (
@@ -306,5 +306,5 @@ _PANEL = (
 )
 
 MISTAKES = AspectFaults(
-    about={"softcap": _FAULTS}, beside={REACH: _OF_REACH}, left_on=_LEFT_ON, backward=_BACKWARD, families=_FAMILIES,
+    about={"softcap": _FAULTS}, beside={"window": _OF_WINDOW}, left_on=_LEFT_ON, backward=_BACKWARD, families=_FAMILIES,
     mechanisms=_MECHANISMS, bugs=_BUGS, panel=_PANEL)

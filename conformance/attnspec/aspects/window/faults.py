@@ -12,7 +12,7 @@ from attnspec.core.nouns import Kind
 from attnspec.faults import backward_edits as edit
 from attnspec.faults import serving
 from attnspec.faults import staged as sound
-from attnspec.faults.aspect_stage import NO_BOUND, AspectStage
+from attnspec.faults.aspect_stage import AspectStage
 from attnspec.faults.backward_edits import gradient_fault
 from attnspec.faults.constants import over_zero
 from attnspec.faults.fault import Fault
@@ -46,10 +46,6 @@ class WindowStage(AspectStage):
     def visible_keys(self, call: KeywordArguments[Array], ahead: Array) -> Array | None:
         """The keys in the window, (T,S) or (B,1,T,S); None without one."""
         return None if call.window is None else _lie_within(ahead, call.window)
-
-    def reach(self, call: KeywordArguments[Array]) -> Window:
-        """The sides of the window."""
-        return call.window or NO_BOUND
 
 
 STAGE = WindowStage()
@@ -285,15 +281,6 @@ _BUGS: Mapping[str, Mapping[str, str | Outside]] = {
             "window_dropped_for_one_query mask_dropped_for_one_query decoder_window_first_call_only",
         "flashinfer-ai/flashinfer/issues/3864": "window_first_head_only",
         "sgl-project/sglang/pull/31501": "window_ignored window_left_ignored",
-    },
-    "mask dropped": {
-        "huggingface/transformers/pull/35691": "window_ignored layer_window_ignored",
-        "jax-ml/jax/issues/32300": "window_ignored_when_alone",
-    },
-    "off by one": {
-        "huggingface/transformers/issues/39408": "window_left_one_wider window_right_one_wider",
-        "huggingface/transformers/pull/26792": "window_left_one_wider layer_window_one_wider mask_one_more",
-        "huggingface/transformers/issues/29176": "window_left_one_narrower switch_window_dropped",
     },
 }
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from attnspec.core.keywords import REACH
 from attnspec.faults.outside import Outside
 from attnspec.faults.size_family import reach_of
 from attnspec.faults.sizes.families import ALL_FAMILIES
@@ -135,7 +134,7 @@ _LEFT_OUT = (
     _left_out("amorehead/jvp_flash_attention/issues/13", "S no multiple of 32", Outside.BACKWARD),
     _left_out("PriorLabs/TabPFN/pull/1184", "B·H·T·D > 2^31", Outside.BACKWARD),
     _left_out("flashinfer-ai/flashinfer/issues/4347", "pages of more than 128 keys", Outside.CACHE),
-    _left_out("vllm-project/vllm/pull/2231", f"a {REACH}, S no multiple of the page", Outside.CACHE),
+    _left_out("vllm-project/vllm/pull/2231", "a window, S no multiple of the page", Outside.CACHE),
     _left_out("meta-pytorch/attention-gym/issues/50", "T = S = 137: the last 9 rows differ", Outside.UNTOLD),
     _left_out("Dao-AILab/flash-attention/issues/47", "S = 350000: other results with another B", Outside.UNTOLD),
 )
