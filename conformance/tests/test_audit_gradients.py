@@ -21,8 +21,8 @@ from attnspec.record.events import RunFinished, SubjectKnown
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import Evidence, KnownFinding, Measured, Outcome, SubjectCard
 from attnspec.record.read import RunRecord
-from attnspec.report.audit.gradients import HIDDEN_ROWS, GradientLine, Gradients, describe_gradients
 from attnspec.report.audit.markdown import audit_text
+from attnspec.report.audit.table import HIDDEN_ROWS, GradientLine, Gradients, describe_gradients
 from attnspec.report.audit.view import MANY
 from attnspec.report.joined import join_records
 from attnspec.report.page import render_page

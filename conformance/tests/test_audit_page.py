@@ -30,10 +30,9 @@ from attnspec.record.outcome import (
     SubjectCard,
 )
 from attnspec.record.read import RunRecord, pack_text, read_records
-from attnspec.report.audit.conventions import COLUMNS, collect_answers
+from attnspec.report.audit.conventions import COLUMNS, ManifestWord, collect_answers
 from attnspec.report.audit.explained import PICTURED_CELLS, FailureCause
 from attnspec.report.audit.markdown import audit_text, write_audit_text
-from attnspec.report.audit.switches import ManifestWord
 from attnspec.report.audit.view import MANY, Audit, MissingSubject, make_audit
 from attnspec.report.joined import join_records
 from attnspec.report.page import render_page

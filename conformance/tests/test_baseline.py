@@ -23,7 +23,7 @@ from attnspec.engine.engine import Engine
 from attnspec.record.events import ItemFinished, RunFinished
 from attnspec.record.outcome import Change, Outcome, ProbedConvention
 from attnspec.record.read import RunRecord
-from attnspec.report.known import but_for
+from attnspec.report.comparison import but_for
 from attnspec.report.summary import make_badge
 from attnspec.runner.jobs import exit_code
 from attnspec.spec.load import load_spec

@@ -27,9 +27,16 @@ from attnspec.record.outcome import Evidence, Explanation, KnownFinding, Outcome
 from attnspec.record.read import RunRecord, read_record, read_records
 from attnspec.record.write import RecordWriter, combine_records, reopen_record
 from attnspec.report.audit.markdown import audit_text
-from attnspec.report.figures import web_address
-from attnspec.report.junit import junit_text
-from attnspec.report.markdown import escape_text, fence_code, format_code, format_link, format_prose, format_row
+from attnspec.report.ci_files import junit_text
+from attnspec.report.figures import (
+    escape_text,
+    fence_code,
+    format_code,
+    format_link,
+    format_prose,
+    format_row,
+    web_address,
+)
 from attnspec.report.page import render_page
 from evaluation.power.against import read_before
 from evaluation.report.drawing import write_picture

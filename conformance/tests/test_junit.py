@@ -16,7 +16,7 @@ from attnspec.record.codec import to_line
 from attnspec.record.events import Event, ItemFinished, RunFinished, SubjectKnown
 from attnspec.record.outcome import Change, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
 from attnspec.record.read import RunRecord
-from attnspec.report.junit import junit_text, write_junit
+from attnspec.report.ci_files import junit_text, write_junit
 from click.testing import CliRunner
 from helpers.records import run_started
 

@@ -33,7 +33,7 @@ from attnspec.record.ranked import FirstFailure, KernelRanked, KernelStanding
 from attnspec.record.read import read_record
 from attnspec.record.write import combine_records, reopen_record
 from attnspec.report.page import render_page
-from attnspec.report.ranking import make_ranking
+from attnspec.report.sections import make_ranking
 from attnspec.runner.session import INTERRUPTED, UNREACHED
 from attnspec.runner.shards import Sharing
 from attnspec.subjects.watching import MOST_HANGS

@@ -35,9 +35,9 @@ from attnspec.report.bugs import (
     likely_words,
     unexplained_failures,
 )
+from attnspec.report.comparison import but_for
 from attnspec.report.coverage import at_sizes, measure_coverage
 from attnspec.report.figures import count_noun
-from attnspec.report.known import but_for
 from attnspec.report.likely_cause import ExplainedFailures, other_conventions
 from attnspec.runner.jobs import is_idle
 

@@ -13,7 +13,7 @@ from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished
 from attnspec.record.explaining import is_choice
 from attnspec.record.measurements import Found, SubjectProbed
 from attnspec.record.outcome import KnownFinding, Outcome
-from attnspec.report.known import is_gone
+from attnspec.report.comparison import is_gone
 from attnspec.spec.contract import word_of
 
 ALARMING = FAILURES | {Verdict.UNEXPECTED}

@@ -18,9 +18,7 @@ from attnspec.report.figures import count_noun
 from attnspec.subjects.baseline import write_baseline
 
 if TYPE_CHECKING:
-    from attnspec.report.comparison import RunComparison
-    from attnspec.report.history import History
-    from attnspec.report.known import KnownGroup
+    from attnspec.report.comparison import History, KnownGroup, RunComparison
 
 LISTED = 20  # entries of each group that are told
 FEWER = {"still failing": 3}  # of a group that asks for nothing
@@ -46,7 +44,7 @@ def compared_with(old: Path, records: Sequence[RunRecord]) -> RunComparison:
 
 def read_history(folder: Path, records: Sequence[RunRecord]) -> History:
     """The history of a folder and these records. Raises RecordError, and UsageError where these have no verdicts."""
-    from attnspec.report.history import make_history  # noqa: PLC0415  (weight: only this option needs it)
+    from attnspec.report.comparison import make_history  # noqa: PLC0415  (weight: only this option needs it)
 
     _ensure_verdicts(records)
     return make_history(map(read_records, record_files(folder)), records)

@@ -47,9 +47,9 @@ BADGE = click.option("--badge", type=click.Path(path_type=Path, dir_okay=False),
 
 def write_junit(records: Sequence[RunRecord], path: Path) -> None:
     """Write the JUnit XML of one or several runs."""
-    from attnspec.report import junit  # noqa: PLC0415  (weight: the XML library)
+    from attnspec.report import ci_files  # noqa: PLC0415  (weight: the XML library)
 
-    junit.write_junit(records, path)
+    ci_files.write_junit(records, path)
 
 
 def write_badge(records: Sequence[RunRecord], path: Path) -> None:
@@ -100,7 +100,7 @@ class GitHub(WholeRun):
 
     def shutdown(self) -> None:
         """Append the summary, print the annotations."""
-        from attnspec.report.github import error_commands, step_summary  # noqa: PLC0415  (weight: only GitHub reads it)
+        from attnspec.report.ci_files import error_commands, step_summary  # noqa: PLC0415  (weight: only GitHub reads it)
 
         if not self.is_begun:
             return

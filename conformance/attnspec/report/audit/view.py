@@ -18,12 +18,13 @@ from attnspec.record.clause_text import ClauseText, QuotedSource
 from attnspec.record.outcome import Outcome
 from attnspec.report.audit.conventions import ConventionTable, find_habits
 from attnspec.report.audit.explained import TOLD, AuditFinding, FailureCause, are_chosen, explain_failures, library_of
-from attnspec.report.audit.gradients import Gradients, describe_gradients
 from attnspec.report.audit.table import (
     AuditStanding,
     ClauseTally,
+    Gradients,
     LibraryTable,
     SubjectLine,
+    describe_gradients,
     library_tables,
     tally_clauses,
 )
