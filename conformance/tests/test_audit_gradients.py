@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
-from attnspec.cli.combine import with_findings
+from attnspec.cli.report import with_findings
 from attnspec.core.harm import Harm
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.paths import folder

@@ -11,7 +11,6 @@ from types import ModuleType
 
 import attnspec
 import pytest
-from attnspec.cli.cluster import put_in_order
 from attnspec.cluster import carrier as carrying
 from attnspec.cluster.carrier import ClusterCarrier
 from attnspec.cluster.connection import LOST, Connection, SchedulerLostError
@@ -24,6 +23,7 @@ from attnspec.record.codec import to_line
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, SubjectKnown
 from attnspec.record.outcome import SubjectCard
 from attnspec.record.read import read_events
+from attnspec.record.write import put_in_order
 from attnspec.runner.judge import ENGINE
 from attnspec.runner.listener import Listener
 from attnspec.runner.shards import NamedGroups

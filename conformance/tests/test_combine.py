@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from attnspec.cli import main
-from attnspec.cli.combine import with_findings
+from attnspec.cli.report import with_findings
 from attnspec.core.errors import RecordError, UsageError
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 from attnspec.cli.group import attnspec
-from attnspec.cli.verdict_files import VerdictFile
+from attnspec.cli.outputs import VerdictFile
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
 from attnspec.record.clause_text import ClauseText

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from attnspec.aspects.rotary.faults import MISTAKES
-from attnspec.cli.init import init
-from attnspec.cli.probe import probe
+from attnspec.cli.manifests import init, probe
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType, Effort, Kind, Verdict
 from attnspec.core.plan import Plan

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import click
 
-from attnspec.cli.digest import Digest
+from attnspec.cli.digest import Digest, name_few
 from attnspec.cli.options import Given
-from attnspec.cli.wording import name_few
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Novelty, Verdict
 from attnspec.record.events import Event, Handler, ItemFinished, RunFinished, RunStarted

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from attnspec.cli.mistakes import badly_put, collect_mistakes
+from attnspec.cli.explain import badly_put, collect_mistakes
 from attnspec.cli.options import IMPLEMENTATIONS, SPEC, SPEC_ADD
 from attnspec.core.characters import escape_hidden, other_script
 from attnspec.core.errors import (

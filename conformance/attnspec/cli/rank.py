@@ -12,20 +12,26 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from attnspec.cli import completion
-from attnspec.cli.apart import keep_apart
-from attnspec.cli.cluster import CLUSTER, cluster_carrier, in_run_order
 from attnspec.cli.group import own_up
-from attnspec.cli.numbers import MANY, RANDOM, SEED_OR_RANDOM, WORKERS, Seconds
 from attnspec.cli.options import (
+    CLUSTER,
     IMPLEMENTATIONS,
     JSON,
     LIFT,
+    MANY,
     MUST_TAKE,
+    RANDOM,
+    SEED_OR_RANDOM,
     SPEC,
     SPEC_ADD,
+    WORKERS,
     Given,
     OneOf,
+    Seconds,
     available_cpus,
+    cluster_carrier,
+    in_run_order,
+    keep_apart,
     plan_from,
     shard_options,
     sharing_of,

@@ -1,19 +1,21 @@
 """Writes a record: one line an event, flushed at once, so that nothing that happened is lost with the process.
 
-A campaign goes on in its own record, and records of several environments are combined into one.
+A campaign goes on in its own record, and records of several environments are combined into one; what came from many
+workers is put in the order of its plan.
 """
 
 from __future__ import annotations
 
 import enum
 import fcntl
+import math
 import os
 import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeAlias
 
 from attnspec.core.errors import FileLocation, RecordError, UsageError
 from attnspec.core.files import cannot_write, write_whole
@@ -24,6 +26,7 @@ from attnspec.record.events import (
     Handler,
     ItemFinished,
     ItemStarted,
+    Key,
     RunFinished,
     RunStarted,
     SubjectCompiles,
@@ -242,3 +245,48 @@ class _JointRecord:
             raise DuplicateItemError(f"{'-'.join(key_of(event))} was judged in the same environment at "
                                      f"{self.judged[key]} already. Leave one of the records out.", where=where)
         self.judged[key] = where
+
+
+Position: TypeAlias = tuple[float, int]
+
+
+def put_in_order(path: Path, done: Sequence[Done]) -> None:
+    """Rewrite the record as one worker would have written it: jobs in this order, a subject's card after its first job
+    has begun. What the record had before stays in front. A pipe or a device is left alone.
+
+    Raises RecordError, and UsageError where the file cannot be written; then it stays as it was.
+    """
+    if not path.is_file():
+        return
+    places = _Places.from_done(done)
+    events = sorted((event for _, event in read_events(path)), key=places.of_event)
+    write_whole(path, "".join(f"{to_line(event)}\n" for event in events), "record")
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """The place of each job, and of the first of each subject."""
+
+    jobs: dict[Key, int]
+    subjects: dict[str, int]
+
+    @classmethod
+    def from_done(cls, done: Sequence[Done]) -> _Places:
+        """Numbers the jobs in this order."""
+        jobs = {key_of(each): place for place, each in enumerate(done)}
+        subjects: dict[str, int] = {}
+        for (subject, _, _), place in jobs.items():
+            subjects.setdefault(subject, place)
+        return cls(jobs, subjects)
+
+    def of_event(self, event: Event) -> Position:
+        """Where it belongs; what belongs to no job of this run comes after the header."""
+        if isinstance(event, Done):
+            return self.jobs.get(key_of(event), -1), 2
+        if isinstance(event, RunFinished):
+            return math.inf, 0
+        if isinstance(event, SubjectKnown):
+            return self.subjects.get(event.card.id, -1), 1
+        if isinstance(event, ItemStarted):
+            return self.jobs.get((event.subject, event.clause, event.dtype), -1), 0
+        return -math.inf, 0

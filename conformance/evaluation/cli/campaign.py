@@ -11,16 +11,19 @@ from pathlib import Path
 from typing import TextIO
 
 import click
-from attnspec.cli.apart import keep_apart
 from attnspec.cli.group import own_up
-from attnspec.cli.numbers import MANY, SEED, WORKERS, Seconds
 from attnspec.cli.options import (
     IMPLEMENTATIONS,
+    MANY,
+    SEED,
     SHARD,
     SPEC,
+    WORKERS,
     Given,
     OneOf,
+    Seconds,
     available_cpus,
+    keep_apart,
     known_targets,
     plan_from,
     typed_command,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 import click
+from attnspec.cli.digest import format_opening
 from attnspec.cli.outputs import is_coloured
-from attnspec.cli.wording import format_opening
 from attnspec.core.errors import CANNOT_RUN, VIOLATED
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan

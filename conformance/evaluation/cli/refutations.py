@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
+from attnspec.cli.digest import format_opening
 from attnspec.cli.group import exit_code_of
-from attnspec.cli.numbers import WORKERS
-from attnspec.cli.options import DEADLINE, SPEC, Given, available_cpus, known_targets, plan_from, typed_command
+from attnspec.cli.options import DEADLINE, SPEC, WORKERS, Given, available_cpus, known_targets, plan_from, typed_command
 from attnspec.cli.outputs import VisibleHandler
-from attnspec.cli.wording import format_opening
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, FileLocation, UsageError
 from attnspec.core.files import write_whole
 from attnspec.core.nouns import DType
