@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """In a worker of the attnspec command: guard every item. In anybody's run of pytest: tell what gates cost."""
     if config.getoption("attnspec_traces", None) and hasattr(config, "workerinput"):
-        from attnspec.runner.guard import Guard  # noqa: PLC0415  (weight: nobody else's pytest run needs it)
+        from attnspec.runner.worker import Guard  # noqa: PLC0415  (weight: nobody else's pytest run needs it)
 
         config.pluginmanager.register(Guard.install_guard(config), "attnspec-guard")
     elif not hasattr(config, "workerinput") and not config.getoption("attnspec_plan", None):

@@ -14,7 +14,7 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, joined
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import RotaryProblem
-from attnspec.record.contradictions import keywords_in, lengths_in, meets_condition, parts_of
+from attnspec.record.boundaries import keywords_in, lengths_in, meets_condition, parts_of
 from attnspec.spec.load import load_spec
 from attnspec.vocabulary.scene import AnyProblem, Scene
 

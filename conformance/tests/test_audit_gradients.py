@@ -15,11 +15,9 @@ from attnspec.engine.subject_run import SubjectRun
 from attnspec.engine.summon import load_subject
 from attnspec.numerics.gradient_precision import backward_named, backward_precision_of
 from attnspec.numerics.precision import precision_of
-from attnspec.record.clause_text import ClauseText
 from attnspec.record.codec import from_line, to_line
-from attnspec.record.events import RunFinished, SubjectKnown
-from attnspec.record.measurements import Found, SubjectProbed
-from attnspec.record.outcome import Evidence, KnownFinding, Measured, Outcome, SubjectCard
+from attnspec.record.events import Found, RunFinished, SubjectKnown, SubjectProbed
+from attnspec.record.outcome import ClauseText, Evidence, KnownFinding, Measured, Outcome, SubjectCard
 from attnspec.record.read import RunRecord
 from attnspec.report.audit.markdown import audit_text
 from attnspec.report.audit.table import HIDDEN_ROWS, GradientLine, Gradients, describe_gradients

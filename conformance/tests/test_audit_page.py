@@ -14,17 +14,17 @@ import pytest
 from attnspec.cli.group import attnspec
 from attnspec.core.harm import Harm
 from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.record.clause_text import ClauseText, QuotedSource
 from attnspec.record.codec import to_line
-from attnspec.record.events import Event, RunFinished, SubjectKnown
-from attnspec.record.measurements import Found, SubjectProbed
+from attnspec.record.events import Event, Found, RunFinished, SubjectKnown, SubjectProbed
 from attnspec.record.outcome import (
+    ClauseText,
     Evidence,
     Explanation,
     KnownFinding,
     Measured,
     Outcome,
     Picture,
+    QuotedSource,
     Reading,
     Seen,
     SubjectCard,

@@ -21,7 +21,7 @@ from attnspec.faults.subject import fault_subject
 from attnspec.problems.problem import Array, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Outcome
-from attnspec.runner.texts import format_violation, in_short
+from attnspec.runner.judge import format_violation, in_short
 from attnspec.spec.load import load_spec
 from attnspec.subjects.subject import Subject, SubjectRaised
 from attnspec.trials.compile import compile_spec

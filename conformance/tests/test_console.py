@@ -17,18 +17,28 @@ from attnspec.core.compiling import CUT_SHORT, LEFT_OUT
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
 from attnspec.diagnosis.locate import INVERTED, NOTHING, PARTLY_TAKEN, SPOILT, UNTAKEN
 from attnspec.faults.catalogue import ALL, CATALOGUE
-from attnspec.record.clause_text import ClauseText
 from attnspec.record.events import (
     Event,
+    Found,
     ItemFinished,
     ItemStarted,
     RunFinished,
     RunStarted,
     SubjectCompiles,
     SubjectKnown,
+    SubjectProbed,
 )
-from attnspec.record.measurements import Found, SubjectProbed
-from attnspec.record.outcome import A_CHOICE, Change, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
+from attnspec.record.outcome import (
+    A_CHOICE,
+    Change,
+    ClauseText,
+    Evidence,
+    Explanation,
+    Likeness,
+    Measured,
+    Outcome,
+    SubjectCard,
+)
 from attnspec.report.bugs import UNLOCATED, explain_bugs, shorten_story
 from attnspec.runner.session import INTERRUPTED
 

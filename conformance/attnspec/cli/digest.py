@@ -13,11 +13,18 @@ import click
 from attnspec.core.contract import ALL
 from attnspec.core.nouns import FAILURES, HALF_DTYPES, DType, Effort, Verdict
 from attnspec.core.sizes import foretell_costs
-from attnspec.record.clause_text import ClauseText
-from attnspec.record.events import OWN_DEVICE, Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
-from attnspec.record.explaining import is_choice
-from attnspec.record.measurements import Found, SubjectProbed
-from attnspec.record.outcome import KnownFinding, Outcome
+from attnspec.record.events import (
+    OWN_DEVICE,
+    Event,
+    Found,
+    ItemFinished,
+    ItemStarted,
+    RunFinished,
+    RunStarted,
+    SubjectKnown,
+    SubjectProbed,
+)
+from attnspec.record.outcome import ClauseText, KnownFinding, Outcome, is_choice
 from attnspec.report.comparison import is_gone
 from attnspec.report.figures import count_noun
 from attnspec.spec.contract import word_of

@@ -30,7 +30,7 @@ from attnspec.faults.size_family import SEEDED
 from attnspec.faults.witnesses import all_faults, clauses_for
 from attnspec.record.codec import encode
 from attnspec.report.figures import count_noun
-from attnspec.runner.texts import text_of
+from attnspec.runner.judge import text_of
 from attnspec.spec.clause import Citation, Clause, Spec, hint_of_theme, themes_of
 from attnspec.spec.load import OWN, added_files, load_spec
 from attnspec.spec.refutations import FILE, read_refutations

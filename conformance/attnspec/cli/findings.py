@@ -15,7 +15,7 @@ from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import explain_bugs, is_place, likely_group, rank_clarity
 from attnspec.report.figures import count_noun
 from attnspec.report.likely_cause import LikelyCause, is_other_convention
-from attnspec.runner.texts import OTHER_CONVENTION, RECOMMENDED, format_violation
+from attnspec.runner.judge import OTHER_CONVENTION, RECOMMENDED, format_violation
 
 _ROOM = 90  # characters of a list of clauses
 CAUSES = 3  # that are told in a line

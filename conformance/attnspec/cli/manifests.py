@@ -51,8 +51,7 @@ from attnspec.core.nouns import DType
 from attnspec.core.paths import portable_text
 from attnspec.core.surroundings import Surroundings
 from attnspec.probing.jobs import PROBES
-from attnspec.record.events import Event, Handler, RunFinished
-from attnspec.record.measurements import Found, SubjectProbed
+from attnspec.record.events import Event, Found, Handler, RunFinished, SubjectProbed
 from attnspec.report.figures import count_noun
 from attnspec.runner.session import Session
 from attnspec.subjects.baseline import read_baseline

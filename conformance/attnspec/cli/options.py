@@ -34,14 +34,14 @@ from attnspec.core.surroundings import Surroundings
 from attnspec.host.lifts import LIFTS
 from attnspec.record.codec import LARGEST
 from attnspec.record.write import put_in_order
-from attnspec.runner.session import Result
-from attnspec.runner.shards import Sharing
+from attnspec.runner.jobs import Sharing
 from attnspec.subjects.installed import asked_workers, look_in
 from attnspec.subjects.outline import class_for_function, no_such_function, no_such_subject, spelled_out
 from attnspec.subjects.registry import registered_subjects
 
 if TYPE_CHECKING:
     from attnspec.cluster.carrier import ClusterCarrier
+    from attnspec.runner.session import Result
 
 _BEGIN: Mapping[str, tuple[str, bytes]] = {
     "--record": ("a record", b'{"event"'), "--html": ("a page", b"<"), "--junit": ("a JUnit file", b"<"),
@@ -408,10 +408,13 @@ def cluster_carrier(options: dict[str, Given]) -> Iterator[ClusterCarrier | None
         yield None
         return
     _refuse_other_division(options)
-    from attnspec.cluster.carrier import ClusterCarrier  # noqa: PLC0415  (weight: hypothesis and distributed)
-    from attnspec.cluster.connection import connect_cluster  # noqa: PLC0415  (as above)
+    from attnspec.cluster.carrier import (  # noqa: PLC0415  (weight: hypothesis and distributed)
+        ClusterCarrier,
+        ClusterWorkers,
+        connect_cluster,
+        resources_for,
+    )
     from attnspec.cluster.messages import WorkerQuestion  # noqa: PLC0415  (as above)
-    from attnspec.cluster.workforce import ClusterWorkers, resources_for  # noqa: PLC0415  (as above)
     from attnspec.spec.load import load_spec  # noqa: PLC0415  (weight: YAML)
 
     plan = _what_is_named(options)

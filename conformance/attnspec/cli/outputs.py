@@ -35,11 +35,10 @@ from attnspec.record.events import (
     RunStarted,
     SubjectCompiles,
     SubjectKnown,
+    SubjectProbed,
 )
-from attnspec.record.measurements import SubjectProbed
 from attnspec.record.outcome import Outcome
-from attnspec.record.read import PACKED, RunRecord, assemble_record, read_record, unpacked_name
-from attnspec.record.visible import show_hidden
+from attnspec.record.read import PACKED, RunRecord, assemble_record, read_record, show_hidden, unpacked_name
 from attnspec.record.write import RecordWriter, StreamWriter, WriteMode
 from attnspec.runner.session import INTERRUPTED, UNREACHED
 from attnspec.subjects.defined import annotated_at

@@ -24,7 +24,7 @@ from attnspec.problems.demand import count_work
 from attnspec.problems.domain import ANY_MASK, Domain
 from attnspec.problems.problem import Problem, Sizes
 from attnspec.problems.recipe import Recipe
-from attnspec.record.contradictions import (
+from attnspec.record.boundaries import (
     ConditionStanding,
     condition_standing,
     lengths_in,

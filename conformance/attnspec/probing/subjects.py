@@ -9,7 +9,7 @@ from attnspec.core.declaration import Declaration
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
 from attnspec.faults.declared import declaration_of
-from attnspec.record.measurements import part_of_probe
+from attnspec.record.events import part_of_probe
 from attnspec.spec.clause import first_of
 from attnspec.subjects.registry import registered_subjects
 

@@ -19,8 +19,7 @@ from attnspec.core.files import write_whole
 from attnspec.core.nouns import Novelty, Verdict
 from attnspec.record.events import OF_SUBJECTS
 from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome, SubjectCard, refused_by
-from attnspec.record.read import RunRecord
-from attnspec.record.visible import show_hidden
+from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.bugs import explain_bugs
 from attnspec.report.comparison import BaselineComparison, compared_runs, is_gone
 from attnspec.report.figures import SIGNS, count_noun, escape_text, format_code, format_figure, format_prose, format_row

@@ -16,10 +16,8 @@ from pathlib import Path
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, UsageError
 from attnspec.core.files import write_whole
 from attnspec.core.nouns import EXCUSED, FAILURES, DType, Novelty, Verdict, does_gate_run
-from attnspec.record.clause_text import ClauseText
-from attnspec.record.outcome import Outcome
-from attnspec.record.read import RunRecord
-from attnspec.record.visible import show_hidden
+from attnspec.record.outcome import ClauseText, Outcome
+from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.figures import (
     DECIDED,
     SHORT,

@@ -22,8 +22,7 @@ from attnspec.core.coverage import (
 from attnspec.core.feature_coverage import describe_triple, triples_in
 from attnspec.core.nouns import FAILURES, DType
 from attnspec.core.plan import FAULT
-from attnspec.record.clause_text import ClauseText
-from attnspec.record.outcome import Outcome, Reading, SubjectCard
+from attnspec.record.outcome import ClauseText, Outcome, Reading, SubjectCard
 from attnspec.report.figures import FINDINGS, SHORT, SIGNS, clause_anchor, format_figure
 from attnspec.report.joined import JoinedRecords, JudgedSubject, finding_anchor
 

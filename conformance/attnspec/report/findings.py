@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from attnspec.core.nouns import FAILURES, Verdict
-from attnspec.record.clause_text import ClauseText
-from attnspec.record.outcome import KnownFinding, Outcome
+from attnspec.record.outcome import ClauseText, KnownFinding, Outcome
 from attnspec.report.audit.explained import explaining_findings
 from attnspec.report.bugs import explain_bugs, is_endless, rank_clarity
 from attnspec.report.figures import ADVICE, FINDINGS, OTHER_CONVENTION, SHORT, SIGNS, WEIGHT, Sign, count_noun

@@ -12,10 +12,8 @@ from itertools import groupby
 
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict
 from attnspec.core.plan import is_fault
-from attnspec.record.clause_text import ClauseText
-from attnspec.record.events import SubjectKnown
-from attnspec.record.measurements import SubjectProbed
-from attnspec.record.outcome import Outcome, SubjectCard
+from attnspec.record.events import SubjectKnown, SubjectProbed
+from attnspec.record.outcome import ClauseText, Outcome, SubjectCard
 from attnspec.record.read import RunRecord
 from attnspec.report.figures import DECIDED, FINDINGS, SHORT, SIGNS, Sign, format_figure, gravest_verdict
 

@@ -17,8 +17,7 @@ from attnspec.core.conventions import CONVENTIONS, Convention
 from attnspec.core.files import write_whole
 from attnspec.core.other_names import list_defaults
 from attnspec.core.paths import folder
-from attnspec.record.read import RunRecord
-from attnspec.record.visible import show_hidden
+from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.audit.conventions import ConventionTable, collect_answers, find_habits
 from attnspec.report.audit.view import Audit, is_audit, make_audit
 from attnspec.report.comparison import ROUNDING, History, RunComparison, compared_runs

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from markupsafe import Markup
 
 from attnspec.core.errors import UsageError
-from attnspec.record.ranked import KernelRanked, KernelStanding
+from attnspec.record.events import KernelRanked, KernelStanding
 from attnspec.record.read import RunRecord
 from attnspec.report.figures import count_noun
 

@@ -19,8 +19,7 @@ from attnspec.core.errors import FileLocation, ManifestError, quoted
 from attnspec.core.harm import Harm
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType
-from attnspec.record.explaining import COMPARISON, SIZES, VALUES, does_explain, is_named
-from attnspec.record.outcome import KnownFinding, Outcome, Seen
+from attnspec.record.outcome import COMPARISON, SIZES, VALUES, KnownFinding, Outcome, Seen, does_explain, is_named
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import load_yaml
 from attnspec.subjects.manifest import read_script

@@ -31,7 +31,7 @@ from attnspec.cli.outputs import HandlerGroup, Outputs, PageMaker, VisibleHandle
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, is_bare
 from attnspec.core.plan import FAULT, SAMPLE, SOUND, Plan, is_fault
-from attnspec.record.measurements import SUITE
+from attnspec.record.events import SUITE
 from attnspec.record.read import RunRecord
 from attnspec.runner.session import Session
 

@@ -20,8 +20,7 @@ from attnspec.core.plan import FAULT, Plan
 from attnspec.engine.selection import match_ids
 from attnspec.faults.size_family import SEEDED
 from attnspec.faults.sizes.families import FAMILIES
-from attnspec.record.events import Event, Handler, RunFinished, RunStarted
-from attnspec.record.measurements import SubjectPut
+from attnspec.record.events import Event, Handler, RunFinished, RunStarted, SubjectPut
 from attnspec.record.read import RunRecord, read_record
 from attnspec.record.write import RecordWriter, WriteMode, reopen_record
 from attnspec.report.figures import count_noun

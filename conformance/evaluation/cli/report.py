@@ -8,8 +8,7 @@ import click
 from attnspec.cli.options import keep_apart
 from attnspec.cli.report import tell_interrupted
 from attnspec.core.errors import CONFORMS
-from attnspec.record.read import RunRecord, read_records, unpacked_name
-from attnspec.record.visible import show_hidden
+from attnspec.record.read import RunRecord, read_records, show_hidden, unpacked_name
 
 
 @click.command()

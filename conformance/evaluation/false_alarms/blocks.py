@@ -21,7 +21,7 @@ from attnspec.problems.domain import Domain
 from attnspec.problems.entries import random_words
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.shapes import shapes_for
-from attnspec.record.measurements import BINS, BlockJudged
+from attnspec.record.events import BINS, BlockJudged
 from attnspec.record.outcome import Measured, SubjectCard
 from attnspec.spec.clause import Spec
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised

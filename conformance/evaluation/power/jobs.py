@@ -19,8 +19,7 @@ from attnspec.faults.declared import declaration_of
 from attnspec.faults.size_family import SEEDED
 from attnspec.faults.sizes.families import FAMILIES
 from attnspec.faults.witnesses import clauses_for
-from attnspec.record.events import Done, RunStarted
-from attnspec.record.measurements import SUITE, SubjectPut, part_of_seed
+from attnspec.record.events import SUITE, Done, RunStarted, SubjectPut, part_of_seed
 from attnspec.record.outcome import SubjectCard
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec

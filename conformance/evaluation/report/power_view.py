@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from attnspec.core.nouns import DType
-from attnspec.record.measurements import SUITE, SubjectPut
+from attnspec.record.events import SUITE, SubjectPut
 from attnspec.record.read import RunRecord
 from attnspec.report import figures
 from attnspec.report.figures import count_noun, web_address

@@ -13,9 +13,8 @@ from enum import Enum
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType
-from attnspec.record.explaining import is_choice
-from attnspec.record.measurements import Found, SubjectProbed
-from attnspec.record.outcome import KnownFinding
+from attnspec.record.events import Found, SubjectProbed
+from attnspec.record.outcome import KnownFinding, is_choice
 from attnspec.report.figures import SHORT, count_noun
 from attnspec.report.joined import JoinedRecords, JudgedSubject
 

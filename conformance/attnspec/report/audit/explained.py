@@ -9,9 +9,7 @@ from enum import Enum
 
 from attnspec.core.harm import Harm
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict
-from attnspec.record.clause_text import ClauseText
-from attnspec.record.explaining import does_explain, is_choice
-from attnspec.record.outcome import KnownFinding, Outcome
+from attnspec.record.outcome import ClauseText, KnownFinding, Outcome, does_explain, is_choice
 from attnspec.report.figures import FINDINGS, SHORT, SIGNS, WEIGHT, Sign, ascii_name
 from attnspec.report.joined import JoinedRecords, JudgedSubject, shade_verdict
 from attnspec.report.pictures import PictureGrid, fit_pictures

@@ -8,8 +8,7 @@ from pathlib import Path
 from attnspec.core.files import write_whole
 from attnspec.core.other_names import list_defaults
 from attnspec.record.outcome import Outcome
-from attnspec.record.read import RunRecord
-from attnspec.record.visible import show_hidden
+from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.audit.conventions import ConventionAnswer, Conventions, SwitchDifference, Switches
 from attnspec.report.audit.explained import AuditFinding, Concern
 from attnspec.report.audit.table import GradientLine, LibraryTable, Nearness, SubjectLine

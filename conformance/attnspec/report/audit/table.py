@@ -16,9 +16,7 @@ from attnspec.core.harm import Harm
 from attnspec.core.keyword_nouns import GRADIENTS_PROFILE
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import FAILURES, DType, Kind, Level, Verdict
-from attnspec.record.clause_text import ClauseText
-from attnspec.record.explaining import is_choice
-from attnspec.record.outcome import Outcome, SubjectCard
+from attnspec.record.outcome import ClauseText, Outcome, SubjectCard, is_choice
 from attnspec.report.audit.conventions import ConventionAnswer, group_answers
 from attnspec.report.audit.explained import are_chosen, explaining_findings, harm_rank, library_of
 from attnspec.report.figures import DECIDED, FINDINGS, SHORT, SIGNS, Sign, overall_verdict, shared_reason
