@@ -63,7 +63,7 @@ class GatesOnGitHub:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401  (pytest does not publish its type)
         """Append the summary, print the annotations."""
         from attnspec.report.ci_files import error_commands, step_summary  # noqa: PLC0415  (weight: only GitHub reads it)
-        from attnspec.subjects.defined import annotated_at  # noqa: PLC0415  (weight: as above)
+        from attnspec.subjects.registry import annotated_at  # noqa: PLC0415  (weight: as above)
 
         place_of = partial(annotated_at, folders=tuple(self._folders))
         for is_strict, items in self._gates.items():

@@ -32,8 +32,8 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.asker import Asker, reply_to
-from attnspec.subjects.decoder import MOST_STEPS, NONE, OTHER, OWN, TRIED, Step, in_steps
 from attnspec.subjects.registry import load
+from attnspec.subjects.serving_forms import MOST_STEPS, NONE, OTHER, OWN, TRIED, Step, in_steps
 from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally

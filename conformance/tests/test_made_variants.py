@@ -16,8 +16,8 @@ from attnspec.faults import made
 from attnspec.faults.fault import Fault
 from attnspec.record.outcome import Outcome
 from attnspec.spec.load import load_spec
-from attnspec.subjects.made import no_form_of, with_made
 from attnspec.subjects.registry import load, registered_subjects
+from attnspec.subjects.subject import no_form_of, with_made
 
 pytest.importorskip("torch")
 

@@ -17,8 +17,8 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem
 from attnspec.problems.recipe import Recipe
 from attnspec.record.outcome import Outcome
-from attnspec.subjects.packed import pack
 from attnspec.subjects.registry import load
+from attnspec.subjects.serving_forms import pack
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.transforms.contents import replace_last_entry
 

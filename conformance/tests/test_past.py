@@ -30,7 +30,7 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Sizes, joined
 from attnspec.problems.recipe import Recipe
 from attnspec.questions.asker import Asker, reply_to
-from attnspec.subjects.plain import PLAIN, Case
+from attnspec.subjects.interview import PLAIN, Case
 from attnspec.subjects.registry import load
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn

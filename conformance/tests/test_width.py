@@ -11,7 +11,7 @@ from attnspec.diagnosis.arithmetic import classes_for
 from attnspec.numerics.plain_mistakes import MISTAKES, define, sliced
 from attnspec.numerics.precision import GRADES, Precision, precision_of
 from attnspec.numerics.width import acquitted_by, is_detected, refuse_too_wide
-from attnspec.subjects.declared_precision import check_width
+from attnspec.subjects.attributes import check_width
 
 EVERYTHING_LOST = {"logit_roundings": 64, "prescale_roundings": 64, "reason": "a test"}
 

@@ -19,8 +19,7 @@ from attnspec.record.outcome import Outcome
 from attnspec.report.comparison import is_gone
 from attnspec.report.figures import count_noun
 from attnspec.runner.jobs import is_idle
-from attnspec.subjects.baseline import read_conventions, write_baseline
-from attnspec.subjects.baseline_conditions import DIGITS, Conditions
+from attnspec.subjects.baseline import DIGITS, Conditions, read_conventions, write_baseline
 
 _ORDER = tuple(Novelty)
 _TOLD = (Novelty.REGRESSION, Novelty.NEW, Novelty.CHANGED, Novelty.UNTRIED, Novelty.DEEPER, Novelty.MENDED)

@@ -41,7 +41,7 @@ from attnspec.record.outcome import Outcome
 from attnspec.record.read import PACKED, RunRecord, assemble_record, read_record, show_hidden, unpacked_name
 from attnspec.record.write import RecordWriter, StreamWriter, WriteMode
 from attnspec.runner.session import INTERRUPTED, UNREACHED
-from attnspec.subjects.defined import annotated_at
+from attnspec.subjects.registry import annotated_at
 
 BAR = 24           # characters
 SHOWN = 8          # subjects in the live block; audits have more, most of them waiting

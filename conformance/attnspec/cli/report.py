@@ -116,7 +116,7 @@ def _backward(card: SubjectCard, folder: Path) -> dict[str, str]:
     """Where the backward pass rounds, as its manifest says: records of earlier versions do not tell it."""
     if GRADIENTS_PROFILE not in card.claims:
         return {}
-    from attnspec.subjects.declared_precision import backward_named_of  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.subjects.attributes import backward_named_of  # noqa: PLC0415  (weight: NumPy)
 
     declared = (each.declaration for each in read_manifest(folder) if each.id == card.id)
     return next((backward_named_of(each, card.precision) for each in declared), {})

@@ -41,7 +41,7 @@ from attnspec.problems.problem import Problem, Sizes
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import make_rotary
 from attnspec.questions.shapes import YES
-from attnspec.subjects.lower import lowering_misfit
+from attnspec.subjects.misfits import lowering_misfit
 from attnspec.subjects.subject import Subject
 from attnspec.trials.call_log import LoggedCall, is_poisoned, log_call
 from attnspec.vocabulary.scene import AnyProblem, Posed

@@ -33,7 +33,7 @@ from attnspec.record.boundaries import (
     parts_of,
     weaken_boundary,
 )
-from attnspec.subjects.paged import slots_of_page
+from attnspec.subjects.serving_forms import slots_of_page
 from attnspec.subjects.subject import SubjectRaised
 from attnspec.trials.judging import Violated
 from attnspec.trials.resizing import Resizer

@@ -27,8 +27,18 @@ from attnspec.spec.clause import Clause, Spec, is_due
 from attnspec.spec.contract import contract_clauses, contract_id, is_put_at, word_of
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import Refutations, read_refutations
-from attnspec.subjects.baseline import ConventionKey, by_key, read_baseline, read_conventions, read_tried, with_baseline
-from attnspec.subjects.baseline_conditions import DIGITS, Conditions, TriedConditions, novelty_of
+from attnspec.subjects.baseline import (
+    DIGITS,
+    Conditions,
+    ConventionKey,
+    TriedConditions,
+    by_key,
+    novelty_of,
+    read_baseline,
+    read_conventions,
+    read_tried,
+    with_baseline,
+)
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.outline import guess_meant_target, imports_of
 from attnspec.subjects.registry import findings_about, process_of, registered_subjects

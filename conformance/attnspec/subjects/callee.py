@@ -37,7 +37,7 @@ from attnspec.subjects.call import (
     unique_arrays,
     whole_of,
 )
-from attnspec.subjects.not_loaded import not_ended
+from attnspec.subjects.exceptions import not_ended
 
 
 class Callee(Protocol):

@@ -25,9 +25,8 @@ from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, heads
 from attnspec.problems.recipe import Recipe
 from attnspec.subjects.causes import WordedRefusal, find_causes
 from attnspec.subjects.exceptions import Topic, says_always_causal
-from attnspec.subjects.interview import Interview, start_of
+from attnspec.subjects.interview import Case, Interview, start_of, with_keyword
 from attnspec.subjects.misfits import GAPS, STRIDED, WITHOUT_CAUSAL, is_contiguous
-from attnspec.subjects.plain import Case, with_keyword
 from attnspec.subjects.subject import Subject, SubjectDied
 
 

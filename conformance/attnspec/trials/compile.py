@@ -15,8 +15,7 @@ from attnspec.problems.demand import Demand
 from attnspec.problems.domain import GENERIC_KINDS, Domain, domain
 from attnspec.problems.recipe import FIELDS
 from attnspec.spec.clause import Clause, Spec, Word
-from attnspec.subjects.made import no_form_of
-from attnspec.subjects.subject import Subject
+from attnspec.subjects.subject import Subject, no_form_of
 from attnspec.trials.covering_cases import FIXED_KINDS
 from attnspec.vocabulary.draws import DRAWS
 from attnspec.vocabulary.gradients import DIFFERENTIATED
