@@ -23,7 +23,7 @@ from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.engine.engine import Engine
 from attnspec.faults.sound import SOUND, sound_named
-from attnspec.faults.sound_decoder import FORGETFUL
+from attnspec.faults.sound_forms import FORGETFUL
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import precision_of

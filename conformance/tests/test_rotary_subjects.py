@@ -15,7 +15,7 @@ from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.engine.engine import Engine
 from attnspec.faults.fault import Fault
-from attnspec.faults.sound_rotary import FORMULATIONS
+from attnspec.faults.sound_forms import FORMULATIONS
 from attnspec.numerics.rotary import PAIRS
 from attnspec.problems.recipe import Recipe
 from attnspec.problems.rotary import make_rotary

@@ -16,9 +16,7 @@ from attnspec.diagnosis.candidate import FaultCandidate
 from attnspec.diagnosis.rotary import CALLS as ROTARY_CALLS
 from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.faults.catalogue import RECOMMENDED
-from attnspec.faults.fault import Fault
-from attnspec.faults.mistakes import all_mistakes
-from attnspec.faults.panel import (
+from attnspec.faults.fault import (
     BLOCKS,
     EVEN,
     GROUPED,
@@ -33,6 +31,8 @@ from attnspec.faults.panel import (
     SQUARE,
     SQUARE_LAYER,
     WIDE_LAYER,
+    Fault,
+    all_mistakes,
     panel_recipe,
 )
 from attnspec.numerics.precision import Precision

@@ -20,8 +20,7 @@ from attnspec.core.surroundings import kind_of
 from attnspec.core.version import VERSION
 from attnspec.engine.known_failures import as_new, check_deviations, with_choice, with_convention, with_deviations
 from attnspec.engine.selection import check_known, is_hurried, match_ids, no_clause, no_dtype
-from attnspec.faults.declared import declaration_of
-from attnspec.faults.witnesses import clauses_for
+from attnspec.faults.witnesses import clauses_for, declaration_of_target
 from attnspec.record.outcome import KnownFinding, Outcome, SubjectCard
 from attnspec.spec.clause import Clause, Spec, is_due
 from attnspec.spec.contract import contract_clauses, contract_id, is_put_at, word_of
@@ -161,7 +160,7 @@ class Engine:
         if is_bare(target):
             return ()
         is_glanced = self.plan.effort is Effort.GLANCE and is_fault(target)
-        of_fault = declaration_of(target, {}).dtypes if is_glanced else tuple(DType)
+        of_fault = declaration_of_target(target, {}).dtypes if is_glanced else tuple(DType)
         return tuple(dtype for dtype in self._dtypes(target) if dtype in of_fault)
 
     def compiles(self, target: str) -> bool:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, Conclusion, JobFailure, Plan, is_fault
-from attnspec.faults.declared import declaration_of
 from attnspec.faults.size_family import SEEDED
 from attnspec.faults.sizes.families import FAMILIES
+from attnspec.faults.subject import declaration_of
 from attnspec.faults.witnesses import clauses_for
 from attnspec.record.events import SUITE, Done, RunStarted, SubjectPut, part_of_seed
 from attnspec.record.outcome import SubjectCard
