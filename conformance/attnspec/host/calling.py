@@ -186,7 +186,7 @@ class Ended(NamedTuple):
     has_gradients: bool = False
     aliases: Sequence[int] = ()
     told: Mapping[str, Any] = {}
-    raised: str = ""
+    said: str = ""
 
 
 class _Unusable(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
