@@ -21,7 +21,7 @@ from attnspec.subjects.exceptions import says_no_derivative
 from attnspec.subjects.interview import PLAIN, Case
 from attnspec.subjects.subject import Subject, with_made
 from attnspec.trials.compile import Check
-from attnspec.trials.compiling import CompilingTime
+from attnspec.trials.paths import CompilingTime
 
 
 def with_requested_features(subject: Subject, plan: Plan) -> Subject:

@@ -19,8 +19,7 @@ from attnspec.faults.rotary_work import Rotate
 from attnspec.faults.size_family import FaultFamily, Planted
 from attnspec.faults.staged import Attend
 from attnspec.faults.work import Mechanism
-from attnspec.problems.problem import Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe, Sizes
 
 
 class Stage(enum.StrEnum):

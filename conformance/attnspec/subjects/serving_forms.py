@@ -16,7 +16,7 @@ from attnspec.core.forms import HELD_IN_CACHE, NUMBER, SAID, STATE, TABLE
 from attnspec.core.keyword import Acts
 from attnspec.core.keyword_nouns import PagePattern, StepPattern
 from attnspec.core.keywords import AXES, COUNTS, KEYWORDS
-from attnspec.problems.entries import random_words
+from attnspec.problems.families import random_words
 from attnspec.problems.problem import HELD, Array, Problem, Sizes, joined
 
 

@@ -17,8 +17,7 @@ from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, Conclusion, JobFailure, Plan, is_fault
 from attnspec.faults.size_family import SEEDED
 from attnspec.faults.sizes.families import FAMILIES
-from attnspec.faults.subject import declaration_of
-from attnspec.faults.witnesses import clauses_for
+from attnspec.faults.witnesses import clauses_for, declaration_of_target
 from attnspec.record.events import SUITE, Done, RunStarted, SubjectPut, part_of_seed
 from attnspec.record.outcome import SubjectCard
 from attnspec.spec.clause import Spec
@@ -121,7 +120,7 @@ class PowerJobs:
     def _takes(self, target: str, dtype: DType) -> bool:
         if is_fault(target) and self._equivalent(target, dtype):
             return True  # it is put nowhere, and listed with the reason
-        return dtype in declaration_of(target, self._known).dtypes
+        return dtype in declaration_of_target(target, self._known).dtypes
 
     @cached_property
     def _known(self) -> Mapping[str, Registered]:
