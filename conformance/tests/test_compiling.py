@@ -24,9 +24,9 @@ from attnspec.runner.judge import ENGINE
 from attnspec.runner.trial_jobs import TrialJobs, with_engine
 from attnspec.subjects.call import Call, SubjectAnswer
 from attnspec.subjects.callee import InProcess
-from attnspec.subjects.new_shapes import ShapeTimes, with_compiling
 from attnspec.subjects.refusals import expected_seconds
 from attnspec.subjects.subject import Subject
+from attnspec.subjects.watching import ShapeTimes, with_compiling
 from attnspec.trials.covering_cases import FIXED_KINDS
 from attnspec.trials.paths import CompilingTime
 from attnspec.vocabulary.tables import TRANSFORMS

@@ -26,8 +26,7 @@ from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.call import UnusableAnswer
 from attnspec.subjects.causes import WordedRefusal, find_causes
 from attnspec.subjects.exceptions import refusal_words
-from attnspec.subjects.interview import Interview
-from attnspec.subjects.plain import PLAIN, Case, case_of
+from attnspec.subjects.interview import PLAIN, Case, Interview, case_of
 from attnspec.subjects.refusals import begin_interview
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.subjects.target import importable_name

@@ -24,7 +24,7 @@ from attnspec.faults.blocks import OF_OTHER_SIZES, SIZE, of_size
 from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.faults.doubles import SoundArithmetic, double
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.planted import axes_of
+from attnspec.faults.size_family import axes_of
 from attnspec.faults.subject import own_subject
 from attnspec.numerics.precision import with_range_of_float32
 from attnspec.problems.problem import Recipe

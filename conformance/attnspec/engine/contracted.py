@@ -13,7 +13,7 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Recipe, Sizes
 from attnspec.record.outcome import Evidence, Outcome
 from attnspec.spec.contract import contract_id
-from attnspec.subjects.plain import value_for
+from attnspec.subjects.interview import value_for
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised, UnusableAnswer
 
 SMALL = Sizes(B=1, H=1, Hkv=1, T=16, S=16, D=16, Dv=16)

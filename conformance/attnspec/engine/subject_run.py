@@ -34,7 +34,7 @@ from attnspec.spec.refutations import Refutations
 from attnspec.subjects.baseline import parsed_case
 from attnspec.subjects.causes import WordedRefusal
 from attnspec.subjects.exceptions import refusal_words
-from attnspec.subjects.plain import case_of
+from attnspec.subjects.interview import case_of
 from attnspec.subjects.refusals import MOST_CAUSES, BegunInterview, begin_interview, narrow_subject
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.subjects.watching import GIVEN_UP, Asking, asking_for, incidents_of, repeat_first, surviving_errors

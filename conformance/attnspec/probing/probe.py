@@ -32,7 +32,7 @@ from attnspec.questions.asker import AnyProblem, Asker, Failed, NotAsked, Questi
 from attnspec.questions.masks import drops, without_last_key, without_row
 from attnspec.questions.numbers import LONG, normal
 from attnspec.questions.shapes import grouped
-from attnspec.record.measurements import Found, SubjectProbed
+from attnspec.record.events import Found, SubjectProbed
 from attnspec.subjects.subject import Subject
 from attnspec.trials.evaluator import Evaluator
 

@@ -15,8 +15,7 @@ from attnspec.problems.demand import Demand
 from attnspec.problems.domain import GENERIC_KINDS, Domain, domain
 from attnspec.problems.problem import FIELDS
 from attnspec.spec.clause import Clause, Spec, Word
-from attnspec.subjects.made import no_form_of
-from attnspec.subjects.subject import Subject
+from attnspec.subjects.subject import Subject, no_form_of
 from attnspec.trials.covering_cases import FIXED_KINDS
 from attnspec.vocabulary.gradients import DIFFERENTIATED
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, Posed
