@@ -166,7 +166,7 @@ class Digest:
         if not (failures := self.failures):
             return None  # asked after every item, of which most runs have many and no failure
         asked = map(DType, self.header.dtypes) if self.header else DType
-        has_wide = not HALF_DTYPES.issuperset(asked)
+        has_wide = any(each not in HALF_DTYPES for each in asked)
         tried = {(each.subject, each.clause) for each in self.outcomes if each.dtype not in HALF_DTYPES}
         return next((each for each in failures if each.dtype not in HALF_DTYPES or not has_wide
                      or (each.subject, each.clause) in tried), None)
