@@ -78,16 +78,11 @@ def packed(header: Mapping[str, Any], arrays: Sequence[Entries], room: Any = Non
     text = _ENCODER.encode({**header, "arrays": told} if told else header).encode()
     if room is None or not 0 < at <= room.size:
         return [PREFIX.pack(len(text), at) + text, *body]
-    _put(body, memoryview(room))
+    view, put = memoryview(room), 0
+    for part in body:
+        view[put:put + len(part)] = part
+        put += len(part)
     return [PREFIX.pack(len(text), at | SHARED) + text]
-
-
-def _put(parts: Sequence[Any], room: memoryview) -> None:
-    """Buffers one after the other, from the beginning of the room."""
-    at = 0
-    for part in parts:
-        room[at:at + len(part)] = part
-        at += len(part)
 
 
 def spanned(array: Any) -> Tuple[memoryview, Mapping[str, Any]]:
