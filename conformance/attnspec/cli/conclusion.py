@@ -20,7 +20,7 @@ from attnspec.cli.digest import UNDECIDED, Digest, format_applicable, name_few, 
 from attnspec.cli.findings import format_lacking, kept_away
 from attnspec.core.compiling import explain_left_out, is_cut_short, is_left_out
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
-from attnspec.core.keyword_nouns import APART, GRAD
+from attnspec.core.keyword import APART, GRAD
 from attnspec.core.nouns import DType, Verdict, is_bare
 from attnspec.core.other_names import list_defaults, meant_by
 from attnspec.core.plan import NOT_AT_FLOAT64

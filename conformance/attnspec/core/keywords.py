@@ -23,9 +23,11 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any, Generic, Literal, Self, TypedDict, TypeVar
 
-from attnspec.core.keyword import Acts, Keyword, KeywordLimits, Values, Window
-from attnspec.core.keyword_nouns import (
+from attnspec.core.keyword import (
+    Acts,
     GradPattern,
+    Keyword,
+    KeywordLimits,
     LengthPattern,
     PagePattern,
     PastPattern,
@@ -33,6 +35,8 @@ from attnspec.core.keyword_nouns import (
     SinkPattern,
     SlopePattern,
     StepPattern,
+    Values,
+    Window,
 )
 from attnspec.core.nouns import Kind
 

@@ -17,8 +17,7 @@ from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Declaration, Variant, asked_of
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import BESIDE_CACHE, EXPRESSED, HELD_IN_CACHE, HELD_IN_PAGES, SAID, STATE, TABLE, InputForm
-from attnspec.core.keyword import Acts
-from attnspec.core.keyword_nouns import CACHES_POOL, DROPOUT_POOL, GRAD, GRADIENTS_POOL, SERVING_POOL
+from attnspec.core.keyword import CACHES_POOL, DROPOUT_POOL, GRAD, GRADIENTS_POOL, SERVING_POOL, Acts
 from attnspec.core.keywords import KEYWORDS, UNCOMMON, acting_on
 from attnspec.core.made_variants import MadeForm
 from attnspec.core.nouns import DType, Kind

@@ -14,7 +14,7 @@ import numpy as np
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import InputForm
-from attnspec.core.keyword_nouns import DROPOUT_POOL
+from attnspec.core.keyword import DROPOUT_POOL
 from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, KEYWORDS, OFF, UNCOMMON, load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import staged as stage

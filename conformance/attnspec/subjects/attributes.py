@@ -19,8 +19,7 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.gradient_precision import backward_named, backward_precision_of
 from attnspec.numerics.precision import precision_of
 from attnspec.numerics.width import refuse_too_wide
-from attnspec.spec.fields import Fields
-from attnspec.spec.yaml_lines import Located, LocatedList
+from attnspec.spec.yaml_lines import Fields, Located, LocatedList
 from attnspec.subjects.declared import read_declaration
 from attnspec.subjects.signature import SOMEWHERE, FunctionDescription, described_of, signature_of
 

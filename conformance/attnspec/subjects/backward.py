@@ -12,8 +12,7 @@ import numpy as np
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import FileLocation, TargetError
 from attnspec.core.forms import InputForm
-from attnspec.core.keyword import Acts
-from attnspec.core.keyword_nouns import GRAD, LSE, OUTPUT
+from attnspec.core.keyword import GRAD, LSE, OUTPUT, Acts
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
 from attnspec.numerics.gradients import BIAS, DIFFERENTIATED

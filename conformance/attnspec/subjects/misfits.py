@@ -16,7 +16,7 @@ import numpy as np
 
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.forms import InputForm
-from attnspec.core.keyword_nouns import APART, GRAD
+from attnspec.core.keyword import APART, GRAD
 from attnspec.core.keywords import AXES, SEGMENTED, load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import HELD, INPUTS, Array, LayerProblem, Problem, Sizes, numpy_dtype

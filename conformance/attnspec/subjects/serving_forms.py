@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.forms import HELD_IN_CACHE, NUMBER, SAID, STATE, TABLE
-from attnspec.core.keyword import Acts
-from attnspec.core.keyword_nouns import PagePattern, StepPattern
+from attnspec.core.keyword import Acts, PagePattern, StepPattern
 from attnspec.core.keywords import AXES, COUNTS, KEYWORDS
 from attnspec.problems.families import random_words
 from attnspec.problems.problem import HELD, Array, Problem, Sizes, joined

@@ -14,7 +14,7 @@ import numpy as np
 from attnspec.core.declaration import LIMITS, Declaration
 from attnspec.core.errors import FileLocation, UsageError
 from attnspec.core.forms import HELD_IN_CACHE, STATE, TABLE, InputForm
-from attnspec.core.keyword_nouns import GRAD, LSE
+from attnspec.core.keyword import GRAD, LSE
 from attnspec.core.keywords import AXES, load_parts
 from attnspec.core.made_variants import called_there
 from attnspec.core.nouns import Kind

@@ -9,7 +9,7 @@ from typing import Any
 
 from attnspec.core.conventions import IF_CLAIMED
 from attnspec.core.errors import FileLocation, SpecError
-from attnspec.core.keyword_nouns import GRAD
+from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import Kind
 from attnspec.problems.demand import Demand
 from attnspec.problems.domain import GENERIC_KINDS, Domain, domain
