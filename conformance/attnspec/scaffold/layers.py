@@ -132,11 +132,11 @@ def class_forms(layer: Examined, trier: Trier) -> Iterator[CallForm]:
 
 def _born(form: CallForm, trier: Trier) -> tuple[CallForm, ReturnedTree | None]:
     """The layer's parameters as it is born; and its form, which says whether a first call has to make them."""
-    born = trier.returned(form, plain(form))
+    born = trier.born(form)
     if not _is_lazy(born):
         return form, born
     lazy = replace(form, family=CallableKind.LAZY)
-    return lazy, trier.returned(lazy, plain(lazy))
+    return lazy, trier.born(lazy)
 
 
 def family_of(layer: Examined) -> CallableKind:

@@ -89,6 +89,7 @@ class Trier:
     deaths: int = 0
     asks_contiguous: bool = False
     mistaken: list[CallForm] = field(default_factory=list)
+    _born: dict[str, ReturnedTree | None] = field(default_factory=dict)
 
     def subject(self, form: CallForm) -> Subject:
         """The adapter of the form, loaded. Raises TargetError."""
@@ -113,6 +114,13 @@ class Trier:
             self._died(form, died)
             return None
         return None if whole.type_name == "NoneType" else whole
+
+    def born(self, form: CallForm) -> ReturnedTree | None:
+        """What a layer that nothing is filled into returns, its parameters: asked once for each way to make it."""
+        text = source(form)
+        if text not in self._born:
+            self._born[text] = self.returned(form, plain(form))
+        return self._born[text]
 
     def _died(self, form: CallForm, died: SubjectDied) -> None:
         """Keep it as another attempt that failed. Raises TargetError where it has died too often, or takes too long."""

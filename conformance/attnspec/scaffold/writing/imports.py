@@ -46,7 +46,8 @@ def import_lines(form: CallForm, used: frozenset[str], folder: str = "") -> list
     own = form.module.partition(".")[0] if folder else ""
     is_file = folder.endswith(".py")
     statements += LOADERS if is_file else ["import sys", "from pathlib import Path"] if folder else []
-    standard, installed, here = (_sorted([line for line in statements if _section(line, own) == each])
+    sections = {line: _section(line, own) for line in statements}
+    standard, installed, here = (_sorted([line for line in statements if sections[line] == each])
                                  for each in ("standard", "installed", "here"))
     if folder:  # imports have to follow it, which linters dislike
         place = f'(Path(__file__).parent / "{folder}").resolve()'
