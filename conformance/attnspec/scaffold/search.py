@@ -14,6 +14,7 @@ from attnspec.scaffold.causality import with_doubt
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.extended import Parameters
 from attnspec.scaffold.form import At, CallForm
+from attnspec.scaffold.gathered import spread_inputs
 from attnspec.scaffold.inner_bias import measure_bias, switch_off
 from attnspec.scaffold.layers import class_forms, function_forms, tree_forms
 from attnspec.scaffold.learning import learned
@@ -91,7 +92,8 @@ _POSES = (Pose(), Pose(is_square=True), Pose(is_half=True),
 
 def form_of(target: str, trier: Trier) -> CallForm:
     """The form of the callable that `target` names. Raises TargetError, which says how far the search came."""
-    callee = trier.there.examined(target)
+    callee, gathered = spread_inputs(trier.there.examined(target))
+    trier.gathered = gathered
     try:
         ways = (_form_of, _with_mistake, _without_rotation, _before_sum, _without_bias, _with_full_pages)
         found = next(filter(None, (way(callee, trier) for way in ways)), None)

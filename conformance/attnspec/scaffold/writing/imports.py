@@ -14,7 +14,7 @@ from attnspec.scaffold.location import LOADERS, loading_lines
 _STANDARD: Mapping[str, str] = {
     "Callable": "from collections.abc import Callable", "Mapping": "from collections.abc import Mapping",
     "partial": "from functools import partial", "SimpleNamespace": "from types import SimpleNamespace",
-    "Any": "from typing import Any"}
+    "Any": "from typing import Any", "patch": "from unittest.mock import patch", "sys": "import sys"}
 _OTHERS: Mapping[str, str] = {
     "equinox": "import equinox", "haiku": "import haiku", "nnx": "from flax import nnx", "keras": "import keras",
     "nn": "from torch import nn"}
