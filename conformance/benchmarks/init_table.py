@@ -53,8 +53,8 @@ _WROTE = "wrote "
 class Tried:
     """What became of one target. said: `init`'s notes.  causes: the lines of `check` that name a cause.  clauses: the
     violated clauses that are shown, with what they say.  unjudged: what the first line names as never tried.  lost:
-    parameters that nothing names.  init_processor: seconds of processor that `init` took, with what it started: how long
-    it takes where nothing else runs.
+    parameters that nothing names.  init_processor: seconds of processor that `init` took, with what it started:
+    how long it takes where nothing else runs.
     """
 
     target: str

@@ -68,5 +68,5 @@ def test_a_layer_whose_inputs_come_together_is_found(cli: Cli, tmp_path: Path, m
     assert f"Its inputs come in one {kind}, batch: latents, inputs" in out
     assert ("`mask` is its pad_mask: True where a key is hidden, (B,S)." in out) is (kind == "dict")
     judged, _, _ = cli("check", "cross/cross", "--implementations", "implementations", "--dtype", "float32",
-                       "--clause", "layer.*", "--effort", "glance", "--no-record")
+                       "--clause", "layers.*", "--effort", "glance", "--no-record")
     assert judged == 0
