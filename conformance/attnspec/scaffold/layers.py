@@ -4,6 +4,7 @@ parameters is which matrix.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -116,6 +117,9 @@ def class_forms(layer: Examined, trier: Trier) -> Iterator[CallForm]:
     family = family_of(layer)
     lift = lift_of(layer, family, trier.there)
     form = CallForm(layer.target, Kind.LAYER, family, lift, called=called_as(layer, family))
+    if trier.gathered:
+        form = replace(form, gathered=trier.gathered.names, gathers_dict=trier.gathered.is_dict,
+                       remarks=(trier.gathered.says,))
     for called_so in (each for made in _constructed(form, layer, trier) for each in _calls(made, layer.call)):
         known, born = _born(called_so, trier)
         if leaves := _leaves(family, born):
@@ -132,11 +136,11 @@ def class_forms(layer: Examined, trier: Trier) -> Iterator[CallForm]:
 
 def _born(form: CallForm, trier: Trier) -> tuple[CallForm, ReturnedTree | None]:
     """The layer's parameters as it is born; and its form, which says whether a first call has to make them."""
-    born = trier.returned(form, plain(form))
+    born = trier.born(form)
     if not _is_lazy(born):
         return form, born
     lazy = replace(form, family=CallableKind.LAZY)
-    return lazy, trier.returned(lazy, plain(lazy))
+    return lazy, trier.born(lazy)
 
 
 def family_of(layer: Examined) -> CallableKind:
@@ -319,15 +323,25 @@ def _of_biases(state: State) -> Mapping[str, bool | str]:
     return {} if has_all else {"biases": " ".join(state.biased)}
 
 
+_BIAS_OF_PLACES = re.compile(r"(rel|pos).*(bias|emb|table)|bias_table")
+"""What the name of a parameter has in it that is added to logits by the places of query and key."""
+
+
 def _with_state(form: CallForm, state: State) -> Iterator[CallForm]:
-    """With all that it has, and, if it normalises, without its norms."""
+    """With all that it has; if it normalises, without its norms; and without a bias of places that it learns."""
     limits = {**form.limits, **_of_biases(state),
               **({} if state.projects_output else {"projects_output": False})}
     known = replace(form, state=state.made, limits=limits)
     left = ["".join(path).strip('[]".') for path in state.left]
     said = f"Parameters that keep their initial values: {', '.join(left)}."
     yield replace(known, remarks=(*form.remarks, said)) if left else known
+    if form.family is not CallableKind.TORCH:
+        return
     norms = tuple(dict.fromkeys(name.rpartition(".")[0] for name in left if "norm" in name.rpartition(".")[0].lower()))
-    if norms and form.family is CallableKind.TORCH:
+    if norms:
         said = f"Its {' and '.join(norms)} is left out, so that only attention is judged."
         yield replace(known, without=norms, remarks=(*form.remarks, said))
+    if biases := tuple(name for name in left if _BIAS_OF_PLACES.search(name.lower())):
+        said = (f"WITHOUT ITS BIAS: its {' and '.join(biases)} is set to 0 in the adapter, so that everything else is "
+                f"judged. What that adds to the logits is not.")
+        yield replace(known, zeroed=biases, warnings=(*form.warnings, said))

@@ -165,7 +165,7 @@ def _handed(parameter: TheirParameter, role: str, kind: Kind, at: At, lift: str)
     elif role in _UNTURNED and not constructed:
         found = tuple(text.format(made=_MADE[lift]) for text in _UNTURNED[role])
     elif role in _HIDING_NUMBERS and _is_number(parameter):
-        found = (length, "None") if required else (length,)
+        found = (length, "None", *([f"(1, {length})"] if constructed else [])) if required else (length,)
     elif role in _SWITCHES and constructed:
         found = (_SWITCHES[role], *left)
     elif role == "context" and kind is Kind.LAYER:

@@ -14,6 +14,7 @@ from attnspec.scaffold.causality import with_doubt
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.extended import Parameters
 from attnspec.scaffold.form import At, CallForm
+from attnspec.scaffold.gathered import spread_inputs
 from attnspec.scaffold.inner_bias import measure_bias, switch_off
 from attnspec.scaffold.layers import class_forms, function_forms, tree_forms
 from attnspec.scaffold.learning import learned
@@ -45,15 +46,18 @@ class Pose:
     is_half: bool = False
     heads: int = 0
 
-    def of(self, form: CallForm, trier: Trier) -> CallForm | None:
-        """The form in this pose; None where it says nothing new. Other lengths and float16 are for functions that raise
-        at the usual ones, as kernels do.
+    def may_help(self, trier: Trier, *, is_class: bool) -> bool:
+        """Whether it says anything new. Other lengths are for functions; they and float16 are for what raises at the
+        usual ones, as kernels do.
         """
-        if (self.sizes and form.is_class) or (
+        has_raised = trier.nearest is not None and trier.nearest.step is Progress.RAISED
+        return not (self.sizes and is_class) and (has_raised or not (self.sizes or self.is_half))
+
+    def of(self, form: CallForm, trier: Trier) -> CallForm | None:
+        """The form in this pose; None where it says nothing new."""
+        if not self.may_help(trier, is_class=form.is_class) or (
                 self.is_square and (form.attends_to_itself or form.limits.get("one_memory"))):
             return None  # where the memory is the query itself, any order of the two is right
-        if (self.sizes or self.is_half) and not (trier.nearest and trier.nearest.step is Progress.RAISED):
-            return None
         if self.heads:
             return _of_heads(form, self.heads)
         limits = {**form.limits, "self_attention_only": True} if self.is_square else form.limits
@@ -88,7 +92,8 @@ _POSES = (Pose(), Pose(is_square=True), Pose(is_half=True),
 
 def form_of(target: str, trier: Trier) -> CallForm:
     """The form of the callable that `target` names. Raises TargetError, which says how far the search came."""
-    callee = trier.there.examined(target)
+    callee, gathered = spread_inputs(trier.there.examined(target))
+    trier.gathered = gathered
     try:
         ways = (_form_of, _with_mistake, _without_rotation, _before_sum, _without_bias, _with_full_pages)
         found = next(filter(None, (way(callee, trier) for way in ways)), None)
@@ -224,6 +229,8 @@ def _is_of_two_widths(form: CallForm, trier: Trier) -> bool:
 
 
 def _forms(callee: Examined, trier: Trier, pose: Pose) -> Iterator[CallForm]:
+    if not pose.may_help(trier, is_class=callee.is_class):
+        return iter(())
     if callee.is_class:
         forms = class_forms(callee, trier)
     else:
