@@ -46,19 +46,21 @@ _LENGTHS: Mapping[Kind, Mapping[str, str]] = {
     Kind.ATTENTION: {"queries": "T", "keys": "S", "length": "max(T, S)",
                      "query_ends": f"{{made}}.{ENDS}, dtype={{made}}.int32) * T",
                      "key_ends": f"{{made}}.{ENDS}, dtype={{made}}.int32) * S"},
-    Kind.LAYER: {"queries": "T", "keys": "T", "length": "T", "context_width": "M"},
+    Kind.LAYER: {"queries": "T", "keys": "T", "length": "T", "context_width": "M", "grid": "(1, T)", "rows": "1",
+                 "columns": "T"},
 }
-"""What else has a length, where it has to be told."""
+"""What else has a length, where it has to be told. Tokens that lie in a grid are one row."""
 _MADE: Mapping[str, str] = {"": "np", "torch": "torch", "jax": "jnp"}
 """By lift, the name of what makes arrays."""
 NO_DROPOUT = "0.0"
 _OFF: Mapping[str, str] = {
     "dropout": NO_DROPOUT, "training": "False", "deterministic": "True", "place": "0", "spread": "1.0",
-    "decoding": "False", "seed": "0", "caching": "False"}
+    "decoding": "False", "seed": "0", "caching": "False", "ratio": "1"}
 """What stands for nothing."""
 
 _IS_OFF: Mapping[str, tuple[object, ...]] = {
-    "dropout": (0, None), "training": (False, None), "spread": (), "decoding": (False,), "caching": (False, None)}
+    "dropout": (0, None), "training": (False, None), "spread": (), "decoding": (False,), "caching": (False, None),
+    "ratio": (1, None)}
 """Defaults that need no switching off."""
 
 _SWITCHES: Mapping[str, str] = {"biases": "True", "activation": "None", "batch_first": "True"}
@@ -108,15 +110,21 @@ def roles(parameters: Iterable[TheirParameter], at: At) -> Mapping[str, str]:
     listed = tuple(parameters)
     found: dict[str, str] = {}
     for role in _roles_of(at):
+        if role == "columns" and "rows" not in found.values():
+            continue
         means = theirs(role, [each for each in listed if each.name not in found])
         found |= dict.fromkeys([each.name for each in (means if role in _MANY else means[:1])], role)
     return found
 
 
+_IN_A_GRID = ("grid", "rows", "columns")
+"""What a call is told of tokens that lie in a grid; a constructor's `width` is another."""
+
+
 def _roles_of(at: At) -> tuple[str, ...]:
     """In a call `bias` is something to add, in a constructor a switch."""
-    left_out = ("biases",) if at is At.CALL else ("bias", "mask", "random_key", "params", DESTINATION)
-    first = ("config", "random_key") if at is At.CONSTRUCTOR else ()
+    left_out = ("biases",) if at is At.CALL else ("bias", "mask", "random_key", "params", DESTINATION, *_IN_A_GRID)
+    first = ("config", "random_key") if at is At.CONSTRUCTOR else _IN_A_GRID
     return (*first, *(role for role in SYNONYMS if role not in (*left_out, *first)))
 
 
@@ -165,7 +173,8 @@ def _handed(parameter: TheirParameter, role: str, kind: Kind, at: At, lift: str)
     elif role in _UNTURNED and not constructed:
         found = tuple(text.format(made=_MADE[lift]) for text in _UNTURNED[role])
     elif role in _HIDING_NUMBERS and _is_number(parameter):
-        found = (length, "None") if required else (length,)
+        tiled = (f"(1, {length})",) if constructed and kind is Kind.LAYER else ()
+        found = (length, *tiled, "None") if required else (length, *tiled)
     elif role in _SWITCHES and constructed:
         found = (_SWITCHES[role], *left)
     elif role == "context" and kind is Kind.LAYER:
@@ -234,7 +243,7 @@ def _is_on(parameter: TheirParameter, role: str) -> bool:
 
 
 _BY_NAME: Mapping[str, Callable[[TheirParameter], tuple[str, ...]]] = {
-    "scale": _scale, "causal": _causal, "angles": lambda _: _ANGLES, "turns": lambda _: _TURNS}
+    "scale": _scale, "causal": _causal, "angles": lambda each: _ANGLES if each.is_required else (*_ANGLES, ""), "turns": lambda _: _TURNS}
 """What is given whether or not it is required."""
 
 
