@@ -61,6 +61,7 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "config": ("config", "cfg", "args", "model_args", "hparams", "conf", "model_config", "params_config", "settings"),
     "params": ("params", "parameters", "layer_params", "layer_weights", "weights", "p", "variables", "theta"),
     "scale_width": ("query_pre_attn_scalar",),
+    "one_kv_head": ("multi_query", "one_kv_head", "use_mqa"),
     "ratio": ("downsample_rate", "attention_downsample_rate", "sr_ratio", "sequence_reduction_ratio", "attn_ratio",
               "reduction_ratio"),
     # what is no part of attention
@@ -80,6 +81,7 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "caching": ("use_cache", "return_cache", "output_cache", "return_present", "return_kv", "cache_output"),
     "place": ("input_pos", "cache_position", "cache_pos", "cache_index", "past_length", "past_len", "offset",
               "position", "pos", "layer_idx", "start_pos", "layer_id", "layer_number", "cur_pos", "layer_index"),
+    "residual": ("residual",),
     "owner": ("module", "layer"),
     "activation": ("activation",),
     "spread": ("w_init_scale",),

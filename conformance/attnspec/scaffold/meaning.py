@@ -66,7 +66,8 @@ _IS_OFF: Mapping[str, tuple[object, ...]] = {
 _SWITCHES: Mapping[str, str] = {"biases": "True", "activation": "None", "batch_first": "True"}
 """What a constructor is told."""
 _MODULE = "SimpleNamespace(training=False, num_key_value_groups=H // Hkv)"
-_ANGLES = ("(query.new_ones(B, T, D), query.new_zeros(B, T, D))",)
+_ANGLES = ("(query.new_ones(B, T, D), query.new_zeros(B, T, D))",
+           "(query.new_ones(B, T, D // 2), query.new_zeros(B, T, D // 2))")
 _TURNS = ("torch.ones(T, D // 2, dtype=torch.complex64)", "torch.tensor([1.0, 0.0]).expand(T, D // 2, 2)")
 _UNTURNED: Mapping[str, tuple[str, ...]] = {
     "cosines": ("{made}.ones((T, D), dtype=query.dtype)", "{made}.ones((T, D // 2), dtype=query.dtype)",
@@ -76,6 +77,10 @@ _UNTURNED: Mapping[str, tuple[str, ...]] = {
 """The cosines and sines of angles of 0, which turn nothing. They lie alike: both have the same place in their lists."""
 _GIVEN_ALIKE = frozenset(tuple(text.format(made=made) for text in texts) for texts in _UNTURNED.values()
                          for made in _MADE.values())
+BY_PLACE = frozenset(word.name for word in KEYWORDS.values() if word.is_from_place)
+"""The keywords by which each head adds something that depends on places."""
+_PLACES_OF_HEADS = ("(B * heads, 1, S)", "(heads, 1, S)", "(1, heads, 1, S)")
+"""The shapes in which a layer may be handed what each head adds by place."""
 _AXES: Mapping[str, str] = {"B": "(B,)", "H": "(H,)", "BH": "(H,)", "BT": "(B, T)", "BS": "(B, S)"}
 """By the axes that a keyword's array has, the shape of one that changes nothing."""
 
@@ -93,12 +98,10 @@ _NEUTRAL: Mapping[str, str] = {word.name: _neutral(word) for word in KEYWORDS.va
 """By keyword of attention, such an array, where the parameter has to be given."""
 _HIDING_NUMBERS = frozenset(word.name for word in KEYWORDS.values() if word.needs_causal)
 """The keywords that hide keys by a number of them, which may be at work where nobody gives another."""
-_POSITIONS: Mapping[str, str] = {"positions": "{made}.zeros((B, T), dtype={made}.int32)"}
-"""The positions of tokens that all stand at the first, which turns none of them."""
 DESTINATION = "destination"
 """The role of an array that a function writes its output into, and the name of that array in an adapter."""
 _ALIKE: Mapping[Kind, Mapping[str, tuple[str, ...]]] = {
-    kind: {"owner": (_MODULE,), DESTINATION: (DESTINATION,), "a_width": widths}
+    kind: {"owner": (_MODULE,), DESTINATION: (DESTINATION,), "a_width": widths, "residual": ("query * 0",)}
     for kind, widths in ((Kind.ATTENTION, ("D", "H * D")), (Kind.LAYER, ("M", "D")))}
 """What is given alike of every lift; a width whose name does not say of what may be either."""
 _MANY = ("dropout", "biases", "training", "place")
@@ -194,16 +197,21 @@ def _projection(parameter: TheirParameter) -> tuple[str, ...]:
 
 
 def _needed(parameter: TheirParameter, role: str, kind: Kind, lift: str) -> tuple[str, ...]:
-    """Of a parameter without a default."""
-    made = {**_LENGTHS[kind], **_POSITIONS, **(_NEUTRAL if kind is Kind.ATTENTION else {})}
+    """Of a parameter without a default. Positions are those of tokens that all stand at the first, which turns none."""
+    if role == "positions":
+        return tuple(f"{_MADE[lift]}.zeros((B, T), dtype={_MADE[lift]}.{whole})" for whole in ("int32", "int64"))
+    made = {**_LENGTHS[kind], **(_NEUTRAL if kind is Kind.ATTENTION else {})}
     if role in made:
         return (made[role].format(made=_MADE[lift]), *(["None"] if role in _NEUTRAL else []))
     if role in _ALIKE[kind]:
         return _ALIKE[kind][role]
+    if role in BY_PLACE and kind is Kind.LAYER:
+        return ("None", *(f"{_MADE[lift]}.zeros({shape}, dtype=query.dtype)" for shape in _PLACES_OF_HEADS))
     if role == "random_key":
         return ("nnx.Rngs(0)",) if parameter.name == "rngs" else ("jax.random.key(0)",)
     if role == "mask":
-        return ("None",) if kind is Kind.LAYER else _all_visible(parameter, lift)
+        added = f"{_MADE[lift]}.zeros((B, 1, T, S), dtype=query.dtype)"
+        return ("None", added) if kind is Kind.LAYER else _all_visible(parameter, lift)
     if role == "bias":
         return "None", "[]"
     return ("False", "None") if parameter.annotation == "bool" else ("None", "False")

@@ -27,7 +27,7 @@ from attnspec.scaffold.polarity import with_polarity
 from attnspec.scaffold.probe_problems import CROSS, SCALES, AnyProblem, close, plain, truths, unlike
 from attnspec.scaffold.ragged import packed_forms, with_ragged
 from attnspec.scaffold.residual import adds_its_input, judged_before_sum, output_projection, tell_sum
-from attnspec.scaffold.suggestions import suggestions_of
+from attnspec.scaffold.suggestions import suggestions_of, with_own_settled
 from attnspec.scaffold.there import OutOfTime
 from attnspec.scaffold.trial_adapter import Attempt, Output, Progress, Trier
 from attnspec.scaffold.turning import rotation_switches, with_angles_handed, with_rotation_off
@@ -108,7 +108,7 @@ def _form_of(callee: Examined, trier: Trier, change: Callable[[CallForm], CallFo
             found = _found(form, trier) or _found_contiguous(form, trier)
             if found is not None and (not found.is_guess or _is_of_two_widths(found, trier)):
                 alone = _of_heads(found, CROSS.H) if CROSS.H in fixed and _is_of_them_only(found, trier) else found
-                return _whole(alone, callee, trier)
+                return _whole(with_own_settled(alone, trier), callee, trier)
     return None
 
 

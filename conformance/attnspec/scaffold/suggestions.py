@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from attnspec.scaffold.examined import Examined
-from attnspec.scaffold.form import CallableKind, CallForm
+from attnspec.scaffold.form import At, CallableKind, CallForm
 from attnspec.scaffold.lookup import REQUIRED
-from attnspec.scaffold.trial_adapter import Attempt, Progress
+from attnspec.scaffold.meaning import BY_PLACE, roles
+from attnspec.scaffold.probe_problems import plain
+from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,9 @@ def suggestions_of(callee: Examined, nearest: Attempt | None) -> Iterator[Sugges
     if nearest.step is Progress.RAISED and (flags := _flags_named(callee, nearest)):
         yield Suggestion(_requiring(callee, flags),
                          f"Its {' and '.join(flags)} is False: at its default {nearest.against}.")
+    if nearest.step is Progress.RAISED and "NoneType" in nearest.against and (names := _wanted_none(callee)):
+        says = f"WITHOUT ITS {' AND '.join(names)}: handed over so that it changes nothing. What it does is not judged."
+        yield Suggestion(_wanting(callee, names), says, is_missing=True)
     if nearest.step is Progress.NO_OUTPUT and _may_put_first(nearest.form):
         yield Suggestion(callee, "It answers for its first row alone: each row is put first in turn.", _each_first)
     if nearest.step is Progress.OTHER_NUMBERS:
@@ -59,6 +64,22 @@ def _requiring(callee: Examined, flags: Sequence[str]) -> Examined:
     return replace(callee, parameters=made)
 
 
+_PLACED = ("positions", "angles", "cosines", "sines", "turns", *BY_PLACE)
+"""What parameters mean that tell places, and may be told so that places change nothing."""
+
+
+def _wanted_none(callee: Examined) -> Sequence[str]:
+    """The parameters of its call that tell places and are None unless they are given."""
+    means = roles(callee.call, At.CALL)
+    return [each.name for each in callee.call if each.default is None and means.get(each.name) in _PLACED]
+
+
+def _wanting(callee: Examined, names: Sequence[str]) -> Examined:
+    """The callee whose call has to be given these."""
+    called = tuple(replace(each, default=REQUIRED) if each.name in names else each for each in callee.call)
+    return replace(callee, methods={**callee.methods, callee.called: called})
+
+
 def _may_put_first(form: CallForm) -> bool:
     """Whether it has one input, which a framework that rolls arrays may turn round."""
     return form.lift == "torch" and form.arrangement.is_one and not form.arrangement.mapped
@@ -76,16 +97,43 @@ _NOTHING = (("0.0", "0"), ('float("-inf")', "-inf"), ("1.0", "1"))
 """What a parameter may be filled with that is then nothing: a bias, a logit more, a factor; in Python and in words."""
 
 
+_SOMETHING = "0.75"
+"""What a parameter is filled with to see whether it does anything."""
+
+
 def _without_own(callee: Examined, nearest: CallForm) -> Iterator[Suggestion]:
     """With the parameters that keep their initial values set to nothing, each way."""
-    names = [name for name in nearest.initial if "norm" not in name.lower()]
-    if nearest.family is not CallableKind.TORCH or not names or nearest.filled:
-        return
+    for number, words in _NOTHING if _own(nearest) else ():
+        yield Suggestion(callee, _tell_own(nearest, words), _filling(number), is_missing=True)
+
+
+def with_own_settled(form: CallForm, trier: Trier) -> CallForm:
+    """A form that is right with whatever its own parameters are when it is born, which may be chance: set to nothing
+    where they do something.
+    """
+    if not _own(form) or trier.is_right(_filled(form, _SOMETHING), plain(form)):
+        return form
     for number, words in _NOTHING:
-        says = (f"WITHOUT ITS {' AND '.join(names)}: set to {words} in the adapter, so that everything else is judged. "
-                "What it does is not.")
-        yield Suggestion(callee, says, _filling(dict.fromkeys(names, number)), is_missing=True)
+        known = _filled(form, number)
+        if trier.is_right(known, plain(known)):
+            return replace(known, warnings=(_tell_own(form, words), *form.warnings))
+    return form
 
 
-def _filling(filled: dict[str, str]) -> Callable[[CallForm], CallForm]:
-    return lambda form: replace(form, filled={**form.filled, **filled})
+def _own(form: CallForm) -> Sequence[str]:
+    """The parameters of a module of PyTorch that keep their initial values, but for norms."""
+    kept = [name for name in form.initial if "norm" not in name.lower() and name not in form.filled]
+    return kept if form.family is CallableKind.TORCH else []
+
+
+def _tell_own(form: CallForm, words: str) -> str:
+    return (f"WITHOUT ITS {' AND '.join(_own(form))}: set to {words} in the adapter, so that everything else is judged. "
+            "What it does is not.")
+
+
+def _filled(form: CallForm, number: str) -> CallForm:
+    return replace(form, filled={**form.filled, **dict.fromkeys(_own(form), number)})
+
+
+def _filling(number: str) -> Callable[[CallForm], CallForm]:
+    return lambda form: _filled(form, number)
