@@ -21,7 +21,8 @@ class Truth(Enum):
 class LibraryClass:
     """One class. distribution: where its version stands.  says: what it has inside, or what it computes instead.
 
-    fails: why a verdict "does not conform" is true, where it was proven without attnspec; empty where it would be false.
+    fails: why a verdict "does not conform" is true, where it was proven without attnspec; empty where it would be
+    false.
     """
 
     target: str
@@ -108,11 +109,12 @@ CLASSES: tuple[LibraryClass, ...] = (
     *_all("vit-pytorch", Truth.ATTENTION,
           "vit_pytorch.vit:Attention",
           "vit_pytorch.simple_vit:Attention",
-          "vit_pytorch.cait:Attention",
           "vit_pytorch.cross_vit:Attention",
           "vit_pytorch.na_vit:Attention",
           "vit_pytorch.pit:Attention"),
-    *_all("vit-pytorch", Truth.OTHER, ("vit_pytorch.deepvit:Attention", "weights are mixed over heads")),
+    *_all("vit-pytorch", Truth.OTHER,
+          ("vit_pytorch.cait:Attention", "logits and weights are mixed over heads"),
+          ("vit_pytorch.deepvit:Attention", "weights are mixed over heads")),
     *_all("flax", Truth.ATTENTION,
           "flax.nnx:MultiHeadAttention",
           "flax.linen:MultiHeadDotProductAttention",

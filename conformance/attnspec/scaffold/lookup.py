@@ -61,6 +61,7 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "config": ("config", "cfg", "args", "model_args", "hparams", "conf", "model_config", "params_config", "settings"),
     "params": ("params", "parameters", "layer_params", "layer_weights", "weights", "p", "variables", "theta"),
     "scale_width": ("query_pre_attn_scalar",),
+    "rotary_width": ("rotary_dim", "rotary_ndims", "rope_dim", "rotary_emb_dim"),
     "one_kv_head": ("multi_query", "one_kv_head", "use_mqa"),
     "ratio": ("downsample_rate", "attention_downsample_rate", "sr_ratio", "sequence_reduction_ratio", "attn_ratio",
               "reduction_ratio"),

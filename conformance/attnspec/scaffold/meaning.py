@@ -79,8 +79,14 @@ _GIVEN_ALIKE = frozenset(tuple(text.format(made=made) for text in texts) for tex
                          for made in _MADE.values())
 BY_PLACE = frozenset(word.name for word in KEYWORDS.values() if word.is_from_place)
 """The keywords by which each head adds something that depends on places."""
-_PLACES_OF_HEADS = ("(B * heads, 1, S)", "(heads, 1, S)", "(1, heads, 1, S)")
-"""The shapes in which a layer may be handed what each head adds by place."""
+_OF_LAYERS: Mapping[str, tuple[str, ...]] = {
+    "positions": tuple(f"{{made}}.zeros((B, T), dtype={{made}}.{whole})" for whole in ("int32", "int64")),
+    "mask": ("None", "{made}.zeros((B, 1, T, S), dtype=query.dtype)"),
+    **{role: ("None", *(f"{{made}}.zeros({shape}, dtype=query.dtype)"
+                        for shape in ("(B * heads, 1, S)", "(heads, 1, S)", "(1, heads, 1, S)"))) for role in BY_PLACE}}
+"""What a layer is handed that changes nothing: positions of tokens that all stand at the first; no mask; and what each
+head adds by place, in every shape that it may have.
+"""
 _AXES: Mapping[str, str] = {"B": "(B,)", "H": "(H,)", "BH": "(H,)", "BT": "(B, T)", "BS": "(B, S)"}
 """By the axes that a keyword's array has, the shape of one that changes nothing."""
 
@@ -101,7 +107,8 @@ _HIDING_NUMBERS = frozenset(word.name for word in KEYWORDS.values() if word.need
 DESTINATION = "destination"
 """The role of an array that a function writes its output into, and the name of that array in an adapter."""
 _ALIKE: Mapping[Kind, Mapping[str, tuple[str, ...]]] = {
-    kind: {"owner": (_MODULE,), DESTINATION: (DESTINATION,), "a_width": widths, "residual": ("query * 0",)}
+    kind: {"owner": (_MODULE,), DESTINATION: (DESTINATION,), "a_width": widths, "residual": ("query * 0",),
+           "bias": ("None", "[]")}
     for kind, widths in ((Kind.ATTENTION, ("D", "H * D")), (Kind.LAYER, ("M", "D")))}
 """What is given alike of every lift; a width whose name does not say of what may be either."""
 _MANY = ("dropout", "biases", "training", "place")
@@ -197,23 +204,19 @@ def _projection(parameter: TheirParameter) -> tuple[str, ...]:
 
 
 def _needed(parameter: TheirParameter, role: str, kind: Kind, lift: str) -> tuple[str, ...]:
-    """Of a parameter without a default. Positions are those of tokens that all stand at the first, which turns none."""
-    if role == "positions":
-        return tuple(f"{_MADE[lift]}.zeros((B, T), dtype={_MADE[lift]}.{whole})" for whole in ("int32", "int64"))
+    """Of a parameter without a default."""
     made = {**_LENGTHS[kind], **(_NEUTRAL if kind is Kind.ATTENTION else {})}
     if role in made:
         return (made[role].format(made=_MADE[lift]), *(["None"] if role in _NEUTRAL else []))
     if role in _ALIKE[kind]:
         return _ALIKE[kind][role]
-    if role in BY_PLACE and kind is Kind.LAYER:
-        return ("None", *(f"{_MADE[lift]}.zeros({shape}, dtype=query.dtype)" for shape in _PLACES_OF_HEADS))
     if role == "random_key":
         return ("nnx.Rngs(0)",) if parameter.name == "rngs" else ("jax.random.key(0)",)
-    if role == "mask":
-        added = f"{_MADE[lift]}.zeros((B, 1, T, S), dtype=query.dtype)"
-        return ("None", added) if kind is Kind.LAYER else _all_visible(parameter, lift)
-    if role == "bias":
-        return "None", "[]"
+    if role == "mask" and kind is Kind.ATTENTION:
+        return _all_visible(parameter, lift)
+    of_layers = _OF_LAYERS.get(role, ()) if kind is Kind.LAYER or role == "positions" else ()
+    if of_layers:
+        return tuple(text.format(made=_MADE[lift]) for text in of_layers)
     return ("False", "None") if parameter.annotation == "bool" else ("None", "False")
 
 
@@ -251,7 +254,8 @@ def _is_on(parameter: TheirParameter, role: str) -> bool:
 
 
 _BY_NAME: Mapping[str, Callable[[TheirParameter], tuple[str, ...]]] = {
-    "scale": _scale, "causal": _causal, "angles": lambda each: _ANGLES if each.is_required else (*_ANGLES, ""), "turns": lambda _: _TURNS}
+    "scale": _scale, "causal": _causal, "turns": lambda _: _TURNS,
+    "angles": lambda each: _ANGLES if each.is_required else (*_ANGLES, "")}
 """What is given whether or not it is required."""
 
 

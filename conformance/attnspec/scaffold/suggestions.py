@@ -43,7 +43,7 @@ def suggestions_of(callee: Examined, nearest: Attempt | None) -> Iterator[Sugges
                          f"Its {' and '.join(flags)} is False: at its default {nearest.against}.")
     if nearest.step is Progress.RAISED and "NoneType" in nearest.against and (names := _wanted_none(callee)):
         says = f"WITHOUT ITS {' AND '.join(names)}: handed over so that it changes nothing. What it does is not judged."
-        yield Suggestion(_wanting(callee, names), says, is_missing=True)
+        yield Suggestion(_wanting(callee, names), says, _in_pairs, is_missing=True)
     if nearest.step is Progress.NO_OUTPUT and _may_put_first(nearest.form):
         yield Suggestion(callee, "It answers for its first row alone: each row is put first in turn.", _each_first)
     if nearest.step is Progress.OTHER_NUMBERS:
@@ -78,6 +78,11 @@ def _wanting(callee: Examined, names: Sequence[str]) -> Examined:
     """The callee whose call has to be given these."""
     called = tuple(replace(each, default=REQUIRED) if each.name in names else each for each in callee.call)
     return replace(callee, methods={**callee.methods, callee.called: called})
+
+
+def _in_pairs(form: CallForm) -> CallForm:
+    """The form whose heads have an even width: what turns by places turns features in pairs."""
+    return replace(form, even_heads=True)
 
 
 def _may_put_first(form: CallForm) -> bool:
@@ -127,8 +132,8 @@ def _own(form: CallForm) -> Sequence[str]:
 
 
 def _tell_own(form: CallForm, words: str) -> str:
-    return (f"WITHOUT ITS {' AND '.join(_own(form))}: set to {words} in the adapter, so that everything else is judged. "
-            "What it does is not.")
+    return (f"WITHOUT ITS {' AND '.join(_own(form))}: set to {words} in the adapter, so that everything else is "
+            "judged. What it does is not.")
 
 
 def _filled(form: CallForm, number: str) -> CallForm:

@@ -104,8 +104,9 @@ def with_angles_handed(form: CallForm, parameters: Parameters, trier: Trier) -> 
         return form
     exchanged = {name: _exchanged(text) for name, text in handed.items()}
     turned = replace(form, given={**form.given, **exchanged}, even_heads=True, variants={})
-    said = (f"WITHOUT A ROTATION: it is handed angles of 0 as {' and '.join(handed)}, so that attention is judged. What "
-            f"they are else is its caller's.")
+    listed = _listed([*handed])
+    said = (f"WITHOUT A ROTATION: it is handed angles of 0 as {listed}, so that attention is judged. What they are "
+            "else is its caller's.")
     known = replace(form, even_heads=True, remarks=(*form.remarks, said))
     return _with_variant(known, turned, trier)
 

@@ -23,7 +23,8 @@ OFF_IN_CONFIG = "None"
 """What the field of such a keyword is."""
 _FIELDS: Mapping[Kind, Mapping[str, str]] = {
     kind: {**SIZES[kind], "dropout": NO_DROPOUT, "biases": "True", "length": "T", "place": "0", "batch": "B",
-           "scale_width": "D", "ratio": "1", "one_kv_head": "False", **dict.fromkeys(_SWITCHED_OFF, OFF_IN_CONFIG), **of_memory}
+           "scale_width": "D", "rotary_width": "D", "ratio": "1", "one_kv_head": "False",
+           **dict.fromkeys(_SWITCHED_OFF, OFF_IN_CONFIG), **of_memory}
     for kind, of_memory in ((Kind.ATTENTION, {}), (Kind.LAYER, {"context_width": "M"}))}
 """What a field is set to, by what it means."""
 _NUMBERS: Mapping[str, int] = {
