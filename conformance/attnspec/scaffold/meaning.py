@@ -217,7 +217,12 @@ def _needed(parameter: TheirParameter, role: str, kind: Kind, lift: str) -> tupl
     of_layers = _OF_LAYERS.get(role, ()) if kind is Kind.LAYER or role == "positions" else ()
     if of_layers:
         return tuple(text.format(made=_MADE[lift]) for text in of_layers)
-    return ("False", "None") if parameter.annotation == "bool" else ("None", "False")
+    return _BY_ANNOTATION.get(parameter.annotation, ("None", "False"))
+
+
+_BY_ANNOTATION: Mapping[str, tuple[str, ...]] = {
+    "bool": ("False", "None"), "Literal[False]": ("False",), "Literal[True]": ("True",)}
+"""What a parameter is given of which nothing else is known."""
 
 
 def _all_visible(parameter: TheirParameter, lift: str) -> tuple[str, ...]:

@@ -38,9 +38,8 @@ def suggestions_of(callee: Examined, nearest: Attempt | None) -> Iterator[Sugges
     """What the nearest attempt suggests; nothing for a function."""
     if nearest is None or not callee.is_class:
         return
-    if nearest.step is Progress.RAISED and (flags := _flags_named(callee, nearest)):
-        yield Suggestion(_requiring(callee, flags),
-                         f"Its {' and '.join(flags)} is False: at its default {nearest.against}.")
+    for name, other in _flags_named(callee, nearest) if nearest.step is Progress.RAISED else ():
+        yield Suggestion(_told_flag(callee, name, other), f"Its {name} is {other}: at its default {nearest.against}.")
     if nearest.step is Progress.RAISED and "NoneType" in nearest.against and (names := _wanted_none(callee)):
         says = f"WITHOUT ITS {' AND '.join(names)}: handed over so that it changes nothing. What it does is not judged."
         yield Suggestion(_wanting(callee, names), says, _in_pairs, is_missing=True)
@@ -50,16 +49,19 @@ def suggestions_of(callee: Examined, nearest: Attempt | None) -> Iterator[Sugges
         yield from _without_own(callee, nearest.form)
 
 
-def _flags_named(callee: Examined, nearest: Attempt) -> Sequence[str]:
-    """The flags of its constructor that are on, and that are named where it raises."""
-    return [each.name for each in callee.constructor if each.default is True
-            and nearest.form.construction.get(each.name) != "False"
-            and re.search(rf"\b{re.escape(each.name)}\b", nearest.against)]
+def _flags_named(callee: Examined, nearest: Attempt) -> Iterator[tuple[str, str]]:
+    """The flags of its constructor that are named where it raises, each with what is not its default; those that are on
+    first.
+    """
+    flags = [each for each in callee.constructor if isinstance(each.default, bool)
+             and each.name not in nearest.form.construction
+             and re.search(rf"\b{re.escape(each.name)}\b", nearest.against)]
+    yield from ((each.name, repr(not each.default)) for each in sorted(flags, key=lambda each: not each.default))
 
 
-def _requiring(callee: Examined, flags: Sequence[str]) -> Examined:
-    """The callee whose constructor has to be given these flags, so that each is False."""
-    made = tuple(replace(each, default=REQUIRED, annotation="bool") if each.name in flags else each
+def _told_flag(callee: Examined, name: str, other: str) -> Examined:
+    """The callee whose constructor has to be given this flag, which can be nothing else."""
+    made = tuple(replace(each, default=REQUIRED, annotation=f"Literal[{other}]") if each.name == name else each
                  for each in callee.constructor)
     return replace(callee, parameters=made)
 

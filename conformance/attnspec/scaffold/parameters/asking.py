@@ -81,8 +81,8 @@ def {asked}(query, key, value):
             if not asked.missed or asked.missed in unknown:
                 return {{}}
             unknown.add(asked.missed)
-        except Exception:
-            return {{}}
+        except Exception:  # its own, which a call tells
+            return asked.fields
         else:
             return asked.fields
     return {{}}
@@ -102,8 +102,8 @@ Numbers = Mapping[str, int | float | bool]
 
 def fields_asked(target: str, parameter: str, known: Numbers, others: Numbers, there: There, *,
                  is_dict: bool) -> tuple[str, ...]:
-    """The fields of a config that the class `module:name` asks for while it is constructed; none if it cannot be
-    satisfied. known: what a field is answered with, by its plain name; one whose name says nothing is False, but for a
+    """The fields of a config that the class `module:name` asks for while it is constructed, up to where it raises; none
+    if it cannot be satisfied. known: what a field is answered with, by its plain name; one whose name says nothing is False, but for a
     question that can do without (`getattr(config, name, default)`).  others: what else has to be given.
     """
     text = _MADE.format(**_names(target), known=dict(known), most=_MOST, others=dict(others), parameter=parameter,
