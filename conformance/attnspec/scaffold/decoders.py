@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -173,7 +173,7 @@ def _filled_in_place(form: CallForm, called: tuple[TheirParameter, ...], trier: 
     for parameter in theirs(STATE, called):
         passed = (*form.passed, Passed(STATE, parameter.name, STATE))
         given = {name: text for name, text in form.given.items() if name != parameter.name or form.by_position}
-        handed = replace(form, passed=passed, given=given)
+        handed = replace(form, passed=passed, given=given, construction={**form.construction, **_layer_of_model(form)})
         yield from (replace(handed, kept=kept) for kept in _empty_ones(form, parameter, trier))
     for parameter in _places(called) if form.is_class else ():
         for place in _PLACES:
@@ -181,6 +181,14 @@ def _filled_in_place(form: CallForm, called: tuple[TheirParameter, ...], trier: 
             yield replace(form, passed=passed, kept=KeptCache())
 
 
+def _layer_of_model(form: CallForm) -> Mapping[str, str]:
+    """What a constructor is told that may be left to say nothing of which layer of a model it is: a cache of a whole
+    model asks for that.
+    """
+    return {name: "0" for name, text in form.left.items() if text == "None" and _LAYER.search(plain(name))}
+
+
+_LAYER = re.compile(r"^(layer|block)_(idx|id|index|number)$")
 _PLACES = ("start", "torch.arange(start, start + T)")
 """How a module that holds its cache is told how many keys it has: their number, or the places of the new ones."""
 

@@ -127,6 +127,7 @@ class CallForm:
     judged: a submodule whose output is judged in place of the whole; empty where there is none.  padded: the parameter
     that is told lengths where padding is handed over; padded_alike: whether these are all the same.
     called: the method by which an object of no framework is called; empty where the object itself is.
+    initial: the names of its parameters that keep the values that it is born with.
     mode: of a module of PyTorch.  variants: by name, forms that must answer alike, such as the layer in training.
     """
 
@@ -172,6 +173,7 @@ class CallForm:
     judged: str = ""
     padded: str = ""
     padded_alike: bool = False
+    initial: tuple[str, ...] = ()
     mode: ModuleMode = ModuleMode.EVALUATION
     variants: Mapping[str, CallForm] = field(default_factory=dict)
 

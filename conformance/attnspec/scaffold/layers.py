@@ -15,11 +15,11 @@ from attnspec.host.lifts import LIFTS
 from attnspec.scaffold.allocated import ROOM, allocated_caches
 from attnspec.scaffold.arrangements import arrangements, of_one_query
 from attnspec.scaffold.examined import Examined
-from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, CallForm
+from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, CallForm, Config
 from attnspec.scaffold.lookup import TheirParameter, theirs
 from attnspec.scaffold.meaning import Choices, choices, combinations, roles
 from attnspec.scaffold.memory import memory_in, query_in
-from attnspec.scaffold.parameters.configs import configs_of
+from attnspec.scaffold.parameters.configs import OFF_IN_CONFIG, configs_of
 from attnspec.scaffold.parameters.states import PROJECTIONS, State, states
 from attnspec.scaffold.parameters.trees import Leaf, Tree, leaves_in, roots_of, tree_of
 from attnspec.scaffold.probe_problems import plain
@@ -183,12 +183,19 @@ def _constructed(form: CallForm, layer: Examined, trier: Trier) -> Iterator[Call
         known = replace(form, construction=construction, left=left, is_guess=is_guess)
         if "heads" in construction.values() and "single_head" in form.limits:  # of another name than one knows
             known = replace(known, limits={name: limit for name, limit in form.limits.items() if name != "single_head"})
-        if config is None:
+        if config is None or not config.is_required:
             yield known
-        else:
-            given, others = {config.name: "config", **construction}, tuple(construction)
-            yield from (replace(known, construction=given, config=each)
-                        for each in configs_of(layer, config.name, form.kind, others, trier.there))
+        if config is not None:
+            given = {config.name: "config", **construction}
+            yield from (_of_config(replace(known, construction=given), each)
+                        for each in configs_of(layer, config.name, form.kind, construction, trier.there))
+
+
+def _of_config(form: CallForm, config: Config) -> CallForm:
+    """The form made from a config; with a warning that says what that switches off."""
+    said = [f"WITHOUT ITS {name}: that is None in the adapter, so that everything else is judged."
+            for name, text in config.fields.items() if text == OFF_IN_CONFIG]
+    return replace(form, config=config, warnings=(*form.warnings, *said))
 
 
 _SIZES = ("M", "heads", "D")
@@ -333,6 +340,7 @@ def _with_state(form: CallForm, state: State) -> Iterator[CallForm]:
               **({} if state.projects_output else {"projects_output": False})}
     known = replace(form, state=state.made, limits=limits)
     left = ["".join(path).strip('[]".') for path in state.left]
+    known = replace(known, initial=tuple(left))
     said = f"Parameters that keep their initial values: {', '.join(left)}."
     yield replace(known, remarks=(*form.remarks, said)) if left else known
     if form.family is not CallableKind.TORCH:

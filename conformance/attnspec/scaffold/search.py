@@ -28,6 +28,7 @@ from attnspec.scaffold.polarity import with_polarity
 from attnspec.scaffold.probe_problems import CROSS, SCALES, AnyProblem, close, plain, truths, unlike
 from attnspec.scaffold.ragged import packed_forms, with_ragged
 from attnspec.scaffold.residual import adds_its_input, judged_before_sum, output_projection, tell_sum
+from attnspec.scaffold.suggestions import suggestions_of, with_own_settled
 from attnspec.scaffold.there import OutOfTime
 from attnspec.scaffold.trial_adapter import Attempt, Output, Progress, Trier
 from attnspec.scaffold.turning import rotation_switches, with_angles_handed, with_rotation_off
@@ -95,7 +96,7 @@ def form_of(target: str, trier: Trier) -> CallForm:
     callee, gathered = spread_inputs(trier.there.examined(target))
     trier.gathered = gathered
     try:
-        ways = (_form_of, _with_mistake, _without_rotation, _before_sum, _without_bias, _with_full_pages)
+        ways = (_form_of, _with_mistake, _as_suggested, _without_rotation, _before_sum, _without_bias, _with_full_pages)
         found = next(filter(None, (way(callee, trier) for way in ways)), None)
     except OutOfTime as late:
         raise TargetError(f"{late}{_told(trier.nearest)}") from None
@@ -112,7 +113,7 @@ def _form_of(callee: Examined, trier: Trier, change: Callable[[CallForm], CallFo
             found = _found(form, trier) or _found_contiguous(form, trier)
             if found is not None and (not found.is_guess or _is_of_two_widths(found, trier)):
                 alone = _of_heads(found, CROSS.H) if CROSS.H in fixed and _is_of_them_only(found, trier) else found
-                return _whole(alone, callee, trier)
+                return _whole(with_own_settled(alone, trier), callee, trier)
     return None
 
 
@@ -152,6 +153,19 @@ def _whole(form: CallForm, callee: Examined, trier: Trier) -> CallForm:
     turned = with_angles_handed(with_polarity(known, callee), parameters, trier)
     judged = with_modes(with_ragged(turned, trier), parameters, trier)
     return with_doubt(with_large_logits(judged, trier), callee, [*callee.parameters, *callee.constructor, *callee.call])
+
+
+def _as_suggested(callee: Examined, trier: Trier) -> CallForm | None:
+    """The form that is right once what its nearest answer suggests is done."""
+    nearest, mistaken = trier.nearest, list(trier.mistaken)
+    for suggestion in suggestions_of(callee, nearest):
+        trier.nearest = None
+        trier.mistaken.clear()
+        seen = suggestion.callee
+        if found := _form_of(seen, trier, suggestion.change) or _with_mistake(seen, trier):
+            return suggestion.told(found)
+    trier.nearest, trier.mistaken[:] = nearest, mistaken
+    return None
 
 
 def _without_rotation(callee: Examined, trier: Trier) -> CallForm | None:
@@ -264,12 +278,17 @@ def _found(form: CallForm, trier: Trier) -> CallForm | None:
 
 
 def _variations(form: CallForm) -> Iterator[CallForm]:
-    """The form as it is; with another default scale; always causal."""
-    yield form
+    """The form as it is; with another default scale; always causal, at each of these scales."""
+    always = replace(form, limits={**form.limits, "causal_only": True},
+                     remarks=(*form.remarks, "It is always causal."))
+    yield from (form, *_scaled_otherwise(form), always, *_scaled_otherwise(always))
+
+
+def _scaled_otherwise(form: CallForm) -> Iterator[CallForm]:
+    """The form with each default scale that a library may have."""
     for name in SCALES:
         yield replace(form, default_scale=name,
                       remarks=(*form.remarks, f"Its default scale is {name}, not 1/sqrt(D)."))
-    yield replace(form, limits={**form.limits, "causal_only": True}, remarks=(*form.remarks, "It is always causal."))
 
 
 def _right_ones(form: CallForm, outputs: list[Output]) -> Iterator[Output]:

@@ -110,21 +110,26 @@ def _filling(filled: Mapping[str, str]) -> Callable[[CallForm], CallForm]:
 
 
 def with_angles_handed(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """A form that is handed cosines of 1 and sines of 0: what is said of that, and the variant that turns by a
-    quarter.
+    """A form that is handed cosines of 1 and sines of 0, apart or as a pair: what is said of that, and the variant that
+    turns by a quarter.
     """
     means = roles(parameters[At.CALL], At.CALL)
-    handed = {name: text for name, text in form.given.items() if means.get(name) in ("cosines", "sines")}
-    if len(handed) != len(("cos", "sin")):
+    handed = {name: text for name, text in form.given.items() if means.get(name) in ("cosines", "sines", "angles")}
+    both = " ".join(handed.values())
+    if "ones(" not in both or "zeros(" not in both:
         return form
-    exchanged = {name: text.replace(".ones(", ".zeros(") if ".ones(" in text else text.replace(".zeros(", ".ones(")
-                 for name, text in handed.items()}
-    one, other = handed
+    exchanged = {name: _exchanged(text) for name, text in handed.items()}
     turned = replace(form, given={**form.given, **exchanged}, even_heads=True, variants={})
-    said = (f"WITHOUT A ROTATION: it is handed angles of 0 as {one} and {other}, so that attention is judged. What "
-            f"they are else is its caller's.")
+    listed = _listed([*handed])
+    said = (f"WITHOUT A ROTATION: it is handed angles of 0 as {listed}, so that attention is judged. What they are "
+            "else is its caller's.")
     known = replace(form, even_heads=True, remarks=(*form.remarks, said))
     return _with_variant(known, turned, trier)
+
+
+def _exchanged(text: str) -> str:
+    """Python with ones for zeros, and zeros for ones."""
+    return re.sub(r"(ones|zeros)\(", lambda found: "zeros(" if found[1] == "ones" else "ones(", text)
 
 
 def with_rotation_off(form: CallForm, switch: RotationSwitch, trier: Trier) -> CallForm:
