@@ -23,7 +23,7 @@ from evaluation.baselines.references import Reference, ReferencedProblem, Refere
 Allows = Callable[[Array, "CodeReference"], bool]
 """Whether an answer (B,H,T,Dv) is within what a test allows of its reference."""
 
-OF_CODES = 0.1
+OF_CODES = 0.25
 """Of the work that a rule on outputs puts: dequantising takes as long as attention where there are few queries."""
 
 
