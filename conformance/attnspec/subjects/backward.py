@@ -107,7 +107,12 @@ def can_differentiate(declaration: Declaration) -> bool:
     """Whether a framework can be asked for gradients of functions that are declared so."""
     forms = {Kind.ATTENTION: {InputForm.DENSE, InputForm.PACKED}, Kind.LAYER: {InputForm.DENSE}}
     is_fit = declaration.form in forms.get(declaration.kind, ())
-    return bool(declaration.lift) and is_fit and not refuses_gradients(declaration)
+    return bool(declaration.lift) and is_fit and not refuses_gradients(declaration) and not takes_codes(declaration)
+
+
+def takes_codes(declaration: Declaration) -> bool:
+    """Whether query, key or value are codes in a narrow format. No framework differentiates with respect to these."""
+    return any(getattr(declaration.limits, f"stored_{name}") for name in INPUTS)
 
 
 def refuses_gradients(declaration: Declaration) -> bool:
