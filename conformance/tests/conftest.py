@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is collected stays: no garbage is looked for among ten thousand tests (as in a worker, runner/suite.py)."""
+    """What is collected stays: no garbage is looked for among ten thousand tests (as in a worker, runner/worker.py)."""
     gc.freeze()
 
 

@@ -13,8 +13,7 @@ from attnspec.aspects.quantised.faults import MISTAKES
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
 from attnspec.core.storage import BLOCKED, BLOCKS
-from attnspec.faults.fault import Fault
-from attnspec.faults.mistakes import SoundFormulation
+from attnspec.faults.fault import Fault, SoundFormulation
 from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, Recipe, Sizes

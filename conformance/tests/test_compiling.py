@@ -13,8 +13,8 @@ from attnspec.core.compiling import OWN_SIZES, RESHAPING, SECONDS, explain_left_
 from attnspec.core.made_variants import AS_DECLARED
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
-from attnspec.engine.asked import compiling_time
 from attnspec.engine.subject_run import SubjectRun
+from attnspec.engine.summon import compiling_time
 from attnspec.faults.subject import own_subject
 from attnspec.hosting.client import seconds_of
 from attnspec.problems.problem import Array, Sizes
@@ -24,9 +24,9 @@ from attnspec.runner.judge import ENGINE
 from attnspec.runner.trial_jobs import TrialJobs, with_engine
 from attnspec.subjects.call import Call, SubjectAnswer
 from attnspec.subjects.callee import InProcess
-from attnspec.subjects.new_shapes import ShapeTimes, with_compiling
 from attnspec.subjects.refusals import expected_seconds
 from attnspec.subjects.subject import Subject
+from attnspec.subjects.watching import ShapeTimes, with_compiling
 from attnspec.trials.covering_cases import FIXED_KINDS
 from attnspec.trials.paths import CompilingTime
 from attnspec.vocabulary.tables import TRANSFORMS

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType
-from attnspec.faults.backward import as_backward
-from attnspec.faults.backward_work import BackwardMethod
+from attnspec.faults.backward import BackwardMethod, as_backward
 from attnspec.faults.subject import SOUND_BACKWARD
 from attnspec.numerics.bound import weight_error
 from attnspec.numerics.expectation import expect

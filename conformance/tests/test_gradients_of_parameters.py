@@ -24,7 +24,7 @@ from attnspec.numerics.gradients import Gradient, erring
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.subjects.callee import InProcess
-from attnspec.subjects.lower import lower_problem
+from attnspec.subjects.misfits import lower_problem
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject, SubjectAnswer
 from attnspec.trials.evaluator import Evaluator, held_bytes, spread_over_heads

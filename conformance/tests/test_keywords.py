@@ -13,8 +13,7 @@ import attnspec
 import pytest
 from attnspec.core.keyword import KeywordLimits
 from attnspec.core.keywords import ASPECTS, KEYWORDS, OFF, UNCOMMON, VALUED, KeywordArguments
-from attnspec.faults.fault import Stage
-from attnspec.faults.mistakes import all_mistakes
+from attnspec.faults.fault import Stage, all_mistakes
 from attnspec.problems.domain import domain
 from attnspec.problems.problem import Recipe
 
@@ -43,11 +42,10 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "core/keywords.py": "its field, and that there is such an aspect",
         "core/conventions.py": "the question along which diagonal it lies",
         "scaffold/causality.py": "what else hides later keys, so that a triangle in the code need not",
-        "faults/causal.py": "one that is left switched on",
+        "faults/masks.py": "one that is left switched on",
         "faults/mechanisms.py": "real mistakes with it",
-        "faults/sizes/": "real mistakes with it at certain sizes",
-        "faults/sound_decoder.py": "a ring that is as long as it",
-        "faults/sound_dense.py": "a ring that is as long as it",
+        "faults/sound_forms.py": "a ring that is as long as it",
+        "faults/sound.py": "a ring that is as long as it",
         "aspects/sinks/": "the two together: what is lost, and calls of a diagnosis",
         "aspects/lengths/": "the two together: what is lost, and calls of a diagnosis",
         "aspects/past/": "the two together: what is lost, and calls of a diagnosis",
@@ -105,7 +103,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "vocabulary/observables.py": "how it is observed",
         "vocabulary/relations.py": "what parts are put together by",
         "faults/staged.py": "its stage, which faults replace",
-        "faults/sound_dense.py": "sound formulations of it",
+        "faults/sound.py": "sound formulations of it",
         "faults/packed.py": "packed ones of it",
         "diagnosis/tolerance.py": "what of it is compared",
         "kernels/flashinfer.py": "an output of a benchmark's kernels",
@@ -116,10 +114,10 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "vocabulary/transforms/contents.py": "past content that is replaced",
         "core/feature_coverage.py": "a long past is a feature",
         "core/keywords.py": "its field",
-        "faults/serving.py": "its stage, which faults replace",
-        "faults/sound_dense.py": "sound formulations of it",
+        "faults/staged.py": "its stage, which faults replace",
+        "faults/sound.py": "sound formulations of it",
         "faults/decoding.py": "what a cache holds",
-        "faults/sound_decoder.py": "what a cache holds in sound formulations",
+        "faults/sound_forms.py": "what a cache holds in sound formulations",
         "scaffold/decoders.py": "where in an answer a cache is found",
         "aspects/window/": "a window that does not count it",
         "aspects/decoder/": "a cache is called past_key_values elsewhere",
@@ -131,9 +129,9 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "scaffold/mistakes.py": "the plain mistakes behind a past",
         "vocabulary/transforms/contents.py": "past content that is replaced",
         "core/keywords.py": "its field",
-        "faults/serving.py": "its stage, which faults replace",
+        "faults/staged.py": "its stage, which faults replace",
         "faults/decoding.py": "what a cache holds",
-        "faults/sound_decoder.py": "what a cache holds in sound formulations",
+        "faults/sound_forms.py": "what a cache holds in sound formulations",
         "aspects/slopes/": "slopes beside a past",
         "aspects/lengths/": "the two together: what is lost, and calls of a diagnosis",
         "aspects/decoder/": "the two together: what is lost, and calls of a diagnosis",
@@ -144,7 +142,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "core/keywords.py": "its field",
         "problems/keyword_arrays.py": "how it is made",
         "faults/packed.py": "of each sequence its own",
-        "faults/sound_packed.py": "packed sequences with them",
+        "faults/sound_forms.py": "packed sequences with them",
     },
     "query_segments": {
         "aspects/segments/": "the aspect itself",
@@ -165,21 +163,21 @@ NAMED: Mapping[str, Mapping[str, str]] = {
     "grad_output": {
         "aspects/gradients/": "the aspect itself",
         "diagnosis/tolerance.py": "the gauge of a backward pass",
-        "engine/asked.py": "a function is asked whether its framework differentiates it",
+        "engine/summon.py": "a function is asked whether its framework differentiates it",
         "core/keywords.py": "its field",
         "host/lifts/plain.py": "how a framework is handed it",
         "subjects/backward.py": "the parameter of a backward pass",
         "subjects/subject.py": "that gradients are asked for with it",
         "vocabulary/gradients.py": "that a layer's parameters have gradients where its output has one",
         "faults/backward.py": "sound backward passes",
-        "core/keyword_nouns.py": "its name",
+        "core/keyword.py": "its name",
     },
     "dropout_rate": {
         "aspects/dropout/": "the aspect itself",
         "core/keywords.py": "its field",
         "scaffold/lookup.py": "the names of what a layer of a library calls so",
         "scaffold/modes.py": "the variant of that name, which `attnspec init` writes",
-        "core/keyword_nouns.py": "its name",
+        "core/keyword.py": "its name",
     },
 }
 """The files that name a keyword, and what for. `mask` and `scale` are words of the field and cannot be counted so."""

@@ -15,8 +15,7 @@ from attnspec.aspects.quantised.microscaling_faults import MICROSCALING_FAULTS
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
 from attnspec.core.storage import STORAGES
-from attnspec.faults.fault import Fault
-from attnspec.faults.mistakes import SoundFormulation
+from attnspec.faults.fault import Fault, SoundFormulation
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import assumed
 from attnspec.problems.make import make_problem

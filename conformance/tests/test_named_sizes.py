@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 from attnspec.cli import main
-from attnspec.cli.progress import LiveProgress, PlainProgress
+from attnspec.cli.outputs import LiveProgress, PlainProgress
 from attnspec.core.declaration import Declaration
 from attnspec.core.errors import ManifestError, TargetError, UsageError
 from attnspec.core.nouns import DType, Effort, Verdict

@@ -13,8 +13,7 @@ from attnspec.aspects.quantised.nibble_faults import NIBBLE_FAULTS
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
 from attnspec.core.storage import LAYOUTS
-from attnspec.faults.fault import Fault
-from attnspec.faults.mistakes import SoundFormulation
+from attnspec.faults.fault import Fault, SoundFormulation
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, Recipe
 from helpers.codes import departs

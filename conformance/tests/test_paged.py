@@ -12,7 +12,7 @@ from attnspec.aspects.pages.faults import MISTAKES
 from attnspec.aspects.pages.keyword import PAGE_PATTERNS, USUAL_PAGES
 from attnspec.core.errors import SpecError, TargetError, UsageError
 from attnspec.core.forms import InputForm
-from attnspec.core.keyword_nouns import PagePattern
+from attnspec.core.keyword import PagePattern
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
 from attnspec.engine.cases import in_a_line
@@ -25,7 +25,7 @@ from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe
 from attnspec.spec.load import load_spec
-from attnspec.subjects.paged import LARGE, PagedProblem, in_pages
+from attnspec.subjects.serving_forms import LARGE, PagedProblem, in_pages
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator

@@ -14,7 +14,7 @@ from attnspec.aspects.past.keyword import PAST_PATTERNS, USUAL_PASTS
 from attnspec.aspects.past.questions import QUESTIONS
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import SpecError, UsageError
-from attnspec.core.keyword_nouns import PastPattern
+from attnspec.core.keyword import PastPattern
 from attnspec.core.keywords import BESIDE, CACHED, KEYWORDS
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.surroundings import Surroundings
@@ -29,7 +29,7 @@ from attnspec.problems.keyword_arrays import divided, past_by, with_values
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes, joined
 from attnspec.questions.asker import Asker, reply_to
-from attnspec.subjects.plain import PLAIN, Case
+from attnspec.subjects.interview import PLAIN, Case
 from attnspec.subjects.registry import load
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn

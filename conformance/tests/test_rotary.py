@@ -12,7 +12,7 @@ from attnspec.aspects.rotary import words as rotary
 from attnspec.core.errors import SpecError, UsageError
 from attnspec.core.nouns import DType
 from attnspec.core.rotary import FARTHEST, POSITION_PATTERNS, POSITIONS, WIDTH_PATTERNS, PositionPattern, width_of
-from attnspec.faults.sound_rotary import FORMULATIONS
+from attnspec.faults.sound_forms import FORMULATIONS
 from attnspec.faults.subject import own_subject
 from attnspec.numerics.precision import Precision, precision_of, unit
 from attnspec.numerics.rotary import (

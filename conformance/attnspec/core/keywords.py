@@ -23,10 +23,12 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any, Generic, Literal, Self, TypedDict, TypeVar
 
-from attnspec.core.keyword import Acts, Keyword, KeywordLimits, Values, Window
-from attnspec.core.keyword_nouns import (
+from attnspec.core.keyword import (
+    Acts,
     GlobalScalePattern,
     GradPattern,
+    Keyword,
+    KeywordLimits,
     LengthPattern,
     PagePattern,
     PastPattern,
@@ -34,6 +36,8 @@ from attnspec.core.keyword_nouns import (
     SinkPattern,
     SlopePattern,
     StepPattern,
+    Values,
+    Window,
     ZeroPattern,
 )
 from attnspec.core.nouns import Kind

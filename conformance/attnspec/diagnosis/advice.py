@@ -16,8 +16,7 @@ from attnspec.core.nouns import DType, Kind, is_bare
 from attnspec.core.refusal import Refusal
 from attnspec.diagnosis.diagnose import Diagnosis
 from attnspec.diagnosis.inputs import features_that_matter
-from attnspec.diagnosis.locate import INVERTED, NOTHING, SPOILT
-from attnspec.diagnosis.overflow import WITHOUT_MAXIMUM
+from attnspec.diagnosis.locate import INVERTED, NOTHING, SPOILT, WITHOUT_MAXIMUM
 from attnspec.host.lifts import LIFTS
 from attnspec.problems.problem import Recipe
 from attnspec.record.outcome import Explanation
@@ -26,8 +25,7 @@ from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.call import UnusableAnswer
 from attnspec.subjects.causes import WordedRefusal, find_causes
 from attnspec.subjects.exceptions import refusal_words
-from attnspec.subjects.interview import Interview
-from attnspec.subjects.plain import PLAIN, Case, case_of
+from attnspec.subjects.interview import PLAIN, Case, Interview, case_of
 from attnspec.subjects.refusals import begin_interview
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.subjects.target import importable_name

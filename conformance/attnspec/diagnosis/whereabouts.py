@@ -23,7 +23,7 @@ from attnspec.numerics.operands import extra_over_lse
 from attnspec.problems.demand import count_work
 from attnspec.problems.domain import ANY_MASK, Domain
 from attnspec.problems.problem import Problem, Recipe, Sizes
-from attnspec.record.contradictions import (
+from attnspec.record.boundaries import (
     ConditionStanding,
     condition_standing,
     lengths_in,
@@ -32,7 +32,7 @@ from attnspec.record.contradictions import (
     parts_of,
     weaken_boundary,
 )
-from attnspec.subjects.paged import slots_of_page
+from attnspec.subjects.serving_forms import slots_of_page
 from attnspec.subjects.subject import SubjectRaised
 from attnspec.trials.judging import Violated
 from attnspec.trials.resizing import Resizer

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from attnspec.core.forms import STATE
-from attnspec.core.keyword import Acts
-from attnspec.core.keyword_nouns import (
+from attnspec.core.keyword import (
     GRAD,
+    Acts,
     GradPattern,
     LengthPattern,
     PastPattern,

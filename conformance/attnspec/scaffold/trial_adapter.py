@@ -19,6 +19,7 @@ from attnspec.hosting.process import DIED
 from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.scaffold.arrangements import BACKS, LOG_SUM_EXPS, OF_EQUAL_LENGTHS, PACKED_BACK, WEIGHTS, OutputLayout
 from attnspec.scaffold.form import CallForm, OutputPlace
+from attnspec.scaffold.gathered import Gathered
 from attnspec.scaffold.mistakes import MISTAKES
 from attnspec.scaffold.probe_problems import AnyProblem, close, expected_mistakes, plain, truths, unlike
 from attnspec.scaffold.there import There
@@ -28,8 +29,7 @@ from attnspec.scaffold.writing.telling import described
 from attnspec.subjects.call import Call, ReturnedArray, ReturnedTree
 from attnspec.subjects.callee import Hosted
 from attnspec.subjects.exceptions import refusal_words
-from attnspec.subjects.packed import pack
-from attnspec.subjects.paged import USUAL, in_pages
+from attnspec.subjects.serving_forms import USUAL_PAGES, in_pages, pack
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.target import offered
 
@@ -81,6 +81,7 @@ class Trier:
 
     mistaken: forms that one plain mistake explains, the plainest first.
     deaths: how often the callee's process has ended.  asks_contiguous: whether it has raised for want of plain order.
+    gathered: how a class takes all its inputs in one parameter.
     """
 
     there: There
@@ -89,6 +90,8 @@ class Trier:
     deaths: int = 0
     asks_contiguous: bool = False
     mistaken: list[CallForm] = field(default_factory=list)
+    gathered: Gathered | None = None
+    _born: dict[str, ReturnedTree | None] = field(default_factory=dict)
 
     def subject(self, form: CallForm) -> Subject:
         """The adapter of the form, loaded. Raises TargetError."""
@@ -113,6 +116,13 @@ class Trier:
             self._died(form, died)
             return None
         return None if whole.type_name == "NoneType" else whole
+
+    def born(self, form: CallForm) -> ReturnedTree | None:
+        """What a layer that nothing is filled into returns, its parameters: asked once for each way to make it."""
+        text = source(form)
+        if text not in self._born:
+            self._born[text] = self.returned(form, plain(form))
+        return self._born[text]
 
     def _died(self, form: CallForm, died: SubjectDied) -> None:
         """Keep it as another attempt that failed. Raises TargetError where it has died too often, or takes too long."""
@@ -259,7 +269,7 @@ def _laid_out(problem: AnyProblem, declared: Declaration) -> tuple[Mapping[str, 
     """Query (B,H,T,D), key and value as the adapter takes them, and what it is given beside them whatever is in use."""
     arrays = {name: getattr(problem, name) for name in ARRAYS}
     if TABLE in declared.given and isinstance(problem, Problem):
-        paged = in_pages(problem, USUAL, declared.limits.page_multiple)
+        paged = in_pages(problem, USUAL_PAGES, declared.limits.page_multiple)
         return {**arrays, "key": paged.key, "value": paged.value}, paged.given
     if declared.form is Layout.PACKED and isinstance(problem, Problem):
         packed = pack(problem, declared.given)

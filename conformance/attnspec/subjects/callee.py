@@ -16,10 +16,9 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable_text
 from attnspec.core.surroundings import HostLanguage
 from attnspec.host import calling
-from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, Ended
+from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, READABLE, Ended
 from attnspec.host.frames import Entries, same_bits
-from attnspec.host.lifts import LIFTS, flushing
-from attnspec.host.parts import READABLE
+from attnspec.host.lifts import LIFTS, plain
 from attnspec.host.serving import lift_named
 from attnspec.hosting.client import Client, HostDied
 from attnspec.hosting.process import NO_ANSWER, ProcessDeath
@@ -37,7 +36,7 @@ from attnspec.subjects.call import (
     unique_arrays,
     whole_of,
 )
-from attnspec.subjects.not_loaded import not_ended
+from attnspec.subjects.exceptions import not_ended
 
 
 class Callee(Protocol):
@@ -98,7 +97,19 @@ class Hosted:
     def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
         """The answer, from over there; rows (T,) bool."""
         arrays, told, found = self._exchanged(call, rows)
-        return self._answer(call, arrays, told, found)
+        try:
+            ended, changed = _read_call_end(told, found, call, arrays)
+        except _NoAnswer as broken:
+            raise SubjectDied(self._no_answer(call, broken)) from None
+        # no more than these is held by the answer: the arrays of the call can go
+        number, life, most, client = int(str(told["call"])), self.client.life, call.most, self.client
+
+        def now() -> Array | None:
+            """What that memory holds now, (B,H,T,Dv) or (B,T,M)."""
+            kept = client.recall(number, life, most)
+            return array_of(kept[0]) if kept else None
+
+        return answer_of(ended, call, changed, now)
 
     def whole(self, call: Call) -> ReturnedTree:
         """Whatever comes back of a call that says no shapes, part by part. Raises SubjectRaised, SubjectDied."""
@@ -134,23 +145,6 @@ class Hosted:
     def _kind(self, call: Call) -> Hashable:
         """What calls have in common that end a host alike."""
         return self.number, call.dtype, call.form, frozenset(call.keywords), *(a.shape for a in call.arrays.values())
-
-    def _answer(self, call: Call, arrays: Sequence[Array], told: Mapping[str, Any],
-                found: Sequence[Entries]) -> SubjectAnswer:
-        """The answer in what came back: results, gradients, and which of the arrays given, any shape, were changed."""
-        try:
-            ended, changed = _read_call_end(told, found, call, arrays)
-        except _NoAnswer as broken:
-            raise SubjectDied(self._no_answer(call, broken)) from None
-        number, life, most = int(str(told["call"])), self.client.life, call.most
-        client = self.client
-
-        def now() -> Array | None:
-            """What that memory holds now, (B,H,T,Dv) or (B,T,M)."""
-            kept = client.recall(number, life, most)
-            return array_of(kept[0]) if kept else None
-
-        return answer_of(ended, call, changed, now)
 
     def _no_answer(self, call: Call, why: Exception) -> ProcessDeath:
         """The end of a host that has answered nothing that can be read."""
@@ -303,7 +297,7 @@ class InProcess:
 
     def flushed(self, dtype: DType) -> str:
         """What the framework does here."""
-        return flushing.flushed_by(lift_named(self.lift), dtype.value) if self.lift else ""
+        return plain.flushed_by(lift_named(self.lift), dtype.value) if self.lift else ""
 
     def not_taken(self, dtype: DType) -> str:  # noqa: ARG002  (the protocol's)
         """Attnspec's own process can hold every dtype."""

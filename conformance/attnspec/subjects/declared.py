@@ -17,8 +17,7 @@ from attnspec.core.sizes import read_sizes, spell_lengths
 from attnspec.core.storage import GRANULARITIES, LAYOUTS, STORAGES, ZERO_FORMATS
 from attnspec.core.surroundings import DEVICES
 from attnspec.host.lifts import LIFTS
-from attnspec.spec.fields import Fields
-from attnspec.spec.yaml_lines import LocatedList
+from attnspec.spec.yaml_lines import Fields, LocatedList
 
 DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precision", "claims", "lift", "compiles",
             "sizes", "blocks", "backward_precision")

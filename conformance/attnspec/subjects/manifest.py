@@ -19,8 +19,7 @@ from attnspec.core.errors import FileLocation, ManifestError, quoted
 from attnspec.core.nouns import FAILURES, DType
 from attnspec.core.paths import is_file, portable_argument
 from attnspec.core.surroundings import HostLanguage, Surroundings
-from attnspec.spec.fields import NAME, NAME_SAYS, Fields
-from attnspec.spec.yaml_lines import load_yaml, shown_path
+from attnspec.spec.yaml_lines import NAME, NAME_SAYS, Fields, load_yaml, shown_path
 from attnspec.subjects.declared import (
     DECLARED,
     WEIGHTS,
@@ -30,18 +29,15 @@ from attnspec.subjects.declared import (
     read_precision_on,
 )
 from attnspec.subjects.installed import (
+    RangeEnd,
     audited_command,
     how_to_install,
     installed_version,
     is_installed,
+    is_known_to,
     kind_of_device,
     no_start,
     not_installed,
-    told_by_workers,
-)
-from attnspec.subjects.needs import (
-    RangeEnd,
-    is_known_to,
     read_device,
     read_ends,
     read_faster,
@@ -51,6 +47,7 @@ from attnspec.subjects.needs import (
     read_texts,
     read_variables,
     read_versions,
+    told_by_workers,
 )
 
 FILE = "manifest.yaml"

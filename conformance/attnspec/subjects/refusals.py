@@ -24,9 +24,8 @@ from attnspec.problems.make import make_layer
 from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe, Sizes, heads_last, with_gaps
 from attnspec.subjects.causes import WordedRefusal, find_causes
 from attnspec.subjects.exceptions import Topic, says_always_causal
-from attnspec.subjects.interview import Interview, start_of
+from attnspec.subjects.interview import Case, Interview, start_of, with_keyword
 from attnspec.subjects.misfits import GAPS, STRIDED, WITHOUT_CAUSAL, is_contiguous
-from attnspec.subjects.plain import Case, with_keyword
 from attnspec.subjects.subject import Subject, SubjectDied
 
 

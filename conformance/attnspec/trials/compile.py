@@ -9,14 +9,13 @@ from typing import Any
 
 from attnspec.core.conventions import IF_CLAIMED
 from attnspec.core.errors import FileLocation, SpecError
-from attnspec.core.keyword_nouns import GRAD
+from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import Kind
 from attnspec.problems.demand import Demand
 from attnspec.problems.domain import GENERIC_KINDS, Domain, domain
 from attnspec.problems.problem import FIELDS
 from attnspec.spec.clause import Clause, Spec, Word
-from attnspec.subjects.made import no_form_of
-from attnspec.subjects.subject import Subject
+from attnspec.subjects.subject import Subject, no_form_of
 from attnspec.trials.covering_cases import FIXED_KINDS
 from attnspec.vocabulary.gradients import DIFFERENTIATED
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, Posed

@@ -46,7 +46,7 @@ from attnspec.problems.rotary import RotaryProblem, make_rotary
 from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.ranges import Most, ranges_of
 from attnspec.subjects.backward import grad_given
-from attnspec.subjects.lower import LoweredProblem, lower_problem
+from attnspec.subjects.misfits import LoweredProblem, lower_problem
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised
 from attnspec.trials.paths import CompilingTime, Paths
 from attnspec.vocabulary.gradients import GRADIENTS, PARAMETERS

@@ -20,7 +20,7 @@ from attnspec.problems.demand import count_logits
 from attnspec.problems.domain import Domain
 from attnspec.problems.families import random_words
 from attnspec.problems.problem import Recipe
-from attnspec.record.measurements import BINS, BlockJudged
+from attnspec.record.events import BINS, BlockJudged
 from attnspec.record.outcome import Measured, SubjectCard
 from attnspec.spec.clause import Spec
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised

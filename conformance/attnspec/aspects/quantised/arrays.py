@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import ml_dtypes
@@ -230,23 +230,26 @@ def holds(storage: Storage, numbers: Array) -> bool:
 
 def misfit(problem: Problem, limits: Limits) -> str:
     """Why codes and scales cannot be handed to a subject with these limits; empty if they can."""
+    return next(_misfits(problem, limits), "")
+
+
+def _misfits(problem: Problem, limits: Limits) -> Iterator[str]:
+    """All reasons, array by array."""
     for keyword, name in NAMES.items():
-        storage, granularity = getattr(limits, f"stored_{name}"), granularity_of(limits, name)
-        if getattr(limits, f"packed_{name}") and not storage:
-            return f"it declares how codes of its {name} are packed, and not what they are: declare stored_{name}, too"
-        if storage and not holds(STORAGES[storage], getattr(problem, name)):
-            return f"{storage} cannot hold the entries of its {name}"
-        scale = getattr(problem, keyword)
+        stored, granularity = getattr(limits, f"stored_{name}"), granularity_of(limits, name)
+        scale, zero = getattr(problem, keyword), getattr(problem, f"{name}_zero")
+        if getattr(limits, f"packed_{name}") and not stored:
+            yield f"it declares how codes of its {name} are packed, and not what they are: declare stored_{name}, too"
+        if stored and not holds(STORAGES[stored], getattr(problem, name)):
+            yield f"{stored} cannot hold the entries of its {name}"
         if granularity and scale is not None and not _is_shared(scale, granularity):
-            return f"the scales of its {name} differ not only by {granularity}"
-        if storage and scale is not None and not _is_stored(scale, STORAGES[storage].scales):
-            return f"{STORAGES[storage].scales} cannot hold the scales of its {name}"
-        zero = getattr(problem, f"{name}_zero")
+            yield f"the scales of its {name} differ not only by {granularity}"
+        if stored and scale is not None and not _is_stored(scale, STORAGES[stored].scales):
+            yield f"{STORAGES[stored].scales} cannot hold the scales of its {name}"
         if granularity and zero is not None and not _is_shared(zero, granularity):
-            return f"the zero points of its {name} differ not only by {granularity}"
-        if limits.zeros == "codes" and storage and zero is not None and not holds(STORAGES[storage], zero):
-            return f"{storage} cannot hold the zero points of its {name}"
-    return ""
+            yield f"the zero points of its {name} differ not only by {granularity}"
+        if limits.zeros == "codes" and stored and zero is not None and not holds(STORAGES[stored], zero):
+            yield f"{stored} cannot hold the zero points of its {name}"
 
 
 def hand_over(arrays: Mapping[str, Array], keywords: Mapping[str, object],
@@ -311,7 +314,8 @@ def storage_dtype(name: str) -> np.dtype[Any]:
         return np.dtype(name)
     if not hasattr(ml_dtypes, name):
         raise UsageError(f"ml_dtypes {ml_dtypes.__version__} has no {name}. Install a later release of it.")
-    return np.dtype(getattr(ml_dtypes, name))
+    kind: type = getattr(ml_dtypes, name)
+    return np.dtype(kind)
 
 
 def _is_stored(scale: Array, name: str) -> bool:

@@ -14,10 +14,7 @@ from attnspec.aspects.quantised.arrays import NAMES
 from attnspec.aspects.quantised.keyword import POOL
 from attnspec.aspects.quantised.stage import scaled
 from attnspec.faults import staged as sound
-from attnspec.faults.fault import Fault
-from attnspec.faults.mistakes import SoundFormulation
-from attnspec.faults.outside import Outside
-from attnspec.faults.panel import panel_recipe
+from attnspec.faults.fault import Fault, Outside, SoundFormulation, panel_recipe
 from attnspec.faults.staged import staged
 from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array, Sizes

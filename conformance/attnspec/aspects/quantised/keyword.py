@@ -6,8 +6,16 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from attnspec.core.errors import SpecError, hint
-from attnspec.core.keyword import Acts, Keyword, KeywordLimits, Saying, Values, make_pattern_values
-from attnspec.core.keyword_nouns import GlobalScalePattern, ZeroPattern
+from attnspec.core.keyword import (
+    Acts,
+    GlobalScalePattern,
+    Keyword,
+    KeywordLimits,
+    Saying,
+    Values,
+    ZeroPattern,
+    make_pattern_values,
+)
 from attnspec.core.nouns import Kind
 from attnspec.core.storage import BLOCKED, GRANULARITIES, STORAGES, UNBLOCKED, Storage
 

@@ -12,9 +12,7 @@ import numpy as np
 
 from attnspec.aspects.quantised.arrays import GLOBALS
 from attnspec.faults import staged as sound
-from attnspec.faults.fault import Fault
-from attnspec.faults.outside import Outside
-from attnspec.faults.panel import panel_recipe
+from attnspec.faults.fault import Fault, Outside, panel_recipe
 from attnspec.faults.staged import staged
 from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import INPUTS, Array, Sizes

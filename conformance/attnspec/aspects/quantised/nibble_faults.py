@@ -12,8 +12,7 @@ import numpy as np
 from attnspec.aspects.quantised.arrays import NAMES, packed
 from attnspec.aspects.quantised.keyword import POOL
 from attnspec.faults import staged as sound
-from attnspec.faults.fault import Fault
-from attnspec.faults.mistakes import SoundFormulation
+from attnspec.faults.fault import Fault, SoundFormulation
 from attnspec.faults.staged import staged
 from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import INPUTS, Array

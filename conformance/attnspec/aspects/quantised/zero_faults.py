@@ -13,8 +13,7 @@ from attnspec.aspects.quantised.arrays import ZEROS
 from attnspec.aspects.quantised.keyword import POOL
 from attnspec.aspects.quantised.stage import scaled, shifted
 from attnspec.faults import staged as sound
-from attnspec.faults.fault import Fault
-from attnspec.faults.mistakes import SoundFormulation
+from attnspec.faults.fault import Fault, SoundFormulation
 from attnspec.faults.staged import Attend, staged
 from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import INPUTS, Array

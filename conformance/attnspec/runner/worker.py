@@ -1,0 +1,208 @@
+"""Inside a worker of the `attnspec` command: leave what explains a death, show signs of life, and die in time.
+
+No subject lives in a worker, so that the death of one is attnspec's own, or comes from outside. Small files survive
+it: `.crumb` (its first line is the case on trial), `.trace` (where every thread stood when the process died), `.stderr`
+(what was printed during the item), `.failure` (how the item has failed so far) and `.beat` (a sign of life). The
+controller, which imports no pytest, reads them (listener.py).
+
+What a worker collects is an item of pytest for each job of the plan's source. They are no test functions: their setup
+and their fixtures took longer than most jobs, of which three in four say only that a clause does not apply.
+`attnspec.gate` makes tests of the same items of the engine in anybody's test file.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import functools
+import gc
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pytest
+
+from attnspec.core.errors import AttnspecError
+from attnspec.core.plan import Job
+from attnspec.record.codec import encode, to_line
+from attnspec.record.events import Done
+from attnspec.record.outcome import SubjectCard
+from attnspec.runner.jobs import CountsCompiling, JobSource, plan_of, source_of
+
+SUITE = Path(__file__)
+"""The file that is handed to pytest."""
+
+
+class JobItem(pytest.Item):
+    """A job. Its end, the subject's card, where that has changed, and what a compiler has taken travel home in
+    `user_properties`.
+    """
+
+    def __init__(self, *, job: Job, jobs: JobFile, **of_pytest: Any) -> None:  # noqa: ANN401  (pytest's own arguments)
+        super().__init__(**of_pytest)
+        self._job, self._jobs = job, jobs
+
+    def runtest(self) -> None:
+        """Carry out the job."""
+        self.user_properties.append(("attnspec", to_line(self._jobs.source.carry_out(self._job))))
+        _freeze_garbage()
+        if seconds := self._jobs.newly_compiling(self._job.target):
+            self.user_properties.append(("attnspec-compiling", f"{seconds:.1f}"))
+        if card := self._jobs.new_card(self._job.target):
+            self.user_properties.append(("attnspec-card", json.dumps(encode(card))))
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """What a failure is headed with: it is one of attnspec's own."""
+        return self.path, None, self.name
+
+
+class JobFile(pytest.File):
+    """All jobs of a source, as the one file that is collected."""
+
+    def __init__(self, *, source: JobSource[Any], **of_pytest: Any) -> None:  # noqa: ANN401  (pytest's own arguments)
+        super().__init__(**of_pytest)
+        self.source = source
+        self._sent: dict[str, SubjectCard | None] = {}  # the card of each subject, as this worker last reported it
+        self._compiling: dict[str, float] = {}  # likewise
+
+    def collect(self) -> Iterator[JobItem]:
+        """One item a job, named by the job's id."""
+        only = frozenset(json.loads(str(self.config.getoption("attnspec_only"))))
+        for job in self.source.items():
+            if not only or job.id in only:
+                yield JobItem.from_parent(self, name=f"job[{job.id}]", job=job, jobs=self)
+
+    def newly_compiling(self, target: str) -> float:
+        """Seconds that a compiler has taken for the subject since this was last asked."""
+        if not isinstance(self.source, CountsCompiling):
+            return 0.0
+        before, seconds = self._compiling.get(target, 0.0), self.source.seconds_compiling(target)
+        self._compiling[target] = seconds
+        return max(0.0, seconds - before)
+
+    def new_card(self, target: str) -> SubjectCard | None:
+        """The subject's card where it is new; None if it has been reported, or the subject cannot be had: its outcomes
+        say why.
+        """
+        try:
+            card = self.source.card(target)
+        except AttnspecError:
+            return None
+        is_known = target in self._sent and self._sent[target] == card
+        self._sent[target] = card
+        return None if is_known else card
+
+
+@functools.cache
+def _freeze_garbage() -> None:
+    """What the first job has imported stays: to look for garbage in it again and again took a twentieth of all time."""
+    gc.freeze()
+
+
+BEAT = 1.0
+"""Seconds between two signs of life. The time of a case may begin so much late: most are over by then, and setting the
+clock takes a thread.
+"""
+
+OWN_TIME = 60.0
+"""Seconds that attnspec's own part of a case may take beside the deadline of its calls."""
+
+
+class Guard:
+    """A pytest plugin. `deadline` is in seconds, for the calls of an item; each is measured where it is made."""
+
+    def __init__(self, folder: Path, worker: str, deadline: float) -> None:
+        self._limit = 2 * deadline + OWN_TIME
+        self._case = self._timed = 0  # which of the item's cases is on trial, and whose time runs; 0: none
+        self._clock = threading.Lock()
+        self._crumb = (folder / f"{worker}.crumb").open("wb", buffering=0)
+        self._trace = _opened(folder, worker, "trace")
+        self._stderr = _opened(folder, worker, "stderr")
+        self._failure = _opened(folder, worker, "failure")
+        (folder / f"{worker}.pid").write_text(str(os.getpid()), encoding="ascii")
+        # Ctrl-C reaches the whole process group; the controller alone answers it
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        faulthandler.enable(self._trace)
+        os.dup2(self._stderr.fileno(), 2)
+        threading.Thread(target=self._live, args=(folder / f"{worker}.beat",), daemon=True).start()
+
+    @classmethod
+    def install_guard(cls, config: pytest.Config) -> Guard:
+        """The guard of this worker, which from now on imports from where the controller does.
+
+        (xdist hands workers the path as it was when xdist was imported.)
+        """
+        sys.path[:] = json.loads(str(config.getoption("attnspec_path")))
+        folder = Path(str(config.getoption("attnspec_traces")))
+        worker: str = config.workerinput["workerid"]  # type: ignore[attr-defined]  # xdist adds it
+        return cls(folder, worker, plan_of(config).deadline)
+
+    def drop_crumb(self, recipe: str) -> None:
+        """Note the case on trial, which has its time from here on: one system call, no flush to disk."""
+        os.pwrite(self._crumb.fileno(), f"{recipe}\n".encode(), 0)
+        self._case += 1
+
+    def keep_failure(self, failed: Done) -> None:
+        """Note how the item has failed, while a smaller case and a cause are looked for."""
+        self._failure.write(to_line(failed).encode() + b"\n")
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> JobFile | None:
+        """The one file that is handed to pytest stands for the jobs; pytest asks about every file beside it, too."""
+        if not file_path.samefile(SUITE):
+            return None
+        source = source_of(parent.config, self.drop_crumb, self.keep_failure)
+        return JobFile.from_parent(parent, path=file_path, source=source)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> bool:
+        """Hold the judge to its time."""
+        for file in (self._trace, self._stderr, self._failure):
+            file.truncate(0)
+        self.drop_crumb("")
+        try:
+            _carry_out(item)
+        finally:
+            self._stop_clock()
+        return True
+
+    def _live(self, beat: Path) -> None:
+        """Show that the process goes on. Its folder is gone when the run is over."""
+        while True:
+            try:
+                beat.write_text(str(time.monotonic()), encoding="ascii")
+            except OSError:
+                return
+            time.sleep(BEAT)
+            self._set_clock()
+
+    def _set_clock(self) -> None:
+        """Have the time of the case on trial run, in a thread that needs no interpreter lock."""
+        with self._clock:
+            if self._timed != self._case:
+                self._timed = self._case
+                faulthandler.dump_traceback_later(self._limit, exit=True, file=self._trace)
+
+    def _stop_clock(self) -> None:
+        """Nothing is on trial: whoever waits for the next item may take any time."""
+        with self._clock:
+            if self._timed:
+                faulthandler.cancel_dump_traceback_later()
+            self._case = self._timed = 0
+
+
+def _carry_out(item: pytest.Item) -> None:
+    """What pytest does with an item that has no setup and no teardown, and no word of those."""
+    hook = item.ihook
+    hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    call = pytest.CallInfo.from_call(item.runtest, when="call", reraise=(pytest.exit.Exception, KeyboardInterrupt))
+    hook.pytest_runtest_logreport(report=hook.pytest_runtest_makereport(item=item, call=call))
+
+
+def _opened(folder: Path, worker: str, suffix: str) -> BinaryIO:
+    # appending, so that a file truncated behind the back of whoever prints into it has no hole
+    return (folder / f"{worker}.{suffix}").open("ab", buffering=0)
