@@ -168,6 +168,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "host/lifts/plain.py": "how a framework is handed it",
         "subjects/backward.py": "the parameter of a backward pass",
         "subjects/subject.py": "that gradients are asked for with it",
+        "scaffold/manifest.py": "whether a function refuses what it accepts without gradients",
         "vocabulary/gradients.py": "that a layer's parameters have gradients where its output has one",
         "faults/backward.py": "sound backward passes",
         "core/keyword.py": "its name",

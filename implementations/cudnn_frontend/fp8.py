@@ -38,7 +38,8 @@ def attend(query: Tensor, key: Tensor, value: Tensor, *, causal: bool = False, s
 
 
 @lru_cache(maxsize=256)
-def _graph(query: tuple[int, ...], key: tuple[int, ...], causal: bool, factor: float) -> tuple[Any, dict[str, Any]]:  # a cache's key
+def _graph(query: tuple[int, ...], key: tuple[int, ...], causal: bool,
+           factor: float) -> tuple[Any, dict[str, Any]]:  # positional: the arguments are the key of the cache
     """A graph for arrays of these shapes, and its tensors by name."""
     graph = cudnn.pygraph(io_data_type=cudnn.data_type.FP8_E4M3, intermediate_data_type=cudnn.data_type.FLOAT,
                           compute_data_type=cudnn.data_type.FLOAT)
@@ -46,7 +47,8 @@ def _graph(query: tuple[int, ...], key: tuple[int, ...], causal: bool, factor: f
                for name, shape in (("q", query), ("k", key), ("v", key))}
     for name in ("descale_q", "descale_k", "descale_v", "descale_s", "scale_s", "scale_o"):
         handles[name] = graph.tensor(name=name, dim=(1, 1, 1, 1), stride=(1, 1, 1, 1), data_type=cudnn.data_type.FLOAT)
-    output, _, amax_s, amax_o = graph.sdpa_fp8(**handles, generate_stats=False, attn_scale=factor, use_causal_mask=causal)
+    output, _, amax_s, amax_o = graph.sdpa_fp8(**handles, generate_stats=False, attn_scale=factor,
+                                               use_causal_mask=causal)
     output.set_output(True).set_dim(query).set_stride(_strides(query)).set_data_type(cudnn.data_type.FP8_E4M3)
     for each in (amax_s, amax_o):
         each.set_output(True).set_dim((1, 1, 1, 1)).set_stride((1, 1, 1, 1)).set_data_type(cudnn.data_type.FLOAT)

@@ -1,7 +1,8 @@
-"""FlashAttention-3 on codes in FP8 (E4M3), as its documentation has it: hopper/flash_attn_interface.py, flash_attn_func.
+"""FlashAttention-3 on codes in FP8 (E4M3), as hopper/flash_attn_interface.py documents it (flash_attn_func).
 
-It puts T before H. Scales are (B,Hkv) for all three, so that the heads of a query share that of their keys; the output is
-bfloat16. Widths are filled up with codes of zero to a multiple of 16, and the scale stays that of the width as it was.
+It puts T before H. Scales are (B,Hkv) for all three, so that the heads of a query share that of their keys; the output
+is bfloat16. Widths are filled up with codes of zero to a multiple of 16, and the scale stays that of the width as it
+was.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PyTorch's attention on codes in FP8 (E4M3) on CUDA, by FlashAttention-3: experimental, and written by its docstring."""
+"""PyTorch's attention on codes in FP8 (E4M3) on CUDA, by FlashAttention-3: experimental, by its docstring."""
 
 from __future__ import annotations
 

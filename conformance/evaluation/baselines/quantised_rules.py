@@ -108,7 +108,8 @@ _ALL = (
         "Numbers from N(0,1) are divided by 0.75 (queries), 0.5 (keys) and 0.25 (values) and rounded to E4M3. The "
         "answer may differ from attention of the numbers by 0.15 + 15 %; also with a query of numbers. A scale for "
         "each token, INT8 and E4M3: by 0.05 + 5 % from attention of the dequantised cache. Codes in ±1/sqrt(d) with "
-        f"the scales 0.5 and 0.25: by 0.01 from the same. {_told(VLLM)} {_CUT} Left out: windows, softcap, ALiBi, NVFP4.",
+        f"the scales 0.5 and 0.25: by 0.01 from the same. {_told(VLLM)} {_CUT} "
+        "Left out: windows, softcap, ALiBi, NVFP4.",
         of_codes(*VLLM), beyond_its_test, _read(VLLM), THREE),
     CodeRule(
         "flashinfer_codes", "FlashInfer's tests of FP8",
