@@ -12,9 +12,10 @@ import numpy as np
 
 from attnspec.numerics.aspect import LogitBend
 from attnspec.numerics.hull import attended_range
-from attnspec.numerics.operands import Operands
+from attnspec.numerics.operands import Operands, StoredErrors
 from attnspec.numerics.reference import Truth, scaled
 from attnspec.numerics.roundings import Roundings
+from attnspec.numerics.stored import StoredWeightError, stored_weight_error
 from attnspec.problems.problem import Array
 
 SMALL_ERROR = 0.05        # up to here x + x² and 1 - x are sharp enough to stand for exp(x) - 1 and exp(-x)
@@ -101,7 +102,18 @@ def _of_products(operands: Operands, r: Roundings) -> Array:
     inside += r.inputs.of_logits * (1 + inside)  # each product is off by what its two entries are
     per_product = a * inside * (1 + r.scale)
     error: Array = (sizes.query * per_product) @ sizes.key.swapaxes(-1, -2)
-    return error
+    if operands.stored is None or not r.precision.stored:
+        return error
+    return error + a * (1 + r.scale) * moved_products(operands, operands.stored)
+
+
+def moved_products(operands: Operands, stored: StoredErrors) -> Array:
+    """(B,H,T,S): how far the products of what attends may be from those of the entries, where a kernel quantises both:
+    |q||dk| + |dq|(|k| + |dk|). `sizes` are those of what attends: |q| + |dq|, |k| + |dk|.
+    """
+    sizes = operands.sizes
+    return np.asarray((sizes.query - stored.query) @ stored.key.swapaxes(-1, -2)
+                      + stored.query @ sizes.key.swapaxes(-1, -2))
 
 
 def product_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
@@ -200,7 +212,48 @@ def output_allowance(operands: Operands, truth: Truth, r: Roundings, errors: Wei
     """(B,H,T,Dv): D. Not finite, or meaningless, on rows that `in_domain` leaves out."""
     drift, reach = _drift(operands, truth, errors), _reach(operands, truth, errors)
     drift, reach = _within_hull(operands, truth, errors, drift, reach)
+    if r.precision.stored:
+        drift, reach = _with_stored(operands, truth, r, errors, drift, reach)
     return allowance_of(operands, np.abs(truth.output), errors, r, drift=drift, reach=reach)
+
+
+def _with_stored(operands: Operands, truth: Truth, r: Roundings, errors: WeightError, drift: Array, reach: Array,
+                 ) -> tuple[Array, Array]:
+    """Both (B,H,T,Dv), with what storing values, and weights, as codes may add to them."""
+    if operands.stored is not None:  # a mean of what values are off by, under the heaviest weights
+        drift = drift + _mean_of(operands.stored.value, operands, truth, errors)
+    stored = stored_weights(truth, r, errors, operands.visible)
+    if stored is None:
+        return drift, reach
+    lost = stored.apart @ operands.sizes.value
+    # what a row is divided by may be the sum of the codes: then the output stays a mean of values
+    around = (lost + (np.abs(truth.output) + drift) * stored.mass) / (1 - stored.mass)
+    rows = ~(stored.mass[..., 0] < 1)
+    if rows.any() and operands.shape[3]:
+        around[rows] = 2 * attended_range(operands.sizes.value, operands.visible, rows)[0]
+    return drift + np.maximum(lost, around), reach + lost
+
+
+def _mean_of(sizes: Array, operands: Operands, truth: Truth, errors: WeightError) -> Array:
+    """(B,H,T,Dv): the largest mean of what belongs to values, (B,H,S,Dv), never negative, under honest weights; no
+    mean is larger than the largest of what is attended.
+    """
+    mean = ((truth.weights + errors.excess) @ sizes) / errors.least[..., None]
+    rows = ~(errors.mass <= 1)
+    if rows.any() and operands.shape[3]:
+        mean[rows] = np.fmin(mean[rows], attended_range(sizes, operands.visible, rows)[0])
+    return np.asarray(mean)
+
+
+def stored_weights(truth: Truth, r: Roundings, errors: WeightError, visible: Array | None) -> StoredWeightError | None:
+    """What storing the weights as codes may do; None where they are not."""
+    stored = r.precision.stored_weights
+    if stored is None:
+        return None
+    heaviest = truth.weights + errors.excess
+    if visible is not None:
+        heaviest = np.where(visible, heaviest, 0.0)
+    return stored_weight_error(stored, heaviest, truth.total + errors.excess.sum(axis=-1), errors.least)
 
 
 def allowance_of(
@@ -321,6 +374,8 @@ def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
     dots = np.abs(operands.query @ operands.held_key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
     products = (sizes.query @ sizes.key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
     astray = products * (r.prescale + 2 * operands.query.shape[-1] * r.accumulate)
+    if operands.stored is not None:
+        astray = astray + products  # a dot product of codes may be larger than that of the entries
     grown = (dots + astray) * (1 + r.scale + r.biased_logits)
     scaled = np.maximum(sizes.query.max(axis=-1, initial=0.0), sizes.key.max(axis=(-1, -2), initial=0.0)[..., None]) * a
     attended = logits if operands.visible is None else np.where(operands.visible, logits, -np.inf)

@@ -14,7 +14,7 @@ from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
 from attnspec.core.nouns import DType
 from attnspec.numerics.aspect import LogitBend, attending, input_errors, with_inputs
-from attnspec.numerics.blocks import blocks, joined
+from attnspec.numerics.blocks import joined
 from attnspec.numerics.bound import (
     WeightError,
     in_domain,
@@ -23,15 +23,23 @@ from attnspec.numerics.bound import (
     of_slopes,
     output_allowance,
     product_error,
+    stored_weights,
     weight_error,
 )
 from attnspec.numerics.gradient_sums import Gradient
 from attnspec.numerics.lse import log_sum_exp, lse_allowance
-from attnspec.numerics.operands import Operands, visible_keys
+from attnspec.numerics.operands import Operands, StoredErrors, visible_keys
 from attnspec.numerics.precision import Precision, assumed
 from attnspec.numerics.reference import Truth, attend, is_wider, scaled, wide_float
 from attnspec.numerics.roundings import Roundings, roundings
 from attnspec.numerics.screen import screening_allowance
+from attnspec.numerics.stored import (
+    entry_errors,
+    problem_blocks,
+    stored_arrays,
+    stored_weight_error,
+    with_rescaling,
+)
 from attnspec.problems.problem import Array, LayerProblem, Problem
 
 
@@ -153,12 +161,13 @@ def expect(
     float64 for a float64 subject too, and allowances may be larger than need be; they pay for the truth's own error.
     """
     sizes, errors = problem.sizes, input_errors(problem, precision)
-    problem = attending(problem)
+    formats, problem = stored_arrays(problem, precision), attending(problem)
     T = sizes.T if rows is None else len(rows)
-    subject = with_inputs(roundings(precision), errors)
+    subject = with_rescaling(with_inputs(roundings(precision), errors), formats)
     work_out = functools.partial(_screened if screens else _exactly, problem.dtype, subject, parts)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
-        found = ((block.place, work_out(block.operands)) for block in blocks(problem, conventions, scale_width, rows))
+        found = ((block.place, work_out(block.operands))
+                 for block in problem_blocks(problem, precision, conventions, scale_width, rows))
         every: dict[str, Any] = dict(joined((sizes.B, sizes.H, T), found))
         return Expectation(**every, is_screened=screens)
 
@@ -241,7 +250,7 @@ def _weights(operands: Operands, wide: Truth, truth: Truth, erring: Erring) -> d
     """The weights of one block (B,H,T,S), their allowance and that of the row sums (B,H,T)."""
     return {"weights": wide.weights / divisor(wide.total)[..., None],
             "weights_allowance": _total(weights_allowance(operands, truth, r, errors) for r, errors in erring),
-            "row_sum_allowance": _total(row_sum_allowance(operands, r, errors) for r, errors in erring)}
+            "row_sum_allowance": _total(row_sum_allowance(operands, truth, r, errors) for r, errors in erring)}
 
 
 def _logits(operands: Operands, wide: Truth, truth: Truth, erring: Erring) -> dict[str, Array]:
@@ -273,17 +282,41 @@ def weights_allowance(operands: Operands, truth: Truth, r: Roundings, errors: We
     rounded = heavy * _error_of_kept_weight(errors, r) * (1 + divided) + (p + drift) * divided
     rounded += (p + drift + rounded) * (r.softmax * (2 + r.softmax))
     inside = drift + rounded + r.lost_weight * (1 + operands.counts[..., None] * p) + r.lost_product
+    if r.precision.stored:
+        inside = inside + _of_stored_weights(operands, truth, r, errors, p + inside)
     allowance = inside + r.output * (p + inside) + r.lost_output
     return allowance if operands.visible is None else np.where(operands.visible, allowance, 0.0)
 
 
-def row_sum_allowance(operands: Operands, r: Roundings, errors: WeightError) -> Array:
+def _of_stored_weights(operands: Operands, truth: Truth, r: Roundings, errors: WeightError, size: Array) -> Array:
+    """(B,H,T,S): what storing weights, or the values that read them, as codes may add to weights of this size. 1 is the
+    largest value, which is stored exactly, but for its scale.
+    """
+    stored, scaled_back = stored_weights(truth, r, errors, operands.visible), _of_ones(r) * size
+    if stored is None:
+        return scaled_back
+    by_sum_of_codes = (stored.apart + size * stored.mass) / (1 - stored.mass)
+    return np.asarray(np.where(stored.mass < 1, by_sum_of_codes, np.maximum(stored.apart, 1.0)) + scaled_back)
+
+
+def _of_ones(r: Roundings) -> float:
+    """By how much a 1 may be off that is stored as a value."""
+    stored = r.precision.stored_value
+    if stored is None:
+        return 0.0
+    return r.inputs.of_values + float(entry_errors(np.ones((1, 1, 1, 1)), stored, r.precision)[0, 0, 0, 0])
+
+
+def row_sum_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T): D of the output for V = 1, and the rounding of each weight that is handed back."""
     divided = errors.divided(r)
     grown = (1 + _error_of_kept_weight(errors, r)) * (1 + divided) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
     lost = r.lost_weight * 2 + r.lost_product + r.lost_output
     allowance: Array = grown[..., 0] + operands.counts * lost * (1 + grown[..., 0])
-    return allowance
+    if r.precision.stored:
+        allowance = allowance + _of_ones(r) * (1 + allowance)
+    stored = stored_weights(truth, r, errors, operands.visible)
+    return allowance if stored is None else allowance + stored.mass[..., 0] * (1 + allowance)
 
 
 def logits_allowance(truth: Truth, r: Roundings, errors: WeightError) -> Array:
@@ -292,8 +325,14 @@ def logits_allowance(truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """
     top = np.take_along_axis(errors.error, np.argmax(truth.weights, axis=-1, keepdims=True), axis=-1)
     once = (1 + _error_of_kept_weight(errors, r)) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
+    normal = r.normal_weight
+    if r.precision.stored:
+        stored, once = r.precision.stored_weights, (1 + once) * (1 + _of_ones(r)) - 1
+        if stored is not None:
+            once = (1 + once) * (1 + stored.relative) - 1
+            normal = np.inf if stored.codes.is_whole else max(normal, stored.absolute / stored.relative / stored.factor)
     rounded = np.where(once < 1, -2 * np.log1p(-np.minimum(once, 0.999)), np.inf)
-    return np.where(_least_weight(truth, errors) < r.normal_weight, np.inf, errors.error + top + rounded)
+    return np.where(_least_weight(truth, errors) < normal, np.inf, errors.error + top + rounded)
 
 
 def _least_weight(truth: Truth, errors: WeightError) -> Array:
@@ -376,11 +415,16 @@ def typical(operands: Operands, truth: Truth, r: Roundings, errors: WeightError)
     strain = np.sqrt(attended.max(axis=-1, keepdims=True, initial=0.0))
     sure = _of_constants(operands, truth, p, r) + size * (r.softmax * (2 + r.softmax)) + lost_weights(operands, size, r)
     sure = sure + size * errors.normaliser + _of_slopes(operands, truth, p, r)
+    if r.precision.stored:
+        strain = np.hypot(strain, _strain_of_query(operands, r))
+        sure = sure + _sure_of_stored(operands, truth, r, errors)
     # squares of values near 1e-150 underflow, and every float64 subject stood at 6 to 42 times S on such heads
     unit, grown = _unit_of(operands.value), 1 + r.output
     scaled, answer = replace(operands, value=operands.value / unit), replace(truth, output=truth.output / unit)
     square = _spread_of_values(p * p * variance, scaled.value, answer.output)
     square += _of_query(scaled, answer, p, r) + _of_sums(scaled, answer, p, r, errors)
+    if r.precision.stored:
+        square += _spread_of_stored(scaled, answer, p, r) + _spread_of_stored_values(operands, p, unit)
     spread = unit * np.sqrt(square)
     return Typical(spread * grown, strain, sure * grown + r.output * size + r.lost_output)
 
@@ -412,6 +456,8 @@ def _log_variance(operands: Operands, truth: Truth, r: Roundings, errors: Weight
     # the scale may be multiplied into keys, one rounding an entry, or into the logit
     prescaled = r.prescale * r.prescale * (a * a * squares + size * size)
     before = summed**2 + prescaled + stored**2 + logit_underflow(operands, r) ** 2
+    if operands.stored is not None and r.precision.stored:
+        before = before + a * a * _squares_of_codes(operands, operands.stored)
     if operands.bend is not None:
         before = _behind_bend(before, operands, operands.bend, truth, r)
     # a rescaling is shared by the keys before it; over all orders their partial sums come to a sixth of the squares
@@ -458,17 +504,75 @@ def _of_query(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Array
     """(B,H,T,Dv): the scale multiplied into the query: an entry's rounding is shared by all keys, and moves the output
     by the covariance of key entry and value.
     """
-    query, key, value = operands.query, operands.key, operands.value
-    square, T = np.empty_like(truth.output), query.shape[2]
-    p = p * _steepness(operands, truth)
+    moved = _of_shared_query(operands, truth, p * _steepness(operands, truth), operands.query)
+    return np.asarray((r.prescale * float(operands.scale)) ** 2 * moved)
+
+
+def _of_shared_query(operands: Operands, truth: Truth, p: Array, sizes: Array) -> Array:
+    """(B,H,T,Dv): the sum over the features of a query of (size·Cov(key entry, value))², with sizes (B,H,T,D); p
+    (B,H,T,S): the weights, with a bend times how steep it is at each logit.
+    """
+    key, value = operands.key, operands.value
+    square, T = np.empty_like(truth.output), sizes.shape[2]
     step = max(1, AT_ONCE // max(1, p[:, :, :1].size * value.shape[-1]))
     for start in range(0, T, step):
         rows = slice(start, start + step)
         joint = key.swapaxes(-1, -2)[:, :, None] @ (p[:, :, rows, :, None] * value[:, :, None])  # (B,H,rows,D,Dv)
-        mean = (p[:, :, rows] @ key)[..., None]  # with a bend a key counts by how steep it is at its logit
+        mean = (p[:, :, rows] @ key)[..., None]
         covariance = joint - mean * truth.output[:, :, rows, None, :]
-        square[:, :, rows] = (np.square(query[:, :, rows, None, :]) @ np.square(covariance))[..., 0, :]
-    return np.asarray((r.prescale * float(operands.scale)) ** 2 * square)
+        square[:, :, rows] = (np.square(sizes[:, :, rows, None, :]) @ np.square(covariance))[..., 0, :]
+    return square
+
+
+def _squares_of_codes(operands: Operands, stored: StoredErrors) -> Array:
+    """(B,H,T,S): the squared errors of a dot product that no other key shares: those of the key's codes, and the
+    products of both.
+    """
+    query = np.square(operands.query) + np.square(stored.query)
+    return np.asarray(query @ np.square(stored.key).swapaxes(-1, -2))
+
+
+def _strain_of_query(operands: Operands, r: Roundings) -> Array | float:
+    """(B,H,T,1): the same of the query's codes, whose errors all keys share, of the worst attended key."""
+    if operands.stored is None or not r.precision.stored:
+        return 0.0
+    squares = np.square(operands.stored.query) @ np.square(operands.key).swapaxes(-1, -2)
+    attended = squares if operands.visible is None else np.where(operands.visible, squares, 0.0)
+    return np.asarray(abs(float(operands.scale)) * np.sqrt(attended.max(axis=-1, keepdims=True, initial=0.0)))
+
+
+def _spread_of_stored(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Array | float:
+    """(B,H,T,Dv): an entry of the query is stored once for all keys, and moves the output by a covariance; storing a
+    weight moves it by the weight's own part.
+    """
+    square: Array | float = 0.0
+    if operands.stored is not None and r.precision.stored_query is not None:
+        steep = p * _steepness(operands, truth)
+        square = _of_shared_query(operands, truth, steep, operands.stored.query) * float(operands.scale) ** 2
+    stored = r.precision.stored_weights
+    if stored is not None:  # less the output, or not
+        products = (p * p) @ np.square(operands.value)
+        square = square + 2 * stored.relative**2 * (products + truth.output**2 * (p * p).sum(axis=-1, keepdims=True))
+    return square
+
+
+def _spread_of_stored_values(operands: Operands, p: Array, unit: Array) -> Array | float:
+    """(B,H,T,Dv): the mean of independent errors of values, in their unit."""
+    return 0.0 if operands.stored is None else np.asarray((p * p) @ np.square(operands.stored.value / unit))
+
+
+def _sure_of_stored(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array | float:
+    """(B,H,T,Dv): weights that are too small for a code become 0, always; and rounding has a mean of a fifth of its
+    square, since codes just above a power of two lie twice as far apart.
+    """
+    stored = r.precision.stored_weights
+    if stored is None:
+        return 0.0
+    small = stored_weight_error(stored, np.where(operands.seen(), truth.weights, 0.0), truth.total, errors.least,
+                                only_small=True)
+    size = np.abs(truth.output)
+    lost = small.apart @ operands.sizes.value + size * small.mass
+    return np.asarray(lost + stored.relative**2 * size)
 
 
 def _of_sums(operands: Operands, truth: Truth, p: Array, r: Roundings, errors: WeightError) -> Array:

@@ -8,6 +8,8 @@ import numpy as np
 
 from attnspec.numerics.blocks import blocks, joined
 from attnspec.numerics.operands import Operands
+from attnspec.numerics.precision import Precision
+from attnspec.numerics.stored import problem_blocks
 from attnspec.problems.problem import Array, Problem
 
 GATHERED_FROM = 2**13
@@ -53,12 +55,15 @@ def _of_rows(value: Array, visible: Array, top: Array, bottom: Array) -> None:
     np.where(seen, value, np.inf).min(axis=-2, initial=np.inf, out=bottom)
 
 
-def hull_of(problem: Problem, conventions: Mapping[str, str]) -> tuple[Array, Array]:
+def hull_of(problem: Problem, conventions: Mapping[str, str], precision: Precision | None = None,
+            ) -> tuple[Array, Array]:
     """The least and the greatest visible value of each row and feature, (B,H,T,Dv) in float64; 0 where none is visible.
+    Where a class quantises values, of those that may be read back.
 
     Of no use on rows that see what is not finite.
     """
-    found = ((block.place, _hull(block.operands)) for block in blocks(problem, conventions))
+    every = blocks(problem, conventions) if precision is None else problem_blocks(problem, precision, conventions)
+    found = ((block.place, _hull(block.operands)) for block in every)
     both = joined((problem.sizes.B, problem.sizes.H, problem.sizes.T), found)
     return both["low"], both["high"]
 
@@ -68,5 +73,10 @@ def _hull(operands: Operands) -> dict[str, Array]:
     shape = (*operands.query.shape[:3], operands.value.shape[-1])
     some = operands.counts > 0
     both = {"low": np.zeros(shape), "high": np.zeros(shape)}
-    both["high"][some], both["low"][some] = attended_range(operands.value, operands.visible, some)
+    if operands.stored is None:
+        both["high"][some], both["low"][some] = attended_range(operands.value, operands.visible, some)
+        return both
+    moved = operands.stored.value
+    both["high"][some], _ = attended_range(operands.value + moved, operands.visible, some)
+    _, both["low"][some] = attended_range(operands.value - moved, operands.visible, some)
     return both

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnspec.numerics.bound import WeightError
+from attnspec.numerics.bound import WeightError, stored_weights
 from attnspec.numerics.operands import Operands
 from attnspec.numerics.reference import Truth
 from attnspec.numerics.roundings import Roundings
@@ -35,6 +35,9 @@ def lse_allowance(operands: Operands, truth: Truth, r: Roundings, errors: Weight
     up, down = np.log1p(errors.excess.sum(axis=-1) / truth.total), np.log(truth.total / errors.least)
     summed = -np.log1p(-(errors.chain * r.row_sum)[..., 0])
     error = np.maximum(up, down) + summed
+    stored = stored_weights(truth, r, errors, operands.visible)
+    if stored is not None:  # the sum may be that of the codes
+        error = error - np.log1p(-np.minimum(stored.mass[..., 0], 1.0))
     logarithm, largest = np.abs(np.log(truth.total)), np.abs(_largest(truth, operands))
     error = error + (2 * LOG_ULPS + BASE_TWO) * r.softmax * (logarithm + error)
     error = error + 2 * BASE_TWO * r.softmax * (largest + _off(operands, truth, errors))
