@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from attnspec.core.forms import InputForm
 from attnspec.core.keywords import load_parts
 from attnspec.faults.fault import Fault
 from attnspec.faults.outside import Outside
@@ -16,13 +17,17 @@ from attnspec.problems.recipe import Recipe
 
 @dataclass(frozen=True, slots=True)
 class SoundFormulation:
-    """A right attention that takes the keywords of a pool, too. meaning: how it computes.  grade: in half dtypes."""
+    """A right attention that takes the keywords of a pool, too; of none, what all take. meaning: how it computes.
+    grade: in half dtypes.  words: what its precision class says besides.  form: that of its arrays.
+    """
 
     name: str
     meaning: str
     make: Callable[[], Attend]
-    pool: str
+    pool: str = ""
     grade: str = "G0"
+    words: Mapping[str, object] = field(default_factory=dict)
+    form: InputForm = InputForm.DENSE
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from attnspec.numerics.operands import Operands, StoredErrors
 from attnspec.numerics.reference import Truth, scaled
 from attnspec.numerics.roundings import Roundings
 from attnspec.numerics.stored import StoredWeightError, stored_weight_error
+from attnspec.numerics.stored_format import WEIGHTS
 from attnspec.problems.problem import Array
 
 SMALL_ERROR = 0.05        # up to here x + x² and 1 - x are sharp enough to stand for exp(x) - 1 and exp(-x)
@@ -102,7 +103,7 @@ def _of_products(operands: Operands, r: Roundings) -> Array:
     inside += r.inputs.of_logits * (1 + inside)  # each product is off by what its two entries are
     per_product = a * inside * (1 + r.scale)
     error: Array = (sizes.query * per_product) @ sizes.key.swapaxes(-1, -2)
-    if operands.stored is None or not r.precision.stored:
+    if operands.stored is None or not r.stored:
         return error
     return error + a * (1 + r.scale) * moved_products(operands, operands.stored)
 
@@ -212,14 +213,15 @@ def output_allowance(operands: Operands, truth: Truth, r: Roundings, errors: Wei
     """(B,H,T,Dv): D. Not finite, or meaningless, on rows that `in_domain` leaves out."""
     drift, reach = _drift(operands, truth, errors), _reach(operands, truth, errors)
     drift, reach = _within_hull(operands, truth, errors, drift, reach)
-    if r.precision.stored:
-        drift, reach = _with_stored(operands, truth, r, errors, drift, reach)
+    if r.stored:
+        drift, reach = _with_stored(operands, truth, r, errors, (drift, reach))
     return allowance_of(operands, np.abs(truth.output), errors, r, drift=drift, reach=reach)
 
 
-def _with_stored(operands: Operands, truth: Truth, r: Roundings, errors: WeightError, drift: Array, reach: Array,
+def _with_stored(operands: Operands, truth: Truth, r: Roundings, errors: WeightError, both: tuple[Array, Array],
                  ) -> tuple[Array, Array]:
-    """Both (B,H,T,Dv), with what storing values, and weights, as codes may add to them."""
+    """B1 and A1, (B,H,T,Dv) each, with what storing values, and weights, as codes may add to them."""
+    drift, reach = both
     if operands.stored is not None:  # a mean of what values are off by, under the heaviest weights
         drift = drift + _mean_of(operands.stored.value, operands, truth, errors)
     stored = stored_weights(truth, r, errors, operands.visible)
@@ -247,7 +249,7 @@ def _mean_of(sizes: Array, operands: Operands, truth: Truth, errors: WeightError
 
 def stored_weights(truth: Truth, r: Roundings, errors: WeightError, visible: Array | None) -> StoredWeightError | None:
     """What storing the weights as codes may do; None where they are not."""
-    stored = r.precision.stored_weights
+    stored = r.stored.get(WEIGHTS)
     if stored is None:
         return None
     heaviest = truth.weights + errors.excess

@@ -14,7 +14,7 @@ from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
 from attnspec.core.nouns import DType
 from attnspec.numerics.aspect import LogitBend, attending, input_errors, with_inputs
-from attnspec.numerics.blocks import joined
+from attnspec.numerics.blocks import blocks, joined
 from attnspec.numerics.bound import (
     WeightError,
     in_domain,
@@ -35,11 +35,12 @@ from attnspec.numerics.roundings import Roundings, roundings
 from attnspec.numerics.screen import screening_allowance
 from attnspec.numerics.stored import (
     entry_errors,
-    problem_blocks,
     stored_arrays,
+    stored_blocks,
     stored_weight_error,
     with_rescaling,
 )
+from attnspec.numerics.stored_format import WEIGHTS
 from attnspec.problems.problem import Array, LayerProblem, Problem
 
 
@@ -161,13 +162,16 @@ def expect(
     float64 for a float64 subject too, and allowances may be larger than need be; they pay for the truth's own error.
     """
     sizes, errors = problem.sizes, input_errors(problem, precision)
-    formats, problem = stored_arrays(problem, precision), attending(problem)
     T = sizes.T if rows is None else len(rows)
-    subject = with_rescaling(with_inputs(roundings(precision), errors), formats)
+    subject, posed = with_inputs(roundings(precision), errors), attending(problem)
+    every_block = functools.partial(blocks, posed)
+    if subject.stored:
+        formats = stored_arrays(problem, subject)
+        subject, every_block = with_rescaling(subject, formats), functools.partial(stored_blocks, posed, subject)
     work_out = functools.partial(_screened if screens else _exactly, problem.dtype, subject, parts)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
         found = ((block.place, work_out(block.operands))
-                 for block in problem_blocks(problem, precision, conventions, scale_width, rows))
+                 for block in every_block(conventions, scale_width, rows))
         every: dict[str, Any] = dict(joined((sizes.B, sizes.H, T), found))
         return Expectation(**every, is_screened=screens)
 
@@ -282,7 +286,7 @@ def weights_allowance(operands: Operands, truth: Truth, r: Roundings, errors: We
     rounded = heavy * _error_of_kept_weight(errors, r) * (1 + divided) + (p + drift) * divided
     rounded += (p + drift + rounded) * (r.softmax * (2 + r.softmax))
     inside = drift + rounded + r.lost_weight * (1 + operands.counts[..., None] * p) + r.lost_product
-    if r.precision.stored:
+    if r.stored:
         inside = inside + _of_stored_weights(operands, truth, r, errors, p + inside)
     allowance = inside + r.output * (p + inside) + r.lost_output
     return allowance if operands.visible is None else np.where(operands.visible, allowance, 0.0)
@@ -301,7 +305,7 @@ def _of_stored_weights(operands: Operands, truth: Truth, r: Roundings, errors: W
 
 def _of_ones(r: Roundings) -> float:
     """By how much a 1 may be off that is stored as a value."""
-    stored = r.precision.stored_value
+    stored = r.stored.get("value")
     if stored is None:
         return 0.0
     return r.inputs.of_values + float(entry_errors(np.ones((1, 1, 1, 1)), stored, r.precision)[0, 0, 0, 0])
@@ -313,7 +317,7 @@ def row_sum_allowance(operands: Operands, truth: Truth, r: Roundings, errors: We
     grown = (1 + _error_of_kept_weight(errors, r)) * (1 + divided) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
     lost = r.lost_weight * 2 + r.lost_product + r.lost_output
     allowance: Array = grown[..., 0] + operands.counts * lost * (1 + grown[..., 0])
-    if r.precision.stored:
+    if r.stored:
         allowance = allowance + _of_ones(r) * (1 + allowance)
     stored = stored_weights(truth, r, errors, operands.visible)
     return allowance if stored is None else allowance + stored.mass[..., 0] * (1 + allowance)
@@ -326,8 +330,8 @@ def logits_allowance(truth: Truth, r: Roundings, errors: WeightError) -> Array:
     top = np.take_along_axis(errors.error, np.argmax(truth.weights, axis=-1, keepdims=True), axis=-1)
     once = (1 + _error_of_kept_weight(errors, r)) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
     normal = r.normal_weight
-    if r.precision.stored:
-        stored, once = r.precision.stored_weights, (1 + once) * (1 + _of_ones(r)) - 1
+    if r.stored:
+        stored, once = r.stored.get(WEIGHTS), (1 + once) * (1 + _of_ones(r)) - 1
         if stored is not None:
             once = (1 + once) * (1 + stored.relative) - 1
             normal = np.inf if stored.codes.is_whole else max(normal, stored.absolute / stored.relative / stored.factor)
@@ -415,7 +419,7 @@ def typical(operands: Operands, truth: Truth, r: Roundings, errors: WeightError)
     strain = np.sqrt(attended.max(axis=-1, keepdims=True, initial=0.0))
     sure = _of_constants(operands, truth, p, r) + size * (r.softmax * (2 + r.softmax)) + lost_weights(operands, size, r)
     sure = sure + size * errors.normaliser + _of_slopes(operands, truth, p, r)
-    if r.precision.stored:
+    if r.stored:
         strain = np.hypot(strain, _strain_of_query(operands, r))
         sure = sure + _sure_of_stored(operands, truth, r, errors)
     # squares of values near 1e-150 underflow, and every float64 subject stood at 6 to 42 times S on such heads
@@ -423,7 +427,7 @@ def typical(operands: Operands, truth: Truth, r: Roundings, errors: WeightError)
     scaled, answer = replace(operands, value=operands.value / unit), replace(truth, output=truth.output / unit)
     square = _spread_of_values(p * p * variance, scaled.value, answer.output)
     square += _of_query(scaled, answer, p, r) + _of_sums(scaled, answer, p, r, errors)
-    if r.precision.stored:
+    if r.stored:
         square += _spread_of_stored(scaled, answer, p, r) + _spread_of_stored_values(operands, p, unit)
     spread = unit * np.sqrt(square)
     return Typical(spread * grown, strain, sure * grown + r.output * size + r.lost_output)
@@ -456,7 +460,7 @@ def _log_variance(operands: Operands, truth: Truth, r: Roundings, errors: Weight
     # the scale may be multiplied into keys, one rounding an entry, or into the logit
     prescaled = r.prescale * r.prescale * (a * a * squares + size * size)
     before = summed**2 + prescaled + stored**2 + logit_underflow(operands, r) ** 2
-    if operands.stored is not None and r.precision.stored:
+    if operands.stored is not None and r.stored:
         before = before + a * a * _squares_of_codes(operands, operands.stored)
     if operands.bend is not None:
         before = _behind_bend(before, operands, operands.bend, truth, r)
@@ -534,7 +538,7 @@ def _squares_of_codes(operands: Operands, stored: StoredErrors) -> Array:
 
 def _strain_of_query(operands: Operands, r: Roundings) -> Array | float:
     """(B,H,T,1): the same of the query's codes, whose errors all keys share, of the worst attended key."""
-    if operands.stored is None or not r.precision.stored:
+    if operands.stored is None or not r.stored:
         return 0.0
     squares = np.square(operands.stored.query) @ np.square(operands.key).swapaxes(-1, -2)
     attended = squares if operands.visible is None else np.where(operands.visible, squares, 0.0)
@@ -546,10 +550,10 @@ def _spread_of_stored(operands: Operands, truth: Truth, p: Array, r: Roundings) 
     weight moves it by the weight's own part.
     """
     square: Array | float = 0.0
-    if operands.stored is not None and r.precision.stored_query is not None:
+    if operands.stored is not None and "query" in r.stored:
         steep = p * _steepness(operands, truth)
         square = _of_shared_query(operands, truth, steep, operands.stored.query) * float(operands.scale) ** 2
-    stored = r.precision.stored_weights
+    stored = r.stored.get(WEIGHTS)
     if stored is not None:  # less the output, or not
         products = (p * p) @ np.square(operands.value)
         square = square + 2 * stored.relative**2 * (products + truth.output**2 * (p * p).sum(axis=-1, keepdims=True))
@@ -565,7 +569,7 @@ def _sure_of_stored(operands: Operands, truth: Truth, r: Roundings, errors: Weig
     """(B,H,T,Dv): weights that are too small for a code become 0, always; and rounding has a mean of a fifth of its
     square, since codes just above a power of two lie twice as far apart.
     """
-    stored = r.precision.stored_weights
+    stored = r.stored.get(WEIGHTS)
     if stored is None:
         return 0.0
     small = stored_weight_error(stored, np.where(operands.seen(), truth.weights, 0.0), truth.total, errors.least,

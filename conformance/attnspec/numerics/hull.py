@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from attnspec.numerics.aspect import attending
 from attnspec.numerics.blocks import blocks, joined
 from attnspec.numerics.operands import Operands
 from attnspec.numerics.precision import Precision
-from attnspec.numerics.stored import problem_blocks
+from attnspec.numerics.roundings import roundings
+from attnspec.numerics.stored import stored_arrays, stored_blocks, with_rescaling
 from attnspec.problems.problem import Array, Problem
 
 GATHERED_FROM = 2**13
@@ -62,7 +64,9 @@ def hull_of(problem: Problem, conventions: Mapping[str, str], precision: Precisi
 
     Of no use on rows that see what is not finite.
     """
-    every = blocks(problem, conventions) if precision is None else problem_blocks(problem, precision, conventions)
+    every = blocks(problem, conventions)
+    if precision is not None and (r := roundings(precision)).stored:
+        every = stored_blocks(attending(problem), with_rescaling(r, stored_arrays(problem, r)), conventions)
     found = ((block.place, _hull(block.operands)) for block in every)
     both = joined((problem.sizes.B, problem.sizes.H, problem.sizes.T), found)
     return both["low"], both["high"]

@@ -144,7 +144,7 @@ class Precision:
 
     def without_stored(self) -> Precision:
         """The same class, but that nothing is quantised."""
-        return replace(self, **dict.fromkeys(STORED_WORDS)) if self.stored else self
+        return replace(self, stored_query=None, stored_key=None, stored_value=None, stored_weights=None)
 
     def __str__(self) -> str:
         base = graded(self.grade, self.dtype)

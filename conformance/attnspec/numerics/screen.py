@@ -55,7 +55,7 @@ def screening_allowance(operands: Operands, truth: Truth, r: Roundings) -> tuple
     """
     if operands.bend is not None:  # the slope is least where logits are largest: nothing is gained from maxima
         return None
-    if r.precision.stored:  # what rounding to codes does is worked out entry by entry
+    if r.stored:  # what rounding to codes does is worked out entry by entry
         return None
     error, rescales = _largest_error(operands, truth, r)
     if not (error <= LARGEST_ERROR).all():

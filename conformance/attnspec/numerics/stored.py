@@ -32,21 +32,22 @@ ROUNDINGS_OF_A_SCALE = 2
 """Where a scale is multiplied in again: the product with codes, logits or outputs, and that of two scales."""
 
 
-def stored_arrays(problem: Problem, precision: Precision) -> Mapping[str, StoredFormat]:
+def stored_arrays(problem: Problem, r: Roundings) -> Mapping[str, StoredFormat]:
     """By name, the formats of those arrays of a problem that a subject of this class quantises: what it is handed as
     codes is quantised already.
     """
-    return {name: each for name, each in precision.stored.items()
+    return {name: each for name, each in r.stored.items()
             if name in ARRAYS and getattr(problem, f"{name}_scale") is None}
 
 
 def with_rescaling(r: Roundings, stored: Mapping[str, StoredFormat]) -> Roundings:
-    """The numbers of a class with the scales that are multiplied in again: relative errors of logits and of values."""
-    if not stored:
-        return r
+    """The numbers of a class with the scales that are multiplied in again: relative errors of logits and of values.
+    stored: the formats of arrays that are quantised; the others are not.
+    """
     on_logits = ROUNDINGS_OF_A_SCALE * sum(name in stored for name in ("query", "key"))
     u, inputs = _coarsest(r.precision), r.inputs
-    return replace(r, inputs=replace(
+    kept = {**stored, **{name: each for name, each in r.stored.items() if name not in ARRAYS}}
+    return replace(r, stored=kept, inputs=replace(
         inputs, of_logits=(1 + inputs.of_logits) * (1 + _compounded(u, on_logits)) - 1,
         of_values=(1 + inputs.of_values) * (1 + _compounded(u, ROUNDINGS_OF_A_SCALE * ("value" in stored))) - 1))
 
@@ -60,15 +61,16 @@ def _compounded(u: float, times: int) -> float:
     return float(np.expm1(times * np.log1p(u)))
 
 
-def problem_blocks(problem: Problem, precision: Precision, conventions: Mapping[str, str],
-                   scale_width: int | None = None, rows: Array | None = None) -> Iterator[ProblemBlock]:
-    """The blocks of a problem whose codes are dequantised, each with what quantising inside may do to its entries; as
-    they are where the class quantises nothing.
+def stored_blocks(problem: Problem, r: Roundings, conventions: Mapping[str, str], scale_width: int | None = None,
+                  rows: Array | None = None) -> Iterator[ProblemBlock]:
+    """The blocks of a problem whose codes are dequantised, each with what quantising inside may do to its entries, by
+    the numbers of a class with its rescaling.
     """
-    plain, formats = blocks(problem, conventions, scale_width, rows), stored_arrays(problem, precision)
+    formats = {name: each for name, each in r.stored.items() if name in ARRAYS}
+    plain = blocks(problem, conventions, scale_width, rows)
     if not formats:
         return plain
-    errors = blocks(error_problem(problem, precision, formats), conventions, scale_width, rows)
+    errors = blocks(error_problem(problem, r.precision, formats), conventions, scale_width, rows)
     sized = problem.but(**_smoothed_sizes(problem)) if "key" in formats and formats["key"].smoothed else problem
     sizes = blocks(sized, conventions, scale_width, rows)
     return (replace(block, operands=_with_errors(block.operands, error.operands, size.operands))
@@ -203,9 +205,7 @@ def stored_weight_error(stored: StoredFormat, heaviest: Array, total: Array, lea
     A code is off by half a unit or by half the distance of the smallest codes, and no weight by more than itself.
     only_small: without half a unit, what is lost of small weights alone.
     """
-    step = stored.absolute / stored.factor
-    if stored.divided:
-        step = step * total[..., None]
+    step = stored.absolute / stored.factor * (total[..., None] if stored.divided else np.ones(()))
     relative = 0.0 if only_small else stored.relative
     apart = np.maximum(relative * heaviest, np.minimum(step, heaviest)) / least[..., None]
     return StoredWeightError(apart, apart.sum(axis=-1, keepdims=True))

@@ -107,16 +107,15 @@ def _positive(word: str, text: str) -> float:
 
 def _nonsense(stored: StoredFormat, name: str, *, says_tokens: bool) -> str:
     """Why a format cannot be that of what is stored; empty if it can."""
-    if stored.factor == 0 or (says_tokens and not stored.tokens):
-        return "a factor and a number of tokens are above 0"
-    if stored.is_scaled and stored.factor != 1:
-        return "a scale is taken from the entries, or a factor is fixed, not both"
-    if stored.least and not stored.is_scaled:
-        return "only a scale that is taken from the entries can have a least"
-    if stored.smoothed and name != "key":
-        return "only keys have their mean taken off"
-    if name == WEIGHTS and stored.is_scaled:
-        return "weights are at most 1, and have a fixed factor, such as `float8_e4m3fn times 256` or `int8 times 127`"
-    if name == WEIGHTS and stored.factor > stored.codes.largest:
-        return f"a weight of 1 times {stored.factor:g} is more than the largest code, {stored.codes.largest:g}"
-    return "only weights can be divided by the sum of their row" if stored.divided and name != WEIGHTS else ""
+    is_weights = name == WEIGHTS
+    wrong = {
+        "a factor and a number of tokens are above 0": stored.factor == 0 or (says_tokens and not stored.tokens),
+        "a scale is taken from the entries, or a factor is fixed, not both": stored.is_scaled and stored.factor != 1,
+        "only a scale that is taken from the entries can have a least": stored.least and not stored.is_scaled,
+        "only keys have their mean taken off": stored.smoothed and name != "key",
+        "weights are at most 1, and have a fixed factor, such as `float8_e4m3fn times 256` or `int8 times 127`":
+            is_weights and stored.is_scaled,
+        f"a weight of 1 times {stored.factor:g} is more than the largest code, {stored.codes.largest:g}":
+            is_weights and stored.factor > stored.codes.largest,
+        "only weights can be divided by the sum of their row": stored.divided and not is_weights}
+    return next((why for why, applies in wrong.items() if applies), "")

@@ -19,9 +19,9 @@ from attnspec.problems.recipe import Recipe
 NAMES: Mapping[str, str] = {word.name: word.name.removesuffix("_scale") for word in KEYWORDS}
 """By keyword, the array whose codes it scales."""
 
-# of the axes (B,H,S,D) of an array, those along which scales differ
-_AXES: Mapping[str, tuple[int, ...]] = {
+AXES: Mapping[str, tuple[int, ...]] = {
     "tensor": (), "batch": (0,), "head": (1,), "batch_head": (0, 1), "token": (0, 1, 2), "channel": (1, 3)}
+"""By granularity, those of the axes (B,H,S,D) of an array along which scales differ."""
 
 _RARE = 16
 """One code in so many is any code of its storage, the others are rounded from the family's entries."""
@@ -39,7 +39,7 @@ def scales(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
     """
     storage, granularity, kind = parts_of(pattern)
     full = shape_of(NAMES[keyword], sizes)
-    shape = tuple(length if axis in _AXES[granularity] else 1 for axis, length in enumerate(full))
+    shape = tuple(length if axis in AXES[granularity] else 1 for axis, length in enumerate(full))
     random = random_words(seed, f"{keyword} {granularity}", shape)
     made = _KINDS[kind](random) * (1.0 if kind == "ones" else STORAGES[storage].step)
     return np.ascontiguousarray(np.broadcast_to(made.astype(np.float32), full))
@@ -170,7 +170,7 @@ def storage_dtype(name: str) -> np.dtype[Any]:
 
 def _is_shared(scale: Array, granularity: str) -> bool:
     """Whether scales (B,H,S,D) differ along no other axis than the granularity's."""
-    others = tuple(axis for axis in range(scale.ndim) if axis not in _AXES[granularity])
+    others = tuple(axis for axis in range(scale.ndim) if axis not in AXES[granularity])
     return all(bool((scale == scale.take([0], axis)).all()) for axis in others if scale.shape[axis])
 
 
@@ -181,5 +181,5 @@ def _shaped(scale: Array, granularity: str) -> Array:
             first = scale.take([0], axis)
             scale = first if (scale == first).all() else scale
         return np.ascontiguousarray(scale)
-    at = tuple(slice(None) if axis in _AXES[granularity] else 0 for axis in range(scale.ndim))
+    at = tuple(slice(None) if axis in AXES[granularity] else 0 for axis in range(scale.ndim))
     return np.array(scale[at])

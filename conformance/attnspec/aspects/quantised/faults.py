@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 
 from attnspec.aspects.quantised.arrays import NAMES
+from attnspec.aspects.quantised.inside import INSIDE
 from attnspec.aspects.quantised.keyword import POOL
 from attnspec.core.nouns import DType
 from attnspec.core.storage import GRANULARITIES, STORAGES
@@ -370,4 +371,4 @@ _EVERY = (*_of_scales(), *_of_paths(), *_OF_CODES, *_OF_TWO)
 
 MISTAKES = AspectFaults(
     about={keyword: tuple(fault for fault in _EVERY if fault.stage == keyword) for keyword in NAMES}, bugs=_BUGS,
-    panel=_PANEL, sound=_SOUND)
+    panel=_PANEL, sound=(*_SOUND, *INSIDE))
