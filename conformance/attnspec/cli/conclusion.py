@@ -426,7 +426,7 @@ def _said_of(dtype: DType, text: str) -> str:
     if precision.softmax is precision.logits is precision.weights and "softmax" in looser:
         return f"in {precision.softmax.value} throughout"
     shown = (getattr(precision, word) for word in looser)
-    words = (f"{word} {value.value if isinstance(value, DType) else f'{value:g}'}"
+    words = (f"{word} {value.value if isinstance(value, DType) else value if isinstance(value, StoredFormat) else f'{value:g}'}"
              for word, value in zip(looser, shown, strict=True))
     return f"with {' and '.join(words)} at {dtype.value}"
 
