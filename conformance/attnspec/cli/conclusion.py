@@ -426,9 +426,13 @@ def _said_of(dtype: DType, text: str) -> str:
     if precision.softmax is precision.logits is precision.weights and "softmax" in looser:
         return f"in {precision.softmax.value} throughout"
     shown = (getattr(precision, word) for word in looser)
-    words = (f"{word} {value.value if isinstance(value, DType) else value if isinstance(value, StoredFormat) else f'{value:g}'}"
-             for word, value in zip(looser, shown, strict=True))
+    words = (f"{word} {_in_words(value)}" for word, value in zip(looser, shown, strict=True))
     return f"with {' and '.join(words)} at {dtype.value}"
+
+
+def _in_words(value: object) -> str:
+    """A dtype, a format of codes or a number, as it is declared."""
+    return value.value if isinstance(value, DType) else f"{value:g}" if isinstance(value, float | int) else str(value)
 
 
 def _words(text: str) -> Iterator[tuple[str, object]]:

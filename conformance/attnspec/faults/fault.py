@@ -65,6 +65,7 @@ class Fault:
     planted: of a fault that shows only at certain sizes, at which; a seed draws them.
     form: that of the arrays which its function takes.  claims: profiles that bind only who claims them.
     backward: the backward pass beside it, where that is what is wrong.  made: what is wrong is this form of it alone.
+    words: what its precision class says besides the grade, at every dtype.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Fault:
     claims: tuple[str, ...] = ()
     backward: Callable[[], Callable[..., object]] | None = None
     made: WrongForm | None = None
+    words: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def function(self) -> Attend | Layer | Rotate:

@@ -40,7 +40,7 @@ class AspectFaults:
     families: of those that show at certain sizes; mechanisms: by name, what goes wrong in a family.
     bugs: by class of mistake, public threads on GitHub and the faults that make the same one, as in `mechanisms`.
     panel: calls by which a diagnosis tells its faults apart.
-    sound: right formulations of it, which no clause may accuse.
+    sound: right formulations of it, which no clause may accuse.  of_any_call: faults that are about no keyword.
     """
 
     about: Mapping[str, tuple[Fault, ...]]
@@ -52,6 +52,7 @@ class AspectFaults:
     bugs: Mapping[str, Mapping[str, str | Outside]] = field(default_factory=dict)
     panel: tuple[Recipe, ...] = ()
     sound: tuple[SoundFormulation, ...] = ()
+    of_any_call: tuple[Fault, ...] = ()
 
 
 def all_mistakes() -> tuple[AspectFaults, ...]:

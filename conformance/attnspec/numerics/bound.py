@@ -228,12 +228,14 @@ def _with_stored(operands: Operands, truth: Truth, r: Roundings, errors: WeightE
     if stored is None:
         return drift, reach
     lost = stored.apart @ operands.sizes.value
-    # what a row is divided by may be the sum of the codes: then the output stays a mean of values
+    if not r.stored[WEIGHTS].summed:
+        return drift + lost, reach + lost
+    # what a row is divided by is the sum of the codes: the output stays a mean of values
     around = (lost + (np.abs(truth.output) + drift) * stored.mass) / (1 - stored.mass)
     rows = ~(stored.mass[..., 0] < 1)
     if rows.any() and operands.shape[3]:
         around[rows] = 2 * attended_range(operands.sizes.value, operands.visible, rows)[0]
-    return drift + np.maximum(lost, around), reach + lost
+    return drift + around, reach + lost
 
 
 def _mean_of(sizes: Array, operands: Operands, truth: Truth, errors: WeightError) -> Array:

@@ -299,6 +299,8 @@ def _of_stored_weights(operands: Operands, truth: Truth, r: Roundings, errors: W
     stored, scaled_back = stored_weights(truth, r, errors, operands.visible), _of_ones(r) * size
     if stored is None:
         return scaled_back
+    if not r.stored[WEIGHTS].summed:
+        return np.asarray(stored.apart + scaled_back)
     by_sum_of_codes = (stored.apart + size * stored.mass) / (1 - stored.mass)
     return np.asarray(np.where(stored.mass < 1, by_sum_of_codes, np.maximum(stored.apart, 1.0)) + scaled_back)
 
@@ -320,7 +322,9 @@ def row_sum_allowance(operands: Operands, truth: Truth, r: Roundings, errors: We
     if r.stored:
         allowance = allowance + _of_ones(r) * (1 + allowance)
     stored = stored_weights(truth, r, errors, operands.visible)
-    return allowance if stored is None else allowance + stored.mass[..., 0] * (1 + allowance)
+    # divided by the sum of the codes, rows still sum to 1
+    is_one = stored is None or r.stored[WEIGHTS].summed
+    return allowance if stored is None or is_one else allowance + stored.mass[..., 0] * (1 + allowance)
 
 
 def logits_allowance(truth: Truth, r: Roundings, errors: WeightError) -> Array:

@@ -8,6 +8,7 @@ from attnspec.numerics.bound import WeightError, stored_weights
 from attnspec.numerics.operands import Operands
 from attnspec.numerics.reference import Truth
 from attnspec.numerics.roundings import Roundings
+from attnspec.numerics.stored_format import WEIGHTS
 from attnspec.problems.problem import Array
 
 LOG_ULPS = 3
@@ -36,7 +37,7 @@ def lse_allowance(operands: Operands, truth: Truth, r: Roundings, errors: Weight
     summed = -np.log1p(-(errors.chain * r.row_sum)[..., 0])
     error = np.maximum(up, down) + summed
     stored = stored_weights(truth, r, errors, operands.visible)
-    if stored is not None:  # the sum may be that of the codes
+    if stored is not None and r.stored[WEIGHTS].summed:
         error = error - np.log1p(-np.minimum(stored.mass[..., 0], 1.0))
     logarithm, largest = np.abs(np.log(truth.total)), np.abs(_largest(truth, operands))
     error = error + (2 * LOG_ULPS + BASE_TWO) * r.softmax * (logarithm + error)

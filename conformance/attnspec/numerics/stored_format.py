@@ -25,7 +25,7 @@ _TEXT = re.compile(
     r"(?: by (?:(?P<tokens>\d+) tokens|(?P<granularity>\w+)))?"
     r"(?: times (?P<factor>[0-9.e+-]+))?"
     r"(?: from (?P<least>[0-9.e+-]+))?"
-    r"(?P<smoothed> smoothed)?(?P<divided> divided)?")
+    r"(?P<smoothed> smoothed)?(?P<divided> divided)?(?P<summed> summed)?")
 
 _FORM = ("a format and who shares a scale, such as `int8 by token`, `int8 by 64 tokens` or `float8_e4m3fn by head`; or "
          "a format and a fixed factor, such as `float8_e4m3fn times 256`")
@@ -49,6 +49,7 @@ class StoredFormat:
     least: float = 0.0
     smoothed: bool = False
     divided: bool = False
+    summed: bool = False
 
     @property
     def codes(self) -> Storage:
@@ -73,7 +74,8 @@ class StoredFormat:
     def __str__(self) -> str:
         shared = f" by {self.tokens} tokens" if self.tokens else f" by {self.granularity}" * bool(self.granularity)
         factor, least = f" times {self.factor:g}" * (self.factor != 1), f" from {self.least:g}" * bool(self.least)
-        return f"{self.storage}{shared}{factor}{least}{' smoothed' * self.smoothed}{' divided' * self.divided}"
+        flags = "".join(f" {name}" for name in ("smoothed", "divided", "summed") if getattr(self, name))
+        return f"{self.storage}{shared}{factor}{least}{flags}"
 
 
 def read_stored(word: str, given: object) -> StoredFormat:
@@ -88,7 +90,7 @@ def read_stored(word: str, given: object) -> StoredFormat:
                                     (*GRANULARITIES, "64 tokens"))
     made = StoredFormat(found["storage"], found["granularity"] or "", int(found["tokens"] or 0),
                         _positive(word, found["factor"] or "1"), _positive(word, found["least"] or "0"),
-                        bool(found["smoothed"]), bool(found["divided"]))
+                        bool(found["smoothed"]), bool(found["divided"]), bool(found["summed"]))
     problem = _nonsense(made, STORED_WORDS[word], says_tokens=found["tokens"] is not None)
     if problem:
         raise ManifestError(f"{word!r} in a precision class: {problem} (it says {quoted(given)}).")
@@ -117,5 +119,7 @@ def _nonsense(stored: StoredFormat, name: str, *, says_tokens: bool) -> str:
             is_weights and stored.is_scaled,
         f"a weight of 1 times {stored.factor:g} is more than the largest code, {stored.codes.largest:g}":
             is_weights and stored.factor > stored.codes.largest,
-        "only weights can be divided by the sum of their row": stored.divided and not is_weights}
+        "only weights are divided by the sum of their row": (stored.divided or stored.summed) and not is_weights,
+        "weights are divided by a sum before they are codes, or by that of the codes, not both":
+            stored.divided and stored.summed}
     return next((why for why, applies in wrong.items() if applies), "")

@@ -12,6 +12,7 @@ import numpy as np
 
 from attnspec.aspects.quantised.arrays import NAMES
 from attnspec.aspects.quantised.inside import INSIDE
+from attnspec.aspects.quantised.inside_faults import INSIDE_FAULTS
 from attnspec.aspects.quantised.keyword import POOL
 from attnspec.core.nouns import DType
 from attnspec.core.storage import GRANULARITIES, STORAGES
@@ -371,4 +372,4 @@ _EVERY = (*_of_scales(), *_of_paths(), *_OF_CODES, *_OF_TWO)
 
 MISTAKES = AspectFaults(
     about={keyword: tuple(fault for fault in _EVERY if fault.stage == keyword) for keyword in NAMES}, bugs=_BUGS,
-    panel=_PANEL, sound=(*_SOUND, *INSIDE))
+    panel=_PANEL, sound=(*_SOUND, *INSIDE), of_any_call=INSIDE_FAULTS)

@@ -34,7 +34,7 @@ def largest_of(size: Array, granularity: str) -> Array:
     if not granularity.endswith("tokens"):
         others = tuple(axis for axis in range(4) if axis not in AXES[granularity])
         return size.max(axis=others, keepdims=True, initial=0)
-    tokens, S = int(granularity.split()[0]), size.shape[2]
+    tokens, S = int(granularity.split(maxsplit=1)[0]), size.shape[2]
     starts = range(0, S, tokens)
     parts = [np.repeat(size[:, :, start:start + tokens].max(axis=(2, 3), keepdims=True, initial=0),
                        min(tokens, S - start), axis=2) for start in starts]
@@ -216,7 +216,8 @@ _WEIGHTS = "float8_e4m3fn times 256"
 def _inside(name: str, meaning: str, make: Callable[[], Attend], words: Mapping[str, str],
             form: InputForm = InputForm.DENSE) -> SoundFormulation:
     """One that quantises what it is given. words: of its precision class, at every dtype."""
-    return SoundFormulation(f"inside_{name}", meaning, make, words={**words, "reason": "it quantises inside"}, form=form)
+    declared = {**words, "reason": "it quantises inside"}
+    return SoundFormulation(f"inside_{name}", meaning, make, words=declared, form=form)
 
 
 INSIDE = (
@@ -241,7 +242,7 @@ INSIDE = (
     _inside("codes_summed", "the same; a row is divided by the sum of its codes",
             staged(restore=stored_by(query="float8_e4m3fn by head", key="float8_e4m3fn by head"),
                    softmax=stored_weights("float8_e4m3fn", 256, sums_codes=True)),
-            {**_FLOAT8, "stored_weights": _WEIGHTS}),
+            {**_FLOAT8, "stored_weights": f"{_WEIGHTS} summed"}),
     _inside("weights_in_int8", "INT8 throughout; weights are stored as 127 exp(logit - maximum)",
             staged(restore=stored_by(query="int8 by token", key="int8 by token", value="int8 by head"),
                    softmax=stored_weights("int8", 127)),
