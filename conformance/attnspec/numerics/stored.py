@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnspec.core.keywords import CACHED
+from attnspec.core.storage import Storage
 from attnspec.numerics.blocks import ProblemBlock, blocks
 from attnspec.numerics.operands import Magnitudes, Operands, StoredErrors
 from attnspec.numerics.precision import Precision, unit
@@ -20,9 +21,9 @@ from attnspec.numerics.roundings import Roundings, lost_to_underflow, roundings
 from attnspec.numerics.stored_format import ARRAYS, StoredFormat
 from attnspec.problems.problem import HELD, Array, Problem, joined
 
-# of the axes (B,H,S,D) of an array, those along which scales differ
 _AXES: Mapping[str, tuple[int, ...]] = {
     "tensor": (), "batch": (0,), "head": (1,), "batch_head": (0, 1), "token": (0, 1, 2), "channel": (1, 3)}
+"""By granularity, those of the axes (B,H,S,D) of an array along which scales differ."""
 
 ROUNDINGS_OF_A_QUOTIENT = 4
 """Of a scale (the largest entry over the largest code), of its reciprocal or the quotient with it, of a factor that is
@@ -116,8 +117,10 @@ def entry_errors(entries: Array, stored: StoredFormat, precision: Precision) -> 
     if stored.smoothed:
         return _smoothed_errors(entries, stored, precision)
     size = np.abs(entries)
-    largest = np.broadcast_to(_largest_of_its_block(size, stored), size.shape) if stored.is_scaled else None
+    largest = np.broadcast_to(largest_of_its_block(size, stored), size.shape) if stored.is_scaled else None
     step = np.full(size.shape, 1 / stored.factor) if largest is None else largest / stored.codes.largest + stored.least
+    if stored.nearest and stored.is_plain:
+        return _errors_of_nearest(entries, step, stored, precision)
     # half the distance to the next code; and codes have a zero, so that no entry is moved by more than itself
     moved = np.minimum(np.maximum(stored.relative * size, stored.absolute * step), size)
     if largest is None:
@@ -134,6 +137,27 @@ def entry_errors(entries: Array, stored: StoredFormat, precision: Precision) -> 
     return np.where(np.isfinite(entries), found, 0.0)
 
 
+def _errors_of_nearest(entries: Array, step: Array, stored: StoredFormat, precision: Precision) -> Array:
+    """The same, as many axes, where just these steps (as many) are used: the distance to the nearest code. A quotient
+    that is off may have its neighbour's code, which is as much further away.
+    """
+    quotients = entries / np.where(step == 0, 1.0, step)
+    moved = np.abs(quotients - nearest_codes(stored.codes, quotients)) * step
+    off = 2 * (ROUNDINGS_OF_A_QUOTIENT * _coarsest(precision) + 2 * _lost(precision) / np.where(step == 0, 1.0, step))
+    found = np.where(_is_tiny(step, precision), 2 * step * stored.codes.largest, moved + off * np.abs(entries))
+    return np.where(np.isfinite(entries), np.where(np.isfinite(step), found, np.inf), 0.0)
+
+
+def nearest_codes(storage: Storage, numbers: Array) -> Array:
+    """The nearest code of each number, of any shape: what is beyond the range has the code at its end."""
+    if storage.is_whole:
+        nearest = np.rint(numbers)
+    else:  # the spacing of codes is that of the number's exponent, or of the smallest normal one
+        exponent = np.maximum(np.frexp(numbers)[1] - storage.bits, storage.least)
+        nearest = np.ldexp(np.rint(np.ldexp(numbers, -exponent)), exponent)
+    return np.asarray(np.clip(nearest, storage.lowest, storage.largest))
+
+
 def _lost(precision: Precision) -> float:
     """The absolute error of a scale that underflows."""
     return max(lost_to_underflow(precision, each) for each in {precision.dequantised, precision.accumulate})
@@ -145,7 +169,7 @@ def _is_tiny(step: Array, precision: Precision) -> Array:
     return np.asarray(step < max(4 * _lost(precision), 4 / largest))
 
 
-def _largest_of_its_block(size: Array, stored: StoredFormat) -> Array:
+def largest_of_its_block(size: Array, stored: StoredFormat) -> Array:
     """(B,H,S,D), or broadcast to it: the largest size among those that share a scale, NaN where one is not finite."""
     if stored.tokens:
         S = size.shape[2]

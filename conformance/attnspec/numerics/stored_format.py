@@ -50,6 +50,7 @@ class StoredFormat:
     smoothed: bool = False
     divided: bool = False
     summed: bool = False
+    nearest: bool = False
 
     @property
     def codes(self) -> Storage:
@@ -60,6 +61,11 @@ class StoredFormat:
     def is_scaled(self) -> bool:
         """Whether a scale is taken from the entries."""
         return bool(self.granularity or self.tokens)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether scales are the largest entries over the largest code, and nothing else is done to the entries."""
+        return self.is_scaled and not self.least and not self.smoothed
 
     @property
     def relative(self) -> float:
