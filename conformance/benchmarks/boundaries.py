@@ -22,8 +22,7 @@ from attnspec.diagnosis.boundaries import find_boundary
 from attnspec.faults.sizes.families import ALL_FAMILIES
 from attnspec.faults.sizes.make import drawn
 from attnspec.faults.subject import own_subject
-from attnspec.problems.problem import Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe, Sizes
 from attnspec.spec.load import load_spec
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.evaluator import Evaluator

@@ -11,8 +11,7 @@ from attnspec.core.nouns import DType
 from attnspec.diagnosis.locate import KNOBS, Magnitude
 from attnspec.diagnosis.whereabouts import shows_as_much
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Problem, joined
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Problem, Recipe, joined
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.contradictions import keywords_in, lengths_in, meets_condition, parts_of
 from attnspec.spec.load import load_spec

@@ -17,8 +17,7 @@ from attnspec.faults.blocks import FAULTS, SIZE, of_size
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.fault import Fault
 from attnspec.faults.subject import own_subject
-from attnspec.problems.problem import Array
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Recipe
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import explain_bugs, likely_words
 from attnspec.spec.load import load_spec

@@ -10,7 +10,7 @@ from attnspec.core.plan import Plan
 from attnspec.diagnosis.whereabouts import FailurePlace, borne_out
 from attnspec.engine.evidence import calls_at_other_sizes
 from attnspec.engine.subject_run import SubjectRun
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe
 from attnspec.record.contradictions import (
     ConditionStanding,
     condition_standing,

@@ -29,8 +29,7 @@ from attnspec.faults.work import Answer
 from attnspec.numerics.expectation import Expectation, expect, expect_layer, visible_keys
 from attnspec.numerics.precision import Precision, precision_of
 from attnspec.problems.make import make_layer, make_problem
-from attnspec.problems.problem import Array, LayerProblem, Problem
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe
 
 Function = Callable[..., Any]  # both contracts: each test knows which it is calling
 

@@ -16,7 +16,7 @@ from attnspec.core.keywords import ASPECTS, KEYWORDS, OFF, UNCOMMON, VALUED, Key
 from attnspec.faults.fault import Stage
 from attnspec.faults.mistakes import all_mistakes
 from attnspec.problems.domain import domain
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe
 
 PACKAGE = Path(attnspec.__file__).parent
 CHECKOUT = Path(__file__).parents[2]
@@ -72,17 +72,16 @@ NAMED: Mapping[str, Mapping[str, str]] = {
     "query_lengths": {
         "aspects/lengths/": "the aspect itself",
         "core/feature_coverage.py": "a single query has no shorter length",
-        "trials/acting_features.py": "whether a length hides a query",
+        "trials/covering_cases.py": "whether a length hides a query",
         "core/keywords.py": "its field",
         "core/conventions.py": "the question of what lies beyond",
-        "numerics/lengths.py": "which rows there are",
-        "numerics/operands.py": "from where places are counted",
+        "numerics/operands.py": "which rows there are, and from where places are counted",
         "faults/mechanisms.py": "real mistakes with it",
         "numerics/gradients.py": "rows that contribute to no gradient",
     },
     "sinks": {
         "aspects/sinks/": "the aspect itself",
-        "trials/acting_features.py": "a sink acts beside a single key, too",
+        "trials/covering_cases.py": "a sink acts beside a single key, too",
         "core/keywords.py": "its field",
         "problems/keyword_arrays.py": "how it is made",
         "scaffold/probe_problems.py": "the same, for the problems of `attnspec init`",
@@ -104,7 +103,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "subjects/subject.py": "the shape in which it comes back",
         "trials/compile.py": "what is needed to observe it",
         "vocabulary/observables.py": "how it is observed",
-        "vocabulary/merging.py": "what parts are put together by",
+        "vocabulary/relations.py": "what parts are put together by",
         "faults/staged.py": "its stage, which faults replace",
         "faults/sound_dense.py": "sound formulations of it",
         "faults/packed.py": "packed ones of it",

@@ -14,8 +14,7 @@ from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
 from attnspec.faults.packed import FAULTS
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Problem
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Problem, Recipe
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.packed import pack
 from attnspec.subjects.registry import load

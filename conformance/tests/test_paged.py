@@ -23,8 +23,7 @@ from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Problem, Recipe
 from attnspec.spec.load import load_spec
 from attnspec.subjects.paged import LARGE, PagedProblem, in_pages
 from attnspec.subjects.subject import Subject

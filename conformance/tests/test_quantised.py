@@ -30,8 +30,7 @@ from attnspec.faults.mistakes import SoundFormulation
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import assumed
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem, Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from helpers.commands import Cli
 
 SIZES = Sizes(2, 4, 2, 5, 7, 6, 3)

@@ -26,11 +26,10 @@ from attnspec.numerics.rotary import (
     pairs,
 )
 from attnspec.problems.domain import domain
-from attnspec.problems.problem import Array
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Recipe
 from attnspec.problems.rotary import RotaryProblem, make_rotary
-from attnspec.vocabulary.hints import Drawn
 from attnspec.vocabulary.scene import NoClaim, Posed
+from attnspec.vocabulary.signature import Drawn
 
 HALVES: Mapping[str, str] = {PAIRS: "halves"}
 SIZES = "B3,H2,Hkv2,T5,S5,D8,Dv8"

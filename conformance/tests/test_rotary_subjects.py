@@ -18,7 +18,7 @@ from attnspec.engine.engine import Engine
 from attnspec.faults.fault import Fault
 from attnspec.faults.sound_rotary import FORMULATIONS
 from attnspec.numerics.rotary import PAIRS
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe
 from attnspec.problems.rotary import make_rotary
 from attnspec.questions.conventions import probe_conventions
 from attnspec.record.outcome import Outcome

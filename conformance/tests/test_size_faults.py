@@ -21,8 +21,7 @@ from attnspec.faults.staged import staged
 from attnspec.faults.subject import own_ids, own_subject
 from attnspec.faults.work import Answer
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Problem
-from attnspec.problems.recipe import MOST_FEATURES, Recipe
+from attnspec.problems.problem import MOST_FEATURES, Problem, Recipe
 from attnspec.record.measurements import SUITE, Conviction, SubjectPut
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally

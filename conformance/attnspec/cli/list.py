@@ -82,13 +82,13 @@ def _families(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
 
 
 def _masks(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
-    from attnspec.problems.masks import MASKS  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.problems.make import MASKS  # noqa: PLC0415  (weight: NumPy)
 
     yield from ({"name": name, "meaning": mask.meaning} for name, mask in MASKS.items())
 
 
 def _biases(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
-    from attnspec.problems.masks import BIASES  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.problems.make import BIASES  # noqa: PLC0415  (weight: NumPy)
 
     yield from ({"name": name, "meaning": bias.meaning} for name, bias in BIASES.items())
 

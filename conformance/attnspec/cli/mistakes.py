@@ -49,7 +49,7 @@ def badly_put(law: Spec) -> Iterator[AttnspecError]:
     """
     from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
     from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: NumPy)
-    from attnspec.vocabulary.empty_claims import empty_claims  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.vocabulary.tables import empty_claims  # noqa: PLC0415  (weight: NumPy)
 
     for clause in law.clauses:
         checks, found = collect_mistakes(partial(compile_spec, replace(law, clauses=(clause,)),
@@ -60,7 +60,7 @@ def badly_put(law: Spec) -> Iterator[AttnspecError]:
 
 def _unposable(check: Check) -> Iterator[SpecError]:
     """That no problem is such as the clause asks for, so that it never says anything of anybody."""
-    from attnspec.problems.shapes import has_any  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.problems.choices import has_any  # noqa: PLC0415  (weight: NumPy)
 
     if not any(has_any(check.domain, Limits(grouped=each)) for each in (True, False)):
         yield SpecError(f"{check.clause.id!r} is never tested: no size that is drawn has what `given` asks for "

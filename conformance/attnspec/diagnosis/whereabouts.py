@@ -19,11 +19,10 @@ from attnspec.core.rotary import EVERY_VALUED
 from attnspec.diagnosis.boundaries import find_boundary
 from attnspec.diagnosis.conditions import Boundary, BoundaryCondition
 from attnspec.diagnosis.ranges import describe_ranges, wrong_entries
-from attnspec.numerics.extra_key import extra_over_lse
+from attnspec.numerics.operands import extra_over_lse
 from attnspec.problems.demand import count_work
 from attnspec.problems.domain import ANY_MASK, Domain
-from attnspec.problems.problem import Problem, Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Problem, Recipe, Sizes
 from attnspec.record.contradictions import (
     ConditionStanding,
     condition_standing,

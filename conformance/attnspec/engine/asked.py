@@ -22,7 +22,7 @@ from attnspec.subjects.made import with_made
 from attnspec.subjects.plain import PLAIN, Case
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
-from attnspec.trials.compiling import CompilingTime
+from attnspec.trials.paths import CompilingTime
 
 
 def with_requested_features(subject: Subject, plan: Plan) -> Subject:

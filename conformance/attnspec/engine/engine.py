@@ -329,7 +329,7 @@ class Engine:
         subject_run.subject.callee.begin_item()
         if word := word_of(item.clause):
             from attnspec.engine.contracted import try_recipe  # noqa: PLC0415  (weight: numpy)
-            from attnspec.problems.recipe import Recipe  # noqa: PLC0415  (weight: numpy)
+            from attnspec.problems.problem import Recipe  # noqa: PLC0415  (weight: numpy)
 
             return try_recipe(subject_run.subject, word, DType(item.dtype), Recipe.parse(recipe))
         return subject_run.replay(self._check(item.clause), DType(item.dtype), recipe)

@@ -12,7 +12,7 @@ from attnspec.faults.outside import Outside
 from attnspec.faults.size_family import FaultFamily
 from attnspec.faults.size_mechanism import Mechanism
 from attnspec.faults.staged import Attend
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe
 
 
 @dataclass(frozen=True, slots=True)

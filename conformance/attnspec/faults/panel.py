@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from attnspec.problems.problem import Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe, Sizes
 
 #                     B  H Hkv  T   S   D  Dv
 REMEMBERED = Sizes(1, 2, 2, 4, 6, 5, 3)      # no shape of the pool: nothing of it can have been remembered before

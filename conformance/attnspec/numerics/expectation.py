@@ -13,32 +13,32 @@ import numpy as np
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
 from attnspec.core.nouns import DType
-from attnspec.numerics.aspect import LogitBend, attending, input_errors, with_inputs
-from attnspec.numerics.blocks import blocks, joined
 from attnspec.numerics.bound import (
     WeightError,
     in_domain,
+    log_sum_exp,
     logit_underflow,
     lost_weights,
+    lse_allowance,
     of_slopes,
     output_allowance,
     product_error,
+    screening_allowance,
     stored_weights,
     weight_error,
 )
 from attnspec.numerics.gradient_sums import Gradient
-from attnspec.numerics.lse import log_sum_exp, lse_allowance
-from attnspec.numerics.operands import Operands, StoredErrors, visible_keys
+from attnspec.numerics.operands import LogitBend, Operands, attending, roundings_of, visible_keys
 from attnspec.numerics.precision import Precision, assumed
-from attnspec.numerics.reference import Truth, attend, is_wider, scaled, wide_float
+from attnspec.numerics.reference import Truth, attend, blocks, is_wider, joined, scaled, wide_float
 from attnspec.numerics.roundings import Roundings, roundings
-from attnspec.numerics.screen import screening_allowance
-from attnspec.numerics.stored import (
-    entry_errors,
-    stored_arrays,
-    stored_blocks,
-    stored_weight_error,
-    with_rescaling,
+from attnspec.numerics.stored import entry_errors, stored_arrays, stored_blocks, with_rescaling
+from attnspec.numerics.stored_chance import (
+    of_shared_query,
+    spread_of_stored,
+    squares_of_codes,
+    strain_of_query,
+    sure_of_stored,
 )
 from attnspec.numerics.stored_format import WEIGHTS
 from attnspec.problems.problem import Array, LayerProblem, Problem
@@ -161,9 +161,9 @@ def expect(
     be asked for, and is for values without structure only.  screens: look at every entry, but cheaply: the truth is in
     float64 for a float64 subject too, and allowances may be larger than need be; they pay for the truth's own error.
     """
-    sizes, errors = problem.sizes, input_errors(problem, precision)
+    subject, posed = roundings_of(problem, precision), attending(problem)
+    sizes = posed.sizes
     T = sizes.T if rows is None else len(rows)
-    subject, posed = with_inputs(roundings(precision), errors), attending(problem)
     every_block = functools.partial(blocks, posed)
     if subject.stored:
         formats = stored_arrays(problem, subject)
@@ -424,15 +424,15 @@ def typical(operands: Operands, truth: Truth, r: Roundings, errors: WeightError)
     sure = _of_constants(operands, truth, p, r) + size * (r.softmax * (2 + r.softmax)) + lost_weights(operands, size, r)
     sure = sure + size * errors.normaliser + _of_slopes(operands, truth, p, r)
     if r.stored:
-        strain = np.hypot(strain, _strain_of_query(operands, r))
-        sure = sure + _sure_of_stored(operands, truth, r, errors)
+        strain = np.hypot(strain, strain_of_query(operands))
+        sure = sure + sure_of_stored(operands, truth, r, errors)
     # squares of values near 1e-150 underflow, and every float64 subject stood at 6 to 42 times S on such heads
     unit, grown = _unit_of(operands.value), 1 + r.output
     scaled, answer = replace(operands, value=operands.value / unit), replace(truth, output=truth.output / unit)
     square = _spread_of_values(p * p * variance, scaled.value, answer.output)
     square += _of_query(scaled, answer, p, r) + _of_sums(scaled, answer, p, r, errors)
     if r.stored:
-        square += _spread_of_stored(scaled, answer, p, r) + _spread_of_stored_values(operands, p, unit)
+        square += spread_of_stored(scaled, answer, (p, p * _steepness(operands, truth)), r, unit)
     spread = unit * np.sqrt(square)
     return Typical(spread * grown, strain, sure * grown + r.output * size + r.lost_output)
 
@@ -465,7 +465,7 @@ def _log_variance(operands: Operands, truth: Truth, r: Roundings, errors: Weight
     prescaled = r.prescale * r.prescale * (a * a * squares + size * size)
     before = summed**2 + prescaled + stored**2 + logit_underflow(operands, r) ** 2
     if operands.stored is not None and r.stored:
-        before = before + a * a * _squares_of_codes(operands, operands.stored)
+        before = before + a * a * squares_of_codes(operands, operands.stored)
     if operands.bend is not None:
         before = _behind_bend(before, operands, operands.bend, truth, r)
     # a rescaling is shared by the keys before it; over all orders their partial sums come to a sixth of the squares
@@ -512,75 +512,8 @@ def _of_query(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Array
     """(B,H,T,Dv): the scale multiplied into the query: an entry's rounding is shared by all keys, and moves the output
     by the covariance of key entry and value.
     """
-    moved = _of_shared_query(operands, truth, p * _steepness(operands, truth), operands.query)
+    moved = of_shared_query(operands, truth, p * _steepness(operands, truth), operands.query)
     return np.asarray((r.prescale * float(operands.scale)) ** 2 * moved)
-
-
-def _of_shared_query(operands: Operands, truth: Truth, p: Array, sizes: Array) -> Array:
-    """(B,H,T,Dv): the sum over the features of a query of (size·Cov(key entry, value))², with sizes (B,H,T,D); p
-    (B,H,T,S): the weights, with a bend times how steep it is at each logit.
-    """
-    key, value = operands.key, operands.value
-    square, T = np.empty_like(truth.output), sizes.shape[2]
-    step = max(1, AT_ONCE // max(1, p[:, :, :1].size * value.shape[-1]))
-    for start in range(0, T, step):
-        rows = slice(start, start + step)
-        joint = key.swapaxes(-1, -2)[:, :, None] @ (p[:, :, rows, :, None] * value[:, :, None])  # (B,H,rows,D,Dv)
-        mean = (p[:, :, rows] @ key)[..., None]
-        covariance = joint - mean * truth.output[:, :, rows, None, :]
-        square[:, :, rows] = (np.square(sizes[:, :, rows, None, :]) @ np.square(covariance))[..., 0, :]
-    return square
-
-
-def _squares_of_codes(operands: Operands, stored: StoredErrors) -> Array:
-    """(B,H,T,S): the squared errors of a dot product that no other key shares: those of the key's codes, and the
-    products of both.
-    """
-    query = np.square(operands.query) + np.square(stored.query)
-    return np.asarray(query @ np.square(stored.key).swapaxes(-1, -2))
-
-
-def _strain_of_query(operands: Operands, r: Roundings) -> Array | float:
-    """(B,H,T,1): the same of the query's codes, whose errors all keys share, of the worst attended key."""
-    if operands.stored is None or not r.stored:
-        return 0.0
-    squares = np.square(operands.stored.query) @ np.square(operands.key).swapaxes(-1, -2)
-    attended = squares if operands.visible is None else np.where(operands.visible, squares, 0.0)
-    return np.asarray(abs(float(operands.scale)) * np.sqrt(attended.max(axis=-1, keepdims=True, initial=0.0)))
-
-
-def _spread_of_stored(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Array | float:
-    """(B,H,T,Dv): an entry of the query is stored once for all keys, and moves the output by a covariance; storing a
-    weight moves it by the weight's own part.
-    """
-    square: Array | float = 0.0
-    if operands.stored is not None and "query" in r.stored:
-        steep = p * _steepness(operands, truth)
-        square = _of_shared_query(operands, truth, steep, operands.stored.query) * float(operands.scale) ** 2
-    stored = r.stored.get(WEIGHTS)
-    if stored is not None:  # less the output, or not
-        products = (p * p) @ np.square(operands.value)
-        square = square + 2 * stored.relative**2 * (products + truth.output**2 * (p * p).sum(axis=-1, keepdims=True))
-    return square
-
-
-def _spread_of_stored_values(operands: Operands, p: Array, unit: Array) -> Array | float:
-    """(B,H,T,Dv): the mean of independent errors of values, in their unit."""
-    return 0.0 if operands.stored is None else np.asarray((p * p) @ np.square(operands.stored.value / unit))
-
-
-def _sure_of_stored(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array | float:
-    """(B,H,T,Dv): weights that are too small for a code become 0, always; and rounding has a mean of a fifth of its
-    square, since codes just above a power of two lie twice as far apart.
-    """
-    stored = r.stored.get(WEIGHTS)
-    if stored is None:
-        return 0.0
-    small = stored_weight_error(stored, np.where(operands.seen(), truth.weights, 0.0), truth.total, errors.least,
-                                only_small=True)
-    size = np.abs(truth.output)
-    lost = small.apart @ operands.sizes.value + size * small.mass
-    return np.asarray(lost + stored.relative**2 * size)
 
 
 def _of_sums(operands: Operands, truth: Truth, p: Array, r: Roundings, errors: WeightError) -> Array:

@@ -14,9 +14,9 @@ import numpy as np
 
 from attnspec.core.keywords import CACHED
 from attnspec.core.storage import Storage
-from attnspec.numerics.blocks import ProblemBlock, blocks
-from attnspec.numerics.operands import Magnitudes, Operands, StoredErrors
+from attnspec.numerics.operands import Magnitudes, Operands, StoredErrors, attending
 from attnspec.numerics.precision import Precision, unit
+from attnspec.numerics.reference import ProblemBlock, blocks, hull_of
 from attnspec.numerics.roundings import Roundings, lost_to_underflow, roundings
 from attnspec.numerics.stored_format import ARRAYS, StoredFormat
 from attnspec.problems.problem import HELD, Array, Problem, joined
@@ -76,6 +76,17 @@ def stored_blocks(problem: Problem, r: Roundings, conventions: Mapping[str, str]
     sizes = blocks(sized, conventions, scale_width, rows)
     return (replace(block, operands=_with_errors(block.operands, error.operands, size.operands))
             for block, error, size in zip(plain, errors, sizes, strict=True))
+
+
+def hull_of_stored(problem: Problem, conventions: Mapping[str, str], precision: Precision) -> tuple[Array, Array]:
+    """The least and the greatest visible value of each row and feature, (B,H,T,Dv) in float64, of those that a subject
+    of this class may read back.
+    """
+    r = roundings(precision)
+    if not r.stored:
+        return hull_of(problem, conventions)
+    posed, r = attending(problem), with_rescaling(r, stored_arrays(problem, r))
+    return hull_of(posed, conventions, stored_blocks(posed, r, conventions))
 
 
 def _smoothed_sizes(problem: Problem) -> dict[str, Array]:

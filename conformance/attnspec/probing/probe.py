@@ -17,8 +17,7 @@ from attnspec.engine.summon import load_subject
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.probing.subjects import main_dtype
 from attnspec.problems.make import make_layer, make_problem, model_width
-from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe, Sizes
 from attnspec.questions import (
     invariance,
     masks,

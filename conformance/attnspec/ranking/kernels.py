@@ -23,8 +23,7 @@ from attnspec.runner.jobs import is_idle
 from attnspec.runner.judge import clause_of, not_run, pronounce_verdict
 from attnspec.spec.clause import first_of
 from attnspec.subjects.watching import GIVEN_UP, MOST_HANGS
-from attnspec.trials.evaluator import Archives
-from attnspec.trials.memory import hand_back
+from attnspec.trials.evaluator import Archives, hand_back
 
 HANGS = 2
 """So many items may end at the deadline; then the kernel is dropped, since each costs as long."""

@@ -33,7 +33,7 @@ from attnspec.subjects.findings import Finding
 from attnspec.subjects.registry import findings_of
 
 if TYPE_CHECKING:
-    from attnspec.problems.recipe import Recipe
+    from attnspec.problems.problem import Recipe
 
 _CONVENTION_FIELDS = ("subject", "convention", "answer", "dtypes")
 _FORMS = {"hidden_row": ("mask", "bias", "key_lengths")}
@@ -220,7 +220,7 @@ def _findings(folders: Sequence[Path | str]) -> Findings:
 
 def parsed_case(case: str, where: FileLocation) -> Recipe:
     """The recipe that an entry records. Raises UsageError with file and line."""
-    from attnspec.problems.recipe import Recipe  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.problems.problem import Recipe  # noqa: PLC0415  (weight: NumPy)
 
     try:
         return Recipe.parse(case)

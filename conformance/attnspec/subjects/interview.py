@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, product
 
 from attnspec.core.nouns import DType
-from attnspec.problems.fitting import fit_to_limits
+from attnspec.problems.demand import fit_to_limits
 from attnspec.problems.problem import LayerProblem, Problem, Sizes
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.subjects.call import gist_of

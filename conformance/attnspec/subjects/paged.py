@@ -9,7 +9,7 @@ import numpy as np
 
 from attnspec.core.forms import NUMBER, TABLE
 from attnspec.core.keyword_nouns import PagePattern
-from attnspec.problems.entries import random_words
+from attnspec.problems.families import random_words
 from attnspec.problems.problem import Array, Problem
 
 USUAL: PagePattern = "shuffled"

@@ -12,8 +12,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.keywords import AXES, CACHED
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.rotary import EVERY_KEYWORD, POSITIONS, width_of
-from attnspec.problems.caches import divided
-from attnspec.problems.keyword_arrays import NEUTRAL, keyword_array
+from attnspec.problems.keyword_arrays import NEUTRAL, divided, keyword_array
 from attnspec.problems.problem import LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.problems.rotary import RotaryProblem
 

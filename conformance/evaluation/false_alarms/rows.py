@@ -16,7 +16,7 @@ from attnspec.subjects.findings import Finding
 from attnspec.subjects.registry import findings_of, registered_subjects
 
 if TYPE_CHECKING:
-    from attnspec.problems.recipe import Recipe  # NumPy, which the console can do without
+    from attnspec.problems.problem import Recipe  # NumPy, which the console can do without
 
 
 CHOSEN: tuple[str, ...] = (

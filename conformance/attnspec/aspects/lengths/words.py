@@ -12,8 +12,7 @@ from attnspec.problems.keyword_arrays import keyword_array
 from attnspec.problems.problem import Array, Problem
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.transforms.axes import Attention
-from attnspec.vocabulary.transforms.contents import LARGE, poisoned
-from attnspec.vocabulary.transforms.keywords import hide_by_mask
+from attnspec.vocabulary.transforms.contents import LARGE, hide_by_mask, poisoned
 
 SlotsOf = Literal["query", "key", "value", "past_key", "past_value"]
 LengthsOf = Literal["key_lengths", "query_lengths"]

@@ -12,9 +12,8 @@ from attnspec.aspects.quantised.keyword import KEYWORDS, parts_of
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
 from attnspec.core.storage import STORAGES, Storage
-from attnspec.problems.entries import Words, random_words
-from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.families import Words, random_words
+from attnspec.problems.problem import Array, Problem, Recipe, Sizes, numpy_dtype
 
 NAMES: Mapping[str, str] = {word.name: word.name.removesuffix("_scale") for word in KEYWORDS}
 """By keyword, the array whose codes it scales."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from attnspec.aspects.quantised.arrays import NAMES
-from attnspec.numerics.aspect import Mathematics
+from attnspec.numerics.operands import Mathematics
 from attnspec.numerics.precision import Precision, unit
 from attnspec.numerics.roundings import EXACT_INPUTS, InputErrors, compound
 from attnspec.problems.problem import Array, Problem
