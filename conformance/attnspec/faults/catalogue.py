@@ -152,7 +152,7 @@ def declaration_of(fault: Fault) -> Declaration:
         limits=fault.limits,
         conventions=recommended(fault.kind, keywords),
         precision=_precision(fault),
-        claims=() if fault.form is not InputForm.DENSE else (
+        claims=fault.claims if fault.form is not InputForm.DENSE else (
             *profiles, *dict.fromkeys(profile for name, profile in FURTHER_PROFILES.items() if name in keywords),
             *fault.claims),
         variants={OTHER_PATH: Variant(OTHER_PATH, "")} if fault.other_path else {})

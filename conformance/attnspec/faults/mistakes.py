@@ -18,7 +18,8 @@ from attnspec.problems.problem import Recipe
 @dataclass(frozen=True, slots=True)
 class SoundFormulation:
     """A right attention that takes the keywords of a pool, too; of none, what all take. meaning: how it computes.
-    grade: in half dtypes.  words: what its precision class says besides.  form: that of its arrays.
+    grade: in half dtypes.  words: what its precision class says besides.  form: that of its arrays.  claims: profiles
+    that bind only who claims them.
     """
 
     name: str
@@ -28,6 +29,7 @@ class SoundFormulation:
     grade: str = "G0"
     words: Mapping[str, object] = field(default_factory=dict)
     form: InputForm = InputForm.DENSE
+    claims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

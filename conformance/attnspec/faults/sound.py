@@ -110,7 +110,8 @@ _POOL_OF: Mapping[str, str] = {
 """By name, the pool whose keywords a formulation takes beside those of everybody."""
 
 OF_ASPECTS: Mapping[str, Sound] = {
-    each.name: Sound(each.name, each.meaning, each.make, each.grade, form=each.form, words=each.words)
+    each.name: Sound(each.name, each.meaning, each.make, each.grade, form=each.form, words=each.words,
+                     claims=each.claims)
     for aspect in all_mistakes() for each in aspect.sound}
 """Those that are about an aspect which the others do not take."""
 
@@ -142,7 +143,7 @@ def declaration_of_sound(sound: Sound) -> Declaration:
                      # a sum of lowest numbers is no empty sum
                      **({"lse_of_hidden_row": "unspecified"} if sound.hidden_row == "uniform" else {})},
         precision=_precision(sound),
-        claims=() if sound.form is not InputForm.DENSE else (
+        claims=sound.claims if sound.form is not InputForm.DENSE else (
             *(name for name in ATTENTION_PROFILES if name not in _NOT_OF_DROPPING or sound.name not in DROPPING),
             *dict.fromkeys(FURTHER_PROFILES[name] for name in UNCOMMON if name in keywords), *sound.claims))
 

@@ -221,10 +221,17 @@ def output_allowance(operands: Operands, truth: Truth, r: Roundings, errors: Wei
     drift = (_drift_by_squares if by_squares else _drift_by_entries)(operands.value, truth.output, errors)
     # A1, the mean of |v_j| under the heaviest weights
     reach = ((truth.weights + errors.excess) @ operands.sizes.value) / errors.least[..., None]
+    if r.stored:  # where logits may be off by 30 and more, so does the truth's own rounding of o count in v_j - o
+        drift = drift + own_rounding(operands) * (reach + np.abs(truth.output) * errors.mass[..., None])
     drift, reach = _within_hull(operands, truth, errors, drift, reach)
     if r.stored:
         drift, reach = _with_stored(operands, truth, r, errors, (drift, reach))
     return allowance_of(operands, np.abs(truth.output), errors, r, drift=drift, reach=reach)
+
+
+def own_rounding(operands: Operands) -> float:
+    """Relative: how far a float64 output, or a weight, may be from the truth that it stands for."""
+    return float((2 * operands.shape[3] + 16) * 2.0**-52)
 
 
 def _with_stored(operands: Operands, truth: Truth, r: Roundings, errors: WeightError, both: tuple[Array, Array],

@@ -22,6 +22,7 @@ from attnspec.numerics.bound import (
     lse_allowance,
     of_slopes,
     output_allowance,
+    own_rounding,
     product_error,
     screening_allowance,
     stored_weights,
@@ -279,7 +280,8 @@ def weights_allowance(operands: Operands, truth: Truth, r: Roundings, errors: We
     p = truth.weights / divisor(truth.total)[..., None]
     least = errors.least[..., None]
     excess = errors.excess / least
-    drift = excess * (1 - p) + p * np.maximum(errors.mass[..., None] - excess, 0.0)
+    apart = 1 - p if not r.stored else 1 - p + own_rounding(operands)
+    drift = excess * apart + p * np.maximum(errors.mass[..., None] - excess, 0.0)
     drift = np.fmin(drift, np.maximum(p, 1 - p))
     heavy = np.fmin((truth.weights + errors.excess) / least, 1.0)
     divided = errors.divided(r)

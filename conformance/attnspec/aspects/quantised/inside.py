@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.aspects.quantised.arrays import AXES, round_to
+from attnspec.core.conventions import QUANTISED_CACHE
 from attnspec.core.forms import InputForm
 from attnspec.core.storage import STORAGES
 from attnspec.faults import staged as sound
@@ -153,7 +154,8 @@ def stored_weights(storage: str, factor: float, *, sums_codes: bool = False) -> 
 
 def _in_blocks(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
     """Weights (B,H,T,S) of one pass over blocks of 16 keys: each is stored relative to the maximum so far."""
-    top, weights, total = np.full((*logits.shape[:3], 1), -np.inf, logits.dtype), np.zeros_like(logits), 0.0
+    top = np.full((*logits.shape[:3], 1), -np.inf, logits.dtype)
+    weights, total = np.zeros_like(logits), np.zeros_like(top)
     for start in range(0, logits.shape[3], 16):
         block = slice(start, start + 16)
         larger = np.maximum(top, logits[..., block].max(axis=-1, keepdims=True))
@@ -163,7 +165,6 @@ def _in_blocks(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (th
         weights[..., block] = nearest(grown * grown.dtype.type(256), "float8_e4m3fn") / grown.dtype.type(256)
         total = total * rescale + grown.sum(axis=-1, keepdims=True)
         top = larger
-    total = np.asarray(total, logits.dtype)
     return weights / np.where(total == 0, 1, total)
 
 
@@ -217,7 +218,8 @@ def _inside(name: str, meaning: str, make: Callable[[], Attend], words: Mapping[
             form: InputForm = InputForm.DENSE) -> SoundFormulation:
     """One that quantises what it is given. words: of its precision class, at every dtype."""
     declared = {**words, "reason": "it quantises inside"}
-    return SoundFormulation(f"inside_{name}", meaning, make, words=declared, form=form)
+    claims = (QUANTISED_CACHE,) if form is InputForm.DECODER else ()
+    return SoundFormulation(f"inside_{name}", meaning, make, words=declared, form=form, claims=claims)
 
 
 INSIDE = (

@@ -26,6 +26,7 @@ from attnspec.aspects.quantised.inside import (
     stored_by,
     stored_weights,
 )
+from attnspec.core.conventions import QUANTISED_CACHE
 from attnspec.core.forms import InputForm
 from attnspec.core.nouns import DType
 from attnspec.core.storage import STORAGES
@@ -48,10 +49,11 @@ def _words(formats: Mapping[str, str], **more: str) -> Mapping[str, object]:
 
 
 def _fault(name: str, story: str, reach: str, make: Callable[[], Attend], words: Mapping[str, object], *,
-           equivalents: Mapping[DType, str] | None = None, form: InputForm = InputForm.DENSE) -> Fault:
+           equivalents: Mapping[DType, str] | None = None, form: InputForm = InputForm.DENSE,
+           claims: tuple[str, ...] = ()) -> Fault:
     """A fault of a kernel that declares what it stores."""
     return Fault(f"inside_{name}", Stage.PRECISION, story, reach, make, words=words, equivalents=equivalents or {},
-                 form=form)
+                 form=form, claims=claims)
 
 
 def _storing(store: Store, *names: str, formats: Mapping[str, str] = _INT8) -> Callable[[], Attend]:
@@ -102,6 +104,23 @@ def _signed_largest(entries: Array, storage: str, granularity: str) -> Array:
     scale = largest_of(np.maximum(entries, 0), granularity) / entries.dtype.type(STORAGES[storage].largest)
     scale = np.where(scale == 0, scale.dtype.type(1), scale)
     return nearest(entries / scale, storage) * scale
+
+
+def _fixed_scale(entries: Array, storage: str, granularity: str) -> Array:  # noqa: ARG001  (as of a `Store`)
+    """(B,H,S,D): the same scale whatever the entries are, a calibrated one."""
+    step = entries.dtype.type(2.0**-5)
+    return nearest(entries / step, storage) * step
+
+
+def _raised_scale(entries: Array, storage: str, granularity: str) -> Array:
+    """(B,H,S,D): no scale is below a hundredth, though nobody says it."""
+    scale = np.maximum(coded(entries, storage, granularity)[1], entries.dtype.type(0.01))
+    return nearest(entries / scale, storage) * scale
+
+
+def _all_in_one(entries: Array, storage: str, _: str) -> Array:
+    """(B,H,S,D): one scale for all entries, those of hidden tokens among them."""
+    return read_back(entries, storage, "tensor")
 
 
 def _without_guard(entries: Array, storage: str, granularity: str) -> Array:
@@ -234,6 +253,23 @@ def _first_call_scale(held: Any, call: HandedOver) -> CodedCache:  # noqa: ANN40
     return CodedCache(*(_of_first(codes, scale, held.key[1].shape[2]) for codes, scale in (made.key, made.value)))
 
 
+def _of_last_sequence() -> Attend:
+    """A decoder whose scale for the first token is that of the sequence before, wherever it fits."""
+    last: dict[str, Array] = {}
+
+    def keep(held: Any, call: HandedOver) -> CodedCache:  # noqa: ANN401  (a cache)
+        """The cache, made by a scale that is kept from call to call."""
+        made = coded_cache(held, call)
+        if held is not None:
+            return made
+        scale = last.get("scale")
+        last["scale"] = made.key[1]
+        return made if scale is None or scale.shape != made.key[1].shape else CodedCache(
+            (made.key[0], scale * made.key[1].dtype.type(1.001)), made.value)
+
+    return decoder_of(keep, decoded)()
+
+
 def _of_first(codes: Array, scale: Array, old: int) -> Coded:
     """Codes (B,Hkv,P,D) of which those behind the old ones are made by the first scale."""
     first = np.broadcast_to(scale[:, :, :1], scale.shape)
@@ -271,6 +307,12 @@ def _of_scales() -> Iterator[Fault]:
                  "S > 4 that is no multiple of 4", _storing(_by_scale(_tail_without), "key"), every)
     yield _fault("scales_exchanged", "Query and key are read back by each other's scales.", _TOKENS,
                  staged(restore=_exchanged), every)
+    yield _fault("key_scale_of_all", "All keys share a scale, hidden ones too, though each is said to have its own.",
+                 _TOKENS, _storing(_all_in_one, "key"), every)
+    yield _fault("key_scale_fixed", "The scale of the keys is a constant.", "entries of another size",
+                 _storing(_fixed_scale, "key"), every)
+    yield _fault("key_scale_raised", "A scale below 0.01 is raised to it, which nobody is told.",
+                 "tokens whose entries are all below 1", _storing(_raised_scale, "key"), every)
     yield _fault("scale_in_bfloat16", "The scale of the values is kept in bfloat16, after the codes are made.",
                  "scales of more than 8 bits", _storing(_by_scale(lambda _, scale: scale.astype(ml_dtypes.bfloat16)),
                                                         "value"), every, equivalents=_HALF)
@@ -330,11 +372,17 @@ _OF_WEIGHTS = (
 _OF_CACHES = (
     _fault("cache_stored_again", "All that a cache holds is stored anew at every step, by one scale for each head.",
            "a past that came in several calls, tokens that differ in size", decoder_of(_stored_again, decoded),
-           _words(_CACHE), form=InputForm.DECODER),
+           _words(_CACHE), form=InputForm.DECODER,
+           claims=(QUANTISED_CACHE,)),
     _fault("cache_rescaled", "The scale of a new token is written over those of the old ones.",
-           f"a past, {_TOKENS}", decoder_of(_rescaled, decoded), _words(_CACHE), form=InputForm.DECODER),
+           f"a past, {_TOKENS}", decoder_of(_rescaled, decoded), _words(_CACHE), form=InputForm.DECODER,
+           claims=(QUANTISED_CACHE,)),
+    _fault("cache_scale_of_last_sequence", "The scales of a sequence are those of the one before, nudged.",
+           "a sequence after another", _of_last_sequence, _words(_CACHE), form=InputForm.DECODER,
+           claims=(QUANTISED_CACHE,)),
     _fault("cache_scale_of_first_token", "Tokens that are decoded are stored by the scale of the first.",
-           f"a past, {_TOKENS}", decoder_of(_first_call_scale, decoded), _words(_CACHE), form=InputForm.DECODER),
+           f"a past, {_TOKENS}", decoder_of(_first_call_scale, decoded), _words(_CACHE), form=InputForm.DECODER,
+           claims=(QUANTISED_CACHE,)),
 )
 
 INSIDE_FAULTS = (*_of_scales(), *_OF_CODES, *_OF_MEANS, *_OF_WEIGHTS, *_OF_CACHES)
