@@ -118,3 +118,12 @@ LAYOUTS: Mapping[str, str] = {
 def is_along_tokens(layout: str) -> bool:
     """Whether a layout packs neighbouring tokens, not features."""
     return layout.endswith("_tokens")
+
+SCALE_AXES: Mapping[str, Mapping[int, int]] = {
+    "tensor": {}, "batch": {0: 1}, "head": {1: 1}, "batch_head": {0: 1, 1: 1}, "token": {0: 1, 1: 1, 2: 1},
+    "channel": {1: 1, 3: 1},
+    **{f"block({length})": {0: 1, 1: 1, 2: 1, 3: length} for length in BLOCKS},
+    **{f"tokens({length})": {0: 1, 1: 1, 2: length} for length in BLOCKS},
+    **{f"channel_tokens({length})": {0: 1, 1: 1, 2: length, 3: 1} for length in BLOCKS}}
+"""By granularity, those of the axes (B,H,S,D) of an array along which scales differ, each with how many neighbours
+share one."""

@@ -15,9 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnspec.core.nouns import DType
-from attnspec.numerics.operands import LogitBend, Operands, norms
+from attnspec.numerics.operands import LogitBend, Operands, StoredErrors, norms
 from attnspec.numerics.reference import Truth, attended_range, scaled
 from attnspec.numerics.roundings import Roundings
+from attnspec.numerics.stored import StoredWeightError, stored_weight_error
+from attnspec.numerics.stored_format import WEIGHTS
 from attnspec.problems.problem import Array, Problem
 
 SMALL_ERROR = 0.05        # up to here x + x² and 1 - x are sharp enough to stand for exp(x) - 1 and exp(-x)
@@ -105,7 +107,18 @@ def _of_products(operands: Operands, r: Roundings) -> Array:
     per_product = a * inside * (1 + r.scale)
     query, key = _beyond(sizes.query, r.inputs.query_offset), _beyond(sizes.key, r.inputs.key_offset)
     error: Array = (query * per_product) @ key.swapaxes(-1, -2)
-    return error
+    if operands.stored is None or not r.stored:
+        return error
+    return error + a * (1 + r.scale) * moved_products(operands, operands.stored)
+
+
+def moved_products(operands: Operands, stored: StoredErrors) -> Array:
+    """(B,H,T,S): how far the products of what attends may be from those of the entries, where a kernel quantises both:
+    |q||dk| + |dq|(|k| + |dk|). `sizes` are those of what attends: |q| + |dq|, |k| + |dk|.
+    """
+    sizes = operands.sizes
+    return np.asarray((sizes.query - stored.query) @ stored.key.swapaxes(-1, -2)
+                      + stored.query @ sizes.key.swapaxes(-1, -2))
 
 
 def _beyond(sizes: Array, offset: float) -> Array:
@@ -214,8 +227,59 @@ def output_allowance(operands: Operands, truth: Truth, r: Roundings, errors: Wei
     drift = (_drift_by_squares if by_squares else _drift_by_entries)(operands.value, truth.output, errors)
     # A1, the mean of |v_j| under the heaviest weights
     reach = ((truth.weights + errors.excess) @ operands.sizes.value) / errors.least[..., None]
+    if r.stored:  # where logits may be off by 30 and more, so does the truth's own rounding of o count in v_j - o
+        drift = drift + own_rounding(operands) * (reach + np.abs(truth.output) * errors.mass[..., None])
     drift, reach = _within_hull(operands, truth, errors, drift, reach)
+    if r.stored:
+        drift, reach = _with_stored(operands, truth, r, errors, (drift, reach))
     return allowance_of(operands, np.abs(truth.output), errors, r, drift=drift, reach=reach)
+
+
+def own_rounding(operands: Operands) -> float:
+    """Relative: how far a float64 output, or a weight, may be from the truth that it stands for."""
+    return float((2 * operands.shape[3] + 16) * 2.0**-52)
+
+
+def _with_stored(operands: Operands, truth: Truth, r: Roundings, errors: WeightError, both: tuple[Array, Array],
+                 ) -> tuple[Array, Array]:
+    """B1 and A1, (B,H,T,Dv) each, with what storing values, and weights, as codes may add to them."""
+    drift, reach = both
+    if operands.stored is not None:  # a mean of what values are off by, under the heaviest weights
+        drift = drift + _mean_of(operands.stored.value, operands, truth, errors)
+    stored = stored_weights(truth, r, errors, operands.visible)
+    if stored is None:
+        return drift, reach
+    lost = stored.apart @ operands.sizes.value
+    if not r.stored[WEIGHTS].summed:
+        return drift + lost, reach + lost
+    # what a row is divided by is the sum of the codes: the output stays a mean of values
+    around = (lost + (np.abs(truth.output) + drift) * stored.mass) / (1 - stored.mass)
+    rows = ~(stored.mass[..., 0] < 1)
+    if rows.any() and operands.shape[3]:
+        around[rows] = 2 * attended_range(operands.sizes.value, operands.visible, rows)[0]
+    return drift + around, reach + lost
+
+
+def _mean_of(sizes: Array, operands: Operands, truth: Truth, errors: WeightError) -> Array:
+    """(B,H,T,Dv): the largest mean of what belongs to values, (B,H,S,Dv), never negative, under honest weights; no
+    mean is larger than the largest of what is attended.
+    """
+    mean = ((truth.weights + errors.excess) @ sizes) / errors.least[..., None]
+    rows = ~(errors.mass <= 1)
+    if rows.any() and operands.shape[3]:
+        mean[rows] = np.fmin(mean[rows], attended_range(sizes, operands.visible, rows)[0])
+    return np.asarray(mean)
+
+
+def stored_weights(truth: Truth, r: Roundings, errors: WeightError, visible: Array | None) -> StoredWeightError | None:
+    """What storing the weights as codes may do; None where they are not."""
+    stored = r.stored.get(WEIGHTS)
+    if stored is None:
+        return None
+    heaviest = truth.weights + errors.excess
+    if visible is not None:
+        heaviest = np.where(visible, heaviest, 0.0)
+    return stored_weight_error(stored, heaviest, truth.total + errors.excess.sum(axis=-1), errors.least)
 
 
 def allowance_of(
@@ -317,6 +381,8 @@ def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
     products = (query @ key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
     dots = np.maximum(dots, products) if r.inputs.query_offset or r.inputs.key_offset else dots
     astray = products * (r.prescale + 2 * operands.query.shape[-1] * r.accumulate)
+    if operands.stored is not None:
+        astray = astray + products  # a dot product of codes may be larger than that of the entries
     grown = (dots + astray) * (1 + r.scale + r.biased_logits)
     scaled = np.maximum(sizes.query.max(axis=-1, initial=0.0), sizes.key.max(axis=(-1, -2), initial=0.0)[..., None]) * a
     attended = logits if operands.visible is None else np.where(operands.visible, logits, -np.inf)
@@ -360,6 +426,8 @@ def screening_allowance(operands: Operands, truth: Truth, r: Roundings) -> tuple
     sharp bound has to be worked out, since this one would say little.
     """
     if operands.bend is not None:  # the slope is least where logits are largest: nothing is gained from maxima
+        return None
+    if r.stored:  # what rounding to codes does is worked out entry by entry
         return None
     error, rescales = _largest_error(operands, truth, r)
     if not (error <= LARGEST_ERROR).all():
@@ -451,6 +519,9 @@ def lse_allowance(operands: Operands, truth: Truth, r: Roundings, errors: Weight
     up, down = np.log1p(errors.excess.sum(axis=-1) / truth.total), np.log(truth.total / errors.least)
     summed = -np.log1p(-(errors.chain * r.row_sum)[..., 0])
     error = np.maximum(up, down) + summed
+    stored = stored_weights(truth, r, errors, operands.visible)
+    if stored is not None and r.stored[WEIGHTS].summed:
+        error = error - np.log1p(-np.minimum(stored.mass[..., 0], 1.0))
     logarithm, largest = np.abs(np.log(truth.total)), np.abs(_largest(truth, operands))
     error = error + (2 * LOG_ULPS + BASE_TWO) * r.softmax * (logarithm + error)
     error = error + 2 * BASE_TWO * r.softmax * (largest + _off(operands, truth, errors))

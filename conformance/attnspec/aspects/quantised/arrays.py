@@ -12,7 +12,7 @@ from attnspec.aspects.quantised.keyword import KEYWORDS, parts_of
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType
-from attnspec.core.storage import BLOCKS, STORAGES, Storage, is_along_tokens
+from attnspec.core.storage import SCALE_AXES, STORAGES, Storage, is_along_tokens
 from attnspec.problems.families import Words, random_words
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes, numpy_dtype
 
@@ -25,14 +25,6 @@ NAMES: Mapping[str, str] = {
 
 ZEROS: Mapping[str, str] = {word.name: word.meaning_of for word in KEYWORDS if word.name.endswith("_zero")}
 """By keyword, the array from whose codes it is taken off."""
-
-# of the axes (B,H,S,D) of an array, those along which scales differ, each with how many neighbours share one
-_AXES: Mapping[str, Mapping[int, int]] = {
-    "tensor": {}, "batch": {0: 1}, "head": {1: 1}, "batch_head": {0: 1, 1: 1}, "token": {0: 1, 1: 1, 2: 1},
-    "channel": {1: 1, 3: 1},
-    **{f"block({length})": {0: 1, 1: 1, 2: 1, 3: length} for length in BLOCKS},
-    **{f"tokens({length})": {0: 1, 1: 1, 2: length} for length in BLOCKS},
-    **{f"channel_tokens({length})": {0: 1, 1: 1, 2: length, 3: 1} for length in BLOCKS}}
 
 _UNSCALED = "uint8/tensor/ones"
 """The pattern of codes that have a zero point and no scale."""
@@ -71,13 +63,13 @@ def shared_shape(granularity: str, full: tuple[int, ...]) -> tuple[int, ...]:
     """Of codes (B,H,S,D), the shape of their scales, with length 1 along the axes along which they do not differ, and
     one for each block along those that are cut into blocks.
     """
-    shared = _AXES[granularity]
+    shared = SCALE_AXES[granularity]
     return tuple(-(-length // shared[axis]) if axis in shared else 1 for axis, length in enumerate(full))
 
 
 def spread_out(made: Array, granularity: str, full: tuple[int, ...]) -> Array:
     """Scales of the shape that `shared_shape` gives, at the full shape (B,H,S,D)."""
-    for axis, length in _AXES[granularity].items():
+    for axis, length in SCALE_AXES[granularity].items():
         if length > 1:
             made = made.take(np.arange(full[axis]) // length, axis)
     return np.ascontiguousarray(np.broadcast_to(made, full))
@@ -326,7 +318,7 @@ def _is_stored(scale: Array, name: str) -> bool:
 
 def _is_shared(scale: Array, granularity: str) -> bool:
     """Whether scales (B,H,S,D) differ along no other axis than the granularity's, and there between blocks alone."""
-    shared = _AXES[granularity]
+    shared = SCALE_AXES[granularity]
     firsts = {axis: np.arange(length) // shared.get(axis, length) * shared.get(axis, length)
               for axis, length in enumerate(scale.shape) if length and shared.get(axis, length) > 1}
     return all(bool((scale == scale.take(first, axis)).all()) for axis, first in firsts.items())
@@ -339,6 +331,6 @@ def _shaped(scale: Array, granularity: str) -> Array:
             first = scale.take([0], axis)
             scale = first if (scale == first).all() else scale
         return np.ascontiguousarray(scale)
-    shared = _AXES[granularity]
+    shared = SCALE_AXES[granularity]
     at = tuple(slice(None, None, shared[axis]) if axis in shared else 0 for axis in range(scale.ndim))
     return np.array(scale[at])

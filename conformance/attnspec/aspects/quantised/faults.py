@@ -12,6 +12,8 @@ import numpy as np
 
 from attnspec.aspects.quantised.arrays import GLOBALS, NAMES, ZEROS
 from attnspec.aspects.quantised.block_faults import BLOCK_BUGS, BLOCK_FAULTS, BLOCK_PANEL, SOUND_BLOCKS
+from attnspec.aspects.quantised.inside import INSIDE
+from attnspec.aspects.quantised.inside_faults import INSIDE_FAULTS
 from attnspec.aspects.quantised.keyword import POOL, USUAL_ZEROS
 from attnspec.aspects.quantised.microscaling_faults import MICROSCALING_BUGS, MICROSCALING_FAULTS, MICROSCALING_PANEL
 from attnspec.aspects.quantised.nibble_faults import NIBBLE_FAULTS, SOUND_NIBBLES
@@ -365,4 +367,4 @@ MISTAKES = AspectFaults(
            for keyword in (*NAMES, *ZEROS, *GLOBALS)},
     bugs={**_BUGS, **BLOCK_BUGS, **MICROSCALING_BUGS},
     panel=(*_PANEL, *_ZERO_PANEL, *BLOCK_PANEL, *MICROSCALING_PANEL),
-    sound=(*_SOUND, *SOUND_ZEROS, *SOUND_BLOCKS, *SOUND_NIBBLES))
+    sound=(*_SOUND, *SOUND_ZEROS, *SOUND_BLOCKS, *SOUND_NIBBLES, *INSIDE), of_any_call=INSIDE_FAULTS)
