@@ -21,8 +21,7 @@ from attnspec.hosting.client import seconds_of
 from attnspec.problems.problem import Array, Sizes
 from attnspec.problems.size_plan import SizePlan
 from attnspec.record.outcome import Outcome
-from attnspec.runner.judge import ENGINE
-from attnspec.runner.trial_jobs import TrialJobs, with_engine
+from attnspec.runner.judge import ENGINE, TrialJobs, with_engine
 from attnspec.subjects.call import Call, SubjectAnswer
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.refusals import expected_seconds

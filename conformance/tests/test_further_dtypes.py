@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from attnspec.core.declaration import Declaration, Variant
-from attnspec.core.deviation import Deviation
+from attnspec.core.declaration import Declaration, Deviation, Variant
 from attnspec.core.effort import EFFORTS
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan

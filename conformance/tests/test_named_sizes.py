@@ -30,12 +30,11 @@ from attnspec.problems.size_plan import plan_for
 from attnspec.record.outcome import Outcome
 from attnspec.report.coverage import at_sizes
 from attnspec.report.page import render_page
-from attnspec.runner.gate import gate
-from attnspec.runner.gate_cost import GateCost
+from attnspec.runner.gate import GateCost, gate
 from attnspec.subjects.attributes import declaration_of
 from attnspec.subjects.registry import registered_subjects
 from attnspec.trials import trial as trials
-from attnspec.trials.dealer import asked_of, is_of_one_call
+from attnspec.trials.sizes import asked_of, is_of_one_call
 from helpers.law import checks
 from helpers.pages import section, words
 from helpers.subjects import module_of
@@ -226,7 +225,7 @@ def test_what_cannot_be_put_there_is_told(clause: str, check: str, more: str, re
 
 
 def test_a_mask_that_would_fill_the_memory_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnspec.trials.dealer.LARGEST_ARRAYS", 2**15)
+    monkeypatch.setattr("attnspec.trials.sizes.LARGEST_ARRAYS", 2**15)
     found = judged(tmp_path, AT_192, clause="masking.definition", check=ONLY_AT_192)
     assert found.verdict is Verdict.HELD
     assert found.asked["B1 H1 Hkv1 T192 S192 D16 Dv16"] == "a mask would have 3.7e+04 entries; up to 3.3e+04 are made"

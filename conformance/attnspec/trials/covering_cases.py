@@ -16,9 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from attnspec.core.declaration import Limits
-from attnspec.core.effort import EFFORTS, FULL_STRENGTH
-from attnspec.core.feature_coverage import (
+from attnspec.core.coverage import (
     BLOCK,
     EMPTY_ROWS,
     GROUPS,
@@ -31,6 +29,8 @@ from attnspec.core.feature_coverage import (
     triple_behind,
     triples_of,
 )
+from attnspec.core.declaration import Limits
+from attnspec.core.effort import EFFORTS, FULL_STRENGTH
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import BESIDE, CACHED, HIDING, KEYWORDS, OFF
 from attnspec.core.nouns import DType, Effort

@@ -18,10 +18,9 @@ from attnspec.problems.problem import Recipe, Sizes
 from attnspec.subjects.refusals import limits_without_refusals
 from attnspec.subjects.subject import SubjectDied, SubjectRaised
 from attnspec.trials.covering_cases import Choices, choices_in_wider_menu, deal_openings, sample_openings
-from attnspec.trials.dealer import COMPILED, RequestedSizes, cases_at, menu_at
 from attnspec.trials.judging import CaseJudge, Failure, Tally, TrialEnded, Violated
 from attnspec.trials.paths import Paths, gentle_cases, readings_of
-from attnspec.trials.resizing import Resizer
+from attnspec.trials.sizes import COMPILED, RequestedSizes, Resizer, cases_at, menu_at
 from attnspec.vocabulary.scene import NO_VARIANT
 
 SPARE = 6
