@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal
 
 SERVING_POOL, CACHES_POOL, SEGMENTS_POOL, PAGES_POOL = "serving", "caches", "segments", "pages"
-DECODER_POOL, GRADIENTS_POOL, DROPOUT_POOL = "decoder", "gradients", "dropout"
+DECODER_POOL, GRADIENTS_POOL, DROPOUT_POOL, QUANTISED_POOL = "decoder", "gradients", "dropout", "quantised"
 """The pools of clauses that are about these keywords: what clauses of other pools meet is counted without them."""
 
 RATE, SEED = "dropout_rate", "seed"

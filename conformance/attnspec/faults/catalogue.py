@@ -10,7 +10,14 @@ from attnspec.core.declaration import Declaration, Variant, asked_of
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import BESIDE_CACHE, EXPRESSED, HELD_IN_CACHE, HELD_IN_PAGES, SAID, STATE, TABLE, InputForm
 from attnspec.core.keyword import Acts
-from attnspec.core.keyword_nouns import CACHES_POOL, DROPOUT_POOL, GRAD, GRADIENTS_POOL, SERVING_POOL
+from attnspec.core.keyword_nouns import (
+    CACHES_POOL,
+    DROPOUT_POOL,
+    GRAD,
+    GRADIENTS_POOL,
+    QUANTISED_POOL,
+    SERVING_POOL,
+)
 from attnspec.core.keywords import KEYWORDS, UNCOMMON, acting_on
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.rotary import POSITIONS, PROFILE, ROTARY
@@ -74,7 +81,8 @@ PROFILES_OF: Mapping[Kind, tuple[str, ...]] = {
     Kind.ATTENTION: ATTENTION_PROFILES, Kind.LAYER: LAYER_PROFILES, Kind.ROTARY: (PROFILE,)}
 
 BESIDE_POOL: Mapping[str, tuple[str, ...]] = {
-    CACHES_POOL: (SERVING_POOL,), GRADIENTS_POOL: (SERVING_POOL,), DROPOUT_POOL: (GRADIENTS_POOL,)}
+    CACHES_POOL: (SERVING_POOL,), GRADIENTS_POOL: (SERVING_POOL,), DROPOUT_POOL: (GRADIENTS_POOL,),
+    QUANTISED_POOL: (SERVING_POOL, CACHES_POOL)}
 """By pool, those whose keywords its faults take, too: a past is met with lengths, and not the other way round."""
 
 FORMED: Mapping[InputForm, frozenset[str]] = {

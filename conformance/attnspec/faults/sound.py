@@ -15,7 +15,7 @@ from attnspec.core.keyword_nouns import DROPOUT_POOL
 from attnspec.core.keywords import KEYWORDS, UNCOMMON, load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import sound_dense as dense
-from attnspec.faults.catalogue import ATTENTION_PROFILES, FORMED, FURTHER_PROFILES, RECOMMENDED
+from attnspec.faults.catalogue import ATTENTION_PROFILES, BESIDE_POOL, FORMED, FURTHER_PROFILES, RECOMMENDED
 from attnspec.faults.invariance import in_parts, whole
 from attnspec.faults.mistakes import all_mistakes
 from attnspec.faults.rotary_work import Rotate
@@ -157,10 +157,13 @@ def _precision(sound: Sound) -> Mapping[DType, Mapping[str, object]]:
 
 
 def _keywords(sound: Sound) -> frozenset[str]:
-    """Those that drop weights, and those of an aspect, take nothing of servers; the others all but what these take."""
+    """Those that drop weights take nothing of servers, and those of an aspect what its faults do; the others all but
+    what these take.
+    """
     words = (word for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
     if sound.name in _POOL_OF:
-        return frozenset(word.name for word in words if word.pool in {"", _POOL_OF[sound.name]})
+        pool = _POOL_OF[sound.name]
+        return frozenset(word.name for word in words if word.pool in {"", *BESIDE_POOL.get(pool, ()), pool})
     if sound.name not in DROPPING:
         return frozenset(word.name for word in words if word.pool not in {DROPOUT_POOL, *_POOL_OF.values()})
     return frozenset(word.name for word in words

@@ -10,14 +10,18 @@ import numpy as np
 
 from attnspec.aspects.quantised.keyword import KEYWORDS, parts_of
 from attnspec.core.declaration import Limits
+from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import DType
 from attnspec.core.storage import STORAGES, Storage
 from attnspec.problems.entries import Words, random_words
-from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
+from attnspec.problems.problem import HELD, Array, Problem, Sizes, joined, numpy_dtype
 from attnspec.problems.recipe import Recipe
 
 NAMES: Mapping[str, str] = {word.name: word.name.removesuffix("_scale") for word in KEYWORDS}
 """By keyword, the array whose codes it scales."""
+
+_PAST: Mapping[str, str] = dict(zip(CACHED, HELD, strict=True))
+"""By keyword, the array of the call whose storage earlier keys, or values, have."""
 
 # of the axes (B,H,S,D) of an array, those along which scales differ
 _AXES: Mapping[str, tuple[int, ...]] = {
@@ -137,10 +141,13 @@ def holds(storage: Storage, numbers: Array) -> bool:
 
 
 def misfit(problem: Problem, limits: Limits) -> str:
-    """Why codes and scales cannot be handed to a subject with these limits; empty if they can."""
+    """Why codes and scales cannot be handed to a subject with these limits; empty if they can. A past is looked at with
+    what stands behind it.
+    """
+    whole = joined(problem)
     for keyword, name in NAMES.items():
         storage, granularity = getattr(limits, f"stored_{name}"), getattr(limits, f"{name}_scales")
-        if storage and not holds(STORAGES[storage], getattr(problem, name)):
+        if storage and not holds(STORAGES[storage], getattr(whole, name)):
             return f"{storage} cannot hold the entries of its {name}"
         scale = getattr(problem, keyword)
         if granularity and scale is not None and not _is_shared(scale, granularity):
@@ -150,17 +157,20 @@ def misfit(problem: Problem, limits: Limits) -> str:
 
 def hand_over(arrays: Mapping[str, Array], keywords: Mapping[str, object],
               limits: Limits) -> tuple[Mapping[str, Array], Mapping[str, object]]:
-    """The arrays of a call, codes in their storage, and its keywords, scales in the shape of their granularity: of any
-    granularity, with length 1 along the axes along which they do not differ.
+    """The arrays of a call, codes in their storage, and its keywords: past codes likewise, and scales in the shape of
+    their granularity; of any granularity, with length 1 along the axes along which they do not differ.
     """
-    formats = {name: getattr(limits, f"stored_{name}", "") for name in arrays}
-    if not any(formats.values()) and NAMES.keys().isdisjoint(keywords):
-        return arrays, keywords
-    stored = {name: array.astype(storage_dtype(formats[name])) if formats[name] else array
-              for name, array in arrays.items()}
-    shaped = {name: _shaped(value, getattr(limits, f"{NAMES[name]}_scales")) if name in NAMES
-              and isinstance(value, np.ndarray) else value for name, value in keywords.items()}
-    return stored, shaped
+    def handed(name: str, value: object) -> object:
+        """One array or keyword as the subject takes it."""
+        if not isinstance(value, np.ndarray):
+            return value
+        if name in NAMES:
+            return _shaped(value, getattr(limits, f"{NAMES[name]}_scales"))
+        storage = getattr(limits, f"stored_{_PAST.get(name, name)}", "")
+        return value.astype(storage_dtype(storage)) if storage else value
+
+    return ({name: np.asarray(handed(name, array)) for name, array in arrays.items()},
+            {name: handed(name, value) for name, value in keywords.items()})
 
 
 def storage_dtype(name: str) -> np.dtype[Any]:

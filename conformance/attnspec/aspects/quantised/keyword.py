@@ -7,10 +7,11 @@ from typing import Any, Literal
 
 from attnspec.core.errors import SpecError, hint
 from attnspec.core.keyword import Acts, Keyword, KeywordLimits, Saying, Values
+from attnspec.core.keyword_nouns import QUANTISED_POOL
 from attnspec.core.nouns import Kind
 from attnspec.core.storage import GRANULARITIES, STORAGES
 
-POOL = "quantised"
+POOL = QUANTISED_POOL
 
 ScaleKind = Literal["powers", "odd", "ones", "with_zero"]
 SCALE_KINDS: Mapping[ScaleKind, str] = {

@@ -15,7 +15,8 @@ from attnspec.aspects.quantised.arrays import NAMES
 from attnspec.numerics.aspect import Mathematics
 from attnspec.numerics.precision import Precision, unit
 from attnspec.numerics.roundings import EXACT_INPUTS, InputErrors, compound
-from attnspec.problems.problem import Array, Problem
+from attnspec.problems.caches import divide_alike
+from attnspec.problems.problem import Array, Problem, joined
 
 ROUNDINGS_OF_A_SCALE = 2
 """Of the product with a code, a logit or an output; and of the scale itself, or its product with another, before."""
@@ -25,14 +26,17 @@ class QuantisedMathematics(Mathematics):
     """Codes are multiplied by their scales before anything else."""
 
     def attending(self, problem: Problem) -> Problem:
-        """The same with dequantised query (B,H,T,D), key (B,Hkv,S,D) and value (B,Hkv,S,Dv) in float64."""
+        """The same with dequantised query (B,H,T,D), key (B,Hkv,S,D) and value (B,Hkv,S,Dv) in float64, past keys and
+        values among them: scales are for all keys.
+        """
         used = {keyword: name for keyword, name in NAMES.items() if keyword in problem.given}
         if not used:
             return problem
         with np.errstate(invalid="ignore"):  # 0 times a code that is infinite
-            arrays = {name: dequantised(getattr(problem, name), getattr(problem, keyword))
+            whole = joined(problem)
+            arrays = {name: dequantised(getattr(whole, name), getattr(problem, keyword))
                       for keyword, name in used.items()}
-        return problem.but(**arrays, **dict.fromkeys(used))
+        return divide_alike(problem, whole.but(**arrays, **dict.fromkeys(used)))
 
     def input_errors(self, problem: Problem, precision: Precision) -> InputErrors:
         """Two roundings a scale; and codes are larger than the numbers that they stand for where a scale is below 1."""
