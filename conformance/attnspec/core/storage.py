@@ -44,3 +44,6 @@ GRANULARITIES: Mapping[str, str] = {
     "tensor": "()", "batch": "(B,)", "head": "(Hkv,)", "batch_head": "(B,Hkv)", "token": "(B,Hkv,S)",
     "channel": "(Hkv,D)"}
 """How many entries share a scale, and the shape of the scales: of a query H stands for Hkv and T for S."""
+
+PAGED_GRANULARITIES: Mapping[str, str] = {"page": "(pages,Hkv)"}
+"""The same of keys and values that lie in pages, beside those of all."""

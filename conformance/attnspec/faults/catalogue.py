@@ -8,7 +8,17 @@ from collections.abc import Collection, Iterable, Mapping
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Declaration, Variant, asked_of
 from attnspec.core.errors import TargetError
-from attnspec.core.forms import BESIDE_CACHE, EXPRESSED, HELD_IN_CACHE, HELD_IN_PAGES, SAID, STATE, TABLE, InputForm
+from attnspec.core.forms import (
+    BESIDE_CACHE,
+    EXPRESSED,
+    HELD_IN_CACHE,
+    HELD_IN_PAGES,
+    OF_ENTRIES,
+    SAID,
+    STATE,
+    TABLE,
+    InputForm,
+)
 from attnspec.core.keyword import Acts
 from attnspec.core.keyword_nouns import (
     CACHES_POOL,
@@ -129,7 +139,7 @@ def _keywords(fault: Fault) -> frozenset[str]:
     if fault.kind is Kind.ROTARY:
         return frozenset(ROTARY)
     if fault.form is not InputForm.DENSE:
-        return FORMED[fault.form]
+        return FORMED[fault.form] if fault.stage in OF_ENTRIES else FORMED[fault.form] - OF_ENTRIES
     taken = {word.name for word in KEYWORDS.values()
              if fault.kind in word.kinds and (word.in_layers or fault.kind is not Kind.LAYER)}
     taken |= {GRAD} if fault.backward else set()

@@ -16,6 +16,7 @@ from attnspec.core.keywords import KEYWORDS, UNCOMMON, load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import sound_dense as dense
 from attnspec.faults.catalogue import ATTENTION_PROFILES, BESIDE_POOL, FORMED, FURTHER_PROFILES, RECOMMENDED
+from attnspec.faults.dequantising import dequantised_first
 from attnspec.faults.invariance import in_parts, whole
 from attnspec.faults.mistakes import all_mistakes
 from attnspec.faults.rotary_work import Rotate
@@ -51,8 +52,9 @@ class Sound:
 
     @property
     def function(self) -> Attend | Rotate:
-        """A freshly made function."""
-        return self.make()
+        """A freshly made function; of another form than the dense one, it takes codes, too."""
+        made = self.make()
+        return made if self.form is InputForm.DENSE else dequantised_first(made)  # type: ignore[arg-type]  # no rotary embedding
 
 
 SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (

@@ -40,9 +40,10 @@ def divide_alike(problem: Problem, whole: Problem) -> Problem:
     return divided(whole, problem.past) if problem.has_past else whole
 
 
-def cut_scales(problem: Problem, *, queries: slice = slice(None), keys: slice = slice(None)) -> dict[str, Array]:
+def cut_scales(problem: Problem, *, queries: slice | Array = slice(None),
+               keys: slice = slice(None)) -> dict[str, Array]:
     """What says which numbers the entries stand for, (B,H,T,D) or (B,Hkv,S,·), of these queries and keys."""
-    spans = {"T": queries, "S": keys}
+    spans: dict[str, slice | Array] = {"T": queries, "S": keys}
     return {name: np.ascontiguousarray(array[tuple(spans.get(axis, slice(None)) for axis in AXES[name])])
             for name, array in problem.given.items() if KEYWORDS[name].acts is Acts.STORAGE}
 

@@ -14,7 +14,7 @@ from attnspec.core.keywords import HIDING
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.refusal import Refusal, read_refusal
 from attnspec.core.sizes import read_sizes, spell_lengths
-from attnspec.core.storage import GRANULARITIES, STORAGES
+from attnspec.core.storage import GRANULARITIES, PAGED_GRANULARITIES, STORAGES
 from attnspec.core.surroundings import DEVICES
 from attnspec.host.lifts import LIFTS
 from attnspec.spec.fields import Fields
@@ -26,13 +26,14 @@ WEIGHTS = ("per_head", "averaged")
 MASK_AXES = ("BHTS", "BTS", "BHS", "BS", "TS")
 BIASES = ("all", *map(" ".join, chain.from_iterable(
     combinations(("query", "key", "value", "out"), count) for count in range(1, 4))))
+_SHARED = "answer to how many entries share a scale"
 CHOICES = {"weights": (WEIGHTS, "way to return weights"), "mask_axes": (MASK_AXES, "set of axes"),
            "biases": (BIASES, "answer to which projections have biases"),
            **dict.fromkeys(("lengths", "causal_lengths"), (tuple(LENGTHS), "answer to which lengths are taken")),
            "past_lengths": (("any", "equal"), "answer to how many new keys are taken"),
            **dict.fromkeys(("stored_query", "stored_key", "stored_value"), (tuple(STORAGES), "format of codes")),
-           **dict.fromkeys(("query_scales", "key_scales", "value_scales"),
-                           (tuple(GRANULARITIES), "answer to how many entries share a scale"))}
+           "query_scales": (tuple(GRANULARITIES), _SHARED),
+           **dict.fromkeys(("key_scales", "value_scales"), ((*GRANULARITIES, *PAGED_GRANULARITIES), _SHARED))}
 CUT = ("T", "S", "D", "Dv")  # the axes that kernels cut into blocks
 FORMS = HIDING  # how a row can come to be hidden, where that makes a difference
 _PLAIN = Limits()

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.core.forms import HELD_IN_CACHE, STATE
+from attnspec.core.forms import HELD_IN_CACHE, OF_ENTRIES, STATE
 from attnspec.core.keyword import Acts
 from attnspec.core.keyword_nouns import StepPattern
 from attnspec.core.keywords import AXES, COUNTS, KEYWORDS
+from attnspec.problems.caches import cut_scales
 from attnspec.problems.problem import HELD, Array, Problem, joined
 
 USUAL: StepPattern = "at_once"
@@ -116,14 +117,16 @@ def _span(whole: Problem, first: int, end: int) -> Problem:
     """As many queries as keys: the keys themselves, one for each query head."""
     key, value = (np.ascontiguousarray(getattr(whole, name)[:, :, first:end]) for name in HELD)
     heads = whole.query.shape[1] // key.shape[1]
-    return whole.but(query=np.repeat(key, heads, axis=1), key=key, value=value)
+    rows = np.arange(end - first) % whole.query.shape[2]  # scales of the queries are as many, and any will do
+    scales = cut_scales(whole, keys=slice(first, end), queries=rows)
+    return whole.but(**scales, query=np.repeat(key, heads, axis=1), key=key, value=value)
 
 
 def _quiet(problem: Problem, part: Problem, end: int | None = None) -> Problem:
     """A call whose answer is thrown away: nothing that has rows, nothing asked for, and no number of keys beyond its
     end.
     """
-    rows = {name for name, axes in AXES.items() if name in problem.given and set(axes) & set("TS")}
+    rows = {name for name, axes in AXES.items() if name in problem.given and set(axes) & set("TS")} - OF_ENTRIES
     asked = {name for name in problem.given if KEYWORDS[name].acts is Acts.ANSWER}
     counted = {name: np.minimum(value, end).astype(value.dtype) if end is not None and COUNTS[name] == "S" else None
                for name, value in problem.given.items() if name in COUNTS}
@@ -132,14 +135,20 @@ def _quiet(problem: Problem, part: Problem, end: int | None = None) -> Problem:
 
 
 def _without_past(problem: Problem) -> Problem:
-    """The call by itself: what the cache holds is not handed over."""
-    return problem.but(**dict.fromkeys(HELD_IN_CACHE), **{STATE: None})
+    """The call by itself: what the cache holds is not handed over, nor what belongs to it."""
+    new = cut_scales(problem, keys=slice(problem.past, None))
+    return problem.but(**new, **dict.fromkeys(HELD_IN_CACHE), **{STATE: None})
 
 
 def _another(problem: Problem) -> Problem:
-    """The same with other keys and values: of the opposite sign, each at the place of its neighbour."""
-    return problem.but(**{name: np.ascontiguousarray(np.roll(-value, 1, axis=2)) for name in (*HELD, *HELD_IN_CACHE)
-                          if (value := getattr(problem, name)) is not None})
+    """The same with other keys and values: of the opposite sign, each at the place of its neighbour. Codes keep their
+    sign, since a format may not have the other one, and have scales of twice the size.
+    """
+    has_codes = not OF_ENTRIES.isdisjoint(problem.given)
+    scales = {name: np.asarray(2 * value) for name, value in cut_scales(problem).items()}
+    return problem.but(**scales, **{
+        name: np.ascontiguousarray(np.roll(value if has_codes else -value, 1, axis=2))
+        for name in (*HELD, *HELD_IN_CACHE) if (value := getattr(problem, name)) is not None})
 
 
 def _by_turns(own: tuple[Step, ...], other: tuple[Step, ...]) -> tuple[Step, ...]:

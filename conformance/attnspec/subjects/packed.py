@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from attnspec.core.forms import SAID
 from attnspec.core.keywords import COUNTS
 from attnspec.problems.problem import Array, Problem, Sizes
+from attnspec.subjects.laying import Lays
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +52,11 @@ class PackedProblem:
         is, such as sinks' (H,).
         """
         return {name: self.spread(array, name) if name in self.own else array for name, array in gradients.items()}
+
+    @property
+    def lays(self) -> Lays:
+        """How what belongs to the entries of each input is packed, (Nq,H,·) or (Nk,Hkv,·)."""
+        return {name: partial(_pack_array, own=own) for name, own in self.own.items()}
 
     def of_output(self, array: Array) -> Array:
         """An array (B,H,T,Dv) that lies as the output does, as (Nq,H,Dv)."""

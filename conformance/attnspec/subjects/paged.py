@@ -10,7 +10,8 @@ import numpy as np
 from attnspec.core.forms import NUMBER, TABLE
 from attnspec.core.keyword_nouns import PagePattern
 from attnspec.problems.entries import random_words
-from attnspec.problems.problem import Array, Problem
+from attnspec.problems.problem import HELD, Array, Problem
+from attnspec.subjects.laying import Lays
 
 USUAL: PagePattern = "shuffled"
 """How keys and values lie where a case does not say it, and the subject takes nothing but pages."""
@@ -124,6 +125,14 @@ def in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> Paged
     table[~is_used] = layout.tail(order[len(own):], len(order), int((~is_used).sum()))
     key, value = (_pool(array[own], order, layout.content) for array in contents)
     return PagedProblem(key, value, table, lengths)
+
+
+def laid_in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> Lays:
+    """How what belongs to the entries of keys and values, (B,Hkv,S,·), lies in their pages, (pages,slots,Hkv,·)."""
+    def lay(array: Array) -> Array:
+        """(pages,slots,Hkv,·)."""
+        return in_pages(problem.but(key=array, value=array), pattern, multiple).key
+    return dict.fromkeys(HELD, lay)
 
 
 def _cut(array: Array, held: Array, is_used: Array, slots: int, content: float) -> Array:

@@ -10,12 +10,16 @@ import numpy as np
 
 from attnspec.aspects.quantised.keyword import KEYWORDS, parts_of
 from attnspec.core.declaration import Limits
+from attnspec.core.forms import TABLE
 from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import DType
 from attnspec.core.storage import STORAGES, Storage
 from attnspec.problems.entries import Words, random_words
 from attnspec.problems.problem import HELD, Array, Problem, Sizes, joined, numpy_dtype
 from attnspec.problems.recipe import Recipe
+from attnspec.subjects.laying import DENSE, Lays
+from attnspec.subjects.paged import USUAL as USUAL_PAGES
+from attnspec.subjects.paged import slots_of_page
 
 NAMES: Mapping[str, str] = {word.name: word.name.removesuffix("_scale") for word in KEYWORDS}
 """By keyword, the array whose codes it scales."""
@@ -25,7 +29,8 @@ _PAST: Mapping[str, str] = dict(zip(CACHED, HELD, strict=True))
 
 # of the axes (B,H,S,D) of an array, those along which scales differ
 _AXES: Mapping[str, tuple[int, ...]] = {
-    "tensor": (), "batch": (0,), "head": (1,), "batch_head": (0, 1), "token": (0, 1, 2), "channel": (1, 3)}
+    "tensor": (), "batch": (0,), "head": (1,), "batch_head": (0, 1), "token": (0, 1, 2), "channel": (1, 3),
+    "page": (0, 1, 2)}
 
 _RARE = 16
 """One code in so many is any code of its storage, the others are rounded from the family's entries."""
@@ -37,15 +42,17 @@ def shape_of(name: str, sizes: Sizes) -> tuple[int, int, int, int]:
     return {"query": (B, H, T, D), "key": (B, Hkv, S, D), "value": (B, Hkv, S, Dv)}[name]
 
 
-def scales(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
+def scales(keyword: str, pattern: str, seed: int, sizes: Sizes, slots: int = 4) -> Array:
     """The scales of an array at its full shape, (B,H,T,D), (B,Hkv,S,D) or (B,Hkv,S,Dv), in float32: the same wherever
-    its granularity says so.
+    its granularity says so. slots: of a page, whose keys share one.
     """
     storage, granularity, kind = parts_of(pattern)
     full = shape_of(NAMES[keyword], sizes)
     shape = tuple(length if axis in _AXES[granularity] else 1 for axis, length in enumerate(full))
     random = random_words(seed, f"{keyword} {granularity}", shape)
     made = _KINDS[kind](random) * (1.0 if kind == "ones" else STORAGES[storage].step)
+    if granularity == "page":
+        made = made[:, :, np.arange(full[2]) // slots * slots]
     return np.ascontiguousarray(np.broadcast_to(made.astype(np.float32), full))
 
 
@@ -83,7 +90,18 @@ def settle(problem: Problem, recipe: Recipe) -> Problem:
     """
     codes = {name: codes_of(getattr(problem, name), recipe.value(keyword), recipe.seed, name, problem.dtype)
              for keyword, name in NAMES.items() if keyword in recipe.features}
-    return problem.but(**codes) if codes else problem
+    slots = _slots(problem, 1)
+    of_pages = {keyword: scales(keyword, recipe.value(keyword), recipe.seed, recipe.sizes, slots) for keyword in NAMES
+                if keyword in recipe.features and parts_of(recipe.value(keyword))[1] == "page"}
+    return problem.but(**codes, **of_pages) if codes else problem
+
+
+def _slots(problem: Problem, multiple: int) -> int:
+    """The slots of a page of a problem's keys, which are a multiple of a number; of the usual pages where none are
+    said.
+    """
+    pattern = getattr(problem, TABLE)
+    return slots_of_page(pattern if isinstance(pattern, str) else USUAL_PAGES, problem.sizes.S, multiple)
 
 
 def codes_of(entries: Array, pattern: str, seed: int, label: str, dtype: DType) -> Array:
@@ -149,14 +167,23 @@ def misfit(problem: Problem, limits: Limits) -> str:
         storage, granularity = getattr(limits, f"stored_{name}"), getattr(limits, f"{name}_scales")
         if storage and not holds(STORAGES[storage], getattr(whole, name)):
             return f"{storage} cannot hold the entries of its {name}"
-        scale = getattr(problem, keyword)
-        if granularity and scale is not None and not _is_shared(scale, granularity):
+        if (scale := getattr(problem, keyword)) is None or not granularity:
+            continue
+        if not _is_shared(scale, granularity):
             return f"the scales of its {name} differ not only by {granularity}"
+        if granularity == "page" and not _is_of_pages(scale, _slots(problem, limits.page_multiple)):
+            return f"the scales of its {name} differ within a page"
     return ""
 
 
-def hand_over(arrays: Mapping[str, Array], keywords: Mapping[str, object],
-              limits: Limits) -> tuple[Mapping[str, Array], Mapping[str, object]]:
+def laid_out(keywords: Mapping[str, object], lays: Lays) -> Mapping[str, object]:
+    """The keywords of a call, scales (B,H,S,D) as their array lies."""
+    return {name: lays[NAMES[name]](value) if name in NAMES and NAMES[name] in lays and isinstance(value, np.ndarray)
+            else value for name, value in keywords.items()}
+
+
+def hand_over(arrays: Mapping[str, Array], keywords: Mapping[str, object], limits: Limits,
+              lays: Lays = DENSE) -> tuple[Mapping[str, Array], Mapping[str, object]]:
     """The arrays of a call, codes in their storage, and its keywords: past codes likewise, and scales in the shape of
     their granularity; of any granularity, with length 1 along the axes along which they do not differ.
     """
@@ -165,7 +192,8 @@ def hand_over(arrays: Mapping[str, Array], keywords: Mapping[str, object],
         if not isinstance(value, np.ndarray):
             return value
         if name in NAMES:
-            return _shaped(value, getattr(limits, f"{NAMES[name]}_scales"))
+            granularity = getattr(limits, f"{NAMES[name]}_scales")
+            return _shaped(value, granularity, lays.get(NAMES[name]))
         storage = getattr(limits, f"stored_{_PAST.get(name, name)}", "")
         return value.astype(storage_dtype(storage)) if storage else value
 
@@ -178,18 +206,42 @@ def storage_dtype(name: str) -> np.dtype[Any]:
     return np.dtype(name if name == "int8" else getattr(ml_dtypes, name))
 
 
+def _is_of_pages(scale: Array, slots: int) -> bool:
+    """Whether keys of scales (B,H,S,D) that lie in one page of so many slots share one."""
+    return bool((scale == scale[:, :, np.arange(scale.shape[2]) // slots * slots]).all())
+
+
 def _is_shared(scale: Array, granularity: str) -> bool:
     """Whether scales (B,H,S,D) differ along no other axis than the granularity's."""
     others = tuple(axis for axis in range(scale.ndim) if axis not in _AXES[granularity])
     return all(bool((scale == scale.take([0], axis)).all()) for axis in others if scale.shape[axis])
 
 
-def _shaped(scale: Array, granularity: str) -> Array:
-    """Scales (B,H,S,D) in the shape of a granularity; where none is declared, (B or 1,H or 1,S or 1,D or 1)."""
+def _shaped(scale: Array, granularity: str, lay: Callable[[Array], Array] | None) -> Array:
+    """Scales (B,H,S,D) in the shape of a granularity; where none is declared, of one that broadcasts to their array."""
     if not granularity:
-        for axis in range(scale.ndim):
-            first = scale.take([0], axis)
-            scale = first if (scale == first).all() else scale
-        return np.ascontiguousarray(scale)
+        return _shrunk(scale) if lay is None else _shrunk_as_laid(scale, lay)
+    if lay is not None and granularity in {"token", "page"}:
+        of_tokens = lay(np.ascontiguousarray(scale[..., :1]))[..., 0]
+        return np.ascontiguousarray(of_tokens[:, 0] if granularity == "page" else of_tokens)
     at = tuple(slice(None) if axis in _AXES[granularity] else 0 for axis in range(scale.ndim))
     return np.array(scale[at])
+
+
+def _shrunk(scale: Array) -> Array:
+    """Scales (B,H,S,D) as (B or 1,H or 1,S or 1,D or 1): with length 1 along the axes along which they are the same."""
+    for axis in range(scale.ndim):
+        first = scale.take([0], axis) if scale.shape[axis] else scale
+        scale = first if (scale == first).all() else scale
+    return np.ascontiguousarray(scale)
+
+
+def _shrunk_as_laid(scale: Array, lay: Callable[[Array], Array]) -> Array:
+    """Scales (B,H,S,D) as their array lies, (N,H or 1,D or 1) or (pages,slots,H or 1,D or 1); with length 1 along the
+    first axes, too, where batch entries and keys share them.
+    """
+    kept = tuple(slice(None) if (scale != scale.take([0], axis)).any() else slice(1) for axis in (1, 3))
+    laid = lay(scale)[..., kept[0], kept[1]]
+    if (scale == scale[:1, :, :1]).all():
+        laid = scale[0, :, 0, :][kept].reshape(*[1] * (laid.ndim - 2), *laid.shape[-2:])
+    return np.ascontiguousarray(laid)

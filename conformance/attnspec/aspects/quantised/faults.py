@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 import ml_dtypes
 import numpy as np
 
-from attnspec.aspects.quantised import mistakes_beside
+from attnspec.aspects.quantised import mistakes_beside, mistakes_of_forms
 from attnspec.aspects.quantised.arrays import NAMES
 from attnspec.aspects.quantised.keyword import POOL
 from attnspec.core.nouns import DType
@@ -367,7 +367,7 @@ _PANEL = tuple(
     for storage in STORAGES for at, granularity in enumerate(GRANULARITIES)
     for sizes, features in ((GROUPED, "key_scale value_scale"), (SQUARE, "query_scale"), (QUERIES, "value_scale")))
 
-_EVERY = (*_of_scales(), *_of_paths(), *_OF_CODES, *_OF_TWO, *mistakes_beside.FAULTS)
+_EVERY = (*_of_scales(), *_of_paths(), *_OF_CODES, *_OF_TWO, *mistakes_beside.FAULTS, *mistakes_of_forms.FAULTS)
 
 MISTAKES = AspectFaults(
     about={keyword: tuple(fault for fault in _EVERY if fault.stage == keyword) for keyword in NAMES}, bugs=_BUGS,

@@ -9,7 +9,7 @@ from attnspec.core.errors import SpecError, hint
 from attnspec.core.keyword import Acts, Keyword, KeywordLimits, Saying, Values
 from attnspec.core.keyword_nouns import QUANTISED_POOL
 from attnspec.core.nouns import Kind
-from attnspec.core.storage import GRANULARITIES, STORAGES
+from attnspec.core.storage import GRANULARITIES, PAGED_GRANULARITIES, STORAGES
 
 POOL = QUANTISED_POOL
 
@@ -26,7 +26,8 @@ USUAL_KINDS: tuple[ScaleKind, ...] = ("powers", "odd")
 SEPARATOR = "/"
 PATTERNS: Mapping[str, str] = {
     SEPARATOR.join((storage, granularity, kind)): f"{storage} codes, a scale by {granularity}, {text}"
-    for storage in STORAGES for granularity in GRANULARITIES for kind, text in SCALE_KINDS.items()}
+    for storage in STORAGES for granularity in (*GRANULARITIES, *PAGED_GRANULARITIES)
+    for kind, text in SCALE_KINDS.items()}
 """By name, `int8/head/odd`: the storage of the codes, how many share a scale, and what scales are like."""
 
 # first the storages, then the granularities: neighbours in this order are cases one after the other

@@ -83,7 +83,7 @@ def _new_first(scale: Array, past: int) -> Array:
 
 
 _BY_TOKEN = "a past, {} scales by token"
-_PAST: Mapping[str, tuple[str, str, ScaleChange]] = {
+PAST_CHANGES: Mapping[str, tuple[str, str, ScaleChange]] = {
     "lost_on_past": ("Past {} codes are taken for numbers.", "a past, {} scales other than 1", _lost_on_past),
     "lost_on_new": ("New {} codes are taken for numbers, since only the cache is quantised.",
                     "a past, {} scales other than 1", _lost_on_new),
@@ -100,7 +100,7 @@ _PAST: Mapping[str, tuple[str, str, ScaleChange]] = {
 def _of_past() -> Iterator[Fault]:
     """Each mistake with the scales of a past."""
     for array in ("key", "value"):
-        for name, (story, reach, change) in _PAST.items():
+        for name, (story, reach, change) in PAST_CHANGES.items():
             yield Fault(f"{array}_scale_{name}", f"{array}_scale", story.format(array), reach.format(array),
                         staged(restore=_reading(array, change)))
 

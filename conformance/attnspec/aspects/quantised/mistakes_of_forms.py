@@ -1,0 +1,265 @@
+"""Scales of codes that are packed, lie in pages, or are stored by a decoder: of another place, call or sequence.
+
+Each fault changes the scales as they lie in its form; then codes are dequantised, and a right function of the form
+follows. So a fault is as wrong as its scales are, and no more.
+"""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attnspec.aspects.quantised.mistakes_beside import PAST_CHANGES, ScaleChange
+from attnspec.core.forms import BORDERS, STATE, TABLE, InputForm
+from attnspec.faults import pages
+from attnspec.faults.decoding import decoder, storing
+from attnspec.faults.dequantising import dequantised_first, whole_scale
+from attnspec.faults.fault import Fault
+from attnspec.faults.packed import packed
+from attnspec.faults.staged import Attend, around, attention
+from attnspec.faults.work import HandedOver
+from attnspec.problems.problem import Array
+
+PackedChange = Callable[[Array, Array, Array], Array]
+"""Other scales (Nk,Hkv,·), made from those of packed keys and the borders of queries and of keys (B+1,)."""
+
+
+def _packed(array: str, change: PackedChange) -> Callable[[], Attend]:
+    """A maker of packed functions that read other scales of keys, or of values."""
+    def make() -> Attend:
+        inner = dequantised_first(packed()())
+
+        def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
+            """Query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv) -> output (Nq,H,Dv)."""
+            scale = whole_scale(keywords, array, {"key": key, "value": value}[array])
+            if scale is None or not scale.size:
+                return inner(query, key, value, **keywords)
+            changed = change(scale, *(keywords[name] for name in BORDERS))
+            return inner(query, key, value, **{**keywords, f"{array}_scale": changed})
+        return attend
+    return make
+
+
+def _places(borders: Array) -> tuple[Array, Array]:
+    """(N,) twice: the number of each token's sequence, and the first place of that sequence."""
+    number = np.repeat(np.arange(len(borders) - 1), np.diff(borders))
+    return number, borders[:-1][number]
+
+
+def _without_offset(scale: Array, _: Array, of_keys: Array) -> Array:
+    """(Nk,Hkv,·): each sequence reads scales from the first of all on."""
+    return scale[np.arange(len(scale)) - _places(of_keys)[1]]
+
+
+def _by_borders_of_queries(scale: Array, of_queries: Array, of_keys: Array) -> Array:
+    """(Nk,Hkv,·): scales are looked up where the sequence's queries begin."""
+    number, first = _places(of_keys)
+    return scale[np.minimum(np.arange(len(scale)) - first + of_queries[:-1][number], len(scale) - 1)]
+
+
+def _of_first_token(scale: Array, _: Array, of_keys: Array) -> Array:
+    """(Nk,Hkv,·): the scale of its first token serves all of a sequence."""
+    return scale[_places(of_keys)[1]]
+
+
+def _of_first_sequence(scale: Array, _: Array, of_keys: Array) -> Array:  # noqa: ARG001  (the same parameters for all)
+    """(Nk,Hkv,·): the scale of the first token serves all sequences."""
+    return np.broadcast_to(scale[:1], scale.shape)
+
+
+def _one_token_on(scale: Array, _: Array, of_keys: Array) -> Array:  # noqa: ARG001  (the same parameters for all)
+    """(Nk,Hkv,·): each token has the scale of the next."""
+    return np.roll(scale, -1, axis=0)
+
+
+_TWO = "{} scales by token or batch entry, two sequences and more"
+_PACKED: Mapping[str, tuple[str, str, PackedChange]] = {
+    "without_offset": ("Each sequence reads its {} scales from the first token of all on.", _TWO, _without_offset),
+    "by_query_borders": ("The {} scales of a sequence are looked up where its queries begin.",
+                         "{} scales by token, sequences whose queries are not as many as their keys",
+                         _by_borders_of_queries),
+    "of_first_token": ("The {} scale of its first token serves a whole sequence.", "{} scales by token",
+                       _of_first_token),
+    "of_first_sequence": ("The {} scale of the first sequence serves all.", _TWO, _of_first_sequence),
+    "one_token_on": ("Each token has the {} scale of the next.", "{} scales by token", _one_token_on),
+}
+"""By name: story, reach, and what becomes of the scales of packed sequences; {} is the array."""
+
+
+def _paged(array: str, find: pages.Where) -> Callable[[], Attend]:
+    """A maker of functions that look the scales of keys, or of values, up in other pages than the codes."""
+    look = pages.gathered(find)
+
+    def answer(call: HandedOver) -> Any:  # noqa: ANN401  (a call's)
+        """Output (B,H,T,Dv), and what else is asked for."""
+        if getattr(call, TABLE) is None:
+            return attention(call)
+        side_by_side = pages.gather(call)
+        wholes = {name: whole_scale(call.given, name, getattr(call, name)) for name in ("key", "value")}
+        laid = {f"{name}_scale": _looked_up(call, whole, look if name == array else pages.gather)
+                for name, whole in wholes.items() if whole is not None}
+        return attention(side_by_side.but(**laid))
+    return around(answer)
+
+
+def _looked_up(call: HandedOver, pool: Array, look: Callable[[HandedOver], HandedOver]) -> Array:
+    """Scales (B,Hkv,S,·) of a pool of them (pages,slots,Hkv,·)."""
+    return look(call.but(key=pool, value=pool)).key
+
+
+def _pages_by(change: Callable[[pages.PageTable], Array]) -> pages.Where:
+    """Where scales lie by another table, any shape, whose pages are taken modulo those that there are."""
+    return lambda table: pages.where(replace(table, pages=change(table) % table.most))
+
+
+def _slots_by(change: Callable[[Array, int], Array]) -> pages.Where:
+    """Where scales lie in the right page, in other slots (B,S) of so many."""
+    def find(table: pages.PageTable) -> pages.PageSlots:
+        """The page and the slot of each key."""
+        found, slots = pages.where(table)
+        return found, change(slots, table.slots)
+    return find
+
+
+def _late_border(table: pages.PageTable) -> pages.PageSlots:
+    """The scale of the first key of a page is looked for in the page before it."""
+    found, slots = pages.where(table)
+    columns = np.maximum(table.places - 1, 0) // table.slots
+    return np.where(table.places < table.lengths[:, None], table.pages[:, columns], found), slots
+
+
+_PAGED: Mapping[str, tuple[str, str, pages.Where]] = {
+    "stay_behind": ("A page is given to an entry, and its {} scale stays where pages would lie in order.",
+                    "{} scales by token or page, pages that do not lie in order",
+                    _pages_by(lambda table: np.arange(table.pages.size).reshape(table.pages.shape))),
+    "of_next_page": ("Each page has the {} scale of the next one of the pool.", "{} scales by token or page",
+                     _pages_by(lambda table: table.pages + 1)),
+    "of_first_page": ("The {} scale of an entry's first page serves all of its pages.",
+                      "{} scales by token or page, several pages for an entry",
+                      _pages_by(lambda table: np.repeat(table.pages[:, :1], table.pages.shape[1], axis=1))),
+    "of_next_entry": ("Each batch entry has the {} scales of the next one's pages.",
+                      "{} scales by token or page, B > 1",
+                      _pages_by(lambda table: np.roll(table.pages, -1, axis=0))),
+    "of_first_slot": ("The {} scale of its first slot serves a page.", "{} scales by token, pages of several slots",
+                      _slots_by(lambda slots, _: np.zeros_like(slots))),
+    "of_slot_before": ("Each slot has the {} scale of the one before it in the page.",
+                       "{} scales by token, pages of several slots",
+                       _slots_by(lambda slots, count: (slots - 1) % count)),
+    "late_at_border": ("The {} scale of the first key of a page is looked for in the page before.",
+                       "{} scales by token or page, several pages for an entry", _late_border),
+}
+"""By name: story, reach, and where the scales of keys in pages are looked for; {} is the array."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CachedCodes:
+    """Codes (B,Hkv,P,·) of earlier calls and their scales, of the same shape; None where a call had none."""
+
+    codes: Mapping[str, Array]
+    scales: Mapping[str, Array | None]
+
+    @property
+    def count(self) -> int:
+        """P."""
+        return int(self.codes["key"].shape[2])
+
+
+def coded_decoder(changes: Mapping[str, ScaleChange]) -> Callable[[], Attend]:
+    """A maker of decoders that keep codes and scales side by side, and read other scales of some arrays behind a
+    cache.
+    """
+    def answer(call: HandedOver) -> Any:  # noqa: ANN401  (a cache is among it)
+        """Output (B,H,T,Dv), what else is asked for, and the cache."""
+        held, alone = getattr(call, STATE), call.but(**{STATE: None})
+        kept = _kept(held, alone)
+        read = {f"{name}_scale": scale if held is None or name not in changes else changes[name](scale, held.count)
+                for name, scale in kept.scales.items() if scale is not None}
+        past = {} if held is None else {f"past_{name}": codes for name, codes in held.codes.items()}
+        found = attention(alone.but(**past, **read))
+        return (*found, kept) if isinstance(found, tuple) else (found, kept)
+    return around(answer)
+
+
+def _kept(held: CachedCodes | None, call: HandedOver) -> CachedCodes:
+    """The codes and scales of a call behind those that are held."""
+    new = {name: getattr(call, name) for name in ("key", "value")}
+    scales = {name: whole_scale(call.given, name, codes) for name, codes in new.items()}
+    if held is None:
+        return CachedCodes(new, scales)
+    return CachedCodes({name: np.concatenate([held.codes[name], codes], axis=2) for name, codes in new.items()},
+                       {name: _side_by_side(held, name, scale, new[name]) for name, scale in scales.items()})
+
+
+def _side_by_side(held: CachedCodes, name: str, scale: Array | None, codes: Array) -> Array | None:
+    """The scales (B,Hkv,P+S,·) of held and new codes; 1 where one of both has none."""
+    if (before := held.scales[name]) is None and scale is None:
+        return None
+    parts = [np.ones(array.shape, np.float32) if each is None else each
+             for array, each in ((held.codes[name], before), (codes, scale))]
+    return np.concatenate(parts, axis=2)
+
+
+def _stale(array: str) -> Callable[[], Attend]:
+    """A maker of decoders that keep the scale of the very first call, whatever sequence it was of."""
+    def make() -> Attend:
+        inner, kept = coded_decoder({})(), list[Array]()
+
+        def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
+            """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) -> output (B,H,T,Dv), and the cache."""
+            codes = {"key": key, "value": value}[array]
+            scale = whole_scale(keywords, array, codes)
+            if scale is None or not scale.size:
+                return inner(query, key, value, **keywords)
+            first = scale[:, :, :1]
+            if not kept or kept[0].shape != first.shape:
+                kept[:] = [first.copy()]
+            return inner(query, key, value, **{**keywords, f"{array}_scale": np.broadcast_to(kept[0], codes.shape)})
+        return attend
+    return make
+
+
+def _quantised_again() -> Attend:
+    """A decoder whose whole cache is quantised again in each call, by the largest number that it holds now."""
+    again = storing(lambda old, new: _in_eight_bits(np.concatenate([old, new], axis=2)))
+    plain, coded = decoder()(), dequantised_first(decoder(again)())
+
+    def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
+        """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) -> output (B,H,T,Dv), and the cache."""
+        has_codes = any(keywords.get(f"{name}_scale") is not None for name in ("key", "value"))
+        return (coded if has_codes else plain)(query, key, value, **keywords)
+    return attend
+
+
+def _in_eight_bits(array: Array) -> Array:
+    """(B,Hkv,S,·) in whole steps of a 127th of the largest number of a head."""
+    step = np.abs(array).max(axis=(2, 3), keepdims=True, initial=0) / array.dtype.type(127)
+    return np.rint(array / np.where(step == 0, 1, step)) * step
+
+
+def _faults_of_forms() -> Iterator[Fault]:
+    """Each mistake with the scales of keys and of values, in each form."""
+    for array in ("key", "value"):
+        for name, (story, reach, change) in _PACKED.items():
+            yield Fault(f"packed_{array}_scale_{name}", f"{array}_scale", story.format(array), reach.format(array),
+                        _packed(array, change), form=InputForm.PACKED)
+        for name, (story, reach, find) in _PAGED.items():
+            yield Fault(f"paged_{array}_scale_{name}", f"{array}_scale", story.format(array), reach.format(array),
+                        _paged(array, find), form=InputForm.PAGED)
+        for name, (story, reach, change) in PAST_CHANGES.items():
+            yield Fault(f"decoder_{array}_scale_{name}", f"{array}_scale", story.format(array), reach.format(array),
+                        coded_decoder({array: change}), form=InputForm.DECODER)
+        yield Fault(f"decoder_{array}_scale_stale", f"{array}_scale",
+                    f"The {array} scale of the first call of all is kept for later ones.",
+                    f"{array} scales by token, or another sequence before", _stale(array), form=InputForm.DECODER)
+
+
+FAULTS: tuple[Fault, ...] = (*_faults_of_forms(), Fault(
+    "decoder_quantised_again", "key_scale", "The whole cache is quantised again in each call.",
+    "codes, and a past that came in two calls and more", _quantised_again, form=InputForm.DECODER))
+"""The faults of scales where codes are packed, lie in pages or are stored by a decoder."""
