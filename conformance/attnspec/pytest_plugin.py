@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """In a worker of the attnspec command: guard every item. In anybody's run of pytest: tell what gates cost."""
     if config.getoption("attnspec_traces", None) and hasattr(config, "workerinput"):
-        from attnspec.runner.guard import Guard  # noqa: PLC0415  (weight: nobody else's pytest run needs it)
+        from attnspec.runner.worker import Guard  # noqa: PLC0415  (weight: nobody else's pytest run needs it)
 
         config.pluginmanager.register(Guard.install_guard(config), "attnspec-guard")
     elif not hasattr(config, "workerinput") and not config.getoption("attnspec_plan", None):
@@ -62,8 +62,8 @@ class GatesOnGitHub:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401  (pytest does not publish its type)
         """Append the summary, print the annotations."""
-        from attnspec.report.github import error_commands, step_summary  # noqa: PLC0415  (weight: only GitHub reads it)
-        from attnspec.subjects.defined import annotated_at  # noqa: PLC0415  (weight: as above)
+        from attnspec.report.ci_files import error_commands, step_summary  # noqa: PLC0415  (weight: only GitHub reads it)
+        from attnspec.subjects.registry import annotated_at  # noqa: PLC0415  (weight: as above)
 
         place_of = partial(annotated_at, folders=tuple(self._folders))
         for is_strict, items in self._gates.items():

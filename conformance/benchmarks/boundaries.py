@@ -19,11 +19,10 @@ from typing import Any
 import click
 from attnspec.core.nouns import DType, Effort
 from attnspec.diagnosis.boundaries import find_boundary
+from attnspec.faults.catalogue import draw_fault
 from attnspec.faults.sizes.families import ALL_FAMILIES
-from attnspec.faults.sizes.make import drawn
 from attnspec.faults.subject import own_subject
-from attnspec.problems.problem import Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe, Sizes
 from attnspec.spec.load import load_spec
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.evaluator import Evaluator
@@ -110,7 +109,8 @@ def main(count: int, seed: int) -> None:
     """Print the sentences that name something else than was planted, and the figures."""
     checks, dice = compile_spec(load_spec()), random.Random(seed)
     families = [ALL_FAMILIES[index % len(ALL_FAMILIES)] for index in range(count)]
-    found = [named(drawn(family, seed + index), checks, family.clauses, dice) for index, family in enumerate(families)]
+    found = [named(draw_fault(family, seed + index), checks, family.clauses, dice)
+             for index, family in enumerate(families)]
     located = [each for each in found if each]
     for each in located:
         click.echo(f"{'ok  ' if each.is_named else 'MISS'} {each.fault:40} {each.planted:44} {each.sentence}")

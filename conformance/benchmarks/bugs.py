@@ -31,7 +31,7 @@ from attnspec.engine.subject_run import SubjectRun
 from attnspec.engine.summon import load_subject
 from attnspec.faults.catalogue import CATALOGUE, fault_named
 from attnspec.faults.sizes.families import FAMILIES
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe
 from attnspec.record.codec import decode, encode
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import explain_bugs, likely_group, likely_words

@@ -31,7 +31,7 @@ from attnspec.problems.problem import Array
 from attnspec.subjects.call import Call
 from attnspec.subjects.callee import Callee, Hosted
 from attnspec.subjects.registry import load
-from attnspec.trials.memory import keep_heap
+from attnspec.trials.evaluator import keep_heap
 
 SIZES: Mapping[str, tuple[int, ...]] = {"small": (2, 4, 33, 48, 32), "large": (4, 8, 128, 128, 64)}
 WARM = 10

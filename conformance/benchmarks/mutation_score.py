@@ -35,10 +35,9 @@ import click
 import yaml
 from attnspec.core.nouns import Effort
 from attnspec.core.plan import Plan
-from attnspec.ranking.jobs import as_ranking
+from attnspec.ranking.jobs import as_ranking, find_kernels
 from attnspec.ranking.kernels import KernelWorker
-from attnspec.ranking.targets import find_kernels
-from attnspec.record.ranked import KernelRanked, KernelStanding
+from attnspec.record.events import KernelRanked, KernelStanding
 from attnspec.runner.environment import prepared_environment
 from attnspec.spec.load import load_spec
 from evaluation.false_alarms.jobs import code_digest

@@ -19,10 +19,9 @@ from pathlib import Path
 import click
 from attnspec.core.nouns import Effort
 from attnspec.core.plan import Plan
-from attnspec.ranking.jobs import as_ranking
+from attnspec.ranking.jobs import as_ranking, find_kernels
 from attnspec.ranking.kernels import KernelWorker
-from attnspec.ranking.targets import find_kernels
-from attnspec.record.ranked import KernelRanked
+from attnspec.record.events import KernelRanked
 from attnspec.runner.environment import prepared_environment
 
 SHOWN = 60

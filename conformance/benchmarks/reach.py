@@ -15,8 +15,8 @@ from typing import NamedTuple
 import click
 from attnspec.core.nouns import DType, Level
 from attnspec.faults.catalogue import CATALOGUE
+from attnspec.faults.fault import Outside
 from attnspec.faults.mechanisms import BUGS
-from attnspec.faults.outside import Outside
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import Refutations, read_refutations

@@ -22,8 +22,7 @@ from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import Expectation, expect
 from attnspec.numerics.precision import Precision, graded, is_half, precision_of
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem, Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 
 FALSE_ALARM = 1e-6
 GRADES = ("G0", "G1", "G2", "G3", "G4")

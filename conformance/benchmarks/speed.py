@@ -35,8 +35,7 @@ from typing import Any
 
 import click
 from attnspec.core.nouns import DType, Effort
-from attnspec.problems.problem import Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe, Sizes
 from attnspec.spec.load import load_spec
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.registry import load

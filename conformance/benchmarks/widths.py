@@ -25,9 +25,8 @@ from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType, Effort, Level
 from attnspec.diagnosis.arithmetic import classes_for
 from attnspec.faults.subject import own_subject
-from attnspec.numerics.plain_mistakes import MISTAKES, SHOWS_FROM, Mistake, define
 from attnspec.numerics.precision import VALUES_TRIED, precision_of
-from attnspec.numerics.width import acquitted_by, refuse_too_wide
+from attnspec.numerics.width import MISTAKES, SHOWS_FROM, Mistake, acquitted_by, define, refuse_too_wide
 from attnspec.problems.make import as_dtype
 from attnspec.problems.problem import Array, Problem
 from attnspec.spec.load import load_spec

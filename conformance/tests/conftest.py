@@ -19,7 +19,7 @@ from attnspec.core.surroundings import Surroundings
 from attnspec.hosting import client
 from attnspec.runner.session import Session
 from attnspec.subjects.installed import audited_command, look_in
-from attnspec.trials.memory import hand_back
+from attnspec.trials.evaluator import hand_back
 from helpers.browser import chromium
 from helpers.commands import Cli, capturing
 from helpers.gradient_rules import little_work
@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is collected stays: no garbage is looked for among ten thousand tests (as in a worker, runner/suite.py)."""
+    """What is collected stays: no garbage is looked for among ten thousand tests (as in a worker, runner/worker.py)."""
     gc.freeze()
 
 

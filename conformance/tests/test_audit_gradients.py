@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
-from attnspec.cli.combine import with_findings
+from attnspec.cli.report import with_findings
 from attnspec.core.harm import Harm
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.paths import folder
@@ -15,14 +15,12 @@ from attnspec.engine.subject_run import SubjectRun
 from attnspec.engine.summon import load_subject
 from attnspec.numerics.gradient_precision import backward_named, backward_precision_of
 from attnspec.numerics.precision import precision_of
-from attnspec.record.clause_text import ClauseText
 from attnspec.record.codec import from_line, to_line
-from attnspec.record.events import RunFinished, SubjectKnown
-from attnspec.record.measurements import Found, SubjectProbed
-from attnspec.record.outcome import Evidence, KnownFinding, Measured, Outcome, SubjectCard
+from attnspec.record.events import Found, RunFinished, SubjectKnown, SubjectProbed
+from attnspec.record.outcome import ClauseText, Evidence, KnownFinding, Measured, Outcome, SubjectCard
 from attnspec.record.read import RunRecord
-from attnspec.report.audit.gradients import HIDDEN_ROWS, GradientLine, Gradients, describe_gradients
 from attnspec.report.audit.markdown import audit_text
+from attnspec.report.audit.table import HIDDEN_ROWS, GradientLine, Gradients, describe_gradients
 from attnspec.report.audit.view import MANY
 from attnspec.report.joined import join_records
 from attnspec.report.page import render_page

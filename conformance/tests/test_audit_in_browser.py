@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.record.clause_text import ClauseText
-from attnspec.record.events import RunFinished, SubjectKnown
-from attnspec.record.measurements import Found, SubjectProbed
-from attnspec.record.outcome import Evidence, KnownFinding, Measured, Outcome, SubjectCard
+from attnspec.record.events import Found, RunFinished, SubjectKnown, SubjectProbed
+from attnspec.record.outcome import ClauseText, Evidence, KnownFinding, Measured, Outcome, SubjectCard
 from attnspec.record.read import RunRecord
 from attnspec.report.page import write_page
 from helpers.browser import NEEDS_CHROMIUM, evaluate, open_page, type_into

@@ -14,26 +14,25 @@ import pytest
 from attnspec.cli.group import attnspec
 from attnspec.core.harm import Harm
 from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.record.clause_text import ClauseText, QuotedSource
 from attnspec.record.codec import to_line
-from attnspec.record.events import Event, RunFinished, SubjectKnown
-from attnspec.record.measurements import Found, SubjectProbed
+from attnspec.record.events import Event, Found, RunFinished, SubjectKnown, SubjectProbed
 from attnspec.record.outcome import (
+    ClauseText,
     Evidence,
     Explanation,
     KnownFinding,
     Measured,
     Outcome,
     Picture,
+    QuotedSource,
     Reading,
     Seen,
     SubjectCard,
 )
 from attnspec.record.read import RunRecord, pack_text, read_records
-from attnspec.report.audit.conventions import COLUMNS, collect_answers
+from attnspec.report.audit.conventions import COLUMNS, ManifestWord, collect_answers
 from attnspec.report.audit.explained import PICTURED_CELLS, FailureCause
 from attnspec.report.audit.markdown import audit_text, write_audit_text
-from attnspec.report.audit.switches import ManifestWord
 from attnspec.report.audit.view import MANY, Audit, MissingSubject, make_audit
 from attnspec.report.joined import join_records
 from attnspec.report.page import render_page

@@ -23,11 +23,12 @@ from attnspec.engine.engine import Engine
 from attnspec.record.events import ItemFinished, RunFinished
 from attnspec.record.outcome import Change, Outcome, ProbedConvention
 from attnspec.record.read import RunRecord
-from attnspec.report.known import but_for
+from attnspec.report.comparison import but_for
 from attnspec.report.summary import make_badge
 from attnspec.runner.jobs import exit_code
 from attnspec.spec.load import load_spec
 from attnspec.subjects.baseline import (
+    Conditions,
     by_key,
     changed_convention,
     read_baseline,
@@ -37,7 +38,6 @@ from attnspec.subjects.baseline import (
     with_baseline,
     write_baseline,
 )
-from attnspec.subjects.baseline_conditions import Conditions
 from attnspec.trials.evaluator import Evaluator
 from click.testing import CliRunner
 from helpers.records import run_started

@@ -14,8 +14,7 @@ from attnspec.numerics.expectation import Expectation, expect
 from attnspec.numerics.precision import graded, precision_of
 from attnspec.problems.domain import ANY_BIAS, ANY_FAMILY, ANY_MASK
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Problem, Recipe, Sizes, numpy_dtype
 from helpers.problems import expected_of, normal_problem
 
 OUTPUT = frozenset({"output", "visible"})

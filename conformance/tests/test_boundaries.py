@@ -18,10 +18,9 @@ from attnspec.diagnosis.ranges import describe_ranges
 from attnspec.engine.cases import in_a_line
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults.subject import fault_subject
-from attnspec.problems.problem import Array, Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Recipe, Sizes
 from attnspec.record.outcome import Outcome
-from attnspec.runner.texts import format_violation, in_short
+from attnspec.runner.judge import format_violation, in_short
 from attnspec.spec.load import load_spec
 from attnspec.subjects.subject import Subject, SubjectRaised
 from attnspec.trials.compile import compile_spec

@@ -22,10 +22,9 @@ from attnspec.faults.sound import DENSE
 from attnspec.faults.subject import own_ids, sound_subject
 from attnspec.problems.choices import SMALL
 from attnspec.problems.demand import count_logits
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe
 from attnspec.record.codec import to_line
-from attnspec.record.events import Event, ItemFinished
-from attnspec.record.measurements import BINS, BlockJudged
+from attnspec.record.events import BINS, BlockJudged, Event, ItemFinished
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord, read_record
 from attnspec.record.write import RecordWriter, reopen_record

@@ -10,8 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType
-from attnspec.record.events import RunFinished, SubjectKnown
-from attnspec.record.measurements import BINS, BlockJudged
+from attnspec.record.events import BINS, BlockJudged, RunFinished, SubjectKnown
 from attnspec.record.outcome import Measured, SubjectCard
 from attnspec.record.read import RunRecord
 from evaluation import PROGRAM

@@ -13,12 +13,11 @@ from attnspec.core.plan import Plan
 from attnspec.diagnosis.diagnose import Examiner, diagnose
 from attnspec.diagnosis.witnesses import Matrix, Witnesses
 from attnspec.engine.engine import Engine
-from attnspec.faults.blocks import FAULTS, SIZE, of_size
+from attnspec.faults.blocks import BLOCK_FAULTS, SIZE, of_size
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.fault import Fault
 from attnspec.faults.subject import own_subject
-from attnspec.problems.problem import Array
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Recipe
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import explain_bugs, likely_words
 from attnspec.spec.load import load_spec
@@ -246,13 +245,13 @@ def test_padding_of_queries_is_told_whatever_an_empty_row_answers() -> None:
 
 
 def test_faults_of_blocks_come_in_the_size_that_a_boundary_suggests() -> None:
-    assert {fault.name.partition("@")[0] for fault in of_size(48)} == {fault.name for fault in FAULTS}
+    assert {fault.name.partition("@")[0] for fault in of_size(48)} == {fault.name for fault in BLOCK_FAULTS}
     [dropped] = [fault for fault in of_size(48) if fault.name == "blocks_tail_dropped@48"]
     assert dropped.story == "The keys after the last whole block are lost: there are S // 48 blocks."
 
 
 @pytest.mark.family(4)
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", BLOCK_FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_of_blocks_is_itself_at_its_own_size(fault: Fault) -> None:
     size = 64 if "64" in fault.name else SIZE
     [again] = [each for each in of_size(size) if each.name == f"{fault.name}@{size}"]

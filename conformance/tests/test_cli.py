@@ -17,9 +17,9 @@ from types import SimpleNamespace
 import jsonschema
 import pytest
 from attnspec.cli import check as check_command
-from attnspec.cli import lint, options, progress
+from attnspec.cli import lint, options, outputs
 from attnspec.cli.options import available_cpus, judgeable_subjects
-from attnspec.cli.progress import LiveProgress, PlainProgress
+from attnspec.cli.outputs import LiveProgress, PlainProgress
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.record.codec import record_schema
@@ -402,9 +402,9 @@ def finished(subject: str, clause: str, verdict: Verdict) -> ItemFinished:
 
 
 def test_a_terminal_gets_bars_that_are_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "INTERVAL", -1)
+    monkeypatch.setattr(outputs, "INTERVAL", -1)
     screen = Terminal()
-    handler = progress.make_progress(screen, {"TERM": "xterm"})
+    handler = outputs.make_progress(screen, {"TERM": "xterm"})
     assert isinstance(handler, LiveProgress)
     handler.start()
     for event in (HEADER, ItemStarted("a", "x", "float32"), finished("a", "x", Verdict.VIOLATED),
@@ -431,7 +431,7 @@ def test_a_narrow_terminal_is_not_wrapped(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("environment", [{"TERM": "dumb"}, {"NO_COLOR": "1", "TERM": "xterm"}])
 def test_a_plain_terminal_gets_no_colour(environment: dict[str, str]) -> None:
     screen = Terminal()
-    handler = progress.make_progress(screen, environment)
+    handler = outputs.make_progress(screen, environment)
     handler.handle(HEADER)
     handler.handle(finished("a", "x", Verdict.VIOLATED))
     assert "\x1b[31m" not in screen.getvalue()
@@ -480,7 +480,7 @@ def test_lint_names_a_deviation_from_a_clause_that_is_none(cli: Cli) -> None:
 
 def test_a_pipe_gets_plain_lines() -> None:
     pipe = io.StringIO()
-    handler = progress.make_progress(pipe, {"TERM": "xterm"})
+    handler = outputs.make_progress(pipe, {"TERM": "xterm"})
     assert type(handler) is PlainProgress
     for event in (HEADER, finished("b", "x", Verdict.HELD)):
         handler.handle(event)

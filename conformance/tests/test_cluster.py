@@ -11,12 +11,9 @@ from types import ModuleType
 
 import attnspec
 import pytest
-from attnspec.cli.cluster import put_in_order
 from attnspec.cluster import carrier as carrying
-from attnspec.cluster.carrier import ClusterCarrier
-from attnspec.cluster.connection import LOST, Connection, SchedulerLostError
+from attnspec.cluster.carrier import LOST, ClusterCarrier, ClusterWorkers, Connection, SchedulerLostError, resources_for
 from attnspec.cluster.messages import ClusterAddress, Task, TaskResult, WorkerAnswer, WorkerQuestion, read_address
-from attnspec.cluster.workforce import ClusterWorkers, resources_for
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
@@ -24,9 +21,10 @@ from attnspec.record.codec import to_line
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, SubjectKnown
 from attnspec.record.outcome import SubjectCard
 from attnspec.record.read import read_events
+from attnspec.record.write import put_in_order
+from attnspec.runner.jobs import NamedGroups
 from attnspec.runner.judge import ENGINE
 from attnspec.runner.listener import Listener
-from attnspec.runner.shards import NamedGroups
 from attnspec.runner.trial_jobs import TRIALS, TrialJobs, with_engine
 from attnspec.subjects.installed import asked_workers
 from attnspec.subjects.registry import registered_subjects

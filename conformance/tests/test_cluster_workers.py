@@ -18,7 +18,7 @@ import attnspec
 import pytest
 from attnspec.cli import main
 from attnspec.cluster import worker
-from attnspec.cluster.connection import connect_cluster
+from attnspec.cluster.carrier import connect_cluster
 from attnspec.cluster.messages import Task, TaskResult, WorkerQuestion, read_address
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort
@@ -204,7 +204,7 @@ def test_a_scheduler_without_workers_is_refused(scheduler: str, capsys: pytest.C
 
 def test_an_address_at_which_nobody_answers_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="distributed is not installed: pip install 'attnspec[cluster]'")
-    monkeypatch.setattr("attnspec.cluster.connection.WAITING", 0.5)
+    monkeypatch.setattr("attnspec.cluster.carrier.WAITING", 0.5)
     with pytest.raises(UsageError, match=r"no scheduler answers at tcp://127\.0\.0\.1:9: .* `dask scheduler`"), \
             connect_cluster(read_address("tcp://127.0.0.1:9"), {}):
         pass

@@ -8,11 +8,19 @@ from pathlib import Path
 
 import pytest
 from attnspec.cli import main
-from attnspec.cli.combine import with_findings
+from attnspec.cli.report import with_findings
 from attnspec.core.errors import RecordError, UsageError
 from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
-from attnspec.record.measurements import Found, SubjectProbed
+from attnspec.record.events import (
+    Event,
+    Found,
+    ItemFinished,
+    ItemStarted,
+    RunFinished,
+    RunStarted,
+    SubjectKnown,
+    SubjectProbed,
+)
 from attnspec.record.outcome import Outcome, SubjectCard
 from attnspec.record.read import DuplicateItemError, read_record, read_records
 from attnspec.record.write import MismatchedSpecError, combine_records

@@ -13,8 +13,7 @@ from attnspec.core.nouns import DType, Level, Novelty, Verdict
 from attnspec.record.events import ItemFinished
 from attnspec.record.outcome import Change, Outcome
 from attnspec.record.read import RunRecord
-from attnspec.report.comparison import RunComparison, compare_runs, comparison_text, has_moved
-from attnspec.report.history import HEIGHT, make_history
+from attnspec.report.comparison import HEIGHT, RunComparison, compare_runs, comparison_text, has_moved, make_history
 from attnspec.report.page import render_page
 from helpers.commands import Cli
 from helpers.outcomes import SUBJECT, evidence, outcome, run

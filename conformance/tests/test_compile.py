@@ -10,8 +10,7 @@ import pytest
 from attnspec.core.errors import SpecError
 from attnspec.core.nouns import DType
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe, Sizes
 from attnspec.spec.load import load_spec
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.vocabulary.scene import NoClaim

@@ -24,11 +24,11 @@ from attnspec.runner.judge import ENGINE
 from attnspec.runner.trial_jobs import TrialJobs, with_engine
 from attnspec.subjects.call import Call, SubjectAnswer
 from attnspec.subjects.callee import InProcess
-from attnspec.subjects.new_shapes import ShapeTimes, with_compiling
 from attnspec.subjects.refusals import expected_seconds
 from attnspec.subjects.subject import Subject
-from attnspec.trials.compiling import CompilingTime
+from attnspec.subjects.watching import ShapeTimes, with_compiling
 from attnspec.trials.covering_cases import FIXED_KINDS
+from attnspec.trials.paths import CompilingTime
 from attnspec.vocabulary.tables import TRANSFORMS
 from helpers.law import checks
 
@@ -78,7 +78,7 @@ def test_what_compiles_is_told_by_what_a_new_shape_costs(*, new: float, old: flo
 
 
 def test_each_clause_is_put_a_case_and_dear_ones_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnspec.trials.compiling.SHARE", 8)
+    monkeypatch.setattr("attnspec.trials.paths.SHARE", 8)
     subject, callee = compiled()
     found, seconds = outcomes(with_compiling(subject)), callee.cpu_seconds()
     assert seconds < SECONDS[Effort.QUICK]

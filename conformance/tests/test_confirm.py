@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from attnspec.cli import main
-from attnspec.cli.confirm import confirm_findings
+from attnspec.cli.manifests import confirm_findings
 from attnspec.core.errors import TargetError
 from attnspec.core.surroundings import Surroundings
 from attnspec.subjects.findings import read_findings

@@ -9,27 +9,36 @@ from dataclasses import replace
 
 import click
 import pytest
-from attnspec.cli import baseline, progress
+from attnspec.cli import baseline, outputs
 from attnspec.cli.conclusion import Detail, Verdicts
-from attnspec.cli.digest import Digest
-from attnspec.cli.progress import LiveProgress, PlainProgress
-from attnspec.cli.wording import format_applicable
+from attnspec.cli.digest import Digest, format_applicable
+from attnspec.cli.outputs import LiveProgress, PlainProgress
 from attnspec.core.compiling import CUT_SHORT, LEFT_OUT
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
 from attnspec.diagnosis.locate import INVERTED, NOTHING, PARTLY_TAKEN, SPOILT, UNTAKEN
 from attnspec.faults.catalogue import ALL, CATALOGUE
-from attnspec.record.clause_text import ClauseText
 from attnspec.record.events import (
     Event,
+    Found,
     ItemFinished,
     ItemStarted,
     RunFinished,
     RunStarted,
     SubjectCompiles,
     SubjectKnown,
+    SubjectProbed,
 )
-from attnspec.record.measurements import Found, SubjectProbed
-from attnspec.record.outcome import A_CHOICE, Change, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
+from attnspec.record.outcome import (
+    A_CHOICE,
+    Change,
+    ClauseText,
+    Evidence,
+    Explanation,
+    Likeness,
+    Measured,
+    Outcome,
+    SubjectCard,
+)
 from attnspec.report.bugs import UNLOCATED, explain_bugs, shorten_story
 from attnspec.runner.session import INTERRUPTED
 
@@ -733,7 +742,7 @@ def plain(*happened: Outcome | Event) -> list[str]:
 
 
 def test_a_pipe_is_told_as_soon_as_something_fails_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "EVERY", -1)
+    monkeypatch.setattr(outputs, "EVERY", -1)
     assert plain(held(), *(failed(f"a.{number}") for number in range(8))) == [
         f"First failure: a.0 (mine:attend, float32) is violated. Likely: {OFF_BY_ONE}.",
         "3 of 9 items; 2 failures so far", "6 of 9 items; 5 failures so far"]
@@ -775,7 +784,7 @@ def told_of(planned: dict[str, int], *happened: Outcome) -> list[str]:
 
 
 def test_a_pipe_hears_of_no_failure_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "EVERY", -1)
+    monkeypatch.setattr(outputs, "EVERY", -1)
     advice = [failed(f"b.{number}", level=Level.SHOULD) for number in range(5)]
     assert plain(held("a.1"), *advice, held("a.2")) == ["3 of 7 items", "5 of 7 items"]
 

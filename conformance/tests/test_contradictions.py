@@ -10,8 +10,8 @@ from attnspec.core.plan import Plan
 from attnspec.diagnosis.whereabouts import FailurePlace, borne_out
 from attnspec.engine.evidence import calls_at_other_sizes
 from attnspec.engine.subject_run import SubjectRun
-from attnspec.problems.recipe import Recipe
-from attnspec.record.contradictions import (
+from attnspec.problems.problem import Recipe
+from attnspec.record.boundaries import (
     ConditionStanding,
     condition_standing,
     keywords_in,

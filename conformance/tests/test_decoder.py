@@ -23,17 +23,16 @@ from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.engine.engine import Engine
 from attnspec.faults.sound import SOUND, sound_named
-from attnspec.faults.sound_decoder import FORGETFUL
+from attnspec.faults.sound_forms import FORGETFUL
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import precision_of
-from attnspec.problems.caches import filled, last_keys
+from attnspec.problems.keyword_arrays import filled, last_keys
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Problem
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Problem, Recipe
 from attnspec.questions.asker import Asker, reply_to
-from attnspec.subjects.decoder import MOST_STEPS, NONE, OTHER, OWN, TRIED, Step, in_steps
 from attnspec.subjects.registry import load
+from attnspec.subjects.serving_forms import MOST_STEPS, NONE, OTHER, OWN, TRIED, Step, in_steps
 from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally

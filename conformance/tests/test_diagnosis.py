@@ -27,10 +27,9 @@ from attnspec.faults.staged import attention, staged
 from attnspec.faults.subject import own_subject
 from attnspec.faults.work import HandedOver
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Recipe
 from attnspec.record.outcome import Explanation, Outcome
-from attnspec.runner.texts import format_violation
+from attnspec.runner.judge import format_violation
 from attnspec.spec.load import load_spec
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.registry import load

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort
-from attnspec.faults import drift, staged
+from attnspec.faults import precision, staged
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.fault import Fault
 from attnspec.faults.sound import SOUND
@@ -70,7 +70,7 @@ def tells(clause: str, fault: Fault) -> bool:
 
 def where() -> Iterator[tuple[Fault, DType]]:
     """At float32 and bfloat16 the clauses' own test has the faults detected that a clause names."""
-    for fault in drift.FAULTS:
+    for fault in precision.DRIFT_FAULTS:
         yield from ((fault, dtype) for dtype in {DType.FLOAT64: 0, DType.FLOAT16: 0, **fault.equivalents})
 
 

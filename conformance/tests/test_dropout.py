@@ -22,15 +22,13 @@ from attnspec.faults.fault import Fault
 from attnspec.faults.sound import DROPPING, EVERY, declaration_of_sound
 from attnspec.faults.subject import fault_subject, own_subject
 from attnspec.faults.work import HandedOver
-from attnspec.numerics.binomial import limits
-from attnspec.numerics.dropout import expect_any_dropped, expect_dropped, factors
+from attnspec.numerics.dropout import expect_any_dropped, expect_dropped, factors, limits
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.gradient_precision import backward_assumed
 from attnspec.numerics.gradients import expect_gradients
 from attnspec.numerics.precision import assumed
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Problem, Recipe
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import read_refutations
 from attnspec.trials.call_log import log_call

@@ -19,15 +19,14 @@ from attnspec.engine.engine import Engine
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.engine.summon import load_subject
 from attnspec.faults.subject import own_subject
-from attnspec.numerics import screen
-from attnspec.problems.recipe import Recipe
+from attnspec.numerics import bound
+from attnspec.problems.problem import Recipe
 from attnspec.record.outcome import Outcome
 from attnspec.spec.load import load_spec
 from attnspec.subjects.subject import SubjectAnswer
 from attnspec.trials.compile import compile_spec
-from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.evaluator import REMEMBERED, Evaluator, Memory
 from attnspec.trials.judging import Violated
-from attnspec.trials.memory import REMEMBERED, Memory
 from attnspec.trials.trial import CASES, Trial
 from attnspec.vocabulary.relations import SCREENED
 from helpers.law import checks
@@ -446,7 +445,7 @@ def test_one_wrong_entry_of_a_large_case_is_found(
     folder: Path, monkeypatch: pytest.MonkeyPatch, dtype: DType, screens: bool,
 ) -> None:
     for name in ("SHARP_UP_TO", "LONG_DOUBLE_UP_TO"):
-        monkeypatch.setattr(screen, name, 0 if screens else 2**40)
+        monkeypatch.setattr(bound, name, 0 if screens else 2**40)
     failure = trial_of(folder, "definition", "wrong_at_255", dtype=dtype).judge_recipe(LARGE).failure
     assert isinstance(failure, Violated)
     assert failure.measured.index == (1, 0, 255, 3)
@@ -459,7 +458,7 @@ def test_a_screened_case_says_how_its_rows_were_judged(
     folder: Path, monkeypatch: pytest.MonkeyPatch, dtype: DType,
 ) -> None:
     for name in ("SHARP_UP_TO", "LONG_DOUBLE_UP_TO"):
-        monkeypatch.setattr(screen, name, 2**17)
+        monkeypatch.setattr(bound, name, 2**17)
     small, large = (trial_of(folder, "definition", dtype=dtype).judge_recipe(recipe) for recipe in (RECIPE, LARGE))
     assert small.failure is large.failure is None
     assert (list(small.readings), list(large.readings)) == ([], [SCREENED])

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from attnspec.cli.group import FURTHER, MOVED, USERS
 from attnspec.core.nouns import DType
-from attnspec.record.events import Event
-from attnspec.record.measurements import BINS, BlockJudged, SubjectPut
+from attnspec.record.events import BINS, BlockJudged, Event, SubjectPut
 from evaluation.cli import COMMANDS
 from helpers.commands import Cli
 from helpers.records import run_started, write_record

@@ -19,8 +19,8 @@ from attnspec.hosting import client
 from attnspec.problems.problem import Array
 from attnspec.questions.asker import Reply
 from attnspec.ranking.kernels import KernelWorker
+from attnspec.record.events import KernelStanding
 from attnspec.record.outcome import Outcome
-from attnspec.record.ranked import KernelStanding
 from attnspec.subjects.call import Call
 from attnspec.subjects.watching import GIVEN_UP, Asking, incidents_of, watch_subject
 from helpers.subjects import subject_of

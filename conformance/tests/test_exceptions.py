@@ -14,7 +14,7 @@ from attnspec.questions.conventions import probe_conventions
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.call import SubjectRaised
 from attnspec.subjects.exceptions import Topic, refusal_words
-from attnspec.subjects.plain import PLAIN, Case
+from attnspec.subjects.interview import PLAIN, Case
 from attnspec.subjects.subject import Subject
 from test_refused_sizes import HEAD, plan, subject
 

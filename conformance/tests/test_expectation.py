@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType
-from attnspec.numerics import blocks, bound, expectation
+from attnspec.numerics import bound, expectation, reference
 from attnspec.numerics.expectation import Expectation, expect
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe, Sizes
 from helpers.problems import expected_of, normal_problem
 
 OUTPUT = frozenset({"output"})
@@ -116,7 +115,7 @@ def test_a_large_problem_is_worked_out_entry_by_entry_with_the_same_result(
     mask = np.random.default_rng(0).random((1, 2, 16, 48) if broadcast else (2, 2, 16, 48)) < 0.7
     problem = normal_problem(mask=mask, bias=np.ones((16, 48), np.float32))
     whole = expected_of(problem)
-    monkeypatch.setattr(blocks, "BATCH_AT_ONCE", 0)
+    monkeypatch.setattr(reference, "BATCH_AT_ONCE", 0)
     for name in Expectation.__slots__:
         if getattr(whole, name) is not None:  # what nobody asked for
             seen = getattr(expected_of(problem), name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from attnspec.cli.words import list_vocabulary
+from attnspec.cli.completion import list_vocabulary
 from helpers.commands import Cli
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.record.explaining import RECOMMENDS, does_explain
-from attnspec.record.outcome import Evidence, KnownFinding, Measured, Outcome, Seen
+from attnspec.record.outcome import RECOMMENDS, Evidence, KnownFinding, Measured, Outcome, Seen, does_explain
 from attnspec.subjects.findings import read_findings
 
 RECIPE = "B2,H4,Hkv2,T3,S2,D8,Dv8;mask=padding;families=normal;with=causal+mask+scale;scale=-0.25;seed=0"

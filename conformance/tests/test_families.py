@@ -11,10 +11,8 @@ import pytest
 from attnspec.core.nouns import DType
 from attnspec.problems.domain import FamilyName
 from attnspec.problems.families import FAMILIES, WORKED_WEIGHTS
-from attnspec.problems.make import make_problem
-from attnspec.problems.masks import MASKS
-from attnspec.problems.problem import Array, Problem, Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.make import MASKS, make_problem
+from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 
 SIZES = Sizes(2, 2, 1, 6, 9, 12, 5)
 SMALLEST = {DType.FLOAT64: 2.0**-1022, DType.FLOAT32: 2.0**-126, DType.FLOAT16: 2.0**-14, DType.BFLOAT16: 2.0**-126}

@@ -18,7 +18,7 @@ from attnspec.core.forms import InputForm
 from attnspec.core.keyword_nouns import RATE, SEED
 from attnspec.core.keywords import AXES, OFF
 from attnspec.core.nouns import DType, Kind
-from attnspec.faults import drift
+from attnspec.faults import precision
 from attnspec.faults.catalogue import ALL, CATALOGUE, FIXED, RECOMMENDED, declaration_of, fault_named, fault_table
 from attnspec.faults.fault import Fault
 from attnspec.faults.layer import staged_layer
@@ -29,8 +29,7 @@ from attnspec.faults.work import Answer
 from attnspec.numerics.expectation import Expectation, expect, expect_layer, visible_keys
 from attnspec.numerics.precision import Precision, precision_of
 from attnspec.problems.make import make_layer, make_problem
-from attnspec.problems.problem import Array, LayerProblem, Problem
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe
 
 Function = Callable[..., Any]  # both contracts: each test knows which it is calling
 
@@ -249,7 +248,7 @@ def _part(fault: Fault) -> int:
 def test_attention_faults_depart_beyond_rounding_unless_equivalent(dtype: DType, part: int) -> None:
     # these stay below any rounding, or drop what is to be dropped: tests of their own have them convicted
     small = {fault.name for fault in ATTENTION
-             if fault in drift.FAULTS or "batch_invariant" in fault.claims or fault.stage in DROPPING
+             if fault in precision.DRIFT_FAULTS or "batch_invariant" in fault.claims or fault.stage in DROPPING
              or fault.stage in NAMES}  # of codes, for which test_quantised.py has problems
     put = [fault for fault in ATTENTION
            if _part(fault) == part and fault.name not in small and dtype not in fault.equivalents]

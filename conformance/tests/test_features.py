@@ -18,12 +18,11 @@ from attnspec.engine.engine import Engine
 from attnspec.problems.demand import count_work
 from attnspec.problems.feature_array import FEW, FeatureArray, deal_rows
 from attnspec.problems.make import make_problem
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe
 from attnspec.record.outcome import Outcome
 from attnspec.report.coverage import measure_coverage
 from attnspec.subjects.registry import load
-from attnspec.trials.acting_features import acting_features
-from attnspec.trials.covering_cases import TRIES, _TripleRedealing, acting_triples, feature_recipes
+from attnspec.trials.covering_cases import TRIES, _TripleRedealing, acting_features, acting_triples, feature_recipes
 from helpers.law import checks
 from helpers.subjects import module_of
 

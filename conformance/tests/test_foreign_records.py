@@ -19,17 +19,23 @@ from attnspec.core.characters import escape_hidden
 from attnspec.core.errors import AttnspecError, RecordError
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.paths import folder
-from attnspec.record import visible as visible_records
-from attnspec.record.clause_text import ClauseText
+from attnspec.record import read as visible_records
 from attnspec.record.codec import DEEPEST, LARGEST, from_line, to_line
 from attnspec.record.events import Event, ItemFinished, RunFinished, SubjectKnown
-from attnspec.record.outcome import Evidence, Explanation, KnownFinding, Outcome, SubjectCard
+from attnspec.record.outcome import ClauseText, Evidence, Explanation, KnownFinding, Outcome, SubjectCard
 from attnspec.record.read import RunRecord, read_record, read_records
 from attnspec.record.write import RecordWriter, combine_records, reopen_record
 from attnspec.report.audit.markdown import audit_text
-from attnspec.report.figures import web_address
-from attnspec.report.junit import junit_text
-from attnspec.report.markdown import escape_text, fence_code, format_code, format_link, format_prose, format_row
+from attnspec.report.ci_files import junit_text
+from attnspec.report.figures import (
+    escape_text,
+    fence_code,
+    format_code,
+    format_link,
+    format_prose,
+    format_row,
+    web_address,
+)
 from attnspec.report.page import render_page
 from evaluation.power.against import read_before
 from evaluation.report.drawing import write_picture

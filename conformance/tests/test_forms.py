@@ -12,7 +12,7 @@ from attnspec.diagnosis.diagnose import diagnose
 from attnspec.engine.engine import Engine
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.subject import fault_subject
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe
 from attnspec.scaffold.acquaint import Written, acquaint
 from attnspec.spec.load import load_spec
 from attnspec.trials.compile import compile_spec

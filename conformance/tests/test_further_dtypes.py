@@ -16,7 +16,7 @@ from attnspec.faults.subject import own_subject
 from attnspec.problems.choices import Menu, menu_of
 from attnspec.problems.domain import domain
 from attnspec.problems.problem import Sizes
-from attnspec.record.measurements import SUITE
+from attnspec.record.events import SUITE
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.spec.clause import Glance

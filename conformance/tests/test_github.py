@@ -15,9 +15,9 @@ from attnspec.core.errors import FileLocation, UsageError
 from attnspec.core.github_actions import append_summary, in_repository
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
 from attnspec.record.outcome import Change, Likeness, Outcome
-from attnspec.report.github import MOST, error_commands, step_summary
+from attnspec.report.ci_files import MOST, error_commands, step_summary
 from attnspec.report.summary import make_badge
-from attnspec.subjects.defined import annotated_at, defined_at
+from attnspec.subjects.registry import annotated_at, defined_at
 from helpers.commands import Cli
 from helpers.outcomes import SUBJECT, evidence, outcome, run
 from helpers.places import CHECKOUT, STUBS

@@ -14,10 +14,9 @@ from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.subject import own_subject
 from attnspec.probing.probe import FLIPS, probe_subject
+from attnspec.problems.choices import shapes_for
 from attnspec.problems.demand import count_logits
-from attnspec.problems.problem import Array
-from attnspec.problems.recipe import Recipe
-from attnspec.problems.shapes import shapes_for
+from attnspec.problems.problem import Array, Recipe
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.callee import InProcess
 from attnspec.trials.covering_cases import fixed_recipes, seed_of

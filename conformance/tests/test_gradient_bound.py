@@ -9,21 +9,16 @@ import numpy as np
 import pytest
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType
-from attnspec.faults.backward import as_backward
-from attnspec.faults.backward_work import BackwardMethod
+from attnspec.faults.backward import BackwardMethod, as_backward
 from attnspec.faults.subject import SOUND_BACKWARD
-from attnspec.numerics.blocks import blocks
 from attnspec.numerics.bound import weight_error
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.gradient_errors import Pass, sizes_of_products
 from attnspec.numerics.gradient_precision import backward_assumed, backward_precision_of, backward_roundings
-from attnspec.numerics.gradient_truth import differentiate
-from attnspec.numerics.gradients import Gradient, expect_gradients
+from attnspec.numerics.gradients import Gradient, Pass, expect_gradients, sizes_of_products
 from attnspec.numerics.precision import precision_of
-from attnspec.numerics.reference import attend
+from attnspec.numerics.reference import attend, blocks, differentiate
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem, numpy_dtype
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Problem, Recipe, numpy_dtype
 
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
 SHAPES = ("B2,H4,Hkv2,T5,S7,D8,Dv3", "B1,H2,Hkv1,T17,S33,D4,Dv8", "B1,H2,Hkv2,T3,S1,D4,Dv8",
@@ -185,7 +180,7 @@ def test_gradients_do_not_depend_on_how_a_problem_is_cut(monkeypatch: pytest.Mon
     made = problem("mask bias softcap", shape="B2,H4,Hkv2,T9,S6,D4,Dv4")
     grad = grad_of(made)
     whole = expected_of(made, grad)
-    monkeypatch.setattr("attnspec.numerics.blocks.LOGITS_AT_ONCE", 8)
+    monkeypatch.setattr("attnspec.numerics.reference.LOGITS_AT_ONCE", 8)
     for name, gradient in expected_of(made, grad).items():
         cut, at_once = (each.truth.astype(float) for each in (gradient, whole[name]))
         np.testing.assert_allclose(cut, at_once, rtol=1e-13, atol=1e-17)

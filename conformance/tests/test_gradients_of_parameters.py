@@ -18,17 +18,16 @@ from attnspec.engine.engine import Engine
 from attnspec.faults.fault import Fault
 from attnspec.faults.subject import fault_subject
 from attnspec.numerics.expectation import of_gradients
-from attnspec.numerics.gradient_params import Factor, exact, gradient_of_bias, gradient_of_weight
 from attnspec.numerics.gradient_precision import BackwardRoundings, backward_assumed, backward_precision_of
+from attnspec.numerics.gradient_sums import Factor, exact, gradient_of_bias, gradient_of_weight
 from attnspec.numerics.gradients import Gradient, erring
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.subjects.callee import InProcess
-from attnspec.subjects.lower import lower_problem
+from attnspec.subjects.misfits import lower_problem
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject, SubjectAnswer
-from attnspec.trials.evaluator import Evaluator, spread_over_heads
-from attnspec.trials.memory import held_bytes
+from attnspec.trials.evaluator import Evaluator, held_bytes, spread_over_heads
 from helpers.gradients import problem, verdicts
 
 CLAUSES = ("gradients.of_input_projections", "gradients.projections_apart", "gradients.of_output_projection",

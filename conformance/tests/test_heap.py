@@ -14,7 +14,7 @@ import ctypes
 from pathlib import Path
 
 import numpy as np
-from attnspec.trials.memory import hand_back, keep_heap
+from attnspec.trials.evaluator import hand_back, keep_heap
 
 
 def resident():

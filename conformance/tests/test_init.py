@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from attnspec.cli.init import init
+from attnspec.cli.manifests import init
 from attnspec.core.errors import AttnspecError, TargetError
 from attnspec.core.nouns import DType
 from attnspec.core.surroundings import Surroundings

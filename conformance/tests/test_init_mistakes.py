@@ -11,7 +11,7 @@ import pytest
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Kind
 from attnspec.core.surroundings import Surroundings
-from attnspec.problems.caches import divided
+from attnspec.problems.keyword_arrays import divided
 from attnspec.problems.problem import Problem
 from attnspec.scaffold.form import CallForm
 from attnspec.scaffold.mistakes import MISTAKES

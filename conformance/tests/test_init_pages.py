@@ -32,6 +32,15 @@ def with_axis(query, key_cache, value_cache, block_table, cache_seqlens):
     """query (B,1,H,D)."""
     return decode(query[:, 0], key_cache, value_cache, block_table, cache_seqlens)[:, None]
 
+def of_all_pages(q, k_cache, v_cache, block_tables, context_lens):
+    """q (B,H,D), a head of keys for each; it fetches every page that the table names."""
+    key, value = (each[block_tables].reshape(len(q), -1, *each.shape[2:]) for each in (k_cache, v_cache))
+    used = (np.arange(key.shape[1]) < context_lens[:, None])[:, None]
+    logits = np.where(used, np.einsum("bhd,bshd->bhs", q, key) * q.shape[-1] ** -0.5, -1e30)
+    weights = np.where(used, np.exp(logits - logits.max(-1, keepdims=True)), 0)
+    value = np.where(used[:, 0, :, None, None], value, 0)
+    return np.einsum("bhs,bshd->bhd", weights / np.maximum(weights.sum(-1, keepdims=True), 1e-30), value)
+
 def of_other_names(q, kc, vc, table_of_blocks, filled):
     return decode(q, kc, vc, table_of_blocks, filled)
 '''
@@ -58,3 +67,13 @@ def test_it_is_judged_at_one_query(cli: Cli, name: str, code: int) -> None:
     judged, out, _ = cli("check", f"kernels/{name}", "--implementations", "implementations", "--dtype", "float32",
                          "--clause", "lengths.definition", "--effort", "glance", "--no-record")
     assert (judged, "lengths.definition (spec/lengths.yaml" in out) == (code, bool(code))
+
+
+def test_who_fetches_every_page_needs_pages_beyond_the_keys(cli: Cli) -> None:
+    code, out, _ = cli("init", "kernels:of_all_pages")
+    assert code == 0
+    assert "It raises unless every number in its block_tables names a page, also beyond an entry's keys." in out
+    assert "table_names_pages: true" in Path("implementations/kernels/manifest.yaml").read_text(encoding="utf-8")
+    judged, _, _ = cli("check", "kernels/of_all_pages", "--implementations", "implementations", "--dtype", "float32",
+                       "--clause", "paged.*", "--effort", "glance", "--no-record")
+    assert judged == 0

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from attnspec.cli.init import write_files
+from attnspec.cli.manifests import write_files
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Effort, Verdict
 from attnspec.core.plan import Plan

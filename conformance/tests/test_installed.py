@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.cli.wording import format_opening
+from attnspec.cli.digest import format_opening
 from attnspec.core.plan import Plan
 from attnspec.record.read import read_record
 from attnspec.runner.environment import describe_environment

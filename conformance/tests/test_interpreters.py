@@ -14,7 +14,7 @@ from attnspec.core.errors import ManifestError, TargetError
 from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.engine.engine import Engine
-from attnspec.host import said
+from attnspec.host import raised
 from attnspec.hosting import client
 from attnspec.hosting.client import close_all
 from attnspec.record.read import read_record
@@ -131,6 +131,6 @@ def test_scripts_of_findings_run_in_the_interpreter_of_the_manifest(cli: Cli, tm
 def test_what_is_said_is_kept_under_an_interpreter_that_lacks_a_constant(monkeypatch: pytest.MonkeyPatch) -> None:
     """PyPy 3.9 has no fcntl.F_DUPFD_CLOEXEC."""
     monkeypatch.delattr(fcntl, "F_DUPFD_CLOEXEC")
-    with runpy.run_path(said.__file__)["kept"]() as spoken:
+    with runpy.run_path(raised.__file__)["SpeechRecorder"]() as spoken:
         os.write(2, b"hello")
     assert spoken.text == "hello"

@@ -11,7 +11,7 @@ import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
-from attnspec.faults import invariance
+from attnspec.faults import state
 from attnspec.faults.sound import DENSE, sound_named
 from attnspec.faults.subject import fault_subject
 from attnspec.questions.asker import Asker
@@ -78,7 +78,7 @@ def test_such_a_function_is_right_within_rounding(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", [fault.name for fault in invariance.FAULTS])
+@pytest.mark.parametrize("name", [fault.name for fault in state.INVARIANCE_FAULTS])
 def test_each_fault_claims_what_it_breaks(name: str) -> None:
     subject = fault_subject(f"fault/{name}")
     assert "batch_invariant" in subject.declaration.claims

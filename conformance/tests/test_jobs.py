@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from attnspec.core.plan import Plan
-from attnspec.record.events import ItemStarted, RunFinished, RunStarted, SubjectKnown
-from attnspec.record.measurements import SubjectPut
+from attnspec.record.events import ItemStarted, RunFinished, RunStarted, SubjectKnown, SubjectPut
 from attnspec.record.read import RunRecord, read_record
 from attnspec.record.write import RecordWriter
 from attnspec.runner.session import Session

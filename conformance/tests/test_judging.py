@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from attnspec.core.nouns import DType, Effort
 from attnspec.faults.subject import own_subject
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe
 from attnspec.record.outcome import Measured
 from attnspec.subjects.call import UnusableAnswer
 from attnspec.trials.evaluator import Evaluator

@@ -8,15 +8,14 @@ from xml.etree import ElementTree
 
 import pytest
 from attnspec.cli.group import attnspec
-from attnspec.cli.verdict_files import VerdictFile
+from attnspec.cli.outputs import VerdictFile
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
-from attnspec.record.clause_text import ClauseText
 from attnspec.record.codec import to_line
 from attnspec.record.events import Event, ItemFinished, RunFinished, SubjectKnown
-from attnspec.record.outcome import Change, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
+from attnspec.record.outcome import Change, ClauseText, Evidence, Explanation, Likeness, Measured, Outcome, SubjectCard
 from attnspec.record.read import RunRecord
-from attnspec.report.junit import junit_text, write_junit
+from attnspec.report.ci_files import junit_text, write_junit
 from click.testing import CliRunner
 from helpers.records import run_started
 

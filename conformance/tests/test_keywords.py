@@ -13,10 +13,9 @@ import attnspec
 import pytest
 from attnspec.core.keyword import KeywordLimits
 from attnspec.core.keywords import ASPECTS, KEYWORDS, OFF, UNCOMMON, VALUED, KeywordArguments
-from attnspec.faults.fault import Stage
-from attnspec.faults.mistakes import all_mistakes
+from attnspec.faults.fault import Stage, all_mistakes
 from attnspec.problems.domain import domain
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe
 
 PACKAGE = Path(attnspec.__file__).parent
 CHECKOUT = Path(__file__).parents[2]
@@ -43,11 +42,10 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "core/keywords.py": "its field, and that there is such an aspect",
         "core/conventions.py": "the question along which diagonal it lies",
         "scaffold/causality.py": "what else hides later keys, so that a triangle in the code need not",
-        "faults/causal.py": "one that is left switched on",
+        "faults/masks.py": "one that is left switched on",
         "faults/mechanisms.py": "real mistakes with it",
-        "faults/sizes/": "real mistakes with it at certain sizes",
-        "faults/sound_decoder.py": "a ring that is as long as it",
-        "faults/sound_dense.py": "a ring that is as long as it",
+        "faults/sound_forms.py": "a ring that is as long as it",
+        "faults/sound.py": "a ring that is as long as it",
         "aspects/sinks/": "the two together: what is lost, and calls of a diagnosis",
         "aspects/lengths/": "the two together: what is lost, and calls of a diagnosis",
         "aspects/past/": "the two together: what is lost, and calls of a diagnosis",
@@ -72,17 +70,16 @@ NAMED: Mapping[str, Mapping[str, str]] = {
     "query_lengths": {
         "aspects/lengths/": "the aspect itself",
         "core/feature_coverage.py": "a single query has no shorter length",
-        "trials/acting_features.py": "whether a length hides a query",
+        "trials/covering_cases.py": "whether a length hides a query",
         "core/keywords.py": "its field",
         "core/conventions.py": "the question of what lies beyond",
-        "numerics/lengths.py": "which rows there are",
-        "numerics/operands.py": "from where places are counted",
+        "numerics/operands.py": "which rows there are, and from where places are counted",
         "faults/mechanisms.py": "real mistakes with it",
         "numerics/gradients.py": "rows that contribute to no gradient",
     },
     "sinks": {
         "aspects/sinks/": "the aspect itself",
-        "trials/acting_features.py": "a sink acts beside a single key, too",
+        "trials/covering_cases.py": "a sink acts beside a single key, too",
         "core/keywords.py": "its field",
         "problems/keyword_arrays.py": "how it is made",
         "scaffold/probe_problems.py": "the same, for the problems of `attnspec init`",
@@ -105,9 +102,9 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "subjects/subject.py": "the shape in which it comes back",
         "trials/compile.py": "what is needed to observe it",
         "vocabulary/observables.py": "how it is observed",
-        "vocabulary/merging.py": "what parts are put together by",
+        "vocabulary/relations.py": "what parts are put together by",
         "faults/staged.py": "its stage, which faults replace",
-        "faults/sound_dense.py": "sound formulations of it",
+        "faults/sound.py": "sound formulations of it",
         "faults/packed.py": "packed ones of it",
         "diagnosis/tolerance.py": "what of it is compared",
         "kernels/flashinfer.py": "an output of a benchmark's kernels",
@@ -119,10 +116,10 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "vocabulary/transforms/contents.py": "past content that is replaced",
         "core/feature_coverage.py": "a long past is a feature",
         "core/keywords.py": "its field",
-        "faults/serving.py": "its stage, which faults replace",
-        "faults/sound_dense.py": "sound formulations of it",
+        "faults/staged.py": "its stage, which faults replace",
+        "faults/sound.py": "sound formulations of it",
         "faults/decoding.py": "what a cache holds",
-        "faults/sound_decoder.py": "what a cache holds in sound formulations",
+        "faults/sound_forms.py": "what a cache holds in sound formulations",
         "scaffold/decoders.py": "where in an answer a cache is found",
         "aspects/window/": "a window that does not count it",
         "aspects/decoder/": "a cache is called past_key_values elsewhere",
@@ -135,9 +132,9 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "scaffold/mistakes.py": "the plain mistakes behind a past",
         "vocabulary/transforms/contents.py": "past content that is replaced",
         "core/keywords.py": "its field",
-        "faults/serving.py": "its stage, which faults replace",
+        "faults/staged.py": "its stage, which faults replace",
         "faults/decoding.py": "what a cache holds",
-        "faults/sound_decoder.py": "what a cache holds in sound formulations",
+        "faults/sound_forms.py": "what a cache holds in sound formulations",
         "aspects/slopes/": "slopes beside a past",
         "aspects/lengths/": "the two together: what is lost, and calls of a diagnosis",
         "aspects/decoder/": "the two together: what is lost, and calls of a diagnosis",
@@ -148,7 +145,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "core/keywords.py": "its field",
         "problems/keyword_arrays.py": "how it is made",
         "faults/packed.py": "of each sequence its own",
-        "faults/sound_packed.py": "packed sequences with them",
+        "faults/sound_forms.py": "packed sequences with them",
     },
     "query_segments": {
         "aspects/segments/": "the aspect itself",

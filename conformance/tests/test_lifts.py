@@ -10,7 +10,7 @@ from attnspec.core.plan import Plan
 from attnspec.engine.summon import load_subject
 from attnspec.host.frames import Entries
 from attnspec.host.lifts import plain
-from attnspec.host.lifts.flushing import flushed_by
+from attnspec.host.lifts.plain import flushed_by
 from attnspec.host.serving import lift_named
 from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.subjects.call import array_of, entries_of

@@ -21,8 +21,7 @@ from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.expectation import Expectation, expect
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Problem, Recipe
 from attnspec.questions.asker import Asker, reply_to
 from attnspec.questions.conventions import probe_conventions
 from attnspec.subjects.registry import load

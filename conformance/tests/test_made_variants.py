@@ -12,12 +12,12 @@ from attnspec.core.made_variants import AS_DECLARED, FORMS, VARIANTS, foretold_v
 from attnspec.core.nouns import Effort, Kind, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
-from attnspec.faults import made
+from attnspec.faults import catalogue
 from attnspec.faults.fault import Fault
 from attnspec.record.outcome import Outcome
 from attnspec.spec.load import load_spec
-from attnspec.subjects.made import no_form_of, with_made
 from attnspec.subjects.registry import load, registered_subjects
+from attnspec.subjects.subject import no_form_of, with_made
 
 pytest.importorskip("torch")
 
@@ -210,7 +210,7 @@ def test_few_shapes_are_asked_of_what_compiles(tmp_path: Path) -> None:
 
 
 @pytest.mark.family(3)
-@pytest.mark.parametrize("fault", made.FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", catalogue.FORM_FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_of_a_form_is_seen_by_the_clause_that_names_it(fault: Fault) -> None:
     [clause] = [each.id for each in load_spec().clauses if fault.name in each.refuted_by]
     plan = Plan((f"fault/{fault.name}",), clauses=(clause,), effort=Effort.QUICK)
@@ -218,7 +218,7 @@ def test_a_fault_of_a_form_is_seen_by_the_clause_that_names_it(fault: Fault) -> 
 
 
 @pytest.mark.family(4)
-@pytest.mark.parametrize("fault", made.FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", catalogue.FORM_FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_of_a_form_is_right_where_it_is_plain(fault: Fault) -> None:
     clause = "gradients.of_query" if fault.backward else "attention.definition"
     plan = Plan((f"fault/{fault.name}",), clauses=(clause,), effort=Effort.QUICK)

@@ -10,8 +10,7 @@ from attnspec.core.nouns import DType
 from attnspec.diagnosis.locate import NOTHING, locate_stage
 from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Recipe
 from attnspec.record.outcome import MAGNITUDE
 from attnspec.trials.evaluator import Evaluator
 from helpers.subjects import softmax_of, subject_of

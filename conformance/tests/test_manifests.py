@@ -9,7 +9,7 @@ from attnspec.core import paths
 from attnspec.core.errors import AttnspecError, ManifestError, TargetError, UsageError
 from attnspec.core.nouns import DType
 from attnspec.spec.load import load_spec
-from attnspec.subjects.declared_precision import check_precision
+from attnspec.subjects.attributes import check_precision
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import load, registered_subjects
 

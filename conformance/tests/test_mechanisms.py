@@ -9,10 +9,9 @@ import pytest
 import reach
 from attnspec.core.nouns import Level
 from attnspec.faults.catalogue import ALL, CATALOGUE, FIXED, mechanisms
-from attnspec.faults.mechanisms import BUGS, faults_of, outside
-from attnspec.faults.outside import Outside
+from attnspec.faults.fault import Outside
+from attnspec.faults.mechanisms import BUGS, THREADS, family_table, faults_of, link_of, outside, size_threads
 from attnspec.faults.sizes.families import FAMILIES
-from attnspec.faults.sizes.threads import THREADS, family_table, link_of, size_threads
 from attnspec.spec.load import load_spec
 from helpers.places import CHECKOUT
 

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 from attnspec.cli import main
-from attnspec.cli.progress import LiveProgress, PlainProgress
+from attnspec.cli.outputs import LiveProgress, PlainProgress
 from attnspec.core.declaration import Declaration
 from attnspec.core.errors import ManifestError, TargetError, UsageError
 from attnspec.core.nouns import DType, Effort, Verdict
@@ -22,10 +22,9 @@ from attnspec.core.plan import Plan
 from attnspec.core.sizes import estimate_cost, foretell_costs, read_all, read_sizes, sizes_beside, spell_lengths
 from attnspec.engine.engine import Engine
 from attnspec.faults.subject import own_subject
-from attnspec.problems.axes import length_distributions
-from attnspec.problems.demand import Demand
+from attnspec.problems.demand import Demand, length_distributions
 from attnspec.problems.domain import domain
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe
 from attnspec.problems.size_plan import plan_for
 from attnspec.record.outcome import Outcome
 from attnspec.report.coverage import at_sizes
@@ -35,7 +34,7 @@ from attnspec.runner.gate_cost import GateCost
 from attnspec.subjects.attributes import declaration_of
 from attnspec.subjects.registry import registered_subjects
 from attnspec.trials import trial as trials
-from attnspec.trials.asked_sizes import asked_of, is_of_one_call
+from attnspec.trials.dealer import asked_of, is_of_one_call
 from helpers.law import checks
 from helpers.pages import section, words
 from helpers.subjects import module_of
@@ -226,7 +225,7 @@ def test_what_cannot_be_put_there_is_told(clause: str, check: str, more: str, re
 
 
 def test_a_mask_that_would_fill_the_memory_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnspec.trials.asked_sizes.LARGEST_ARRAYS", 2**15)
+    monkeypatch.setattr("attnspec.trials.dealer.LARGEST_ARRAYS", 2**15)
     found = judged(tmp_path, AT_192, clause="masking.definition", check=ONLY_AT_192)
     assert found.verdict is Verdict.HELD
     assert found.asked["B1 H1 Hkv1 T192 S192 D16 Dv16"] == "a mask would have 3.7e+04 entries; up to 3.3e+04 are made"

@@ -15,7 +15,7 @@ from typing import IO
 
 import pytest
 from attnspec.cli import main, outputs
-from attnspec.cli.apart import keep_apart
+from attnspec.cli.options import keep_apart
 from attnspec.core import paths
 from attnspec.core.errors import UsageError
 from attnspec.core.files import write_whole

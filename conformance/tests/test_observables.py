@@ -12,9 +12,8 @@ from attnspec.faults import staged
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.problems.problem import Array, Problem
 from attnspec.trials.evaluator import Evaluator
-from attnspec.vocabulary import measures
-from attnspec.vocabulary.measures import measure
-from attnspec.vocabulary.observables import MOST_BLOCKS, observe, relative_logits, see
+from attnspec.vocabulary import observables
+from attnspec.vocabulary.observables import MOST_BLOCKS, measure, observe, relative_logits, see
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Posed, Scene
 from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms import axes
@@ -126,5 +125,5 @@ def test_large_arrays_are_compared_part_by_part(monkeypatch: pytest.MonkeyPatch,
     allowance, claimed = random.random((2, 1, 5, 1)), random.random((2, 3, 5, 1)) < 0.8
     seen[1, 2, 4, 6] = np.nan
     whole = measure("is", seen, truth, allowance, claimed, what="x")
-    monkeypatch.setattr(measures, "AT_ONCE", at_once)
+    monkeypatch.setattr(observables, "AT_ONCE", at_once)
     assert measure("is", seen, truth, allowance, claimed, what="x") == whole

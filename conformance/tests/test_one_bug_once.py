@@ -14,8 +14,7 @@ from attnspec.diagnosis.diagnose import Examiner
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults.subject import fault_subject
 from attnspec.problems.choices import menu_of
-from attnspec.problems.problem import Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe, Sizes
 from attnspec.record.outcome import Outcome
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import read_refutations

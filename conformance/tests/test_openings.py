@@ -14,7 +14,7 @@ from attnspec.core.nouns import DType, Effort
 from attnspec.faults.subject import own_subject
 from attnspec.problems.choices import Menu, byte_for, menu_of
 from attnspec.problems.domain import ANY_FAMILY, ANY_MASK, Domain, domain
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe
 from attnspec.trials import trial as trials
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, TELLING, Choices, deal_openings, seed_of

@@ -24,9 +24,8 @@ from attnspec.spec.load import load_spec
 from attnspec.spec.yaml_lines import load_yaml
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.dealer import Dealer
-from attnspec.vocabulary.draws import DRAWS, MEANINGS
 from attnspec.vocabulary.schema import schema
-from attnspec.vocabulary.tables import WORDS
+from attnspec.vocabulary.tables import DRAWS, MEANINGS, WORDS
 from helpers.commands import Cli
 from helpers.places import SMALL_SPEC
 from jsonschema import Draft202012Validator

@@ -12,13 +12,12 @@ from attnspec.core.forms import GIVES, InputForm
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
-from attnspec.faults.packed import FAULTS
+from attnspec.faults.packed import PACKED_FAULTS
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Problem
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Problem, Recipe
 from attnspec.record.outcome import Outcome
-from attnspec.subjects.packed import pack
 from attnspec.subjects.registry import load
+from attnspec.subjects.serving_forms import pack
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.transforms.contents import replace_last_entry
 
@@ -129,7 +128,7 @@ def test_a_packed_function_says_why_it_is_not_asked_about_layouts() -> None:
 
 
 @pytest.mark.family(1)
-@pytest.mark.parametrize("fault", [fault.name for fault in FAULTS])
+@pytest.mark.parametrize("fault", [fault.name for fault in PACKED_FAULTS])
 def test_every_packed_fault_is_detected(fault: str) -> None:
     found = judged(f"fault/{fault}", "packed.*", "attention.definition")
     assert any(outcome.verdict in {Verdict.VIOLATED, Verdict.ERRORED} for outcome in found)

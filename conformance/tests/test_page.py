@@ -11,11 +11,10 @@ from typing import Any, TypeAlias
 
 import pytest
 from attnspec.core.nouns import DType, Level, Novelty, Panel, Verdict
-from attnspec.record.clause_text import ClauseText, QuotedSource
-from attnspec.record.events import ItemStarted, RunFinished, SubjectKnown
-from attnspec.record.measurements import SubjectProbed
+from attnspec.record.events import ItemStarted, RunFinished, SubjectKnown, SubjectProbed
 from attnspec.record.outcome import (
     Change,
+    ClauseText,
     Evidence,
     Explanation,
     KnownFinding,
@@ -23,6 +22,7 @@ from attnspec.record.outcome import (
     Measured,
     Outcome,
     Picture,
+    QuotedSource,
     Reading,
     SubjectCard,
 )

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import evaluation.report.page
 import pytest
 from attnspec.core.nouns import DType, Level, Panel, Verdict
-from attnspec.record.clause_text import ClauseText, QuotedSource
-from attnspec.record.events import RunFinished, SubjectKnown
-from attnspec.record.measurements import BINS, SUITE, BlockJudged, Conviction, SubjectPut
-from attnspec.record.outcome import Evidence, Measured, Outcome, Picture, SubjectCard
+from attnspec.record.events import BINS, SUITE, BlockJudged, Conviction, RunFinished, SubjectKnown, SubjectPut
+from attnspec.record.outcome import ClauseText, Evidence, Measured, Outcome, Picture, QuotedSource, SubjectCard
 from attnspec.record.read import RunRecord
 from attnspec.report.page import write_page
 from helpers.browser import NEEDS_CHROMIUM, evaluate, open_page, type_into

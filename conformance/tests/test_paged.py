@@ -23,10 +23,9 @@ from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Problem, Recipe
 from attnspec.spec.load import load_spec
-from attnspec.subjects.paged import LARGE, PagedProblem, in_pages
+from attnspec.subjects.serving_forms import LARGE, PagedProblem, in_pages
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator

@@ -20,21 +20,20 @@ from attnspec.core.nouns import DType, Effort
 from attnspec.core.surroundings import Surroundings
 from attnspec.faults.sound import DENSE, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
-from attnspec.numerics.blocks import blocks
 from attnspec.numerics.expectation import expect, visible_keys
 from attnspec.numerics.precision import precision_of
-from attnspec.problems.caches import divided, past_by, with_values
+from attnspec.numerics.reference import blocks
 from attnspec.problems.choices import menu_of
 from attnspec.problems.domain import domain
+from attnspec.problems.keyword_arrays import divided, past_by, with_values
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem, Sizes, joined
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Problem, Recipe, Sizes, joined
 from attnspec.questions.asker import Asker, reply_to
-from attnspec.subjects.plain import PLAIN, Case
+from attnspec.subjects.interview import PLAIN, Case
 from attnspec.subjects.registry import load
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn
-from attnspec.vocabulary.transforms import axes, keywords
+from attnspec.vocabulary.transforms import axes, contents
 
 SIZES = Sizes(3, 4, 2, 3, 7, 4, 5)
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
@@ -233,7 +232,7 @@ def test_slots_beyond_a_length_are_replaced_in_past_and_new_keys() -> None:
 
 def test_without_a_past_mask_and_bias_have_no_columns_of_it() -> None:
     start = posed(problem("half", "mask bias"))
-    after = keywords.leave_out(start, keyword="past_key").one
+    after = contents.leave_out(start, keyword="past_key").one
     assert after.keywords == {"mask", "bias"}
     assert start.one.mask is not None
     assert after.mask is not None

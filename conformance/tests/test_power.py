@@ -16,8 +16,7 @@ from attnspec.core.paths import folder as home
 from attnspec.core.plan import Plan
 from attnspec.faults.catalogue import fault_named
 from attnspec.record.codec import to_line
-from attnspec.record.events import Event, RunFinished, RunStarted
-from attnspec.record.measurements import SUITE, Conviction, SubjectPut
+from attnspec.record.events import SUITE, Conviction, Event, RunFinished, RunStarted, SubjectPut
 from attnspec.record.read import RunRecord, read_record
 from evaluation.baselines.every import EVERY
 from evaluation.baselines.gradient_rules import GRADIENT_RULES

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from attnspec.core.nouns import DType
-from attnspec.record.measurements import SUITE, Conviction, SubjectPut
+from attnspec.record.events import SUITE, Conviction, SubjectPut
 from evaluation.report.power_details import Equivalent, distributions, equivalents, tally
 from evaluation.report.power_figures import (
     Alarm,

@@ -13,8 +13,7 @@ import pytest
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.record.codec import to_line
-from attnspec.record.events import RunFinished
-from attnspec.record.measurements import SUITE, Conviction, SubjectPut
+from attnspec.record.events import SUITE, Conviction, RunFinished, SubjectPut
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord
 from attnspec.report.figures import group_digits

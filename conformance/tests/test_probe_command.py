@@ -14,8 +14,7 @@ from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import Item, JobFailure, Plan
 from attnspec.probing.jobs import ProbeJobs
 from attnspec.probing.subjects import ProbeJob
-from attnspec.record.events import Done, ItemFinished, RunFinished
-from attnspec.record.measurements import Found, SubjectProbed
+from attnspec.record.events import Done, Found, ItemFinished, RunFinished, SubjectProbed
 from attnspec.record.outcome import Outcome
 from attnspec.runner.jobs import open_jobs
 from attnspec.runner.trial_jobs import AUDIT, AuditJobs, with_engine

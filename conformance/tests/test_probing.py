@@ -15,7 +15,7 @@ from attnspec.faults.subject import own_subject
 from attnspec.faults.work import Answer, HandedOver
 from attnspec.probing.probe import probe_subject
 from attnspec.problems.problem import Array
-from attnspec.record.measurements import Found
+from attnspec.record.events import Found
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject
 from helpers.subjects import subject_of

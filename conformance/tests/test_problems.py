@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort
+from attnspec.problems.choices import shapes_for
 from attnspec.problems.domain import ANY_MASK, MASK_AXES, BiasName, MaskName, domain
-from attnspec.problems.entries import _start, gaussian_numbers, normal_numbers, random_words, uniform_numbers
-from attnspec.problems.make import make_layer, make_problem
-from attnspec.problems.masks import BIASES, MASKS
-from attnspec.problems.problem import Array, LayerProblem, Sizes, numpy_dtype
-from attnspec.problems.recipe import Recipe
-from attnspec.problems.shapes import shapes_for
+from attnspec.problems.families import _start, gaussian_numbers, normal_numbers, random_words, uniform_numbers
+from attnspec.problems.make import BIASES, MASKS, make_layer, make_problem
+from attnspec.problems.problem import Array, LayerProblem, Recipe, Sizes, numpy_dtype
 
 SIZES = Sizes(2, 4, 2, 5, 7, 8, 6)
 MIXED = ("log_normal", "integers", "one_hot_values")

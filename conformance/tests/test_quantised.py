@@ -26,13 +26,11 @@ from attnspec.aspects.quantised.keyword import PATTERNS, USUAL, parts_of
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
 from attnspec.core.storage import GRANULARITIES, STORAGES
-from attnspec.faults.fault import Fault
-from attnspec.faults.mistakes import SoundFormulation
+from attnspec.faults.fault import Fault, SoundFormulation
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import assumed
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem, Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from helpers.commands import Cli
 
 SIZES = Sizes(2, 4, 2, 5, 7, 6, 3)

@@ -15,8 +15,7 @@ from attnspec.faults.fault import Fault
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import assumed
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Problem, joined
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Problem, Recipe, joined
 from attnspec.vocabulary.scene import Posed
 
 CONVENTIONS = {"grouped_heads": "repeat", "causal_alignment": "top_left"}

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import pytest
-from attnspec.faults.invariance import Parts, summed, whole
 from attnspec.faults.staged import attention
+from attnspec.faults.state import Parts, summed, whole
 from attnspec.faults.work import Answer, HandedOver
 from attnspec.problems.problem import Array
 from attnspec.questions import invariance, numbers, outputs, shapes

@@ -18,8 +18,8 @@ from attnspec.core.surroundings import Surroundings
 from attnspec.problems.problem import Problem
 from attnspec.record.read import read_record
 from attnspec.runner.judge import load_engine
+from attnspec.subjects.installed import RangeEnd, RangePlace
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.needs import RangeEnd, RangePlace
 from attnspec.subjects.registry import load, registered_subjects
 from attnspec.subjects.subject import SubjectRaised
 from evaluation.ranges import bench

@@ -23,19 +23,17 @@ from attnspec.core.shard import Shard
 from attnspec.numerics.expectation import Expectation
 from attnspec.problems.choices import Menu
 from attnspec.problems.problem import Problem
-from attnspec.ranking.jobs import KernelJob, RankJobs, as_ranking, code_of, resume_ranking
+from attnspec.ranking.jobs import KernelJob, RankJobs, as_ranking, code_of, find_kernels, resume_ranking
 from attnspec.ranking.kernels import GRADE, KernelScore, KernelWorker, clearest_first
-from attnspec.ranking.targets import find_kernels
 from attnspec.record.codec import record_schema
-from attnspec.record.events import Event, ItemFinished, ItemStarted
+from attnspec.record.events import Event, FirstFailure, ItemFinished, ItemStarted, KernelRanked, KernelStanding
 from attnspec.record.outcome import Reading
-from attnspec.record.ranked import FirstFailure, KernelRanked, KernelStanding
 from attnspec.record.read import read_record
 from attnspec.record.write import combine_records, reopen_record
 from attnspec.report.page import render_page
-from attnspec.report.ranking import make_ranking
+from attnspec.report.sections import make_ranking
+from attnspec.runner.jobs import Sharing
 from attnspec.runner.session import INTERRUPTED, UNREACHED
-from attnspec.runner.shards import Sharing
 from attnspec.subjects.watching import MOST_HANGS
 from attnspec.trials.covering_cases import Choices
 from attnspec.trials.evaluator import Evaluator

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.record.outcome import Evidence, Explanation, Likeness, Outcome
-from attnspec.runner.texts import format_violation
+from attnspec.runner.judge import format_violation
 from helpers.places import CHECKOUT
 
 GUIDE = (CHECKOUT / "docs" / "reading-a-report.md").read_text(encoding="utf-8")

@@ -9,8 +9,7 @@ import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
-from attnspec.record.events import RunFinished
-from attnspec.record.measurements import SUITE, Conviction, SubjectPut
+from attnspec.record.events import SUITE, Conviction, RunFinished, SubjectPut
 from attnspec.record.read import RunRecord, read_record, read_records
 from evaluation.report.drawing import write_power_picture
 from evaluation.report.power_view import markdown_table

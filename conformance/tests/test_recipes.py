@@ -10,10 +10,9 @@ import pytest
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import SpecError, UsageError
 from attnspec.core.nouns import Effort
+from attnspec.problems.choices import shapes_for
 from attnspec.problems.domain import ANY_BIAS, ANY_FAMILY, ANY_MASK, Domain, Lengths, domain
-from attnspec.problems.problem import Sizes
-from attnspec.problems.recipe import Recipe
-from attnspec.problems.shapes import shapes_for
+from attnspec.problems.problem import Recipe, Sizes
 from attnspec.problems.size_plan import ROWS, SIMPLEST
 from attnspec.trials.searching import recipe_strategy
 from hypothesis import HealthCheck, Phase, find, given, settings

@@ -15,10 +15,9 @@ from attnspec.core.errors import RecordError
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.paths import folder
 from attnspec.core.plan import Plan
-from attnspec.record.clause_text import ClauseText, QuotedSource
 from attnspec.record.codec import decode, encode, from_line, record_schema, schema_text, to_line
 from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
-from attnspec.record.outcome import Evidence, Measured, Outcome, Picture, SubjectCard
+from attnspec.record.outcome import ClauseText, Evidence, Measured, Outcome, Picture, QuotedSource, SubjectCard
 from attnspec.record.read import (
     BrokenLineError,
     DamagedRecordError,

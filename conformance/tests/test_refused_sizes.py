@@ -14,11 +14,10 @@ from attnspec.core.plan import Plan
 from attnspec.core.refusal import RefusalCondition, read_refusal
 from attnspec.engine.engine import Engine
 from attnspec.engine.summon import load_subject
+from attnspec.problems.choices import shapes_for
+from attnspec.problems.demand import fit_to_limits
 from attnspec.problems.domain import domain
-from attnspec.problems.fitting import fit_to_limits
-from attnspec.problems.problem import Problem, Sizes
-from attnspec.problems.recipe import Recipe
-from attnspec.problems.shapes import shapes_for
+from attnspec.problems.problem import Problem, Recipe, Sizes
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.subject import Subject
 from attnspec.trials.evaluator import Evaluator

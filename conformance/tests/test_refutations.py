@@ -23,7 +23,7 @@ from attnspec.faults.catalogue import CATALOGUE, FIXED
 from attnspec.faults.sizes.families import FAMILIES
 from attnspec.faults.subject import own_subject
 from attnspec.faults.witnesses import all_faults
-from attnspec.record.measurements import Conviction, SubjectPut
+from attnspec.record.events import Conviction, SubjectPut
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import (
     CASES,

@@ -17,11 +17,10 @@ from attnspec.subjects.call import UnusableAnswer
 from attnspec.subjects.callee import InProcess
 from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary import relations, rulings
-from attnspec.vocabulary.measures import by_definition, equal, keep, measure, nothing, seen_of, verdict
-from attnspec.vocabulary.observables import see
+from attnspec.vocabulary.observables import by_definition, equal, keep, measure, nothing, see, seen_of, verdict
 from attnspec.vocabulary.scene import OutsideLimits, Posed, Scene
 from attnspec.vocabulary.signature import Drawn, RunName
-from attnspec.vocabulary.transforms import axes, contents, history
+from attnspec.vocabulary.transforms import axes, contents
 from helpers.subjects import ATTENTION_KEYWORDS, subject_of
 
 ORIGINAL, OTHER = RunName("original"), RunName("other")
@@ -274,7 +273,7 @@ def test_exactly_equal_means_to_the_last_bit() -> None:
         return np.asarray(SOUND(query, *args)) * query.dtype.type(1 + 2.0**-23 * len(calls))
 
     def check(function: Attend) -> Measured:
-        return relations.agree(scene(function, posed=two(history.again)), runs=(ORIGINAL, OTHER), observe="output",
+        return relations.agree(scene(function, posed=two(contents.again)), runs=(ORIGINAL, OTHER), observe="output",
                                within="exact")
     assert check(SOUND).margin == 0
     assert check(drifts).margin == np.inf

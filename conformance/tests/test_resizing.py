@@ -6,8 +6,7 @@ import pytest
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort
 from attnspec.problems.domain import Domain, domain
-from attnspec.problems.problem import Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe, Sizes
 from attnspec.record.outcome import Measured
 from attnspec.spec.load import load_spec
 from attnspec.subjects.call import SubjectRaised

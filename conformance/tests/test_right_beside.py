@@ -11,8 +11,7 @@ from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.faults import staged
 from attnspec.faults.work import Answer, HandedOver
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Recipe
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
 from helpers.law import checks

@@ -12,7 +12,7 @@ from attnspec.aspects.rotary import words as rotary
 from attnspec.core.errors import SpecError, UsageError
 from attnspec.core.nouns import DType
 from attnspec.core.rotary import FARTHEST, POSITION_PATTERNS, POSITIONS, WIDTH_PATTERNS, PositionPattern, width_of
-from attnspec.faults.sound_rotary import FORMULATIONS
+from attnspec.faults.sound_forms import FORMULATIONS
 from attnspec.faults.subject import own_subject
 from attnspec.numerics.precision import Precision, precision_of, unit
 from attnspec.numerics.rotary import (
@@ -26,11 +26,10 @@ from attnspec.numerics.rotary import (
     pairs,
 )
 from attnspec.problems.domain import domain
-from attnspec.problems.problem import Array
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Recipe
 from attnspec.problems.rotary import RotaryProblem, make_rotary
-from attnspec.vocabulary.hints import Drawn
 from attnspec.vocabulary.scene import NoClaim, Posed
+from attnspec.vocabulary.signature import Drawn
 
 HALVES: Mapping[str, str] = {PAIRS: "halves"}
 SIZES = "B3,H2,Hkv2,T5,S5,D8,Dv8"

@@ -8,17 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from attnspec.aspects.rotary.faults import MISTAKES
-from attnspec.cli.init import init
-from attnspec.cli.probe import probe
+from attnspec.cli.manifests import init, probe
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType, Effort, Kind, Verdict
 from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.engine.engine import Engine
 from attnspec.faults.fault import Fault
-from attnspec.faults.sound_rotary import FORMULATIONS
+from attnspec.faults.sound_forms import FORMULATIONS
 from attnspec.numerics.rotary import PAIRS
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe
 from attnspec.problems.rotary import make_rotary
 from attnspec.questions.conventions import probe_conventions
 from attnspec.record.outcome import Outcome

@@ -9,7 +9,6 @@ import pytest
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import Item, Plan
-from attnspec.record.clause_text import QuotedSource
 from attnspec.record.events import (
     Event,
     ItemFinished,
@@ -19,14 +18,13 @@ from attnspec.record.events import (
     SubjectCompiles,
     SubjectKnown,
 )
-from attnspec.record.outcome import Outcome
+from attnspec.record.outcome import Outcome, QuotedSource
 from attnspec.record.read import read_record
 from attnspec.record.write import RecordWriter
-from attnspec.runner.guard import Guard
 from attnspec.runner.jobs import exit_code, plan_of
-from attnspec.runner.judge import read_replay, replay_command
+from attnspec.runner.judge import read_replay, replay_command, text_of
 from attnspec.runner.session import Result, Session
-from attnspec.runner.texts import text_of
+from attnspec.runner.worker import Guard
 from attnspec.spec.load import load_spec
 
 pytestmark = pytest.mark.workers

@@ -9,8 +9,7 @@ import pytest
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType
 from attnspec.numerics.precision import precision_of
-from attnspec.numerics.score import DirectionName, Units, drifts_of, significance, threshold
-from attnspec.numerics.systematic import systematic_error
+from attnspec.numerics.score import DirectionName, Units, drifts_of, significance, systematic_error, threshold
 from attnspec.problems.problem import Array
 
 DIRECTIONS: tuple[DirectionName, ...] = get_args(DirectionName)

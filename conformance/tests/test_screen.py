@@ -9,14 +9,13 @@ from typing import get_args
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType
-from attnspec.numerics import blocks, hull, screen
+from attnspec.numerics import bound, reference
 from attnspec.numerics.expectation import EVERYTHING, Expectation, expect
 from attnspec.numerics.operands import visible_keys
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.domain import BiasName, FamilyName, MaskName
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Problem, Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Problem, Recipe, Sizes
 from helpers.problems import normal_problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -63,7 +62,7 @@ def test_blocks_give_what_the_whole_gives(monkeypatch: pytest.MonkeyPatch, name:
     problem, conventions = PROBLEMS[name](), {**CONVENTIONS, "grouped_heads": grouped_heads}
     rows = np.array([8, 2, 3, 5])
     wholes = [told(problem, conventions, rows=chosen, parts=EVERYTHING | {"typical"}) for chosen in (None, rows)]
-    monkeypatch.setattr(blocks, "LOGITS_AT_ONCE", {"one row": 1, "a few rows": 40, "a few heads": 250}[at_once])
+    monkeypatch.setattr(reference, "LOGITS_AT_ONCE", {"one row": 1, "a few rows": 40, "a few heads": 250}[at_once])
     for whole, chosen in zip(wholes, (None, rows), strict=True):
         parts = told(problem, conventions, rows=chosen, parts=EVERYTHING | {"typical"})
         asked = (name for name in Expectation.__slots__ if name != "is_screened" and getattr(whole, name) is not None)
@@ -73,8 +72,8 @@ def test_blocks_give_what_the_whole_gives(monkeypatch: pytest.MonkeyPatch, name:
 
 def test_no_block_is_larger_than_it_may_be() -> None:
     problem = normal_problem(sizes=Sizes(2, 4, 2, 300, 2000, 4, 4))
-    found = list(blocks.blocks(problem, {}))
-    assert max(np.prod(block.operands.shape) for block in found) <= blocks.LOGITS_AT_ONCE
+    found = list(reference.blocks(problem, {}))
+    assert max(np.prod(block.operands.shape) for block in found) <= reference.LOGITS_AT_ONCE
     assert sum(np.prod(block.operands.shape) for block in found) == 2 * 4 * 300 * 2000
 
 
@@ -89,9 +88,9 @@ def test_a_large_expectation_takes_no_more_memory_than_its_blocks() -> None:
 
 @pytest.mark.parametrize("gathered_from", [0, 2**30])
 def test_the_hull_is_that_of_the_visible_values(monkeypatch: pytest.MonkeyPatch, gathered_from: int) -> None:
-    monkeypatch.setattr(hull, "GATHERED_FROM", gathered_from)
+    monkeypatch.setattr(reference, "GATHERED_FROM", gathered_from)
     problem = hidden(Sizes(2, 2, 2, 9, 11, 8, 5))
-    low, high = hull.hull_of(problem, CONVENTIONS)
+    low, high = reference.hull_of(problem, CONVENTIONS)
     visible, value = visible_keys(problem, CONVENTIONS)[..., None], problem.value[:, :, None].astype(np.float64)
     seen = visible.any(axis=3)
     np.testing.assert_array_equal(high, np.where(seen, np.where(visible, value, -np.inf).max(axis=3), 0))
@@ -148,7 +147,7 @@ def test_where_the_cheap_bound_says_little_the_sharp_one_is_worked_out() -> None
 def test_what_would_take_seconds_is_screened(dtype: DType, sizes: Sizes, large: bool) -> None:
     n, entry = sizes, np.zeros((1, 1, 1, 1), np.float32)
     shapes = (n.B, n.H, n.T, n.D), (n.B, n.Hkv, n.S, n.D), (n.B, n.Hkv, n.S, n.Dv)
-    assert screen.is_large(Problem(dtype, *(np.broadcast_to(entry, shape) for shape in shapes))) is large
+    assert bound.is_large(Problem(dtype, *(np.broadcast_to(entry, shape) for shape in shapes))) is large
 
 
 def test_the_closest_queries_are_those_whose_worst_entry_is() -> None:
@@ -156,6 +155,6 @@ def test_the_closest_queries_are_those_whose_worst_entry_is() -> None:
     seen[0, 1, 17, 2], seen[1, 0, 3, 0], seen[1, 1, 5, 1] = 3.0, np.nan, 9.0
     claimed = np.ones((2, 2, 20), dtype=bool)
     claimed[1, 1, 5] = False
-    found = screen.closest(seen, np.zeros(seen.shape), np.ones(seen.shape), claimed)
+    found = bound.closest(seen, np.zeros(seen.shape), np.ones(seen.shape), claimed)
     assert {3, 17} < set(found.tolist())
-    assert len(found) == screen.CLOSEST
+    assert len(found) == bound.CLOSEST

@@ -17,19 +17,18 @@ from attnspec.core.surroundings import Surroundings
 from attnspec.engine.engine import Engine
 from attnspec.faults.sound import DENSE, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
-from attnspec.numerics.blocks import blocks
 from attnspec.numerics.expectation import expect, visible_keys
 from attnspec.numerics.precision import precision_of
+from attnspec.numerics.reference import blocks
 from attnspec.problems.domain import domain
 from attnspec.problems.keyword_arrays import keyword_array
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem, Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from attnspec.questions.asker import Asker, reply_to
 from attnspec.subjects.registry import load
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn
-from attnspec.vocabulary.transforms import axes, keywords
+from attnspec.vocabulary.transforms import axes, contents
 from attnspec.vocabulary.transforms.contents import replace_hidden
 
 SIZES = Sizes(3, 2, 2, 9, 9, 4, 4)
@@ -136,7 +135,7 @@ def test_some_rows_see_what_they_see_among_all() -> None:
 def test_blocks_are_cut_along_batch_and_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     made = problem("ragged", sizes="B3,H2,Hkv2,T9,S7,D4,Dv4")
     whole = output_of(made)
-    monkeypatch.setattr("attnspec.numerics.blocks.LOGITS_AT_ONCE", 20)
+    monkeypatch.setattr("attnspec.numerics.reference.LOGITS_AT_ONCE", 20)
     assert len(list(blocks(made, TOP_LEFT))) > 6
     np.testing.assert_array_equal(output_of(made), whole)
 
@@ -208,7 +207,7 @@ def test_the_key_apart_is_the_one_whose_content_is_replaced() -> None:
 
 
 def test_both_are_left_out_together() -> None:
-    after = keywords.leave_out(Posed((problem(more="causal"),)), keyword="query_segments").one
+    after = contents.leave_out(Posed((problem(more="causal"),)), keyword="query_segments").one
     assert after.keywords == {"causal"}
 
 

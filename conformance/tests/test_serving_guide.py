@@ -21,7 +21,7 @@ from attnspec.core.rotary import POSITION_PATTERNS, ROTARY, WIDTH_PATTERNS
 from attnspec.engine.cases import in_a_line
 from attnspec.engine.engine import Engine
 from attnspec.faults.subject import fault_subject
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe
 from attnspec.spec.load import load_spec
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator

@@ -18,8 +18,8 @@ from attnspec.core.shard import Shard, deal_shards, read_shard
 from attnspec.record.events import ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record, read_records
-from attnspec.record.sharded import ShardsError, check_whole, plan_digest
-from attnspec.runner.shards import Sharing
+from attnspec.record.write import ShardsError, check_whole, plan_digest
+from attnspec.runner.jobs import Sharing
 from attnspec.spec.load import load_spec
 from evaluation.false_alarms.jobs import as_part, begun, cases_of_part, rows_of_part
 from evaluation.false_alarms.rows import rows_of

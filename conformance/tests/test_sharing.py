@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.surroundings import Surroundings
-from attnspec.host.frames import PREFIX, SHARED, BrokenFrame, Entries, Incoming, packed, received
+from attnspec.host.frames import PREFIX, ROOM, SHARED, Again, BrokenFrame, Entries, Incoming, packed, received
 from attnspec.host.serving import MOST_KEPT
-from attnspec.host.sharing import ROOM, Again
 from attnspec.hosting.process import shared_memory
 from attnspec.subjects.call import Call, SubjectAnswer, SubjectDied
 from attnspec.subjects.callee import Hosted

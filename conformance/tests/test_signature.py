@@ -10,6 +10,7 @@ import pytest
 from attnspec.core.errors import FileLocation, SpecError
 from attnspec.spec.clause import Word
 from attnspec.spec.yaml_lines import parse_yaml
+from attnspec.trials.compile import BoundWord
 from attnspec.vocabulary.signature import (
     Between,
     Bound,
@@ -85,7 +86,7 @@ def bound(text: str, function: object = blend) -> Bound:
     ("{}", "arrays", ("key",)),
 ])
 def test_a_right_argument_arrives_as_its_type(text: str, name: str, value: object) -> None:
-    arrived = bound(text).arguments({"cut": 7})[name]
+    arrived = BoundWord(lambda _, **given: given, bound(text))(None, {"cut": 7})[name]
     assert arrived == value
     assert type(arrived) is type(value)
 

@@ -17,13 +17,12 @@ from attnspec.core.surroundings import Surroundings
 from attnspec.faults.sound import DENSE, declaration_of_sound, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.hull import hull_of
 from attnspec.numerics.precision import precision_of
+from attnspec.numerics.reference import hull_of
 from attnspec.problems.domain import domain
 from attnspec.problems.keyword_arrays import keyword_array
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem, Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from attnspec.questions.asker import Asker, reply_to
 from attnspec.subjects.registry import load
 from attnspec.vocabulary.scene import NoClaim, Posed

@@ -11,19 +11,16 @@ from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import FAULT, Plan
 from attnspec.engine.engine import Engine
-from attnspec.faults.catalogue import ALL, CATALOGUE, FIXED, declaration_of, fault_named
+from attnspec.faults.catalogue import ALL, CATALOGUE, FIXED, MECHANISMS, declaration_of, draw_fault, fault_named
 from attnspec.faults.fault import Fault
-from attnspec.faults.planted import Axes, Planted, axes_of
-from attnspec.faults.size_family import FaultFamily
+from attnspec.faults.size_family import Axes, FaultFamily, Planted, axes_of
 from attnspec.faults.sizes.families import ALL_FAMILIES, FAMILIES
-from attnspec.faults.sizes.make import MECHANISMS, drawn
 from attnspec.faults.staged import staged
 from attnspec.faults.subject import own_ids, own_subject
 from attnspec.faults.work import Answer
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Problem
-from attnspec.problems.recipe import MOST_FEATURES, Recipe
-from attnspec.record.measurements import SUITE, Conviction, SubjectPut
+from attnspec.problems.problem import MOST_FEATURES, Problem, Recipe
+from attnspec.record.events import SUITE, Conviction, SubjectPut
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally
 from attnspec.trials.trial import Trial
@@ -44,7 +41,7 @@ LONGEST = {"B": 33, "H": 128, "G": 8, "T": 4096, "S": 4096, "D": 256, "Dv": 256}
 VALUES = {"window": "window=5+3", "softcap": "softcap=0.5"}
 ONE = "size_keys_number_wraps"
 
-DRAWN = [drawn(family, seed) for seed in SEEDS for family in ALL_FAMILIES]
+DRAWN = [draw_fault(family, seed) for seed in SEEDS for family in ALL_FAMILIES]
 each_drawn = pytest.mark.parametrize("fault", DRAWN, ids=[fault.name for fault in DRAWN])
 each_family = pytest.mark.parametrize("family", ALL_FAMILIES, ids=[family.name for family in ALL_FAMILIES])
 
@@ -114,7 +111,7 @@ def test_it_is_convicted_at_every_dtype(dtype: DType) -> None:
 @pytest.mark.family(20)
 @each_family
 def test_it_is_convicted_beyond_the_least_sizes_too(family: FaultFamily) -> None:
-    fault = drawn(family, 2)
+    fault = draw_fault(family, 2)
     assert judged(fault, beyond(fault)).failure is not None, f"{fault.reach}: {beyond(fault)}"
 
 
@@ -182,7 +179,7 @@ def test_what_was_planted_is_told_in_words_and_in_numbers() -> None:
     assert planted.size == term.number
     assert fault.reach == f"S > {term.number}"
     assert fault.story.endswith(f"Seed 7 draws a block, tile or grid of {term.number}, and where it shows.")
-    assert drawn(FAMILIES["size_mask_lost_with_causal"]).reach.endswith("; with causal and mask")
+    assert draw_fault(FAMILIES["size_mask_lost_with_causal"]).reach.endswith("; with causal and mask")
 
 
 def test_every_relation_says_what_it_asks_for() -> None:
@@ -219,7 +216,7 @@ def test_a_drawn_fault_is_a_subject_like_any_other() -> None:
 
 
 def test_a_keyword_that_few_have_is_taken_where_it_is_meant() -> None:
-    taken = {family.name: declaration_of(drawn(family)).keywords for family in ALL_FAMILIES}
+    taken = {family.name: declaration_of(draw_fault(family)).keywords for family in ALL_FAMILIES}
     assert [family.name for family in ALL_FAMILIES if not set(family.keywords.split()) <= taken[family.name]] == []
 
 

@@ -20,8 +20,19 @@ from attnspec.core.coverage import (
 )
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.nouns import DType, Effort
-from attnspec.problems.axes import BLOCKS, STANDARD_WIDTHS, length_distributions, lengths_of
-from attnspec.problems.demand import CALLS, MOST_ENTRIES, MOST_FEATURES, MOST_PIECES, Demand, count_logits, count_work
+from attnspec.problems.demand import (
+    BLOCKS,
+    CALLS,
+    MOST_ENTRIES,
+    MOST_FEATURES,
+    MOST_PIECES,
+    STANDARD_WIDTHS,
+    Demand,
+    count_logits,
+    count_work,
+    length_distributions,
+    lengths_of,
+)
 from attnspec.problems.domain import domain
 from attnspec.problems.problem import Sizes
 from attnspec.problems.size_plan import (

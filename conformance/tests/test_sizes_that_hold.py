@@ -12,7 +12,7 @@ from attnspec.diagnosis.conditions import LengthCondition, LengthProfile, Length
 from attnspec.diagnosis.inputs import features_that_matter
 from attnspec.diagnosis.whereabouts import USUAL
 from attnspec.engine.engine import Engine
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import likely_words
 from attnspec.trials.resizing import MOST_SEEDS, SEEDS

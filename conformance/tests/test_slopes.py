@@ -19,17 +19,15 @@ from attnspec.core.surroundings import Surroundings
 from attnspec.diagnosis.inputs import features_that_matter
 from attnspec.faults.sound import DENSE, declaration_of_sound, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
-from attnspec.numerics.blocks import blocks
+from attnspec.numerics.bound import screening_allowance
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import precision_of
-from attnspec.numerics.reference import attend
+from attnspec.numerics.reference import attend, blocks
 from attnspec.numerics.roundings import roundings
-from attnspec.numerics.screen import screening_allowance
 from attnspec.problems.domain import domain
 from attnspec.problems.keyword_arrays import keyword_array
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem, Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from attnspec.questions.asker import Asker, reply_to
 from attnspec.questions.conventions import probe_conventions
 from attnspec.subjects.registry import load

@@ -13,8 +13,7 @@ from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import Precision, assumed, precision_of
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Problem, Recipe
 
 OUTPUT = frozenset({"output", "typical"})
 SHAPE = "B2,H2,Hkv2,T5,S9,D8,Dv4"

@@ -8,10 +8,9 @@ import pytest
 from attnspec.core.nouns import DType, Effort
 from attnspec.faults import staged
 from attnspec.faults.catalogue import RECOMMENDED
+from attnspec.problems.choices import shapes_for
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array
-from attnspec.problems.recipe import Recipe
-from attnspec.problems.shapes import shapes_for
+from attnspec.problems.problem import Array, Recipe
 from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check

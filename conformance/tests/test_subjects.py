@@ -12,7 +12,7 @@ from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.subjects.call import private_copy
-from attnspec.subjects.lower import lower_problem
+from attnspec.subjects.misfits import lower_problem
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
 from helpers.subjects import subject_of

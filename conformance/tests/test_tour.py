@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from attnspec.cli import tour
+from attnspec.cli import check
 from attnspec.core.errors import CONFORMS, VIOLATED
 from attnspec.core.nouns import Verdict
 from attnspec.examples.running_sum import attend
@@ -22,11 +22,11 @@ from helpers.places import CHECKOUT
 def ended(monkeypatch: pytest.MonkeyPatch, folder: Path, *accused: str) -> tuple[int, str]:
     """The exit code and the output of a tour in which these subjects fail."""
     outcomes = [outcome(Verdict.VIOLATED if name in accused else Verdict.HELD, subject=name)
-                for name in (*tour.RIGHT, tour.WRONG)]
+                for name in (*check.RIGHT, check.WRONG)]
     done = tuple(ItemFinished(each) for each in outcomes)
     monkeypatch.setattr(Session, "run", lambda *_: Result(VIOLATED if accused else CONFORMS, done, False, ()))
     monkeypatch.chdir(folder)
-    result = CliRunner().invoke(tour.tour, [], standalone_mode=False)
+    result = CliRunner().invoke(check.tour, [], standalone_mode=False)
     return int(result.return_value), result.output
 
 
@@ -37,19 +37,19 @@ def test_the_wrong_function_of_the_tour_is_the_one_of_the_readme() -> None:
 
 
 def test_the_right_ones_of_the_tour_are_registered() -> None:
-    assert set(tour.RIGHT) <= set(registered_subjects(()))
+    assert set(check.RIGHT) <= set(registered_subjects(()))
 
 
 @pytest.mark.parametrize(("accused", "code"), [
-    ((tour.WRONG,), CONFORMS), ((), VIOLATED), ((tour.WRONG, "numpy/msa"), VIOLATED)])
+    ((check.WRONG,), CONFORMS), ((), VIOLATED), ((check.WRONG, "numpy/msa"), VIOLATED)])
 def test_the_tour_ends_as_expected_if_only_the_wrong_one_fails(
         accused: tuple[str, ...], code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert ended(monkeypatch, tmp_path, *accused)[0] == code
 
 
 def test_the_tour_judges_and_writes_a_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tour, "RIGHT", ())
+    monkeypatch.setattr(check, "RIGHT", ())
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(tour.tour, ["-n", "1"], standalone_mode=False)
+    result = CliRunner().invoke(check.tour, ["-n", "1"], standalone_mode=False)
     assert result.return_value == CONFORMS, result.output
     assert "blocks_sum_not_rescaled" in (tmp_path / "reports/run/tour.html").read_text(encoding="utf-8")

@@ -8,12 +8,11 @@ from attnspec.aspects.scale.words import with_scale
 from attnspec.core.nouns import DType
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.problems.make import make_layer
-from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe, Sizes, numpy_dtype
 from attnspec.vocabulary.observables import as_one
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Posed
 from attnspec.vocabulary.signature import Drawn
-from attnspec.vocabulary.transforms import axes, contents, history, keywords, layers
+from attnspec.vocabulary.transforms import axes, contents
 
 B, H, T, S, D, DV = 2, 4, 3, 5, 4, 2
 AXES = ("B", "H", "T", "S")
@@ -204,10 +203,10 @@ def test_shared_heads_are_all_the_first() -> None:
 
 
 def test_hidden_keys_are_those_from_the_drawn_one_on() -> None:
-    after = keywords.hide_keys(posed(mask=None), kept=Drawn(2)).one.mask
+    after = contents.hide_keys(posed(mask=None), kept=Drawn(2)).one.mask
     np.testing.assert_array_equal(after, np.broadcast_to(np.arange(S) < 2, (B, H, T, S)))
     kept = posed().one.mask
-    masked = keywords.hide_keys(posed(), kept=Drawn(2)).one.mask
+    masked = contents.hide_keys(posed(), kept=Drawn(2)).one.mask
     assert kept is not None
     assert masked is not None
     np.testing.assert_array_equal(masked[..., :2], kept[..., :2])
@@ -215,20 +214,20 @@ def test_hidden_keys_are_those_from_the_drawn_one_on() -> None:
 
 
 def test_masks_and_biases_that_do_nothing() -> None:
-    shown, zeros = keywords.show_all(posed()).one.mask, keywords.zero_bias(posed(DType.BFLOAT16)).one.bias
+    shown, zeros = contents.show_all(posed()).one.mask, contents.zero_bias(posed(DType.BFLOAT16)).one.bias
     assert shown is not None
     assert zeros is not None
     assert shown.all()
     assert shown.shape == zeros.shape == (B, H, T, S)
     assert not zeros.any()
     assert zeros.dtype == numpy_dtype(DType.BFLOAT16)
-    assert keywords.drop_mask(posed()).one.mask is None
+    assert contents.drop_mask(posed()).one.mask is None
 
 
 @pytest.mark.parametrize("over", ["batch", "heads", "queries"])
 def test_a_broadcast_mask_is_the_shared_one_with_an_axis_of_length_one(over: str) -> None:
-    full = keywords.share_mask(posed(), over=over).one.mask  # type: ignore[arg-type]  # one of its choices
-    short = keywords.broadcast_mask(posed(), over=over).one.mask  # type: ignore[arg-type]  # one of its choices
+    full = contents.share_mask(posed(), over=over).one.mask  # type: ignore[arg-type]  # one of its choices
+    short = contents.broadcast_mask(posed(), over=over).one.mask  # type: ignore[arg-type]  # one of its choices
     assert full is not None
     assert short is not None
     assert full.shape == (B, H, T, S)
@@ -236,7 +235,7 @@ def test_a_broadcast_mask_is_the_shared_one_with_an_axis_of_length_one(over: str
     np.testing.assert_array_equal(full, np.broadcast_to(short, full.shape))
 
 
-@pytest.mark.parametrize("transform", [keywords.mask_as_bias, lambda p: keywords.share_mask(p, over="batch")])
+@pytest.mark.parametrize("transform", [contents.mask_as_bias, lambda p: contents.share_mask(p, over="batch")])
 def test_without_a_mask_there_is_nothing_to_turn(transform: type) -> None:
     with pytest.raises(NoClaim, match="there is no mask"):
         transform(posed(mask=None))
@@ -245,7 +244,7 @@ def test_without_a_mask_there_is_nothing_to_turn(transform: type) -> None:
 @pytest.mark.parametrize("bias", [None, "kept"])
 def test_a_mask_becomes_a_bias_that_is_infinitely_low_where_it_hides(bias: str | None) -> None:
     before = posed() if bias else posed(bias=None)
-    after = keywords.mask_as_bias(before).one
+    after = contents.mask_as_bias(before).one
     old = np.zeros((B, H, T, S)) if before.one.bias is None else before.one.bias
     assert after.mask is None
     np.testing.assert_array_equal(after.bias, np.where(before.one.mask, old, -np.inf))  # type: ignore[arg-type]  # both are there
@@ -256,7 +255,7 @@ def test_a_mask_becomes_a_bias_that_is_infinitely_low_where_it_hides(bias: str |
     ("causal", lambda _, triangle: triangle)])
 def test_a_causal_flag_becomes_a_mask_as_the_convention_says(convention: str, expected: type) -> None:
     before = Posed((posed(T=S, causal=True).one,), conventions={**RECOMMENDED, "mask_with_causal": convention})
-    after = keywords.causal_as_mask(before).one
+    after = contents.causal_as_mask(before).one
     assert not after.causal
     wanted = np.broadcast_to(expected(before.one.mask, np.tri(S, dtype=bool)), (B, H, S, S))
     np.testing.assert_array_equal(after.mask, wanted)
@@ -269,7 +268,7 @@ def test_an_explicit_scale_is_the_one_named(to: str, scale: float) -> None:
 
 
 def test_weights_are_asked_for() -> None:
-    assert keywords.ask_weights(posed()).one.return_weights
+    assert contents.ask_weights(posed()).one.return_weights
 
 
 def test_wider_heads_have_the_same_dot_products_and_values() -> None:
@@ -332,25 +331,25 @@ def test_key_value_heads_are_cut_off_where_the_rest_can_be_shared() -> None:
 
 
 def test_asking_again_remembers_nothing() -> None:
-    after = history.again(posed())
+    after = contents.again(posed())
     assert after.fresh
     assert after.one is not None
 
 
 def test_other_problems_come_before() -> None:
-    after = history.after_another(posed(T=S), by=Drawn(1))
+    after = contents.after_another(posed(T=S), by=Drawn(1))
     other, shorter = after.before
     assert after.fresh
     assert other.sizes == after.one.sizes
     assert (other.query != after.one.query).any()
     assert shorter.sizes == Sizes(B, H, H, 1, 1, D, DV)
-    assert len(history.after_another(posed(), by=Drawn(1)).before) == 1
+    assert len(contents.after_another(posed(), by=Drawn(1)).before) == 1
 
 
 @pytest.mark.parametrize("layout", ["strided", "transposed", "broadcast"])
 def test_another_layout_holds_the_same_entries_and_is_asked_for_afresh(layout: str) -> None:
     before = posed()
-    after = history.lay_out(before, layout=layout)  # type: ignore[arg-type]  # one of its choices
+    after = contents.lay_out(before, layout=layout)  # type: ignore[arg-type]  # one of its choices
     for name in ("query", "key", "value", "mask", "bias"):
         np.testing.assert_array_equal(getattr(after.one, name), getattr(before.one, name))
     assert after.fresh
@@ -358,7 +357,7 @@ def test_another_layout_holds_the_same_entries_and_is_asked_for_afresh(layout: s
 
 def test_layouts_differ_in_their_strides() -> None:
     dense = posed().one.query.strides
-    strided, transposed, broadcast = (history.lay_out(contents.share_heads(posed()), layout=layout).one.query.strides
+    strided, transposed, broadcast = (contents.lay_out(contents.share_heads(posed()), layout=layout).one.query.strides
                                       for layout in ("strided", "transposed", "broadcast"))
     assert all(wide > narrow for wide, narrow in zip(strided, dense, strict=True))
     assert transposed[1] < transposed[2]
@@ -367,8 +366,8 @@ def test_layouts_differ_in_their_strides() -> None:
 
 @pytest.mark.parametrize("transform", [
     lambda p: axes.permute_keys(p, by=Drawn(1)), lambda p: contents.multiply(p, array="query", by=2.0),
-    lambda p: contents.keep_values(p, of="even_keys"), lambda p: keywords.hide_keys(p, kept=Drawn(1)),
-    lambda p: contents.replace_after(p, arrays=("key", "value"), cut=Drawn(0)), keywords.mask_as_bias,
+    lambda p: contents.keep_values(p, of="even_keys"), lambda p: contents.hide_keys(p, kept=Drawn(1)),
+    lambda p: contents.replace_after(p, arrays=("key", "value"), cut=Drawn(0)), contents.mask_as_bias,
     lambda p: contents.other_content(p, by=Drawn(1), arrays=("query", "key", "value"))])
 def test_a_transform_leaves_its_problem_alone(transform: type) -> None:
     before, untouched = posed(), posed().one
@@ -397,18 +396,18 @@ def through(problem: LayerProblem, linear: Array | None = None) -> Array:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_reordered_heads_of_a_layer_give_the_same_output(seed: int) -> None:
-    after = layers.permute_layer_heads(layer(), by=Drawn(seed))
+    after = axes.permute_layer_heads(layer(), by=Drawn(seed))
     np.testing.assert_allclose(through(after.one), through(layer().one), rtol=1e-12)
 
 
 def test_some_seed_reorders_the_heads_of_a_layer() -> None:
     old = layer().one.params["w_key"]
-    moved = [layers.permute_layer_heads(layer(), by=Drawn(seed)).one.params["w_key"] for seed in range(4)]
+    moved = [axes.permute_layer_heads(layer(), by=Drawn(seed)).one.params["w_key"] for seed in range(4)]
     assert any((new != old).any() for new in moved)
 
 
 def test_one_head_at_a_time_sums_to_the_whole() -> None:
-    after = layers.one_head_at_a_time(layer())
+    after = axes.one_head_at_a_time(layer())
     assert len(after.parts) == 3
     whole = as_one([through(part) for part in after.parts], after, ("B", "T", "M"))
     np.testing.assert_allclose(whole, through(layer().one), rtol=1e-12)
@@ -418,9 +417,9 @@ def test_heads_that_no_projection_sums_up_are_left_in_their_order() -> None:
     bare = layer()
     bare = bare.but(params={name: array for name, array in bare.one.params.items() if name not in ("w_out", "b_out")})
     with pytest.raises(OutsideLimits, match=r"^it has no output projection$"):
-        layers.permute_layer_heads(bare, by=Drawn(1))
+        axes.permute_layer_heads(bare, by=Drawn(1))
     with pytest.raises(OutsideLimits):
-        layers.one_head_at_a_time(bare)
+        axes.one_head_at_a_time(bare)
 
 
 def test_a_problem_without_its_last_value_keeps_all_its_keys() -> None:
@@ -430,6 +429,6 @@ def test_a_problem_without_its_last_value_keeps_all_its_keys() -> None:
 
 
 def test_indivisible_heads_do_not_divide_the_width() -> None:
-    problem = layers.indivisible_heads(layer()).one
+    problem = axes.indivisible_heads(layer()).one
     assert problem.params["w_query"].shape[1] % problem.heads
     assert problem.heads > RECIPE.sizes.H

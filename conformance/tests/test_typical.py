@@ -17,12 +17,11 @@ from attnspec.faults.sound import DENSE
 from attnspec.faults.subject import own_subject
 from attnspec.numerics.expectation import Expectation, _partial_sums, expect, multiple
 from attnspec.numerics.precision import Precision, graded, precision_of
+from attnspec.problems.choices import shapes_for
 from attnspec.problems.domain import GENERIC_FAMILIES, GENERIC_KINDS, MaskName, domain
 from attnspec.problems.families import FAMILIES
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem, Sizes
-from attnspec.problems.recipe import Recipe
-from attnspec.problems.shapes import shapes_for
+from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes
 
 RATE = 1e-6

@@ -13,7 +13,7 @@ from attnspec.faults import staged
 from attnspec.faults.subject import own_subject
 from attnspec.faults.work import Answer, HandedOver
 from attnspec.problems.make import make_problem
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe
 from attnspec.report.bugs import likely_words
 from attnspec.subjects.callee import InProcess
 from attnspec.trials.evaluator import Evaluator

@@ -8,10 +8,9 @@ from attnspec.core.declaration import Declaration
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType
 from attnspec.diagnosis.arithmetic import classes_for
-from attnspec.numerics.plain_mistakes import MISTAKES, define, sliced
 from attnspec.numerics.precision import GRADES, Precision, precision_of
-from attnspec.numerics.width import acquitted_by, is_detected, refuse_too_wide
-from attnspec.subjects.declared_precision import check_width
+from attnspec.numerics.width import MISTAKES, acquitted_by, define, is_detected, refuse_too_wide, sliced
+from attnspec.subjects.attributes import check_width
 
 EVERYTHING_LOST = {"logit_roundings": 64, "prescale_roundings": 64, "reason": "a test"}
 

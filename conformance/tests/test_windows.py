@@ -22,14 +22,13 @@ from attnspec.numerics.expectation import visible_keys
 from attnspec.problems.choices import Menu, menu_of
 from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Problem
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Problem, Recipe
 from attnspec.questions.conventions import probe_conventions
 from attnspec.subjects.registry import load
 from attnspec.trials.covering_cases import deal_openings, seed_of
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn
-from attnspec.vocabulary.transforms import contents, keywords
+from attnspec.vocabulary.transforms import contents
 
 TOP_LEFT = {"causal_alignment": "top_left", "mask_with_causal": "both"}
 BOTTOM_RIGHT = {**TOP_LEFT, "causal_alignment": "bottom_right"}
@@ -236,7 +235,7 @@ def test_a_window_as_a_mask_hides_the_same_keys() -> None:
 
 
 def test_the_causal_flag_as_a_mask_leaves_the_window_alone() -> None:
-    after = keywords.causal_as_mask(posed(more="causal")).one
+    after = contents.causal_as_mask(posed(more="causal")).one
     assert after.window == (1, 1)
     assert after.mask is not None
     np.testing.assert_array_equal(after.mask[0, 0], np.tri(4, 6, dtype=bool))
@@ -245,7 +244,7 @@ def test_the_causal_flag_as_a_mask_leaves_the_window_alone() -> None:
 @pytest.mark.parametrize("keyword", sorted(KEYWORDS - {"bias", "scale"}))
 def test_a_keyword_that_is_left_out_is_the_only_one(keyword: Any) -> None:  # noqa: ANN401  (a literal)
     before = posed().but(softcap=2.0)
-    after = keywords.leave_out(before, keyword=keyword)
+    after = contents.leave_out(before, keyword=keyword)
     assert after.one.keywords == before.one.keywords - {keyword}
 
 

@@ -13,14 +13,11 @@ from attnspec.core import paths
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
-from attnspec.problems.entries import EntryFamily
-from attnspec.problems.families import FAMILIES
-from attnspec.problems.masks import BIASES, MASKS, BiasRecipe, MaskRecipe
+from attnspec.problems.families import FAMILIES, EntryFamily
+from attnspec.problems.make import BIASES, MASKS, BiasRecipe, MaskRecipe
 from attnspec.record.outcome import Outcome
-from attnspec.vocabulary.draws import DRAWS, MEANINGS
-from attnspec.vocabulary.hints import Meaning, meaning_of
-from attnspec.vocabulary.signature import parameters_of
-from attnspec.vocabulary.tables import LAYER_TRANSFORMS, RELATIONS, TRANSFORMS
+from attnspec.vocabulary.signature import Meaning, meaning_of, parameters_of
+from attnspec.vocabulary.tables import DRAWS, LAYER_TRANSFORMS, MEANINGS, RELATIONS, TRANSFORMS
 from helpers.places import CHECKOUT
 
 PAGE = CHECKOUT / "docs" / "writing-a-clause.md"

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import click
 
-from attnspec.cli.group import DEFECT, attnspec
-from attnspec.cli.streams import output_error, patient_streams
+from attnspec.cli.group import DEFECT, attnspec, output_error, patient_streams
 from attnspec.core.characters import escape_hidden
 from attnspec.core.errors import CANNOT_RUN, AttnspecError, UsageError, quoted
 

@@ -10,18 +10,16 @@ from pathlib import Path
 
 import click
 
-from attnspec.cli.digest import Digest
+from attnspec.cli.digest import Digest, name_few
 from attnspec.cli.options import Given
-from attnspec.cli.wording import name_few
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Novelty, Verdict
 from attnspec.record.events import Event, Handler, ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
+from attnspec.report.comparison import is_gone
 from attnspec.report.figures import count_noun
-from attnspec.report.known import is_gone
 from attnspec.runner.jobs import is_idle
-from attnspec.subjects.baseline import read_conventions, write_baseline
-from attnspec.subjects.baseline_conditions import DIGITS, Conditions
+from attnspec.subjects.baseline import DIGITS, Conditions, read_conventions, write_baseline
 
 _ORDER = tuple(Novelty)
 _TOLD = (Novelty.REGRESSION, Novelty.NEW, Novelty.CHANGED, Novelty.UNTRIED, Novelty.DEEPER, Novelty.MENDED)

@@ -1,4 +1,4 @@
-"""`check`, `audit` and `replay`: what runs subjects.
+"""The commands that run subjects: `check`, `audit`, `replay`, `tour` and `smoke`.
 
 What can be told of one function in a second is told first, before the clauses, pytest and a worker are loaded.
 """
@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 import click
 
 from attnspec.cli import completion
-from attnspec.cli.apart import keep_apart
 from attnspec.cli.baseline import BASELINE, UPDATE, BaselineFile
-from attnspec.cli.cluster import CLUSTER, cluster_carrier, in_run_order
 from attnspec.cli.conclusion import Detail
 from attnspec.cli.group import exit_code_of
 from attnspec.cli.options import (
+    CLUSTER,
     DEADLINE,
     IMPLEMENTATIONS,
     LIFT,
@@ -29,9 +28,14 @@ from attnspec.cli.options import (
     TARGETS,
     VARIANTS,
     VERBOSE,
+    WORKERS,
     Given,
     audit_there,
+    available_cpus,
+    cluster_carrier,
+    in_run_order,
     judgeable_subjects,
+    keep_apart,
     known_targets,
     plan_from,
     remaining_targets,
@@ -42,12 +46,11 @@ from attnspec.cli.options import (
     surroundings,
     typed_command,
 )
-from attnspec.cli.outputs import HandlerGroup, Outputs
-from attnspec.cli.verdict_files import BADGE, JUNIT, GitHub, verdict_files
+from attnspec.cli.outputs import BADGE, JUNIT, GitHub, HandlerGroup, Outputs, verdict_files
 from attnspec.core.characters import escape_hidden
-from attnspec.core.errors import EndedError
+from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError, EndedError
 from attnspec.core.made_variants import AS_DECLARED, foretold_variants, read_variants
-from attnspec.core.nouns import DType, is_bare
+from attnspec.core.nouns import DType, Effort, is_bare
 from attnspec.core.plan import Plan
 from attnspec.core.sizes import foretell_costs, read_all
 from attnspec.runner.judge import read_replay
@@ -57,6 +60,7 @@ from attnspec.subjects.outline import check_unloaded, loads_at_once
 
 if TYPE_CHECKING:
     from attnspec.cluster.carrier import ClusterCarrier
+    from attnspec.subjects.smoke import SmokeLine
 
 _FILES = ("junit", "badge", "baseline")
 """Beside the record and the page, what is made of a run also where the subject cannot be had."""
@@ -193,3 +197,74 @@ def _call(target: str, plan: Plan) -> None:
         close_all()
     if told:
         click.echo(escape_hidden(f"{told} Each clause will say so."), err=True)
+
+
+RIGHT = ("numpy/msa", "numpy/paper", "torch/sdpa", "torch/paper", "jax/dot_product_attention_jit", "jax/paper")
+"""Plain attention and a layer of each framework."""
+WRONG = "attnspec.examples.running_sum:attend"
+"""The function of the README."""
+DIAGNOSED = 2
+"""Failures of which the cause is looked for: one would name it, a second one holds it."""
+
+
+@click.command()
+@click.option("-n", "--workers", default=available_cpus, type=WORKERS, metavar="N",
+              help="Worker processes. [default: one per CPU, at most 8]")
+@click.option("--html", default="reports/run/tour.html", show_default=True, metavar="PATH",
+              type=click.Path(dir_okay=False), help="The page to write.")
+def tour(workers: int, html: str) -> int:
+    """Judge plain attention and a layer of each installed framework at a glance, and a wrong function beside them.
+
+    Exit codes: 0 the wrong one fails and the others conform, 1 it is otherwise, 2 cannot run.
+    """
+    judged = [name for name in judgeable_subjects(()) if name in RIGHT]
+    plan = Plan((*judged, WRONG), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE, diagnosed=DIAGNOSED)
+    outputs = Outputs.from_options(record=None, no_record=False, html=html, as_json=False)
+    result = Session(plan, workers=workers, command=typed_command()).run([*outputs.handlers(), *outputs.kept_handlers])
+    code = exit_code_of(result)
+    if code == CANNOT_RUN:
+        return code
+    accused = {outcome.subject for outcome in result.outcomes if outcome.does_gate(strict=False)}
+    is_as_expected = accused == {WRONG}
+    code = CONFORMS if is_as_expected else VIOLATED
+    click.echo(f"The tour ends {'as expected' if is_as_expected else 'otherwise than expected'}: {WRONG} is wrong on "
+               f"purpose, and the others are right. (exit code {code})")
+    return code
+
+
+@click.command()
+@TARGETS
+@LIFT
+@IMPLEMENTATIONS
+@DEADLINE
+@surroundings
+def smoke(targets: tuple[str, ...], **options: Given) -> int:
+    """Try five fixed inputs on each TARGET. If they fail, its adapter is broken, so judging it would say nothing."""
+    plan = plan_from(targets, {**options, "spec": ""})
+    known_targets(plan)
+    passed = [_smoke_target(target, plan) for target in plan.targets]
+    return CONFORMS if all(passed) else CANNOT_RUN
+
+
+def _smoke_target(target: str, plan: Plan) -> bool:
+    failed = click.style("FAIL", fg="red")
+    try:
+        lines = smoke_inputs(target, plan)
+    except AttnspecError as problem:
+        click.echo(f"{failed}  {target}: {escape_hidden(str(problem))}")
+        return False
+    for line in lines:
+        mark = click.style("ok  ", fg="green") if line.has_passed else failed
+        click.echo(f"{mark}  {target}: {line.sentence}{': ' if line.detail else ''}{escape_hidden(line.detail)}")
+    return all(line.has_passed for line in lines)
+
+
+def smoke_inputs(target: str, plan: Plan) -> tuple[SmokeLine, ...]:
+    """The five fixed inputs. The subject lives in a process of its own, which has the plan's deadline for each.
+
+    Raises AttnspecError where it cannot be had or does not live to the end.
+    """
+    from attnspec.engine.summon import load_subject  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.subjects.smoke import smoke_subject  # noqa: PLC0415  (weight: see above)
+
+    return smoke_subject(load_subject(target, replace(plan, targets=(target,))))

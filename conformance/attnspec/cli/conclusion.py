@@ -14,11 +14,10 @@ from typing import TextIO
 import click
 import yaml
 
-from attnspec.cli import findings, unjudged
+from attnspec.cli import findings
 from attnspec.cli.baseline import format_gone, held_against
-from attnspec.cli.digest import UNDECIDED, Digest
-from attnspec.cli.unjudged import format_lacking, kept_away
-from attnspec.cli.wording import format_applicable, name_few, name_probed, of_subject
+from attnspec.cli.digest import UNDECIDED, Digest, format_applicable, name_few, name_probed, of_subject
+from attnspec.cli.findings import format_lacking, kept_away
 from attnspec.core.compiling import explain_left_out, is_cut_short, is_left_out
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.keyword_nouns import APART, GRAD
@@ -35,9 +34,9 @@ from attnspec.report.bugs import (
     likely_words,
     unexplained_failures,
 )
+from attnspec.report.comparison import but_for
 from attnspec.report.coverage import at_sizes, measure_coverage
 from attnspec.report.figures import count_noun
-from attnspec.report.known import but_for
 from attnspec.report.likely_cause import ExplainedFailures, other_conventions
 from attnspec.runner.jobs import is_idle
 
@@ -336,7 +335,7 @@ def format_summary(digest: Digest, places: Sequence[str], detail: Detail = Detai
     """The lines of the summary. In short as many bugs in full as there is room for, at most SHOWN and at least one."""
     if detail is Detail.FULL:
         return [*_head(digest), *findings.list_all_failures(digest), *_contradictions(digest),
-                *_paragraph(unjudged.in_full(digest)), *_paragraph(held_against(digest)), "", *places,
+                *_paragraph(findings.format_all_undecided(digest)), *_paragraph(held_against(digest)), "", *places,
                 format_conclusion(digest)]
     ranked = findings.rank_bugs(digest)
     drafts = (_draft(digest, ranked, shown, places) for shown in range(min(SHOWN, len(ranked)), 0, -1))
@@ -344,10 +343,10 @@ def format_summary(digest: Digest, places: Sequence[str], detail: Detail = Detai
 
 
 def _draft(digest: Digest, ranked: Sequence[findings.Bug], shown: int, places: Sequence[str]) -> list[str]:
-    in_full = [line for bug in ranked[:shown] for line in findings.in_short(digest, bug)]
+    in_full = [line for bug in ranked[:shown] for line in findings.format_bug(digest, bug)]
     others = [*findings.name_other_bugs(digest, ranked[shown:]), *findings.format_recommendations(digest),
-              *unjudged.in_short(digest)]
-    lost = unjudged.not_run(digest)
+              *findings.format_undecided(digest)]
+    lost = findings.format_not_run(digest)
     return [*_head(digest), *in_full, *_contradictions(digest), *_paragraph(lost), *([""] if in_full else []), *others,
             *_paragraph(held_against(digest, CHANGES)), *places, format_conclusion(digest)]
 

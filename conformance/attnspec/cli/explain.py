@@ -1,35 +1,94 @@
-"""`explain`: everything about one clause, a word of clauses, or the story of one fault."""
+"""The commands that look something up: `list` says what there is, `explain` what one clause, word or fault is about.
+
+No framework is imported for it, and NumPy only for faults, families and masks.
+"""
 
 from __future__ import annotations
 
 import fnmatch
 import json
+import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from attnspec.cli import completion
-from attnspec.cli.mistakes import telling_own
-from attnspec.cli.options import JSON, SPEC, SPEC_ADD
-from attnspec.cli.words import WIDTH, explain_word, list_vocabulary, wrap_paragraph
+from attnspec.cli.completion import WIDTH, explain_word, list_vocabulary, wrap_paragraph
+from attnspec.cli.options import IMPLEMENTATIONS, JSON, SPEC, SPEC_ADD, OneOf
 from attnspec.core.characters import escape_hidden
-from attnspec.core.errors import UsageError, either, near_misses
+from attnspec.core.conventions import PROFILES
+from attnspec.core.declaration import Limits
+from attnspec.core.errors import CANNOT_RUN, AttnspecError, SpecError, UsageError, either, near_misses
 from attnspec.core.paths import folder
 from attnspec.faults.size_family import SEEDED
-from attnspec.faults.witnesses import clauses_for
+from attnspec.faults.witnesses import all_faults, clauses_for
 from attnspec.record.codec import encode
 from attnspec.report.figures import count_noun
-from attnspec.runner.texts import text_of
+from attnspec.runner.judge import text_of
 from attnspec.spec.clause import Citation, Clause, Spec, hint_of_theme, themes_of
 from attnspec.spec.load import OWN, added_files, load_spec
 from attnspec.spec.refutations import FILE, read_refutations
 from attnspec.spec.yaml_lines import shown_path
+from attnspec.subjects.registry import registered_subjects
 
 if TYPE_CHECKING:
     from attnspec.faults.fault import Fault
+    from attnspec.trials.compile import Check
+
+T = TypeVar("T")
+
+
+def collect_mistakes(look: Callable[[], T]) -> tuple[T | None, list[AttnspecError]]:
+    """Looks, and collects the mistake that is met: what comes of it, or else what is wrong."""
+    try:
+        return look(), []
+    except AttnspecError as problem:
+        return None, [problem]
+
+
+@contextmanager
+def telling_own(law: Spec, clauses: Iterable[Clause]) -> Iterator[None]:
+    """First say what `lint` would of the own ones among these clauses, and at last end with exit code 2 if it was
+    anything. NumPy is imported only where there are any.
+    """
+    own = tuple(clause for clause in clauses if clause.where.file in law.added)
+    mistakes = list(badly_put(replace(law, clauses=own))) if own else []
+    for problem in mistakes:
+        click.echo(escape_hidden(str(problem)), err=True)
+    yield
+    if mistakes:
+        click.get_current_context().exit(CANNOT_RUN)
+
+
+def badly_put(law: Spec) -> Iterator[AttnspecError]:
+    """Finds one mistake of each clause whose words mean nothing; of the others, what makes them claim less than it
+    seems.
+    """
+    from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.vocabulary.tables import empty_claims  # noqa: PLC0415  (weight: NumPy)
+
+    for clause in law.clauses:
+        checks, found = collect_mistakes(partial(compile_spec, replace(law, clauses=(clause,)),
+                                                 faults=CATALOGUE.keys()))
+        yield from (*found, *(problem for check in (checks or {}).values() for problem in _unposable(check)))
+        yield from () if found else empty_claims(clause)
+
+
+def _unposable(check: Check) -> Iterator[SpecError]:
+    """That no problem is such as the clause asks for, so that it never says anything of anybody."""
+    from attnspec.problems.choices import has_any  # noqa: PLC0415  (weight: NumPy)
+
+    if not any(has_any(check.domain, Limits(grouped=each)) for each in (True, False)):
+        yield SpecError(f"{check.clause.id!r} is never tested: no size that is drawn has what `given` asks for "
+                        "(min_…, lengths, grouped, inputs). Ask for less.", where=check.clause.place_of("given"))
+
 
 @click.command()
 @click.argument("name", metavar="NAME", shell_complete=completion.explainable)
@@ -167,3 +226,128 @@ def _nearest(name: str, law: Spec, others: Iterable[str]) -> str:
     near = near_misses(name, [*ids, *(themes_of(ids) if _is_pattern(name) else ()), *others])
     meant = hint_of_theme(name, ids) or (f" Did you mean {either(near)}?" if near else "")
     return f"{meant} `attnspec list clauses` and `attnspec list faults` name them all."
+
+
+Row = Mapping[str, str]
+Law = Callable[[], Spec]  # read where it is asked for only
+GAP = "  "
+MOST_CHOICES = 6  # values of an argument that are listed
+
+
+def _subjects(implementations: Sequence[str], _law: Law) -> Iterator[Row]:
+    for name, subject in registered_subjects(implementations).items():
+        library = subject.library
+        yield {"id": name, "title": subject.title,
+               "dtypes": " ".join(dtype.value for dtype in subject.declaration.dtypes),
+               "from": f"{library.distribution} {library.version}".strip(), "written for": library.versions,
+               "cannot run": subject.why_missing}
+
+
+def _clauses(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
+    for clause in law().clauses:
+        yield {"id": clause.id, "level": clause.level.value, "profile": clause.profile, "says": clause.says}
+
+
+def _profiles(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
+    clauses = law().clauses
+    for name, meaning in PROFILES.items():
+        yield {"name": name, "clauses": str(sum(clause.profile == name for clause in clauses)), "meaning": meaning}
+
+
+def _faults(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
+    """With the clauses that `check` puts each to: all that convict it would fill a page."""
+    spec = law()
+    found = read_refutations(spec)
+    for name in all_faults(spec, found):
+        count = len(found.of_fault(name))
+        yield {"name": name, "detected by": count_noun(count, "clause") if count else "",
+               "put to": " ".join(clauses_for(spec, found, name))}
+
+
+def _words(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
+    for name, kind, schema in list_vocabulary():
+        yield {"word": name, "kind": kind, "arguments": _arguments(schema),
+               "meaning": _first_sentence(str(schema.get("description", "")))}
+
+
+def _problems(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
+    for name, problem in law().problems.items():
+        yield {"name": name, "is": ", ".join(f"{key}: {_flow(value)}" for key, value in problem.args.items())}
+
+
+def _flow(value: object) -> str:
+    """As YAML has it on one line."""
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
+
+
+def _families(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
+    from attnspec.problems.families import FAMILIES  # noqa: PLC0415  (weight: NumPy)
+
+    yield from ({"name": name, "meaning": family.meaning} for name, family in FAMILIES.items())
+
+
+def _masks(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
+    from attnspec.problems.make import MASKS  # noqa: PLC0415  (weight: NumPy)
+
+    yield from ({"name": name, "meaning": mask.meaning} for name, mask in MASKS.items())
+
+
+def _biases(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
+    from attnspec.problems.make import BIASES  # noqa: PLC0415  (weight: NumPy)
+
+    yield from ({"name": name, "meaning": bias.meaning} for name, bias in BIASES.items())
+
+
+def _sources(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
+    for source in law().bibliography.values():
+        yield {"key": source.key, "kind": source.kind, "title": source.title, "url": source.url}
+
+
+def _arguments(word: Mapping[str, Any]) -> str:
+    """Their names, with the values of those that are one of a few; those that may be left out stand in brackets."""
+    required = word.get("required", ())
+    named = {name: f"{name}{_choices(value)}" for name, value in word.get("properties", {}).items()}
+    return ", ".join(text if name in required else f"[{text}]" for name, text in named.items())
+
+
+def _choices(value: Mapping[str, Any]) -> str:
+    """`: exact|rounding` of an argument that is one of a few names, or a list of them."""
+    names = value.get("enum", value.get("items", {}).get("enum", ()))
+    return f": {'|'.join(map(str, names))}" if 0 < len(names) <= MOST_CHOICES else ""
+
+
+def _first_sentence(text: str) -> str:
+    return re.split(r"(?<=\.)\s", " ".join(text.split()))[0]
+
+
+WHAT: Mapping[str, Callable[[Sequence[str], Law], Iterator[Row]]] = {
+    "subjects": _subjects, "clauses": _clauses, "profiles": _profiles, "faults": _faults, "words": _words,
+    "problems": _problems, "sources": _sources, "families": _families, "masks": _masks, "biases": _biases}
+
+
+@click.command("list")
+@click.argument("what", default="subjects", metavar="[WHAT]", type=OneOf("thing to list", WHAT))
+@IMPLEMENTATIONS
+@SPEC
+@SPEC_ADD
+@JSON
+def list_(what: str, implementations: tuple[str, ...], spec: str, spec_add: tuple[str, ...], *, as_json: bool) -> None:
+    """List WHAT: subjects, clauses, profiles or faults.
+
+    Or the words, problems and sources that clauses use. Or families, masks and biases: the ways to make the entries of
+    a problem. Without WHAT, subjects.
+    """
+    law = cache(partial(load_spec, spec, spec_add))
+    with telling_own(law(), law().clauses) if spec_add and what == "clauses" else nullcontext():
+        rows = list(WHAT[what](implementations, law))
+        lines = [json.dumps(rows, ensure_ascii=False, indent=1)] if as_json else map(escape_hidden, format_table(rows))
+        for line in lines:
+            click.echo(line)
+
+
+def format_table(rows: Sequence[Row]) -> Iterator[str]:
+    """Columns, the last of them as long as it likes; columns that are empty throughout are left out."""
+    columns = [name for name in (rows[0] if rows else ()) if any(row[name] for row in rows)]
+    widths = {name: max(len(row[name]) for row in rows) for name in columns}
+    for row in rows:
+        yield GAP.join(row[name].ljust(widths[name]) for name in columns).rstrip()

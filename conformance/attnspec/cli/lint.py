@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from attnspec.cli.mistakes import badly_put, collect_mistakes
+from attnspec.cli.explain import badly_put, collect_mistakes
 from attnspec.cli.options import IMPLEMENTATIONS, SPEC, SPEC_ADD
 from attnspec.core.characters import escape_hidden, other_script
 from attnspec.core.errors import (
@@ -332,7 +332,7 @@ def of_libraries(folders: Sequence[str], law: Spec | None, *, library: str = "")
 
 def _of_subject(subject: Registered, law: Spec | None) -> Iterator[AttnspecError]:
     """A precision class that makes no sense; profiles, clauses and documents that are named and do not exist."""
-    from attnspec.subjects.declared_precision import check_precision, check_width  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.subjects.attributes import check_precision, check_width  # noqa: PLC0415  (weight: NumPy)
 
     _, senseless = collect_mistakes(partial(check_precision, subject.declaration, subject.where))
     yield from senseless or collect_mistakes(partial(check_width, subject.declaration, subject.where))[1]

@@ -1,20 +1,29 @@
-"""Options that several commands share, how their texts become a Plan, and targets looked up before a worker starts."""
+"""Options that several commands share, how their texts become a Plan, and what is looked up before a worker starts.
+
+Each number has an end, so that no timer, seed or count overflows. Files that a command writes are told apart, and from
+the user's own: one written over is lost.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import fnmatch
+import math
 import os
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from attnspec.cli import completion
-from attnspec.cli.numbers import SEED, WORKERS, ParsedText, Seconds
+from attnspec.cluster.messages import read_address
 from attnspec.core.errors import TargetError, UsageError, hint
 from attnspec.core.made_variants import VARIANTS as MADE
 from attnspec.core.nouns import DType, Effort, is_bare
@@ -23,10 +32,126 @@ from attnspec.core.plan import FAULT, SOUND, Plan
 from attnspec.core.shard import read_shard
 from attnspec.core.surroundings import Surroundings
 from attnspec.host.lifts import LIFTS
-from attnspec.runner.shards import Sharing
-from attnspec.subjects.installed import look_in
+from attnspec.record.codec import LARGEST
+from attnspec.record.write import put_in_order
+from attnspec.runner.jobs import Sharing
+from attnspec.subjects.installed import asked_workers, look_in
 from attnspec.subjects.outline import class_for_function, no_such_function, no_such_subject, spelled_out
 from attnspec.subjects.registry import registered_subjects
+
+if TYPE_CHECKING:
+    from attnspec.cluster.carrier import ClusterCarrier
+    from attnspec.runner.session import Result
+
+_BEGIN: Mapping[str, tuple[str, bytes]] = {
+    "--record": ("a record", b'{"event"'), "--html": ("a page", b"<"), "--junit": ("a JUnit file", b"<"),
+    "--badge": ("a badge", b"{")}
+"""By option, what it writes, and how such a file begins."""
+
+
+def keep_apart(written: Mapping[str, Path | str | None], read: Iterable[Path | str] = ()) -> None:
+    """Raise UsageError where two options name one file to write, or one of them a file that is read, or one that begins
+    otherwise than what it writes.
+
+    written: by option.  Links and other spellings are seen through.
+    """
+    taken: dict[object, tuple[str, object]] = {_file(path): ("", path) for path in read}
+    for option, path in written.items():
+        if path is None or not str(path) or _is_nobodys(path):
+            continue
+        other, spelled = taken.setdefault(_file(path), (option, path))
+        if not other:
+            raise UsageError(f"{option} {path} would write over {spelled}, which is read. Name another file.")
+        if other != option:
+            raise UsageError(f"{other} {spelled} and {option} {path} are one file. Name two.")
+        _spare(option, Path(path))
+
+
+def _spare(option: str, path: Path) -> None:
+    """Raise UsageError for a file with something in it that no such option has written."""
+    what, begin = _BEGIN.get(option, ("", b""))
+    found = b""
+    if path.is_file():
+        with contextlib.suppress(OSError), path.open("rb") as file:  # whoever writes it says why it cannot
+            found = file.read(len(begin))
+    if not begin.startswith(found):
+        raise UsageError(f"{option} {path} would write over a file that is not {what}. Name another, or delete it.")
+
+
+def _file(path: Path | str) -> object:
+    """What tells a file from others: its number where there is one, else its name without links."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return os.path.realpath(path)
+    return found.st_dev, found.st_ino
+
+
+def _is_nobodys(path: Path | str) -> bool:
+    """Whether it is a device, as /dev/null: nothing is lost there that was not meant to be."""
+    try:
+        return stat.S_ISCHR(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+LONGEST = 1_000_000.0  # seconds: eleven days
+
+
+class WholeNumber(click.IntRange):
+    """An option's whole number between two others."""
+
+    name = "integer"
+
+
+SEED = WholeNumber(1 - LARGEST, LARGEST - 1)
+RANDOM = "random"
+
+
+class SeedOrRandom(WholeNumber):
+    """A seed, or the word that has one drawn."""
+
+    name = "integer or random"
+
+    def convert(self, value: Given, param: click.Parameter | None, ctx: click.Context | None) -> Given:
+        """The seed, or the word as it is."""
+        return value if value == RANDOM else super().convert(value, param, ctx)
+
+
+SEED_OR_RANDOM = SeedOrRandom(1 - LARGEST, LARGEST - 1)
+WORKERS = WholeNumber(1, 1024)
+MANY = WholeNumber(1, 10**9)
+
+
+class ParsedText(click.ParamType):  # type: ignore[type-arg]  # generic in the newest click only
+    """An option's text, parsed by a function; where that raises UsageError, the message names the option."""
+
+    def __init__(self, name: str, read: Callable[[str], object]) -> None:
+        self.name, self._read = name, read
+
+    def convert(self, value: Given, param: click.Parameter | None, ctx: click.Context | None) -> Given:
+        """Reads the text."""
+        try:
+            return self._read(value) if isinstance(value, str) else value
+        except UsageError as wrong:
+            self.fail(str(wrong), param, ctx)
+
+
+class Seconds(click.FloatRange):
+    """A time that ends: above zero, and no longer than timers go."""
+
+    name = "number of seconds"
+
+    def __init__(self) -> None:
+        super().__init__(0, LONGEST, min_open=True)
+
+    def convert(self, value: Given, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number. nan is neither too small nor too large, and no number."""
+        seconds = float(super().convert(value, param, ctx))
+        if math.isnan(seconds):
+            self.fail(f"{value} is not a number of seconds.", param, ctx)
+        return seconds
+
 
 Given: TypeAlias = Any  # an option's value, converted by its type
 F = TypeVar("F", bound=Callable[..., Any])
@@ -265,3 +390,59 @@ def remaining_targets(targets: Sequence[str], without: Iterable[str]) -> tuple[s
             raise TargetError(f"{pattern!r} matches no subject that would be judged here, so it leaves out nothing.")
     return tuple(target for target in targets
                  if not any(fnmatch.fnmatchcase(target, pattern) for pattern in without))
+
+
+CLUSTER = click.option("--cluster", default=None, type=ParsedText("cluster", read_address), metavar="ADDRESS",
+                       help="Have the workers of a Dask cluster judge: tcp://HOST:PORT of its scheduler, or local:N "
+                            "for N workers here.")
+
+
+@contextmanager
+def cluster_carrier(options: dict[str, Given]) -> Iterator[ClusterCarrier | None]:
+    """What `CLUSTER` adds to a command, taken out of its options: the connection, while the command runs.
+
+    Whether a subject can be judged, its workers are asked. Raises UsageError for a cluster that cannot judge.
+    """
+    address = options.pop("cluster")
+    if address is None:
+        yield None
+        return
+    _refuse_other_division(options)
+    from attnspec.cluster.carrier import (  # noqa: PLC0415  (weight: hypothesis and distributed)
+        ClusterCarrier,
+        ClusterWorkers,
+        connect_cluster,
+        resources_for,
+    )
+    from attnspec.cluster.messages import WorkerQuestion  # noqa: PLC0415  (as above)
+    from attnspec.spec.load import load_spec  # noqa: PLC0415  (weight: YAML)
+
+    plan = _what_is_named(options)
+    digest = load_spec(plan.spec, plan.spec_add).digest
+    with connect_cluster(address, resources_for(plan.device)) as connection:
+        workforce = ClusterWorkers(connection, WorkerQuestion(plan, str(Path.cwd())), digest)
+        workforce.begin()
+        with asked_workers(workforce.why_missing()):
+            yield ClusterCarrier(connection, workforce, lambda line: click.echo(line, err=True))
+
+
+def _refuse_other_division(options: Mapping[str, Given]) -> None:
+    if options.get("shard"):
+        raise UsageError("--cluster divides the run itself. Leave out --shard.")
+    if click.get_current_context().get_parameter_source("workers") is ParameterSource.COMMANDLINE:
+        raise UsageError("--cluster says who works. Leave out -n.")
+
+
+def _what_is_named(options: Mapping[str, Given]) -> Plan:
+    """A plan without targets that names what workers must have: places, and where subjects live."""
+    folders = tuple(str(Path(folder).absolute()) for folder in options.get("implementations", ()))
+    spec, baseline = options.get("spec", ""), options.get("baseline")
+    return Plan((), implementations=folders, spec=str(Path(spec).absolute()) if spec else "",
+                spec_add=tuple(options.get("spec_add", ())), python=options.get("python", ""),
+                host=options.get("host", ""), device=options.get("device", ""), baseline=str(baseline or ""))
+
+
+def in_run_order(carrier: ClusterCarrier | None, record: Path | None, result: Result) -> None:
+    """What came from many workers, in the order of the plan."""
+    if carrier and record:
+        put_in_order(record, result.done)

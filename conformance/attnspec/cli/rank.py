@@ -12,20 +12,26 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from attnspec.cli import completion
-from attnspec.cli.apart import keep_apart
-from attnspec.cli.cluster import CLUSTER, cluster_carrier, in_run_order
 from attnspec.cli.group import own_up
-from attnspec.cli.numbers import MANY, RANDOM, SEED_OR_RANDOM, WORKERS, Seconds
 from attnspec.cli.options import (
+    CLUSTER,
     IMPLEMENTATIONS,
     JSON,
     LIFT,
+    MANY,
     MUST_TAKE,
+    RANDOM,
+    SEED_OR_RANDOM,
     SPEC,
     SPEC_ADD,
+    WORKERS,
     Given,
     OneOf,
+    Seconds,
     available_cpus,
+    cluster_carrier,
+    in_run_order,
+    keep_apart,
     plan_from,
     shard_options,
     sharing_of,
@@ -36,12 +42,17 @@ from attnspec.cli.outputs import VisibleHandler, is_coloured
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
-from attnspec.ranking.jobs import RANKING, as_ranking, code_of, count_standings, resume_ranking
-from attnspec.ranking.targets import file_digest, find_kernels
-from attnspec.record.events import Event, Handler, ItemStarted, SubjectKnown
-from attnspec.record.ranked import KernelRanked, KernelStanding
-from attnspec.record.read import RunRecord, read_record
-from attnspec.record.visible import show_hidden
+from attnspec.ranking.jobs import (
+    RANKING,
+    as_ranking,
+    code_of,
+    count_standings,
+    file_digest,
+    find_kernels,
+    resume_ranking,
+)
+from attnspec.record.events import Event, Handler, ItemStarted, KernelRanked, KernelStanding, SubjectKnown
+from attnspec.record.read import RunRecord, read_record, show_hidden
 from attnspec.record.write import RecordWriter, StreamWriter, WriteMode, reopen_record
 from attnspec.report.figures import count_noun
 from attnspec.runner.session import INTERRUPTED, UNREACHED, Result, Session

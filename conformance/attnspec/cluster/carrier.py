@@ -1,23 +1,282 @@
-"""Has the jobs of a run done by the workers of a cluster. Dask deals them, and repeats what a worker died at."""
+"""Carries out a run on a cluster: what is asked of the scheduler and its workers, which workers can judge what, and how
+groups of jobs are handed to them and their records come back.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import logging
 import math
 import secrets
+import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
+from types import ModuleType
 from typing import Any
 
-from attnspec.cluster.connection import Connection, SchedulerLostError
-from attnspec.cluster.messages import Task, TaskResult, WorkerQuestion
-from attnspec.cluster.workforce import ClusterWorkers, resources_for
+import attnspec
+from attnspec.cluster import worker
+from attnspec.cluster.messages import ClusterAddress, Task, TaskResult, WorkerAnswer, WorkerQuestion
+from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.core.plan import Job, Plan
-from attnspec.record.codec import from_line
-from attnspec.record.sharded import Group
+from attnspec.core.surroundings import kind_of
+from attnspec.record.codec import decode, encode, from_line
+from attnspec.record.write import Group
+from attnspec.runner.jobs import groups_of
 from attnspec.runner.listener import Listener
-from attnspec.runner.shards import groups_of
+
+LOST = "the connection to the scheduler was lost."
+WAITING = 10.0
+"""Seconds that a scheduler may take to answer."""
+
+STARTING = 120.0
+"""Seconds that workers may take which are started here."""
+
+EXTRA = "pip install 'attnspec[cluster]'"
+
+
+class SchedulerLostError(AttnspecError):
+    """The scheduler is gone in the middle of a run."""
+
+
+@contextlib.contextmanager
+def connect_cluster(address: ClusterAddress, resources: Mapping[str, float]) -> Iterator[Connection]:
+    """A connection to the scheduler at the address, or to workers that are started here and end with it.
+
+    resources: what workers that are started here declare. Raises UsageError where there is no scheduler, or
+    `distributed` is not installed.
+    """
+    distributed = _import_distributed()
+    with contextlib.ExitStack() as stack:
+        scheduler: Any = address.scheduler or stack.enter_context(_start_local_cluster(distributed, address, resources))
+        try:
+            client = distributed.Client(scheduler, timeout=WAITING, set_as_default=False)
+        except (OSError, TimeoutError) as problem:
+            raise UsageError(f"no scheduler answers at {address}: {_in_short(problem)} Start one with "
+                             "`dask scheduler`, and name the address that it prints.") from None
+        stack.enter_context(client)
+        yield Connection(client, distributed)
+
+
+def _import_distributed() -> ModuleType:
+    try:
+        import distributed  # noqa: PLC0415  (an extra, and weight)
+    except ImportError as problem:
+        raise UsageError(f"--cluster needs Dask's distributed scheduler ({problem}). Install it: {EXTRA}") from None
+    for name in [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]:
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what a death costs is told of the items
+    found: ModuleType = distributed
+    return found
+
+
+def _start_local_cluster(distributed: ModuleType, address: ClusterAddress, resources: Mapping[str, float]) -> Any:  # noqa: ANN401  (no types there)
+    """Workers here: processes of one thread each, since a part of a run is a process of its own anyway."""
+    with _deaf_to_interrupts():
+        return distributed.LocalCluster(
+            n_workers=address.workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", host="127.0.0.1",
+            silence_logs=logging.CRITICAL, resources=dict(resources) or None)
+
+
+@contextlib.contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Processes that begin meanwhile do not hear Ctrl-C, which a terminal sends to all: the client ends them."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _in_short(problem: BaseException) -> str:
+    line = str(problem).strip().partition("\n")[0].rstrip(".")
+    return f"{line or type(problem).__name__}."
+
+
+@dataclass(slots=True)
+class Connection:
+    """What a run needs of Dask's client."""
+
+    client: Any
+    distributed_module: ModuleType
+
+    def workers(self) -> Mapping[str, int]:
+        """How many tasks each worker takes at once, by its address. Raises SchedulerLostError."""
+        try:
+            found: Mapping[str, int] = self.client.nthreads()
+        except (OSError, TimeoutError, CancelledError):
+            raise SchedulerLostError(LOST) from None
+        return found
+
+    def resources(self) -> Mapping[str, Mapping[str, float]]:
+        """What each worker declares."""
+        told = self.client.scheduler_info(n_workers=-1)["workers"]  # some releases tell of five workers unless asked
+        return {address: each.get("resources", {}) for address, each in told.items()}
+
+    def ask(self, question: WorkerQuestion, workers: list[str]) -> Mapping[str, WorkerAnswer | str]:
+        """Asks these workers, and collects their answers; of one that cannot answer, why. One that has died meanwhile
+        is left out.
+        """
+        told = {each: self.ask_worker(worker.answer_question, question, each) for each in workers}
+        return {address: each for address, each in told.items() if each is not None}
+
+    def ask_worker(self, function: Callable[[WorkerQuestion], WorkerAnswer], question: WorkerQuestion,
+              address: str) -> WorkerAnswer | str | None:
+        """Asks one worker, since of several the first that fails hides the others."""
+        try:
+            found = self.client.run(function, question, workers=[address], on_error="return").get(address)
+        except OSError:  # it is gone; so says the next list of workers
+            return None
+        except Exception as problem:
+            return _in_short(problem)
+        gone = found is None or isinstance(found, OSError)
+        return None if gone else found if isinstance(found, WorkerAnswer) else _in_short(found)
+
+    def submit(self, task: Task, key: str, workers: list[str], resources: Mapping[str, float]) -> Any:  # noqa: ANN401
+        """A future of the part, which one of these workers is to judge."""
+        return self.client.submit(_judge_there(), json.dumps(encode(task)), key=key, workers=workers,
+                                  allow_other_workers=False, pure=False, resources=dict(resources) or None)
+
+    def part(self, future: Any) -> TaskResult:  # noqa: ANN401
+        """What came of a part of the run, or why nothing did."""
+        try:
+            return decode(TaskResult, json.loads(future.result()))
+        except self.distributed_module.KilledWorker:
+            return TaskResult(wrong="workers died at it again and again, and Dask gave it up.")
+        except (CancelledError, self.distributed_module.client.FutureCancelledError):
+            return TaskResult(wrong=LOST)
+        except Exception as problem:
+            return TaskResult(wrong=f"its worker failed: {type(problem).__name__}: {_in_short(problem)}")
+
+    def leave(self, run: str, futures: list[Any]) -> None:
+        """Withdraw what is not done, and end what is at work."""
+        self.client.cancel(futures, force=True)
+        with contextlib.suppress(Exception):  # a scheduler that is gone has nothing to end
+            self.client.run(worker.stop_run, run, on_error="ignore")
+
+
+def _judge_there() -> Callable[[str], str]:
+    """What a worker calls. A function within a function is sent as its code, and not as a name to be imported: the
+    scheduler unpacks it, too, and need not have attnspec.
+    """
+    def judge(text: str) -> str:
+        from attnspec.cluster.worker import judge_text  # noqa: PLC0415  (there)
+
+        return judge_text(text)
+
+    return judge
+
+
+def without_attnspec(address: str, told: str) -> UsageError:
+    """The error of a worker that does not understand the question."""
+    return UsageError(f"the worker {address} cannot judge ({told.rstrip('.')}). Install attnspec "
+                      f"{attnspec.__version__} in its environment.")
+
+
+_RESOURCES: Mapping[str, str] = {"cuda": "GPU", "mps": "GPU", "xpu": "GPU"}
+"""What Dask's documentation calls the resource that workers declare for a device; others are called as they are."""
+
+
+def resources_for(device: str) -> Mapping[str, float]:
+    """The resource that a worker must have declared to judge on this device; on a CPU none."""
+    kind = kind_of(device)
+    return {} if kind == "cpu" else {_RESOURCES.get(kind, kind.upper()): 1}
+
+
+@dataclass(slots=True)
+class ClusterWorkers:
+    """The workers that were asked. digest: of the spec by which all must judge.  unfit: those that have another
+    attnspec, another spec, another release of a library, or not what the plan names.
+    """
+
+    connection: Connection
+    question: WorkerQuestion
+    digest: str
+    answers: dict[str, WorkerAnswer] = field(default_factory=dict)
+    threads: Mapping[str, int] = field(default_factory=dict)
+    unfit_workers: set[str] = field(default_factory=set)
+
+    def begin(self) -> None:
+        """Asks all workers there are. Raises UsageError for one that is not fit, where there is none, and where none
+        has the device.
+        """
+        for unfit in self.refresh():
+            raise unfit
+        if not self.answers:
+            raise UsageError("the scheduler has no workers. Start some: dask worker ADDRESS.")
+        device = self.question.plan.device
+        for name in resources_for(device):
+            if not any(name in declared for declared in self.connection.resources().values()):
+                raise UsageError(f"no worker declares a {name}, which --device {device} needs. Start those that have "
+                                 f"one with: dask worker ADDRESS --resources '{name}=1'.")
+
+    def refresh(self) -> Sequence[UsageError]:
+        """Ask who has come, and forget who has gone. What is wrong with those who are not fit, told once."""
+        self.threads = self.connection.workers()
+        self.answers = {address: told for address, told in self.answers.items() if address in self.threads}
+        come = [address for address in self.threads if address not in self.answers
+                and address not in self.unfit_workers]
+        unfit = []
+        for address, told in self.connection.ask(self.question, come).items():
+            try:
+                self.answers[address] = self._checked(address, told)
+            except UsageError as problem:
+                self.unfit_workers.add(address)
+                unfit.append(problem)
+        return unfit
+
+    def _checked(self, address: str, told: WorkerAnswer | str) -> WorkerAnswer:
+        if isinstance(told, str) or told.version != attnspec.__version__:
+            raise without_attnspec(address, told if isinstance(told, str) else f"it has attnspec {told.version}")
+        if told.absent:
+            raise UsageError(f"the worker {address} has no {told.absent[0]}. Files and folders that the command names "
+                             "must lie at the same place on every worker's machine.")
+        if told.wrong:
+            raise UsageError(f"the worker {address} cannot judge: {told.wrong}")
+        if told.digest != self.digest:
+            raise UsageError(f"the worker {address} has the spec {told.digest[:12]}, and here it is "
+                             f"{self.digest[:12]}. Install the same attnspec in both places.")
+        self._check_releases(address, told)
+        return told
+
+    def _check_releases(self, address: str, told: WorkerAnswer) -> None:
+        """Two releases of a library may be judged differently, and who would get what is chance."""
+        for target, release in told.releases.items():
+            for other in () if told.missing[target] else self.able(target):
+                if (known := self.answers[other].releases[target]) != release:
+                    raise UsageError(
+                        f"the worker {address} has release {release or 'unknown'} of the library of {target}, and "
+                        f"{other} has {known or 'unknown'}. Install one release on all workers.")
+
+    def able(self, target: str) -> tuple[str, ...]:
+        """The workers that can judge a target."""
+        return tuple(address for address, told in self.answers.items() if not told.missing.get(target, ""))
+
+    def why_missing(self) -> Mapping[str, str]:
+        """Why no worker can judge a target, by target; empty if one can."""
+        targets = dict.fromkeys(target for told in self.answers.values() for target in told.missing)
+        return {target: self.why_not(target) for target in targets}
+
+    def why_not(self, target: str) -> str:
+        """Empty if a worker can judge it."""
+        reasons = [told.missing.get(target, "") for told in self.answers.values()]
+        return reasons[0] if reasons and all(reasons) else ""
+
+    def slots(self, workers: Iterable[str]) -> int:
+        """How many tasks these workers take at once."""
+        return sum(self.threads.get(address, 0) for address in workers)
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What a header says of them all: where they differ, all that there is. Cards say it of each subject."""
+        told = [answer.environment for answer in self.answers.values()]
+        names = dict.fromkeys(name for each in told for name in each)
+        joint = {name: ", ".join(dict.fromkeys(each[name] for each in told if name in each)) for name in names}
+        return {**joint, "workers": str(self.slots(self.answers))}
+
 
 AHEAD = 2
 """Tasks in Dask's hands for each that its workers take at once. A worker that dies is held against all it was dealt."""

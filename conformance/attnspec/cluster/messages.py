@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from attnspec.core.errors import UsageError
 from attnspec.core.plan import Plan
-from attnspec.record.sharded import Group
+from attnspec.record.write import Group
 
 MOST_WORKERS = 1024
 FORMS = "Write tcp://HOST:PORT for a scheduler that runs, or local:4 to start four workers here."

@@ -11,7 +11,7 @@ from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.deviation import Deviation
 from attnspec.core.forms import InputForm
 from attnspec.core.keyword import KeywordLimits
-from attnspec.core.keywords import CACHED, keyword_misfit, keywords_beside
+from attnspec.core.keywords import CACHED, KEYWORDS, keywords_beside
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.refusal import Refusal, RefusalCondition, nearest_taken
 
@@ -118,14 +118,15 @@ class Limits(KeywordLimits):
 
     def misfit(self, keyword: str, value: object, *, causal: bool) -> str:
         """What of a keyword's value the subject cannot take; empty if it takes it."""
-        return keyword_misfit(self, keyword, value, causal=causal)
+        judge = KEYWORDS[keyword].misfit if keyword in KEYWORDS else None
+        return judge(self, value, causal) if judge else ""
 
     def misfit_of(self, sizes: Mapping[str, int], keywords: Collection[str] = ()) -> str:
         """What of these sizes is not taken with these keywords in use, after `the subject …`; empty if they are taken.
 
         sizes: B, H, Hkv, T, S, D and Dv by name. What only a layer cannot take is not asked here.
         """
-        return next(filter(None, self._misfits(with_groups(sizes), keywords)), "")
+        return next(self._misfits(with_groups(sizes), keywords), "")
 
     def _misfits(self, sizes: Mapping[str, int], keywords: Collection[str]) -> Iterator[str]:
         if self.min_head_width > sizes["D"]:

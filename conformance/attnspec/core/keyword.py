@@ -39,6 +39,7 @@ class KeywordLimits:
     as to the left.  window_is_bounded: both of its sides are numbers.  min_window: the least that a side may be.
     slopes_are_shared: alibi_slopes are (H,), the same for every batch entry.
     segments_are_shared: query_segments and key_segments are one array.
+    table_names_pages: every number in a block_table names a page, those beyond an entry's keys among them.
     stored_query, stored_key, stored_value: the format in which codes are stored (`core/storage.py`); empty: codes come
     in the dtype of the call.  query_scales, key_scales, value_scales: how many entries share a scale; empty: any.
     """
@@ -49,6 +50,7 @@ class KeywordLimits:
     min_window: int = 0
     slopes_are_shared: bool = False
     segments_are_shared: bool = False
+    table_names_pages: bool = False
     stored_query: str = ""
     stored_key: str = ""
     stored_value: str = ""

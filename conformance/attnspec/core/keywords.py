@@ -129,12 +129,6 @@ class KeywordArguments(Generic[ArrayT]):
         return replace(self, **changes)
 
 
-def keyword_misfit(limits: KeywordLimits, keyword: str, value: object, *, causal: bool) -> str:
-    """What of a keyword's value a subject with these limits cannot take; empty if it takes it."""
-    judge = KEYWORDS[keyword].misfit if keyword in KEYWORDS else None
-    return judge(limits, value, causal) if judge else ""
-
-
 def keywords_beside(limits: KeywordLimits, keyword: str) -> frozenset[str]:
     """The keywords together with which alone a subject with these limits takes this one."""
     if keyword not in KEYWORDS:

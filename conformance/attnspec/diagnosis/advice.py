@@ -19,21 +19,19 @@ from attnspec.diagnosis.inputs import features_that_matter
 from attnspec.diagnosis.locate import INVERTED, NOTHING, SPOILT
 from attnspec.diagnosis.overflow import WITHOUT_MAXIMUM
 from attnspec.host.lifts import LIFTS
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe
 from attnspec.record.outcome import Explanation
 from attnspec.spec.load import added_files
 from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.call import UnusableAnswer
 from attnspec.subjects.causes import WordedRefusal, find_causes
 from attnspec.subjects.exceptions import refusal_words
-from attnspec.subjects.interview import Interview
-from attnspec.subjects.plain import PLAIN, Case, case_of
+from attnspec.subjects.interview import PLAIN, Case, Interview, case_of
 from attnspec.subjects.refusals import begin_interview
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.subjects.target import importable_name
 from attnspec.trials.trial import Trial
-from attnspec.vocabulary.measures import beyond
-from attnspec.vocabulary.observables import see
+from attnspec.vocabulary.observables import beyond, see
 
 _ASKS_FOR_TENSORS = re.compile(r"(must be|expected) Tensor\b.*\bnumpy\.ndarray")
 """As PyTorch's own functions say it, also where a module imports no more than such a function."""

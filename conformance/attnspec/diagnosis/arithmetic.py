@@ -29,8 +29,7 @@ from attnspec.diagnosis.witnesses import PURSE
 from attnspec.numerics.precision import Precision, is_half, looser_words, precision_of
 from attnspec.numerics.width import acquitted_by
 from attnspec.problems.demand import count_work
-from attnspec.problems.problem import Sizes, numpy_dtype
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe, Sizes, numpy_dtype
 from attnspec.record.outcome import A_CHOICE, Explanation
 from attnspec.subjects.subject import Subject, SubjectAnswer
 from attnspec.trials.compile import Check

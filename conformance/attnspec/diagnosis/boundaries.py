@@ -28,7 +28,7 @@ from attnspec.diagnosis.conditions import (
     narrow_condition,
 )
 from attnspec.problems.problem import Sizes
-from attnspec.record.contradictions import is_needed, parts_of
+from attnspec.record.boundaries import is_needed, parts_of
 from attnspec.trials.resizing import MOST_SEEDS, SEEDS, SURE, Resizer, length_along, move_axis
 
 LEAST_TOLD: Mapping[str, int] = {"B": 2, "H": 2, "Hkv": 2, "G": 2}

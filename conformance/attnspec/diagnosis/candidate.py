@@ -20,12 +20,8 @@ from attnspec.faults.decoding import with_cache
 from attnspec.faults.doubles import Noise, noisy
 from attnspec.faults.fault import Fault
 from attnspec.faults.layer import LayerCall, LayerStages, as_layer, both, run_layer
-from attnspec.faults.log_sum import log_sum_exp
-from attnspec.faults.serving import find_empty_rows
-from attnspec.faults.sound_decoder import concatenating
-from attnspec.faults.sound_packed import by_sequence
-from attnspec.faults.sound_pages import side_by_side
-from attnspec.faults.staged import SOUND, Attend, as_computed, computing
+from attnspec.faults.sound_forms import by_sequence, concatenating, side_by_side
+from attnspec.faults.staged import SOUND, Attend, as_computed, computing, find_empty_rows, log_sum_exp
 from attnspec.faults.work import Answer as Returned
 from attnspec.faults.work import HandedOver as StagedCall
 from attnspec.faults.work import PreparedCall

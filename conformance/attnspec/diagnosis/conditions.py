@@ -15,8 +15,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from attnspec.problems.problem import Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe, Sizes
 from attnspec.trials.resizing import MOST_SEEDS, SEEDS, SURE, rungs_below
 
 # By whether a case fails with the first axis longer, with both of one length, and with the second longer.

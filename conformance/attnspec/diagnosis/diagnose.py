@@ -24,10 +24,10 @@ from attnspec.faults.blocks import OF_OTHER_SIZES, SIZE, of_size
 from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.faults.doubles import SoundArithmetic, double
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.planted import axes_of
+from attnspec.faults.size_family import axes_of
 from attnspec.faults.subject import own_subject
 from attnspec.numerics.precision import with_range_of_float32
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe
 from attnspec.record.boundaries import suggest_blocks
 from attnspec.record.outcome import Likeness
 from attnspec.subjects.subject import Subject
@@ -37,7 +37,7 @@ from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Violated
 from attnspec.trials.trial import Trial
-from attnspec.vocabulary.overflow import does_not_overflow
+from attnspec.vocabulary.relations import does_not_overflow
 
 BOTH = 2
 

@@ -10,7 +10,7 @@ from attnspec.diagnosis.candidate import FaultCandidate, as_candidate
 from attnspec.diagnosis.tolerance import AnswerRuler, Aspect, ComparisonStandard
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import staged
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.trials.call_log import Ending, LoggedCall, LoggingEvaluator, is_poisoned
 from attnspec.trials.evaluator import Evaluator

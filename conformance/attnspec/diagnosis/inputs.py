@@ -16,9 +16,7 @@ from attnspec.diagnosis.candidate import FaultCandidate
 from attnspec.diagnosis.rotary import CALLS as ROTARY_CALLS
 from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.faults.catalogue import RECOMMENDED
-from attnspec.faults.fault import Fault
-from attnspec.faults.mistakes import all_mistakes
-from attnspec.faults.panel import (
+from attnspec.faults.fault import (
     BLOCKS,
     EVEN,
     GROUPED,
@@ -33,21 +31,20 @@ from attnspec.faults.panel import (
     SQUARE,
     SQUARE_LAYER,
     WIDE_LAYER,
+    Fault,
+    all_mistakes,
     panel_recipe,
 )
 from attnspec.numerics.precision import Precision
 from attnspec.problems.make import make_layer, make_problem, model_width
-from attnspec.problems.problem import Problem, Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Problem, Recipe, Sizes
 from attnspec.problems.rotary import make_rotary
 from attnspec.questions.shapes import YES
-from attnspec.subjects.lower import lowering_misfit
+from attnspec.subjects.misfits import lowering_misfit
 from attnspec.subjects.subject import Subject
 from attnspec.trials.call_log import LoggedCall, is_poisoned, log_call
 from attnspec.vocabulary.scene import AnyProblem, Posed
-from attnspec.vocabulary.transforms.contents import replace_hidden
-from attnspec.vocabulary.transforms.history import lay_out
-from attnspec.vocabulary.transforms.keywords import broadcast_mask
+from attnspec.vocabulary.transforms.contents import broadcast_mask, lay_out, replace_hidden
 
 
 @dataclass(frozen=True, slots=True)

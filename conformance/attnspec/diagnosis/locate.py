@@ -21,10 +21,9 @@ from attnspec.core.keywords import BESIDE, CACHED, KEYWORDS, OFF, VALUED, acting
 from attnspec.core.nouns import DType
 from attnspec.diagnosis.tolerance import ComparisonStandard
 from attnspec.numerics.expectation import Expectation, expect
-from attnspec.problems.caches import with_values
+from attnspec.problems.keyword_arrays import with_values
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem, Sizes, joined
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Problem, Recipe, Sizes, joined
 from attnspec.record.outcome import MAGNITUDE
 from attnspec.trials.call_log import Ending, log_call
 from attnspec.vocabulary.observables import relative_logits

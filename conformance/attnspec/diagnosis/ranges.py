@@ -9,12 +9,10 @@ import numpy as np
 
 from attnspec.core.errors import AttnspecError
 from attnspec.core.keyword_nouns import GRAD
-from attnspec.problems.problem import Array
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Recipe
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.vocabulary.gradients import OF_INPUT
-from attnspec.vocabulary.measures import QUANTITIES, beyond
-from attnspec.vocabulary.observables import axes_of, see
+from attnspec.vocabulary.observables import QUANTITIES, axes_of, beyond, see
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
 
 FORWARD = ("output", "lse")

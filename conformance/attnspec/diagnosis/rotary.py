@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from attnspec.core.nouns import DType
 from attnspec.core.rotary import POSITIONS, width_of
 from attnspec.diagnosis.tolerance import ComparisonStandard
-from attnspec.problems.problem import Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe, Sizes
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.trials.call_log import log_call
 from attnspec.vocabulary.scene import AnyProblem

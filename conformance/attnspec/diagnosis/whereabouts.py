@@ -19,12 +19,11 @@ from attnspec.core.rotary import EVERY_VALUED
 from attnspec.diagnosis.boundaries import find_boundary
 from attnspec.diagnosis.conditions import Boundary, BoundaryCondition
 from attnspec.diagnosis.ranges import describe_ranges, wrong_entries
-from attnspec.numerics.extra_key import extra_over_lse
+from attnspec.numerics.operands import extra_over_lse
 from attnspec.problems.demand import count_work
 from attnspec.problems.domain import ANY_MASK, Domain
-from attnspec.problems.problem import Problem, Sizes
-from attnspec.problems.recipe import Recipe
-from attnspec.record.contradictions import (
+from attnspec.problems.problem import Problem, Recipe, Sizes
+from attnspec.record.boundaries import (
     ConditionStanding,
     condition_standing,
     lengths_in,
@@ -33,7 +32,7 @@ from attnspec.record.contradictions import (
     parts_of,
     weaken_boundary,
 )
-from attnspec.subjects.paged import slots_of_page
+from attnspec.subjects.serving_forms import slots_of_page
 from attnspec.subjects.subject import SubjectRaised
 from attnspec.trials.judging import Violated
 from attnspec.trials.resizing import Resizer

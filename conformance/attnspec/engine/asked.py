@@ -18,11 +18,10 @@ from attnspec.problems.problem import Problem
 from attnspec.spec.clause import first_of
 from attnspec.subjects.call import NotDifferentiated, SubjectRaised, UnusableAnswer
 from attnspec.subjects.exceptions import says_no_derivative
-from attnspec.subjects.made import with_made
-from attnspec.subjects.plain import PLAIN, Case
-from attnspec.subjects.subject import Subject
+from attnspec.subjects.interview import PLAIN, Case
+from attnspec.subjects.subject import Subject, with_made
 from attnspec.trials.compile import Check
-from attnspec.trials.compiling import CompilingTime
+from attnspec.trials.paths import CompilingTime
 
 
 def with_requested_features(subject: Subject, plan: Plan) -> Subject:

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from attnspec.core.keywords import CACHED, COUNTS, VALUED
 from attnspec.core.nouns import Verdict
-from attnspec.problems.caches import past_by
-from attnspec.problems.keyword_arrays import keyword_array
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.keyword_arrays import keyword_array, past_by
+from attnspec.problems.problem import Recipe
 from attnspec.record.outcome import Evidence, Outcome, ProbedConvention
 from attnspec.subjects.subject import SubjectRaised
 from attnspec.trials.compile import Check

@@ -8,13 +8,12 @@ from attnspec.core.contract import ALL, Contract
 from attnspec.core.declaration import Limits
 from attnspec.core.keywords import BESIDE, VALUED
 from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.problems.fitting import nearest_sizes
+from attnspec.problems.demand import nearest_sizes
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe, Sizes
 from attnspec.record.outcome import Evidence, Outcome
 from attnspec.spec.contract import contract_id
-from attnspec.subjects.plain import value_for
+from attnspec.subjects.interview import value_for
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised, UnusableAnswer
 
 SMALL = Sizes(B=1, H=1, Hkv=1, T=16, S=16, D=16, Dv=16)

@@ -20,15 +20,24 @@ from attnspec.core.surroundings import kind_of
 from attnspec.core.version import VERSION
 from attnspec.engine.known_failures import as_new, check_deviations, with_choice, with_convention, with_deviations
 from attnspec.engine.selection import check_known, is_hurried, match_ids, no_clause, no_dtype
-from attnspec.faults.declared import declaration_of
-from attnspec.faults.witnesses import clauses_for
+from attnspec.faults.witnesses import clauses_for, declaration_of_target
 from attnspec.record.outcome import KnownFinding, Outcome, SubjectCard
 from attnspec.spec.clause import Clause, Spec, is_due
 from attnspec.spec.contract import contract_clauses, contract_id, is_put_at, word_of
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import Refutations, read_refutations
-from attnspec.subjects.baseline import ConventionKey, by_key, read_baseline, read_conventions, read_tried, with_baseline
-from attnspec.subjects.baseline_conditions import DIGITS, Conditions, TriedConditions, novelty_of
+from attnspec.subjects.baseline import (
+    DIGITS,
+    Conditions,
+    ConventionKey,
+    TriedConditions,
+    by_key,
+    novelty_of,
+    read_baseline,
+    read_conventions,
+    read_tried,
+    with_baseline,
+)
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.outline import guess_meant_target, imports_of
 from attnspec.subjects.registry import findings_about, process_of, registered_subjects
@@ -151,7 +160,7 @@ class Engine:
         if is_bare(target):
             return ()
         is_glanced = self.plan.effort is Effort.GLANCE and is_fault(target)
-        of_fault = declaration_of(target, {}).dtypes if is_glanced else tuple(DType)
+        of_fault = declaration_of_target(target, {}).dtypes if is_glanced else tuple(DType)
         return tuple(dtype for dtype in self._dtypes(target) if dtype in of_fault)
 
     def compiles(self, target: str) -> bool:
@@ -329,7 +338,7 @@ class Engine:
         subject_run.subject.callee.begin_item()
         if word := word_of(item.clause):
             from attnspec.engine.contracted import try_recipe  # noqa: PLC0415  (weight: numpy)
-            from attnspec.problems.recipe import Recipe  # noqa: PLC0415  (weight: numpy)
+            from attnspec.problems.problem import Recipe  # noqa: PLC0415  (weight: numpy)
 
             return try_recipe(subject_run.subject, word, DType(item.dtype), Recipe.parse(recipe))
         return subject_run.replay(self._check(item.clause), DType(item.dtype), recipe)

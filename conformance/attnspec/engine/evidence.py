@@ -13,16 +13,14 @@ from attnspec.diagnosis.ranges import describe_ranges
 from attnspec.diagnosis.whereabouts import FailurePlace
 from attnspec.engine.cases import in_a_line
 from attnspec.problems.demand import count_logits, count_work
-from attnspec.problems.problem import Array, Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Recipe, Sizes
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.problems.size_plan import MOST
 from attnspec.record.outcome import Evidence, Picture
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.judging import Failure, Violated
 from attnspec.trials.trial import Trial
-from attnspec.vocabulary.observables import defined
-from attnspec.vocabulary.rows import visible
+from attnspec.vocabulary.observables import defined, visible
 from attnspec.vocabulary.scene import Compared, NoClaim, OutsideLimits, Scene, Side
 
 LARGEST = 16

@@ -25,8 +25,8 @@ from attnspec.engine.portions import Portions
 from attnspec.faults.fault import Stage
 from attnspec.faults.subject import own_subject
 from attnspec.problems.demand import count_work
-from attnspec.problems.recipe import Recipe
-from attnspec.record.contradictions import weaken_boundary
+from attnspec.problems.problem import Recipe
+from attnspec.record.boundaries import weaken_boundary
 from attnspec.record.outcome import MAGNITUDE, Evidence, Explanation
 from attnspec.spec.refutations import Refutations
 from attnspec.subjects.subject import Subject, SubjectRaised

@@ -13,8 +13,7 @@ from attnspec.core.declaration import Declaration
 from attnspec.core.deviation import Deviation
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import FAILURES, DType, Novelty, Verdict
-from attnspec.record.explaining import does_explain, is_choice
-from attnspec.record.outcome import Change, KnownFinding, Outcome
+from attnspec.record.outcome import Change, KnownFinding, Outcome, does_explain, is_choice
 from attnspec.subjects.baseline import ConventionKey, changed_convention
 
 _SILENT = frozenset({Verdict.INAPPLICABLE, Verdict.NO_CLAIM, Verdict.NOT_RUN})

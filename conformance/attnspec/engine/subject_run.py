@@ -27,22 +27,20 @@ from attnspec.engine.known_failures import find_deviation
 from attnspec.engine.portions import Portions
 from attnspec.problems.demand import count_work
 from attnspec.problems.feature_array import traits_within
-from attnspec.problems.problem import Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe, Sizes
 from attnspec.problems.size_plan import taken_by
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.spec.refutations import Refutations
 from attnspec.subjects.baseline import parsed_case
 from attnspec.subjects.causes import WordedRefusal
 from attnspec.subjects.exceptions import refusal_words
-from attnspec.subjects.plain import case_of
+from attnspec.subjects.interview import case_of
 from attnspec.subjects.refusals import MOST_CAUSES, BegunInterview, begin_interview, narrow_subject
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.subjects.watching import GIVEN_UP, Asking, asking_for, incidents_of, repeat_first, surviving_errors
-from attnspec.trials.asked_sizes import RequestedSizes, asked_of
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.dealer import Dealer
+from attnspec.trials.dealer import Dealer, RequestedSizes, asked_of
 from attnspec.trials.evaluator import Archives, Evaluator
 from attnspec.trials.judging import Failure, Tally, Violated
 from attnspec.trials.trial import Trial

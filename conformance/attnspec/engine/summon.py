@@ -9,13 +9,20 @@ from attnspec.core.errors import AttnspecError, TargetError
 from attnspec.core.nouns import is_bare
 from attnspec.core.plan import Plan, is_own
 from attnspec.engine.asked import with_requested_features
-from attnspec.subjects.new_shapes import SLOW, with_compiling
 from attnspec.subjects.refusals import with_refusals
 from attnspec.subjects.registry import load, process_of
 from attnspec.subjects.smoke import check_axes, complaint_of_all_calls
 from attnspec.subjects.subject import Subject, SubjectDied
 from attnspec.subjects.target import importable_name
-from attnspec.subjects.watching import Asking, asking_for, incidents_of, surviving_errors, watch_subject
+from attnspec.subjects.watching import (
+    SLOW,
+    Asking,
+    asking_for,
+    incidents_of,
+    surviving_errors,
+    watch_subject,
+    with_compiling,
+)
 
 
 def _is_slow(subject: Subject, seconds: float) -> bool:

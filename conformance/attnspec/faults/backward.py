@@ -12,17 +12,106 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol, cast
 
+import ml_dtypes
 import numpy as np
 
+from attnspec.core.keyword_nouns import GRAD
+from attnspec.core.keywords import OFF
+from attnspec.core.nouns import DType
 from attnspec.faults import staged as forward
 from attnspec.faults.aspect_stage import added_logits, bend_logits, bend_slope, own_queries, weight_factors
-from attnspec.faults.backward_work import USUAL, BackwardMethod, BackwardValues, Stored, Taken
-from attnspec.faults.serving import add_by_place, ahead
+from attnspec.faults.fault import Fault
+from attnspec.faults.staged import add_by_place, ahead, staged
 from attnspec.faults.work import HandedOver, wide_dtype
 from attnspec.problems.problem import Array
+
+Stored = Literal["logits", "weights", "kept", "products", "grads", "scaled", "group", "partial"]
+"""What may be rounded to the dtype of the inputs on the way: logits, P before its product with the output's gradient,
+P as it meets dP, dP, dS, the scaled dS, a head's dK and dV, partial sums.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BackwardMethod:
+    """How a backward pass is computed. delta: the sum of P·dP, or of dO times the output as it was returned (`output`)
+    or before it was rounded (`wide_output`).  is_recomputed: P is exp(logit - logsumexp), by 2^x where `base_two`.
+    block: terms that are summed at once; 0: all.  scaling: what is multiplied by the scale.  is_apart: dS is
+    P·dP - P·delta.  is_reversed: sums run from last to first.
+    """
+
+    stored: frozenset[Stored] = frozenset()
+    delta: Literal["products", "output", "wide_output"] = "wide_output"
+    is_recomputed: bool = True
+    block: int = 0
+    scaling: Literal["logit", "query", "both"] = "logit"
+    is_float64: bool = False
+    is_apart: bool = False
+    is_reversed: bool = False
+    base_two: bool = False
+    uses_einsum: bool = False
+
+
+USUAL_METHOD = BackwardMethod()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Taken:
+    """A call taken in. added (B,H,T,S): what is added to the logits; visible (B,H,T,S); factor: the scale.  keys: how
+    many there are without a sink.  kv_heads: how many heads keys and values had.
+    """
+
+    call: HandedOver
+    query: Array
+    key: Array
+    value: Array
+    grad: Array
+    added: Array | None
+    visible: Array
+    factor: float
+    keys: int
+    kv_heads: int
+
+    @property
+    def wide(self) -> np.dtype[Any]:
+        """What is computed in."""
+        return self.query.dtype
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BackwardValues:
+    """The values that a backward pass has computed so far.
+
+    (B,H,T,S): bent and logits, exponentials, weights, products, scores (dS), dots (dX), slope; (B,H,T,1): total, lse,
+    delta; (B,H,T,Dv): output, returned.  factor (B,H,T,S): of weights that are dropped.
+    """
+
+    taken: Taken
+    way: BackwardMethod
+    bent: Array
+    logits: Array
+    exponentials: Array
+    total: Array
+    weights: Array
+    lse: Array
+    output: Array
+    returned: Array
+    products: Array = field(default_factory=lambda: np.zeros(0))
+    delta: Array = field(default_factory=lambda: np.zeros(0))
+    scores: Array = field(default_factory=lambda: np.zeros(0))
+    slope: Array = field(default_factory=lambda: np.zeros(0))
+    factor: Array | None = None
+
+    def but(self, **changes: Any) -> BackwardValues:  # noqa: ANN401  (the fields have types of their own)
+        """The same with some fields replaced."""
+        return replace(self, **changes)
+
+    def kept(self, what: Stored, array: Array) -> Array:
+        """An array of any shape, rounded to the dtype of the inputs where the way says so."""
+        return array.astype(self.taken.call.query.dtype).astype(array.dtype) if what in self.way.stored else array
+
 
 Spot = Literal["lse", "weights", "value_weights", "grad", "value_grad", "products", "delta", "wide_scores", "scores",
                "slope", "factor", "query_dots", "key_dots", "query_scale", "key_scale", "query_keys", "key_queries",
@@ -43,7 +132,7 @@ class AttendBackward(Protocol):
         """
 
 
-def backward(call: HandedOver, grad: Array, way: BackwardMethod = USUAL, edits: Edits | None = None,
+def backward(call: HandedOver, grad: Array, way: BackwardMethod = USUAL_METHOD, edits: Edits | None = None,
              reread: Reread | None = None) -> dict[str, Array]:
     """The gradients of a call where the output's is grad (B,H,T,Dv). reread: the call as the backward pass has it."""
     edits = edits or {}
@@ -251,7 +340,7 @@ def _unbroadcast(array: Array, shape: tuple[int, ...]) -> Array:
     return array.sum(axis=axes, keepdims=True).reshape(shape)
 
 
-def as_backward(way: BackwardMethod = USUAL, edits: Edits | None = None,
+def as_backward(way: BackwardMethod = USUAL_METHOD, edits: Edits | None = None,
                 reread: Reread | None = None) -> AttendBackward:
     """A backward pass that takes every keyword."""
 
@@ -261,3 +350,137 @@ def as_backward(way: BackwardMethod = USUAL, edits: Edits | None = None,
         return backward(HandedOver(query, key, value, **keywords), grad_output, way, edits, reread)
 
     return attend_backward
+
+
+BLOCK = 16
+BFLOAT16, FLOAT16 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16)
+
+
+def times(factor: float) -> Edit:
+    """An edit that multiplies, any shape."""
+    return lambda array, _: array * array.dtype.type(factor)
+
+
+def rounded(dtype: np.dtype[Any]) -> Edit:
+    """An edit that stores in another dtype, any shape."""
+    return lambda array, _: array.astype(dtype).astype(array.dtype)
+
+
+def truncated(array: Array, known: BackwardValues) -> Array:  # noqa: ARG001  (an edit's signature)
+    """Of any shape, the upper half of the bits of float32."""
+    return (array.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32).astype(array.dtype)
+
+
+def _tf32(array: Array) -> Array:
+    """Of any shape, rounded to ten bits after the point."""
+    bits = array.astype(np.float32).view(np.uint32) + np.uint32(0x1000)
+    return (bits & np.uint32(0xFFFFE000)).view(np.float32).astype(array.dtype)
+
+
+def products_tf32(array: Array, known: BackwardValues) -> Array:  # noqa: ARG001  (an edit's signature)
+    """(B,H,T,S): dP of inputs in TF32."""
+    return _tf32(known.taken.grad) @ _tf32(known.taken.value).swapaxes(-1, -2)
+
+
+def places(known: BackwardValues) -> tuple[Array, Array]:
+    """(T,1), (S,): the places of queries, and of keys without a sink."""
+    return np.arange(known.taken.query.shape[2])[:, None], np.arange(known.taken.key.shape[2])
+
+
+def where(chosen: Callable[[Array, Array], Array], make: Callable[[Array, BackwardValues], Array]) -> Edit:
+    """An edit of the pairs (B,H,T,S) at chosen places of queries (T,1) and keys (S,)."""
+    def edit(array: Array, known: BackwardValues) -> Array:
+        """(B,H,T,S)."""
+        return np.where(chosen(*places(known)), make(array, known), array)
+    return edit
+
+
+def rolled(axis: int) -> Edit:
+    """An edit that takes the neighbour's along an axis, any shape."""
+    return lambda array, _: np.roll(array, 1, axis)
+
+
+def zero(array: Array, known: BackwardValues) -> Array:  # noqa: ARG001  (an edit's signature)
+    """Of any shape, zeros."""
+    return np.zeros_like(array)
+
+
+def last_block(keys: Array) -> Array:
+    """(S,): which of the keys are in the last block."""
+    return keys >= (len(keys) - 1) // BLOCK * BLOCK
+
+
+def first_of_group(array: Array, known: BackwardValues) -> Array:
+    """(B,Hkv,S,·): what the first query head of each group contributes."""
+    return _groups(array, known)[:, :, 0]
+
+
+def mean_of_group(array: Array, known: BackwardValues) -> Array:
+    """(B,Hkv,S,·): the mean over the query heads of each group."""
+    return _groups(array, known).mean(axis=2)
+
+
+def groups_by_turns(array: Array, known: BackwardValues) -> Array:
+    """(B,Hkv,S,·): the sum over every Hkv-th query head."""
+    heads = known.products
+    return heads.reshape(heads.shape[0], -1, array.shape[1], *heads.shape[2:]).sum(axis=1)
+
+
+def _groups(array: Array, known: BackwardValues) -> Array:
+    """(B,Hkv,G,S,·): what each query head contributes to (B,Hkv,S,·)."""
+    heads = known.products
+    return heads.reshape(heads.shape[0], array.shape[1], -1, *heads.shape[2:])
+
+
+def reread(**changes: Any) -> Reread:  # noqa: ANN401  (the fields have types of their own)
+    """What the backward pass reads of a call, with some keywords changed: by a value, or a function of the call."""
+    def read(call: HandedOver) -> HandedOver:
+        return call.but(**{name: change(call) if callable(change) else change for name, change in changes.items()})
+    return read
+
+
+def without(keyword: str) -> Reread:
+    """A call that the backward pass reads without one keyword."""
+    return reread(**{keyword: OFF[keyword]})
+
+
+def dropped(array: Array, known: BackwardValues) -> Array:  # noqa: ARG001  (an edit's signature)
+    """(B,H,T,S): every tenth weight is dropped, the others grow."""
+    kept = np.arange(array.size).reshape(array.shape) % 10 != 7
+    return (array * kept / array.dtype.type(0.9)).astype(array.dtype)
+
+
+def of_short_logarithm(array: Array, known: BackwardValues) -> Array:
+    """(B,H,T,S): weights by 2^x, where log2(e) was written with four digits."""
+    return (array * np.exp(array.dtype.type(-1.5e-4) * (known.logits - known.lse))).astype(array.dtype)
+
+
+def with_epsilon(array: Array, known: BackwardValues) -> Array:
+    """(B,H,T,S): weights whose sum had an epsilon added."""
+    return known.exponentials / (known.total + array.dtype.type(1e-5))
+
+
+def misread(array: Array, known: BackwardValues) -> Array:  # noqa: ARG001  (an edit's signature)
+    """(B,H,T,Dv): read as if it lay (B,H,Dv,T)."""
+    return np.ascontiguousarray(array).reshape(*array.shape[:2], array.shape[3], array.shape[2]).swapaxes(-1, -2)
+
+
+def heads_misread(array: Array, known: BackwardValues) -> Array:  # noqa: ARG001  (an edit's signature)
+    """(B,H,T,Dv): read as if it lay (B,T,H,Dv)."""
+    B, H, T, Dv = array.shape
+    return np.ascontiguousarray(array).reshape(B, T, H, Dv).swapaxes(1, 2)
+
+
+def empty_rows(known: BackwardValues) -> Array:
+    """(B,H,T,1): the rows that see no key."""
+    return np.asarray(~known.taken.visible.any(axis=-1, keepdims=True))
+
+
+def gradient_fault(
+    name: str, story: str, reach: str = "gradients", way: BackwardMethod = USUAL_METHOD, reread: Reread | None = None,
+    *, same: Mapping[DType, str] | None = None, link: str = "", **edits: Edit,
+) -> Fault:
+    """A fault of the backward pass beside a sound forward pass. same: dtypes at which nothing can be told."""
+    made = cast(Edits, edits)  # keywords are spots
+    return Fault(f"grad_{name}", GRAD, story, reach, staged(), link, equivalents=same or {},
+                 backward=lambda: as_backward(way, made, reread))

@@ -169,7 +169,7 @@ _RESCALES = {
     "blocks_sum_of_last": Online(sum_factor=_forgotten)}
 _OTHER_SIZES = (32, 64, 128)
 
-FAULTS = (
+BLOCK_FAULTS = (
     Fault("blocks_sum_not_rescaled", Stage.BLOCKS, "The running sum is not rescaled when the maximum rises.", _MANY,
           staged(softmax=_RESCALES["blocks_sum_not_rescaled"])),
     Fault("blocks_output_not_rescaled", Stage.BLOCKS, "The running output is not rescaled when the maximum rises.",
@@ -233,10 +233,10 @@ def of_size(size: int) -> tuple[Fault, ...]:
     as they are where a kernel has a path of its own for the last, shorter block.
     """
     whole = (_resized(fault, size, "", {stage: _with_size(step, size) for stage, step in _SIZED[fault.name].items()})
-             for fault in FAULTS)
+             for fault in BLOCK_FAULTS)
     tails = (_resized(fault, size, "_in_tail",
                       {"softmax": replace(_RESCALES[fault.name], size=size, in_tail=True)})
-             for fault in FAULTS if fault.name in _RESCALES and fault.name != "blocks_rescaled_once")
+             for fault in BLOCK_FAULTS if fault.name in _RESCALES and fault.name != "blocks_rescaled_once")
     return (*whole, *tails)
 
 

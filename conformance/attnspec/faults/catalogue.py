@@ -1,9 +1,17 @@
-"""Every fault by name, what each declares when it is judged, and the catalogue as a table."""
+"""Every fault by name, what each declares when it is judged, and the catalogue as a table; faults in a form that a
+framework makes of a sound function, and families made into faults (seed 0, or any other where it is asked for).
+"""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Declaration, Variant, asked_of
@@ -29,35 +37,171 @@ from attnspec.core.keyword_nouns import (
     SERVING_POOL,
 )
 from attnspec.core.keywords import KEYWORDS, UNCOMMON, acting_on
+from attnspec.core.made_variants import MadeForm
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.rotary import POSITIONS, PROFILE, ROTARY
-from attnspec.faults import (
-    bias,
-    blocks,
-    causal,
-    constants,
-    drift,
-    edges,
-    exponential,
-    heads,
-    invariance,
-    layers,
-    made,
-    masks,
-    packed,
-    paths,
-    precision,
-    purity,
-    reports,
-    softmax,
-    state,
+from attnspec.faults import backward as edit
+from attnspec.faults.backward import Reread, as_backward
+from attnspec.faults.blocks import BLOCK_FAULTS
+from attnspec.faults.edges import CONSTANT_FAULTS, READ_FAULTS, TAIL_FAULTS
+from attnspec.faults.fault import Fault, Stage, WrongForm, all_mistakes
+from attnspec.faults.heads import HEAD_FAULTS, PATH_FAULTS, REPORT_FAULTS, SWITCH_FAULTS
+from attnspec.faults.layers import LAYER_FAULTS
+from attnspec.faults.masks import BIAS_FAULTS, CAUSAL_FAULTS, MASK_FAULTS
+from attnspec.faults.mechanisms import BUGS, faults_of, link_of, outside
+from attnspec.faults.packed import PACKED_FAULTS
+from attnspec.faults.precision import DRIFT_FAULTS, PRECISION_FAULTS
+from attnspec.faults.size_family import SEEDED, FaultFamily, Planted, axes_of, reach_of
+from attnspec.faults.sizes.families import ALL_FAMILIES, FAMILIES
+from attnspec.faults.sizes.keys import HIDING, KEYS
+from attnspec.faults.sizes.rows import GRIDS, ROWS, WIDTHS
+from attnspec.faults.softmax import EXPONENTIAL_FAULTS, SOFTMAX_FAULTS
+from attnspec.faults.staged import SOUND, Attend, around, attention, staged
+from attnspec.faults.state import INVARIANCE_FAULTS, PURITY_FAULTS, STATE_FAULTS
+from attnspec.faults.work import Answer, HandedOver, Mechanism
+from attnspec.problems.problem import Array, Sizes
+
+_TRACED_LENGTH = 4
+"""The number of keys with which a function was traced, once and for all."""
+
+
+def _traced(array: Array) -> Array:
+    """What stood there, of any shape, when the function was traced: it is traced on other numbers."""
+    return np.roll(array, 1)
+
+
+def _of_first(array: Array) -> Array:
+    """The first entry of the batch, for all of it: (B,…) -> (B,…)."""
+    return np.broadcast_to(array[:1], array.shape)
+
+
+def _with_mask(change: Callable[[Array], Array]) -> Callable[[], Attend]:
+    """A maker of functions that see another mask (B,H,T,S), where they are given one."""
+    def answer(call: HandedOver) -> Answer:
+        return attention(call if call.mask is None else call.but(mask=change(np.asarray(call.mask))))
+
+    return around(answer)
+
+
+def _at_first_length(call: HandedOver) -> Answer:
+    """The program is one for a number of keys, and has no place for more."""
+    seen = np.arange(call.key.shape[2]) < _TRACED_LENGTH
+    mask = np.ones(1, bool) if call.mask is None else np.asarray(call.mask)
+    return attention(call.but(mask=np.broadcast_to(mask & seen, (*call.query.shape[:3], call.key.shape[2]))))
+
+
+def _branch_of_trace(call: HandedOver) -> Answer:
+    """The causal flag is looked at where there are more than a few keys; at the export there were few."""
+    return attention(call.but(causal=False) if call.key.shape[2] >= _TRACED_LENGTH else call)
+
+
+def _value_of_trace(call: HandedOver) -> Answer:
+    return attention(call.but(value=_traced(call.value)))
+
+
+def _scale_of_trace(call: HandedOver) -> Answer:
+    return attention(call.but(scale=None))
+
+
+def _first_entry(call: HandedOver) -> Answer:
+    return attention(call.but(key=_of_first(call.key), value=_of_first(call.value)))
+
+
+def _mask_of_first(mask: Array) -> Array:
+    """The first entry's mask (B,H,T,S) for all; one of fewer axes has no batch."""
+    return _of_first(mask) if mask.ndim == len("BHTS") else mask
+
+
+def _backward(form: MadeForm, reread: Reread) -> WrongForm:
+    """The forward pass is sound in this form, too."""
+    return WrongForm(form, staged(), lambda: as_backward(reread=reread))
+
+
+def _dropped_anew(call: HandedOver) -> HandedOver:
+    """Every other key is dropped, and the rest doubled, as another draw would have it."""
+    kept = (np.arange(call.value.shape[2]) % 2 == 0)[:, None]
+    return call.but(value=(call.value * kept * 2).astype(call.value.dtype))
+
+
+_LSG = "https://github.com/ccdv-ai/convert_checkpoint_to_lsg/issues/15"
+
+FORM_FAULTS: tuple[Fault, ...] = (
+    Fault("compiled_for_first_shape", Stage.STATE,
+          "The compiled program is that of the first shape, and is used for the next one.",
+          "more than 4 keys, compiled", staged(), link="https://github.com/pytorch/pytorch/issues/148545",
+          made=WrongForm("compile", around(_at_first_length))),
+    Fault("compiled_value_kept", Stage.STATE,
+          "The values are a constant of the compiled program: those with which it was traced.", "compiled", staged(),
+          made=WrongForm("compile", around(_value_of_trace))),
+    Fault("compiled_mask_dropped", Stage.MASK,
+          "A branch for the case that a compiler traces the function leaves the mask out.", "a mask, compiled",
+          staged(), made=WrongForm("compile", staged(masked=lambda work: np.ones(work.shape, bool)))),
+    Fault("compiled_backward_unmasked", GRAD, "The compiled backward pass does not see the mask.",
+          "gradients of a mask, compiled", staged(), backward=as_backward,
+          made=_backward("compile", edit.without("mask"))),
+    Fault("exported_branch_taken_once", Stage.CAUSAL, "A branch on the number of keys is taken once, at the export.",
+          "causal with 4 keys and more, exported", staged(), link=_LSG,
+          made=WrongForm("export", around(_branch_of_trace))),
+    Fault("exported_mask_constant", Stage.MASK,
+          "The mask is a constant of the exported program: that with which it was traced.", "a mask, exported",
+          staged(), made=WrongForm("export", _with_mask(_traced))),
+    Fault("onnx_scale_constant", Stage.SCALE, "The exported operator has no scale, so that its default is used.",
+          "an explicit scale, in ONNX", staged(), made=WrongForm("onnx", around(_scale_of_trace)),
+          equivalents=dict.fromkeys((DType.FLOAT16, DType.BFLOAT16), "ONNX is asked at float32 and float64 alone")),
+    Fault("mapped_first_entry", Stage.HEADS,
+          "The rule for the mapped axis gives all entries the keys and values of the first.", "B > 1, mapped",
+          staged(), made=WrongForm("vmap", around(_first_entry))),
+    Fault("mapped_mask_of_first", Stage.MASK,
+          "The mask is not mapped along with the queries: all entries have that of the first.",
+          "masks that differ along the batch, mapped", staged(),
+          link="https://github.com/pytorch/pytorch/issues/151561",
+          made=WrongForm("vmap", _with_mask(_mask_of_first))),
+    Fault("recomputed_dropout_drawn_anew", GRAD,
+          "The recomputation drops the values of every second key and doubles the others; the forward pass keeps all.",
+          "gradients, recomputed", staged(), link="https://github.com/allenai/OLMo-core/pull/828", backward=as_backward,
+          made=_backward("checkpoint", _dropped_anew)),
+    Fault("recomputed_without_mask", GRAD,
+          "The mask is not handed over to what is computed again.", "gradients of a mask, recomputed", staged(),
+          backward=as_backward, made=_backward("checkpoint", edit.without("mask"))),
 )
-from attnspec.faults.fault import Fault
-from attnspec.faults.mechanisms import BUGS, faults_of, outside
-from attnspec.faults.mistakes import all_mistakes
-from attnspec.faults.size_family import SEEDED
-from attnspec.faults.sizes import make
-from attnspec.faults.sizes.families import FAMILIES
+
+
+MECHANISMS: Mapping[str, Mechanism] = {
+    **KEYS, **ROWS, **HIDING, **WIDTHS, **GRIDS,
+    **{name: mechanism for aspect in all_mistakes() for name, mechanism in aspect.mechanisms.items()}}
+
+
+def draw_fault(family: FaultFamily, seed: int = 0) -> Fault:
+    """The fault that a seed makes of a family: `NAME` for seed 0, `NAME@7` for seed 7."""
+    planted = family.drawn(seed)
+    name = f"{family.name}{SEEDED}{seed}" if seed else family.name
+    return Fault(name, family.stage, f"{family.story} {_numbers(planted)}", reach_of(planted, family.needs),
+                 _maker(planted), link=link_of(family.name), planted=planted)
+
+
+def _numbers(planted: Planted) -> str:
+    """The second sentence of a story: what the seed has drawn. The reach tells the sizes."""
+    size = f" a block, tile or grid of {planted.size}, and" if planted.size else ""
+    return f"Seed {planted.seed} draws{size} where it shows."
+
+
+def _maker(planted: Planted) -> Callable[[], Attend]:
+    """Makes attention that is wrong where the plant bites, and the sound stages everywhere else."""
+    stages = replace(SOUND, **MECHANISMS[planted.mechanism](planted.size))
+
+    def answer(call: HandedOver) -> Answer:
+        return attention(call, stages) if planted.bites(axes_of(_sizes(call)), call.keywords) else attention(call)
+
+    return around(answer)
+
+
+def _sizes(call: HandedOver) -> Sizes:
+    B, H, T, D = call.query.shape
+    Hkv, S, Dv = call.value.shape[1:]
+    return Sizes(B, H, Hkv, T, S, D, Dv)
+
+
+SIZE_FAULTS = tuple(draw_fault(family) for family in ALL_FAMILIES)
 
 
 def _faults_about(keyword: str) -> tuple[Fault, ...]:
@@ -68,15 +212,15 @@ def _faults_about(keyword: str) -> tuple[Fault, ...]:
 
 
 FIXED: tuple[Fault, ...] = (
-    *_faults_about("scale"), *heads.FAULTS, *exponential.FAULTS, *bias.FAULTS, *masks.FAULTS, *constants.FAULTS,
-    *causal.FAULTS, *softmax.FAULTS, *blocks.FAULTS, *edges.TAILS, *reports.FAULTS, *precision.FAULTS, *state.FAULTS,
-    *purity.FAULTS, *layers.FAULTS, *paths.SWITCHES, *drift.FAULTS, *edges.READS, *paths.FAULTS, *packed.FAULTS,
-    *_faults_about(POSITIONS), *invariance.FAULTS, *(fault for aspect in all_mistakes() for fault in aspect.left_on),
-    *(fault for name in UNCOMMON for fault in _faults_about(name)), *made.FAULTS,
+    *_faults_about("scale"), *HEAD_FAULTS, *EXPONENTIAL_FAULTS, *BIAS_FAULTS, *MASK_FAULTS, *CONSTANT_FAULTS,
+    *CAUSAL_FAULTS, *SOFTMAX_FAULTS, *BLOCK_FAULTS, *TAIL_FAULTS, *REPORT_FAULTS, *PRECISION_FAULTS, *STATE_FAULTS,
+    *PURITY_FAULTS, *LAYER_FAULTS, *SWITCH_FAULTS, *DRIFT_FAULTS, *READ_FAULTS, *PATH_FAULTS, *PACKED_FAULTS,
+    *_faults_about(POSITIONS), *INVARIANCE_FAULTS, *(fault for aspect in all_mistakes() for fault in aspect.left_on),
+    *(fault for name in UNCOMMON for fault in _faults_about(name)), *FORM_FAULTS,
 )
 """The faults that have no number to draw. The matrix of clauses and faults is about these."""
 
-ALL: tuple[Fault, ...] = (*FIXED, *make.FAULTS)
+ALL: tuple[Fault, ...] = (*FIXED, *SIZE_FAULTS)
 """All faults: those that show only at certain sizes come last, as seed 0 draws them."""
 
 CATALOGUE: Mapping[str, Fault] = {fault.name: fault for fault in ALL}
@@ -117,7 +261,7 @@ def fault_named(name: str) -> Fault:
         return CATALOGUE[family]
     if family not in FAMILIES:
         raise TargetError(f"{family!r} draws nothing, so no seed can follow it. Name it without {at}{seed}.")
-    return make.drawn(FAMILIES[family], _seed(family, seed))
+    return draw_fault(FAMILIES[family], _seed(family, seed))
 
 
 def _seed(family: str, seed: str) -> int:

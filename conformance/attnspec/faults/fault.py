@@ -1,19 +1,25 @@
-"""What a fault is."""
+"""What a fault is; what the `faults.py` of an aspect hands over, its mistakes of all kinds; and the problems by which a
+diagnosis tells faults apart.
+"""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from attnspec.core.declaration import Limits
 from attnspec.core.forms import InputForm
+from attnspec.core.keywords import load_parts
 from attnspec.core.made_variants import MadeForm
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults.layer import Layer
-from attnspec.faults.planted import Planted
 from attnspec.faults.rotary_work import Rotate
+from attnspec.faults.size_family import FaultFamily, Planted
 from attnspec.faults.staged import Attend
+from attnspec.faults.work import Mechanism
+from attnspec.problems.problem import Recipe, Sizes
 
 
 class Stage(enum.StrEnum):
@@ -92,3 +98,82 @@ class Fault:
     def shows_at(self) -> str:
         """Of a fault that shows only at certain sizes, at which; "" for all others."""
         return self.planted.reach if self.planted else ""
+
+
+class Outside(enum.Enum):
+    """Why a real mistake has no fault of its own."""
+
+    CACHE = "it is in how a library allocates or fills a cache of its own, and no keyword of attnspec passes one"
+    BACKWARD = "it is in a part of a backward pass that no fault of gradients gets wrong"
+    POSITIONS = "it is in the positions that are worked into queries and keys before attention sees them"
+    TRAINING = "it shows in training only"
+    REFUSAL = "a program that should run is refused before attention computes anything"
+    UNTOLD = "the thread tells no mechanism that one could plant"
+    CONVENTION = "it is a documented convention, or a mistake of the caller; attnspec tests what is declared instead"
+    TASTE = "results differ by roundings, and neither is wrong"
+
+
+@dataclass(frozen=True, slots=True)
+class SoundFormulation:
+    """A right attention that takes the keywords of a pool, too. meaning: how it computes.  grade: in half dtypes."""
+
+    name: str
+    meaning: str
+    make: Callable[[], Attend]
+    pool: str
+    grade: str = "G0"
+
+
+@dataclass(frozen=True, slots=True)
+class AspectFaults:
+    """The mistakes that an aspect's `faults.py` hands over.
+
+    about: by keyword of this aspect, the faults that are about it.  beside: by keyword of another one, how that is lost
+    beside this one.
+    left_on: what is computed though nobody asked for it.  backward: faults of a backward pass.
+    families: of those that show at certain sizes; mechanisms: by name, what goes wrong in a family.
+    bugs: by class of mistake, public threads on GitHub and the faults that make the same one, as in `mechanisms`.
+    panel: calls by which a diagnosis tells its faults apart.
+    sound: right formulations of it, which no clause may accuse.
+    """
+
+    about: Mapping[str, tuple[Fault, ...]]
+    beside: Mapping[str, tuple[Fault, ...]] = field(default_factory=dict)
+    left_on: tuple[Fault, ...] = ()
+    backward: tuple[Fault, ...] = ()
+    families: tuple[FaultFamily, ...] = ()
+    mechanisms: Mapping[str, Mechanism] = field(default_factory=dict)
+    bugs: Mapping[str, Mapping[str, str | Outside]] = field(default_factory=dict)
+    panel: tuple[Recipe, ...] = ()
+    sound: tuple[SoundFormulation, ...] = ()
+
+
+def all_mistakes() -> tuple[AspectFaults, ...]:
+    """The mistakes of every aspect, in order."""
+    return tuple(part.MISTAKES for part in load_parts("faults"))
+
+
+#                     B  H Hkv  T   S   D  Dv
+REMEMBERED = Sizes(1, 2, 2, 4, 6, 5, 3)      # no shape of the pool: nothing of it can have been remembered before
+LONGER = Sizes(1, 2, 2, 4, 9, 5, 3)
+GROUPED = Sizes(2, 6, 2, 5, 7, 6, 4)
+QUERIES = Sizes(2, 3, 3, 9, 6, 8, 5)
+SQUARE = Sizes(2, 2, 2, 6, 6, 5, 5)
+BLOCKS = Sizes(2, 4, 2, 18, 37, 16, 8)
+EVEN = Sizes(1, 4, 4, 32, 32, 9, 16)
+LONG = Sizes(1, 2, 2, 2, 530, 8, 8)
+ONE = Sizes(2, 2, 2, 1, 5, 7, 4)
+ONE_KEY = Sizes(2, 2, 2, 5, 1, 7, 4)
+RAGGED = Sizes(3, 2, 2, 4, 11, 6, 5)         # keys enough for three lengths, of which some end in the past
+REMEMBERED_LAYER = Sizes(2, 2, 2, 4, 4, 6, 6)
+SQUARE_LAYER = Sizes(2, 3, 3, 5, 5, 4, 4)
+WIDE_LAYER = Sizes(2, 2, 2, 5, 7, 4, 3)
+GROUPED_LAYER = Sizes(2, 4, 2, 6, 5, 4, 4)
+
+
+def panel_recipe(sizes: Sizes, keywords: str, families: str = "normal", *, mask: str = "random", seed: int = 1,
+                 bias: str = "normal", scale: float = 0.3, **values: Any) -> Recipe:  # noqa: ANN401  (by the keyword)
+    """A problem of these sizes with these keywords; `values` are those of uncommon keywords, by name."""
+    features = frozenset(keywords.split())
+    return Recipe(sizes, tuple(families.split()), mask if "mask" in features else "none", features, seed,
+                  bias=bias, scale=scale, values=values)

@@ -7,17 +7,100 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Kind
-from attnspec.faults import causal, masks, reports
+from attnspec.faults import heads, masks
 from attnspec.faults import heads as head_faults
 from attnspec.faults import layer as sound
-from attnspec.faults import layer_steps as steps
 from attnspec.faults import staged as core
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.layer import Layer, LayerCall, attending, staged_layer
+from attnspec.faults.layer import Layer, LayerCall, Params, attending, staged_layer
 from attnspec.faults.work import HandedOver, PreparedCall
 from attnspec.problems.problem import Array
+
+
+def query_scaled_before_bias(x: Array, which: str, params: Params) -> Array:
+    """The query's projection (B,T,H·D) is scaled, then its bias added: in effect a bias too large by sqrt(D)."""
+    return sound.project(x, which, params) + params.get("b_query", np.float32(0)) * np.float32(3)  # 4 b, as for D = 16
+
+
+def without_bias(x: Array, which: str, params: Params) -> Array:
+    """(B,·,M) or, for `out`, (B,T,H·Dv), times the weight alone."""
+    return x @ params[f"w_{which}"]
+
+
+def bias_twice(x: Array, which: str, params: Params) -> Array:
+    """The projected value (B,S,Hkv·Dv) or output (B,T,M) with its bias added once more."""
+    return sound.project(x, which, params) + params.get(f"b_{which}", np.zeros((), x.dtype))
+
+
+def bias_subtracted(x: Array, which: str, params: Params) -> Array:
+    """The projected query (B,T,H·D) with its bias subtracted."""
+    return sound.project(x, which, params) - 2 * params.get(f"b_{which}", np.zeros((), x.dtype))
+
+
+def as_if(other: str) -> Callable[[Array, str, Params], Array]:
+    """(B,·,M) projected with the parameters of another projection where the shapes allow it."""
+    def project(x: Array, which: str, params: Params) -> Array:
+        """(B,·,M) projected as `other` where both weights have one shape, else as `which`."""
+        fits = params[f"w_{which}"].shape == params[f"w_{other}"].shape
+        return sound.project(x, other if fits else which, params)
+    return project
+
+
+def transposed(x: Array, which: str, params: Params) -> Array:
+    """(B,T,M) or, for `out`, (B,T,H·Dv), by the (out, in) weight of another library, used as (in, out) or misread."""
+    weight = params[f"w_{which}"]
+    return sound.project(x, which, {**params, f"w_{which}": weight.T.reshape(weight.shape)})
+
+
+def as_wide_as_query(x: Array, which: str, params: Params) -> Array:
+    """Keys (B,S,M) projected by their own weight, read with the shape of the query's, (M,H·D)."""
+    weight = params[f"w_{which}"].reshape(params["w_query"].shape)
+    return sound.project(x, which, {**params, f"w_{which}": weight})
+
+
+def skipped_if_square(x: Array, which: str, params: Params) -> Array:
+    """The merged heads (B,T,H·Dv), not projected where H·Dv = M."""
+    weight = params[f"w_{which}"]
+    return x if weight.shape[0] == weight.shape[1] else sound.project(x, which, params)
+
+
+def split_interleaved(x: Array, heads: int) -> Array:
+    """(B,T,H·D) -> (B,H,T,D): head h owns the columns h, h + H, h + 2H, …"""
+    B, T, width = x.shape
+    return x.reshape(B, T, width // heads, heads).transpose(0, 3, 1, 2)
+
+
+def split_flat(x: Array, heads: int) -> Array:
+    """(B,T,H·D) -> (B,H,T,D) by view(B, H, T, D) without the transpose."""
+    B, T, width = x.shape
+    return x.reshape(B, heads, T, width // heads)
+
+
+def merged_flat(x: Array) -> Array:
+    """(B,H,T,Dv) -> (B,T,H·Dv) by a reshape without transposing back."""
+    B, H, T, Dv = x.shape
+    return x.reshape(B, T, H * Dv)
+
+
+def merged_interleaved(x: Array) -> Array:
+    """(B,H,T,Dv) -> (B,T,H·Dv), the heads of each feature side by side."""
+    B, H, T, Dv = x.shape
+    return x.transpose(0, 2, 3, 1).reshape(B, T, H * Dv)
+
+
+def merged_reversed(x: Array) -> Array:
+    """(B,H,T,Dv) -> (B,T,H·Dv), last head first."""
+    return sound.merge(x[:, ::-1])
+
+
+def first_head_everywhere(x: Array) -> Array:
+    """(B,H,T,Dv) -> (B,T,H·Dv), head 0 in the place of every head."""
+    return sound.merge(np.broadcast_to(x[:, :1], x.shape))
+
 
 _AVERAGED = Limits(grouped=True, broadcasts=True, weights="averaged")
 
@@ -101,63 +184,63 @@ _ASKED = "return_weights"
 _KERAS = "https://github.com/keras-team/keras/issues/23038"
 _FAST = "https://github.com/pytorch/pytorch/pull/178588"
 
-FAULTS = (
+LAYER_FAULTS = (
     _fault("layer_scale_by_model_width", Stage.SCALE, "The logits are divided by sqrt(d_model), not by sqrt(d_k).",
            "M ≠ D", staged_layer(attend=_by_model_width)),
     _fault("layer_unscaled", Stage.SCALE, "The division by sqrt(d_k) is forgotten.", "D > 1",
            staged_layer(attend=lambda call, layer: sound.attend(call.but(scale=1.0), layer))),
     _fault("layer_query_bias_too_large", Stage.PROJECTION,
            "The query's bias is multiplied by 4, as if the query, at D = 16, were scaled before the bias is added.",
-           "b_query other than 0", staged_layer(project_query=steps.query_scaled_before_bias)),
+           "b_query other than 0", staged_layer(project_query=query_scaled_before_bias)),
     _fault("layer_query_bias_dropped", Stage.PROJECTION, "The query projection leaves out its bias.",
-           "b_query other than 0", staged_layer(project_query=steps.without_bias)),
+           "b_query other than 0", staged_layer(project_query=without_bias)),
     _fault("layer_value_bias_dropped", Stage.PROJECTION,
            "The value projection leaves out its bias: the fused bias is added to queries and keys only.",
-           "b_value other than 0", staged_layer(project_value=steps.without_bias)),
+           "b_value other than 0", staged_layer(project_value=without_bias)),
     _fault("layer_value_bias_twice", Stage.PROJECTION, "The value's bias is added twice.",
-           "b_value other than 0", staged_layer(project_value=steps.bias_twice)),
+           "b_value other than 0", staged_layer(project_value=bias_twice)),
     _fault("layer_out_bias_dropped", Stage.PROJECTION, "The output projection loses its bias in a conversion.",
-           "b_out other than 0", staged_layer(project_out=steps.without_bias)),
+           "b_out other than 0", staged_layer(project_out=without_bias)),
     _fault("layer_out_bias_twice", Stage.PROJECTION, "The output bias is added twice, once on each of two shards.",
-           "b_out other than 0", staged_layer(project_out=steps.bias_twice)),
+           "b_out other than 0", staged_layer(project_out=bias_twice)),
     _fault("layer_query_bias_subtracted", Stage.PROJECTION,
            "The query's bias is subtracted: its sign was lost in a conversion.",
-           "b_query other than 0", staged_layer(project_query=steps.bias_subtracted)),
+           "b_query other than 0", staged_layer(project_query=bias_subtracted)),
     _fault("layer_queries_and_keys_exchanged", Stage.PROJECTION,
            "The projections of query and key are exchanged: split in the order K, Q, V.",
            "Hkv = H, weights that differ",
-           staged_layer(project_query=steps.as_if("key"), project_key=steps.as_if("query"))),
+           staged_layer(project_query=as_if("key"), project_key=as_if("query"))),
     _fault("layer_keys_and_values_exchanged", Stage.PROJECTION,
            "The projections of key and value are exchanged: split in the order Q, V, K.",
            "Dv = D, weights that differ",
-           staged_layer(project_key=steps.as_if("value"), project_value=steps.as_if("key"))),
+           staged_layer(project_key=as_if("value"), project_value=as_if("key"))),
     _fault("layer_query_weight_for_all", Stage.PROJECTION, "Keys and values are projected by the query's weight.",
            "Hkv = H, weights that differ",
-           staged_layer(project_key=steps.as_if("query"), project_value=steps.as_if("query"))),
+           staged_layer(project_key=as_if("query"), project_value=as_if("query"))),
     _fault("layer_query_weight_transposed", Stage.PROJECTION, "The (out, in) weights of another library.",
-           "w_query that is not symmetric", staged_layer(project_query=steps.transposed)),
+           "w_query that is not symmetric", staged_layer(project_query=transposed)),
     _fault("layer_out_weight_transposed", Stage.PROJECTION, "The (out, in) weights of another library.",
-           "w_out that is not symmetric", staged_layer(project_out=steps.transposed)),
+           "w_out that is not symmetric", staged_layer(project_out=transposed)),
     _fault("layer_out_projection_skipped", Stage.PROJECTION, "The output projection is built and never called.",
-           "H·Dv = M", staged_layer(project_out=steps.skipped_if_square),
+           "H·Dv = M", staged_layer(project_out=skipped_if_square),
            link="https://github.com/Cerebras/modelzoo/pull/85"),
     _fault("layer_split_interleaved", Stage.SPLIT, "Each head takes every H-th column, not D neighbouring ones.",
-           "H > 1, and D > 1 or Dv > 1", staged_layer(split=steps.split_interleaved)),
+           "H > 1, and D > 1 or Dv > 1", staged_layer(split=split_interleaved)),
     _fault("layer_split_not_transposed", Stage.SPLIT, "Heads are split by view(B, H, T, D) without the transpose.",
            "H > 1 and T > 1",
-           staged_layer(split=steps.split_flat), link="https://github.com/tinygrad/tinygrad/pull/14025"),
+           staged_layer(split=split_flat), link="https://github.com/tinygrad/tinygrad/pull/14025"),
     _fault("layer_merge_not_transposed", Stage.MERGE, "Heads are merged by reshape without transposing back.",
-           "H > 1 and T > 1", staged_layer(merge=steps.merged_flat),
+           "H > 1 and T > 1", staged_layer(merge=merged_flat),
            link="https://github.com/hackiey/QAnet-pytorch/issues/2"),
     _fault("layer_heads_never_transposed", Stage.SPLIT,
            "Heads are split by a reshape without the transpose, and merged by one without transposing back.",
-           "H > 1 and T > 1", staged_layer(split=steps.split_flat, merge=steps.merged_flat)),
+           "H > 1 and T > 1", staged_layer(split=split_flat, merge=merged_flat)),
     _fault("layer_merge_interleaved", Stage.MERGE, "Heads and features are exchanged in the merge.",
-           "H > 1 and Dv > 1", staged_layer(merge=steps.merged_interleaved)),
+           "H > 1 and Dv > 1", staged_layer(merge=merged_interleaved)),
     _fault("layer_heads_reversed", Stage.MERGE, "Heads are merged in reverse order.", "H > 1",
-           staged_layer(merge=steps.merged_reversed)),
+           staged_layer(merge=merged_reversed)),
     _fault("layer_first_head_everywhere", Stage.MERGE, "Head 0 is computed for every head.", "H > 1",
-           staged_layer(merge=steps.first_head_everywhere)),
+           staged_layer(merge=first_head_everywhere)),
     _fault("layer_indivisible_truncated", Stage.SPLIT, "Columns that width // heads leaves over are cut off silently.",
            "heads that do not divide the width", staged_layer(take=_truncating)),
     _fault("layer_gqa_tiled", Stage.HEADS, "Grouped heads are tiled, while repeat is expected.", "1 < Hkv < H",
@@ -165,7 +248,7 @@ FAULTS = (
            link="https://github.com/apple/axlearn/pull/842"),
     _fault("layer_key_width_of_query", Stage.PROJECTION,
            "The key's weight is read with the shape of the query's weight.",
-           "Hkv < H", staged_layer(project_key=steps.as_wide_as_query),
+           "Hkv < H", staged_layer(project_key=as_wide_as_query),
            link="https://github.com/microsoft/onnxruntime/pull/13050"),
     _fault("layer_attends_over_batch", Stage.SPLIT, "Batch and time are exchanged: the layer expects time first.",
            "T = S, B > 1 or T > 1, no mask and no bias", _over_batch, link="https://github.com/aipixel/AEMatter/issues/3"),
@@ -197,7 +280,7 @@ FAULTS = (
            "causal together with return_weights",
            staged_layer(take=_dropped("causal", False, lambda call: call.return_weights)), link=_KERAS),
     _fault("layer_causal_off_by_one", Stage.CAUSAL, "`triu(diagonal=2)`: each query sees one later key.",
-           "causal, S > 1", staged_layer(attend=attending(past=causal.OFF_BY_ONE))),
+           "causal, S > 1", staged_layer(attend=attending(past=masks.OFF_BY_ONE))),
     _fault("layer_cross_is_self", Stage.PROJECTION, "Keys and values are projected from the query.",
            "T = S, a key that differs from the query", staged_layer(take=_changed(_self_attention))),
     _fault("layer_query_and_memory_exchanged", Stage.PROJECTION,
@@ -213,14 +296,14 @@ FAULTS = (
            staged_layer(attend=_with_residual)),
     _fault("layer_averaged_weights_summed", Stage.WEIGHTS,
            "The returned weights are the sum over heads, while the mean is expected.",
-           f"{_ASKED}, H > 1", staged_layer(report=reports.sum_of_heads), limits=_AVERAGED),
+           f"{_ASKED}, H > 1", staged_layer(report=heads.sum_of_heads), limits=_AVERAGED),
     _fault("layer_averaged_weights_of_first", Stage.WEIGHTS,
            "The returned weights are those of head 0, while the mean is expected.",
-           f"{_ASKED}, H > 1", staged_layer(report=reports.first_of_heads), limits=_AVERAGED),
+           f"{_ASKED}, H > 1", staged_layer(report=heads.first_of_heads), limits=_AVERAGED),
     _fault("layer_averaged_weights_largest", Stage.WEIGHTS,
            "The returned weights are the largest of all heads, while the mean is expected.",
-           f"{_ASKED}, H > 1", staged_layer(report=reports.largest_of_heads), limits=_AVERAGED),
+           f"{_ASKED}, H > 1", staged_layer(report=heads.largest_of_heads), limits=_AVERAGED),
     _fault("layer_averaged_weights_over_batch", Stage.WEIGHTS,
            "The returned weights are averaged over the batch too, not only over heads.",
-           f"{_ASKED}, B > 1", staged_layer(report=reports.averaged_over_batch), limits=_AVERAGED),
+           f"{_ASKED}, B > 1", staged_layer(report=heads.averaged_over_batch), limits=_AVERAGED),
 )

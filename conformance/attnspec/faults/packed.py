@@ -217,7 +217,7 @@ def _fault(name: str, story: str, reach: str, split: Split | None = None, *,
     return Fault(name, Stage.PACKED, story, reach, make, link=link, form=InputForm.PACKED)
 
 
-FAULTS = (
+PACKED_FAULTS = (
     _fault("packed_together", "The borders are accepted and not applied.", _TWO, _one_sequence,
            link="https://github.com/areal-project/AReaL/issues/1442"),
     _fault("packed_borders_of_queries", "One array of borders serves queries and keys.",

@@ -17,13 +17,154 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from attnspec.core.forms import NUMBER, TABLE
+from attnspec.faults import aspect_stage
 from attnspec.faults.aspect_stage import bend_logits, near_keys
 from attnspec.faults.aspect_stage import restore as restore_entries
-from attnspec.faults.log_sum import log_sum_exp, returned
-from attnspec.faults.pages import gather
-from attnspec.faults.serving import add_by_place, ahead, clear, drop, extend, join, own_keys, start
 from attnspec.faults.work import Answer, HandedOver, PreparedCall, wide_dtype
 from attnspec.problems.problem import Array
+
+
+def extend(call: HandedOver) -> HandedOver:
+    """The call with past keys and values before the new ones; the past is handed on for its length."""
+    if call.past_key is None or call.past_value is None:
+        return call
+    pairs = {"key": (call.past_key, call.key), "value": (call.past_value, call.value)}
+    return call.but(**{name: np.concatenate(pair, axis=2) for name, pair in pairs.items()})
+
+
+def start(work: PreparedCall) -> Array | int:
+    """The place of the first query: behind the past."""
+    return 0 if work.past_key is None else work.past_key.shape[2]
+
+
+def ahead(work: PreparedCall) -> Array:
+    """(T,S), or (B,1,T,S): how far each key lies ahead of the query's own place."""
+    _, _, T, S = work.shape
+    return np.arange(S) - np.arange(T)[:, None] - work.start
+
+
+def add_by_place(logits: Array, work: PreparedCall) -> Array:
+    """Logits (B,H,T,S) with what aspects add to them by the places of query and key."""
+    added = aspect_stage.added_logits(work, ahead(work), logits.dtype)
+    return logits if added is None else logits + added
+
+
+def own_keys(work: PreparedCall) -> Array:
+    """The keys that a query may see wherever it stands, (S,), (B,1,1,S) or (B,1,T,S)."""
+    return aspect_stage.own_keys(work, work.shape[3])
+
+
+def join(logits: Array, work: PreparedCall) -> Array:
+    """Logits (B,H,T,S+1): that of each head's extra key stands behind the others. As they are where there is none."""
+    extra = aspect_stage.extra_logit(work)
+    return logits if extra is None else with_column(logits, extra)
+
+
+def drop(weights: Array, work: PreparedCall) -> Array:
+    """The weights (B,H,T,S) times what aspects multiply them by: the weights that meet the values."""
+    B, H, T, S = weights.shape
+    factors = aspect_stage.weight_factors(work, (B, H, T, S))
+    return weights if factors is None else weights * factors.astype(weights.dtype)
+
+
+def find_empty_rows(work: PreparedCall) -> Array:
+    """bool, (B,H,T,1) or what broadcasts to it: the rows that see no key, and no extra one."""
+    is_empty = np.logical_not(np.any(work.visible, axis=-1, keepdims=True))
+    return np.asarray(is_empty & (aspect_stage.extra_logit(work) is None))
+
+
+def clear(output: Array, work: PreparedCall) -> Array:
+    """The output (B,H,T,Dv), with zeros beyond the number of queries of each batch entry."""
+    own = aspect_stage.own_queries(work, work.shape[2])
+    return output if own is None else np.where(own, output, 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PageTable:
+    """The table that says which pages each batch entry has.
+
+    pages: their numbers (B,N).  slots: of a page.  most: how many pages there are.
+    lengths: how many keys each entry has, (B,).  queries: how many there are of each.
+    """
+
+    pages: Array
+    slots: int
+    most: int
+    lengths: Array
+    queries: int
+
+    @property
+    def places(self) -> Array:
+        """(S,): the places that a row of the table can hold."""
+        return np.arange(self.pages.shape[1] * self.slots)
+
+
+PageSlots = tuple[Array, Array]
+"""The page and the slot of each key, (B,S) twice."""
+FindSlots = Callable[[PageTable], PageSlots]
+
+
+def slots_of_keys(table: PageTable) -> PageSlots:
+    """The page and the slot of each key; page 0 beyond the keys of an entry, where the table may name any."""
+    own = table.places < table.lengths[:, None]
+    pages = np.where(own, table.pages[:, table.places // table.slots], 0)
+    return pages, np.broadcast_to(table.places % table.slots, pages.shape)
+
+
+def table_of(call: HandedOver) -> PageTable | None:
+    """The table of a call whose keys lie in pages; None for any other."""
+    pages, lengths = getattr(call, TABLE), getattr(call, NUMBER)
+    if pages is None:
+        return None
+    return PageTable(pages, call.key.shape[1], len(call.key), lengths, call.query.shape[2])
+
+
+def gathered(find: FindSlots = slots_of_keys, *, of_value: FindSlots | None = None,
+             lengths: Callable[[PageTable], Array] | None = None) -> Callable[[HandedOver], HandedOver]:
+    """A `gather` stage that finds keys, and values, in other places, or counts others, (B,), among an entry's."""
+    def gather(call: HandedOver) -> HandedOver:
+        table = table_of(call)
+        if table is None:
+            return call
+        key, value = _read_pages(call.key, find(table)), _read_pages(call.value, (of_value or find)(table))
+        counted = lengths(table) if lengths else table.lengths
+        return call.but(key=key, value=value, **{TABLE: None, NUMBER: counted})
+    return gather
+
+
+def _read_pages(pool: Array, place: PageSlots) -> Array:
+    """(B,Hkv,S,·) of (pages,slots,Hkv,·)."""
+    return np.ascontiguousarray(pool[place].swapaxes(1, 2))
+
+
+gather = gathered()
+"""The call with the keys and values of each batch entry one behind the other; as it is where they lie so anyway."""
+
+
+def log_sum_exp(logits: Array) -> Array:
+    """(…,S) -> (…): the logarithm of the sum of the exponentials of each row; -inf where all of it is -inf."""
+    top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
+    shift = np.where(np.isneginf(top), 0, top)
+    return put_together(shift, np.exp(logits - shift).sum(axis=-1, keepdims=True))
+
+
+def put_together(shift: Array, total: Array) -> Array:
+    """(…,1), (…,1) -> (…): what was taken off, and the logarithm of the sum, -inf of 0."""
+    with np.errstate(divide="ignore"):
+        found: Array = (shift + np.log(total))[..., 0]
+    return found
+
+
+def with_column(logits: Array, heads: Array) -> Array:
+    """Logits (B,H,T,S+1) in the dtype of those (B,H,T,S): one for each head (H,) stands behind the keys."""
+    column = np.broadcast_to(heads[:, None, None], (*logits.shape[:3], 1))
+    return np.concatenate([logits, column], axis=-1, dtype=logits.dtype)
+
+
+def returned(array: Array, io: np.dtype[Any]) -> Array:
+    """A log-sum-exp (B,H,T) in the dtype in which it is returned for inputs of this one."""
+    return array.astype(np.float64 if io == np.float64 else np.float32)
 
 
 def take(call: HandedOver) -> PreparedCall:

@@ -1,19 +1,26 @@
-"""Faults that remember: caches with too short a key, buffers that are used again, calls that are counted.
+"""Faults that remember (caches with too short a key, buffers that are used again, calls that are counted); that write
+to inputs, or read memory in the wrong layout; and sums whose order depends on more than the row.
 
 Each `make` returns a function with a memory of its own, so loading a fault anew resets it, and all is deterministic.
+Sums in another order are right within rounding, but the bits change with the batch, with chunks or with padding: each
+such fault claims that they do not.
 """
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.staged import Attend, Stages, as_attend, attention
+from attnspec.faults.staged import Attend, Stages, around, as_attend, attention
 from attnspec.faults.work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
@@ -169,7 +176,7 @@ def _first_call(output: Array, number: int) -> Array:
 _TWICE = "two calls with equal shapes and different contents"
 _GRAPH = "https://github.com/pytorch/pytorch/pull/184122"
 
-FAULTS = (
+STATE_FAULTS = (
     Fault("stale_output", Stage.STATE, "The output is cached by shape, so later calls get an old one.",
           _TWICE, _remembering(Remembered), link=_GRAPH),
     Fault("stale_key", Stage.STATE, "The key is cached by shape, so later calls use an old one.", _TWICE,
@@ -204,4 +211,290 @@ FAULTS = (
           _remembering(Accumulating)),
     Fault("dropout_random", Stage.STATE, "Dropout stays on in evaluation.", "any input",
           _remembering(Randomised), link="https://github.com/huggingface/pytorch-image-models/pull/1978"),
+)
+
+
+Parts = Callable[[PreparedCall], Sequence[int]]
+"""Where the keys are cut: the ends of the parts whose sums are added up, the last of them S."""
+
+Shift = Callable[[Array], Array]
+"""What is taken off logits (B,H,T,S) before the exponential, (B,H,T,1)."""
+
+CLAIMS = ("batch_invariant",)
+_TILE = 16
+_BLOG = "https://thinkingmachines.ai/blog/defeating-nondeterminism-in-llm-inference/"
+
+
+def whole(work: PreparedCall) -> Sequence[int]:
+    """One part, from the first key to the last."""
+    return (work.shape[3],)
+
+
+def own_maximum(logits: Array) -> Array:
+    """(B,H,T,S) -> (B,H,T,1): the largest of the row."""
+    return logits.max(axis=-1, keepdims=True, initial=-np.inf)
+
+
+def in_parts(parts: Parts, *, shift: Shift = own_maximum) -> Callable[[], Attend]:
+    """A maker of attentions that add up as `summed` does."""
+    return around(lambda call: summed(call, parts, shift))
+
+
+def summed(call: HandedOver, parts: Parts, shift: Shift = own_maximum) -> Answer:
+    """The answer to a call, keys added up one by one, part by part. What a part adds to the output is rounded to the
+    dtype of the inputs, as it is where parts are computed apart and merged.
+    """
+    return attention(call, _stages(parts, shift, call.query.dtype))
+
+
+def _stages(parts: Parts, shift: Shift, io: np.dtype[Any]) -> sound.Stages:
+    def softmax(logits: Array, work: PreparedCall) -> Array:
+        """Logits (B,H,T,S), and sinks behind them, -> weights."""
+        top = shift(logits)
+        grown = np.exp(logits - np.where(np.isneginf(top), 0, top))
+        spans = list(_spans(parts(work)))
+        behind = range(work.shape[3], logits.shape[-1])
+        total = sum((_sum(grown, span) for span in (*spans, behind)), np.zeros_like(top))
+        return grown / np.where(total == 0, 1, total)
+
+    def mix(weights: Array, work: PreparedCall) -> Array:
+        """Weighted sums of the values, (B,H,T,Dv)."""
+        summed = (_mixed(weights, work, span).astype(io).astype(weights.dtype) for span in _spans(parts(work)))
+        return sum(summed, np.zeros((*weights.shape[:3], work.value.shape[-1]), weights.dtype))
+
+    return sound.Stages(logits=_logits, softmax=softmax, mix=mix)
+
+
+def _spans(ends: Sequence[int]) -> Iterator[range]:
+    """The keys of each part."""
+    return (range(*span) for span in pairwise((0, *ends)))
+
+
+def _logits(work: PreparedCall, factor: float) -> Array:
+    """Dot products times the scale, (B,H,T,S), feature by feature: a matrix product adds up in an order that hangs on
+    all sizes.
+    """
+    dots = np.zeros(work.shape, work.query.dtype)
+    for at in range(work.query.shape[-1]):
+        dots = dots + work.query[..., at, None] * work.key[:, :, None, :, at]
+    return dots * dots.dtype.type(factor)
+
+
+def _sum(grown: Array, keys: range) -> Array:
+    """Of (B,H,T,S) the sum over these keys, one after the other, (B,H,T,1)."""
+    total = np.zeros_like(grown[..., :1])
+    for at in keys:
+        total = total + grown[..., at, None]
+    return total
+
+
+def _mixed(weights: Array, work: PreparedCall, keys: range) -> Array:
+    """What these keys add to the output, (B,H,T,Dv), one after the other. What is hidden adds nothing, not even NaN."""
+    total = np.zeros((*weights.shape[:3], work.value.shape[-1]), weights.dtype)
+    for at in keys:
+        added = weights[..., at, None] * work.value[:, :, None, at]
+        total = total + np.where(work.visible[..., at, None], added, 0)
+    return total
+
+
+def _evenly(count: Callable[[PreparedCall], int]) -> Parts:
+    """So many parts, as equal as may be."""
+    def parts(work: PreparedCall) -> Sequence[int]:
+        """The ends."""
+        S, many = work.shape[3], count(work)
+        return [-(-S * (at + 1) // many) for at in range(many)]
+    return parts
+
+
+def _few_entries(work: PreparedCall) -> int:
+    """The fewer batch entries there are, the more workers share the keys."""
+    return max(1, 4 // max(work.shape[0], 1))
+
+
+def _one_query(work: PreparedCall) -> int:
+    return 4 if work.shape[2] == 1 else 1
+
+
+def _many_queries(work: PreparedCall) -> int:
+    return 1 if work.shape[2] < 3 else 2
+
+
+def _of_tile(logits: Array) -> Array:
+    """(B,H,T,S) -> (B,H,T,1): the largest of sixteen rows, which share a tile."""
+    own = own_maximum(logits)
+    tiles = [np.broadcast_to(own[:, :, at:at + _TILE].max(axis=2, keepdims=True), own[:, :, at:at + _TILE].shape)
+             for at in range(0, own.shape[2], _TILE)]
+    return np.concatenate(tiles, axis=2) if tiles else own
+
+
+def _of_batch(logits: Array) -> Array:
+    """(B,H,T,S) -> (B,H,T,1): the largest of the same row in all batch entries."""
+    own = own_maximum(logits)
+    return np.broadcast_to(own.max(axis=0, keepdims=True, initial=-np.inf), own.shape)
+
+
+def _of_first(logits: Array) -> Array:
+    """(B,H,T,S) -> (B,H,T,1): the largest of the row or of the same row of the first batch entry."""
+    own = own_maximum(logits)
+    return np.maximum(own, own[:1])
+
+
+def fault(name: str, story: str, reach: str, make: Callable[[], Attend], stage: str = Stage.BLOCKS) -> Fault:
+    """One that claims what it breaks."""
+    return Fault(f"invariance_{name}", stage, story, reach, make, link=_BLOG, claims=CLAIMS)
+
+
+INVARIANCE_FAULTS = (
+    fault("parts_by_batch", "The fewer batch entries there are, the more workers share the keys of a row.",
+           "one or two batch entries", in_parts(_evenly(_few_entries))),
+    fault("parts_for_one_query", "The path for a single query (T = 1) divides the keys among four workers.",
+           "one query", in_parts(_evenly(_one_query))),
+    fault("parts_for_queries", "The path for three queries or more divides the keys among two workers.",
+           "three queries and more", in_parts(_evenly(_many_queries))),
+    fault("parts_by_keys", "The keys are cut in the middle of the array, masked ones counted.", "masked keys, chunks",
+           in_parts(_evenly(lambda _: 2))),
+    fault("maximum_of_first", "What is taken off a row is no less than the maximum of the first batch entry.",
+           "several batch entries", in_parts(whole, shift=_of_first), Stage.SOFTMAX),
+    fault("maximum_of_tile", "Sixteen queries of a tile share one maximum.", "several queries",
+           in_parts(whole, shift=_of_tile), Stage.SOFTMAX),
+    fault("maximum_of_batch", "A row's maximum is taken over all batch entries.", "several batch entries",
+           in_parts(whole, shift=_of_batch), Stage.SOFTMAX),
+)
+
+
+_LAYOUT = "that is not contiguous"
+
+
+def _scales_query(call: HandedOver) -> Answer:
+    """Query *= scale, in place."""
+    factor = sound.scale(sound.take(call))
+    call.query[...] = (call.query.astype(np.float64) * factor).astype(call.query.dtype)
+    return attention(call.but(scale=1.0))
+
+
+def _restores_query(call: HandedOver) -> Answer:
+    """The query is scaled in place and scaled back: bits are lost where the scale is no power of two."""
+    answer = attention(call)
+    factor = sound.scale(sound.take(call)) or 1.0
+    scaled = (call.query.astype(np.float64) * factor).astype(call.query.dtype)
+    call.query[...] = (scaled.astype(np.float64) / factor).astype(call.query.dtype)
+    return answer
+
+
+def _writes(name: str, make: Callable[[HandedOver], Array]) -> Callable[[HandedOver], Answer]:
+    """The answer is right; one input, such as key (B,Hkv,S,D), holds something else afterwards."""
+    def answer(call: HandedOver) -> Answer:
+        right = attention(call)
+        array = getattr(call, name)
+        if array is not None and array.flags.writeable:
+            array[...] = make(call).astype(array.dtype)
+        return right
+    return answer
+
+
+def _hidden_zeroed(call: HandedOver) -> Array:
+    """Values (B,Hkv,S,Dv); where Hkv = H, those that no query of the head may see are cleared."""
+    if call.mask is None or call.value.shape[1] != call.query.shape[1]:
+        return call.value
+    shape = (*call.query.shape[:3], call.key.shape[2])
+    seen = np.asarray(np.broadcast_to(call.mask, shape).any(axis=2))
+    return np.where(seen[..., None], call.value, 0)
+
+
+def _lowered(call: HandedOver) -> Array:
+    """The caller's bias (…,T,S) with the causal triangle written into it."""
+    assert call.bias is not None
+    T, S = call.bias.shape[-2:]
+    return np.where(sound.triangle(T, S), call.bias, np.asarray(-np.inf, call.bias.dtype))
+
+
+def _narrowed(call: HandedOver) -> Array:
+    """The caller's mask (…,T,S), True only within the causal triangle."""
+    assert call.mask is not None
+    T, S = call.mask.shape[-2:]
+    return call.mask & sound.triangle(T, S)
+
+
+def _value_returned(call: HandedOver) -> Answer:
+    """With one visible key and equal shapes the value itself is returned, not a copy."""
+    answer = attention(call)
+    output = answer[0] if isinstance(answer, tuple) else answer
+    if output.shape != call.value.shape or not np.array_equal(output, call.value):
+        return answer
+    return (call.value, answer[1]) if isinstance(answer, tuple) else call.value
+
+
+def _into_query(call: HandedOver) -> Answer:
+    """The output is written over the query where the shapes agree."""
+    answer = attention(call)
+    output = answer[0] if isinstance(answer, tuple) else answer
+    if output.shape != call.query.shape or not call.query.flags.writeable:
+        return answer
+    call.query[...] = output
+    return (call.query, answer[1]) if isinstance(answer, tuple) else call.query
+
+
+def misread(array: Array) -> Array:
+    """An input, such as (B,Hkv,S,D), read on from its lowest address as if contiguous, never beyond its last entry."""
+    if array.flags.c_contiguous:
+        return array
+    upward = array[tuple(slice(None, None, -1 if step < 0 else 1) for step in array.strides)]
+    reach = sum((length - 1) * step for length, step in zip(upward.shape, upward.strides, strict=True))
+    memory = np.lib.stride_tricks.as_strided(upward, (reach // array.itemsize + 1,), (array.itemsize,))
+    return np.resize(memory, array.shape)
+
+
+def _last_axis_misread(array: Array) -> Array:
+    """An input, such as (B,Hkv,S,D): all strides are honoured but the last, which is taken to be one entry."""
+    return array if array.strides[-1] == array.itemsize or array.shape[-1] < 2 else misread(array)
+
+
+def _misreading(*names: str, read: Callable[[Array], Array] = misread) -> Callable[[HandedOver], Answer]:
+    """Attention that misreads the inputs of these names, such as query (B,H,T,D), with `read`."""
+    def answer(call: HandedOver) -> Answer:
+        given = {name: getattr(call, name) for name in names}
+        return attention(call.but(**{name: read(array) for name, array in given.items() if array is not None}))
+    return answer
+
+
+def _all_misread_with_mask(call: HandedOver) -> Answer:
+    return _misreading("query", "key", "value")(call) if call.mask is not None else attention(call)
+
+
+PURITY_FAULTS = (
+    Fault("query_scaled_in_place", Stage.PURITY, "query *= scale.", "any scale other than 1", around(_scales_query)),
+    Fault("query_scaled_and_back", Stage.PURITY, "The query is scaled in place, and scaled back.",
+          "a scale that is no power of two", around(_restores_query)),
+    Fault("query_holds_output", Stage.PURITY, "The output is written into the query's memory.", "Dv = D",
+          around(_into_query)),
+    Fault("key_cleared", Stage.PURITY, "The key is overwritten: its memory is used as a scratch buffer.", "any input",
+          around(_writes("key", lambda call: np.zeros_like(call.key)))),
+    Fault("value_cleared_where_hidden", Stage.PURITY, "Masked values are set to zero in the caller's array.",
+          "a mask that masks a key for all queries, Hkv = H", around(_writes("value", _hidden_zeroed))),
+    Fault("mask_inverted_in_place", Stage.PURITY, "The caller's mask is inverted in place.", "a mask",
+          around(_writes("mask", lambda call: ~np.asarray(call.mask)))),
+    Fault("mask_holds_triangle", Stage.PURITY, "The causal mask is written into the caller's mask.",
+          "a mask that shows a later key", around(_writes("mask", _narrowed))),
+    Fault("bias_holds_triangle", Stage.PURITY, "The causal mask is written into the caller's bias.", "a bias, S > 1",
+          around(_writes("bias", _lowered))),
+    Fault("value_returned_itself", Stage.PURITY, "For a single key the caller's value is returned, not a copy.",
+          "S = T = 1 and Hkv = H, no mask that masks it", around(_value_returned)),
+    Fault("layout_of_query", Stage.LAYOUT, "The query's strides are ignored.", f"a query {_LAYOUT}",
+          around(_misreading("query")), link="https://github.com/pytorch/pytorch/issues/181133"),
+    Fault("layout_of_key", Stage.LAYOUT, "The key's strides are ignored.", f"a key {_LAYOUT}",
+          around(_misreading("key")),
+          link="https://github.com/torch-spyre/torch-spyre/issues/4331"),
+    Fault("layout_of_value", Stage.LAYOUT, "The value's strides are ignored.", f"a value {_LAYOUT}",
+          around(_misreading("value")),
+          link="https://github.com/ROCm/pytorch/issues/3230"),
+    Fault("layout_of_mask", Stage.LAYOUT, "The mask's strides are ignored.", f"a mask {_LAYOUT}",
+          around(_misreading("mask")), link="https://github.com/pytorch/pytorch/issues/191937"),
+    Fault("layout_of_bias", Stage.LAYOUT, "The bias's strides are ignored.", f"a bias {_LAYOUT}",
+          around(_misreading("bias"))),
+    Fault("layout_last_axis", Stage.LAYOUT, "The last axis is assumed to have stride 1, as BLAS requires.",
+          "an input whose last axis is strided", around(_misreading("query", "key", "value", read=_last_axis_misread)),
+          link="https://github.com/pytorch/pytorch/pull/187506"),
+    Fault("layout_with_mask", Stage.LAYOUT, "The masked kernel ignores strides, the other one honours them.",
+          "a mask, and inputs that are not contiguous", around(_all_misread_with_mask),
+          link="https://github.com/pytorch/pytorch/issues/112577"),
 )

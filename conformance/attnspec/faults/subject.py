@@ -11,8 +11,7 @@ from attnspec.core.keyword_nouns import CACHES_POOL, GRAD
 from attnspec.core.keywords import KEYWORDS, OFF
 from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, SOUND, is_fault
-from attnspec.faults.backward import AttendBackward, as_backward
-from attnspec.faults.backward_work import BackwardMethod, Stored
+from attnspec.faults.backward import AttendBackward, BackwardMethod, Stored, as_backward
 from attnspec.faults.catalogue import CATALOGUE, OTHER_PATH, declaration_of, fault_named
 from attnspec.faults.fault import WrongForm
 from attnspec.faults.size_family import SEEDED

@@ -1,10 +1,18 @@
-"""Which clauses a fault is put to, and which faults there are. Every command loads it: NumPy comes when it is asked."""
+"""Which faults there are, which clauses each is put to, and what is declared of one, or of any other target.
+
+Every command loads it: NumPy comes when it is asked, and no code of a subject.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from attnspec.core.declaration import Declaration
+from attnspec.core.plan import is_own
 from attnspec.faults.size_family import SEEDED
 from attnspec.spec.clause import Spec
 from attnspec.spec.refutations import Refutations, known_faults, witnesses
+from attnspec.subjects.manifest import Registered
 
 
 def all_faults(law: Spec, found: Refutations) -> tuple[str, ...]:
@@ -25,3 +33,12 @@ def clauses_for(law: Spec, found: Refutations, fault: str) -> tuple[str, ...]:
     if family is None:
         return witnesses(law, found, fault)
     return tuple(clause.id for clause in law.clauses if clause.id in family.clauses)
+
+
+def declaration_of_target(target: str, known: Mapping[str, Registered]) -> Declaration:
+    """Of a fault or a sound formulation its own, of a registered subject its manifest's; of a bare function nothing."""
+    if is_own(target):
+        from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
+
+        return own_subject(target).declaration
+    return known[target].as_installed.declaration if target in known else Declaration()

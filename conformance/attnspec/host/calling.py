@@ -1,18 +1,145 @@
-"""One call of the subject. Only the call itself is wrapped; what it makes of the arguments is told, never judged."""
+"""One call of the subject. Only the call itself is wrapped; what it makes of the arguments is told, never judged.
+
+A backward pass returns one mapping, with gradients by the names of inputs and parameters. A decoder's earlier calls are
+made first, and each hands its cache on; no cache leaves the process. Where nobody knows yet what comes back, it is told
+part by part.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from collections import abc
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Type
 
 import numpy as np
 
-from . import backward, said
 from .frames import Entries
-from .lifts.making import FormNotMade, FrameworkForm, NotReached, refusing
-from .parts import READABLE, parts_of
-from .raised import summary, told_of
-from .steps import CACHE, stepped
+from .lifts.making import INPUTS, FormNotMade, FrameworkForm, NotReached, is_parameter, refusing
+from .raised import SpeechRecorder, summary, told_of
+
+DEEPEST = 6
+MOST_PARTS = 1000  # parts that are told
+LARGEST = 2**18
+"""Bytes of all arrays together that are sent; what does not fit is told by its shape."""
+
+READABLE = frozenset({"float64", "float32", "float16", "bfloat16"})
+
+
+def parts_of(returned: Any, lift: Any) -> Tuple[Dict[str, Any], List[Entries]]:
+    """Its type; of each array in it path, type and shape; and the arrays of floating-point numbers, of any shape."""
+    told: List[Dict[str, Any]] = []
+    sent: List[Entries] = []
+    room = LARGEST
+    for path, value in itertools.islice(_arrays(returned, ()), MOST_PARTS):
+        part: Dict[str, Any] = {"path": list(path), "type": type(value).__name__, "shape": _shape(value)}
+        entries = _read_numbers(value, lift)
+        if entries is not None and entries.array.nbytes <= room:
+            room -= entries.array.nbytes
+            part["array"] = len(sent)
+            sent.append(entries)
+        told.append(part)
+    return {"type": type(returned).__name__, "parts": told}, sent
+
+
+def _arrays(value: Any, path: Tuple[str, ...]) -> Iterator[Tuple[Tuple[str, ...], Any]]:
+    """Every array, of any shape, with its path; what is neither an array nor holds any is passed over."""
+    if _has(value, "shape") and _has(value, "dtype"):
+        yield path, value
+    elif len(path) < DEEPEST:
+        for step, part in _inside(value):
+            yield from _arrays(part, (*path, step))
+
+
+def _inside(value: Any) -> Iterator[Tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        yield from (('["{}"]'.format(name), part) for name, part in value.items())
+    elif isinstance(value, tuple) and hasattr(value, "_fields"):
+        yield from ((".{}".format(name), getattr(value, name)) for name in value._fields)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield from ((".{}".format(field.name), getattr(value, field.name, None)) for field in dataclasses.fields(value))
+    elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
+        yield from (("[{}]".format(at), part) for at, part in enumerate(value))
+
+
+def _has(value: Any, name: str) -> bool:
+    """Whether it has the attribute. One that raises anything else than that it is not there is one that is there."""
+    try:
+        return hasattr(value, name)
+    except Exception:  # a parameter of PyTorch whose shape nobody knows before the first call
+        return True
+
+
+def _shape(value: Any) -> Optional[List[int]]:
+    """None where it cannot tell."""
+    try:
+        return [int(length) for length in value.shape]
+    except Exception:  # see above; and what has a `shape` of its own that is none
+        return None
+
+
+def _read_numbers(value: Any, lift: Any) -> Optional[Entries]:
+    """The array's numbers, of any shape; None for what holds none, or cannot be read."""
+    try:
+        entries: Entries = lift.read(value)
+        return Entries(entries.dtype, entries.array.copy()) if entries.dtype in READABLE else None
+    except Exception:  # whatever a framework says to that
+        return None
+
+
+MOST_NAMES = 20
+"""Names that are told of a mapping that has others than those that are expected."""
+
+
+def gradients_in_order(returned: Mapping[Any, Any], wrt: Sequence[str]) -> List[Any]:
+    """The gradients, of any shape, with respect to these arguments; None where the mapping has none of that name.
+
+    Raises NotReached where parameters are among the arguments and it has a gradient of none of them.
+    """
+    found = {name: returned.get(own_name(name)) for name in wrt}
+    of_parameters = [each for name, each in found.items() if is_parameter(name)]
+    if of_parameters and all(each is None for each in of_parameters):
+        raise NotReached
+    return list(found.values())
+
+
+def tell_misnamed(returned: Mapping[Any, Any], wrt: Sequence[str], keywords: Mapping[str, Any]) -> str:
+    """What the mapping has, in words, where a gradient is missing and another one bears a name that nothing here has,
+    so that it may be the one that is missing; empty of any other.
+    """
+    arrays = {name for name, value in keywords.items() if isinstance(value, Entries)}
+    known = arrays.union(INPUTS, map(own_name, wrt), *(value for value in keywords.values() if isinstance(value, dict)))
+    has = [name for name, value in returned.items() if value is not None]
+    is_whole = all(own_name(name) in has for name in wrt)
+    return "" if is_whole or known.issuperset(has) else "a mapping of {}".format(", ".join(map(str, has[:MOST_NAMES])))
+
+
+def own_name(name: str) -> str:
+    """What an argument is called in the mapping: `w_out` of `params.w_out`."""
+    return name.rpartition(".")[2]
+
+
+CACHE = "cache"
+"""The keyword that a decoder takes. Over the wire it tells which calls come before (docs/protocol.md)."""
+
+Parted = Callable[[Any], Tuple[Any, Any]]
+
+
+def stepped(function: Callable[..., Any], told: Mapping[str, Any], parted: Parted) -> Callable[..., Any]:
+    """The decoder, which stands behind these calls, as a function without a cache. parted: what it answers, and the
+    cache beside it.
+    """
+    caches: Dict[str, Any] = {"": None}
+    for each in told["earlier"].values():
+        answer = function(*each["inputs"].values(), **each["keywords"], **{CACHE: caches[each["takes"]]})
+        caches[each["makes"]] = parted(answer)[1]
+
+    def last(*inputs: Any, **keywords: Any) -> Any:
+        """Query (B,H,T,D) or (B,T,M), key and value to what is handed back beside the cache."""
+        return parted(function(*inputs, **keywords, **{CACHE: caches[told["takes"]]}))[0]
+
+    return last
+
 
 NO_GRADIENT = "no gradient"  # where an output does not depend on its inputs in a way that can be differentiated
 NOT_REACHED = "not reached"  # where no gradient flows to any of the parameters of a layer
@@ -75,7 +202,7 @@ def perform(function: Any, lift: Any, given: Arguments, *, caught: Tuple[Type[Ba
     is_sent: whether the results are sent at once: then only those are copied that do not lie in plain order.
     """
     arrays = arrays_of(given)
-    with lift.around(given.dtype), said.kept() as spoken:
+    with lift.around(given.dtype), SpeechRecorder() as spoken:
         try:
             told, results, gradients = _performed(function, lift, given, arrays)
         except _Unusable as unusable:
@@ -196,10 +323,10 @@ def _differentiated(function: Any, lift: Any, given: Arguments, inputs: Sequence
 def _by_name(returned: Any, given: Arguments) -> List[Any]:
     """The gradients of a backward pass, in the order of `wrt`. Raises _Unusable for what is no mapping of these."""
     is_mapping = isinstance(returned, abc.Mapping)
-    told = backward.misnamed(returned, given.wrt, given.keywords) if is_mapping else named(returned)
+    told = tell_misnamed(returned, given.wrt, given.keywords) if is_mapping else named(returned)
     if told:
         raise _Unusable(told, "the mapping", 0)
-    return backward.in_order(returned, given.wrt)
+    return gradients_in_order(returned, given.wrt)
 
 
 def _read(returned: Any, shapes: Sequence[Shape], lift: Any) -> List[Entries]:
@@ -250,5 +377,3 @@ def _share(first: Any, second: Any) -> bool:
         return bool(np.shares_memory(first, second, max_work=10_000))  # type: ignore[arg-type]  # any int is meant
     except Exception:  # TooHardError stands in another place in every NumPy
         return True
-
-

@@ -21,10 +21,10 @@ def begin() -> None:
     sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
     if getattr(sys.flags, "safe_path", False):  # PYTHONSAFEPATH keeps the folder of this file away
         sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    from _serve import said, serving  # type: ignore[import-not-found]  # noqa: PLC0415  (found beside this file)
+    from _serve import raised, serving  # type: ignore[import-not-found]  # noqa: PLC0415  (found beside this file)
 
     sys.dont_write_bytecode = before
-    said.keep_in(os.path.join(os.path.dirname(trace), "said"))
+    raised.keep_in(os.path.join(os.path.dirname(trace), "said"))
     sys.path.pop(0)
     for name in [name for name in sys.modules if "attnspec" in name]:  # an editable install leaves its finder there
         del sys.modules[name]

@@ -27,8 +27,19 @@ import numpy as np
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Verdict
 from attnspec.core.surroundings import HostLanguage, Surroundings
-from attnspec.host.frames import PIECE, BrokenFrame, Entries, Header, Incoming, packed, received, send
-from attnspec.host.sharing import NO_ROOMS, ROOM, rooms
+from attnspec.host.frames import (
+    NO_ROOMS,
+    PIECE,
+    ROOM,
+    BrokenFrame,
+    Entries,
+    Header,
+    Incoming,
+    packed,
+    received,
+    rooms,
+    send,
+)
 from attnspec.host.supervisor import ENDED
 
 _FILES = Path(__file__).parents[1] / "host"

@@ -2,20 +2,23 @@
 
 The derivation is docs/numerics.md. In short: an error e_j in the logarithm of each weight moves the output by a mean of
 (exp(e_j) - 1)·(v_j - o), so what counts is how far a value is from the output, and errors common to a row cancel.
+
+Large problems have a bound for every entry that is cheap and never below the sharp one. The sharp one costs four
+products of (T,S) by (S,·) beside the two of the truth, the cheap one costs one: it is the same, evaluated once a row,
+at the largest that each of its ingredients is anywhere in the row. The rows that come closest are then looked at again.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnspec.numerics.aspect import LogitBend
-from attnspec.numerics.hull import attended_range
-from attnspec.numerics.operands import Operands
-from attnspec.numerics.reference import Truth, scaled
+from attnspec.core.nouns import DType
+from attnspec.numerics.operands import LogitBend, Operands, norms
+from attnspec.numerics.reference import Truth, attended_range, scaled
 from attnspec.numerics.roundings import Roundings
-from attnspec.problems.problem import Array
+from attnspec.problems.problem import Array, Problem
 
 SMALL_ERROR = 0.05        # up to here x + x² and 1 - x are sharp enough to stand for exp(x) - 1 and exp(-x)
 LARGEST_ARGUMENT = 700.0  # exp of more would overflow float64; what is cut off here is beyond every bound already
@@ -198,7 +201,13 @@ def _perturbed(error: Array, worst: float, truth: Truth, visible: Array | None) 
 
 def output_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T,Dv): D. Not finite, or meaningless, on rows that `in_domain` leaves out."""
-    drift, reach = _drift(operands, truth, errors), _reach(operands, truth, errors)
+    # B1, the sum of excess·|v_j - o| over least: entry by entry, or of large problems an upper bound by squares
+    largest = operands.sizes.largest_value
+    by_squares = errors.excess.size * operands.value.shape[-1] > ELEMENTWISE_UP_TO
+    by_squares = by_squares and SQUARABLE[0] < largest < SQUARABLE[1]
+    drift = (_drift_by_squares if by_squares else _drift_by_entries)(operands.value, truth.output, errors)
+    # A1, the mean of |v_j| under the heaviest weights
+    reach = ((truth.weights + errors.excess) @ operands.sizes.value) / errors.least[..., None]
     drift, reach = _within_hull(operands, truth, errors, drift, reach)
     return allowance_of(operands, np.abs(truth.output), errors, r, drift=drift, reach=reach)
 
@@ -216,15 +225,6 @@ def allowance_of(
         inside += r.inputs.of_values * (reach + rounded)
     allowance: Array = inside + r.output * (size + inside) + r.lost_output
     return allowance
-
-
-def _drift(operands: Operands, truth: Truth, errors: WeightError) -> Array:
-    """(B,H,T,Dv): B1, the sum of excess·|v_j - o| over least, or an upper bound of it by Cauchy and Schwarz."""
-    value, o = operands.value, truth.output
-    largest = operands.sizes.largest_value
-    if errors.excess.size * value.shape[-1] > ELEMENTWISE_UP_TO and SQUARABLE[0] < largest < SQUARABLE[1]:
-        return _drift_by_squares(value, o, errors)
-    return _drift_by_entries(value, o, errors)
 
 
 def _drift_by_entries(value: Array, o: Array, errors: WeightError) -> Array:
@@ -247,12 +247,6 @@ def _drift_by_squares(value: Array, o: Array, errors: WeightError) -> Array:
     spread = np.maximum(squares - 2 * o * (excess @ value) + shift, 0.0) + guard * (squares + shift)
     drift: Array = np.sqrt(mass) * np.sqrt(spread + mass * SQUARED_AWAY) / errors.least[..., None]
     return drift
-
-
-def _reach(operands: Operands, truth: Truth, errors: WeightError) -> Array:
-    """(B,H,T,Dv): A1, the mean of |v_j| under the heaviest weights."""
-    reach: Array = ((truth.weights + errors.excess) @ operands.sizes.value) / errors.least[..., None]
-    return reach
 
 
 def _within_hull(
@@ -280,23 +274,14 @@ def lost_weights(operands: Operands, size: Array, r: Roundings) -> Array:
 def in_domain(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T): the rows that see a key and on which no declared storage can overflow. Elsewhere there is no claim."""
     summable = ((errors.chain * max(r.accumulate, r.row_sum) < 1) & (errors.normaliser <= 1))[..., 0]
-    domain: Array = operands.usable & (operands.counts > 0) & summable & _values_fit(operands, r)
-    if not _scale_fits(operands, r):
+    # the sum of the sizes of a head's values, hidden ones too, cannot overflow the accumulator
+    sums = operands.held.value_sums.max(axis=-1, initial=0.0)[..., None] * r.inputs.value_growth
+    domain: Array = operands.usable & (operands.counts > 0) & summable & (sums <= r.largest_sum / 2)
+    # a scale below the normal range of its storage is not rounded relatively
+    a = abs(float(operands.scale))
+    if a != 0 and not r.scale_range[0] <= a <= r.scale_range[1]:
         return np.zeros_like(domain)
     return domain if _surely_fits(operands, r) else domain & _logits_fit(operands, truth, r)
-
-
-def _values_fit(operands: Operands, r: Roundings) -> Array:
-    """(B,H,1): whether the sum of the sizes of a head's values, hidden ones too, cannot overflow the accumulator."""
-    sums = operands.held.value_sums.max(axis=-1, initial=0.0)[..., None] * r.inputs.value_growth
-    fits: Array = sums <= r.largest_sum / 2
-    return fits
-
-
-def _scale_fits(operands: Operands, r: Roundings) -> bool:
-    """A scale below the normal range of its storage is not rounded relatively."""
-    a = abs(float(operands.scale))
-    return a == 0 or r.scale_range[0] <= a <= r.scale_range[1]
 
 
 def _surely_fits(operands: Operands, r: Roundings) -> bool:
@@ -330,3 +315,146 @@ def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
     grown = grown * a * _growth(operands, r)
     fits: Array = storage & (np.maximum(grown, top + error) <= r.largest_logit) & (top >= -r.largest_logit / 2)
     return fits
+
+
+# Large problems
+
+
+LONG_DOUBLE_UP_TO = 2**25
+"""Multiply-adds B·H·T·S·(D+Dv) up to which the truth of a float64 subject is worked out in long double: an eighth of a
+second."""
+
+SHARP_UP_TO = 2**26
+"""Logits B·H·T·S up to which every row is held to the sharp bound: some four seconds."""
+
+CLOSEST = 8
+"""Queries of each head that are judged sharply where a problem is screened: those that come closest to the bound."""
+
+LARGEST_ERROR = 0.25
+"""Of the logarithm of a weight: beyond it the cheap bound would say little, and the sharp one is worked out."""
+
+UPWARDS = 1 + 1e-9
+"""More than what the roundings of these formulas themselves may take away."""
+
+
+def is_large(problem: Problem) -> bool:
+    """Whether a problem is screened."""
+    n = problem.sizes
+    logits = n.B * n.H * n.T * n.S
+    return logits > SHARP_UP_TO or (problem.dtype is DType.FLOAT64 and logits * (n.D + n.Dv) > LONG_DOUBLE_UP_TO)
+
+
+def screening_allowance(operands: Operands, truth: Truth, r: Roundings) -> tuple[Array, Array] | None:
+    """An upper bound of `output_allowance` (B,H,T,Dv), and the rows (B,H,T) on which there is a claim; None where the
+    sharp bound has to be worked out, since this one would say little.
+    """
+    if operands.bend is not None:  # the slope is least where logits are largest: nothing is gained from maxima
+        return None
+    error, rescales = _largest_error(operands, truth, r)
+    if not (error <= LARGEST_ERROR).all():
+        return None
+    grown, total = error * (1 + error), truth.total[..., None]
+    least = total * (1 - error)
+    errors = WeightError(error, error[..., 0], grown * total, least[..., 0], (grown / (1 - error))[..., 0],
+                         operands.counts[..., None] + 3 * rescales, rescales,
+                         normaliser_of(truth, operands.visible, r))
+    drift, reach = _drift_and_reach(operands, truth, grown / (1 - error), (1 + grown) / (1 - error))
+    every = replace(operands, visible=None)  # hidden values too: what underflows is next to nothing
+    return UPWARDS * allowance_of(every, np.abs(truth.output), errors, r, drift=drift, reach=reach), \
+        in_domain(operands, truth, r, errors)
+
+
+def _largest_error(operands: Operands, truth: Truth, r: Roundings) -> tuple[Array, Array]:
+    """(B,H,T,1): no error of the logarithm of a weight in the row is larger; and the most rescales."""
+    largest, alike = _row_maxima(operands, truth)
+    error = UPWARDS * logit_error(largest, alike, r)
+    rescales = most_rescales(operands, r)
+    # the maximum of what is computed is off by no more than the worst of the logits
+    return logarithm_error(error.copy(), alike.shifted, error, rescales, r), rescales
+
+
+def _row_maxima(operands: Operands, truth: Truth) -> tuple[Operands, Truth]:
+    """The problem as if each row had one key (S = 1), as large in every respect as any of the row's keys."""
+    sizes = operands.sizes
+    query, key = norms(operands.query)[..., None], sizes.key_norms.max(axis=-1, initial=0.0)[..., None, None]
+    sums = sizes.key_sums.max(axis=-1, initial=0.0)[..., None]
+    sizes = replace(sizes, query=query, key=key, key_sums=sums)
+    bias, reach = (None if each is None else np.abs(each).max(axis=-1, keepdims=True, initial=0.0)
+                   for each in (operands.bias, operands.reach))
+    dots, logits, far = (_size(array) for array in (truth.dots, truth.logits, truth.shifted))
+    alike = Truth(dots, dots, logits, far, truth.total[..., None], truth.total, truth.output)
+    return replace(operands, sizes=sizes, bias=bias, reach=reach, visible=None), alike
+
+
+def _size(array: Array) -> Array:
+    """(B,H,T,S) -> (B,H,T,1): the largest absolute value of each row."""
+    top, bottom = array.max(axis=-1, keepdims=True, initial=0.0), array.min(axis=-1, keepdims=True, initial=0.0)
+    size: Array = np.maximum(top, -bottom)
+    return size
+
+
+def _drift_and_reach(operands: Operands, truth: Truth, off: Array, heaviest: Array) -> tuple[Array, Array]:
+    """(B,H,T,Dv) each: no less than B1 and A1, by the mean and the variance of the values under the true weights."""
+    value, o, total = operands.value, truth.output, np.where(truth.total == 0, 1, truth.total)[..., None]
+    unit = 2.0 ** np.frexp(max(operands.sizes.largest_value, 1e-300))[1]  # squares of it neither under- nor overflow
+    mean = (truth.weights @ np.square(value / unit)) / total
+    guard = 4 * (2 * value.shape[-2] + 16) * 2.0**-52
+    square = np.square(o / unit)
+    apart = np.maximum(mean - square, 0.0) + guard * (mean + square) + 1e-300
+    return off * unit * np.sqrt(apart), heaviest * unit * np.sqrt(mean * (1 + guard) + 1e-300)
+
+
+def closest(seen: Array, truth: Array, allowance: Array, claimed: Array) -> Array:
+    """The indices along T, in order, of the queries (B,H,T,Dv) that come closest to what is allowed."""
+    with np.errstate(all="ignore"):
+        ratio = np.where(claimed[..., None], np.abs(seen - truth) / allowance, 0.0)
+    worst = np.where(np.isnan(ratio), np.inf, ratio).max(axis=(0, 1, 3), initial=0.0)
+    return np.sort(np.argsort(-worst, kind="stable")[:CLOSEST])
+
+
+# The log-sum-exp of a row
+
+
+LOG_ULPS = 3
+"""OpenCL's bound for the error of a logarithm, the standard that the bounds of exp and tanh are from; 1 ulp is 2u."""
+
+BASE_TWO = 2
+"""A logarithm to base two is multiplied by ln(2), which is rounded; likewise a maximum on its way there and back."""
+
+
+def log_sum_exp(truth: Truth, operands: Operands) -> Array:
+    """(B,H,T): the natural logarithm of the sum of the exponentials of a row's logits; -inf where it sees no key."""
+    lse: Array = _largest(truth, operands) + np.log(truth.total)
+    return lse
+
+
+def _largest(truth: Truth, operands: Operands) -> Array:
+    """(B,H,T): the row's largest attended logit; -inf where there is none."""
+    seen = truth.logits if operands.visible is None else np.where(operands.visible, truth.logits, -np.inf)
+    largest: Array = seen.max(axis=-1, initial=-np.inf)
+    return largest
+
+
+def lse_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
+    """(B,H,T): how far an honest log-sum-exp may be from the truth."""
+    up, down = np.log1p(errors.excess.sum(axis=-1) / truth.total), np.log(truth.total / errors.least)
+    summed = -np.log1p(-(errors.chain * r.row_sum)[..., 0])
+    error = np.maximum(up, down) + summed
+    logarithm, largest = np.abs(np.log(truth.total)), np.abs(_largest(truth, operands))
+    error = error + (2 * LOG_ULPS + BASE_TWO) * r.softmax * (logarithm + error)
+    error = error + 2 * BASE_TWO * r.softmax * (largest + _off(operands, truth, errors))
+    size = np.abs(log_sum_exp(truth, operands))
+    error = error + r.softmax * (size + error)
+    if operands.reach is not None:  # what a row counted from the first key has too much is taken off again
+        reach = operands.reach.max(axis=-1, initial=0.0)
+        error = error + r.softmax * (reach + (size + reach + error))
+    returned: Array = error + (r.lse + r.logsumexp) * (size + error)
+    return returned
+
+
+def _off(operands: Operands, truth: Truth, errors: WeightError) -> Array:
+    """(B,H,T): how far the largest logit that is computed may be from the true one."""
+    raised = truth.shifted + errors.error
+    seen = raised if operands.visible is None else np.where(operands.visible, raised, 0.0)
+    off: Array = seen.max(axis=-1, initial=0.0)
+    return off

@@ -9,20 +9,20 @@ The derivation is in docs/dropout.md: the output is a mean under the same weight
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from attnspec.core.nouns import DType
-from attnspec.numerics.blocks import ProblemBlock, blocks, joined
 from attnspec.numerics.bound import WeightError, allowance_of, in_domain, lost_weights, weight_error
 from attnspec.numerics.expectation import NOTHING, Expectation
-from attnspec.numerics.gradient_truth import times
 from attnspec.numerics.operands import Operands
 from attnspec.numerics.precision import Precision, assumed, unit
-from attnspec.numerics.reference import Truth, attend, is_wider, wide_float
+from attnspec.numerics.reference import ProblemBlock, Truth, attend, blocks, is_wider, joined, times, wide_float
 from attnspec.numerics.roundings import Roundings, roundings
 from attnspec.problems.problem import Array, Problem
 
@@ -148,3 +148,29 @@ def _fits(part: _Part, r: Roundings) -> Array:
     """(B,H,1): whether no sum of values can overflow that have grown by the largest factor."""
     largest = part.grown * part.operands.held.value_sums.max(axis=-1, initial=0.0)[..., None]
     return np.asarray((largest <= r.largest_sum / 2) & (largest <= r.largest_output / 2))
+
+
+@lru_cache(maxsize=1024)
+def limits(trials: int, chance: float, false_alarm: float) -> tuple[int, int]:
+    """The least and the greatest count of so many independent trials, each with this chance, that raise no alarm.
+
+    The probability of a lower count is at most half of the rate, and that of a higher one, too: both tails are summed,
+    not approximated.
+    """
+    if chance in (0.0, 1.0):
+        return (0, 0) if chance == 0 else (trials, trials)
+    low = _least(_logarithms(trials, chance), false_alarm / 2)
+    return low, trials - _least(_logarithms(trials, 1 - chance), false_alarm / 2)
+
+
+def _logarithms(trials: int, chance: float) -> Array:
+    """(trials + 1,): the logarithm of the probability of each count."""
+    counts = np.arange(1, trials + 1, dtype=float)
+    ratios = np.log(trials + 1 - counts) - np.log(counts) + math.log(chance) - math.log1p(-chance)
+    return np.concatenate([[0.0], np.cumsum(ratios)]) + trials * math.log1p(-chance)
+
+
+def _least(logarithms: Array, tail: float) -> int:
+    """The least count up to which there is more than this probability."""
+    below = np.logaddexp.accumulate(logarithms)
+    return int(np.searchsorted(below, math.log(tail), side="right"))

@@ -13,25 +13,24 @@ import numpy as np
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
 from attnspec.core.nouns import DType
-from attnspec.numerics.aspect import LogitBend, attending, input_errors, with_inputs
-from attnspec.numerics.blocks import blocks, joined
 from attnspec.numerics.bound import (
     WeightError,
     in_domain,
+    log_sum_exp,
     logit_underflow,
     lost_weights,
+    lse_allowance,
     of_slopes,
     output_allowance,
     product_error,
+    screening_allowance,
     weight_error,
 )
 from attnspec.numerics.gradient_sums import Gradient
-from attnspec.numerics.lse import log_sum_exp, lse_allowance
-from attnspec.numerics.operands import Operands, visible_keys
+from attnspec.numerics.operands import LogitBend, Operands, attending, roundings_of, visible_keys
 from attnspec.numerics.precision import Precision, assumed
-from attnspec.numerics.reference import Truth, attend, is_wider, scaled, wide_float
+from attnspec.numerics.reference import Truth, attend, blocks, is_wider, joined, scaled, wide_float
 from attnspec.numerics.roundings import Roundings, roundings
-from attnspec.numerics.screen import screening_allowance
 from attnspec.problems.problem import Array, LayerProblem, Problem
 
 
@@ -152,10 +151,10 @@ def expect(
     be asked for, and is for values without structure only.  screens: look at every entry, but cheaply: the truth is in
     float64 for a float64 subject too, and allowances may be larger than need be; they pay for the truth's own error.
     """
-    sizes, errors = problem.sizes, input_errors(problem, precision)
+    subject = roundings_of(problem, precision)
     problem = attending(problem)
+    sizes = problem.sizes
     T = sizes.T if rows is None else len(rows)
-    subject = with_inputs(roundings(precision), errors)
     work_out = functools.partial(_screened if screens else _exactly, problem.dtype, subject, parts)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
         found = ((block.place, work_out(block.operands)) for block in blocks(problem, conventions, scale_width, rows))

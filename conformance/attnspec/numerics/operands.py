@@ -1,18 +1,169 @@
-"""A problem with its conventions applied: which keys each query attends to, and what it multiplies, in float64."""
+"""What the definition is worked out from: a problem with its conventions applied, in float64, and what aspects add.
+
+An aspect may hide keys, bend the scaled dot products, add to the logits, or give each head one more key. Definition and
+bounds know no aspect: they ask all of those of which a problem has a keyword.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
+from attnspec.core.keywords import keywords_of_aspect, load_parts
 from attnspec.core.nouns import DType
-from attnspec.numerics.aspect import LogitBend, bend_of, given_mathematics
-from attnspec.numerics.lengths import queries_within
-from attnspec.problems.problem import Array, Problem, joined
+from attnspec.numerics.precision import Precision
+from attnspec.numerics.roundings import EXACT_INPUTS, InputErrors, Roundings, roundings
+from attnspec.problems.problem import Array, LayerProblem, Problem, joined
+
+# What an aspect of attention may add
+
+
+class LogitBend(Protocol):
+    """A monotone function of one scaled dot product, whose slope is nowhere more than 1. All arrays are (B,H,T,S)."""
+
+    @property
+    def growth(self) -> float:
+        """By how much a number may grow on its way through, where it is formed: a quotient may be larger than x."""
+
+    def bend(self, products: Array, real: type[np.floating]) -> Array:
+        """Scaled dot products (B,H,T,S), bent, in the arithmetic of `real`."""
+
+    def derivative(self, products: Array) -> Array:
+        """The slope at each scaled dot product (B,H,T,S), in their own arithmetic."""
+
+    def steepest(self, size: Array, error: Array | float) -> Array:
+        """By how much, at most, an error of scaled dot products of this size (B,H,T,S) is multiplied."""
+
+    def bent_error(self, error: Array, size: Array, bent: Array, r: Roundings) -> Array:
+        """The error behind the bend (B,H,T,S), given that before it, and the sizes before and behind."""
+
+    def own_variance(self, size: Array, bent: Array, steepness: Array, r: Roundings) -> Array:
+        """The squared roundings (B,H,T,S) of the bend itself, where the slope is at most `steepness`."""
+
+    def shared_error(self, r: Roundings) -> float:
+        """The relative error of a constant by which all dot products are multiplied or divided."""
+
+    def derivative_error(self, error: Array, size: Array, bent: Array, r: Roundings) -> Array:
+        """How far the slope that a backward pass forms may be off (B,H,T,S); arguments as of `bent_error`."""
+
+
+class Mathematics:
+    """What one aspect adds to the definition; each method does nothing by default. Problems that have no keyword of the
+    aspect do not ask it.
+    """
+
+    def bend_of(self, problem: Problem) -> LogitBend | None:
+        """How a problem bends its scaled dot products; None where it does not."""
+        del problem
+        return None
+
+    def visible_keys(self, problem: Problem, ahead: Array) -> Array | None:
+        """Which keys a query may attend to, (T,S) or (B,1,T,S), where a key lies so far `ahead` of the query's own
+        place (the same shape); None where the problem hides nothing by this aspect.
+        """
+        del problem, ahead
+        return None
+
+    def attending(self, problem: Problem) -> Problem:
+        """The problem with the numbers that attend in the place of what stands for them; else the problem itself."""
+        return problem
+
+    def input_errors(self, problem: Problem, precision: Precision) -> InputErrors:
+        """What a subject of this class may do to the entries on the way from what it is handed to what attends."""
+        del problem, precision
+        return EXACT_INPUTS
+
+    def own_keys(self, problem: Problem, rows: Array | None) -> Array | None:
+        """Which keys a query may attend to wherever it stands, (B,1,1,S) or (B,1,T,S), of the judged `rows` (T,) or of
+        all; None where the problem hides nothing by this aspect.
+        """
+        del problem, rows
+        return None
+
+    def added_logits(self, problem: Problem, own: Array) -> tuple[Array, Array] | None:
+        """What is added to the logits of queries that stand at their own places (T,1) or (B,1,T,1), and the largest
+        number that this may be made from, (B,H,T,S) each; None where the problem adds nothing by this aspect.
+        """
+        del problem, own
+        return None
+
+    def extra_key(self, problem: Problem) -> Array | None:
+        """(H,): the logit of one more key for each head, which every query sees, of value zero; None without."""
+        del problem
+        return None
+
+    def counts_places(self, problem: Problem) -> bool:
+        """Whether `visible_keys` needs to know how far ahead each key lies."""
+        del problem
+        return False
+
+
+@functools.cache
+def _all_mathematics() -> tuple[tuple[frozenset[str], Mathematics], ...]:
+    """The mathematics of every aspect that has some, in order, each with the keywords of the aspect."""
+    return tuple((keywords_of_aspect(part), part.MATHEMATICS) for part in load_parts("mathematics"))
+
+
+def given_mathematics(problem: Problem) -> tuple[Mathematics, ...]:
+    """The mathematics of the aspects of which the problem has a keyword, in order."""
+    given = problem.keywords
+    return tuple(mathematics for keywords, mathematics in _all_mathematics() if not given.isdisjoint(keywords))
+
+
+def extra_key(problem: Problem) -> Array | None:
+    """(H,): the logit of one more key for each head; None without. Raises NotImplementedError for two such keys."""
+    extra = [key for aspect in given_mathematics(problem) if (key := aspect.extra_key(problem)) is not None]
+    if len(extra) > 1:
+        raise NotImplementedError("two aspects give one problem a further key, and the bounds know of one only")
+    return extra[0] if extra else None
+
+
+def bend_of(problem: Problem) -> LogitBend | None:
+    """How a problem bends its scaled dot products; None where it does not. Raises NotImplementedError for two bends at
+    once: an aspect that brings a second one says here which goes first.
+    """
+    bends = [bend for aspect in given_mathematics(problem) if (bend := aspect.bend_of(problem)) is not None]
+    if len(bends) > 1:
+        raise NotImplementedError("two aspects bend the logits of one problem, and nothing says which goes first")
+    return bends[0] if bends else None
+
+
+def attending(problem: Problem) -> Problem:
+    """The problem with the numbers that attend in the place of what stands for them, by every aspect."""
+    return functools.reduce(lambda posed, aspect: aspect.attending(posed), given_mathematics(problem), problem)
+
+
+def roundings_of(problem: Problem, precision: Precision) -> Roundings:
+    """The numbers of a class, with what a subject may do to the entries of this problem before they meet, by every
+    aspect together.
+    """
+    r = roundings(precision)
+    errors = [more for aspect in given_mathematics(problem)
+              if (more := aspect.input_errors(problem, precision)) != EXACT_INPUTS]
+    if not errors:
+        return r
+    # relative errors of one entry come one after the other, and so do growths
+    of_logits, of_values = (math.prod(1 + getattr(each, name) for each in errors) - 1
+                            for name in ("of_logits", "of_values"))
+    logit_growth, value_growth = (math.prod(getattr(each, name) for each in errors)
+                                  for name in ("logit_growth", "value_growth"))
+    return replace(r, inputs=InputErrors(of_logits, of_values, logit_growth, value_growth))
+
+
+def queries_within(problem: Problem | LayerProblem, rows: Array | None = None) -> Array:
+    """(B,T) bool: the queries that each batch entry has; all of them where no lengths are given."""
+    if problem.query_lengths is None:
+        return np.ones((problem.sizes.B, problem.sizes.T if rows is None else len(rows)), dtype=bool)
+    places = np.arange(problem.sizes.T) if rows is None else rows
+    return np.asarray(places < problem.query_lengths[:, None])
+
+
+# A problem with its conventions applied
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,13 +251,28 @@ def visible_keys(problem: Problem, conventions: Mapping[str, str], rows: Array |
 
 def _hidden_by_something(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
     """(B,H,T,S) bool: which keys each query may attend to; None where nothing hides a key."""
-    own_queries = None if problem.query_lengths is None else queries_within(problem, rows)[:, None, :, None]
-    parts = [part for part in (_unmasked(problem, conventions, rows), _past(problem, conventions, rows),
-                               *_of_aspects(problem, conventions, rows), _unbiased(problem, rows), own_queries)
-             if part is not None]
-    if not parts:
+    joint = conventions.get("mask_with_causal")
+    parts: list[Array | None] = []
+    if problem.mask is not None and not (problem.causal and joint == "causal"):
+        parts.append(_of_rows(problem.mask, problem, rows).astype(bool, copy=False))
+    given = given_mathematics(problem)
+    is_causal = problem.causal and not (problem.mask is not None and joint == "mask")
+    counting = [aspect for aspect in given if aspect.counts_places(problem)]
+    if is_causal or counting:
+        # how far each key lies ahead of the query's own place: (T,S), or (B,1,T,S) where lengths count
+        ahead = np.arange(problem.sizes.S, dtype=np.int32) - own_places(problem, conventions, rows)
+        parts += [ahead <= 0] if is_causal else []
+        parts += [aspect.visible_keys(problem, ahead) for aspect in counting]
+    parts += [aspect.own_keys(problem, rows) for aspect in given]
+    if problem.bias is not None:
+        unbiased = _of_rows(problem.bias, problem, rows).astype(np.float64) != -np.inf
+        parts += [] if unbiased.all() else [unbiased]
+    if problem.query_lengths is not None:
+        parts.append(queries_within(problem, rows)[:, None, :, None])
+    hiding = [part for part in parts if part is not None]
+    if not hiding:
         return None
-    return np.broadcast_to(functools.reduce(np.logical_and, parts), _shape(problem, rows))
+    return np.broadcast_to(functools.reduce(np.logical_and, hiding), _shape(problem, rows))
 
 
 def _shape(problem: Problem, rows: Array | None) -> tuple[int, int, int, int]:
@@ -115,70 +281,20 @@ def _shape(problem: Problem, rows: Array | None) -> tuple[int, int, int, int]:
     return sizes.B, sizes.H, sizes.T if rows is None else len(rows), sizes.S
 
 
-def _unmasked(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
-    """The mask as bool, (B,H,T,S) or broadcast to it; None without one, or where the causal flag stands in for it."""
-    if problem.mask is None or (problem.causal and conventions.get("mask_with_causal") == "causal"):
-        return None
-    return _of_rows(problem.mask, problem, rows).astype(bool, copy=False)
-
-
-def _places(problem: Problem, rows: Array | None) -> Array:
-    """(T,): the indices of the queries that are judged."""
-    return np.arange(problem.sizes.T, dtype=np.int32) if rows is None else np.asarray(rows, dtype=np.int32)
-
-
-def _past(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
-    """(T,S) or (B,1,T,S): the keys that are not ahead of the query's own place; None without the flag, or where a mask
-    stands in.
-    """
-    if not problem.causal or (problem.mask is not None and conventions.get("mask_with_causal") == "mask"):
-        return None
-    visible: Array = _ahead(problem, conventions, rows) <= 0
-    return visible
-
-
-def _of_aspects(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Iterator[Array | None]:
-    """(T,S), (B,1,1,S) or (B,1,T,S) each: the keys that each aspect leaves in sight; None of one that hides none."""
-    given = given_mathematics(problem)
-    counting = [aspect for aspect in given if aspect.counts_places(problem)]
-    if counting:
-        ahead = _ahead(problem, conventions, rows)
-        yield from (aspect.visible_keys(problem, ahead) for aspect in counting)
-    yield from (aspect.own_keys(problem, rows) for aspect in given)
-
-
-def _ahead(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array:
-    """(T,S), or (B,1,T,S) where lengths count: how far each key lies ahead of the query's own place."""
-    own = own_places(problem, conventions, rows)
-    distance: Array = np.arange(problem.sizes.S, dtype=np.int32) - own
-    return distance
-
-
 def own_places(problem: Problem, conventions: Mapping[str, str], rows: Array | None = None) -> Array:
     """(T,1), or (B,1,T,1) where lengths count: each query's own place among the keys: behind the past, if there is one;
     else as `causal_alignment` says.
     """
-    return np.asarray(_places(problem, rows)[:, None] + _first_place(problem, conventions))
-
-
-def _first_place(problem: Problem, conventions: Mapping[str, str]) -> Array:
-    """The place of the first query: one number, or (B,1,1,1) where batch entries have lengths of their own."""
+    places = np.arange(problem.sizes.T, dtype=np.int32) if rows is None else np.asarray(rows, dtype=np.int32)
+    first = np.zeros((), np.int32)
     if problem.has_past:
-        return np.array(problem.past, np.int32)
-    if conventions.get("causal_alignment") != "bottom_right":
-        return np.zeros((), np.int32)
-    keys = problem.sizes.S if problem.key_lengths is None else problem.key_lengths
-    queries = problem.sizes.T if problem.query_lengths is None else problem.query_lengths
-    offset = np.asarray(np.subtract(keys, queries), dtype=np.int32)
-    return offset[:, None, None, None] if offset.ndim else offset
-
-
-def _unbiased(problem: Problem, rows: Array | None) -> Array | None:
-    """Where the bias is not -inf, (B,H,T,S) or broadcast to it; None where it hides nothing."""
-    if problem.bias is None:
-        return None
-    visible: Array = _of_rows(problem.bias, problem, rows).astype(np.float64) != -np.inf
-    return None if visible.all() else visible
+        first = np.array(problem.past, np.int32)
+    elif conventions.get("causal_alignment") == "bottom_right":
+        keys = problem.sizes.S if problem.key_lengths is None else problem.key_lengths
+        queries = problem.sizes.T if problem.query_lengths is None else problem.query_lengths
+        first = np.asarray(np.subtract(keys, queries), dtype=np.int32)  # one number, or (B,) where lengths count
+        first = first[:, None, None, None] if first.ndim else first
+    return np.asarray(places[:, None] + first)
 
 
 def _of_rows(array: Array, problem: Problem, rows: Array | None) -> Array:
@@ -191,14 +307,15 @@ def _of_rows(array: Array, problem: Problem, rows: Array | None) -> Array:
 def keys_of(problem: Problem, conventions: Mapping[str, str]) -> Keys:
     """The keys and values of a problem, past ones first, ready for any of its queries."""
     heads, whole = key_heads(problem, conventions), joined(problem) if problem.has_past else problem
-    return _keys(*(_spread(array, heads) for array in (whole.key, whole.value)))
+    wide = (array.astype(np.float64) for array in (whole.key, whole.value))
+    return _keys(*(array if heads is None else array[:, heads] for array in wide))
 
 
 def _keys(key: Array, value: Array) -> Keys:
     """Key (B,H,S,D) and value (B,H,S,Dv) with the sizes of their entries."""
-    sizes = np.abs(key), np.abs(value)
-    return Keys(key, value, *sizes, sizes[0].sum(axis=-1), sizes[1].sum(axis=-2), norms(key),
-                *map(_largest_of, sizes))
+    key_sizes, value_sizes = np.abs(key), np.abs(value)
+    return Keys(key, value, key_sizes, value_sizes, key_sizes.sum(axis=-1), value_sizes.sum(axis=-2), norms(key),
+                float(key_sizes.max(initial=0.0)), float(value_sizes.max(initial=0.0)))
 
 
 def operands_of(
@@ -213,7 +330,12 @@ def operands_of(
     keys = keys or keys_of(problem, conventions)
     visible, sizes = _hidden_by_something(problem, conventions, rows), _sizes(query, keys)
     bias = None if problem.bias is None else _of_rows(problem.bias, problem, rows).astype(np.float64)
-    bias, reach = _with_added(problem, conventions, rows, bias)
+    reach: Array | None = None
+    for aspect in given_mathematics(problem):
+        if more := aspect.added_logits(problem, own_places(problem, conventions, rows)):
+            added, largest = more
+            bias = added if bias is None else np.asarray(added + bias)
+            reach = largest if reach is None else reach + largest
     usable = np.ones(query.shape[:3], bool)
     if problem.query_lengths is not None:
         usable = usable & queries_within(problem, rows)[:, None]
@@ -221,41 +343,21 @@ def operands_of(
     operands = Operands(query, keys.key, keys.value, bias, visible, counts, usable, _scale(problem, scale_width),
                         bend_of(problem), sizes, sizes, keys.key, reach=reach)
     # 0 times NaN is NaN: what is hidden and not finite has to go before any product
-    return operands if _is_tame(operands) else _tamed(operands)
-
-
-def _with_added(
-    problem: Problem, conventions: Mapping[str, str], rows: Array | None, bias: Array | None,
-) -> tuple[Array | None, Array | None]:
-    """The bias (B,H,T,S) with what aspects add to the logits, and the largest number that this may be made from; None
-    where there is neither, and where none adds.
-    """
-    reach: Array | None = None
-    for aspect in given_mathematics(problem):
-        more = aspect.added_logits(problem, own_places(problem, conventions, rows))
-        if more is not None:
-            added, largest = more
-            bias = added if bias is None else np.asarray(added + bias)
-            reach = largest if reach is None else reach + largest
-    return bias, reach
+    entries = (sizes.query_sums, sizes.key_sums, sizes.value_sums, *([] if bias is None else [bias]))
+    return operands if all(bool(np.isfinite(array).all()) for array in entries) else _tamed(operands)
 
 
 def _sizes(query: Array, keys: Keys) -> Magnitudes:
     """The sizes of the entries of query (B,H,T,D), keys and values, and their sums."""
     size = np.abs(query)
     return Magnitudes(size, keys.key_sizes, keys.value_sizes, keys.key_norms, size.sum(axis=-1), keys.key_sums,
-                      keys.value_sums, _largest_of(size), keys.largest_key, keys.largest_value)
+                      keys.value_sums, float(size.max(initial=0.0)), keys.largest_key, keys.largest_value)
 
 
 def norms(array: Array) -> Array:
     """(B,H,·,D) -> (B,H,·): never less than the Euclidean norm; squares that underflow are paid for."""
     squares: Array = np.sqrt(np.einsum("bhtd,bhtd->bht", array, array))
     return squares * (1 + 1e-12) + math.sqrt(array.shape[-1]) * 2.0**-511
-
-
-def _largest_of(sizes: Array) -> float:
-    """The largest entry of an array of any shape; 0 where it has none."""
-    return float(sizes.max(initial=0.0))
 
 
 def key_heads(problem: Problem, conventions: Mapping[str, str]) -> Array | None:
@@ -266,24 +368,11 @@ def key_heads(problem: Problem, conventions: Mapping[str, str]) -> Array | None:
     return np.arange(H) % Hkv if conventions.get("grouped_heads") == "tile" else np.arange(H) // (H // Hkv)
 
 
-def _spread(array: Array, heads: Array | None) -> Array:
-    """(B,Hkv,S,·) -> (B,H,S,·) in float64: a key/value head for each query head."""
-    wide = array.astype(np.float64)
-    return wide if heads is None else wide[:, heads]
-
-
 def _scale(problem: Problem, width: int | None) -> float | np.longdouble:
     if problem.scale is not None:
         return float(problem.scale)
     width = problem.sizes.D if width is None else width
     return np.longdouble(1) / np.sqrt(np.longdouble(width)) if problem.dtype is DType.FLOAT64 else 1 / math.sqrt(width)
-
-
-def _is_tame(operands: Operands) -> bool:
-    """Whether everything is finite. Then what is hidden does no harm: it is multiplied by 0."""
-    sizes, bias = operands.sizes, operands.bias
-    arrays = (sizes.query_sums, sizes.key_sums, sizes.value_sums, *([] if bias is None else [bias]))
-    return all(bool(np.isfinite(array).all()) for array in arrays)
 
 
 def _tamed(operands: Operands) -> Operands:
@@ -303,3 +392,55 @@ def _tamed(operands: Operands) -> Operands:
 def _finite(array: Array) -> Array:
     """An array of any shape, with 0 for what is not finite."""
     return np.where(np.isfinite(array), array, 0.0)
+
+
+# One more key of each head, whose logit is given and whose value is zero: it stands behind the other keys
+
+
+def with_extra_key(operands: Operands, extra: Array) -> Operands:
+    """The operands with one more key for each head: a key and a value of zeros, whose logit is given, `extra` (H,).
+
+    A logit of -inf is a key that nobody sees.
+    """
+    B, H, T, S = operands.shape
+    is_there = np.broadcast_to(np.isfinite(extra)[:, None, None], (B, H, T, 1))
+    bias = np.zeros((B, H, T, S + 1))
+    bias[..., :S] = 0.0 if operands.bias is None else operands.bias
+    bias[..., S] = np.where(np.isfinite(extra), extra, 0.0)[:, None]
+    sizes, held = (_one_more(each) for each in (operands.sizes, operands.held))
+    return replace(
+        operands, key=_with_zeros(operands.key), value=_with_zeros(operands.value), bias=bias,
+        visible=np.concatenate([operands.seen(), is_there], axis=-1), counts=operands.counts + is_there[..., 0],
+        sizes=sizes, held=held, held_key=_with_zeros(operands.held_key), has_sink=True,
+        only_sink=operands.bias is None, reach=None if operands.reach is None else _with_zero(operands.reach))
+
+
+def _one_more(sizes: Magnitudes) -> Magnitudes:
+    return replace(sizes, key=_with_zeros(sizes.key), value=_with_zeros(sizes.value),
+                   key_norms=_with_zeros(sizes.key_norms), key_sums=_with_zeros(sizes.key_sums))
+
+
+def _with_zero(array: Array) -> Array:
+    """(B,H,T,S), with a zero behind each row."""
+    return np.pad(array, [(0, 0)] * 3 + [(0, 1)])
+
+
+def _with_zeros(array: Array) -> Array:
+    """(B,H,S,D), (B,H,S,Dv) or (B,H,S), with one more along S that is zero."""
+    return np.pad(array, [(0, int(axis == 2)) for axis in range(array.ndim)])
+
+
+def extra_over_lse(problem: Problem) -> float | None:
+    """How far the logit of an extra key lies above the log-sum-exp of its row at most, whether or not keys are visible;
+    None without one.
+
+    Query (B,H,T,D) and key (B,Hkv,S,D) make logits (B,H,T,S); the extra key's (H,).
+    """
+    extra = extra_key(problem)
+    if extra is None:
+        return None
+    whole = joined(problem)
+    key = np.repeat(whole.key.astype(np.float64), whole.query.shape[1] // whole.key.shape[1], axis=1)
+    scale = problem.scale if problem.scale is not None else problem.query.shape[-1] ** -0.5
+    logits = whole.query.astype(np.float64) @ key.swapaxes(-1, -2) * scale
+    return float((np.asarray(extra, np.float64)[:, None] - np.logaddexp.reduce(logits, axis=-1)).max())

@@ -1,4 +1,4 @@
-"""The definition of attention, computed wider than any subject computes it.
+"""The definition of attention, computed wider than any subject computes it, in blocks that stay in the cache.
 
 Subjects of float64 are met with long double where the platform's is wider, all others with float64. Nothing here is
 told how a subject computes.
@@ -6,13 +6,15 @@ told how a subject computes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from attnspec.core.keywords import AXES, CACHED
 from attnspec.core.nouns import DType
-from attnspec.numerics.operands import Operands
-from attnspec.problems.problem import Array
+from attnspec.numerics.operands import Operands, extra_key, key_heads, keys_of, operands_of, with_extra_key
+from attnspec.problems.problem import Array, Problem
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +59,9 @@ def attend(operands: Operands, real: type[np.floating]) -> Truth:
     if operands.bend is not None:
         bent = operands.bend.bend(bent, real)
     logits = bent if operands.bias is None else bent + operands.bias
-    shifted = logits - _largest(logits, operands.visible)
+    seen = logits if operands.visible is None else np.where(operands.visible, logits, -np.inf)
+    largest = seen.max(axis=-1, keepdims=True, initial=-np.inf)
+    shifted = logits - np.where(np.isneginf(largest), 0, largest)  # 0 where a row sees no key
     weights = np.exp(shifted if operands.visible is None else np.where(operands.visible, shifted, -np.inf))
     total = weights.sum(axis=-1)
     output = _products(weights, operands.value.swapaxes(-1, -2), real) / np.where(total == 0, 1, total)[..., None]
@@ -73,8 +77,239 @@ def _products(rows: Array, columns: Array, real: type[np.floating]) -> Array:
     return np.asarray(np.einsum("bhtd,bhsd->bhts", rows.astype(real, copy=False), wide))
 
 
-def _largest(logits: Array, visible: Array | None) -> Array:
-    """(B,H,T,1): the row's largest attended logit, 0 where there is none."""
-    seen = logits if visible is None else np.where(visible, logits, -np.inf)
-    largest: Array = seen.max(axis=-1, keepdims=True, initial=-np.inf)
-    return np.where(np.isneginf(largest), 0, largest)
+# A problem in blocks of batch entries, heads and queries, and their results put together
+
+
+BATCH_AT_ONCE = 2**16
+"""Entries of key and value of as many batch entries as go together: many small ones cost no more than one large one."""
+
+KEYS_AT_ONCE = 2**21
+"""Entries of key and value of as many heads as go together."""
+
+LOGITS_AT_ONCE = 2**18
+"""Logits (B·H·T·S) of a block. No intermediate has more entries, but where one row or one head's keys alone do."""
+
+BlockSlices = tuple[slice, slice, slice]
+"""Where a block lies along the axes B, H and T of the whole."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProblemBlock:
+    """A block of a problem, ready for the definition, and its place in (B,H,T,…)."""
+
+    place: BlockSlices
+    operands: Operands
+
+
+def blocks(problem: Problem, conventions: Mapping[str, str], scale_width: int | None = None,
+           rows: Array | None = None) -> Iterator[ProblemBlock]:
+    """All of a problem (None), or its `rows` along T, block by block, each with its place in (B,H,T,…)."""
+    sizes = problem.sizes
+    every = np.arange(sizes.T) if rows is None else rows
+    T = len(every)
+    for batch in _slices(sizes.B, _batch_step(problem, T)):
+        entries = problem if batch == slice(0, sizes.B) else _of_batch(problem, batch)
+        for heads in _slices(sizes.H, _head_step(entries, T)):
+            part = entries if heads == slice(0, sizes.H) else _of_heads(entries, heads, conventions)
+            keys = keys_of(part, conventions)
+            # as many queries as go together with all heads of the part, in blocks that are as even as can be
+            together = max(1, LOGITS_AT_ONCE // max(1, part.sizes.B * part.sizes.H * part.sizes.S))
+            for queries in _slices(T, max(1, -(-T // max(1, -(-T // together))))):
+                chosen = rows if queries == slice(0, T) else every[queries]
+                place, operands = (batch, heads, queries), operands_of(part, conventions, scale_width, chosen, keys)
+                extra = extra_key(part)
+                yield ProblemBlock(place, operands if extra is None else with_extra_key(operands, extra))
+
+
+def _slices(length: int, step: int) -> Iterator[slice]:
+    """Slices of `step`, and of what is left, that cover a length; an empty one for a length of 0."""
+    return (slice(start, min(start + step, length)) for start in range(0, max(1, length), step))
+
+
+def _batch_step(problem: Problem, T: int) -> int:
+    """How many batch entries go together."""
+    sizes, size = problem.sizes, problem.key.size + problem.value.size
+    together = sizes.B if size <= BATCH_AT_ONCE else BATCH_AT_ONCE * sizes.B // size
+    return max(1, min(together, LOGITS_AT_ONCE // max(1, sizes.H * T * sizes.S)))
+
+
+def _head_step(problem: Problem, T: int) -> int:
+    """How many heads go together, of as many batch entries as the problem has."""
+    sizes = problem.sizes
+    keys = sizes.B * sizes.S * (sizes.D + sizes.Dv)
+    together = min(LOGITS_AT_ONCE // max(1, sizes.B * T * sizes.S), KEYS_AT_ONCE // max(1, keys))
+    return max(1, min(together, sizes.H))
+
+
+def _of_batch(problem: Problem, batch: slice) -> Problem:
+    """Some batch entries."""
+    return problem.but(query=problem.query[batch], key=problem.key[batch], value=problem.value[batch],
+                       **_of_keywords(problem, "B", batch))
+
+
+def _of_caches(problem: Problem, heads: slice | Array) -> dict[str, Array | None]:
+    """Some heads of the past keys and values (B,Hkv,P,·), where there are any; heads (H,): an index of each."""
+    arrays = {name: getattr(problem, name) for name in CACHED}
+    return {name: None if array is None else array[:, heads] for name, array in arrays.items()}
+
+
+def _of_heads(problem: Problem, heads: slice, conventions: Mapping[str, str]) -> Problem:
+    """Some query heads, each with a key/value head to itself."""
+    own = key_heads(problem, conventions)
+    chosen = heads if own is None else own[heads]
+    return problem.but(query=problem.query[:, heads], key=problem.key[:, chosen], value=problem.value[:, chosen],
+                       **{**_of_keywords(problem, "H", heads), **_of_caches(problem, chosen)})
+
+
+def _of_keywords(problem: Problem, axis: str, some: slice) -> dict[str, Array | None]:
+    """The arrays of keywords that have an axis of (B,H,T,S), with a part of it."""
+    return {name: _along(getattr(problem, name), len(axes) - axes.index(axis), some)
+            for name, axes in AXES.items() if axis in axes}
+
+
+def _along(array: Array | None, from_last: int, some: slice) -> Array | None:
+    """Part of an axis, counted from the last, of a mask or bias (B,H,T,S) or broadcast to it, or of lengths (B,); one
+    that all share is handed on whole.
+    """
+    if array is None or array.ndim < from_last or array.shape[-from_last] == 1:
+        return array
+    return array[(slice(None),) * (array.ndim - from_last) + (some,)]
+
+
+def joined(shape: tuple[int, int, int],
+           found: Iterator[tuple[BlockSlices, Mapping[str, Array]]]) -> Mapping[str, Array]:
+    """Arrays of one block each, by name, put together to (B,H,T,…); `shape` is (B,H,T). Those without any axis longer
+    than 0 stand for what was not asked for, and stay as they are.
+    """
+    whole: dict[str, Array] = {}
+    for place, arrays in found:
+        if tuple(each.stop - each.start for each in place) == shape:
+            return arrays
+        for name, array in arrays.items():
+            if name not in whole:
+                is_all = not any(array.shape)
+                whole[name] = array if is_all else np.empty((*shape, *array.shape[3:]), array.dtype)
+            if whole[name] is not array and any(array.shape):
+                whole[name][place] = array
+    return whole
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Differentials:
+    """What stands between a row's output and its inputs, of one block; 0 where a key is hidden.
+
+    (B,H,T,S): weights P; products dP; apart = dP - delta; logits dS; dots dX, behind a bend; slope, the bend's;
+    applied, the weights by which the values are multiplied, P itself without dropout.
+    delta (B,H,T,1).  grad (B,H,T,Dv): the output's gradient.
+    """
+
+    weights: Array
+    products: Array
+    apart: Array
+    logits: Array
+    dots: Array
+    slope: Array
+    delta: Array
+    grad: Array
+    applied: Array
+
+    def narrow(self) -> Differentials:
+        """The same in float64, which is enough to bound an error by."""
+        return Differentials(*(getattr(self, name).astype(np.float64, copy=False) for name in self.__slots__))
+
+
+def differentiate(operands: Operands, truth: Truth, grad: Array, factor: Array | None = None) -> Differentials:
+    """Of one block, in the arithmetic of the truth; grad: the output's gradient (B,H,T,Dv). Rows that see no key have
+    zeros throughout. factor (B,H,T,S): what weights are multiplied by before they meet the values, as in the truth.
+    """
+    real, seen = truth.output.dtype, operands.seen()
+    grad = grad.astype(real)
+    weights = np.where(seen, truth.weights, 0) / np.where(truth.total == 0, 1, truth.total)[..., None]
+    products = times(grad, operands.value.swapaxes(-1, -2))
+    products = products if factor is None else products * factor
+    delta = (grad * truth.output).sum(axis=-1, keepdims=True)
+    apart = np.where(seen, products - delta, 0)
+    logits, slope = weights * apart, _slope(operands, truth)
+    applied = weights if factor is None else weights * factor
+    return Differentials(weights, products, apart, logits, logits * slope, slope, delta, grad, applied)
+
+
+def _slope(operands: Operands, truth: Truth) -> Array:
+    """(B,H,T,S): the derivative of the bend at the scaled dot products; 1 without one."""
+    if operands.bend is None:
+        return np.ones_like(truth.dots)
+    return operands.bend.derivative(truth.dots * truth.dots.dtype.type(operands.scale))
+
+
+def times(one: Array, other: Array) -> Array:
+    """(B,H,T,·), (B,H,·,S) -> (B,H,T,S): a product in the arithmetic of the first. Long double has no BLAS; there
+    einsum is the faster loop.
+    """
+    if one.dtype == np.float64:
+        return np.asarray(one @ other)
+    return np.asarray(np.einsum("bhtd,bhds->bhts", one, np.ascontiguousarray(other, dtype=one.dtype)))
+
+
+# The largest and the smallest value that a query attends to, column by column: no mean of them lies beyond
+
+
+GATHERED_FROM = 2**13
+"""Entries of a head's values from which they are gathered row by row: below it, the loop costs more than the work."""
+
+AT_ONCE = 2**18
+"""Entries that are compared at once, so that they stay in the cache."""
+
+
+def attended_range(value: Array, visible: Array | None, rows: Array) -> tuple[Array, Array]:
+    """(·,Dv) each: the largest and smallest attended value (B,H,S,Dv) of each of the rows True in `rows` (B,H,T).
+
+    visible: (B,H,T,S), None where every key is. A row that sees none has -inf and inf.
+    """
+    batch, head, query = np.nonzero(rows)
+    if visible is None:
+        return value.max(axis=-2)[batch, head], value.min(axis=-2)[batch, head]
+    top = np.full((len(batch), value.shape[-1]), -np.inf, value.dtype)
+    bottom = -top
+    by_one = value.shape[-2] * value.shape[-1] >= GATHERED_FROM
+    step = 1 if by_one else max(1, AT_ONCE // max(1, value.shape[-2] * value.shape[-1]))
+    for start in range(0, len(batch), step):
+        some = slice(start, start + step)
+        b, h, i = batch[some], head[some], query[some]
+        if by_one:
+            _of_row(value[b[0], h[0]], visible[b[0], h[0], i[0]], top[start], bottom[start])
+        else:
+            _of_rows(value[b, h], visible[b, h, i], top[some], bottom[some])
+    return top, bottom
+
+
+def _of_row(value: Array, visible: Array, top: Array, bottom: Array) -> None:
+    """Of one row: value (S,Dv), visible (S,) -> top and bottom (Dv,), filled in."""
+    attended = value[visible]  # gathered, they stay in the cache
+    attended.max(axis=0, initial=-np.inf, out=top)
+    attended.min(axis=0, initial=np.inf, out=bottom)
+
+
+def _of_rows(value: Array, visible: Array, top: Array, bottom: Array) -> None:
+    """Of many rows: value (·,S,Dv), visible (·,S) -> top and bottom (·,Dv), filled in."""
+    seen = visible[..., None]
+    np.where(seen, value, -np.inf).max(axis=-2, initial=-np.inf, out=top)
+    np.where(seen, value, np.inf).min(axis=-2, initial=np.inf, out=bottom)
+
+
+def hull_of(problem: Problem, conventions: Mapping[str, str]) -> tuple[Array, Array]:
+    """The least and the greatest visible value of each row and feature, (B,H,T,Dv) in float64; 0 where none is visible.
+
+    Of no use on rows that see what is not finite.
+    """
+    found = ((block.place, _hull(block.operands)) for block in blocks(problem, conventions))
+    both = joined((problem.sizes.B, problem.sizes.H, problem.sizes.T), found)
+    return both["low"], both["high"]
+
+
+def _hull(operands: Operands) -> dict[str, Array]:
+    """The least (`low`) and the greatest (`high`) visible value of a block, (B,H,T,Dv) each; 0 where there is none."""
+    shape = (*operands.query.shape[:3], operands.value.shape[-1])
+    some = operands.counts > 0
+    both = {"low": np.zeros(shape), "high": np.zeros(shape)}
+    both["high"][some], both["low"][some] = attended_range(operands.value, operands.visible, some)
+    return both

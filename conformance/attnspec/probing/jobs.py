@@ -10,8 +10,7 @@ from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Conclusion, JobFailure, Plan
 from attnspec.probing.subjects import ProbeJob, planned_probes
-from attnspec.record.events import Done, RunStarted
-from attnspec.record.measurements import Found, SubjectProbed
+from attnspec.record.events import Done, Found, RunStarted, SubjectProbed
 from attnspec.record.outcome import SubjectCard
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec

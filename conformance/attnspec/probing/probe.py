@@ -17,8 +17,7 @@ from attnspec.engine.summon import load_subject
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.probing.subjects import main_dtype
 from attnspec.problems.make import make_layer, make_problem, model_width
-from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe, Sizes
 from attnspec.questions import (
     invariance,
     masks,
@@ -33,7 +32,7 @@ from attnspec.questions.asker import AnyProblem, Asker, Failed, NotAsked, Questi
 from attnspec.questions.masks import drops, without_last_key, without_row
 from attnspec.questions.numbers import LONG, normal
 from attnspec.questions.shapes import grouped
-from attnspec.record.measurements import Found, SubjectProbed
+from attnspec.record.events import Found, SubjectProbed
 from attnspec.subjects.subject import Subject
 from attnspec.trials.evaluator import Evaluator
 

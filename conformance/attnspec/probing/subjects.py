@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from attnspec.core.declaration import Declaration
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
-from attnspec.faults.declared import declaration_of
-from attnspec.record.measurements import part_of_probe
+from attnspec.faults.witnesses import declaration_of_target
+from attnspec.record.events import part_of_probe
 from attnspec.spec.clause import first_of
 from attnspec.subjects.registry import registered_subjects
 
@@ -39,7 +39,7 @@ def planned_probes(plan: Plan) -> Iterator[ProbeJob]:
     """
     known = registered_subjects(plan.implementations)
     for target in dict.fromkeys(plan.targets):
-        declaration = declaration_of(target, known)
+        declaration = declaration_of_target(target, known)
         for dtype in offered_dtypes(declaration, plan):
             variants = declaration.variants if dtype is main_dtype(declaration, plan) else ()
             yield from (ProbeJob(target, variant, dtype.value) for variant in ("", *variants))

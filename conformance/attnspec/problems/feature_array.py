@@ -32,13 +32,12 @@ from attnspec.core.feature_coverage import (
     triples_taken,
 )
 from attnspec.core.keywords import BESIDE, CACHED
-from attnspec.problems.caches import past_by
 from attnspec.problems.choices import Menu
+from attnspec.problems.demand import adapt_sizes, fit_to_limits
 from attnspec.problems.domain import Domain
-from attnspec.problems.entries import random_words
-from attnspec.problems.fitting import adapt_sizes, fit_to_limits
-from attnspec.problems.problem import Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.families import random_words
+from attnspec.problems.keyword_arrays import past_by
+from attnspec.problems.problem import Recipe, Sizes
 
 CANDIDATES = 24
 """Rows that are made at random for each that is kept: the one that meets most combinations that are new. With 60 the

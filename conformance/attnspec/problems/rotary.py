@@ -10,10 +10,9 @@ import numpy as np
 
 from attnspec.core.nouns import DType
 from attnspec.core.rotary import FARTHEST, POSITIONS, PositionPattern, width_of
-from attnspec.problems.entries import Words, random_words
+from attnspec.problems.families import Words, random_words
 from attnspec.problems.make import as_dtype, fill_arrays
-from attnspec.problems.problem import Array, Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Recipe, Sizes
 
 NEAR = 4096
 """Positions that are not far lie below."""

@@ -30,18 +30,20 @@ from attnspec.core.coverage import (
 )
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort
-from attnspec.problems.axes import (
+from attnspec.problems.demand import (
     STANDARD_WIDTHS,
     Blocks,
+    Demand,
     LengthDistribution,
     length_distributions,
     lengths_of,
+    partners_of,
+    shortest_lengths,
     taken_of,
+    work_of,
 )
-from attnspec.problems.demand import Demand, work_of
 from attnspec.problems.domain import Grouped, Lengths, domain
-from attnspec.problems.entries import random_words
-from attnspec.problems.fitting import partners_of, shortest_lengths
+from attnspec.problems.families import random_words
 from attnspec.problems.problem import Array, Sizes
 
 Span = tuple[str, tuple[int, int]]

@@ -14,7 +14,7 @@ from attnspec.core.declaration import Declaration
 from attnspec.core.forms import InputForm
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Verdict, is_bare
-from attnspec.problems.fitting import lengths_near
+from attnspec.problems.demand import lengths_near
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.subjects.call import Call

@@ -12,8 +12,7 @@ from typing import Literal
 import numpy as np
 
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem, Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from attnspec.questions.asker import FAILURES, Asker, Question, Reply, promised
 from attnspec.questions.numbers import LONG
 

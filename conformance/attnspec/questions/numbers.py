@@ -15,8 +15,7 @@ from attnspec.core.surroundings import kind_of
 from attnspec.numerics.fingerprint import fitted, ladder, tightest
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Problem, Sizes, numpy_dtype
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Problem, Recipe, Sizes, numpy_dtype
 from attnspec.questions.asker import FAILURES, OTHER, Asker, NotAsked, Question, Reply, When, promised, shown, which
 
 _STEEP = 1.5
@@ -77,7 +76,7 @@ SCALE_QUESTIONS = (
 )
 
 
-_ALARM = 1e-6
+GRADE_ALARM = 1e-6
 """The chance, at most, that a grade is missed which the subject has."""
 LONG = 45, 45
 """T and S of a problem that is long enough to go in blocks, and to read a grade off."""
@@ -115,7 +114,7 @@ def _grade(asker: Asker) -> Reply:
     declared = precision_of(declaration.precision.get(asker.dtype), asker.dtype)
     output = asker.output(problem)
     fit = partial(fitted, problem, output, conventions={}, scale_width=asker.subject.scale_width(problem),
-                  false_alarm=_ALARM)
+                  false_alarm=GRADE_ALARM)
     fits = [fit(precision, name=name) for name, precision in ladder(declared).items()]
     best = tightest(fits)
     ratios = ", ".join(f"{each.name} {each.ratio:.3g}" for each in fits)

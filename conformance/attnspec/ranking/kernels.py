@@ -14,17 +14,15 @@ from attnspec.core.nouns import FAILURES, DType, Level, Verdict, does_gate_run
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
 from attnspec.hosting.client import close_all
-from attnspec.ranking.targets import file_digest
+from attnspec.record.events import FirstFailure, KernelRanked, KernelStanding
 from attnspec.record.outcome import Measured, Outcome
-from attnspec.record.ranked import FirstFailure, KernelRanked, KernelStanding
 from attnspec.report.bugs import likely_group
 from attnspec.report.likely_cause import CONSEQUENCES
 from attnspec.runner.jobs import is_idle
 from attnspec.runner.judge import clause_of, not_run, pronounce_verdict
 from attnspec.spec.clause import first_of
 from attnspec.subjects.watching import GIVEN_UP, MOST_HANGS
-from attnspec.trials.evaluator import Archives
-from attnspec.trials.memory import hand_back
+from attnspec.trials.evaluator import Archives, hand_back
 
 HANGS = 2
 """So many items may end at the deadline; then the kernel is dropped, since each costs as long."""
@@ -47,7 +45,7 @@ class KernelWorker:
 
     def rank(self, target: str) -> KernelRanked:
         """The line of one kernel. What escapes is a defect of attnspec."""
-        began, digest = time.perf_counter(), file_digest(target)
+        began = time.perf_counter()
         try:
             ranked = self._judge_kernel(target)
         except AttnspecError as cause:
@@ -57,7 +55,7 @@ class KernelWorker:
             self._engine.forget(target)
             close_all()
             hand_back()
-        return replace(ranked, seconds=time.perf_counter() - began, digest=digest)
+        return replace(ranked, seconds=time.perf_counter() - began)
 
     def _judge_kernel(self, target: str) -> KernelRanked:
         self._engine.fetch(target)

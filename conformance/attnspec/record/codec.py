@@ -19,9 +19,18 @@ from typing import Any, TypeAlias, TypeVar
 from attnspec.core.characters import HIDDEN
 from attnspec.core.docstrings import docstring
 from attnspec.core.errors import RecordError, hint
-from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
-from attnspec.record.measurements import BlockJudged, SubjectProbed, SubjectPut
-from attnspec.record.ranked import KernelRanked
+from attnspec.record.events import (
+    BlockJudged,
+    Event,
+    ItemFinished,
+    ItemStarted,
+    KernelRanked,
+    RunFinished,
+    RunStarted,
+    SubjectKnown,
+    SubjectProbed,
+    SubjectPut,
+)
 
 T = TypeVar("T")
 Json: TypeAlias = Any  # what the json module takes and gives

@@ -1,25 +1,40 @@
-"""Files of records: a name that ends in .gz or .xz is that of a packed one. An audit of 70 MB packs into 7 or 3 MB."""
+"""Reads records: files whose name ends in .gz or .xz are packed. An audit of 70 MB packs into 7 or 3 MB.
+
+Hidden characters are shown in what consoles and pages tell.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import gzip
 import lzma
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from attnspec.core import characters
 from attnspec.core.coverage import read_pairs
 from attnspec.core.errors import FileLocation, RecordError, quoted
 from attnspec.core.nouns import Verdict
 from attnspec.record.codec import from_line
-from attnspec.record.events import Event, ItemFinished, ItemStarted, RunFinished, RunStarted, SubjectKnown
-from attnspec.record.measurements import BlockJudged, SubjectProbed, SubjectPut
+from attnspec.record.events import (
+    BlockJudged,
+    Event,
+    ItemFinished,
+    ItemStarted,
+    KernelRanked,
+    RunFinished,
+    RunStarted,
+    SubjectKnown,
+    SubjectProbed,
+    SubjectPut,
+)
 from attnspec.record.outcome import Outcome
-from attnspec.record.ranked import KernelRanked
 
 _PACKINGS: Mapping[str, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]] = {
     ".gz": (partial(gzip.compress, mtime=0), gzip.decompress), ".xz": (lzma.compress, lzma.decompress)}
@@ -263,3 +278,37 @@ def _enter(known: dict[Key, T], key: Key, event: T, where: FileLocation) -> None
     if key in known:
         raise DuplicateItemError(f"{'-'.join(key)} has a second outcome here.", where=where)
     known[key] = event
+
+
+def show_hidden(thing: T) -> T:
+    """The same with every text in it as `characters.escape_hidden` shows it; the very same where nothing is hidden."""
+    shown: T = _with_visible_text(thing)
+    return shown
+
+
+def _with_visible_text(thing: Any) -> Any:  # noqa: ANN401  (whatever a record holds)
+    if thing is None or isinstance(thing, int | float | enum.Enum):
+        return thing
+    if isinstance(thing, str):
+        return characters.escape_hidden(thing)
+    if isinstance(thing, tuple | list):
+        parts = [_with_visible_text(each) for each in thing]
+        return type(thing)(parts) if _differ(parts, thing) else thing
+    if isinstance(thing, Mapping):
+        parts = [part for pair in thing.items() for part in map(_with_visible_text, pair)]
+        is_changed = _differ(parts, [part for pair in thing.items() for part in pair])
+        return dict(zip(parts[::2], parts[1::2], strict=True)) if is_changed else thing
+    kind: type = type(thing)
+    names = _fields(kind)
+    changed = {name: new for name in names if (new := _with_visible_text(old := getattr(thing, name))) is not old}
+    return dataclasses.replace(thing, **changed) if changed else thing
+
+
+@cache
+def _fields(kind: type) -> tuple[str, ...]:
+    """The fields of a dataclass; none of anything else."""
+    return tuple(each.name for each in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
+
+
+def _differ(new: list[Any], old: Any) -> bool:  # noqa: ANN401  (whatever a record holds)
+    return any(one is not other for one, other in zip(new, old, strict=True))

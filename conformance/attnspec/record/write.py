@@ -1,38 +1,118 @@
 """Writes a record: one line an event, flushed at once, so that nothing that happened is lost with the process.
 
-A campaign goes on in its own record, and records of several environments are combined into one.
+A campaign goes on in its own record; records of several environments are combined into one, and those of a run's shards
+if all parts are there and no part of another; what came from many workers is put in the order of its plan.
 """
 
 from __future__ import annotations
 
 import enum
 import fcntl
+import hashlib
+import json
+import math
 import os
 import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO, TypeAlias
 
 from attnspec.core.errors import FileLocation, RecordError, UsageError
 from attnspec.core.files import cannot_write, write_whole
-from attnspec.record.codec import to_line
+from attnspec.core.plan import Plan
+from attnspec.core.shard import Shard, read_shard
+from attnspec.record.codec import encode, to_line
 from attnspec.record.events import (
     Done,
     Event,
     Handler,
     ItemFinished,
     ItemStarted,
+    Key,
     RunFinished,
     RunStarted,
     SubjectCompiles,
     SubjectKnown,
+    SubjectProbed,
     key_of,
 )
-from attnspec.record.measurements import SubjectProbed
 from attnspec.record.read import DuplicateItemError, RunRecord, pack_text, read_events, read_record, read_records
-from attnspec.record.sharded import check_whole
+
+Group = tuple[str, str]
+"""A subject and a dtype: what stays together, since its clauses share a process and remembered answers."""
+
+_PLACES: Mapping[str, Any] = {"implementations": (), "spec": "", "spec_add": (), "baseline": "", "python": "",
+                                      "host": ""}
+"""What of a plan are places, which differ between machines; the digest of the spec covers the clauses."""
+
+DIGITS = 16
+"""Of the digest of a plan."""
+
+Part = tuple[Path, Shard]
+
+
+class ShardsError(RecordError):
+    """A part of a run is missing, is there twice, or belongs to another run."""
+
+
+def plan_digest(plan: Plan, spec_digest: str, shares: Sequence[Sequence[Group]]) -> str:
+    """What two shards of one run have in common, on whatever machine: the plan, the spec, and who does what."""
+    said = encode(replace(plan, **_PLACES))
+    text = json.dumps([said, spec_digest, [[list(group) for group in share] for share in shares]], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+
+
+def check_whole(headers: Sequence[tuple[Path, RunStarted]]) -> None:
+    """Raise ShardsError where not every run that was divided is there with all its parts, each once."""
+    runs: dict[str, list[Part]] = {}
+    for path, header in headers:
+        if header.shard:
+            runs.setdefault(header.plan_digest, []).append((path, read_shard(header.shard)))
+    for parts in runs.values():
+        _check_once(parts)
+    broken = [digest for digest, parts in runs.items() if len(parts) < parts[0][1].count]
+    if broken and len(runs) > 1:
+        raise _foreign(runs, broken)
+    for digest in broken:
+        raise _missing_parts_error(runs[digest])
+
+
+def _check_once(parts: Sequence[Part]) -> None:
+    places: dict[Shard, Path] = {}
+    for path, shard in parts:
+        if shard in places:
+            raise ShardsError(f"this is shard {shard} of a run, and so is {places[shard]}. Leave one of them out.",
+                              where=FileLocation(str(path)))
+        places[shard] = path
+
+
+def _missing_parts_error(parts: Sequence[Part]) -> ShardsError:
+    """What to say where no other run explains it."""
+    path, first = parts[0]
+    there = {shard.index for _, shard in parts}
+    left = [f"{index}/{first.count}" for index in range(1, first.count + 1) if index not in there]
+    are = "is" if len(left) == 1 else "are"
+    return ShardsError(f"this is shard {first} of a run, of which {_join_names(left)} {are} missing. Join the records "
+                       "of all shards.", where=FileLocation(str(path)))
+
+
+def _foreign(runs: Mapping[str, Sequence[Part]], broken: Sequence[str]) -> ShardsError:
+    """The part that stands most alone, beside one of the others."""
+    stray = min(broken, key=lambda digest: len(runs[digest]))
+    other = next(digest for digest in runs if digest != stray)
+    [(path, shard), *_], [(beside, fellow), *_] = runs[stray], runs[other]
+    return ShardsError(f"this is shard {shard} of the run {stray}, but {beside} is shard {fellow} of the run {other}: "
+                       "their options, timings, subjects or clauses differ. Judge all shards by one command.",
+                       where=FileLocation(str(path)))
+
+
+def _join_names(names: Sequence[str], most: int = 5) -> str:
+    shown = list(names[:most])
+    more = [f"{len(names) - most} more"] if len(names) > most else []
+    *first, last = [*shown, *more]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 class WriteMode(enum.Enum):
@@ -242,3 +322,48 @@ class _JointRecord:
             raise DuplicateItemError(f"{'-'.join(key_of(event))} was judged in the same environment at "
                                      f"{self.judged[key]} already. Leave one of the records out.", where=where)
         self.judged[key] = where
+
+
+Position: TypeAlias = tuple[float, int]
+
+
+def put_in_order(path: Path, done: Sequence[Done]) -> None:
+    """Rewrite the record as one worker would have written it: jobs in this order, a subject's card after its first job
+    has begun. What the record had before stays in front. A pipe or a device is left alone.
+
+    Raises RecordError, and UsageError where the file cannot be written; then it stays as it was.
+    """
+    if not path.is_file():
+        return
+    places = _Places.from_done(done)
+    events = sorted((event for _, event in read_events(path)), key=places.of_event)
+    write_whole(path, "".join(f"{to_line(event)}\n" for event in events), "record")
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """The place of each job, and of the first of each subject."""
+
+    jobs: dict[Key, int]
+    subjects: dict[str, int]
+
+    @classmethod
+    def from_done(cls, done: Sequence[Done]) -> _Places:
+        """Numbers the jobs in this order."""
+        jobs = {key_of(each): place for place, each in enumerate(done)}
+        subjects: dict[str, int] = {}
+        for (subject, _, _), place in jobs.items():
+            subjects.setdefault(subject, place)
+        return cls(jobs, subjects)
+
+    def of_event(self, event: Event) -> Position:
+        """Where it belongs; what belongs to no job of this run comes after the header."""
+        if isinstance(event, Done):
+            return self.jobs.get(key_of(event), -1), 2
+        if isinstance(event, RunFinished):
+            return math.inf, 0
+        if isinstance(event, SubjectKnown):
+            return self.subjects.get(event.card.id, -1), 1
+        if isinstance(event, ItemStarted):
+            return self.jobs.get((event.subject, event.clause, event.dtype), -1), 0
+        return -math.inf, 0

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from attnspec.core.nouns import FAILURES, HALF_DTYPES, Verdict
 from attnspec.core.rotary import EVERY_KEYWORD
-from attnspec.record.contradictions import keywords_in, parts_of
+from attnspec.record.boundaries import keywords_in, parts_of
 from attnspec.record.outcome import A_CHOICE, Evidence, Explanation, Likeness, Outcome
 from attnspec.report.figures import WEIGHT, count_noun
 from attnspec.report.likely_cause import (

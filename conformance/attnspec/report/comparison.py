@@ -1,4 +1,4 @@
-"""Compares a run with an earlier one: what fails that did not, what holds again, and what fails otherwise.
+"""What changed: a run beside its list of known failures, beside an earlier run, and beside all runs of a folder.
 
 A comparison is also written in Markdown, as one pastes it into a pull request.
 """
@@ -7,21 +7,163 @@ from __future__ import annotations
 
 import enum
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, UsageError
 from attnspec.core.files import write_whole
-from attnspec.core.nouns import FAILURES, DType, Verdict, does_gate_run
-from attnspec.record.outcome import Outcome
-from attnspec.record.read import RunRecord
-from attnspec.record.visible import show_hidden
-from attnspec.report.figures import SIGNS, count_noun, format_figure
-from attnspec.report.joined import JoinedRecords, join_records
-from attnspec.report.known import KnownGroup, group_of
-from attnspec.report.markdown import escape_text, format_code, format_row
+from attnspec.core.nouns import EXCUSED, FAILURES, DType, Novelty, Verdict, does_gate_run
+from attnspec.record.outcome import ClauseText, Outcome
+from attnspec.record.read import RunRecord, show_hidden
+from attnspec.report.figures import (
+    DECIDED,
+    SHORT,
+    SIGNS,
+    Sign,
+    count_noun,
+    escape_text,
+    format_code,
+    format_figure,
+    format_row,
+    overall_verdict,
+)
+from attnspec.report.joined import JoinedRecords, JoinedRun, join_records
+
+UNEXPLAINED = "No finding explains these."
+Told = tuple[Outcome, str]  # with the rest of a sentence about its clause
+
+
+@dataclass(frozen=True, slots=True)
+class KnownEntry:
+    """A subject under a clause, at these dtypes. `says`: how it differs from what is listed; empty if it does not."""
+
+    subject: str
+    clause: ClauseText
+    dtypes: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class KnownGroup:
+    """Entries of one kind: what changed in one way, or what one finding explains. `says`: that finding's words."""
+
+    name: str
+    says: str
+    items: int
+    entries: tuple[KnownEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineComparison:
+    """A run compared with a baseline of known failures. `libraries`: name and version of those that were judged."""
+
+    run: JoinedRun
+    libraries: tuple[str, ...]
+    known_groups: tuple[KnownGroup, ...]
+    changes: tuple[KnownGroup, ...]
+
+    @property
+    def baseline(self) -> str:
+        """The file of known failures."""
+        return self.run.record.header.baseline
+
+    @property
+    def python(self) -> str:
+        """The Python that the run was made with."""
+        return self.run.record.header.environment.get("python", "")
+
+    @property
+    def items(self) -> int:
+        """How many known failures are as listed."""
+        return sum(group.items for group in self.known_groups)
+
+    @property
+    def tally(self) -> Mapping[str, int]:
+        """How many are new, a regression, … changed: all kinds, in this order."""
+        found = {group.name: group.items for group in self.changes}
+        return {each.value: found.get(each.value, 0) for each in Novelty}
+
+    @property
+    def changed_count(self) -> int:
+        """How many failures have changed in all."""
+        return sum(self.tally.values())
+
+
+def is_gone(outcome: Outcome) -> bool:
+    """Whether an entry is no failure: a known one that is none any more, or a convention that has changed."""
+    return outcome.change is not None and (bool(outcome.change.convention) or outcome.change.verdict not in FAILURES)
+
+
+def but_for(outcomes: Iterable[Outcome], choices: Sequence[str] = ()) -> str:
+    """What goes with "conforms": `, but for 3 known failures and 1 documented choice (torch/this)`, and what of the
+    list is mended; empty if nothing does. choices: the findings of what a library documents that it does.
+    """
+    told = tuple(outcomes)
+    known = sum(each.verdict is Verdict.EXPECTED and each.finding not in choices for each in told)
+    novelties = Counter(each.change.novelty for each in told if each.change and not each.change.convention)
+    unknowable = sum(novelties[each] for each in EXCUSED)
+    exceptions = [count_noun(known, "known failure")] if known else []
+    exceptions += [f"{count_noun(unknowable, 'failure')} that the list could not know"] if unknowable else []
+    exceptions += [f"{count_noun(len(choices), 'documented choice')} ({', '.join(choices)})"] if choices else []
+    exceptions_told = f", but for {' and '.join(exceptions)}" if exceptions else ""
+    return f"{exceptions_told}{_good_news(novelties[Novelty.MENDED], known)}"
+
+
+def _good_news(mended: int, known: int) -> str:
+    """`; all 3 listed failures are mended: renew the list (--update-baseline)`; empty if nothing is mended."""
+    if not mended:
+        return ""
+    which = count_noun(mended, "listed failure") if known or mended == 1 else f"all {mended} listed failures"
+    which = f"the only {which.removeprefix('1 ')}" if mended == 1 and not known else which
+    return f"; {which} {'is' if mended == 1 else 'are'} mended: renew the list (--update-baseline)"
+
+
+def compared_runs(joined: JoinedRecords) -> tuple[BaselineComparison, ...]:
+    """The runs that were held against a baseline."""
+    clauses = {clause.id: clause for clause in joined.clauses}
+    return tuple(_compare_with_baseline(run, clauses) for run in joined.runs if run.record.header.baseline)
+
+
+def _compare_with_baseline(run: JoinedRun, clauses: Mapping[str, ClauseText]) -> BaselineComparison:
+    outcomes, cards = run.record.outcomes, [known.card for known in run.record.subjects]
+    told = {finding.id: finding.says for card in cards for finding in card.findings}
+    known: dict[str, list[Outcome]] = defaultdict(list)
+    changed: dict[Novelty, list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        if outcome.verdict is Verdict.EXPECTED:
+            known[outcome.finding].append(outcome)
+        elif outcome.change:
+            changed[outcome.change.novelty].append(outcome)
+    libraries = dict.fromkeys(card.release for card in cards)
+    return BaselineComparison(
+        run, tuple(filter(None, libraries)),
+        tuple(group_of(name, told.get(name, UNEXPLAINED), _told_outcomes(known[name]), clauses)
+              for name in sorted(known, key=lambda name: -len(known[name]))),
+        tuple(group_of(each.value, "", _told_outcomes(changed[each]), clauses) for each in Novelty if each in changed))
+
+
+def _told_outcomes(outcomes: Iterable[Outcome]) -> list[Told]:
+    return [(outcome, outcome.change.says if outcome.change else "") for outcome in outcomes]
+
+
+def group_of(name: str, says: str, told: Sequence[Told], clauses: Mapping[str, ClauseText]) -> KnownGroup:
+    """A group of outcomes, each with what is said of it: one entry a subject, a clause and what is said."""
+    entries = [_entry(list(group), clauses) for _, group in groupby(sorted(told, key=_key), key=_key)]
+    return KnownGroup(name, says, len(told), tuple(entries))
+
+
+def _entry(told: Sequence[Told], clauses: Mapping[str, ClauseText]) -> KnownEntry:
+    first, says = told[0]
+    return KnownEntry(first.subject, clauses[first.clause], " ".join(SHORT[each.dtype] for each, _ in told), says)
+
+
+def _key(told: Told) -> tuple[str, str, str]:
+    outcome, says = told
+    return outcome.subject, outcome.clause, says
+
 
 ROUNDING = 2.0
 """How far rounding alone can move a margin: an answer lies within one allowance of what its formula gives, on either
@@ -277,3 +419,124 @@ def _group(group: KnownGroup) -> Iterator[str]:
         yield format_row([format_code(each.subject), format_code(each.clause.id), each.clause.level.value, each.dtypes,
                           escape_text(each.says)])
     yield ""
+
+
+COLUMN = 34   # width of a column of the picture, as of the table below it
+HEIGHT = 64   # of the tallest bar
+_ROOM = 16    # above a bar, for its number
+
+Item = tuple[str, str]  # subject, clause
+File = Sequence[RunRecord]
+"""The runs of one file: one, or those that `attnspec combine` joined."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRun:
+    """One file. x, y, height: its bar, as high as the number of clauses that it violated.
+
+    words: what it was made with.  is_judged: whether it decided anything.
+    """
+
+    number: int
+    started: str
+    words: str
+    violated: int
+    is_judged: bool
+    is_whole: bool
+    x: int
+    y: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryCell:
+    """A clause in one run. sign: its verdict over all dtypes, None where it was not asked."""
+
+    sign: Sign | None
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """A subject under a clause that at least one run violated."""
+
+    subject: str
+    clause: ClauseText
+    cells: tuple[HistoryCell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All that the section shows: runs from the oldest to the newest, and the clauses that any of them violated."""
+
+    runs: tuple[HistoryRun, ...]
+    rows: tuple[HistoryRow, ...]
+    width: int
+    height: int
+
+
+def make_history(files: Iterable[File], newest: File) -> History:
+    """The runs among these that judged a subject of the newest, which is one of them or comes beside them."""
+    subjects = {outcome.subject for run in show_hidden(newest) for outcome in run.outcomes}
+    strict = any(run.header.strict for run in newest)
+    others = [list(file) for file in files if list(file) != list(newest)]
+    in_order = sorted([*others, newest], key=lambda file: file[0].header.started)
+    kept = [_keep_subjects(show_hidden(file), subjects) for file in in_order]
+    joined = [join_records(file) for file in kept if any(run.outcomes for run in file)]
+    found = [_by_clause(each) for each in joined]
+    failing = [{item for item, outcomes in each.items() if any(fails_and_gates(one, strict=strict) for one in outcomes)}
+               for each in found]
+    runs = _runs(joined, [len(each) for each in failing])
+    return History(tuple(runs), tuple(_rows(joined, found, failing)), COLUMN * len(joined), HEIGHT + _ROOM)
+
+
+def _keep_subjects(file: File, subjects: set[str]) -> list[RunRecord]:
+    """The file with the outcomes of these subjects alone."""
+    return [RunRecord(run.header, tuple(known for known in run.subjects if known.card.id in subjects),
+                      tuple(outcome for outcome in run.outcomes if outcome.subject in subjects), run.footer)
+            for run in file]
+
+
+def _rows(joined: Sequence[JoinedRecords], found: Sequence[Mapping[Item, Sequence[Outcome]]],
+          failing: Sequence[set[Item]]) -> Iterator[HistoryRow]:
+    """Those that the newest run violates come first."""
+    texts = {clause.id: clause for each in joined for clause in each.clauses}
+    order = list(texts)
+    latest = failing[-1] if failing else set()
+    for item in sorted(set().union(*failing), key=lambda item: (item not in latest, item[0], order.index(item[1]))):
+        yield HistoryRow(item[0], texts[item[1]], tuple(_cell(each.get(item, [])) for each in found))
+
+
+def _by_clause(joined: JoinedRecords) -> Mapping[Item, Sequence[Outcome]]:
+    found: dict[Item, list[Outcome]] = {}
+    for outcome in joined.outcomes.values():
+        found.setdefault((outcome.subject, outcome.clause), []).append(outcome)
+    return found
+
+
+def _cell(outcomes: Sequence[Outcome]) -> HistoryCell:
+    if not outcomes:
+        return HistoryCell(None, "not asked")
+    sign = SIGNS[overall_verdict(outcome.verdict for outcome in outcomes)]
+    return HistoryCell(sign, ", ".join(f"{each.dtype.value} {SIGNS[each.verdict].word}" for each in outcomes))
+
+
+def _runs(joined: Sequence[JoinedRecords], numbers: Sequence[int]) -> Iterator[HistoryRun]:
+    """numbers: how many clauses each of them violated."""
+    most = max([1, *numbers])
+    for place, (each, violated) in enumerate(zip(joined, numbers, strict=True)):
+        records = [run.record for run in each.runs]
+        high = HEIGHT * violated / most
+        yield HistoryRun(
+            number=place + 1, started=records[0].header.started, words=_words(each), violated=violated,
+            is_judged=any(outcome.verdict in DECIDED for outcome in each.outcomes.values()),
+            is_whole=not any(record.interrupted for record in records), x=COLUMN * place,
+            y=round(_ROOM + HEIGHT - high, 1), height=round(high, 1))
+
+
+def _words(joined: JoinedRecords) -> str:
+    """`torch 2.13.0; effort quick, seed 0, spec 1234abcd`."""
+    versions = dict.fromkeys(subject.card.release for subject in joined.subjects)
+    header = joined.runs[0].record.header
+    made = f"effort {header.effort}, seed {header.seed}, spec {header.spec_digest[:8]}"
+    return "; ".join(filter(None, [", ".join(filter(None, versions)), made]))

@@ -1,4 +1,6 @@
-"""What was tried of each subject: the lengths of the axes, and the pairs of sizes and keywords that its cases met."""
+"""What a run measured beside its verdicts: what was tried of each subject, what the instruments read off it, and
+whether the clauses can be trusted.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,11 @@ from attnspec.core.coverage import (
     read_pairs,
 )
 from attnspec.core.feature_coverage import describe_triple, triples_in
-from attnspec.record.outcome import Outcome, SubjectCard
-from attnspec.report.joined import JoinedRecords, JudgedSubject
+from attnspec.core.nouns import FAILURES, DType
+from attnspec.core.plan import FAULT
+from attnspec.record.outcome import ClauseText, Outcome, Reading, SubjectCard
+from attnspec.report.figures import FINDINGS, SHORT, SIGNS, clause_anchor, format_figure
+from attnspec.report.joined import JoinedRecords, JudgedSubject, finding_anchor
 
 MOST_MISSED = 6
 """Buckets that a sentence names which no case met."""
@@ -169,3 +174,206 @@ def at_named_sizes(joined: JoinedRecords) -> tuple[tuple[JudgedSubject, AtSizes]
     found = ((subject, at_sizes(outcome for each in joined.of_subject(subject).values() for outcome in each))
              for subject in joined.subjects)
     return tuple((subject, each) for subject, each in found if each is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """A clause and a fault. `css` says how it went.
+
+    `kept`: promised and refuted; `missed`: promised, not refuted; `untried`: promised, not on trial;
+    `extra`: refuted without a promise; ``: nothing of the kind.
+    """
+
+    css: str = ""
+    sign: str = ""
+    story: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refutation:
+    """A clause that refuted a fault, at which dtypes, and what it had to say at the first of them."""
+
+    clause: ClauseText
+    dtypes: str
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class FaultRow:
+    """One fault, how it met every clause, and the clauses that refuted it, those that promised to first."""
+
+    fault: JudgedSubject
+    name: str
+    meetings: tuple[Meeting, ...]
+    refutations: tuple[Refutation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """The trust matrix. `missed` are clauses with the faults they promised to refute and did not, and how that went.
+
+    `absent` are faults that clauses name and that were not on trial at all.
+    """
+
+    clauses: tuple[ClauseText, ...]
+    rows: tuple[FaultRow, ...]
+    undetected_faults: tuple[FaultRow, ...]
+    missed_promises: tuple[tuple[ClauseText, tuple[tuple[str, str], ...]], ...]
+    promises: int
+    broken_promises: int
+    untried: int
+    absent: tuple[str, ...]
+    idle: tuple[ClauseText, ...]
+
+
+def measure_trust(joined: JoinedRecords) -> Trust | None:
+    """The matrix of the faults in the record, or None without any."""
+    if not joined.faults:
+        return None
+    tried = {clause for fault in joined.faults for clause in joined.of_subject(fault)}
+    clauses = tuple(clause for clause in joined.clauses if clause.id in tried)
+    rows = tuple(_row(joined, fault, clauses) for fault in joined.faults)
+    counts = Counter(meeting.css for row in rows for meeting in row.meetings)
+    refuting = {refutation.clause.id for row in rows for refutation in row.refutations}
+    return Trust(
+        clauses=clauses, rows=rows, undetected_faults=tuple(row for row in rows if not row.refutations),
+        missed_promises=_missed_refutations(clauses, rows),
+        promises=counts["kept"] + counts["missed"], broken_promises=counts["missed"], untried=counts["untried"],
+        absent=_absent(clauses, rows), idle=tuple(clause for clause in clauses if clause.id not in refuting))
+
+
+def _row(joined: JoinedRecords, fault: JudgedSubject, clauses: tuple[ClauseText, ...]) -> FaultRow:
+    name = fault.card.id.removeprefix(FAULT)
+    met = [(clause, joined.outcomes_of(fault, clause.id)) for clause in clauses]
+    by = [_refutation(clause, refuting) for clause, outcomes in met if (refuting := _refuting(outcomes))]
+    return FaultRow(
+        fault=fault, name=name, meetings=tuple(_meeting(name, clause, outcomes) for clause, outcomes in met),
+        refutations=tuple(sorted(by, key=lambda refutation: name not in refutation.clause.refuted_by)))
+
+
+def _refuting(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
+    return tuple(outcome for outcome in outcomes if outcome.verdict in FAILURES)
+
+
+def _refutation(clause: ClauseText, refuting: tuple[Outcome, ...]) -> Refutation:
+    first = refuting[0]
+    return Refutation(clause, _dtypes(refuting), first.evidence.sentence if first.evidence else first.reason)
+
+
+def _meeting(name: str, clause: ClauseText, outcomes: tuple[Outcome, ...]) -> Meeting:
+    refuting = _refuting(outcomes)
+    if name not in clause.refuted_by:
+        return Meeting("extra", "○") if refuting else Meeting()
+    if not outcomes:
+        return Meeting("untried", "·", "not tried")
+    if len(refuting) == len(outcomes):
+        return Meeting("kept", "●", f"detected at {_dtypes(refuting)}")
+    return Meeting("missed", "◐" if refuting else "✗", _story(outcomes, refuting))
+
+
+def _story(outcomes: tuple[Outcome, ...], refuting: tuple[Outcome, ...]) -> str:
+    """`detected at f32, held at bf16`."""
+    told = [f"detected at {_dtypes(refuting)}"] if refuting else []
+    for outcome in outcomes:
+        if outcome not in refuting:
+            why = f" ({outcome.reason})" if outcome.reason else ""
+            told.append(f"{SIGNS[outcome.verdict].word} at {SHORT[outcome.dtype]}{why}")
+    return ", ".join(told)
+
+
+def _dtypes(outcomes: tuple[Outcome, ...]) -> str:
+    return " ".join(SHORT[outcome.dtype] for outcome in outcomes)
+
+
+def _missed_refutations(
+    clauses: tuple[ClauseText, ...], rows: tuple[FaultRow, ...],
+) -> tuple[tuple[ClauseText, tuple[tuple[str, str], ...]], ...]:
+    met = [
+        (clause, tuple((row.name, row.meetings[place].story) for row in rows if row.meetings[place].css == "missed"))
+        for place, clause in enumerate(clauses)
+    ]
+    return tuple((clause, missed) for clause, missed in met if missed)
+
+
+def _absent(clauses: tuple[ClauseText, ...], rows: tuple[FaultRow, ...]) -> tuple[str, ...]:
+    named = {name for clause in clauses for name in clause.refuted_by}
+    return tuple(sorted(named - {row.name for row in rows}))
+
+
+@dataclass(frozen=True, slots=True)
+class DTypeReading:
+    """One reading at one dtype. `value` carries its spread; `css` is `beyond` where the clause was broken by it."""
+
+    dtype: DType
+    value: str
+    sentence: str
+    css: str
+    is_word: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """What was read, under which clause, at every dtype. `target`: where that clause's evidence or text stands."""
+
+    name: str
+    clause: str
+    instrument: str
+    target: str
+    reads: tuple[DTypeReading, ...]
+
+    @property
+    def is_worded(self) -> bool:
+        """Whether words were read, not numbers."""
+        return all(read.is_word for read in self.reads)
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectReadings:
+    """All that was read off one subject. What is told in words (its precision grade) stands first."""
+
+    subject: JudgedSubject
+    quantities: tuple[Quantity, ...]
+
+    @property
+    def worded_quantities(self) -> tuple[Quantity, ...]:
+        """The quantities that are words."""
+        return tuple(quantity for quantity in self.quantities if quantity.is_worded)
+
+
+def collect_readings(joined: JoinedRecords) -> tuple[SubjectReadings, ...]:
+    """A panel for every subject that anything was read off."""
+    every = (SubjectReadings(subject, _sorted(_quantities(joined, subject))) for subject in joined.subjects)
+    return tuple(each for each in every if each.quantities)
+
+
+def _sorted(quantities: Iterable[Quantity]) -> tuple[Quantity, ...]:
+    return tuple(sorted(quantities, key=lambda quantity: not quantity.is_worded))
+
+
+def format_reading(reading: Reading) -> str:
+    """`−1.2×10⁻⁶ ± 3×10⁻⁷`, or the word."""
+    if isinstance(reading.value, str):
+        return reading.value
+    spread = f" ± {format_figure(reading.spread, 2)}" if reading.spread else ""
+    return f"{format_figure(reading.value, 2)}{spread}"
+
+
+def _quantities(joined: JoinedRecords, subject: JudgedSubject) -> Iterable[Quantity]:
+    for number, clause in enumerate(joined.clauses):
+        outcomes = joined.outcomes_of(subject, clause.id)
+        is_finding = any(outcome.verdict in FINDINGS for outcome in outcomes)
+        for name, reads in _by_name(outcomes).items():
+            yield Quantity(name, clause.id, outcomes[0].instrument,
+                           finding_anchor(number, subject) if is_finding else clause_anchor(clause), tuple(reads))
+
+
+def _by_name(outcomes: Iterable[Outcome]) -> Mapping[str, list[DTypeReading]]:
+    """What was read at each dtype, by the name of the quantity."""
+    found: dict[str, list[DTypeReading]] = {}
+    for outcome in outcomes:
+        for reading in outcome.readings:
+            css = "beyond" if outcome.verdict in FINDINGS else ""
+            read = DTypeReading(outcome.dtype, format_reading(reading), reading.sentence, css,
+                                isinstance(reading.value, str))
+            found.setdefault(reading.quantity, []).append(read)
+    return found

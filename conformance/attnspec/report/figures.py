@@ -1,4 +1,7 @@
-"""Numbers, verdicts and texts of a record as a reader wants them."""
+"""Numbers, verdicts and texts of a record as a reader wants them, on a page and in Markdown.
+
+Records are foreign input: none of their texts can become markup.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict
-from attnspec.record.clause_text import ClauseText
+from attnspec.record.outcome import ClauseText
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _AT_ALLOWANCE = 60.0  # percent of a gauge's width that margin 1 takes; what lies beyond is drawn on a log scale
@@ -179,3 +182,60 @@ def name_thread(url: str) -> str:
     """`owner/name#12` for the address of an issue or a pull request on GitHub, else the address without its scheme."""
     found = _THREAD.fullmatch(url)
     return f"{found[1]}#{found[2]}" if found else url.partition("://")[2]
+
+
+_CODE = re.compile(r"(`[^`]*`)")
+_ADDRESS = re.compile(r"(https?://[^\s<>\"'\[\]`|*\\]+)", re.IGNORECASE)
+_MARKUP = re.compile(r"([\\*\[\]<|]|(?<!\w)_|_(?!\w))")
+_TICKS = re.compile("`+")
+
+
+def escape_text(text: str) -> str:
+    """A text none of whose signs means anything in Markdown, on one line."""
+    return _MARKUP.sub(r"\\\1", _on_one_line(text))
+
+
+def format_prose(text: str) -> str:
+    """A text in which only `code` means something; addresses of the web stay as they are, for readers make links of
+    them.
+    """
+    pieces = [piece for part in _CODE.split(_on_one_line(text))
+              for piece in ([part] if part.startswith("`") else _ADDRESS.split(part))]
+    return "".join(piece if piece.startswith("`") or web_address(piece) else plain_piece(piece) for piece in pieces)
+
+
+def plain_piece(text: str) -> str:
+    """A text without markup, with the blanks at its ends."""
+    return _MARKUP.sub(r"\\\1", text)
+
+
+def format_code(text: str) -> str:
+    """A text as code on one line: between more backticks than it holds in a row."""
+    shown = _on_one_line(text)
+    ticks, room = "`" * (_longest(shown) + 1), " " if "`" in shown else ""
+    return f"{ticks}{room}{shown}{room}{ticks}"
+
+
+def fence_code(text: str, language: str) -> list[str]:
+    """Lines of code as a block of its own."""
+    fence = "`" * max(3, _longest(text) + 1)
+    return [f"{fence}{language}", text.rstrip("\n"), fence]
+
+
+def format_link(name: str, url: str) -> str:
+    """`[name](url)`, or the name alone where the address does not lead to the web."""
+    leads = web_address(url).replace("(", "%28").replace(")", "%29").replace("|", "%7C")
+    return f"[{escape_text(name)}]({leads})" if leads else escape_text(name)
+
+
+def format_row(cells: list[str]) -> str:
+    """A row of a table."""
+    return "| " + " | ".join(re.sub(r"(?<!\\)\|", r"\\|", cell) for cell in cells) + " |"
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _longest(text: str) -> int:
+    return max(map(len, _TICKS.findall(text)), default=0)

@@ -7,15 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from attnspec.core.nouns import FAILURES, Verdict
-from attnspec.record.clause_text import ClauseText
-from attnspec.record.outcome import KnownFinding, Outcome
+from attnspec.record.outcome import ClauseText, KnownFinding, Outcome
 from attnspec.report.audit.explained import explaining_findings
 from attnspec.report.bugs import explain_bugs, is_endless, rank_clarity
-from attnspec.report.clause_table import finding_anchor, shade_verdict
 from attnspec.report.figures import ADVICE, FINDINGS, OTHER_CONVENTION, SHORT, SIGNS, WEIGHT, Sign, count_noun
-from attnspec.report.joined import JoinedRecords, JudgedSubject
+from attnspec.report.joined import JoinedRecords, JudgedSubject, finding_anchor, shade_verdict
 from attnspec.report.likely_cause import ExplainedFailures, LikelyCause, is_other_convention
-from attnspec.report.pictures import PictureGrid, drawn_cells, make_grids
+from attnspec.report.pictures import PictureGrid, fit_pictures
 
 PICTURED_CELLS = 1_100   # how many picture cells a page draws before it refers to the record instead
 OPEN = 24                # how many findings that gate stand open; the rest can be opened one by one
@@ -149,15 +147,9 @@ def _gravity(finding: PageFinding) -> tuple[float, ...]:
 
 def _add_pictures(found: list[PageFinding]) -> tuple[PageFinding, ...]:
     """The findings with their pictures, as long as the page has room for them; the first few stand open."""
-    room = PICTURED_CELLS
-    pictured = []
-    for place, finding in enumerate(found):
-        evidence = finding.outcomes[0].evidence
-        pictures = evidence.pictures if evidence else ()
-        cells = sum(map(drawn_cells, pictures))
-        opened = replace(finding, is_open=finding.does_gate and place < OPEN)
-        fits = cells <= room
-        room -= cells if fits else 0
-        pictured.append(replace(opened, pictures=make_grids(pictures)) if fits
-                        else replace(opened, omitted=len(pictures)))
-    return tuple(pictured)
+    opened = [replace(finding, is_open=finding.does_gate and place < OPEN) for place, finding in enumerate(found)]
+    evidence = [finding.outcomes[0].evidence for finding in found]
+    cases = [each.pictures if each else () for each in evidence]
+    drawn = fit_pictures(cases, PICTURED_CELLS, PICTURED_CELLS)
+    return tuple(replace(finding, omitted=len(pictures)) if grids is None else replace(finding, pictures=grids)
+                 for finding, pictures, grids in zip(opened, cases, drawn, strict=True))

@@ -15,8 +15,18 @@ from attnspec.core.conventions import describe_answer
 from attnspec.core.keyword_nouns import GRADIENTS_PROFILE
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Verdict
-from attnspec.record.boundaries import SMALLEST, common_spans, is_met, read_spans_told
-from attnspec.record.contradictions import Calls, keywords_in, lengths_in, meets_condition, needed_alone, parts_of
+from attnspec.record.boundaries import (
+    SMALLEST,
+    Calls,
+    common_spans,
+    is_met,
+    keywords_in,
+    lengths_in,
+    meets_condition,
+    needed_alone,
+    parts_of,
+    read_spans_told,
+)
 from attnspec.record.outcome import A_CHOICE, MAGNITUDE, Evidence, Outcome, SubjectCard
 
 ABOUT_OTHER_MATTERS = frozenset({"numerics", "drift", "purity"})

@@ -17,13 +17,11 @@ from attnspec.core.conventions import CONVENTIONS, Convention
 from attnspec.core.files import write_whole
 from attnspec.core.other_names import list_defaults
 from attnspec.core.paths import folder
-from attnspec.record.read import RunRecord
-from attnspec.record.visible import show_hidden
+from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.audit.conventions import ConventionTable, collect_answers, find_habits
 from attnspec.report.audit.view import Audit, is_audit, make_audit
-from attnspec.report.clause_table import applying_to_nobody, group_by_theme
-from attnspec.report.comparison import ROUNDING, RunComparison
-from attnspec.report.coverage import at_named_sizes, measure_subjects
+from attnspec.report.comparison import ROUNDING, History, RunComparison, compared_runs
+from attnspec.report.coverage import at_named_sizes, collect_readings, measure_subjects, measure_trust
 from attnspec.report.figures import (
     SHORT,
     SIGNS,
@@ -41,15 +39,10 @@ from attnspec.report.figures import (
     yes_or_no,
 )
 from attnspec.report.findings import make_findings
-from attnspec.report.history import History
-from attnspec.report.joined import JoinedRecords, join_records
-from attnspec.report.known import compared_runs
+from attnspec.report.joined import JoinedRecords, applying_to_nobody, group_by_theme, join_records
 from attnspec.report.pictures import LEVELS
-from attnspec.report.ranking import RANKING_EXITS, make_ranking
-from attnspec.report.readings import collect_readings
-from attnspec.report.sections import PageSection, SectionMaker, check_shown
+from attnspec.report.sections import RANKING_EXITS, PageSection, SectionMaker, check_shown, make_ranking
 from attnspec.report.summary import LEGEND, Summary, exit_words, find_silences, never_decided, summarise_runs
-from attnspec.report.trust import measure_trust
 
 _SPACE = "{http://www.w3.org/1998/Math/MathML}"
 _ELEMENTS = frozenset({

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from attnspec.core.nouns import Panel
@@ -152,6 +152,17 @@ def make_grids(pictures: Sequence[Picture]) -> tuple[PictureGrid, ...]:
     return tuple(make_grid(picture, _crop_shape(picture, differences),
                            shared if picture.panel in (Panel.EXPECTED, Panel.SEEN) else None)
                  for picture in pictures if picture.entries)
+
+
+def fit_pictures(cases: Iterable[Sequence[Picture]], room: int, most: int) -> Iterator[tuple[PictureGrid, ...] | None]:
+    """Draws the pictures of each case as long as there is room for so many cells, and none of more than `most`; None
+    where they are left out.
+    """
+    for pictures in cases:
+        cells = sum(map(drawn_cells, pictures))
+        fits = cells <= min(room, most)
+        room -= cells if fits else 0
+        yield make_grids(pictures) if fits else None
 
 
 def drawn_cells(picture: Picture) -> int:

@@ -1,7 +1,11 @@
-"""Sections of the page for what a run measured in place of verdicts: a ranking, and what the suite's makers measure."""
+"""Sections of the page for what a run measured in place of verdicts: a ranking, and what the suite's makers measure.
+
+A ranking compares many kernels: the best first, and what is behind the failures of the others.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -9,7 +13,9 @@ from typing import TypeAlias
 from markupsafe import Markup
 
 from attnspec.core.errors import UsageError
+from attnspec.record.events import KernelRanked, KernelStanding
 from attnspec.record.read import RunRecord
+from attnspec.report.figures import count_noun
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +50,93 @@ def check_shown(records: Iterable[RunRecord], sections: Iterable[PageSection] = 
             raise UsageError(
                 "a record measures attnspec itself, its power or its false alarms, and the installed package makes no "
                 f"page of that. {way}")
+
+
+WORDS = {KernelStanding.CONFORMS: "conforms", KernelStanding.VIOLATED: "does not conform",
+         KernelStanding.NOT_JUDGED: "was not judged"}
+CSS = {KernelStanding.CONFORMS: "good", KernelStanding.VIOLATED: "bad", KernelStanding.NOT_JUDGED: "idle"}
+SIGNS = {"good": "✓", "bad": "✗", "idle": "?"}
+RANKING_EXITS = {
+    0: "all kernels conform",
+    1: "a kernel does not conform",
+    2: "a kernel was not judged, and all others conform; or the run was interrupted",
+}
+CAUSES = 12
+"""So many likely causes are listed with the kernels that have them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankingRow:
+    """One row of the ranking: a kernel. place: from 1; kernels of the same verdict and score share it."""
+
+    place: int
+    kernel: KernelRanked
+    word: str
+    css: str
+    sign: str
+
+
+@dataclass(frozen=True, slots=True)
+class SharedCause:
+    """What is likely behind failures of several kernels."""
+
+    says: str
+    fault: str
+    kernels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """All that the section shows."""
+
+    headline: str
+    css: str
+    rows: tuple[RankingRow, ...]
+    causes: tuple[SharedCause, ...]
+    clauses: tuple[tuple[str, int], ...]
+    seconds: float
+    deaths: int
+
+
+def make_ranking(records: Sequence[RunRecord]) -> Ranking | None:
+    """The ranking of all records together, or None where none is one. A kernel told twice counts once."""
+    kernels = {kernel.subject: kernel for record in records for kernel in record.ranks}
+    if not kernels:
+        return None
+    ordered = sorted(kernels.values(), key=_order)
+    conforming = sum(kernel.verdict is KernelStanding.CONFORMS for kernel in ordered)
+    is_whole = conforming == len(ordered) and not any(record.interrupted for record in records if record.ranks)
+    headline = f"{conforming} of {count_noun(len(ordered), 'kernel')} {'conforms' if conforming == 1 else 'conform'}"
+    return Ranking(
+        headline, "good" if is_whole else "bad" if _are_some_wrong(ordered) else "idle", _rows(ordered),
+        _causes(ordered), tuple(Counter(clause for each in ordered for clause in each.failing).most_common(CAUSES)),
+        sum(kernel.seconds for kernel in ordered), sum(bool(kernel.death) for kernel in ordered))
+
+
+def _order(kernel: KernelRanked) -> tuple[int, float, str]:
+    """Conforming ones first, then by score; what was not judged last."""
+    return list(KernelStanding).index(kernel.verdict), -kernel.score, kernel.subject
+
+
+def _are_some_wrong(kernels: Sequence[KernelRanked]) -> bool:
+    return any(kernel.verdict is KernelStanding.VIOLATED for kernel in kernels)
+
+
+def _rows(kernels: Sequence[KernelRanked]) -> tuple[RankingRow, ...]:
+    keys = [_order(kernel)[:2] for kernel in kernels]
+    return tuple(_row(keys.index(key) + 1, kernel) for key, kernel in zip(keys, kernels, strict=True))
+
+
+def _row(place: int, kernel: KernelRanked) -> RankingRow:
+    css = CSS[kernel.verdict]
+    return RankingRow(place, kernel, WORDS[kernel.verdict], css, SIGNS[css])
+
+
+def _causes(kernels: Sequence[KernelRanked]) -> tuple[SharedCause, ...]:
+    """The commonest causes of first failures, each with its kernels."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for kernel in kernels:
+        if kernel.first and kernel.first.cause:
+            found.setdefault((kernel.first.cause, kernel.first.fault), []).append(kernel.subject)
+    often = sorted(found.items(), key=lambda pair: -len(pair[1]))
+    return tuple(SharedCause(says, fault, tuple(whom)) for (says, fault), whom in often[:CAUSES])

@@ -14,15 +14,19 @@ from pathlib import Path
 
 from attnspec.core.files import write_whole
 from attnspec.core.nouns import FAILURES, Effort, Level, Verdict
-from attnspec.record.clause_text import ClauseText
-from attnspec.record.outcome import Outcome, refused_by
-from attnspec.record.read import RunRecord
-from attnspec.record.visible import show_hidden
+from attnspec.record.outcome import ClauseText, Outcome, refused_by
+from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.bugs import explain_bugs, likely_without_share
-from attnspec.report.clause_table import applying_to_nobody, shade_verdict
+from attnspec.report.comparison import but_for
 from attnspec.report.figures import DECIDED, SIGNS, Sign, count_noun, overall_verdict, shared_reason
-from attnspec.report.joined import JoinedRecords, JoinedRun, JudgedSubject, join_records
-from attnspec.report.known import but_for
+from attnspec.report.joined import (
+    JoinedRecords,
+    JoinedRun,
+    JudgedSubject,
+    applying_to_nobody,
+    join_records,
+    shade_verdict,
+)
 from attnspec.report.likely_cause import (
     ExplainedFailures,
     is_other_convention,

@@ -34,10 +34,11 @@ from attnspec.runner.judge import (
     clause_of,
     complete_outcome,
     distinct_items,
+    format_violation,
+    in_short,
     load_engine,
     pronounce_verdict,
 )
-from attnspec.runner.texts import format_violation, in_short
 from attnspec.spec.clause import Clause
 from attnspec.subjects.installed import look_in
 

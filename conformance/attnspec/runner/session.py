@@ -27,10 +27,9 @@ from attnspec.core.scratch import scratch_folder
 from attnspec.record.events import Done, Event, Handler, ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
 from attnspec.runner.environment import describe_environment, prepared_environment
-from attnspec.runner.jobs import JobSource, open_jobs, plan_text
+from attnspec.runner.jobs import JobSource, Share, open_jobs, plan_text
 from attnspec.runner.judge import ENGINE
 from attnspec.runner.listener import Listener, end_worker, silent_workers
-from attnspec.runner.shards import Share
 from attnspec.runner.trial_jobs import TRIALS, with_engine
 from attnspec.spec.clause import Spec
 from attnspec.spec.yaml_lines import shown_path
@@ -38,7 +37,7 @@ from attnspec.spec.yaml_lines import shown_path
 INTERRUPTED, UNREACHED = "the run was interrupted", "the run ended before its turn came"
 """Why a job was lost that nobody took up."""
 
-_SUITE = Path(__file__).with_name("suite.py")
+_SUITE = Path(__file__).with_name("worker.py")
 # ids may hold any letter a path may hold
 _CONFIGURATION = "[pytest]\ndisable_test_id_escaping_and_forfeit_all_rights_to_community_support = true\n"
 _UNUSED = ("terminal", "cacheprovider", "faulthandler", "logging", "warnings", "unraisableexception", "threadexception",

@@ -16,13 +16,19 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.core.plan import Conclusion, Item, JobFailure, Plan
 from attnspec.probing.jobs import ProbeJobs
 from attnspec.probing.subjects import ProbeJob
-from attnspec.record.events import Done, ItemFinished, RunStarted
-from attnspec.record.measurements import SubjectProbed
+from attnspec.record.events import Done, ItemFinished, RunStarted, SubjectProbed
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.runner import jobs
 from attnspec.runner.jobs import Breadcrumb
-from attnspec.runner.judge import Judge, clause_of, complete_outcome, distinct_items, load_engine, pronounce_verdict
-from attnspec.runner.texts import text_of
+from attnspec.runner.judge import (
+    Judge,
+    clause_of,
+    complete_outcome,
+    distinct_items,
+    load_engine,
+    pronounce_verdict,
+    text_of,
+)
 from attnspec.spec.clause import Clause, Spec
 from attnspec.subjects.registry import registered_subjects
 

@@ -11,7 +11,7 @@ import numpy as np
 from attnspec.core.forms import BESIDE_CACHE, STATE
 from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import Kind
-from attnspec.problems.caches import divided
+from attnspec.problems.keyword_arrays import divided
 from attnspec.problems.problem import Problem
 from attnspec.scaffold.form import CallForm, KeptCache, Passed
 from attnspec.scaffold.lookup import TheirParameter, plain, theirs

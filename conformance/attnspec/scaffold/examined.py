@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attnspec.scaffold.lookup import REQUIRED, TheirParameter
-from attnspec.subjects.described import value_of
+from attnspec.subjects.signature import value_of
 
 Parameters = tuple[TheirParameter, ...]
 

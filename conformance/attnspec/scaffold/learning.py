@@ -10,8 +10,7 @@ import numpy as np
 from attnspec.core.keyword import Acts, Keyword, Saying
 from attnspec.core.keywords import AXES, CACHED, KEYWORDS, OFF, SEGMENTED
 from attnspec.core.nouns import Kind
-from attnspec.problems.caches import divided
-from attnspec.problems.keyword_arrays import sample_of
+from attnspec.problems.keyword_arrays import divided, sample_of
 from attnspec.problems.problem import Problem
 from attnspec.scaffold.beside import LSE, log_sum_exps, weights
 from attnspec.scaffold.decoders import EQUAL, stepping
@@ -19,7 +18,7 @@ from attnspec.scaffold.extended import Parameters, extended
 from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, CallForm, Passed
 from attnspec.scaffold.lookup import SYNONYMS, theirs
 from attnspec.scaffold.lookup import plain as plain_name
-from attnspec.scaffold.pages import may_learn
+from attnspec.scaffold.pages import may_learn, with_named_pages
 from attnspec.scaffold.probe_problems import AnyProblem, bias_of, close, mask_of, plain, square, truth_of
 from attnspec.scaffold.row_masks import OF_KEYS, ON_QUERIES, as_mask_of_keys
 from attnspec.scaffold.trial_adapter import Attempt, Limited, Progress, Trier
@@ -46,7 +45,7 @@ def learned(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
         trier.nearest = nearest.get(keyword)
         form = learn(form, parameters, trier)
         nearest[keyword] = trier.nearest
-    form = stepping(form, tuple(parameters[At.CALL]), trier)
+    form = with_named_pages(stepping(form, tuple(parameters[At.CALL]), trier), trier)
     for keyword, attempt in nearest.items():
         if keyword == "mask" and attempt and attempt.step is Progress.RAISED:
             form = _masks_of_squares(form, parameters, trier)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 
 import ml_dtypes
 import numpy as np
@@ -18,12 +17,11 @@ from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.precision import is_half
 from attnspec.problems.problem import Problem, numpy_dtype
-from attnspec.questions.asker import Asker, reply_to
 from attnspec.questions.conventions import probe_conventions
-from attnspec.questions.numbers import NUMBER_QUESTIONS
 from attnspec.questions.shapes import NO, YES
 from attnspec.scaffold.form import CallableKind, CallForm
 from attnspec.scaffold.probe_problems import close, mask_of, plain, square, truths
+from attnspec.scaffold.stored_steps import EVERY_STEP, Words, class_of_halves
 from attnspec.scaffold.stored_sums import stores_log_sum_exp
 from attnspec.scaffold.trial_adapter import Limited, Trier
 from attnspec.scaffold.writing.lines import wrapped
@@ -34,8 +32,7 @@ from attnspec.subjects.subject import Subject, SubjectDied
 
 _STORED = "weights are exp(logit - lse) of an lse that was stored"
 _FLUSHED = "a subnormal value comes back as 0"
-_STEPWISE = "its roundings are those of every step stored in this dtype, exponentials and their sum among them"
-_EVERY_STEP = "G4"
+_STEPWISE = "measured: every step is stored in this dtype, exponentials and {} among them"
 Declared = Mapping[str, bool | int | str | tuple[str, ...]]
 """Limits as a manifest has them: what is refused is a list."""
 
@@ -47,7 +44,7 @@ class Learned:
     probed: answers of the probe of conventions.  flushing: the dtypes in which a subnormal number comes back as 0.
     warnings: what has to be known first of fewer heads of keys and values.  is_inexact: whether it takes float64, and
     computes it less exactly.  storing: the dtypes in which weights are made of a log-sum-exp that was stored.
-    stepwise: the half dtypes in which every step is stored.
+    stepwise: the half dtypes in which every step is stored, and the class that this makes.
     """
 
     dtypes: tuple[DType, ...]
@@ -57,7 +54,7 @@ class Learned:
     warnings: tuple[str, ...] = ()
     is_inexact: bool = False
     storing: tuple[DType, ...] = ()
-    stepwise: tuple[DType, ...] = ()
+    stepwise: Mapping[DType, Words] = field(default_factory=dict)
 
     @property
     def conventions(self) -> Mapping[str, str]:
@@ -92,11 +89,19 @@ def entry(form: CallForm, learned: Learned) -> str:
 
 
 def told_dtypes(learned: Learned) -> tuple[str, ...]:
-    """What is not declared, though it answers."""
+    """What is not declared, though it answers, and which arithmetic is."""
     inexact = "It takes float64, but computes less exactly: float64 is not declared."
     stored = ("It makes weights of a log-sum-exp that it has stored, and rounds a whole row by that: a choice, which "
               "the manifest declares.")
-    return (*([inexact] if learned.is_inexact else []), *([stored] if learned.storing else []))
+    stepwise = [f"Measured in {dtype.value}: it stores every step in the dtype, exponentials and {_sums(words)} among "
+                f"them. The manifest declares that precision class, {EVERY_STEP}."
+                for dtype, words in learned.stepwise.items()]
+    return (*([inexact] if learned.is_inexact else []), *([stored] if learned.storing else []), *stepwise)
+
+
+def _sums(words: Words) -> str:
+    """What is summed in the dtype itself, by a class."""
+    return "running sums" if "row_sum" in words else "their sum"
 
 
 def told_conventions(learned: Learned) -> tuple[str, ...]:
@@ -124,7 +129,7 @@ def learned_of(form: CallForm, trier: Trier) -> Learned:
                    tuple(dtype for dtype in dtypes if _flushes(limited, dtype, trier)),
                    tuple(_doubts_of_groups(limited, limits, probed, trier)), _is_inexact(form, dtypes, trier),
                    tuple(dtype for dtype in dtypes if stores_log_sum_exp(form, dtype, trier)),
-                   tuple(dtype for dtype in dtypes if _stores_every_step(narrowed, dtype)))
+                   {dtype: words for dtype in dtypes if (words := class_of_halves(narrowed, dtype))})
 
 
 _TILED = ("HEADS TILED: query head h uses key and value head h % Hkv, and nearly every library has h // (H / Hkv), "
@@ -211,17 +216,6 @@ _MANY_KEYS = 32
 """Of so many keys the kernels take over that compute their exponentials side by side."""
 
 
-def _stores_every_step(subject: Subject, dtype: DType) -> bool:
-    """Whether the finest class that explains the roundings of a half dtype is that of all steps stored in it, as
-    NumPy and JAX compute where nobody widens anything. A bare function is taken for one whose softmax is wider.
-    """
-    if not is_half(dtype):
-        return False
-    grade = next(question for question in NUMBER_QUESTIONS if question.name == "precision")
-    reply = reply_to(partial(grade.ask, Asker(subject, dtype)))
-    return reply is not None and reply.answer == _EVERY_STEP
-
-
 def _loses_weights(form: CallForm, dtype: DType, trier: Trier) -> bool:
     """Whether a weight below the smallest normal number comes back as 0, where there are many keys."""
     D = form.sizes.get("D", 16)
@@ -296,8 +290,8 @@ def _precision(learned: Learned) -> Iterator[str]:
     for dtype in told:
         words, reasons = list[str](), list[str]()
         if dtype in learned.stepwise:
-            words.append(f"grade: {_EVERY_STEP}")
-            reasons.append(_STEPWISE)
+            words += [f"{word}: {value}" for word, value in learned.stepwise[dtype].items()]
+            reasons.append(_STEPWISE.format(_sums(learned.stepwise[dtype])))
         if dtype in learned.storing:
             words += ["logsumexp_roundings: 1", *([f"logsumexp: {dtype.value}"] if is_half(dtype) else [])]
             reasons.append(_STORED)

@@ -8,6 +8,8 @@ from dataclasses import replace
 from itertools import product
 
 from attnspec.core.forms import EXPRESSED, HELD_IN_PAGES, NUMBER, TABLE
+from attnspec.core.keywords import KEYWORDS
+from attnspec.problems.problem import Problem
 from attnspec.scaffold.arrangements import PAGES, PAGES_OF_ONE_QUERY
 from attnspec.scaffold.beside import LSE
 from attnspec.scaffold.examined import Examined
@@ -15,6 +17,7 @@ from attnspec.scaffold.form import At, CallForm, Passed
 from attnspec.scaffold.layers import ONE_QUERY, array_names, lifts_of, named, with_given
 from attnspec.scaffold.lookup import TheirParameter, plain, theirs
 from attnspec.scaffold.meaning import choices, combinations, roles, unknown_ones
+from attnspec.scaffold.probe_problems import plain as plain_problem
 from attnspec.scaffold.trial_adapter import Trier
 
 MULTIPLES = (1, 16, 256)
@@ -70,6 +73,17 @@ def _in_pages(form: CallForm, rest: Sequence[TheirParameter]) -> Iterator[CallFo
 
 def _limits(multiple: int) -> dict[str, bool | int | str]:
     return {} if multiple == 1 else {"page_multiple": multiple}
+
+
+def with_named_pages(form: CallForm, trier: Trier) -> CallForm:
+    """The form with the limit of who fetches all pages of a table, and raises at numbers of no page."""
+    rare, problem = KEYWORDS[TABLE].rare, plain_problem(form)
+    if rare is None or not form.parameter(TABLE) or not isinstance(problem, Problem):
+        return form
+    if trier.answer(form, problem.but(**{TABLE: rare.pattern})) is not None or trier.answer(form, problem) is None:
+        return form
+    said = f"It raises unless every number in its {form.parameter(TABLE)} names a page, also beyond an entry's keys."
+    return replace(form, limits={**form.limits, rare.limit: True}, remarks=(*form.remarks, said))
 
 
 def may_learn(form: CallForm, keyword: str) -> bool:

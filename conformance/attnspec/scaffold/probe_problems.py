@@ -12,10 +12,9 @@ import numpy as np
 from attnspec.core.declaration import Limits
 from attnspec.core.keywords import FROM_PLACE
 from attnspec.core.nouns import DType, Kind
+from attnspec.numerics.bound import log_sum_exp
 from attnspec.numerics.expectation import concat, lowered
-from attnspec.numerics.extra_key import with_extra_key
-from attnspec.numerics.lse import log_sum_exp
-from attnspec.numerics.operands import operands_of
+from attnspec.numerics.operands import operands_of, with_extra_key
 from attnspec.numerics.reference import attend
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.scaffold.form import CallForm

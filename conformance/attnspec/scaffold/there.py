@@ -11,10 +11,9 @@ from attnspec.core.errors import TargetError
 from attnspec.host.frames import LARGEST_HEADER
 from attnspec.hosting.client import Client, HostDied
 from attnspec.scaffold.examined import Examined, read_examined
-from attnspec.subjects.found import FunctionSource, loaded_there
-from attnspec.subjects.not_loaded import not_ended
+from attnspec.subjects.exceptions import not_ended
 from attnspec.subjects.subject import Subject
-from attnspec.subjects.target import load_text
+from attnspec.subjects.target import FunctionSource, load_text, loaded_there
 
 
 class OutOfTime(TargetError):  # noqa: N818  (named for what happened)

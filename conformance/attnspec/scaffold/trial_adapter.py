@@ -28,8 +28,7 @@ from attnspec.scaffold.writing.telling import described
 from attnspec.subjects.call import Call, ReturnedArray, ReturnedTree
 from attnspec.subjects.callee import Hosted
 from attnspec.subjects.exceptions import refusal_words
-from attnspec.subjects.packed import pack
-from attnspec.subjects.paged import USUAL, in_pages
+from attnspec.subjects.serving_forms import USUAL_PAGES, in_pages, pack
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.target import offered
 
@@ -259,7 +258,7 @@ def _laid_out(problem: AnyProblem, declared: Declaration) -> tuple[Mapping[str, 
     """Query (B,H,T,D), key and value as the adapter takes them, and what it is given beside them whatever is in use."""
     arrays = {name: getattr(problem, name) for name in ARRAYS}
     if TABLE in declared.given and isinstance(problem, Problem):
-        paged = in_pages(problem, USUAL, declared.limits.page_multiple)
+        paged = in_pages(problem, USUAL_PAGES, declared.limits.page_multiple)
         return {**arrays, "key": paged.key, "value": paged.value}, paged.given
     if declared.form is Layout.PACKED and isinstance(problem, Problem):
         packed = pack(problem, declared.given)

@@ -1,24 +1,28 @@
-"""What a bare function says of itself in its attributes: `attend.dtypes = ["float32"]`."""
+"""What a bare function says of itself in its attributes: `attend.dtypes = ["float32"]`; and whether the precision
+classes that a subject declares make sense.
+"""
 
 from __future__ import annotations
 
 import difflib
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields as fields_of
 from dataclasses import replace
 
 from attnspec.core.conventions import CONVENTIONS
-from attnspec.core.declaration import LIMITS, Declaration, of_kind
-from attnspec.core.errors import FileLocation, TargetError
+from attnspec.core.declaration import LIMITS, Declaration, Variant, of_kind
+from attnspec.core.errors import AttnspecError, FileLocation, ManifestError, TargetError
 from attnspec.core.forms import STATE
 from attnspec.core.keyword import KeywordLimits
-from attnspec.core.nouns import Kind
+from attnspec.core.nouns import DType, Kind
+from attnspec.numerics.gradient_precision import backward_named, backward_precision_of
+from attnspec.numerics.precision import precision_of
+from attnspec.numerics.width import refuse_too_wide
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import Located, LocatedList
 from attnspec.subjects.declared import read_declaration
-from attnspec.subjects.described import FunctionDescription, described_of
-from attnspec.subjects.signature import SOMEWHERE, signature_of
+from attnspec.subjects.signature import SOMEWHERE, FunctionDescription, described_of, signature_of
 
 ATTRIBUTES: Mapping[str, str] = {
     "dtypes": '["float32", "bfloat16"]',
@@ -154,3 +158,64 @@ def _limits(value: object) -> Mapping[str, object]:
     named = {limit: said for word, said in (value.items() if isinstance(value, Mapping) else ())
              for limit in difflib.get_close_matches(str(word), LIMITS, n=1)}
     return named or {"ties_value_width": True}
+
+
+def check_precision(declaration: Declaration, where: FileLocation | None,
+                    error: type[AttnspecError] = ManifestError) -> None:
+    """Raise `error` at the first precision class, of the subject or a variant, that makes no sense."""
+    for dtype, words in _declared_precisions(declaration):
+        try:
+            precision_of(words, dtype)
+        except ManifestError as cause:
+            raise error(str(cause), where=_place_of(words, dtype) or where) from None
+    for dtype, words in declaration.backward_precision.items():
+        try:
+            backward_precision_of(words, precision_of(declaration.precision.get(dtype), dtype))
+        except ManifestError as cause:
+            raise error(str(cause), where=words.place if isinstance(words, Located) else where) from None
+
+
+def check_width(declaration: Declaration, where: FileLocation | None,
+                error: type[AttnspecError] = ManifestError) -> None:
+    """Raise `error` at the first precision class, of the subject or a variant, under which a plain mistake conforms."""
+    if declaration.kind is Kind.ROTARY:
+        return  # the mistakes are of attention
+    for dtype, words in _declared_precisions(declaration):
+        try:
+            refuse_too_wide(precision_of(words, dtype))
+        except ManifestError as cause:
+            raise error(str(cause), where=words.place if isinstance(words, Located) else where) from None
+
+
+def _declared_precisions(declaration: Declaration) -> Iterator[tuple[DType, Mapping[str, object]]]:
+    """Every precision class that is declared, of the subject, its variants and kinds of devices."""
+    declared: tuple[Declaration | Variant, ...] = (declaration, *declaration.variants.values())
+    for precision in (each for one in declared for each in (one.precision, *one.precision_on.values())):
+        yield from precision.items()
+
+
+def backward_named_of(declaration: Declaration, precision: Mapping[str, str]) -> dict[str, str]:
+    """The name of the class of a subject's backward pass, by dtype.
+
+    precision: the forward pass's classes, by dtype, as a record tells them. Where it is declared otherwise by now, the
+    record is of another declaration, and nothing is said.
+    """
+    found = {}
+    for dtype in (each for each in DType if each.value in precision):
+        forward = precision_of(declaration.precision.get(dtype), dtype)
+        if str(forward) == precision[dtype.value]:
+            backward = backward_precision_of(declaration.backward_precision.get(dtype), forward)
+            found[dtype.value] = backward_named(forward, backward)
+    return found
+
+
+def _place_of(words: Mapping[str, object], dtype: DType) -> FileLocation | None:
+    """Where the first word stands that makes no sense by itself, else the class; None for what no file says."""
+    if not isinstance(words, Located):
+        return None
+    for word, value in words.items():
+        try:
+            precision_of({"reason": "looked at by itself", word: value}, dtype)
+        except ManifestError:
+            return words.place_of(word)
+    return words.place

@@ -19,8 +19,7 @@ from attnspec.core.nouns import Kind
 from attnspec.numerics.gradients import BIAS, DIFFERENTIATED
 from attnspec.problems.problem import INPUTS, Array, Problem, numpy_dtype
 from attnspec.subjects.call import Call, SubjectAnswer, UnusableAnswer, of_input
-from attnspec.subjects.described import FunctionDescription
-from attnspec.subjects.signature import suggest_parameter
+from attnspec.subjects.signature import FunctionDescription, suggest_parameter
 
 PARAMS = "params"
 _FORMS = ("attend_backward(query, key, value, grad_output, *, ..., output=None, lse=None)",

@@ -15,11 +15,9 @@ import numpy as np
 from attnspec.core.errors import FileLocation
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable_text
-from attnspec.host.backward import own_name
-from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, Arguments, Ended
+from attnspec.host.calling import LARGEST, NO_GRADIENT, NOT_MADE, NOT_REACHED, Arguments, Ended, own_name
 from attnspec.host.frames import BITS, Entries
 from attnspec.host.lifts.making import FormNotMade, FrameworkForm
-from attnspec.host.parts import LARGEST
 from attnspec.hosting.process import ProcessDeath
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
 from attnspec.problems.rotary import RotaryProblem

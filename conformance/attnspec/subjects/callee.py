@@ -16,10 +16,9 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable_text
 from attnspec.core.surroundings import HostLanguage
 from attnspec.host import calling
-from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, Ended
+from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, READABLE, Ended
 from attnspec.host.frames import Entries, same_bits
-from attnspec.host.lifts import LIFTS, flushing
-from attnspec.host.parts import READABLE
+from attnspec.host.lifts import LIFTS, plain
 from attnspec.host.serving import lift_named
 from attnspec.hosting.client import Client, HostDied
 from attnspec.hosting.process import NO_ANSWER, ProcessDeath
@@ -37,7 +36,7 @@ from attnspec.subjects.call import (
     unique_arrays,
     whole_of,
 )
-from attnspec.subjects.not_loaded import not_ended
+from attnspec.subjects.exceptions import not_ended
 
 
 class Callee(Protocol):
@@ -303,7 +302,7 @@ class InProcess:
 
     def flushed(self, dtype: DType) -> str:
         """What the framework does here."""
-        return flushing.flushed_by(lift_named(self.lift), dtype.value) if self.lift else ""
+        return plain.flushed_by(lift_named(self.lift), dtype.value) if self.lift else ""
 
     def not_taken(self, dtype: DType) -> str:  # noqa: ARG002  (the protocol's)
         """Attnspec's own process can hold every dtype."""

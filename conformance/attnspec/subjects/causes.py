@@ -8,8 +8,7 @@ from itertools import pairwise, product
 
 from attnspec.core.refusal import Refusal, RefusalCondition
 from attnspec.problems.problem import Sizes
-from attnspec.subjects.interview import Interview
-from attnspec.subjects.plain import Case, case_between, differences_between
+from attnspec.subjects.interview import Case, Interview, case_between, differences_between
 
 MOST_WORK, TIMES_THE_START = 16_000_000, 16
 """Multiply-adds of a problem that is asked on the way, so that a function of plain Python answers it, too; or so many

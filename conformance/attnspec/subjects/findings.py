@@ -19,12 +19,11 @@ from attnspec.core.errors import FileLocation, ManifestError, quoted
 from attnspec.core.harm import Harm
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType
-from attnspec.record.explaining import COMPARISON, SIZES, VALUES, does_explain, is_named
-from attnspec.record.outcome import KnownFinding, Outcome, Seen
+from attnspec.record.outcome import COMPARISON, SIZES, VALUES, KnownFinding, Outcome, Seen, does_explain, is_named
 from attnspec.spec.fields import Fields
 from attnspec.spec.yaml_lines import load_yaml
+from attnspec.subjects.installed import read_device, read_versions
 from attnspec.subjects.manifest import read_script
-from attnspec.subjects.needs import read_device, read_versions
 
 FILE = "findings.yaml"
 _PARTS = ("SUBJECT", "CLAUSE", "DTYPE", "RECIPE")

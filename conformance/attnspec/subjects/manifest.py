@@ -30,18 +30,15 @@ from attnspec.subjects.declared import (
     read_precision_on,
 )
 from attnspec.subjects.installed import (
+    RangeEnd,
     audited_command,
     how_to_install,
     installed_version,
     is_installed,
+    is_known_to,
     kind_of_device,
     no_start,
     not_installed,
-    told_by_workers,
-)
-from attnspec.subjects.needs import (
-    RangeEnd,
-    is_known_to,
     read_device,
     read_ends,
     read_faster,
@@ -51,6 +48,7 @@ from attnspec.subjects.needs import (
     read_texts,
     read_variables,
     read_versions,
+    told_by_workers,
 )
 
 FILE = "manifest.yaml"

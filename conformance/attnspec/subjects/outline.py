@@ -17,8 +17,7 @@ from attnspec.core.errors import FileLocation, TargetError, hint, near_misses
 from attnspec.core.keyword_nouns import BACKWARD
 from attnspec.core.nouns import is_bare
 from attnspec.spec.yaml_lines import shown_path
-from attnspec.subjects.described import FunctionDescription
-from attnspec.subjects.signature import SOMEWHERE, signature_of
+from attnspec.subjects.signature import SOMEWHERE, FunctionDescription, signature_of
 
 SHOWN = 8
 """So many functions of a file are named in a message."""

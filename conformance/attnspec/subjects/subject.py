@@ -1,25 +1,30 @@
-"""A subject: a function, what it declares, and where it comes from."""
+"""A subject: a function, what it declares, and where it comes from; and variants that attnspec makes of one, whose
+framework makes something else of its function first.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from attnspec.core.declaration import LIMITS, Declaration
 from attnspec.core.errors import FileLocation, UsageError
 from attnspec.core.forms import HELD_IN_CACHE, STATE, TABLE, InputForm
+from attnspec.core.forms import InputForm as Layout
 from attnspec.core.keyword_nouns import GRAD, LSE
-from attnspec.core.keywords import load_parts
+from attnspec.core.keywords import AXES, load_parts
+from attnspec.core.made_variants import called_there
 from attnspec.core.nouns import Kind
 from attnspec.core.rotary import POSITIONS
-from attnspec.problems.caches import cut_scales
+from attnspec.host.lifts.making import FormNotMade, FrameworkForm
+from attnspec.problems.keyword_arrays import cut_scales
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.outcome import KnownFinding, SubjectCard
-from attnspec.subjects import decoder
 from attnspec.subjects.backward import (
     BackwardPass,
     call_of_backward,
@@ -29,14 +34,24 @@ from attnspec.subjects.backward import (
 )
 from attnspec.subjects.call import Call, NotDifferentiated, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.callee import Callee
-from attnspec.subjects.described import FunctionDescription
 from attnspec.subjects.exceptions import failure_of_adapter
-from attnspec.subjects.laying import DENSE, Lays
-from attnspec.subjects.lower import LoweredProblem, head_width, lower_problem
 from attnspec.subjects.manifest import Library
-from attnspec.subjects.misfits import Misfits
-from attnspec.subjects.packed import PackedProblem, pack
-from attnspec.subjects.paged import USUAL, in_pages, laid_in_pages
+from attnspec.subjects.misfits import LoweredProblem, Misfits, head_width, lower_problem
+from attnspec.subjects.serving_forms import (
+    DENSE,
+    FIRST_STEP,
+    USUAL_PAGES,
+    USUAL_STEPPING,
+    Arguments,
+    Lays,
+    PackedProblem,
+    in_pages,
+    in_steps,
+    laid_in_pages,
+    pack,
+    steps_for_host,
+)
+from attnspec.subjects.signature import FunctionDescription
 
 _GIVEN = frozenset({"broadcasts", "grouped"})  # said where a subject takes more, not less
 
@@ -113,7 +128,7 @@ class Subject:
         sizes, out = problem.sizes, problem.params.get("w_out")
         width = sizes.H * sizes.Dv if out is None else out.shape[1]
         params = {"params": problem.params, "heads": problem.heads}
-        first = decoder.FIRST if self.declaration.form is InputForm.DECODER else {}
+        first = FIRST_STEP if self.declaration.form is InputForm.DECODER else {}
         return self._perform(problem, _inputs(problem), {**params, **first}, (sizes.B, sizes.T, width))
 
     def answer_rotary(self, problem: RotaryProblem) -> SubjectAnswer:
@@ -228,16 +243,16 @@ class Subject:
         return replace(answer, output=packed.spread(answer.output), by_input=packed.spread_inputs(answer.by_input))
 
     def _stepped_answer(self, problem: Problem) -> SubjectAnswer:
-        pattern = decoder.USUAL if problem.cache is None else problem.cache
-        stepped, is_layer = decoder.in_steps(problem, pattern), self.declaration.kind is Kind.LAYER
-        more = decoder.steps_for_host(stepped, self._arguments)
+        pattern = USUAL_STEPPING if problem.cache is None else problem.cache
+        stepped, is_layer = in_steps(problem, pattern), self.declaration.kind is Kind.LAYER
+        more = steps_for_host(stepped, self._arguments)
         if is_layer:
             return self._lowered_answer(stepped.last.problem, problem, more)
         arrays, sizes = _inputs(stepped.last.problem), problem.sizes
         own = problem.but(**cut_scales(problem, keys=slice(problem.past, None)))
         return self._perform(own, arrays, more, (sizes.B, sizes.H, sizes.T, sizes.Dv))
 
-    def _arguments(self, problem: Problem) -> decoder.Arguments:
+    def _arguments(self, problem: Problem) -> Arguments:
         """Of one call, as the subject takes it."""
         if self.declaration.kind is not Kind.LAYER:
             return self._handed_over(_inputs(problem), self._keywords(problem))
@@ -245,7 +260,7 @@ class Subject:
         return _inputs(lowered), {"params": lowered.params, "heads": problem.sizes.H, **self._keywords(problem)}
 
     def _paged_answer(self, problem: Problem) -> SubjectAnswer:
-        pattern = problem.block_table if isinstance(problem.block_table, str) else USUAL
+        pattern = problem.block_table if isinstance(problem.block_table, str) else USUAL_PAGES
         multiple = self.declaration.limits.page_multiple
         paged = in_pages(problem, pattern, multiple)
         arrays, sizes = {"query": problem.query, "key": paged.key, "value": paged.value}, problem.sizes
@@ -338,3 +353,55 @@ def _as_bias(problem: Problem | LayerProblem) -> Array:
 def _inputs(problem: Problem | LayerProblem | LoweredProblem | PackedProblem) -> Mapping[str, Array]:
     """Query (B,H,T,D), key and value, in whatever form they are."""
     return {"query": problem.query, "key": problem.key, "value": problem.value}
+
+
+@dataclass(frozen=True, slots=True)
+class VariantCallee:
+    """A callee of whose function another form is called. name: what makes that form."""
+
+    callee: Callee
+    form: str
+    name: str
+
+    def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
+        """The answer of the form; rows (T,). Raises FormNotMade, in the framework's words, where there is none."""
+        try:
+            return self.callee.perform(replace(call, form=FrameworkForm(self.form, tuple(_mapped(call)))), rows)
+        except FormNotMade as refused:
+            raise FormNotMade(f"{self.name} refuses it ({refused})") from None
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  (whatever the callee has)
+        return getattr(self.callee, name)
+
+
+def _mapped(call: Call) -> Iterator[str]:
+    """The arguments, any shape, that have an entry for each of the batch along their first axis."""
+    yield from call.arrays
+    entries = call.arrays["query"].shape[0]
+    for name, value in call.keywords.items():
+        axes, shape = AXES.get(name, ""), np.shape(value) if isinstance(value, np.ndarray) else ()
+        if axes.startswith("B") and len(axes) == len(shape) and shape[0] == entries:
+            yield name
+
+
+def with_made(subject: Subject, forms: Iterable[str]) -> Subject:
+    """The subject with these forms of its function, if its framework can be asked for them."""
+    declared = subject.declaration
+    if no_form_of(declared):
+        return subject
+    made = {form: _make_form(subject, form, called_there(form, declared.lift)) for form in sorted(forms)}
+    return replace(subject, made=made)
+
+
+def _make_form(subject: Subject, form: str, name: str) -> Subject:
+    return replace(subject.with_gradients, id=f"{subject.id}[{name}]", callee=VariantCallee(subject.callee, form, name),
+                   variants={}, backward=None)
+
+
+def no_form_of(declaration: Declaration) -> str:
+    """Why no other form is made of what is declared so; empty if one is."""
+    if not declaration.lift:
+        return "it takes NumPy arrays, of whose functions no framework makes another form"
+    if declaration.form is not Layout.DENSE or declaration.kind is Kind.ROTARY:
+        return "other forms are made of attention in the usual layout alone"
+    return ""

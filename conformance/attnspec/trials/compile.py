@@ -13,17 +13,16 @@ from attnspec.core.keyword_nouns import GRAD
 from attnspec.core.nouns import Kind
 from attnspec.problems.demand import Demand
 from attnspec.problems.domain import GENERIC_KINDS, Domain, domain
-from attnspec.problems.recipe import FIELDS
+from attnspec.problems.problem import FIELDS
 from attnspec.spec.clause import Clause, Spec, Word
-from attnspec.subjects.made import no_form_of
-from attnspec.subjects.subject import Subject
+from attnspec.subjects.subject import Subject, no_form_of
 from attnspec.trials.covering_cases import FIXED_KINDS
-from attnspec.vocabulary.draws import DRAWS
 from attnspec.vocabulary.gradients import DIFFERENTIATED
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, Posed
-from attnspec.vocabulary.signature import Bound, Drawn, check_word, look_up
+from attnspec.vocabulary.signature import Bound, Drawn, DrawnName, check_word, look_up
 from attnspec.vocabulary.tables import (
     ATTENTION_RELATIONS,
+    DRAWS,
     INSIDE,
     OF_ANY,
     OF_CHANCE,
@@ -51,7 +50,14 @@ class BoundWord:
 
     def __call__(self, subject: Any, drawn: Mapping[str, int]) -> Any:  # noqa: ANN401  (a run or a scene: the word's own)
         """The function carried out with the drawn values put in."""
-        return self.function(subject, **self.bound.arguments(drawn))
+        return self.function(subject, **{name: _fill(value, drawn) for name, value in self.bound.values.items()})
+
+
+def _fill(value: object, drawn: Mapping[str, int]) -> object:
+    """The value of an argument, its names of drawn values replaced by their numbers."""
+    if isinstance(value, DrawnName):
+        return drawn[value]
+    return tuple(_fill(entry, drawn) for entry in value) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True)
@@ -109,9 +115,13 @@ class Check:
     def pose(self, problem: AnyProblem, drawn: Mapping[str, int], key: str,
              conventions: Mapping[str, str]) -> dict[str, Posed[Any]]:
         """The runs of this case. Raises NoClaim where a transform says nothing."""
-        start: Posed[Any] = Posed((problem,), conventions=conventions)
-        return {name: _carried_out(steps, start, drawn, f"{key}|{_chain(self.clause.runs[name], drawn)}")
-                for name, steps in self.runs.items()}
+        runs: dict[str, Posed[Any]] = {}
+        for name, steps in self.runs.items():
+            posed: Posed[Any] = Posed((problem,), conventions=conventions)
+            for step in steps:
+                posed = step(posed, drawn)
+            runs[name] = posed.named(f"{key}|{_chain(self.clause.runs[name], drawn)}")
+        return runs
 
 
 def _not_made(subject: Subject) -> str:
@@ -231,12 +241,6 @@ def _pick(choices: Sequence[int], number: int, word: str) -> int:
     if not choices:
         raise NoClaim(f"there is no {word.replace('_', ' ')} to draw")
     return Drawn(choices[number % len(choices)])
-
-
-def _carried_out(steps: tuple[BoundWord, ...], posed: Posed[Any], drawn: Mapping[str, int], key: str) -> Posed[Any]:
-    for step in steps:
-        posed = step(posed, drawn)
-    return posed.named(key)
 
 
 def _chain(words: tuple[Word, ...], drawn: Mapping[str, int]) -> str:

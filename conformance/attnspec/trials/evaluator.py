@@ -1,52 +1,139 @@
 """Evaluates a subject at one dtype: calls it, compares its answers with the definition, and remembers both for a while.
 
 Subjects that are held to the same share the problems, and what the definition says of them.
+
+What was worked out is remembered for a while: so many values, and so many bytes of their arrays. Memory that is free
+again is kept for the next case, or handed back to the system.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
+from operator import attrgetter
+from typing import TypeVar
 
 import numpy as np
 
 from attnspec.core.conventions import of_hidden_rows
 from attnspec.core.declaration import Limits, asked_of
 from attnspec.core.nouns import DType, Kind
+from attnspec.numerics.bound import is_large
 from attnspec.numerics.dropout import expect_dropped
 from attnspec.numerics.expectation import Expectation, expect, expect_layer, of_gradients
-from attnspec.numerics.gradient_params import Factor, exact, gradient_of_bias, gradient_of_weight
 from attnspec.numerics.gradient_precision import (
     BackwardPrecision,
     BackwardRoundings,
     backward_named,
     backward_precision_of,
 )
+from attnspec.numerics.gradient_sums import Factor, exact, gradient_of_bias, gradient_of_weight
 from attnspec.numerics.gradients import Gradient, erring, expect_gradients
-from attnspec.numerics.lengths import queries_within
+from attnspec.numerics.operands import queries_within
 from attnspec.numerics.precision import Precision, precision_of, unit
 from attnspec.numerics.reference import wide_float
 from attnspec.numerics.rotary import PAIRS, expect_rotary
 from attnspec.numerics.score import Drifts
-from attnspec.numerics.screen import is_large
 from attnspec.problems.demand import count_work
 from attnspec.problems.make import make_layer, make_problem
-from attnspec.problems.problem import INPUTS, Array, Problem, Sizes, joined
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import INPUTS, Array, Problem, Recipe, Sizes, joined
 from attnspec.problems.rotary import RotaryProblem, make_rotary
 from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.ranges import Most, ranges_of
 from attnspec.subjects.backward import grad_given
-from attnspec.subjects.lower import LoweredProblem, lower_problem
+from attnspec.subjects.misfits import LoweredProblem, lower_problem
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised
-from attnspec.trials.compiling import CompilingTime
-from attnspec.trials.memory import Memory, keep_heap
-from attnspec.trials.paths import Paths
+from attnspec.trials.paths import CompilingTime, Paths
 from attnspec.vocabulary.gradients import GRADIENTS, PARAMETERS
 from attnspec.vocabulary.scene import AnyProblem
+
+HEAP = 2**25 - 2**14
+"""Bytes of the block that `keep_heap` frees: more, and glibc takes no hint from it."""
+
+
+@cache
+def keep_heap() -> None:
+    """Free one large block: glibc, from then on, keeps so much of what is freed instead of handing it to the system.
+
+    Each case frees all of its arrays. Fresh pages for the next were a third of its time, and half of a large call's.
+    """
+    np.empty(HEAP, np.uint8)
+
+
+def hand_back() -> None:
+    """Hand the free pages back, where the C library can (glibc): those between what is remembered, too.
+
+    Without it, what a thousand kernels free piles up between the little that is kept of each.
+    Source: malloc_trim(3), https://man7.org/linux/man-pages/man3/malloc_trim.3.html
+    """
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+REMEMBERED = 512
+"""How many answers and expectations an evaluator keeps: some clauses' worth of cases."""
+
+MOST_BYTES = 2**25
+"""How many bytes of one kind an evaluator keeps: large cases are seldom met again, and would fill the machine."""
+
+V = TypeVar("V")
+
+
+class Memory(OrderedDict[str, V]):
+    """The `most` most recently used values by key, so far as their arrays hold together at most `most_bytes`; the last
+    one always. The key "" is never remembered.
+    """
+
+    def __init__(self, most: int = REMEMBERED, most_bytes: int = MOST_BYTES) -> None:
+        super().__init__()
+        self.most, self.most_bytes, self.held = most, most_bytes, 0
+
+    def recall(self, key: str, make: Callable[[], V]) -> V:
+        """The remembered value, or a new one."""
+        if key in self:
+            self.move_to_end(key)
+            return self[key]
+        value = make()
+        if key:
+            self[key] = value
+            self.held += held_bytes(value)
+            while len(self) > self.most or (self.held > self.most_bytes and len(self) > 1):
+                self.held -= held_bytes(self.popitem(last=False)[1])
+        return value
+
+
+def held_bytes(value: object) -> int:
+    """How many bytes the arrays hold that are fields of a dataclass, or stand in a mapping that is one: gradients by
+    name, those of all parameters of a layer, which may be large. A view counts as if it had memory of its own.
+    """
+    if type(value) not in _READERS:
+        _READERS[type(value)] = _reader(type(value))
+    read, held = _READERS[type(value)], 0
+    for each in read(value) if read else ():
+        if isinstance(each, np.ndarray):
+            held += each.nbytes
+        elif isinstance(each, Mapping):
+            held += sum(one.nbytes if isinstance(one, np.ndarray) else held_bytes(one) for one in each.values())
+    return held
+
+
+_Reader = Callable[[object], tuple[object, ...]]
+_READERS: dict[type, _Reader | None] = {}  # every value that is kept is asked
+
+
+def _reader(kind: type) -> _Reader | None:
+    """What reads all fields of such a dataclass at once; None of what has fewer than two, or is none."""
+    names = tuple(getattr(kind, "__dataclass_fields__", ()))
+    return attrgetter(*names) if len(names) > 1 else None
+
+
+# The evaluator
+
 
 PROBLEMS = 64
 """How many problems are kept for the next clause of the same domain."""
@@ -187,7 +274,9 @@ class Evaluator:
         """The subject's answer, and the seconds that it took: of processors where these did most of it, so that what
         is left out does not depend on what else the machine does.
         """
-        begun, before = time.perf_counter(), self._worked(problem)
+        # seconds of processors are counted where they matter: where a compiler runs, and of large calls
+        is_counted = self.compiling is not None or count_work(problem.sizes) >= TELLING
+        begun, before = time.perf_counter(), self.subject.callee.cpu_seconds() if is_counted else 0.0
         try:
             with np.errstate(all="ignore"):
                 answer = self.subject.answer_any(problem)
@@ -195,7 +284,7 @@ class Evaluator:
             raised.asked = problem
             raise
         finally:
-            worked = max(0.0, self._worked(problem) - before)
+            worked = max(0.0, self.subject.callee.cpu_seconds() - before) if is_counted else 0.0
             if self.compiling:
                 self.compiling.count(problem.sizes, frozenset(problem.given), worked)
         if answer.stderr:
@@ -204,11 +293,6 @@ class Evaluator:
             self.paths.taken_count += 1
         seconds = time.perf_counter() - begun
         return answer, min(seconds, worked) if worked >= COMPUTING * seconds else seconds
-
-    def _worked(self, problem: AnyProblem) -> float:
-        """Seconds of processors that the subject's process has taken so far; 0 where it does not matter."""
-        is_counted = self.compiling is not None or count_work(problem.sizes) >= TELLING
-        return self.subject.callee.cpu_seconds() if is_counted else 0.0
 
     def seconds(self, sizes: Sizes) -> float:
         """How long a call of these sizes is expected to take, by the last one that was large; 0 before there was. Where

@@ -5,27 +5,27 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
 
 import numpy as np
 
 from attnspec.core.conventions import UNDEFINED, unfound_message
-from attnspec.core.coverage import met_at
+from attnspec.core.coverage import joined_spans, met_at
 from attnspec.core.declaration import Limits, with_groups
 from attnspec.core.errors import SpecError
 from attnspec.core.feature_coverage import triples_of
 from attnspec.core.nouns import Effort
-from attnspec.problems.axes import lengths_of
+from attnspec.problems.demand import lengths_of
 from attnspec.problems.domain import Domain
-from attnspec.problems.problem import Problem
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Problem, Recipe
 from attnspec.record.outcome import Measured, Reading
 from attnspec.subjects.causes import WordedRefusal
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
-from attnspec.trials.acting_features import acting_features
 from attnspec.trials.compile import Check
-from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes
+from attnspec.trials.covering_cases import FIXED_KINDS, acting_features, fixed_recipes
 from attnspec.trials.evaluator import LONGEST, Evaluator
-from attnspec.vocabulary.measures import verdict
+from attnspec.vocabulary.observables import verdict
 from attnspec.vocabulary.scene import AnyProblem, Compared, Incomparable, NoClaim, OutsideLimits, Scene
 
 UNLIKE = ("{!r} compares runs of different shapes: {}. Let its runs keep or change the same queries and keys; the "
@@ -58,8 +58,8 @@ class TrialEnded(BaseException):
 @dataclass(slots=True)
 class Tally:
     """What a trial has met so far. `tried` counts the problems that were put, with a claim or without; `silent` are the
-    reasons of those without.  work: what the cases cost (`demand.count_work`).  met: the pairs of sizes and keywords
-    that they met (`core.coverage`).  spans: the least and the greatest length of each axis.
+    reasons of those without.  work: what the cases cost (`demand.count_work`).  claimed: the cases of which something
+    was claimed.
     refused: what the subject turned out to refuse clearly, which ended the trial.
     asked: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
     sample: so many cases stand for all; 0 if none do.  triples: of features that acted together in a case.
@@ -77,9 +77,8 @@ class Tally:
     last: Recipe | None = None
     failure: Failure | None = None
     readings: dict[Reading, None] = field(default_factory=dict)
-    met_pairs: int = 0
+    claimed: list[Recipe] = field(default_factory=list)
     triples: int = 0
-    spans: dict[str, tuple[int, int]] = field(default_factory=dict)
     named_sizes: dict[str, str] = field(default_factory=dict)
     word_refusals: tuple[WordedRefusal, ...] = ()
     sample: int = 0
@@ -87,13 +86,16 @@ class Tally:
     is_cut_short: bool = False
     first: Recipe | None = None
 
-    def meet(self, recipe: Recipe) -> None:
-        """Count the sizes and keywords of a case of which something was claimed."""
-        lengths = lengths_of(recipe.sizes)
-        self.met_pairs |= met_at(lengths, recipe.features)
-        for name, length in lengths.items():
-            least, most = self.spans.get(name, (length, length))
-            self.spans[name] = min(least, length), max(most, length)
+    @property
+    def met_pairs(self) -> int:
+        """The pairs of sizes and keywords that the claimed cases met (`core.coverage`)."""
+        return reduce(or_, (met_at(lengths_of(recipe.sizes), recipe.features) for recipe in self.claimed), 0)
+
+    @property
+    def spans(self) -> dict[str, tuple[int, int]]:
+        """The least and the greatest length of each axis in the claimed cases."""
+        return joined_spans({axis: (length, length) for axis, length in lengths_of(recipe.sizes).items()}
+                            for recipe in self.claimed)
 
     def add(self, measured: Measured) -> None:
         """Remember the closest call, and each reading once, in the order they came."""
@@ -150,7 +152,9 @@ class CaseJudge:
         no_array = ""
         try:
             recipe = fit_to_domain(recipe, self.check.domain, self.evaluator)
-            self._be_quick(recipe)
+            # a call would take too long, by what large calls have taken so far
+            if self.evaluator.seconds(recipe.sizes) > self.longest:
+                raise OutsideLimits(TOO_LONG.format(self.longest))
             found = list(self._measure(self.scene(recipe)))
         except NoClaim as silent:
             tally.no_claims += 1
@@ -169,16 +173,12 @@ class CaseJudge:
             raise
         return self._conclude(found, recipe, tally, no_array)
 
-    def _be_quick(self, recipe: Recipe) -> None:
-        """Raises OutsideLimits where a call would take too long, by what large calls have taken so far."""
-        if self.evaluator.seconds(recipe.sizes) > self.longest:
-            raise OutsideLimits(TOO_LONG.format(self.longest))
-
     def _conclude(self, found: list[Measured], recipe: Recipe, tally: Tally, no_array: str) -> float | None:
         claimed = any(measured.claimed for measured in found)
         if claimed:
-            tally.meet(recipe)
-            tally.triples |= self._acting_triples(recipe)
+            tally.claimed.append(recipe)
+            if self.check.domain.kind == "features":  # a clause that is about triples of features alone
+                tally.triples |= self._acting_triples(recipe)
         tally.cases += claimed
         tally.no_claims += not claimed
         for measured in found:
@@ -192,8 +192,8 @@ class CaseJudge:
         return worst.margin if claimed else None
 
     def _acting_triples(self, recipe: Recipe) -> int:
-        """The triples of features that act in a case; of a clause that is about these alone."""
-        problem = self._problem(recipe) if self.check.domain.kind == "features" else None
+        """The triples of features that act in a case."""
+        problem = self._problem(recipe)
         if not isinstance(problem, Problem):
             return 0
         return triples_of(acting_features(recipe, problem, self.evaluator.conventions))
@@ -219,12 +219,13 @@ class CaseJudge:
 
     def scene(self, recipe: Recipe) -> Scene:
         """The case that a recipe makes, put to the subject in the clause's runs."""
-        problem = self._problem(recipe)
+        problem, asked = self._problem(recipe), self.evaluator
         drawn = self.check.draw_values(problem, recipe.drawn)
-        runs = self.check.pose(problem, drawn, recipe.undrawn.text, self.evaluator.conventions)
-        asked = self.evaluator
+        runs = self.check.pose(problem, drawn, recipe.undrawn.text, asked.conventions)
+        # the cases of a clause that is not searched share a rate of false alarms
+        cases = len(self._fixed) if self.check.domain.kind in FIXED_KINDS else 1
         return Scene(asked.subject, asked.dtype, asked.conventions, runs, asked, drawn,
-                     cases=max(1, len(self._fixed)), compiles=self.compiles)
+                     cases=max(1, cases), compiles=self.compiles)
 
     @property
     def _fixed(self) -> tuple[Recipe, ...]:
@@ -247,7 +248,12 @@ def fit_to_domain(recipe: Recipe, domain: Domain, evaluator: Evaluator) -> Recip
     promises nothing; nor is any keyword where it is refused. Raises OutsideLimits where the clause needs both.
     """
     limits = evaluator.subject.declaration.limits
-    recipe = _of_refusals(_of_causal_lengths(recipe, domain, limits), domain, limits)
+    sizes, spare_causal = recipe.sizes, "causal" in recipe.features - domain.always
+    if spare_causal and not limits.takes_lengths(sizes.T, sizes.S, causal=True):
+        recipe = replace(recipe, features=recipe.features - {"causal"})
+    for each in limits.refuses:
+        if each.meets(with_groups(sizes.by_axis), recipe.features):
+            recipe = replace(recipe, features=recipe.features - (each.keywords - domain.always))
     together = {"mask", "bias"} & recipe.features and "causal" in recipe.features
     if not together or evaluator.conventions.get("mask_with_causal") not in {"raises", "undefined"}:
         return recipe
@@ -264,17 +270,3 @@ def _refused_together(evaluator: Evaluator) -> str:
     return "it does not say what mask or bias do together with the causal flag"
 
 
-def _of_causal_lengths(recipe: Recipe, domain: Domain, limits: Limits) -> Recipe:
-    """Without the causal flag where the subject takes it at other lengths only, unless the clause needs it."""
-    is_spare = "causal" in recipe.features - domain.always
-    if is_spare and not limits.takes_lengths(recipe.sizes.T, recipe.sizes.S, causal=True):
-        return replace(recipe, features=recipe.features - {"causal"})
-    return recipe
-
-
-def _of_refusals(recipe: Recipe, domain: Domain, limits: Limits) -> Recipe:
-    """Without the keywords that the subject refuses beside others or at these sizes, unless the clause needs them."""
-    for each in limits.refuses:
-        if each.meets(with_groups(recipe.sizes.by_axis), recipe.features):
-            recipe = replace(recipe, features=recipe.features - (each.keywords - domain.always))
-    return recipe

@@ -11,9 +11,8 @@ from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.dealer import Dealer
-from attnspec.trials.evaluator import Archive, Evaluator
+from attnspec.trials.evaluator import Archive, Evaluator, Memory
 from attnspec.trials.judging import Tally
-from attnspec.trials.memory import Memory
 from attnspec.trials.trial import Trial
 
 KEPT = 6

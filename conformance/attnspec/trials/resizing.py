@@ -11,12 +11,11 @@ from typing import Any
 from attnspec.core.declaration import Limits
 from attnspec.core.rotary import EVERY_VALUED
 from attnspec.core.sizes import MOST_ENTRIES, MOST_HEADS
+from attnspec.problems.choices import is_lawful
 from attnspec.problems.demand import count_work
 from attnspec.problems.domain import Domain
 from attnspec.problems.make import model_width
-from attnspec.problems.problem import Sizes
-from attnspec.problems.recipe import Recipe
-from attnspec.problems.shapes import is_lawful
+from attnspec.problems.problem import Recipe, Sizes
 from attnspec.subjects.subject import SubjectRaised
 from attnspec.trials.covering_cases import FIXED_KINDS
 from attnspec.trials.judging import Tally, Violated

@@ -18,7 +18,7 @@ from attnspec.core.errors import SpecError
 from attnspec.core.nouns import Effort
 from attnspec.problems.choices import Menu, menu_of
 from attnspec.problems.domain import Domain
-from attnspec.problems.recipe import FIELDS, Recipe
+from attnspec.problems.problem import FIELDS, Recipe
 from attnspec.trials.covering_cases import Choices
 
 LEAST_MARGIN = 2.0**-40

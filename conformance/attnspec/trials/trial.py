@@ -13,13 +13,11 @@ from attnspec.core.sizes import spell_lengths
 from attnspec.problems.choices import SEED_BYTES, Menu, menu_of
 from attnspec.problems.demand import count_logits
 from attnspec.problems.domain import Domain
-from attnspec.problems.problem import Sizes
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Recipe, Sizes
 from attnspec.subjects.refusals import limits_without_refusals
 from attnspec.subjects.subject import SubjectDied, SubjectRaised
-from attnspec.trials.asked_sizes import RequestedSizes, cases_at, menu_at
 from attnspec.trials.covering_cases import Choices, choices_in_wider_menu, deal_openings, sample_openings
-from attnspec.trials.dealer import COMPILED
+from attnspec.trials.dealer import COMPILED, RequestedSizes, cases_at, menu_at
 from attnspec.trials.judging import CaseJudge, Failure, Tally, TrialEnded, Violated
 from attnspec.trials.paths import Paths, gentle_cases, readings_of
 from attnspec.trials.resizing import Resizer

@@ -13,12 +13,30 @@ import numpy as np
 from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.fingerprint import Fit, fingerprint, tightest
 from attnspec.numerics.precision import Precision, unit
-from attnspec.numerics.score import DirectionName, Drifts, Units, drifts_of, significance, threshold
-from attnspec.numerics.systematic import drift_of_sums, systematic_error
+from attnspec.numerics.score import (
+    DirectionName,
+    Drifts,
+    Units,
+    drift_of_sums,
+    drifts_of,
+    significance,
+    systematic_error,
+    threshold,
+)
 from attnspec.problems.problem import Array, Sizes
 from attnspec.record.outcome import Measured, Reading
-from attnspec.vocabulary.measures import by_definition, keep, measure, nothing, seen_of, verdict
-from attnspec.vocabulary.observables import LOOKS, expectations, observe, see
+from attnspec.vocabulary.observables import (
+    LOOKS,
+    by_definition,
+    expectations,
+    keep,
+    measure,
+    nothing,
+    observe,
+    see,
+    seen_of,
+    verdict,
+)
 from attnspec.vocabulary.scene import Scene, working
 from attnspec.vocabulary.signature import ORIGINAL, Between, RunName
 

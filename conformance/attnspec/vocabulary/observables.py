@@ -1,9 +1,10 @@
 """Words of `observe`: what is looked at when a subject answers, what the definition says of it, and how far apart they
-are.
+are. What is compared is kept where it is to be drawn.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,13 +12,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from attnspec.numerics.expectation import Expectation
+from attnspec.numerics.bound import closest
+from attnspec.numerics.expectation import Expectation, visible_keys
+from attnspec.numerics.operands import queries_within
 from attnspec.numerics.precision import unit
-from attnspec.numerics.screen import closest
-from attnspec.problems.caches import with_values
-from attnspec.problems.problem import Array, LayerProblem, Problem
+from attnspec.problems.keyword_arrays import with_values
+from attnspec.problems.problem import Array, LayerProblem, Problem, joined
 from attnspec.problems.rotary import RotaryProblem
+from attnspec.record.outcome import Measured
 from attnspec.vocabulary.gradients import (
+    DIFFERENTIATED,
     GRADIENTS,
     OF_INPUT,
     OF_PARAMETER,
@@ -29,7 +33,7 @@ from attnspec.vocabulary.gradients import (
     observe_parameter,
     observer_of,
 )
-from attnspec.vocabulary.scene import AnyProblem, NoClaim, Observed, ObservedRun, Posed, Scene, working
+from attnspec.vocabulary.scene import AnyProblem, Compared, NoClaim, Observed, ObservedRun, Posed, Scene, Side, working
 
 Observable = Literal["output", "weights", "returned_weights", "logits", "lse", GradientOf,
                      ParameterGradient]
@@ -172,30 +176,25 @@ LOOKS: Mapping[str, Look] = {
 def observe(scene: Scene, run: str, name: str) -> Observed:
     """What the subject shows of a run, in the order that relations compare; looked at once a case."""
     if (run, name) not in scene.cache:
-        scene.cache[run, name] = _observe(scene, scene.runs[run], LOOKS[name])
+        posed = scene.runs[run]
+        arrays, axes = LOOKS[name].observe(scene, posed)
+        joined = as_one([working(array, scene.dtype) for array in arrays], posed, axes)
+        scene.cache[run, name] = Observed(joined, axes, tuple(arrays))
     observed: Observed = scene.cache[run, name]
     return observed
 
 
-def _observe(scene: Scene, posed: Posed[Any], look: Look) -> Observed:
-    arrays, axes = look.observe(scene, posed)
-    joined = as_one([working(array, scene.dtype) for array in arrays], posed, axes)
-    return Observed(joined, axes, tuple(arrays))
-
-
 def as_one(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Array:
-    """The parts' arrays, any shape with these axes, as one, read back in the order that relations compare."""
-    array = _join(arrays, posed, axes)
+    """The parts' arrays, any shape with these axes, added up or put side by side along the axis `join`, read back in
+    the order that relations compare.
+    """
+    if posed.join == "sum":
+        array = np.asarray(sum(arrays))
+    else:
+        array = arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=axes.index(posed.join))
     for back in posed.back:
         array = back.read(array, axes)
     return array
-
-
-def _join(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Array:
-    """The parts' arrays, any shape with these axes, added up or put side by side along the axis `join`."""
-    if posed.join == "sum":
-        return np.asarray(sum(arrays))
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=axes.index(posed.join))
 
 
 def see(scene: Scene, run: str, name: str) -> ObservedRun:
@@ -221,7 +220,7 @@ def _see(scene: Scene, run: str, name: str) -> ObservedRun:
     with scene.subject.callee.meanwhile(_truths(scene, posed, LOOKS[name].part) if posed.key else ()):
         observed = observe(scene, run, name)
     expected = expectations(scene, posed, LOOKS[name].part)
-    if name == "output":
+    if name == "output" and any(each.is_screened for each in expected):
         expected = [_refined(scene, *each) for each in zip(posed.parts, expected, observed.parts, strict=True)]
     parts = [LOOKS[name].define(each, scene) for each in expected]
     truths, allowances, claims = (list(column) for column in zip(*parts, strict=True))
@@ -277,3 +276,184 @@ def relative_logits(weights: Array, truth: Array) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(weights)
         return np.asarray(logs - np.take_along_axis(logs, top, axis=-1))
+
+
+# How far apart what was seen and what was expected are
+
+
+AT_ONCE = 2**20
+"""Entries that are compared at once: more of them are compared part by part, so that no part takes much memory."""
+
+QUANTITIES: Mapping[str, str] = {
+    "output": "output", "weights": "weights", "returned_weights": "returned weights",
+    "logits": "logits (relative to the largest of their row)", "lse": "log-sum-exp",
+    **{name: f"gradient with respect to the {of}" for name, of in DIFFERENTIATED.items()}}
+"""What a reader calls what is observed."""
+
+
+def measure(relation: str, seen: Array, expected: Array, allowance: Array | float, claimed: Array,
+            *, what: str, first_row: int = 0) -> Measured:
+    """Entries that should be `expected` within `allowance` wherever a claim is made; any shape, broadcast to one.
+    first_row: what the first of the rows counts as in the array that they are taken from.
+
+    An entry that is not finite where a finite one is expected is infinitely wrong; 0 against 0 allowed is right. An
+    allowance that is not a number allows nothing.
+    """
+    seen, expected, allowance, claimed = np.broadcast_arrays(seen, expected, np.asarray(allowance), claimed)
+    margin = np.empty(seen.shape, np.result_type(seen, expected, allowance, np.float64))
+    for place in _chunks(seen.shape):
+        margin[place] = np.where(claimed[place], _margin(seen[place], expected[place], allowance[place])[0], -1.0)
+    return _worst(relation, what, (seen, expected, allowance, margin), int(claimed.sum()), first_row)
+
+
+def beyond(seen: Array, expected: Array, allowance: Array | float) -> Array:
+    """bool, of the shape of what is seen: entries that lie further from what is expected than is allowed; any shape."""
+    seen, expected, allowance = np.broadcast_arrays(seen, expected, np.asarray(allowance))
+    return np.asarray(_margin(seen, expected, allowance)[0] > 1)
+
+
+def _chunks(shape: tuple[int, ...]) -> Iterator[tuple[int | slice, ...]]:
+    """Places that cover an array of any shape, of at most AT_ONCE entries each where the last axis is no longer."""
+    if math.prod(shape) <= AT_ONCE:
+        yield ()
+        return
+    axis = next(axis for axis in range(len(shape)) if math.prod(shape[axis + 1:]) <= AT_ONCE)
+    step = max(1, AT_ONCE // math.prod(shape[axis + 1:]))
+    for before in np.ndindex(shape[:axis]):
+        yield from ((*before, slice(start, start + step)) for start in range(0, shape[axis], step))
+
+
+def _margin(seen: Array, expected: Array, allowance: Array) -> tuple[Array, Array]:
+    """Gap over allowance, and the gap; all of one shape, any shape."""
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        gap = np.abs(seen - expected)
+        margin = gap / allowance
+    # something is not finite, or nothing is allowed
+    return (margin, gap) if (margin < np.inf).all() else _awkward_margin(seen, expected, gap, allowance)
+
+
+def _awkward_margin(seen: Array, expected: Array, gap: Array, allowance: Array) -> tuple[Array, Array]:
+    """Gap over allowance, and the gap, where either may not be a finite number; all of one shape, any shape."""
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        gap = np.where(seen == expected, 0, np.where(np.isnan(gap), np.inf, gap))
+        margin = np.where(np.isinf(gap) | np.isnan(allowance), np.inf, gap / allowance)
+    return np.where(gap == 0, 0, margin), gap
+
+
+def _worst(relation: str, what: str, arrays: tuple[Array, ...], claimed: int, first_row: int) -> Measured:
+    """What is told of the entry with the largest margin, the last of the arrays; all are of one shape, any shape."""
+    margin = arrays[-1]
+    if not claimed:
+        return Measured(relation, f"{what}: no entry can be judged here", 0, 0, 0, 0, 0, (), margin.size, 0)
+    at = tuple(int(i) for i in np.unravel_index(int(margin.argmax()), margin.shape))
+    gap = float(_margin(*(array[at] for array in arrays[:3]))[1])
+    seen, expected, allowance = (float(array[at]) for array in arrays[:3])
+    wrong = int((margin > 1).sum())
+    whole = (*at[:-2], at[-2] + first_row, at[-1]) if first_row else at
+    allowed = f"{gap:.3g} where {allowance:.2g} is allowed"
+    sentence = (f"{what}: {wrong} of {claimed} entries differ; worst at {whole}, {seen:.9g} against {expected:.9g}, "
+                f"apart by {allowed}" if wrong else
+                f"{what}: all {claimed} entries agree; the one closest to its bound, at {whole}, is apart by {allowed}")
+    return Measured(relation, sentence, float(margin[at]), gap, allowance, seen, expected, whole, margin.size,
+                    claimed, wrong)
+
+
+def verdict(relation: str, sentence: str, *, broken: bool, entries: int = 1) -> Measured:
+    """A claim that holds or does not, without a distance."""
+    margin = float("inf") if broken else 0.0
+    return Measured(relation, sentence, margin, float(broken), 0.0, 0.0, 0.0, (), entries, entries, int(broken))
+
+
+def nothing(relation: str, why: str) -> Measured:
+    """A claim that this case says nothing of."""
+    return Measured(relation, why, 0.0, 0.0, 0.0, 0.0, 0.0, (), 0, 0)
+
+
+def equal(relation: str, left: Array, right: Array, claimed: Array | bool = True, *, what: str,
+          first_row: int = 0) -> Measured:
+    """Equal values, of any shape, wherever a claim is made, +0 equal to -0 and any NaN to any NaN."""
+    same_nan = np.isnan(left) & np.isnan(right)
+    left, right = (np.where(same_nan, 0, array) for array in (left, right))
+    return measure(relation, left, right, 0.0, np.broadcast_to(claimed, left.shape), what=what,
+                   first_row=first_row)
+
+
+def of_run(observed: str, run: str, array: Array) -> Side:
+    """What a run shows, any shape."""
+    return Side(f"{QUANTITIES[observed]} of `{run}`", run, array)
+
+
+def seen_of(observed: str, run: str, array: Array) -> Side:
+    """What is seen of a run that is not held to another run, any shape."""
+    return Side(QUANTITIES[observed], run, array)
+
+
+def by_definition(observed: str, run: str, array: Array) -> Side:
+    """What the definition says of a run, any shape."""
+    return Side(f"{QUANTITIES[observed]} by definition", run, array)
+
+
+def keep(scene: Scene, found: Measured, seen: Side, expected: Side, bound: tuple[Array | float, Array | bool], *,
+         observed: str = "output", first_row: int = 0) -> Measured:
+    """What was found, as it is. Where the scene keeps what is compared, the two sides are kept if no worse ones are.
+
+    bound: how far apart they may be, and where that is claimed; of any shape, broadcast to that of what is seen.
+    """
+    if scene.kept is None or (scene.kept and scene.kept[0].margin >= found.margin):
+        return found
+    shape, (allowance, claims) = seen.array.shape, bound
+    claimed = np.broadcast_to(claims, shape)
+    same_nan = np.isnan(seen.array) & np.isnan(expected.array) & (np.asarray(allowance) == 0)  # as `equal` has it
+    wrong = claimed & beyond(seen.array, expected.array, allowance) & ~same_nan
+    index = found.index or tuple(int(place) for place in np.unravel_index(int(wrong.argmax()), shape))
+    if first_row and found.index:
+        index = (*index[:-2], index[-2] - first_row, index[-1])
+    axes = observe(scene, seen.run, observed).axes[:len(shape)]
+    scene.kept[:] = [Compared(found.margin, index, axes, seen,
+                              Side(expected.name, expected.run, np.broadcast_to(expected.array, shape)), claimed,
+                              wrong, first_row)]
+    return found
+
+
+def visible(scene: Scene, run: str) -> Array:
+    """bool, (B,H,T,S): the keys of a run that each query may attend to."""
+    shown = [numbers(np.asarray(visible_keys(part, scene.conventions))) for part in scene.runs[run].parts]
+    return np.asarray(as_one(shown, scene.runs[run], ("B", "H", "T", "S")) > 0)
+
+
+def settled_rows(scene: Scene, run: str) -> Array:
+    """Rows (B,H,T,1) whose answer hangs on what they see alone.
+
+    Under the convention `uniform` not the empty ones; where one input is query, key and value, not those at a place
+    that holds NaN or infinity; of rows beyond the number of queries none, unless they are declared to be zeros.
+    """
+    posed = scene.runs[run]
+    if isinstance(posed.parts[0], RotaryProblem):
+        return as_one([np.ones((*part.x.shape[:3], 1), bool) for part in posed.parts], posed, ("B", "H", "T", "1"))
+    answers = {answer for name, answer in scene.conventions.items() if name.partition(".")[0] == "hidden_row"}
+    is_fixed = bool(answers) and answers <= {"zeros", "nan"}
+    sees = [np.asarray(visible_keys(part, scene.conventions).any(axis=-1)) for part in posed.parts]
+    has_one_input = scene.subject.declaration.limits.self_attention_only
+    own = [_finite_places(part)[:, None, -part.query.shape[-2]:] if has_one_input else True for part in posed.parts]
+    are_zeros = scene.conventions.get("beyond_length") == "zeros"
+    within = [queries_within(part)[:, None] for part in posed.parts]
+    settled = [np.where(asked, (rows | is_fixed) & finite, are_zeros)[..., None]
+               for rows, finite, asked in zip(sees, own, within, strict=True)]
+    return as_one(settled, posed, ("B", "H", "T", "1"))
+
+
+def empty_rows(scene: Scene, run: str) -> Array:
+    """Rows (B,H,T,1) that see no key, where the subject's convention says that nothing but that decides them."""
+    if isinstance(scene.runs[run].parts[0], RotaryProblem):
+        return ~settled_rows(scene, run)
+    sees = [np.asarray(visible_keys(part, scene.conventions).any(axis=-1))[..., None] for part in scene.runs[run].parts]
+    seeing = as_one([rows.astype(float) for rows in sees], scene.runs[run], ("B", "H", "T", "1"))
+    return np.asarray(settled_rows(scene, run) & (seeing == 0))
+
+
+def _finite_places(problem: Problem | LayerProblem) -> Array:
+    """(B,S): where no head's key or value holds NaN or infinity."""
+    axes = (2,) if isinstance(problem, LayerProblem) else (1, 3)
+    whole = joined(problem)
+    key, value = (np.all(np.isfinite(array), axis=axes) for array in (whole.key, whole.value))
+    return np.asarray(key & value)

@@ -8,24 +8,36 @@ from typing import Literal
 
 import numpy as np
 
-from attnspec.numerics.hull import hull_of
-from attnspec.numerics.screen import CLOSEST
-from attnspec.problems.caches import with_values
+from attnspec.core.made_variants import COMPILING, MadeForm, called_there
+from attnspec.core.nouns import DType
+from attnspec.numerics.bound import CLOSEST
+from attnspec.numerics.precision import with_range_of_float32
+from attnspec.numerics.reference import hull_of
+from attnspec.problems.keyword_arrays import with_values
 from attnspec.problems.problem import Array, joined, numpy_dtype
+from attnspec.questions.ranges import told, tried
 from attnspec.record.outcome import Measured, Reading
-from attnspec.vocabulary.hints import DrawnRow
-from attnspec.vocabulary.measures import by_definition, equal, keep, measure, nothing, of_run, seen_of, verdict
+from attnspec.vocabulary import observables
 from attnspec.vocabulary.observables import (
     Observable,
     averaged_allowance,
+    by_definition,
     claimed_of_both,
     defined,
+    empty_rows,
+    equal,
+    keep,
+    measure,
+    nothing,
     observe,
+    of_run,
     see,
+    seen_of,
+    settled_rows,
+    verdict,
 )
-from attnspec.vocabulary.rows import empty_rows, settled_rows
-from attnspec.vocabulary.scene import Incomparable, NoClaim, ObservedRun, Scene, Side
-from attnspec.vocabulary.signature import ORIGINAL, RunName
+from attnspec.vocabulary.scene import Incomparable, NoClaim, ObservedRun, OutsideLimits, Scene, Side
+from attnspec.vocabulary.signature import ORIGINAL, DrawnRow, RunName
 
 SCREENED = Reading(
     "rows of the largest cases", "screened", 0.0,
@@ -287,3 +299,111 @@ def variants_agree(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL
              Side(f"{shown.name} without it", run, base.array), (slack, claimed), observed=observe)
         worst = found if found.margin > worst.margin or not worst.claimed else worst
     return worst
+
+
+# Parts that attention can be put together from
+
+
+def merges(scene: Scene, *, parts: tuple[RunName, RunName], to: RunName) -> Measured:
+    """Two runs on parts of the keys, merged by their log-sum-exps, are the run on all keys: output and log-sum-exp.
+
+    Each output counts by exp(lse) over the sum of both. An error of the two log-sum-exps by a and b together moves a
+    share w by w (1 - w) (exp(a + b) - 1) at the most, and the output by that times the distance of the two outputs.
+    """
+    lses = [_to_base_e(scene, see(scene, run, "lse")) for run in parts]
+    outputs = [see(scene, run, "output") for run in parts]
+    whole = see(scene, to, "output")
+    shares = _shares(lses)
+    moved = shares[0] * shares[1] * np.expm1(lses[0].allowance + lses[1].allowance)
+    first, second = outputs
+    merged = np.asarray(shares[0][..., None] * first.array + shares[1][..., None] * second.array)
+    slack = (shares[0] + moved)[..., None] * first.allowance + (shares[1] + moved)[..., None] * second.allowance
+    slack = slack + moved[..., None] * np.abs(first.array - second.array) + whole.allowance
+    claimed = whole.claimed & first.claimed & second.claimed
+    found = measure("merges", merged, whole.array, slack, claimed,
+                    what=f"{parts[0]} and {parts[1]}, merged by their log-sum-exps, should be {to}")
+    return keep(scene, found, Side("output of the parts, merged", to, merged),
+                Side("output of all keys", to, whole.array), (slack, claimed))
+
+
+def _to_base_e(scene: Scene, seen: ObservedRun) -> ObservedRun:
+    """The log-sum-exp (B,H,T) of a run, to the natural base."""
+    if scene.conventions.get("lse_base") != "two":
+        return seen
+    factor = np.log(seen.array.dtype.type(2))
+    return ObservedRun(seen.array * factor, seen.truth * factor, seen.allowance * float(factor), seen.claimed)
+
+
+def _shares(lses: list[ObservedRun]) -> list[Array]:
+    """(B,H,T) each: by how much each part counts."""
+    top = np.maximum(lses[0].array, lses[1].array)
+    grown = [np.exp(one.array - top) for one in lses]
+    return [each / (grown[0] + grown[1]) for each in grown]
+
+
+def lse_merges(scene: Scene, *, parts: tuple[RunName, RunName], to: RunName) -> Measured:
+    """The log-sum-exp of all keys is the log-sum-exp of those of two parts."""
+    one, other, whole = (_to_base_e(scene, see(scene, run, "lse")) for run in (*parts, to))
+    merged = np.logaddexp(one.array, other.array)
+    slack, claimed = np.maximum(one.allowance, other.allowance) + whole.allowance, one.claimed & other.claimed
+    found = measure("lse_merges", merged, whole.array, slack, claimed & whole.claimed,
+                    what=f"the log-sum-exps of {parts[0]} and {parts[1]} should give that of {to}")
+    return keep(scene, found, Side("log-sum-exp of the parts, merged", to, merged),
+                Side("log-sum-exp of all keys", to, whole.array), (slack, claimed & whole.claimed), observed="lse")
+
+
+def lse_has_its_dtype(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
+    """A log-sum-exp is returned in float32, or float64 where the inputs are float64."""
+    answers = scene.answers(scene.runs[run].but(return_lse=True))
+    wanted = np.dtype(np.float64 if scene.dtype.value == "float64" else np.float32)
+    seen = [answer.lse.dtype for answer in answers if answer.lse is not None]
+    is_off = any(dtype != wanted for dtype in seen)
+    return verdict("lse_has_its_dtype", f"the log-sum-exp is {seen[0] if seen else 'nothing'}; {wanted} is due",
+                   broken=is_off)
+
+
+SPARED = "forms that compile are not made in this case, to save time"
+
+OF_OPERATORS = "an ONNX graph stores what each operator returns: in half precision that is arithmetic of its own"
+
+
+def form_agrees(scene: Scene, *, form: MadeForm, observe: Observable, run: RunName = ORIGINAL) -> Measured:
+    """The form that a framework makes of the subject's function gives the array that the plain function gives, within
+    rounding.
+
+    What is traced for it is traced on other numbers of the same shapes.
+    """
+    lift = scene.subject.declaration.lift
+    if not scene.compiles and (form in COMPILING or lift == "jax"):
+        raise OutsideLimits(SPARED)
+    if form == "onnx" and scene.dtype in (DType.FLOAT16, DType.BFLOAT16):
+        raise OutsideLimits(OF_OPERATORS)
+    name = called_there(form, lift)
+    other = see(scene.against(scene.evaluator.made(form)), run, observe)
+    base = see(scene, run, observe)
+    slack, claimed = base.allowance + other.allowance, claimed_of_both(base, other)
+    found = measure("form_agrees", other.array, base.array, slack, claimed,
+                    what=f"{observe} by {name} should be that without")
+    shown = seen_of(observe, run, other.array)
+    return keep(scene, found, Side(f"{shown.name} by `{name}`", run, other.array),
+                Side(f"{shown.name} without it", run, base.array), (slack, claimed), observed=observe)
+
+
+def does_not_overflow(scene: Scene, *, observe: Literal["output"], run: RunName = ORIGINAL) -> Measured:
+    """The observed array equals the definition's within rounding, and no overflow is excused.
+
+    So a subject fails that declares to store logits in float16, and whose logits overflow there. In a half dtype, the
+    largest logit, the largest value and the most keys without an overflow are reported as well.
+    """
+    wide = scene.evaluator.under(with_range_of_float32(scene.evaluator.precision))
+    observables.observe(scene, run, observe)  # by the case's own evaluator, which may keep a log; then it is remembered
+    seen = observables.see(scene.against(wide), run, observe)
+    found = measure("does_not_overflow", seen.array, seen.truth, seen.allowance, seen.claimed,
+                    what=f"{observe} against the definition, no overflow excused")
+    return replace(found, readings=_readings(scene))
+
+
+def _readings(scene: Scene) -> tuple[Reading, ...]:
+    """How much the subject takes without an overflow; nothing in a dtype that is no half."""
+    found, dtype = scene.evaluator.ranges, scene.dtype.value
+    return (Reading("range", told(found), 0.0, f"{dtype}: {told(found)}; {tried(found)}"),) if found else ()

@@ -9,14 +9,23 @@ import numpy as np
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED, of_hidden_rows
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
-from attnspec.numerics.aspect import extra_key
 from attnspec.numerics.expectation import visible_keys
-from attnspec.numerics.lengths import queries_within
+from attnspec.numerics.operands import extra_key, queries_within
 from attnspec.problems.problem import Array, Problem
 from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
-from attnspec.vocabulary.measures import equal, keep, measure, nothing, of_run, seen_of, verdict
-from attnspec.vocabulary.observables import Observable, observe, see
+from attnspec.vocabulary.observables import (
+    Observable,
+    equal,
+    keep,
+    measure,
+    nothing,
+    observe,
+    of_run,
+    see,
+    seen_of,
+    verdict,
+)
 from attnspec.vocabulary.scene import Scene, Side
 from attnspec.vocabulary.signature import ORIGINAL, RunName
 

@@ -1,23 +1,80 @@
-"""Which words there are, and on which instrument a verdict by each relation rests."""
+"""Which words there are, on which instrument a verdict by each relation rests, and which words of a clause are idle."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from attnspec.core.errors import SpecError
 from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import Kind
 from attnspec.problems.domain import domain
-from attnspec.vocabulary import chance, making, merging, overflow, relations, rulings
-from attnspec.vocabulary.draws import DRAWS
-from attnspec.vocabulary.signature import Bound
-from attnspec.vocabulary.transforms import (
-    axes,
-    contents,
-    history,
-    keywords,
-    layers,
-)
+from attnspec.spec.clause import Clause, Word
+from attnspec.vocabulary import chance, relations, rulings
+from attnspec.vocabulary.scene import AnyProblem
+from attnspec.vocabulary.signature import COUNT, HEAD, ROW, SEED, STEP, Bound, Meaning, meaning_of, parameters_of
+from attnspec.vocabulary.transforms import axes, contents
+
+# Words of `draw`: from what a value is drawn, simplest first. An empty range means that the case says nothing.
+
+
+SEEDS = range(2**16)
+
+
+def row_before_last(problem: AnyProblem) -> Sequence[int]:
+    """Any query row but the last."""
+    return range(problem.sizes.T - 1)
+
+
+def any_query(problem: AnyProblem) -> Sequence[int]:
+    """Any query row."""
+    return range(problem.sizes.T)
+
+
+def key_count(problem: AnyProblem) -> Sequence[int]:
+    """How many keys to keep: from one to all."""
+    return range(1, problem.sizes.S + 1)
+
+
+def one_key(problem: AnyProblem) -> Sequence[int]:  # noqa: ARG001  (every draw is asked with the problem)
+    """The number 1: a single key or head is kept."""
+    return (1,)
+
+
+def one_query(problem: AnyProblem) -> Sequence[int]:  # noqa: ARG001  (every draw is asked with the problem)
+    """Position 0: a single query is left if everything after it is cut off."""
+    return (0,)
+
+
+def any_head(problem: AnyProblem) -> Sequence[int]:
+    """Any query head."""
+    return range(problem.sizes.H)
+
+
+def shuffle(problem: AnyProblem) -> Sequence[int]:  # noqa: ARG001  (every draw is asked with the problem)
+    """A seed for a permutation or for other content."""
+    return SEEDS
+
+
+def small_step(problem: AnyProblem) -> Sequence[int]:  # noqa: ARG001  (every draw is asked with the problem)
+    """A small whole number that is not zero."""
+    return (1, -1, 2, -2, 3, -3, 4, -4)
+
+
+MEANINGS: Mapping[str, Meaning] = {
+    "row_before_last": ROW, "any_query": ROW, "one_query": ROW, "key_count": COUNT, "one_key": COUNT,
+    "any_head": HEAD, "shuffle": SEED, "small_step": STEP,
+}
+"""What the numbers of each word stand for."""
+
+DRAWS: Mapping[str, Callable[[AnyProblem], Sequence[int]]] = {
+    word.__name__: word for word in (row_before_last, any_query, key_count, one_key, one_query, any_head, shuffle,
+                                      small_step)
+}
+
+
+# Instruments of relations
+
 
 WORST_CASE = "worst-case rounding bound"
 EQUALITY = "equality"
@@ -76,16 +133,16 @@ TRANSFORMS: Words = _words(
     contents.other_content, contents.replace_hidden, contents.replace_last_entry, contents.replace_after,
     contents.share_heads,
     contents.move_unseen,
-    keywords.hide_keys, keywords.show_all, keywords.drop_mask, keywords.share_mask, keywords.broadcast_mask,
-    keywords.zero_bias, keywords.mask_as_bias, keywords.causal_as_mask, keywords.ask_weights, keywords.leave_out,
+    contents.hide_keys, contents.show_all, contents.drop_mask, contents.share_mask, contents.broadcast_mask,
+    contents.zero_bias, contents.mask_as_bias, contents.causal_as_mask, contents.ask_weights, contents.leave_out,
     *(word for part in load_parts("words") for word in getattr(part, "TRANSFORMS", ())),
     axes.widen, axes.repeat_keys, axes.drop_keys, axes.drop_last_value, axes.drop_first_keys, axes.keep_queries,
     axes.keep_prefix, axes.repeat_kv_heads, axes.keep_kv_heads,
-    history.again, history.after_another, history.lay_out,
+    contents.again, contents.after_another, contents.lay_out,
 )
 
 LAYER_TRANSFORMS: Words = _words(
-    layers.indivisible_heads, layers.multiply_biases, layers.one_head_at_a_time, layers.permute_layer_heads)
+    axes.indivisible_heads, axes.multiply_biases, axes.one_head_at_a_time, axes.permute_layer_heads)
 
 ROTARY_TRANSFORMS: Words = _words(
     *(word for part in load_parts("words") for word in getattr(part, "ROTARY_TRANSFORMS", ())))
@@ -107,10 +164,10 @@ RELATIONS: Words = _words(
     relations.not_negative, relations.sums_to_one, relations.hidden_is_zero, relations.inside_hull,
     relations.row_maxima_grow, relations.leaves_inputs, relations.shares_no_memory, relations.variants_agree,
     relations.answers_are_kept,
-    overflow.does_not_overflow, rulings.convention_is, rulings.hidden_rows_follow_convention,
+    relations.does_not_overflow, rulings.convention_is, rulings.hidden_rows_follow_convention,
     rulings.rows_beyond_follow_convention, rulings.lse_of_hidden_rows_follows_convention, rulings.is_refused,
-    merging.merges, merging.lse_merges, merging.lse_has_its_dtype,
-    making.form_agrees,
+    relations.merges, relations.lse_merges, relations.lse_has_its_dtype,
+    relations.form_agrees,
     chance.has_variance, chance.agrees_typically, chance.is_as_precise_as_declared, chance.has_no_drift,
     *ROTARY_RELATIONS, *ASPECT_RELATIONS,
 )
@@ -153,3 +210,65 @@ WORDS: Mapping[str, Words] = {
     "problem": {"problem": domain}, "draw": DRAWS, "transform": {**TRANSFORMS, **LAYER_TRANSFORMS, **ROTARY_TRANSFORMS},
     "relation": RELATIONS,
 }
+
+
+# What makes a clause claim less than it seems to: told by `lint`, for a verdict would hide it
+
+
+_WORDS = {**WORDS["transform"], **WORDS["relation"]}
+
+
+def empty_claims(clause: Clause) -> Iterator[SpecError]:
+    """What of a clause that compiles is of no use, or compares a thing with itself."""
+    transforms = [word for words in clause.runs.values() for word in words]
+    yield from _unused(clause, "run", clause.runs if "runs" in clause.places else (), clause.then)
+    yield from _unused(clause, "drawn value", clause.draw, (*transforms, *clause.then))
+    for word in clause.then:
+        yield from _with_itself(word, clause)
+    for word in (*transforms, *clause.then):
+        yield from _of_another_kind(word, clause)
+
+
+def _unused(clause: Clause, noun: str, names: Iterable[str], words: Iterable[Word]) -> Iterator[SpecError]:
+    used = {text for word in words for text in _texts((*word.args.values(), *_defaults(word)))}
+    key = "runs" if noun == "run" else "given"
+    for name in names:
+        if name not in used:
+            yield SpecError(f"the {noun} {name!r} of {clause.id!r} is used by nothing: name it where it belongs, or "
+                            "leave it out.", where=clause.place_of(key))
+
+
+def _defaults(word: Word) -> Iterator[object]:
+    """What a word uses where nothing is said: the run `original`."""
+    return (each.default for name, each in parameters_of(_WORDS[word.name]).items() if name not in word.args)
+
+
+def _texts(values: Iterable[object]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list | dict):
+            yield from _texts(value.values() if isinstance(value, dict) else value)
+
+
+def _with_itself(word: Word, clause: Clause) -> Iterator[SpecError]:
+    runs = word.args.get("runs")
+    if not isinstance(runs, list):
+        return
+    chains = [clause.runs.get(run) for run in runs]
+    if len(set(runs)) == len(runs) == 2 and chains[0] == chains[1]:
+        yield SpecError(f"the relation {word.name!r} compares {runs[0]!r} with {runs[1]!r}, which is the same run: let "
+                        "one of them change the problem.", where=word.where)
+    if len(set(runs)) < len(runs):
+        yield SpecError(f"the relation {word.name!r} compares the run {runs[0]!r} with itself: name two runs.",
+                        where=word.where)
+
+
+def _of_another_kind(word: Word, clause: Clause) -> Iterator[SpecError]:
+    for name, parameter in parameters_of(_WORDS[word.name]).items():
+        wanted, drawn = meaning_of(parameter.hint), word.args.get(name)
+        draw = clause.draw.get(drawn, "") if isinstance(drawn, str) else ""
+        if wanted and draw and MEANINGS[draw] != wanted:
+            fitting = " or ".join(each for each in DRAWS if MEANINGS[each] == wanted)
+            yield SpecError(f"{name!r} of {word.name!r} wants {wanted.noun} ({fitting}); {drawn!r} is drawn by {draw}, "
+                            f"which gives {MEANINGS[draw].noun}.", where=word.where)

@@ -100,14 +100,15 @@ def attn_fwd(q, k, v, out, scale):
 
 
 def attention_with_lse(q, k, v, scale=None):
-    """(B, H, T, D); also the log of each row's sum of exponentials, for merging."""
+    """(B, H, T, D); also the log of each row's sum of exponentials, for merging: in float32 at least, as mergers ask."""
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    s = (q @ k.transpose(-1, -2)) * scale
+    wide = torch.promote_types(q.dtype, torch.float32)
+    s = (q.to(wide) @ k.to(wide).transpose(-1, -2)) * scale
     m = s.amax(-1, keepdim=True)
     e = torch.exp(s - m)
     total = e.sum(-1, keepdim=True)
     lse = (m + total.log()).squeeze(-1)
-    return (e / total) @ v, lse
+    return ((e / total) @ v.to(wide)).to(q.dtype), lse
 
 
 def attention_with_bias_and_padding(queries, keys, values, attn_bias=None, key_padding_mask=None):

@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "attnspec"
 TABLE = Path(__file__).with_suffix(".yaml")
 
 DECIDING: Sequence[str] = (
-    "numerics/*.py", "vocabulary/relations.py", "vocabulary/measures.py", "vocabulary/observables.py", "trials/*.py",
+    "numerics/*.py", "vocabulary/relations.py", "vocabulary/observables.py", "vocabulary/observables.py", "trials/*.py",
     "engine/*.py", "subjects/refusals.py", "subjects/exceptions.py", "subjects/baseline*.py", "kernels/*.py",
     "diagnosis/*.py", "record/*.py", "report/bugs.py", "runner/jobs.py", "runner/listener.py", "cli/conclusion.py",
     "core/nouns.py")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from attnspec.problems.entries import random_words
+from attnspec.problems.families import random_words
 from attnspec.problems.problem import Sizes
 
 from evaluation.baselines.grids import Option, ParameterGrid

@@ -13,13 +13,12 @@ from attnspec.faults.sound import declaration_of_sound, sound_named
 from attnspec.faults.subject import sound_subject
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import precision_of
-from attnspec.problems.choices import SMALL, Menu
+from attnspec.problems.choices import SMALL, Menu, shapes_for
 from attnspec.problems.demand import count_logits
 from attnspec.problems.domain import domain
-from attnspec.problems.entries import random_words
+from attnspec.problems.families import random_words
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem
-from attnspec.problems.shapes import shapes_for
 from attnspec.subjects.subject import SubjectAnswer
 
 from evaluation.baselines.references import ReferencedProblem

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 from attnspec.faults import staged
-from attnspec.faults.backward import backward, fold, take
-from attnspec.faults.backward_work import BackwardMethod, Taken
+from attnspec.faults.backward import BackwardMethod, Taken, backward, fold, take
 from attnspec.faults.work import HandedOver
 from attnspec.problems.problem import Array, Problem
 

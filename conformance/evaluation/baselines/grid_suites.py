@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from attnspec.core.nouns import DType
-from attnspec.problems.entries import random_words, whole_numbers
+from attnspec.problems.families import random_words, whole_numbers
 from attnspec.problems.make import as_dtype
 from attnspec.problems.problem import Problem
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from attnspec.core.nouns import DType, Kind
-from attnspec.problems import entries
-from attnspec.problems.entries import Words, random_words, whole_numbers
+from attnspec.problems import families
+from attnspec.problems.families import Words, random_words, whole_numbers
 from attnspec.problems.make import as_dtype
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
 
@@ -18,10 +18,10 @@ from evaluation.baselines.dealing import affordable
 from evaluation.baselines.grids import Option, ParameterGrid
 from evaluation.baselines.references import ReferencedProblem
 
-Law = Callable[[Words], entries.Floats]
+Law = Callable[[Words], families.Floats]
 
-normal: Law = entries.normal_numbers    # torch.randn
-uniform: Law = entries.uniform_numbers  # torch.rand, numpy.random.rand
+normal: Law = families.normal_numbers    # torch.randn
+uniform: Law = families.uniform_numbers  # torch.rand, numpy.random.rand
 
 
 def drawn(law: Law, seed: int, label: str, shape: tuple[int, ...], dtype: DType) -> Array:
@@ -49,7 +49,7 @@ def _linear(seed: int, label: str, M: int, dtype: DType) -> Mapping[str, Array]:
     """Weights (M,M) and biases (M,) uniform within ±1/sqrt(M), which is how nn.Linear starts."""
     shapes = {f"{letter}_{which}": (M, M) if letter == "w" else (M,)
               for letter in "wb" for which in ("query", "key", "value", "out")}
-    shares = {name: entries.uniform_numbers(random_words(seed, f"{label} {name}", shape))
+    shares = {name: families.uniform_numbers(random_words(seed, f"{label} {name}", shape))
               for name, shape in shapes.items()}
     return {name: as_dtype((2 * share - 1) / np.sqrt(M), dtype) for name, share in shares.items()}
 

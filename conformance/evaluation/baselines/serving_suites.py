@@ -9,7 +9,7 @@ import numpy as np
 from attnspec.core.forms import NUMBER, ROWS, TABLE
 from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import DType
-from attnspec.problems.entries import random_words, whole_numbers
+from attnspec.problems.families import random_words, whole_numbers
 from attnspec.problems.problem import HELD, Array, Problem
 
 from evaluation.baselines.dealing import dealt, work

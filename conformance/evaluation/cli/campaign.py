@@ -11,16 +11,19 @@ from pathlib import Path
 from typing import TextIO
 
 import click
-from attnspec.cli.apart import keep_apart
 from attnspec.cli.group import own_up
-from attnspec.cli.numbers import MANY, SEED, WORKERS, Seconds
 from attnspec.cli.options import (
     IMPLEMENTATIONS,
+    MANY,
+    SEED,
     SHARD,
     SPEC,
+    WORKERS,
     Given,
     OneOf,
+    Seconds,
     available_cpus,
+    keep_apart,
     known_targets,
     plan_from,
     typed_command,
@@ -30,10 +33,8 @@ from attnspec.core.errors import CONFORMS, VIOLATED
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
 from attnspec.core.shard import Shard
-from attnspec.record.events import Event
-from attnspec.record.measurements import BlockJudged
-from attnspec.record.read import RunRecord, read_record
-from attnspec.record.visible import show_hidden
+from attnspec.record.events import BlockJudged, Event
+from attnspec.record.read import RunRecord, read_record, show_hidden
 from attnspec.record.write import RecordWriter, WriteMode, reopen_record
 from attnspec.report.figures import count_noun
 from attnspec.runner.environment import describe_environment

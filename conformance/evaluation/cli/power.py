@@ -7,16 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from attnspec.cli.apart import keep_apart
-from attnspec.cli.cluster import CLUSTER, cluster_carrier, in_run_order
 from attnspec.cli.group import exit_code_of
-from attnspec.cli.numbers import MANY, SEED
 from attnspec.cli.options import (
+    CLUSTER,
     DEADLINE,
     IMPLEMENTATIONS,
+    MANY,
+    SEED,
     SPEC,
     Given,
     OneOf,
+    cluster_carrier,
+    in_run_order,
+    keep_apart,
     known_targets,
     plan_from,
     run_options,
@@ -28,7 +31,7 @@ from attnspec.cli.outputs import HandlerGroup, Outputs, PageMaker, VisibleHandle
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, is_bare
 from attnspec.core.plan import FAULT, SAMPLE, SOUND, Plan, is_fault
-from attnspec.record.measurements import SUITE
+from attnspec.record.events import SUITE
 from attnspec.record.read import RunRecord
 from attnspec.runner.session import Session
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 import click
+from attnspec.cli.digest import format_opening
 from attnspec.cli.outputs import is_coloured
-from attnspec.cli.wording import format_opening
 from attnspec.core.errors import CANNOT_RUN, VIOLATED
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
-from attnspec.record.events import Event, Handler, RunFinished, RunStarted
-from attnspec.record.measurements import SUITE, SubjectPut
+from attnspec.record.events import SUITE, Event, Handler, RunFinished, RunStarted, SubjectPut
 from attnspec.record.read import RunRecord
 from attnspec.report.figures import count_noun
 

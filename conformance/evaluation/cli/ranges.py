@@ -11,8 +11,8 @@ from attnspec.core.characters import escape_hidden
 from attnspec.core.errors import CONFORMS, VIOLATED, UsageError
 from attnspec.core.files import write_whole
 from attnspec.core.plan import Plan
+from attnspec.subjects.installed import RangeEnd
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.needs import RangeEnd
 from attnspec.subjects.registry import registered_subjects
 
 from evaluation.ranges.bench import EFFORT, Bench, recipe_of

@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
+from attnspec.cli.digest import format_opening
 from attnspec.cli.group import exit_code_of
-from attnspec.cli.numbers import WORKERS
-from attnspec.cli.options import DEADLINE, SPEC, Given, available_cpus, known_targets, plan_from, typed_command
+from attnspec.cli.options import DEADLINE, SPEC, WORKERS, Given, available_cpus, known_targets, plan_from, typed_command
 from attnspec.cli.outputs import VisibleHandler
-from attnspec.cli.wording import format_opening
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, FileLocation, UsageError
 from attnspec.core.files import write_whole
 from attnspec.core.nouns import DType
@@ -21,8 +20,7 @@ from attnspec.core.plan import FAULT, Plan
 from attnspec.engine.selection import match_ids
 from attnspec.faults.size_family import SEEDED
 from attnspec.faults.sizes.families import FAMILIES
-from attnspec.record.events import Event, Handler, RunFinished, RunStarted
-from attnspec.record.measurements import SubjectPut
+from attnspec.record.events import Event, Handler, RunFinished, RunStarted, SubjectPut
 from attnspec.record.read import RunRecord, read_record
 from attnspec.record.write import RecordWriter, WriteMode, reopen_record
 from attnspec.report.figures import count_noun

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from attnspec.cli.apart import keep_apart
-from attnspec.cli.combine import tell_interrupted
+from attnspec.cli.options import keep_apart
+from attnspec.cli.report import tell_interrupted
 from attnspec.core.errors import CONFORMS
-from attnspec.record.read import RunRecord, read_records, unpacked_name
-from attnspec.record.visible import show_hidden
+from attnspec.record.read import RunRecord, read_records, show_hidden, unpacked_name
 
 
 @click.command()

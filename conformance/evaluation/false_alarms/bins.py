@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 
-from attnspec.record.measurements import BINS
+from attnspec.record.events import BINS
 
 FINEST, STEP = 2.0**-20, 0.5
 """The margin at which the first bin ends, and the octaves of each further one."""

@@ -15,23 +15,21 @@ from attnspec.core.plan import Plan
 from attnspec.engine.summon import load_subject
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.numerics.expectation import Expectation
-from attnspec.problems.choices import SMALL, Menu
+from attnspec.problems.choices import SMALL, Menu, shapes_for
 from attnspec.problems.demand import count_logits
 from attnspec.problems.domain import Domain
-from attnspec.problems.entries import random_words
-from attnspec.problems.recipe import Recipe
-from attnspec.problems.shapes import shapes_for
-from attnspec.record.measurements import BINS, BlockJudged
+from attnspec.problems.families import random_words
+from attnspec.problems.problem import Recipe
+from attnspec.record.events import BINS, BlockJudged
 from attnspec.record.outcome import Measured, SubjectCard
 from attnspec.spec.clause import Spec
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import FIXED_KINDS, fixed_recipes, seed_of
-from attnspec.trials.evaluator import Archive, Evaluator
+from attnspec.trials.evaluator import Archive, Evaluator, Memory
 from attnspec.trials.judging import Tally
-from attnspec.trials.memory import Memory
 from attnspec.trials.trial import Trial
-from attnspec.vocabulary.measures import verdict
+from attnspec.vocabulary.observables import verdict
 from attnspec.vocabulary.scene import AnyProblem
 
 from evaluation.false_alarms.bins import bin_of

@@ -16,11 +16,10 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import folder
 from attnspec.core.plan import Conclusion, JobFailure, Plan
 from attnspec.core.shard import Shard, deal_shards, read_shard
-from attnspec.record.events import Done, RunStarted
-from attnspec.record.measurements import BINS, BlockJudged, part_of_block
+from attnspec.record.events import BINS, BlockJudged, Done, RunStarted, part_of_block
 from attnspec.record.outcome import SubjectCard
 from attnspec.record.read import RunRecord, read_record
-from attnspec.record.sharded import plan_digest
+from attnspec.record.write import plan_digest
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
 

@@ -10,7 +10,7 @@ from attnspec.core.errors import FileLocation, UsageError
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import FAULT
 from attnspec.faults.size_family import SEEDED
-from attnspec.record.measurements import SUITE, Conviction, SubjectPut
+from attnspec.record.events import SUITE, Conviction, SubjectPut
 from attnspec.record.read import RunRecord, read_record
 
 from evaluation import PROGRAM

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, Conclusion, JobFailure, Plan, is_fault
-from attnspec.faults.declared import declaration_of
 from attnspec.faults.size_family import SEEDED
 from attnspec.faults.sizes.families import FAMILIES
-from attnspec.faults.witnesses import clauses_for
-from attnspec.record.events import Done, RunStarted
-from attnspec.record.measurements import SUITE, SubjectPut, part_of_seed
+from attnspec.faults.witnesses import clauses_for, declaration_of_target
+from attnspec.record.events import SUITE, Done, RunStarted, SubjectPut, part_of_seed
 from attnspec.record.outcome import SubjectCard
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
@@ -122,7 +120,7 @@ class PowerJobs:
     def _takes(self, target: str, dtype: DType) -> bool:
         if is_fault(target) and self._equivalent(target, dtype):
             return True  # it is put nowhere, and listed with the reason
-        return dtype in declaration_of(target, self._known).dtypes
+        return dtype in declaration_of_target(target, self._known).dtypes
 
     @cached_property
     def _known(self) -> Mapping[str, Registered]:

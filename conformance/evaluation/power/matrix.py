@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from attnspec.core.errors import CANNOT_RUN, CONFORMS
 from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, Conclusion, JobFailure, Plan
-from attnspec.record.events import Done, RunStarted
-from attnspec.record.measurements import Conviction, SubjectPut
+from attnspec.record.events import Conviction, Done, RunStarted, SubjectPut
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import EFFORT, SEED, Refutations

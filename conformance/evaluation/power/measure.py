@@ -10,8 +10,8 @@ from attnspec.core.plan import is_fault
 from attnspec.diagnosis.diagnose import diagnose_double
 from attnspec.diagnosis.witnesses import Matrix, Witnesses
 from attnspec.faults.subject import own_subject
-from attnspec.problems.recipe import Recipe
-from attnspec.record.measurements import SUITE, Conviction, SubjectPut
+from attnspec.problems.problem import Recipe
+from attnspec.record.events import SUITE, Conviction, SubjectPut
 from attnspec.spec.clause import is_due, is_put_whole
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check

@@ -16,13 +16,11 @@ from attnspec.core.errors import AttnspecError, ReleaseError
 from attnspec.core.nouns import FAILURES, Effort, Level, Verdict
 from attnspec.core.paths import portable_text
 from attnspec.core.plan import Plan
-from attnspec.record.explaining import does_explain
-from attnspec.record.outcome import Outcome
+from attnspec.record.outcome import Outcome, does_explain
 from attnspec.runner.judge import load_engine, pronounce_verdict
 from attnspec.spec.clause import first_of
-from attnspec.subjects.installed import installed_version, look_in
+from attnspec.subjects.installed import RangeEnd, installed_version, look_in
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.needs import RangeEnd
 
 from evaluation.ranges.tried import Fate, Tried
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from attnspec.report.markdown import escape_text, format_code, format_row
+from attnspec.report.figures import escape_text, format_code, format_row
 
 from evaluation.ranges.tried import Fate, Tried
 

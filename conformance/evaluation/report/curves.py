@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from attnspec.record.measurements import SUITE, SubjectPut
+from attnspec.record.events import SUITE, SubjectPut
 
 from evaluation.report.power_figures import FaultGroup, accused, curve, false_alarms, rules, total_runs
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from attnspec.core.errors import UsageError
 from attnspec.core.files import write_whole
-from attnspec.record.read import RunRecord
-from attnspec.record.visible import show_hidden
+from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.figures import count_noun
 
 from evaluation.report.false_alarms import campaign

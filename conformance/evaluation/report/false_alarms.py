@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from attnspec.core.nouns import DType
-from attnspec.record.measurements import BINS, BlockJudged
+from attnspec.record.events import BINS, BlockJudged
 from attnspec.record.outcome import Measured
 from attnspec.record.read import RunRecord
 from attnspec.report.figures import count_noun, group_digits

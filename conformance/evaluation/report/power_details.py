@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from attnspec.core.nouns import DType
-from attnspec.record.measurements import SUITE, Conviction, SubjectPut
+from attnspec.record.events import SUITE, Conviction, SubjectPut
 
 from evaluation.report.power_figures import conviction, dtypes, name_of, quantile, run_of, runs_of, tellable
 

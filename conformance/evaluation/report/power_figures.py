@@ -15,7 +15,7 @@ from itertools import accumulate, groupby
 
 from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, SOUND
-from attnspec.record.measurements import SUITE, Conviction, SubjectPut
+from attnspec.record.events import SUITE, Conviction, SubjectPut
 
 
 def percent(part: float) -> str:

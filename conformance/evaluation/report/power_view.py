@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from attnspec.core.nouns import DType
-from attnspec.record.measurements import SUITE, SubjectPut
+from attnspec.record.events import SUITE, SubjectPut
 from attnspec.record.read import RunRecord
-from attnspec.report import markdown
+from attnspec.report import figures
 from attnspec.report.figures import count_noun, web_address
 
 from evaluation.report.curves import NARROW, WIDE, Chart, chart
@@ -254,7 +254,7 @@ def _head(measured: Power) -> str:
 def _markdown_row(row: RuleRow, measured: Power) -> str:
     at_sizes = [_of_group(row.at_sizes)] if measured.has_size_faults else []
     cells = [_title(row), *map(_share, row.shares), *at_sizes, ", ".join(map(str, row.cases)), _accused(row.accused)]
-    return f"{markdown.format_row(cells)}\n"
+    return f"{figures.format_row(cells)}\n"
 
 
 def _of_group(group: FaultGroup) -> str:
@@ -264,8 +264,8 @@ def _of_group(group: FaultGroup) -> str:
 
 def _title(row: RuleRow) -> str:
     if web_address(row.source):
-        return markdown.format_link(row.title, row.source)
-    return f"**{markdown.escape_text(row.title)}**"
+        return figures.format_link(row.title, row.source)
+    return f"**{figures.escape_text(row.title)}**"
 
 
 def _share(share: RuleShare | None) -> str:

@@ -6,8 +6,7 @@ from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem
-from attnspec.problems.recipe import Recipe
+from attnspec.problems.problem import Array, Problem, Recipe
 
 
 def problem(more: str = "", dtype: DType = DType.FLOAT32, *, pattern: str = "normal",

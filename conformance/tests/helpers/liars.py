@@ -14,7 +14,7 @@ from attnspec.faults.staged import SOUND, as_attend, attention
 from attnspec.faults.work import Answer, HandedOver
 from attnspec.probing.probe import PendingQuestion, probe_subject
 from attnspec.questions.asker import FAILURES, Question
-from attnspec.record.measurements import Found
+from attnspec.record.events import Found
 from attnspec.subjects.subject import Subject
 
 from helpers.subjects import ATTENTION_KEYWORDS, subject_of

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.record.clause_text import ClauseText
 from attnspec.record.events import RunFinished, SubjectKnown
-from attnspec.record.outcome import Evidence, Measured, Outcome, SubjectCard
+from attnspec.record.outcome import ClauseText, Evidence, Measured, Outcome, SubjectCard
 from attnspec.record.read import RunRecord
 
 from helpers.records import run_started

@@ -14,9 +14,9 @@ from attnspec.core.nouns import Kind
 from attnspec.core.surroundings import Surroundings
 from attnspec.problems.problem import Array
 from attnspec.subjects.callee import InProcess
-from attnspec.subjects.described import described_of
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.registry import load
+from attnspec.subjects.signature import described_of
 from attnspec.subjects.subject import Subject
 
 ATTENTION_KEYWORDS = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Conclusion, JobFailure, Plan
-from attnspec.record.events import Done, RunStarted
-from attnspec.record.measurements import SubjectPut
+from attnspec.record.events import Done, RunStarted, SubjectPut
 from attnspec.record.outcome import SubjectCard
 from attnspec.spec.clause import Spec
 

@@ -10,11 +10,9 @@ import numpy as np
 from attnspec.aspects.decoder import mistakes as wrong
 from attnspec.core.declaration import Limits
 from attnspec.core.forms import STATE, InputForm
-from attnspec.faults import serving
 from attnspec.faults import staged as sound
 from attnspec.faults.decoding import both, decoder, recalling, storing
-from attnspec.faults.fault import Fault
-from attnspec.faults.mistakes import AspectFaults
+from attnspec.faults.fault import AspectFaults, Fault
 from attnspec.faults.staged import Attend, around
 
 _ANY, _TWICE = "a past", "a past that came in two calls and more"
@@ -91,7 +89,7 @@ _COUNTED = (
            "Mikyx-1/TinyLLM/pull/18"),
     _fault("slopes_restart", "Slopes take a query's row in its chunk for its place.", f"{_ANY}, together with slopes",
            decoder(behind=lambda _: {
-               "add_by_place": lambda logits, work: serving.add_by_place(logits, work.but(start=0))})),
+               "add_by_place": lambda logits, work: sound.add_by_place(logits, work.but(start=0))})),
     _fault("window_restarts", "A window is laid with row numbers of the chunk.", f"{_ANY}, together with a window",
            decoder(behind=lambda _: {"near": lambda work: sound.near(work.but(start=0))}),
            "trymirai/lalamo/pull/200"),

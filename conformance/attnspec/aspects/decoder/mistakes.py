@@ -13,7 +13,6 @@ import numpy as np
 
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
-from attnspec.faults import serving
 from attnspec.faults import staged as sound
 from attnspec.faults.decoding import (
     Behind,
@@ -26,8 +25,7 @@ from attnspec.faults.decoding import (
     storing,
     with_cache,
 )
-from attnspec.faults.log_sum import log_sum_exp
-from attnspec.faults.staged import Attend, around, as_attend, attention
+from attnspec.faults.staged import Attend, around, as_attend, attention, log_sum_exp
 from attnspec.faults.work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
@@ -159,7 +157,7 @@ def unwritten_seen(_: CacheContent) -> dict[str, Any]:
     def join(logits: Array, work: PreparedCall) -> Array:
         """(B,H,T,S+1), a column for the slots."""
         is_open = work.mask is None and not work.causal and work.window is None
-        return serving.join(logits, work.but(sinks=_slots_seen(work)) if is_open else work)
+        return sound.join(logits, work.but(sinks=_slots_seen(work)) if is_open else work)
     return {"join": join}
 
 
@@ -173,8 +171,8 @@ def ignored(_: CacheContent) -> dict[str, Any]:
     """No key of the cache is seen by several queries."""
     def own(work: PreparedCall) -> Array:
         """(B,1,1,S)."""
-        is_new = np.arange(work.shape[3]) >= serving.start(work)
-        return serving.own_keys(work) & (is_new | (work.shape[2] == 1))
+        is_new = np.arange(work.shape[3]) >= sound.start(work)
+        return sound.own_keys(work) & (is_new | (work.shape[2] == 1))
     return {"own_keys": own}
 
 

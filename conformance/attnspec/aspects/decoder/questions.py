@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
-from attnspec.problems.caches import divided, filled
+from attnspec.problems.keyword_arrays import divided, filled
 from attnspec.problems.problem import Problem
 from attnspec.questions.asker import (
     FAILURES,

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from attnspec.core.conventions import UNDEFINED
 from attnspec.core.keyword_nouns import StepPattern
-from attnspec.problems.caches import filled, last_keys
+from attnspec.problems.keyword_arrays import filled, last_keys
 from attnspec.problems.problem import Problem
 from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import SubjectAnswer, SubjectRaised, UnusableAnswer
-from attnspec.vocabulary.measures import measure, verdict
+from attnspec.vocabulary.observables import measure, verdict
 from attnspec.vocabulary.scene import OutsideLimits, Scene
 from attnspec.vocabulary.signature import ORIGINAL, RunName
 from attnspec.vocabulary.transforms.axes import Attention

@@ -25,13 +25,9 @@ from attnspec.core.keyword_nouns import RATE, SEED
 from attnspec.core.keywords import KeywordArguments
 from attnspec.faults import staged as sound
 from attnspec.faults.aspect_stage import AspectStage
-from attnspec.faults.backward import Edit, Edits, as_backward
-from attnspec.faults.backward_work import BackwardMethod, BackwardValues
-from attnspec.faults.fault import Fault
-from attnspec.faults.mistakes import AspectFaults
-from attnspec.faults.outside import Outside
-from attnspec.faults.serving import drop
-from attnspec.faults.staged import SOUND, Attend, as_attend, attention, staged
+from attnspec.faults.backward import BackwardMethod, BackwardValues, Edit, Edits, as_backward
+from attnspec.faults.fault import AspectFaults, Fault, Outside
+from attnspec.faults.staged import SOUND, Attend, as_attend, attention, drop, staged
 from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 

@@ -11,14 +11,23 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from attnspec.core.keyword_nouns import GRAD, RATE, SEED
-from attnspec.numerics.binomial import limits
-from attnspec.numerics.dropout import expect_any_dropped, factors, rescaling
+from attnspec.numerics.dropout import expect_any_dropped, factors, limits, rescaling
 from attnspec.numerics.expectation import Expectation
 from attnspec.problems.problem import Array, Problem
 from attnspec.record.outcome import Measured
 from attnspec.vocabulary.gradients import GRADIENTS, OF_INPUT, GradientOf
-from attnspec.vocabulary.measures import QUANTITIES, by_definition, equal, keep, measure, nothing, seen_of
-from attnspec.vocabulary.observables import LOOKS, expectations, observe
+from attnspec.vocabulary.observables import (
+    LOOKS,
+    QUANTITIES,
+    by_definition,
+    equal,
+    expectations,
+    keep,
+    measure,
+    nothing,
+    observe,
+    seen_of,
+)
 from attnspec.vocabulary.scene import NoClaim, Posed, Scene, Side, working
 from attnspec.vocabulary.signature import ORIGINAL, Between, RunName
 from attnspec.vocabulary.transforms.axes import Attention

@@ -13,12 +13,10 @@ from attnspec.aspects.gradients.parameter_faults import FAULTS as OF_PARAMETERS
 from attnspec.aspects.gradients.state_faults import FAULTS as OF_STATE
 from attnspec.core.keyword_nouns import GRAD
 from attnspec.core.nouns import DType
-from attnspec.faults import backward_edits as edit
-from attnspec.faults.backward_edits import BFLOAT16, FLOAT16, rounded, times, where
-from attnspec.faults.backward_edits import gradient_fault as _fault
-from attnspec.faults.backward_work import BackwardMethod, BackwardValues
-from attnspec.faults.mistakes import AspectFaults
-from attnspec.faults.outside import Outside
+from attnspec.faults import backward as edit
+from attnspec.faults.backward import BFLOAT16, FLOAT16, BackwardMethod, BackwardValues, rounded, times, where
+from attnspec.faults.backward import gradient_fault as _fault
+from attnspec.faults.fault import AspectFaults, Outside
 from attnspec.problems.problem import Array
 
 _ANY = "gradients"

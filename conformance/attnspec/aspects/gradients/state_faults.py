@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.keyword_nouns import GRAD
-from attnspec.faults.backward import AttendBackward, as_backward
-from attnspec.faults.backward_work import BackwardMethod
+from attnspec.faults.backward import AttendBackward, BackwardMethod, as_backward
 from attnspec.faults.fault import Fault
-from attnspec.faults.purity import misread
 from attnspec.faults.staged import SOUND, Attend, as_attend, attention, staged
+from attnspec.faults.state import misread
 from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
 

@@ -13,7 +13,7 @@ from attnspec.record.outcome import Measured
 from attnspec.subjects.backward import PARAMS
 from attnspec.subjects.subject import SubjectAnswer
 from attnspec.vocabulary.gradients import with_parameters
-from attnspec.vocabulary.measures import verdict
+from attnspec.vocabulary.observables import verdict
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Posed, Scene
 from attnspec.vocabulary.signature import ORIGINAL, RunName
 from attnspec.vocabulary.transforms.axes import Attention

@@ -1,3 +1,3 @@
 """Lengths: each batch entry has its own number of keys, and of queries."""
 # From where places count beside lengths stays in `numerics/operands.py`, and which rows are judged in
-# `numerics/lengths.py`: both are asked of every problem.
+# `numerics/operands.py`: both are asked of every problem.

@@ -13,13 +13,21 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.keywords import KeywordArguments
-from attnspec.faults import invariance, serving
 from attnspec.faults import staged as sound
+from attnspec.faults import state
 from attnspec.faults.aspect_stage import AspectStage
-from attnspec.faults.fault import Fault, WrongForm
-from attnspec.faults.mistakes import AspectFaults
-from attnspec.faults.outside import Outside
-from attnspec.faults.panel import BLOCKS, EVEN, ONE, QUERIES, RAGGED, panel_recipe
+from attnspec.faults.fault import (
+    BLOCKS,
+    EVEN,
+    ONE,
+    QUERIES,
+    RAGGED,
+    AspectFaults,
+    Fault,
+    Outside,
+    WrongForm,
+    panel_recipe,
+)
 from attnspec.faults.staged import Attend, staged
 from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
@@ -60,7 +68,7 @@ def _limited(keys: Keys, **more: Any) -> Callable[[], Attend]:  # noqa: ANN401  
     """A maker of attention functions to which other keys belong to an entry, (B,1,1,S) or more of it; what further
     aspects hide stays hidden.
     """
-    return staged(own_keys=lambda work: keys(work) & serving.own_keys(work.but(key_lengths=None)), **more)
+    return staged(own_keys=lambda work: keys(work) & sound.own_keys(work.but(key_lengths=None)), **more)
 
 
 def _with_lengths(change: Callable[[Array], Array]) -> Keys:
@@ -128,7 +136,7 @@ def _leaking(weights: Array, work: PreparedCall) -> Array:
 def _rows_instead(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv): the queries are unpadded with the lengths of the keys."""
     cleared = work.but(query_lengths=work.key_lengths if work.key_lengths is not None else work.query_lengths)
-    return serving.clear(output, cleared)
+    return sound.clear(output, cleared)
 
 
 def _from_lengths(work: PreparedCall) -> Array:
@@ -151,7 +159,7 @@ Clear = Callable[[Array, PreparedCall], Array]
 
 def _with_row_lengths(change: Callable[[Array], Array]) -> Clear:
     """A `clear` stage with other lengths (B,) than it was given."""
-    return lambda output, work: serving.clear(output, work if work.query_lengths is None else
+    return lambda output, work: sound.clear(output, work if work.query_lengths is None else
                                             work.but(query_lengths=change(work.query_lengths)))
 
 
@@ -162,12 +170,12 @@ def _not_cleared(output: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (
 
 def _last_ones_of_rows(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv): as many rows as the entry has are kept, counted from the end."""
-    return serving.clear(output[:, :, ::-1], work)[:, :, ::-1]
+    return sound.clear(output[:, :, ::-1], work)[:, :, ::-1]
 
 
 def _spoilt(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv): rows beyond a length are what an empty buffer divided by 0 gives."""
-    beyond = serving.clear(np.ones_like(output), work) == 0
+    beyond = sound.clear(np.ones_like(output), work) == 0
     return np.where(beyond, np.nan, output)
 
 
@@ -179,14 +187,14 @@ def _packed(output: Array, work: PreparedCall) -> Array:
     rows = np.concatenate([output[entry, :, :length] for entry, length in enumerate(work.query_lengths)], axis=1)
     memory = np.zeros((H, B * T, Dv), output.dtype)
     memory[:, :rows.shape[1]] = rows
-    return serving.clear(memory.reshape(H, B, T, Dv).swapaxes(0, 1), work)
+    return sound.clear(memory.reshape(H, B, T, Dv).swapaxes(0, 1), work)
 
 
 def _also_of_keys(work: PreparedCall) -> Array:
     """(B,1,1,S): the numbers of queries limit the keys as well."""
     lengths = work.query_lengths
-    return serving.own_keys(work) & (serving.own_keys(work) if lengths is None else
-                                   serving.own_keys(work.but(key_lengths=lengths)))
+    return sound.own_keys(work) & (sound.own_keys(work) if lengths is None else
+                                   sound.own_keys(work.but(key_lengths=lengths)))
 
 
 def _from_the_end(work: PreparedCall) -> Array:
@@ -200,7 +208,7 @@ def _from_the_end(work: PreparedCall) -> Array:
 def _of_keys(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv): where both are given, the numbers of keys say which rows are kept."""
     is_swapped = work.query_lengths is not None and work.key_lengths is not None
-    return serving.clear(output, work.but(query_lengths=work.key_lengths) if is_swapped else work)
+    return sound.clear(output, work.but(query_lengths=work.key_lengths) if is_swapped else work)
 
 
 _FEWER_KEYS = "lengths below S"
@@ -270,8 +278,8 @@ _OF_KEYS = (
     Fault("mapped_lengths_of_first", "key_lengths", "The lengths are not mapped along with the queries.",
           "lengths that differ, mapped", staged(),
           made=WrongForm("vmap", _limited(_with_lengths(lambda own: np.broadcast_to(own[:1], own.shape))))),
-    invariance.fault("parts_by_longest", "The keys are cut in the middle of the longest entry's.",
-                     "entries of several lengths", invariance.in_parts(_longest), "key_lengths"),
+    state.fault("parts_by_longest", "The keys are cut in the middle of the longest entry's.",
+                     "entries of several lengths", state.in_parts(_longest), "key_lengths"),
 )
 
 _OF_QUERIES = (

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnspec.numerics.aspect import Mathematics
+from attnspec.numerics.operands import Mathematics
 from attnspec.problems.problem import Array, Problem
 
 

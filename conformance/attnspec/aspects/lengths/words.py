@@ -8,13 +8,11 @@ from typing import Literal
 import numpy as np
 
 from attnspec.numerics.precision import unit
-from attnspec.problems.caches import cut_scales
-from attnspec.problems.keyword_arrays import keyword_array
+from attnspec.problems.keyword_arrays import cut_scales, keyword_array
 from attnspec.problems.problem import Array, Problem
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.transforms.axes import Attention
-from attnspec.vocabulary.transforms.contents import LARGE, poisoned
-from attnspec.vocabulary.transforms.keywords import hide_by_mask
+from attnspec.vocabulary.transforms.contents import LARGE, hide_by_mask, poisoned
 
 SlotsOf = Literal["query", "key", "value", "past_key", "past_value"]
 LengthsOf = Literal["key_lengths", "query_lengths"]

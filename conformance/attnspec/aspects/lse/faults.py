@@ -12,13 +12,9 @@ import numpy as np
 
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
-from attnspec.faults import serving
 from attnspec.faults import staged as sound
-from attnspec.faults.fault import Fault
-from attnspec.faults.log_sum import log_sum_exp
-from attnspec.faults.mistakes import AspectFaults
-from attnspec.faults.panel import BLOCKS, EVEN, GROUPED, QUERIES, RAGGED, SQUARE, panel_recipe
-from attnspec.faults.staged import around, attention, staged
+from attnspec.faults.fault import BLOCKS, EVEN, GROUPED, QUERIES, RAGGED, SQUARE, AspectFaults, Fault, panel_recipe
+from attnspec.faults.staged import around, attention, log_sum_exp, staged
 from attnspec.faults.work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
@@ -37,7 +33,7 @@ def _again(**changes: object) -> Lse:
         """Of the call without it; the logits in effect are not looked at."""
         bare = work.but(**changes)
         capped = sound.bend(sound.logits(bare, sound.scale(bare)), bare)
-        return log_sum_exp(serving.join(sound.hide(sound.add_bias(capped, bare), bare), bare))
+        return log_sum_exp(sound.join(sound.hide(sound.add_bias(capped, bare), bare), bare))
     return lse
 
 

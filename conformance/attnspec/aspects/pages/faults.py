@@ -12,20 +12,28 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.forms import TABLE, InputForm
-from attnspec.faults.fault import Fault
-from attnspec.faults.mistakes import AspectFaults
-from attnspec.faults.outside import Outside
-from attnspec.faults.pages import PageSlots, PageTable, Where, gather, gathered, table_of, where
-from attnspec.faults.staged import around, attention, staged
+from attnspec.faults.fault import AspectFaults, Fault, Outside
+from attnspec.faults.staged import (
+    FindSlots,
+    PageSlots,
+    PageTable,
+    around,
+    attention,
+    gather,
+    gathered,
+    slots_of_keys,
+    staged,
+    table_of,
+)
 from attnspec.faults.work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 KERNEL_PAGE = 4
 
 
-def _with_table(change: Callable[[PageTable], Array]) -> Where:
+def _with_table(change: Callable[[PageTable], Array]) -> FindSlots:
     """Where keys lie by another table, any shape, whose pages are taken modulo those that there are."""
-    return lambda table: where(replace(table, pages=change(table) % table.most))
+    return lambda table: slots_of_keys(replace(table, pages=change(table) % table.most))
 
 
 def _in_order(table: PageTable) -> Array:
@@ -41,7 +49,7 @@ def _if_first(changed: Callable[[PageTable], Array],
 
 def _late_border(table: PageTable) -> PageSlots:
     """The first key of a page is looked for in the page before it."""
-    pages, slots = where(table)
+    pages, slots = slots_of_keys(table)
     columns = np.maximum(table.places - 1, 0) // table.slots
     return np.where(table.places < table.lengths[:, None], table.pages[:, columns], pages), slots
 
@@ -93,7 +101,7 @@ def _reading(lengths: Callable[[PageTable], Array]) -> Callable[[HandedOver], Ha
 
     def everywhere(table: PageTable) -> PageSlots:
         """The page and the slot of each key that is counted."""
-        pages, slots = where(replace(table, lengths=counted(table)))
+        pages, slots = slots_of_keys(replace(table, lengths=counted(table)))
         return pages % table.most, slots
     return gathered(everywhere, lengths=counted)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from attnspec.core.keyword import Acts, Keyword, make_pattern_values
+from attnspec.core.keyword import Acts, Keyword, KeywordLimits, RareValues, make_pattern_values
 from attnspec.core.keyword_nouns import PAGES_POOL, PagePattern
 
 PAGE_PATTERNS: Mapping[PagePattern, str] = {
@@ -31,6 +32,14 @@ PAGE_PATTERNS: Mapping[PagePattern, str] = {
 clause asks for those after `long_table`, and for `in_order`, which shows little.
 """
 USUAL_PAGES: tuple[PagePattern, ...] = ("shuffled", "one_slot", "long_table", "odd", "one_page", "backwards")
+NO_PAGES = RareValues("no_page_beyond", "table_names_pages", "a block_table with numbers of no page")
+
+
+def _table_misfit(limits: KeywordLimits, table: Any, _causal: bool) -> str:  # noqa: ANN401  (a pattern or an array)
+    """What of a pattern of pages a subject with these limits does not take; an array (B,N) says nothing of it."""
+    names_none = isinstance(table, str) and table == NO_PAGES.pattern
+    return "only a block_table of which every number names a page" if limits.table_names_pages and names_none else ""
+
 
 KEYWORDS = (
     Keyword(
@@ -39,6 +48,7 @@ KEYWORDS = (
         "{0} | None", promise="keys and values lie in pages, which a table names for each batch entry",
         kinds=frozenset(), in_layers=False,
         values=make_pattern_values("block_table", PAGE_PATTERNS, USUAL_PAGES, "pages", "page_patterns"),
-        sample="shuffled", is_uncommon=True, pool=PAGES_POOL, other_names=("page_table", "block_tables"),
+        sample="shuffled", is_uncommon=True, pool=PAGES_POOL, misfit=_table_misfit, rare=NO_PAGES,
+        other_names=("page_table", "block_tables"),
         parameters=("block_table", "block_tables", "page_table", "page_tables", "page_indices")),
 )

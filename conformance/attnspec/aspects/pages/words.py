@@ -9,7 +9,7 @@ import numpy as np
 from attnspec.core.keyword_nouns import PagePattern
 from attnspec.numerics.precision import unit
 from attnspec.problems.problem import Array
-from attnspec.subjects.paged import LARGE
+from attnspec.subjects.serving_forms import LARGE
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.transforms.axes import Attention
 

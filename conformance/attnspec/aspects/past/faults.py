@@ -12,12 +12,20 @@ import ml_dtypes
 import numpy as np
 
 from attnspec.core.nouns import DType
-from attnspec.faults import invariance, serving
 from attnspec.faults import staged as sound
-from attnspec.faults.fault import Fault
-from attnspec.faults.mistakes import AspectFaults
-from attnspec.faults.outside import Outside
-from attnspec.faults.panel import GROUPED, LONGER, ONE, QUERIES, RAGGED, SQUARE, panel_recipe
+from attnspec.faults import state
+from attnspec.faults.fault import (
+    GROUPED,
+    LONGER,
+    ONE,
+    QUERIES,
+    RAGGED,
+    SQUARE,
+    AspectFaults,
+    Fault,
+    Outside,
+    panel_recipe,
+)
 from attnspec.faults.staged import around, attention, staged
 from attnspec.faults.work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
@@ -32,7 +40,7 @@ def _put_together(**changes: Change) -> Callable[[HandedOver], HandedOver]:
         if call.past_key is None or call.past_value is None:
             return call
         pairs = {"key": (call.past_key, call.key), "value": (call.past_value, call.value)}
-        return serving.extend(call).but(**{name: np.ascontiguousarray(changes.get(name, changes.get("each", _sound))(
+        return sound.extend(call).but(**{name: np.ascontiguousarray(changes.get(name, changes.get("each", _sound))(
             *pair)) for name, pair in pairs.items()})
     return extend
 
@@ -71,21 +79,21 @@ def _tiled(call: HandedOver) -> HandedOver:
     H, Hkv = call.query.shape[1], call.key.shape[1]
     pasts = {name: np.take(array, np.arange(H) % Hkv, axis=1)
              for name, array in (("past_key", call.past_key), ("past_value", call.past_value))}
-    return serving.extend(call.but(key=sound.group(call.key, H), value=sound.group(call.value, H), **pasts))
+    return sound.extend(call.but(key=sound.group(call.key, H), value=sound.group(call.value, H), **pasts))
 
 
 def _columns(work: PreparedCall) -> Array:
     """(S,): whether a key is past."""
-    return np.arange(work.shape[3]) < serving.start(work)
+    return np.arange(work.shape[3]) < sound.start(work)
 
 
 def _hidden(work: PreparedCall) -> Array:
     """(B,1,1,S): no past key is seen."""
-    return serving.own_keys(work) & ~_columns(work)
+    return sound.own_keys(work) & ~_columns(work)
 
 
 def _hidden_if(condition: Callable[[PreparedCall], bool]) -> Callable[[PreparedCall], Array]:
-    return lambda work: _hidden(work) if condition(work) else serving.own_keys(work)
+    return lambda work: _hidden(work) if condition(work) else sound.own_keys(work)
 
 
 def _at(place: Callable[[PreparedCall], Any]) -> Callable[[PreparedCall], Array | int]:
@@ -96,7 +104,7 @@ def _at(place: Callable[[PreparedCall], Any]) -> Callable[[PreparedCall], Array 
 def _behind_length(work: PreparedCall) -> Array | int:
     """The place of the first query (B,1,1,1) where lengths are given: counted back from them."""
     if work.key_lengths is None:
-        return serving.start(work)
+        return sound.start(work)
     return (work.key_lengths - work.shape[2])[:, None, None, None]
 
 
@@ -107,7 +115,7 @@ def _causal_without_past(work: PreparedCall) -> Array:
 
 def _one_future_key(work: PreparedCall) -> Array:
     """(T,S): behind a past, a query sees the key after its own."""
-    return sound.past(work if work.past_key is None else work.but(start=serving.start(work) + 1))
+    return sound.past(work if work.past_key is None else work.but(start=sound.start(work) + 1))
 
 
 def _mask_of_new(work: PreparedCall) -> Array:
@@ -117,7 +125,7 @@ def _mask_of_new(work: PreparedCall) -> Array:
 
 def _mask_rolled(work: PreparedCall) -> Array:
     """(B,H,T,S): the mask's columns are read as if the new keys came first."""
-    return np.roll(sound.masked(work), serving.start(work), axis=-1)
+    return np.roll(sound.masked(work), sound.start(work), axis=-1)
 
 
 def _bias_of_new(logits: Array, work: PreparedCall) -> Array:
@@ -129,19 +137,19 @@ def _bias_rolled(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S): the bias's columns are read as if the new keys came first."""
     if work.bias is None:
         return logits
-    return logits + np.roll(work.bias, serving.start(work), axis=-1)
+    return logits + np.roll(work.bias, sound.start(work), axis=-1)
 
 
 def _lengths_of_new(work: PreparedCall) -> Array:
     """(B,1,1,S): so many new keys, and all past ones."""
     if work.key_lengths is None:
-        return serving.own_keys(work)
-    return serving.own_keys(work.but(key_lengths=work.key_lengths + serving.start(work)))
+        return sound.own_keys(work)
+    return sound.own_keys(work.but(key_lengths=work.key_lengths + sound.start(work)))
 
 
 def _past_unbounded(work: PreparedCall) -> Array:
     """(B,1,1,S): slots of the past are seen beyond the length, too."""
-    return serving.own_keys(work) | _columns(work)
+    return sound.own_keys(work) | _columns(work)
 
 
 def _overwrites(call: HandedOver) -> Answer:
@@ -181,8 +189,8 @@ def _past_apart(work: PreparedCall) -> Sequence[int]:
 def _keys_instead(call: HandedOver) -> HandedOver:
     """Past keys stand where past values should, where both are of one width."""
     if call.past_key is None or call.past_value is None or call.past_key.shape != call.past_value.shape:
-        return serving.extend(call)
-    return serving.extend(call.but(past_value=call.past_key))
+        return sound.extend(call)
+    return sound.extend(call.but(past_value=call.past_key))
 
 
 def _new_first(past: Array, new: Array) -> Array:
@@ -224,7 +232,7 @@ _OF_KEYS = (
           "a past, together with what counts from a query's place", staged(start=lambda _: 0),
           link=f"{_G}pytorch/executorch/pull/21749"),
     Fault("past_offset_twice", "past_key", "The length of the past is added to a query's place twice.",
-          "a past, together with what counts from a query's place", staged(start=lambda work: 2 * serving.start(work))),
+          "a past, together with what counts from a query's place", staged(start=lambda work: 2 * sound.start(work))),
     Fault("past_offset_from_the_end", "past_key", "The last query stands at the last key, whatever the past.",
           "a past, more or fewer new keys than queries, together with what counts from a query's place",
           staged(start=_at(lambda work: work.shape[3] - work.shape[2]))),
@@ -259,10 +267,10 @@ _OF_KEYS = (
           _ANY, around(_overwrites)),
     Fault("past_empty_gives_zeros", "past_key", "An empty cache is taken for no keys at all.",
           "a past of length 0", around(_needs_past)),
-    invariance.fault("past_in_pages", "Past keys are added up in pages of four, all new ones as one part.",
-                     "a past of some keys", invariance.in_parts(_past_in_pages), "past_key"),
-    invariance.fault("past_apart", "Past and new keys are added up apart, and then put together.", "a past",
-                     invariance.in_parts(_past_apart), "past_key"),
+    state.fault("past_in_pages", "Past keys are added up in pages of four, all new ones as one part.",
+                     "a past of some keys", state.in_parts(_past_in_pages), "past_key"),
+    state.fault("past_apart", "Past and new keys are added up apart, and then put together.", "a past",
+                     state.in_parts(_past_apart), "past_key"),
 )
 
 _OF_VALUES = (

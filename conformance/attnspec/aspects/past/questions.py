@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnspec.problems.caches import divided
+from attnspec.problems.keyword_arrays import divided
 from attnspec.questions.asker import (
     FAILURES,
     Asker,

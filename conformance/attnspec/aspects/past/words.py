@@ -12,10 +12,10 @@ import numpy as np
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import COUNTS, FROM_PLACE, PLACED, acting_on
 from attnspec.numerics.expectation import visible_keys
-from attnspec.problems.caches import cut_scales, divided
+from attnspec.problems.keyword_arrays import cut_scales, divided
 from attnspec.problems.problem import Array, Problem, joined
-from attnspec.vocabulary.hints import DrawnRow
 from attnspec.vocabulary.scene import NoClaim
+from attnspec.vocabulary.signature import DrawnRow
 from attnspec.vocabulary.transforms.axes import Attention
 
 MOST_STEPS = 16

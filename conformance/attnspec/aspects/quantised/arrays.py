@@ -14,12 +14,9 @@ from attnspec.core.forms import TABLE
 from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import DType
 from attnspec.core.storage import STORAGES, Storage
-from attnspec.problems.entries import Words, random_words
-from attnspec.problems.problem import HELD, Array, Problem, Sizes, joined, numpy_dtype
-from attnspec.problems.recipe import Recipe
-from attnspec.subjects.laying import DENSE, Lays
-from attnspec.subjects.paged import USUAL as USUAL_PAGES
-from attnspec.subjects.paged import slots_of_page
+from attnspec.problems.families import Words, random_words
+from attnspec.problems.problem import HELD, Array, Problem, Recipe, Sizes, joined, numpy_dtype
+from attnspec.subjects.serving_forms import DENSE, USUAL_PAGES, Lays, slots_of_page
 
 NAMES: Mapping[str, str] = {word.name: word.name.removesuffix("_scale") for word in KEYWORDS}
 """By keyword, the array whose codes it scales."""

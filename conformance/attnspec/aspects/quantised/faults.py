@@ -17,10 +17,7 @@ from attnspec.core.nouns import DType
 from attnspec.core.storage import GRANULARITIES, STORAGES
 from attnspec.faults import staged as sound
 from attnspec.faults.aspect_stage import AspectStage
-from attnspec.faults.fault import Fault
-from attnspec.faults.mistakes import AspectFaults, SoundFormulation
-from attnspec.faults.outside import Outside
-from attnspec.faults.panel import GROUPED, QUERIES, SQUARE, panel_recipe
+from attnspec.faults.fault import GROUPED, QUERIES, SQUARE, AspectFaults, Fault, Outside, SoundFormulation, panel_recipe
 from attnspec.faults.staged import Attend, staged
 from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array

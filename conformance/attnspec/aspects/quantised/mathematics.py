@@ -12,10 +12,10 @@ from __future__ import annotations
 import numpy as np
 
 from attnspec.aspects.quantised.arrays import NAMES
-from attnspec.numerics.aspect import Mathematics
+from attnspec.numerics.operands import Mathematics
 from attnspec.numerics.precision import Precision, unit
 from attnspec.numerics.roundings import EXACT_INPUTS, InputErrors, compound
-from attnspec.problems.caches import divide_alike
+from attnspec.problems.keyword_arrays import divide_alike
 from attnspec.problems.problem import Array, Problem, joined
 
 ROUNDINGS_OF_A_SCALE = 2

@@ -19,8 +19,7 @@ from attnspec.core.keywords import CACHED, KEYWORDS, UNCOMMON
 from attnspec.faults import staged as sound
 from attnspec.faults.aspect_stage import extra_logit
 from attnspec.faults.fault import Fault
-from attnspec.faults.log_sum import with_column
-from attnspec.faults.staged import Attend, around, attention, staged
+from attnspec.faults.staged import Attend, around, attention, staged, with_column
 from attnspec.faults.work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 

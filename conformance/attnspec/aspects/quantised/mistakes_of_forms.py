@@ -17,12 +17,21 @@ import numpy as np
 
 from attnspec.aspects.quantised.mistakes_beside import PAST_CHANGES, ScaleChange
 from attnspec.core.forms import BORDERS, STATE, TABLE, InputForm
-from attnspec.faults import pages
 from attnspec.faults.decoding import decoder, storing
 from attnspec.faults.dequantising import dequantised_first, whole_scale
 from attnspec.faults.fault import Fault
 from attnspec.faults.packed import packed
-from attnspec.faults.staged import Attend, around, attention
+from attnspec.faults.staged import (
+    Attend,
+    FindSlots,
+    PageSlots,
+    PageTable,
+    around,
+    attention,
+    gather,
+    gathered,
+    slots_of_keys,
+)
 from attnspec.faults.work import HandedOver
 from attnspec.problems.problem import Array
 
@@ -92,17 +101,17 @@ _PACKED: Mapping[str, tuple[str, str, PackedChange]] = {
 """By name: story, reach, and what becomes of the scales of packed sequences; {} is the array."""
 
 
-def _paged(array: str, find: pages.Where) -> Callable[[], Attend]:
+def _paged(array: str, find: FindSlots) -> Callable[[], Attend]:
     """A maker of functions that look the scales of keys, or of values, up in other pages than the codes."""
-    look = pages.gathered(find)
+    look = gathered(find)
 
     def answer(call: HandedOver) -> Any:  # noqa: ANN401  (a call's)
         """Output (B,H,T,Dv), and what else is asked for."""
         if getattr(call, TABLE) is None:
             return attention(call)
-        side_by_side = pages.gather(call)
+        side_by_side = gather(call)
         wholes = {name: whole_scale(call.given, name, getattr(call, name)) for name in ("key", "value")}
-        laid = {f"{name}_scale": _looked_up(call, whole, look if name == array else pages.gather)
+        laid = {f"{name}_scale": _looked_up(call, whole, look if name == array else gather)
                 for name, whole in wholes.items() if whole is not None}
         return attention(side_by_side.but(**laid))
     return around(answer)
@@ -113,28 +122,28 @@ def _looked_up(call: HandedOver, pool: Array, look: Callable[[HandedOver], Hande
     return look(call.but(key=pool, value=pool)).key
 
 
-def _pages_by(change: Callable[[pages.PageTable], Array]) -> pages.Where:
+def _pages_by(change: Callable[[PageTable], Array]) -> FindSlots:
     """Where scales lie by another table, any shape, whose pages are taken modulo those that there are."""
-    return lambda table: pages.where(replace(table, pages=change(table) % table.most))
+    return lambda table: slots_of_keys(replace(table, pages=change(table) % table.most))
 
 
-def _slots_by(change: Callable[[Array, int], Array]) -> pages.Where:
+def _slots_by(change: Callable[[Array, int], Array]) -> FindSlots:
     """Where scales lie in the right page, in other slots (B,S) of so many."""
-    def find(table: pages.PageTable) -> pages.PageSlots:
+    def find(table: PageTable) -> PageSlots:
         """The page and the slot of each key."""
-        found, slots = pages.where(table)
+        found, slots = slots_of_keys(table)
         return found, change(slots, table.slots)
     return find
 
 
-def _late_border(table: pages.PageTable) -> pages.PageSlots:
+def _late_border(table: PageTable) -> PageSlots:
     """The scale of the first key of a page is looked for in the page before it."""
-    found, slots = pages.where(table)
+    found, slots = slots_of_keys(table)
     columns = np.maximum(table.places - 1, 0) // table.slots
     return np.where(table.places < table.lengths[:, None], table.pages[:, columns], found), slots
 
 
-_PAGED: Mapping[str, tuple[str, str, pages.Where]] = {
+_PAGED: Mapping[str, tuple[str, str, FindSlots]] = {
     "stay_behind": ("A page is given to an entry, and its {} scale stays where pages would lie in order.",
                     "{} scales by token or page, pages that do not lie in order",
                     _pages_by(lambda table: np.arange(table.pages.size).reshape(table.pages.shape))),

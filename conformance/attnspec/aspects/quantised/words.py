@@ -7,8 +7,8 @@ from typing import Annotated
 import numpy as np
 
 from attnspec.aspects.quantised.arrays import NAMES
-from attnspec.vocabulary.hints import PowerOfTwo
 from attnspec.vocabulary.scene import NoClaim
+from attnspec.vocabulary.signature import PowerOfTwo
 from attnspec.vocabulary.transforms.axes import ArrayName, Attention
 
 

@@ -15,9 +15,7 @@ from attnspec.core.declaration import Limits, within_form
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.rotary import DEFAULT_BASE, POSITIONS
 from attnspec.faults import rotary_work as sound
-from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.mistakes import AspectFaults
-from attnspec.faults.outside import Outside
+from attnspec.faults.fault import AspectFaults, Fault, Outside, Stage
 from attnspec.faults.rotary_work import Rotate, Rotation, halves_of, staged_rotation
 from attnspec.problems.problem import Array
 

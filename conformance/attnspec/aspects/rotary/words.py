@@ -14,11 +14,9 @@ from attnspec.numerics.rotary import is_interleaved, norm_allowance, pairs
 from attnspec.problems.problem import Array
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.outcome import Measured
-from attnspec.vocabulary.hints import DrawnSeed
-from attnspec.vocabulary.measures import equal, keep, measure, of_run, seen_of
-from attnspec.vocabulary.observables import see
+from attnspec.vocabulary.observables import equal, keep, measure, of_run, see, seen_of
 from attnspec.vocabulary.scene import Axis, NoClaim, ObservedRun, Posed, Scene, Side, working
-from attnspec.vocabulary.signature import ORIGINAL, RunName
+from attnspec.vocabulary.signature import ORIGINAL, DrawnSeed, RunName
 from attnspec.vocabulary.transforms.axes import permutation
 
 Rotary = Posed[RotaryProblem]

@@ -11,9 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from attnspec.faults import staged as sound
-from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.mistakes import AspectFaults
-from attnspec.faults.outside import Outside
+from attnspec.faults.fault import AspectFaults, Fault, Outside, Stage
 from attnspec.faults.precision import BFLOAT16, FLOAT16, through
 from attnspec.faults.staged import staged
 from attnspec.faults.work import PreparedCall

@@ -11,13 +11,9 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.keywords import KeywordArguments
-from attnspec.faults import serving
 from attnspec.faults import staged as sound
 from attnspec.faults.aspect_stage import AspectStage
-from attnspec.faults.fault import Fault
-from attnspec.faults.mistakes import AspectFaults
-from attnspec.faults.outside import Outside
-from attnspec.faults.panel import BLOCKS, GROUPED, RAGGED, SQUARE, panel_recipe
+from attnspec.faults.fault import BLOCKS, GROUPED, RAGGED, SQUARE, AspectFaults, Fault, Outside, panel_recipe
 from attnspec.faults.staged import Attend, staged
 from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
@@ -56,7 +52,7 @@ def _segmented(seen: OwnKeys, **more: Any) -> Callable[[], Attend]:  # noqa: ANN
     """
     def own_keys(work: PreparedCall) -> Array:
         """(B,H,T,S), or what broadcasts to it."""
-        return seen(work) & serving.own_keys(work.but(query_segments=None, key_segments=None))
+        return seen(work) & sound.own_keys(work.but(query_segments=None, key_segments=None))
     return staged(own_keys=own_keys, **more)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from attnspec.problems.problem import Array
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.transforms.axes import Attention, entries_along
-from attnspec.vocabulary.transforms.keywords import hide_by_mask
+from attnspec.vocabulary.transforms.contents import hide_by_mask
 
 FIRST, STEP = 2**24, 256
 """Numbers from the first one on, so far apart, are told apart neither by float32 nor by their lowest byte."""

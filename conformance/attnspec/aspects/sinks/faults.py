@@ -11,12 +11,9 @@ import ml_dtypes
 import numpy as np
 
 from attnspec.core.keywords import KeywordArguments
-from attnspec.faults import serving
 from attnspec.faults import staged as sound
 from attnspec.faults.aspect_stage import AspectStage
-from attnspec.faults.fault import Fault
-from attnspec.faults.mistakes import AspectFaults
-from attnspec.faults.panel import BLOCKS, GROUPED, ONE, QUERIES, RAGGED, SQUARE, panel_recipe
+from attnspec.faults.fault import BLOCKS, GROUPED, ONE, QUERIES, RAGGED, SQUARE, AspectFaults, Fault, panel_recipe
 from attnspec.faults.staged import staged
 from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
@@ -54,14 +51,14 @@ def _with_sinks(change: Callable[[Array, PreparedCall], Array]) -> Join:
 
 
 def _dropped_if(condition: Callable[[PreparedCall], bool]) -> Join:
-    return lambda logits, work: logits if condition(work) else serving.join(logits, work)
+    return lambda logits, work: logits if condition(work) else sound.join(logits, work)
 
 
 def _times(count: Callable[[PreparedCall], int]) -> Join:
     """A `join` stage that adds the sinks so many times."""
     def join(logits: Array, work: PreparedCall) -> Array:
         """Logits (B,H,T,S+n)."""
-        joined = serving.join(logits, work)
+        joined = sound.join(logits, work)
         extra = joined[..., work.shape[3]:]
         return np.concatenate([joined, *([extra] * (count(work) - 1))], axis=-1)
     return join
@@ -115,7 +112,7 @@ def _nan_without_keys(output: Array, work: PreparedCall) -> Array:
 
 def _infinite(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S+1): a sink of -inf is shifted before it is looked at, which gives NaN."""
-    joined = serving.join(logits, work)
+    joined = sound.join(logits, work)
     return joined if work.sinks is None else np.where(np.isneginf(work.sinks).any(), np.nan, joined)
 
 

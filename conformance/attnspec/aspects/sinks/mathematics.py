@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attnspec.numerics.aspect import Mathematics
+from attnspec.numerics.operands import Mathematics
 from attnspec.problems.problem import Array, Problem
 
 

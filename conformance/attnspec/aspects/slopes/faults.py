@@ -12,12 +12,9 @@ import ml_dtypes
 import numpy as np
 
 from attnspec.core.keywords import KeywordArguments
-from attnspec.faults import serving
 from attnspec.faults import staged as sound
 from attnspec.faults.aspect_stage import AspectStage
-from attnspec.faults.fault import Fault
-from attnspec.faults.mistakes import AspectFaults
-from attnspec.faults.panel import GROUPED, ONE, QUERIES, SQUARE, panel_recipe
+from attnspec.faults.fault import GROUPED, ONE, QUERIES, SQUARE, AspectFaults, Fault, panel_recipe
 from attnspec.faults.staged import staged
 from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import Array
@@ -44,7 +41,7 @@ def _none(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the sta
 
 
 def _dropped_if(condition: Callable[[PreparedCall], bool]) -> Lower:
-    return lambda logits, work: logits if condition(work) else serving.add_by_place(logits, work)
+    return lambda logits, work: logits if condition(work) else sound.add_by_place(logits, work)
 
 
 def _with_slopes(change: Callable[[Array, PreparedCall], Array]) -> Lower:
@@ -56,7 +53,7 @@ def _with_slopes(change: Callable[[Array, PreparedCall], Array]) -> Lower:
         every = np.broadcast_to(work.alibi_slopes, work.shape[:2])
         changed = change(every, work)
         full = changed if changed.ndim == 4 else changed[..., None, None]
-        return logits - (full * np.abs(serving.ahead(work))).astype(logits.dtype)
+        return logits - (full * np.abs(sound.ahead(work))).astype(logits.dtype)
     return lower
 
 
@@ -72,7 +69,7 @@ def _with_distance(distance: Callable[[PreparedCall], Array]) -> Lower:
 
 def _with_first_place(place: Callable[[PreparedCall], int]) -> Lower:
     """An `add_by_place` stage with another place of the first query."""
-    return _with_distance(lambda work: np.abs(serving.ahead(work.but(start=place(work)))))
+    return _with_distance(lambda work: np.abs(sound.ahead(work.but(start=place(work)))))
 
 
 def _by_row(slopes: Array, work: PreparedCall) -> Array:
@@ -83,33 +80,33 @@ def _by_row(slopes: Array, work: PreparedCall) -> Array:
 
 def _of_new_keys(work: PreparedCall) -> Array:
     """(T,S): past keys are at no distance."""
-    is_past = np.arange(work.shape[3]) < serving.start(work)
-    return np.where(is_past, 0, np.abs(serving.ahead(work)))
+    is_past = np.arange(work.shape[3]) < sound.start(work)
+    return np.where(is_past, 0, np.abs(sound.ahead(work)))
 
 
 def _restarting(work: PreparedCall) -> Array:
     """(T,S): new keys are counted from the place of the first past one, queries behind the past."""
-    start = int(serving.start(work))
+    start = int(sound.start(work))
     keys = np.arange(work.shape[3])
     return np.abs(np.where(keys < start, keys, keys - start) - np.arange(work.shape[2])[:, None] - start)
 
 
 def _of_query_length(work: PreparedCall) -> Array:
     """(T,S): a bias over the queries alone, which for one query is zero and broadcasts over all keys."""
-    distance = np.abs(serving.ahead(work))
+    distance = np.abs(sound.ahead(work))
     return np.zeros_like(distance) if work.shape[2] == 1 else distance
 
 
 def _before_cap(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S): the slopes' bias is capped together with the products."""
-    return sound.bend(serving.add_by_place(logits, work), work)
+    return sound.bend(sound.add_by_place(logits, work), work)
 
 
 def _rounded(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S): slopes times distances are kept in bfloat16."""
     if work.alibi_slopes is None:
         return logits
-    product = work.alibi_slopes[..., None, None] * np.abs(serving.ahead(work))
+    product = work.alibi_slopes[..., None, None] * np.abs(sound.ahead(work))
     return logits - product.astype(ml_dtypes.bfloat16).astype(logits.dtype)
 
 
@@ -129,7 +126,7 @@ _FAULTS = (
           staged(add_by_place=_with_slopes(lambda slopes, _: -slopes))),
     Fault("slopes_signed", "alibi_slopes", "The distance has a sign: keys ahead are raised.",
           "keys ahead of a query, so no causal flag",
-          staged(add_by_place=_with_distance(lambda work: -serving.ahead(work)))),
+          staged(add_by_place=_with_distance(lambda work: -sound.ahead(work)))),
     Fault("slopes_by_row", "alibi_slopes", "The slope is read at the index of the row instead of the head.",
           _UNEQUAL, staged(add_by_place=_with_slopes(_by_row))),
     Fault("slopes_by_entry", "alibi_slopes", "The slope is read at the index of the batch entry.", _UNEQUAL,
@@ -156,7 +153,7 @@ _FAULTS = (
           "slopes beside a cap",
           staged(bend=_before_cap, add_by_place=_dropped_if(lambda _: True))),
     Fault("slopes_of_the_root", "alibi_slopes", "The root of the distance is taken, as another kind of bias does.",
-          "distances above 1", staged(add_by_place=_with_distance(lambda work: np.sqrt(np.abs(serving.ahead(work)))))),
+          "distances above 1", staged(add_by_place=_with_distance(lambda work: np.sqrt(np.abs(sound.ahead(work)))))),
     Fault("slopes_kept_in_bfloat16", "alibi_slopes", "Slopes times distances are kept in bfloat16.",
           "products that bfloat16 does not hold", staged(add_by_place=_rounded)),
     Fault("slopes_from_the_end", "alibi_slopes", "The last query stands at the last key.", "T other than S",

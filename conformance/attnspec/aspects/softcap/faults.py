@@ -11,20 +11,15 @@ import numpy as np
 
 from attnspec.core.keywords import KeywordArguments
 from attnspec.core.nouns import Kind
-from attnspec.faults import backward_edits as edit
+from attnspec.faults import backward as edit
 from attnspec.faults import staged as sound
 from attnspec.faults.aspect_stage import AspectStage, Keep, keep_as_is
-from attnspec.faults.backward_edits import gradient_fault
-from attnspec.faults.backward_work import BackwardValues
-from attnspec.faults.fault import Fault, Stage
+from attnspec.faults.backward import BackwardValues, gradient_fault
+from attnspec.faults.fault import GROUPED, ONE, QUERIES, SQUARE, AspectFaults, Fault, Outside, Stage, panel_recipe
 from attnspec.faults.layer import attending, staged_layer
-from attnspec.faults.mistakes import AspectFaults
-from attnspec.faults.outside import Outside
-from attnspec.faults.panel import GROUPED, ONE, QUERIES, SQUARE, panel_recipe
 from attnspec.faults.size_family import BLOCKS, SPLITS, WIDTHS, FaultFamily, above, partial
-from attnspec.faults.size_mechanism import Change, Mechanism, in_last
 from attnspec.faults.staged import staged
-from attnspec.faults.work import PreparedCall
+from attnspec.faults.work import Change, Mechanism, PreparedCall, in_last
 from attnspec.problems.problem import Array
 
 BLOCK = 16

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from attnspec.numerics.aspect import LogitBend, Mathematics
+from attnspec.numerics.operands import LogitBend, Mathematics
 from attnspec.numerics.precision import Precision, unit
 from attnspec.numerics.roundings import Roundings, compound, function_error, lost_to_underflow
 from attnspec.problems.problem import Array, Problem

@@ -9,21 +9,16 @@ import numpy as np
 from attnspec.core.keyword import Window
 from attnspec.core.keywords import KeywordArguments
 from attnspec.core.nouns import Kind
-from attnspec.faults import backward_edits as edit
-from attnspec.faults import serving
+from attnspec.faults import backward as edit
 from attnspec.faults import staged as sound
 from attnspec.faults.aspect_stage import AspectStage
-from attnspec.faults.backward_edits import gradient_fault
-from attnspec.faults.constants import over_zero
-from attnspec.faults.fault import Fault
+from attnspec.faults.backward import gradient_fault
+from attnspec.faults.edges import over_zero
+from attnspec.faults.fault import EVEN, GROUPED, ONE, QUERIES, SQUARE, AspectFaults, Fault, Outside, panel_recipe
 from attnspec.faults.layer import attending, staged_layer
-from attnspec.faults.mistakes import AspectFaults
-from attnspec.faults.outside import Outside
-from attnspec.faults.panel import EVEN, GROUPED, ONE, QUERIES, SQUARE, panel_recipe
 from attnspec.faults.size_family import BLOCKS, LENGTHS, FaultFamily, above
-from attnspec.faults.size_mechanism import Mechanism
 from attnspec.faults.staged import staged
-from attnspec.faults.work import PreparedCall
+from attnspec.faults.work import Mechanism, PreparedCall
 from attnspec.problems.problem import Array
 
 Near = Callable[[PreparedCall], Array]
@@ -87,7 +82,7 @@ def _from_first(work: PreparedCall) -> Array:
 
 def _past_stays(work: PreparedCall) -> Array:
     """(T,S): the bounds are those of new keys only."""
-    return sound.near(work) | (np.arange(work.shape[3]) < serving.start(work))
+    return sound.near(work) | (np.arange(work.shape[3]) < sound.start(work))
 
 
 def _in_steps(T: int, S: int, window: Window, step: int = 4) -> Array:

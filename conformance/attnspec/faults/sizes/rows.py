@@ -1,4 +1,6 @@
-"""Query rows in blocks: rows that nobody writes, that are written twice or in each other's place."""
+"""Query rows in blocks, entries and heads on a grid, features and columns in tiles: what nobody writes, what is written
+twice or in another's place, numbers that wrap, what is read from the padding.
+"""
 
 # mypy: no-warn-return-any
 # (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
@@ -10,8 +12,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from attnspec.faults import staged as sound
-from attnspec.faults.size_mechanism import Change, Mechanism, each_by, in_last, last_block
-from attnspec.faults.work import PreparedCall
+from attnspec.faults.work import Change, Mechanism, PreparedCall, Replaced, each_by, in_last, last_block, power_above
 from attnspec.problems.problem import Array
 
 
@@ -45,7 +46,7 @@ def _clamped(T: int, size: int) -> Array:
 
 
 def _last_two_swapped(T: int, size: int) -> Array:  # noqa: ARG001  (the signature of an order)
-    """(T,): the last two rows in each other's place."""
+    """(T,), or (H,), as many as there are: the last two in each other's place."""
     return np.array([*range(T - 2), T - 1, T - 2])
 
 
@@ -114,4 +115,219 @@ ROWS: Mapping[str, Mechanism] = {
     "one entry is zero": each_by("finish", _one_entry),
     "rows of the last block are not divided": each_by("softmax", _unnormalised),
     "rows of the last block have the sum of the row before": each_by("softmax", _sum_of_row_before),
+}
+
+
+Order = Callable[[int, int], Array]
+"""Which of so many entries stands in the place of each, given the size."""
+
+
+def _entries(axis: int, order: Order) -> Mechanism:
+    """Entries along the batch (0) or the heads (1) that hold other entries."""
+    def change(size: int) -> Change:
+        return lambda output, _: np.take(output, order(output.shape[axis], size), axis=axis)
+    return each_by("finish", change)
+
+
+def _slices(order: Order) -> Mechanism:
+    """Head slices, (B·H) in one line, that hold other slices."""
+    def change(size: int) -> Change:
+        def finish(output: Array, _: PreparedCall) -> Array:
+            """The output (B,H,T,Dv) with its slices in another order."""
+            flat = output.reshape(-1, *output.shape[2:])
+            return flat[order(len(flat), size)].reshape(output.shape)
+        return finish
+    return each_by("finish", change)
+
+
+def _slices_zero(is_lost: Order) -> Mechanism:
+    """Head slices, (B·H) in one line, that are never written."""
+    def change(size: int) -> Change:
+        def finish(output: Array, work: PreparedCall) -> Array:
+            """The output (B,H,T,Dv) with 0 in the slices that are lost."""
+            B, H, _, _ = work.shape
+            lost = np.broadcast_to(is_lost(B * H, size), (B * H,)).reshape(B, H, 1, 1)
+            return np.where(lost, 0, output).astype(output.dtype)
+        return finish
+    return each_by("finish", change)
+
+
+def _heads_zero(is_lost: Order) -> Mechanism:
+    """Heads that are never written."""
+    def change(size: int) -> Change:
+        return lambda output, work: np.where(
+            is_lost(work.shape[1], size)[:, None, None], 0, output).astype(output.dtype)
+    return each_by("finish", change)
+
+
+def _batches_zero(is_lost: Order) -> Mechanism:
+    """Batch entries that are never written."""
+    def change(size: int) -> Change:
+        return lambda output, work: np.where(
+            is_lost(work.shape[0], size)[:, None, None, None], 0, output).astype(output.dtype)
+    return each_by("finish", change)
+
+
+def _unfolded_the_other_way(output: Array, _: PreparedCall) -> Array:
+    """The output (B,H,T,Dv), its B·H slices folded batch by batch and unfolded head by head."""
+    B, H, *rest = output.shape
+    return output.reshape(H, B, *rest).swapaxes(0, 1)
+
+
+def _dealt_by_group(value: Array, H: int) -> Array:
+    """Values (B,H,S,Dv): heads are dealt with the group's size as modulus and as stride, and some are never met."""
+    G = H // value.shape[1]
+    dealt = np.arange(H) % G * G + np.arange(H) // G
+    return np.where(np.isin(np.arange(H), dealt)[:, None, None], sound.group(value, H), 0).astype(value.dtype)
+
+
+def _grouped(head_of: Callable[[Array, int, int, int], Array]) -> Mechanism:
+    """Keys and values of other heads: `head_of` of the query heads (H,), of H / Hkv, Hkv and the size, (H,)."""
+    def replaced(size: int) -> Replaced:
+        def group(array: Array, H: int) -> Array:
+            """(B,Hkv,S,·) -> (B,H,S,·): the head that `head_of` says, clamped to those there are."""
+            Hkv = array.shape[1]
+            return array[:, np.clip(head_of(np.arange(H), H // Hkv, Hkv, size), 0, Hkv - 1)]
+        return {"group_key": group, "group_value": group}
+    return replaced
+
+
+def _of_batch(order: Order) -> Mechanism:
+    """Keys and values of other batch entries."""
+    def replaced(size: int) -> Replaced:
+        def group(array: Array, H: int) -> Array:
+            """(B,Hkv,S,·) -> (B,H,S,·): grouped as it should be, of batch entries in another order."""
+            return sound.group(array[order(array.shape[0], size)], H)
+        return {"group_key": group, "group_value": group}
+    return replaced
+
+
+def _wrapping(count: int, size: int) -> Array:
+    """(B,), (H,) or (B·H,), as many as `count`: the number wraps at the size."""
+    return np.arange(count) % size
+
+
+def _lie_beyond(count: int, size: int) -> Array:
+    """(B,), (H,) or (B·H,), as many as `count`: whether the number lies beyond the size."""
+    return np.arange(count) >= size
+
+
+def _last(count: int, size: int) -> Array:  # noqa: ARG001  (an order's signature)
+    """(B,), (H,) or (B·H,), as many as `count`: whether it is the last."""
+    return np.arange(count) == count - 1
+
+
+def _copied_from_before(count: int, size: int) -> Array:  # noqa: ARG001  (an order's signature)
+    """(H,), as many as `count`: the last holds the one before it."""
+    return np.minimum(np.arange(count), count - 2)
+
+
+def _last_from_first(count: int, size: int) -> Array:  # noqa: ARG001  (an order's signature)
+    """(B,), as many as `count`: the last holds the first."""
+    return np.where(np.arange(count) == count - 1, 0, np.arange(count))
+
+
+GRIDS: Mapping[str, Mechanism] = {
+    "a head's number wraps": _entries(1, _wrapping),
+    "heads beyond the grid are zero": _heads_zero(_lie_beyond),
+    "the last head is zero": _heads_zero(_last),
+    "the last block of heads is zero": _heads_zero(in_last),
+    "the last head repeats the one before": _entries(1, _copied_from_before),
+    "the last two heads change places": _entries(1, _last_two_swapped),
+    "a batch entry's number wraps": _entries(0, _wrapping),
+    "batch entries beyond the grid are zero": _batches_zero(_lie_beyond),
+    "the last batch entry is zero": _batches_zero(_last),
+    "the last batch entry repeats the first": _entries(0, _last_from_first),
+    "a slice's number wraps": _slices(_wrapping),
+    "slices beyond the grid are zero": _slices_zero(_lie_beyond),
+    "the last slice is zero": _slices_zero(_last),
+    "slices are unfolded the other way": lambda _: {"finish": _unfolded_the_other_way},
+    "keys of a wrapped batch entry": _of_batch(_wrapping),
+    "the last batch entry has the keys of the first": _of_batch(_last_from_first),
+    "groups are rounded up to a power of two": _grouped(lambda head, G, *_: head // power_above(G)),
+    "groups are rounded down to a power of two": _grouped(lambda head, G, *_: head // (power_above(G + 1) // 2)),
+    "groups have a fixed number of heads": _grouped(lambda head, _G, _Hkv, size: head // size),
+    "groups are tiled": _grouped(lambda head, _G, Hkv, _size: head % Hkv),
+    "heads are assigned by the size of a group": lambda _: {"group_value": _dealt_by_group},
+    "the last of a group has the next group's keys": _grouped(lambda head, G, *_: (head + 1) // G % max(1, (
+        len(head) // G))),
+    "key heads are clamped": _grouped(lambda head, G, _Hkv, size: np.minimum(head // G, size - 1)),
+}
+
+
+def _of_features(change: Callable[[PreparedCall, int], PreparedCall]) -> Mechanism:
+    """Dot products of other queries (B,H,T,·) and keys (B,H,S,·)."""
+    return lambda size: {"logits": lambda work, factor: sound.logits(change(work, size), factor)}
+
+
+def _first_features(work: PreparedCall, kept: int) -> PreparedCall:
+    return work.but(query=work.query[..., :kept], key=work.key[..., :kept])
+
+
+def _second_tile_twice(work: PreparedCall, size: int) -> PreparedCall:
+    """Features beyond the first tile are added once more."""
+    query, key = (np.concatenate([array, array[..., size:]], axis=-1) for array in (work.query, work.key))
+    return work.but(query=query, key=key)
+
+
+def _padding_of_next_row(work: PreparedCall, size: int) -> PreparedCall:
+    """What fills the last tile of features is not zero but the beginning of the next row, in queries and keys."""
+    padding = -work.query.shape[-1] % size
+    query, key = (np.concatenate([array, np.roll(array, -1, axis=2)[..., :padding]], axis=-1)
+                  for array in (work.query, work.key))
+    return work.but(query=query, key=key)
+
+
+def _tiles_rotated(work: PreparedCall, size: int) -> PreparedCall:
+    """Tiles of the query are multiplied by the wrong tiles of the key."""
+    return work.but(query=np.roll(work.query, size, axis=-1))
+
+
+def _scaled_by(width: Callable[[PreparedCall, int], int]) -> Mechanism:
+    """1/sqrt of another width, where the caller gives no scale."""
+    def scale(work: PreparedCall, size: int) -> float:
+        return 1 / float(np.sqrt(width(work, size))) if work.scale is None else work.scale
+    return lambda size: {"scale": lambda work: scale(work, size)}
+
+
+def _columns(order: Callable[[int, int], Array]) -> Mechanism:
+    """Value columns in other places: `order` of Dv and the size, (Dv,)."""
+    def change(size: int) -> Change:
+        return lambda output, _: output[..., order(output.shape[-1], size)]
+    return each_by("finish", change)
+
+
+def _columns_zero(is_lost: Callable[[int, int], Array]) -> Mechanism:
+    """Value columns that are never written: `is_lost` of Dv and the size, (Dv,)."""
+    def change(size: int) -> Change:
+        return lambda output, _: np.where(is_lost(output.shape[-1], size), 0, output).astype(output.dtype)
+    return each_by("finish", change)
+
+
+def _stride_of_queries(output: Array, work: PreparedCall) -> Array:
+    """The output (B,H,T,Dv), each row written D entries after the one before, whatever Dv is."""
+    B, H, T, Dv = output.shape
+    D = work.query.shape[-1]
+    memory = np.zeros((B, H, T * max(D, Dv)), output.dtype)
+    for row in range(T):
+        memory[..., row * D:row * D + Dv] = output[:, :, row]
+    return memory[..., :T * Dv].reshape(output.shape)
+
+
+WIDTHS: Mapping[str, Mechanism] = {
+    "features beyond the first tile are ignored": _of_features(_first_features),
+    "features past the last whole tile are ignored":
+        _of_features(lambda work, size: _first_features(work, work.query.shape[-1] // size * size)),
+    "features beyond the first tile count twice": _of_features(_second_tile_twice),
+    "padded features are of the next row": _of_features(_padding_of_next_row),
+    "tiles of features are paired wrongly": _of_features(_tiles_rotated),
+    "the scale is of the next power of two": _scaled_by(lambda work, _: power_above(work.query.shape[-1])),
+    "the scale is of whole tiles": _scaled_by(lambda work, size: -(-work.query.shape[-1] // size) * size),
+    "the scale is of the first tile": _scaled_by(lambda _, size: size),
+    "the scale is of the values": _scaled_by(lambda work, _: work.value.shape[-1]),
+    "columns beyond the first tile are zero": _columns_zero(lambda Dv, size: np.arange(Dv) >= size),
+    "columns of the last tile are zero": _columns_zero(in_last),
+    "a column's number wraps": _columns(lambda Dv, size: np.arange(Dv) % size),
+    "tiles of columns are rotated": _columns(lambda Dv, size: np.roll(np.arange(Dv), size)),
+    "rows are written with the width of queries": lambda _: {"finish": _stride_of_queries},
 }

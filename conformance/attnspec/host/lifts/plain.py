@@ -1,14 +1,19 @@
-"""NumPy in; anything that NumPy reads out."""
+"""NumPy in; anything that NumPy reads out, PyTorch's tensors too, without importing PyTorch. And what lifts of all
+frameworks share: the device's driver, and whether subnormal numbers are taken for 0.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import re
+import sys
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from ..frames import BITS, Entries
-from . import making, torch_tensors
+from . import making
 from .making import FormNotMade, FrameworkForm
 
 INPUTS = making.INPUTS
@@ -45,8 +50,8 @@ class Lift:
 
         A PyTorch tensor is read, also in bfloat16 or with gradient.
         """
-        if torch_tensors.is_tensor(value):
-            return torch_tensors.read(value)
+        if is_tensor(value):
+            return read_tensor(value)
         return entries_of(np.asarray(value))
 
     def wait(self, returned: Any) -> None:
@@ -110,3 +115,78 @@ def entries_of(array: Any) -> Entries:
     return Entries(name, array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("=")))
 
 
+def is_tensor(value: Any) -> bool:
+    """Whether it is one. Where PyTorch is not imported, nothing is."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, getattr(torch, "Tensor", ()))
+
+
+def read_tensor(value: Any) -> Entries:
+    """The tensor's entries, any shape, detached from its graph and copied from its device."""
+    torch = sys.modules["torch"]
+    tensor = value.detach().cpu().resolve_conj().resolve_neg()
+    if tensor.dtype is torch.bfloat16:
+        return Entries("bfloat16", tensor.view(torch.int16).numpy().view("uint16"))
+    array = tensor.numpy()
+    return Entries(array.dtype.name, array)
+
+
+_NVIDIA = Path("/proc/driver/nvidia/version")
+
+
+def nvidia() -> str:
+    """The version of NVIDIA's kernel module, such as 550.54.15; empty where none is loaded."""
+    try:
+        found = re.search(r"\b\d{3}\.\d+(\.\d+)?\b", _NVIDIA.read_text(encoding="utf-8"))
+    except OSError:
+        return ""
+    return found.group() if found else ""
+
+
+SHAPE = 6, 17, 16
+"""Batched and of several heads: kernels for bfloat16 that flush take over only at such sizes."""
+
+SMALLEST = {"float64": 2.0 ** -1022, "float32": 2.0 ** -126, "bfloat16": 2.0 ** -126, "float16": 2.0 ** -14}
+"""The smallest normal number of each dtype (IEEE 754)."""
+
+OPERATIONS: Sequence[Tuple[str, Callable[[Any, Any], Any]]] = (
+    ("a product", lambda tiny, halves: tiny * halves),
+    ("a matrix product", lambda tiny, halves: tiny.swapaxes(-1, -2) @ halves))
+
+
+def flushed_by(lift: Any, dtype: str) -> str:
+    """The first operation whose result, half of the smallest normal number, comes back as 0; empty if none does."""
+    smallest = _make_entries(np.full(SHAPE, SMALLEST[dtype]), dtype)
+    halves = _make_entries(np.broadcast_to(np.eye(*SHAPE[1:]) / 2, SHAPE), dtype)
+    with lift.around(dtype):
+        for name, operation in OPERATIONS:
+            if _is_lost(operation, lift, lift.hand(smallest), lift.hand(halves)):
+                return name
+    return ""
+
+
+def _is_lost(operation: Callable[[Any, Any], Any], lift: Any, tiny: Any, halves: Any) -> bool:
+    """Whether nothing but 0 comes back, of two tensors of SHAPE. A framework that has no such
+    operation in the dtype (PyTorch 2.0: no matrix product in float16) loses nothing in it.
+    """
+    try:
+        found = operation(tiny, halves)
+        lift.wait(found)
+        return not np.any(_as_float64(lift.read(found)))
+    except Exception:  # whatever a framework says to that
+        return False
+
+
+def _make_entries(array: Any, dtype: str) -> Entries:
+    """Numbers that the dtype holds exactly, of any shape, in it."""
+    if dtype != "bfloat16":
+        return Entries(dtype, np.array(array, dtype))
+    return Entries(dtype, (np.ascontiguousarray(array, np.float32).view(np.uint32) >> 16).astype(np.uint16))
+
+
+def _as_float64(found: Entries) -> Any:
+    """What stands in an array of any shape, as numbers of float64."""
+    if found.dtype != "bfloat16":
+        return found.array.astype(np.float64)
+    bits = found.array.astype(np.uint32) << 16
+    return bits.view(np.float32).astype(np.float64)

@@ -9,16 +9,14 @@ from enum import Enum
 
 from attnspec.core.harm import Harm
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict
-from attnspec.record.clause_text import ClauseText
-from attnspec.record.explaining import does_explain, is_choice
-from attnspec.record.outcome import KnownFinding, Outcome
-from attnspec.report.clause_table import shade_verdict
+from attnspec.record.outcome import ClauseText, KnownFinding, Outcome, does_explain, is_choice
 from attnspec.report.figures import FINDINGS, SHORT, SIGNS, WEIGHT, Sign, ascii_name
-from attnspec.report.joined import JoinedRecords, JudgedSubject
-from attnspec.report.pictures import PictureGrid, drawn_cells, make_grids
+from attnspec.report.joined import JoinedRecords, JudgedSubject, shade_verdict
+from attnspec.report.pictures import PictureGrid, fit_pictures
 
 TOLD = FINDINGS | {Verdict.EXPECTED}
 PICTURED_CELLS = 750  # how many picture cells the page draws before it refers to the record instead
+CELLS_OF_ONE = 150  # and how many the pictures of one finding may have, so that the first does not take them all
 _UNDOCUMENTED = re.compile(r"(no|contradicted)\b|$")
 
 
@@ -246,16 +244,8 @@ def _gravity(told: AuditFinding) -> tuple[object, ...]:
 
 def _add_pictures(found: Sequence[AuditFinding]) -> tuple[AuditFinding, ...]:
     """The findings with the pictures of the case that is shown, as long as the page has room for them."""
-    room = PICTURED_CELLS
-    pictured = []
-    for told in found:
-        evidence = told.shown_outcome.evidence if told.shown_outcome else None
-        pictures = evidence.pictures if evidence else ()
-        cells = sum(map(drawn_cells, pictures))
-        fits = cells <= min(room, _FAIR)
-        room -= cells if fits else 0
-        pictured.append(replace(told, pictures=make_grids(pictures)) if fits else replace(told, omitted=len(pictures)))
-    return tuple(pictured)
-
-
-_FAIR = 150  # and of how many cells the pictures of one finding may be, so that the first does not take them all
+    evidence = [told.shown_outcome.evidence if told.shown_outcome else None for told in found]
+    cases = [each.pictures if each else () for each in evidence]
+    drawn = fit_pictures(cases, PICTURED_CELLS, CELLS_OF_ONE)
+    return tuple(replace(told, omitted=len(pictures)) if grids is None else replace(told, pictures=grids)
+                 for told, pictures, grids in zip(found, cases, drawn, strict=True))

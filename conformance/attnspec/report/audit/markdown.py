@@ -8,17 +8,25 @@ from pathlib import Path
 from attnspec.core.files import write_whole
 from attnspec.core.other_names import list_defaults
 from attnspec.record.outcome import Outcome
-from attnspec.record.read import RunRecord
-from attnspec.record.visible import show_hidden
-from attnspec.report.audit.conventions import ConventionAnswer, Conventions
+from attnspec.record.read import RunRecord, show_hidden
+from attnspec.report.audit.conventions import ConventionAnswer, Conventions, SwitchDifference, Switches
 from attnspec.report.audit.explained import AuditFinding, Concern
-from attnspec.report.audit.gradients import GradientLine
-from attnspec.report.audit.switches import SwitchDifference, Switches
-from attnspec.report.audit.table import LibraryTable, Nearness, SubjectLine
+from attnspec.report.audit.table import GradientLine, LibraryTable, Nearness, SubjectLine
 from attnspec.report.audit.view import Audit, is_audit, make_audit
-from attnspec.report.figures import format_figure, format_moment, name_thread, web_address, word_for_reader
+from attnspec.report.figures import (
+    escape_text,
+    fence_code,
+    format_code,
+    format_figure,
+    format_link,
+    format_moment,
+    format_prose,
+    format_row,
+    name_thread,
+    web_address,
+    word_for_reader,
+)
 from attnspec.report.joined import JoinedRecords, join_records
-from attnspec.report.markdown import escape_text, fence_code, format_code, format_link, format_prose, format_row
 
 Lines = Iterable[str]
 

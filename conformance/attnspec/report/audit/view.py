@@ -14,16 +14,16 @@ from itertools import groupby
 from string import ascii_lowercase
 
 from attnspec.core.nouns import FAILURES, Level, Verdict
-from attnspec.record.clause_text import ClauseText, QuotedSource
-from attnspec.record.outcome import Outcome
+from attnspec.record.outcome import ClauseText, Outcome, QuotedSource
 from attnspec.report.audit.conventions import ConventionTable, find_habits
 from attnspec.report.audit.explained import TOLD, AuditFinding, FailureCause, are_chosen, explain_failures, library_of
-from attnspec.report.audit.gradients import Gradients, describe_gradients
 from attnspec.report.audit.table import (
     AuditStanding,
     ClauseTally,
+    Gradients,
     LibraryTable,
     SubjectLine,
+    describe_gradients,
     library_tables,
     tally_clauses,
 )

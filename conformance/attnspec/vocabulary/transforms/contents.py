@@ -1,18 +1,20 @@
-"""Transforms that put other numbers into the arrays of a problem."""
+"""Transforms of what a problem holds: other numbers, other keywords, other memory, or the same call again."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import numpy as np
 
-from attnspec.core.keywords import CACHED
+from attnspec.core.keyword import Acts
+from attnspec.core.keywords import BESIDE, CACHED, OFF, acting_on
 from attnspec.numerics.expectation import visible_keys
 from attnspec.numerics.precision import unit
-from attnspec.problems.problem import Array
-from attnspec.vocabulary.hints import DrawnRow, DrawnSeed, DrawnStep, PowerOfTwo
+from attnspec.problems.problem import Array, Problem, heads_last, with_gaps
 from attnspec.vocabulary.scene import NoClaim
-from attnspec.vocabulary.transforms.axes import ArrayName, Attention, product, shifted
+from attnspec.vocabulary.signature import Drawn, DrawnCount, DrawnRow, DrawnSeed, DrawnStep, KeywordLeftOut, PowerOfTwo
+from attnspec.vocabulary.transforms.axes import ARRAYS, ArrayName, Attention, keep_prefix, product, score_shape, shifted
 
 
 def multiply(posed: Attention, *, array: ArrayName, by: Annotated[float, PowerOfTwo()]) -> Attention:
@@ -151,3 +153,132 @@ def share_heads(posed: Attention) -> Attention:
         return np.ascontiguousarray(np.broadcast_to(array[:, :1], array.shape))
 
     return posed.but(query=shared(problem.query), key=shared(problem.key), value=shared(problem.value))
+
+
+# How a problem is asked: again, after other calls, from other memory
+
+
+FULL = 4
+"""Axes of the arrays that are laid out otherwise: lengths have one."""
+
+
+def again(posed: Attention) -> Attention:
+    """Make the same call once more; no earlier answer is used again."""
+    return replace(posed, fresh=True)
+
+
+def after_another(posed: Attention, *, by: DrawnSeed) -> Attention:
+    """Make the call after one with other arrays of the same shapes; if T = S, also after one of a single position.
+
+    If a scale is given, it is larger by 1 in the earlier calls.
+    """
+    other = other_content(posed, by=by, arrays=("query", "key", "value"))
+    # a scale that is remembered from the call before shows only where it was another
+    other = other.but(scale=None if other.one.scale is None else other.one.scale + 1)
+    square = other.one.sizes.T == other.one.sizes.S
+    shorter = (keep_prefix(other, cut=Drawn(0)).one,) if square else ()
+    return replace(posed, fresh=True, before=(other.one, *shorter))
+
+
+def lay_out(posed: Attention, *, layout: Literal["strided", "transposed", "broadcast"]) -> Attention:
+    """Pass the same arrays in another memory layout.
+
+    strided: with gaps along every axis.  transposed: (B,H,T,D) as a view of memory that lies (B,T,H,D), as split heads
+    do.  broadcast: heads whose entries are all equal share one head's memory, at stride 0. No claim where
+    arrays of such sizes can lie in one way only.
+    """
+    view = {"strided": with_gaps, "transposed": heads_last, "broadcast": _one_head}[layout]
+    arrays = {name: getattr(posed.one, name) for name in ARRAYS}
+    laid = {name: view(array) for name, array in arrays.items() if array is not None and array.ndim == FULL}
+    if layout != "broadcast" and all(array.flags.c_contiguous for array in laid.values()):
+        raise NoClaim("arrays of these sizes have one layout")
+    return replace(posed.but(**laid), fresh=True)
+
+
+def _one_head(array: Array) -> Array:
+    """(B,H,T,D) and its like as a view of one head's memory, where all heads are equal; else as it is."""
+    # bits, not numbers: NaN is no reason to differ, and -0 is not 0
+    is_shared = array.tobytes() == np.broadcast_to(array[:, :1], array.shape).tobytes()
+    return np.broadcast_to(array[:, :1].copy(), array.shape) if is_shared else array
+
+
+# The optional keywords
+
+
+def hide_keys(posed: Attention, *, kept: DrawnCount) -> Attention:
+    """Mask every key from position `kept` on, for all queries."""
+    problem = posed.one
+    mask = np.ones(score_shape(problem), bool) if problem.mask is None else problem.mask.copy()
+    mask[..., kept:] = False
+    return posed.but(mask=mask)
+
+
+def show_all(posed: Attention) -> Attention:
+    """Pass a mask that keeps every key."""
+    return posed.but(mask=np.ones(score_shape(posed.one), bool))
+
+
+def drop_mask(posed: Attention) -> Attention:
+    """Pass no mask."""
+    return posed.but(mask=None)
+
+
+def share_mask(posed: Attention, *, over: Literal["batch", "heads", "queries"]) -> Attention:
+    """Give all entries of an axis the mask of the first, still at full shape."""
+    return posed.but(mask=np.ascontiguousarray(np.broadcast_to(_first(posed.one, over), score_shape(posed.one))))
+
+
+def broadcast_mask(posed: Attention, *, over: Literal["batch", "heads", "queries"]) -> Attention:
+    """Pass the mask of `share_mask` with that axis of length 1, to be broadcast."""
+    return posed.but(mask=np.ascontiguousarray(_first(posed.one, over)))
+
+
+def _first(problem: Problem, over: str) -> Array:
+    """The mask (B,H,T,S) with one axis cut to its first entry and length 1. Raises NoClaim without a mask."""
+    if problem.mask is None:
+        raise NoClaim("there is no mask")
+    return np.take(problem.mask, [0], axis={"batch": 0, "heads": 1, "queries": 2}[over])
+
+
+def hide_by_mask(posed: Attention) -> Attention:
+    """Hand over an explicit mask in place of all that hides keys, but a bias. It is no word; words are made of it."""
+    mask = visible_keys(posed.one.but(bias=None), posed.conventions)
+    return posed.but(**{**acting_on(Acts.VISIBILITY), "mask": mask})
+
+
+def zero_bias(posed: Attention) -> Attention:
+    """Pass a bias of zeros."""
+    return posed.but(bias=np.zeros(score_shape(posed.one), posed.one.query.dtype))
+
+
+def mask_as_bias(posed: Attention) -> Attention:
+    """Pass the mask as an additive bias, with -inf for every masked key."""
+    problem = posed.one
+    if problem.mask is None:
+        raise NoClaim("there is no mask")
+    bias = np.zeros(score_shape(problem), problem.query.dtype) if problem.bias is None else problem.bias
+    return posed.but(mask=None, bias=np.where(problem.mask, bias, np.array(-np.inf, bias.dtype)))
+
+
+def causal_as_mask(posed: Attention) -> Attention:
+    """Pass the causal flag as an explicit mask, combined with the given mask as the conventions say."""
+    problem = posed.one
+    # what else hides keys stays a keyword of its own, so only the flag goes into the mask
+    others = {name: off for name, off in OFF.items() if name not in ("mask", "causal")}
+    return posed.but(causal=False, mask=visible_keys(problem.but(**others), posed.conventions))
+
+
+def leave_out(posed: Attention, *, keyword: KeywordLeftOut) -> Attention:
+    """Make the same call without this keyword, and without what is given together with it. Without past keys, mask and
+    bias have no columns of them.
+    """
+    problem = posed.one
+    left_out = {name: OFF[name] for name in (keyword, BESIDE.get(keyword, keyword))}
+    columns = {name: np.ascontiguousarray(array[..., problem.past:]) for name in ("mask", "bias")
+               if keyword in CACHED and (array := getattr(problem, name)) is not None}
+    return posed.but(**{**columns, **left_out})
+
+
+def ask_weights(posed: Attention) -> Attention:
+    """Ask for the weights as well."""
+    return posed.but(return_weights=True)

@@ -1,0 +1,131 @@
+"""Whether every step of a half dtype is stored in it, exponentials and their sum among them: precision class G4."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import ml_dtypes
+import numpy as np
+
+from attnspec.core.nouns import DType, Effort
+from attnspec.numerics.fingerprint import Fit, fitted
+from attnspec.numerics.precision import is_half, precision_of
+from attnspec.problems.choices import shapes_for
+from attnspec.problems.domain import domain
+from attnspec.problems.make import make_problem
+from attnspec.problems.problem import Array, Problem, Recipe, numpy_dtype
+from attnspec.questions.asker import Asker, Failed, NotAsked
+from attnspec.questions.numbers import GRADE_ALARM, LONG, normal
+from attnspec.subjects.subject import Subject
+
+Words = Mapping[str, str | int]
+"""A precision class, as a manifest declares it."""
+
+EVERY_STEP = "G4"
+"""The class in which every step is stored."""
+_USUAL = "G3"
+"""The class that a function is taken for which declares nothing: its softmax is wider."""
+_SMALL = 0.375
+"""The weight of a key behind the first, in steps of the dtype at 1. A sum of 1 and something below half a step is 1
+where it is stored; a first weight that lacks more than a quarter of a step is not 1. This lies half way.
+"""
+_MANY = 65
+"""So many keys, the first of them heavy: the others together weigh 24 steps, and nothing where each sum is stored."""
+
+
+def class_of_halves(subject: Subject, dtype: DType) -> Words:
+    """The class of a subject that stores every step in a half dtype, as NumPy and JAX compute where nobody widens
+    anything; empty where it is not so.
+
+    That is measured: its sum of exponentials is seen to be stored, or class G3 does not explain generic entries; and
+    the class that is told does.
+    """
+    if not is_half(dtype):
+        return {}
+    classes: list[Words] = [{"grade": EVERY_STEP}]
+    if _stores_running_sum(subject, dtype):
+        sums: Words = {"grade": EVERY_STEP, "accumulate": dtype.value, "row_sum": dtype.value}
+        classes = [sums, {**sums, "block": 1}]
+    fits = _panel_fits(Asker(subject, dtype), [{"grade": _USUAL}, *classes])
+    if not fits or (fits[0].explains and not _stores_row_sum(subject, dtype)):
+        return {}
+    return next((words for words, fit in zip(classes, fits[1:], strict=True) if fit.explains), {})
+
+
+def _panel_fits(asker: Asker, classes: Sequence[Words]) -> list[Fit]:
+    """How well each class explains answers to generic entries, of every family where the subject takes a problem of so
+    many heads; empty where it answers none.
+    """
+    for problem in _panels(asker):
+        output = _output(asker, problem)
+        if output is not None:
+            width = asker.subject.scale_width(problem)
+            precisions = (precision_of({**words, "reason": "measured"}, asker.dtype) for words in classes)
+            return [fitted(problem, output, each, name=str(each), conventions={}, scale_width=width,
+                           false_alarm=GRADE_ALARM) for each in precisions]
+    return []
+
+
+def _panels(asker: Asker) -> Iterator[Problem]:
+    """Problems of generic entries; the last has the nearest lengths that the subject takes, and one family."""
+    limits, panel = asker.subject.declaration.limits, domain(kind="panel")
+    for sizes in shapes_for(panel, limits, Effort.GLANCE):
+        recipe = Recipe(sizes, panel.families, "none", frozenset(), seed=1)
+        yield make_problem(recipe, asker.dtype).but(causal=limits.causal_only)
+    yield normal(asker, *asker.lengths(*LONG)).but(causal=limits.causal_only)
+
+
+def _stores_row_sum(subject: Subject, dtype: DType) -> bool:
+    """Whether a row's sum is rounded to the dtype before weights are divided by it: of two keys, of which the second
+    weighs less than half a step at 1, the first then weighs 1.
+    """
+    return _weighs_one(subject, dtype, keys=2)
+
+
+def _stores_running_sum(subject: Subject, dtype: DType) -> bool:
+    """Whether the sum is rounded to the dtype key by key: the first of many keys then weighs 1, though the others weigh
+    many steps together.
+    """
+    return _weighs_one(subject, dtype, keys=_MANY)
+
+
+def _weighs_one(subject: Subject, dtype: DType, keys: int) -> bool:
+    """Whether the first key weighs 1 in a half dtype, where in float32 it is seen that each of the others weighs more
+    than a quarter of a step, and less than half of one.
+    """
+    exact, stored = (_first_weights(Asker(subject, each), dtype, keys) for each in (DType.FLOAT32, dtype))
+    if exact is None or stored is None:
+        return False
+    others = (1 / exact - 1) / (keys - 1) / _step(dtype)
+    return bool((others > 1 / 4).all() and (others < 1 / 2).all() and (stored == 1).all())
+
+
+def _first_weights(asker: Asker, half: DType, keys: int) -> Array | None:
+    """(B,H): the weight of the first key in the last row, where each other of some keys weighs next to nothing; None
+    where the subject does not say it.
+    """
+    T, S = asker.lengths(keys, keys)
+    if T < 1 or keys > S:
+        return None
+    limits = asker.subject.declaration.limits
+    problem = asker.even(T, S).but(causal=limits.causal_only)
+    steepness = np.sqrt(asker.subject.scale_width(problem))
+    problem.query[..., 0] = 1
+    problem.key[:, :, 1:keys, 0] = np.log(_SMALL * _step(half)) * steepness
+    problem.key[:, :, keys:, 0] = 4 * np.log(_step(half)) * steepness
+    problem.value[..., 1:, 0] = 0  # the identity begins anew where there are more keys than a head is wide
+    output = _output(asker, problem)
+    return None if output is None else output[:, :, -1, 0]
+
+
+def _step(dtype: DType) -> float:
+    """Between 1 and the next number of a dtype."""
+    return float(ml_dtypes.finfo(numpy_dtype(dtype)).eps)
+
+
+def _output(asker: Asker, problem: Problem) -> Array | None:
+    """(B,H,T,Dv), or None where the subject gives none."""
+    try:
+        return asker.output(problem)
+    except (NotAsked, Failed):
+        return None

@@ -1,0 +1,419 @@
+"""A problem as functions that serve take it: packed, its sequences one behind the other and the answer spread out
+again; paged, its keys and values in pages of a pool; stepped, as the calls that store a decoder's past and the call
+that is judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from attnspec.core.forms import HELD_IN_CACHE, NUMBER, OF_ENTRIES, SAID, STATE, TABLE
+from attnspec.core.keyword import Acts
+from attnspec.core.keyword_nouns import PagePattern, StepPattern
+from attnspec.core.keywords import AXES, COUNTS, KEYWORDS
+from attnspec.problems.families import random_words
+from attnspec.problems.keyword_arrays import cut_scales
+from attnspec.problems.problem import HELD, Array, Problem, Sizes, joined
+
+Lays = Mapping[str, Callable[[Array], Array]]
+"""By array, from (B,H,T,·), or of keys (B,Hkv,S,·), to the form of a call. Heads and features are the last axes there;
+arrays that lie as in a problem are left out.
+"""
+
+DENSE: Lays = MappingProxyType({})
+"""Every array lies as in a problem."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedProblem:
+    """query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv) of sequences one behind the other, and their borders (B+1,).
+
+    own: by input, the places of each sequence among its dense ones, (B,T) or (B,S).
+    """
+
+    query: Array
+    key: Array
+    value: Array
+    given: Mapping[str, object]
+    own: Mapping[str, Array]
+    sizes: Sizes
+
+    @property
+    def output_shape(self) -> tuple[int, int, int]:
+        """(Nq,H,Dv)."""
+        return len(self.query), self.sizes.H, self.sizes.Dv
+
+    @property
+    def lse_shape(self) -> tuple[int, int]:
+        """(Nq,H)."""
+        return len(self.query), self.sizes.H
+
+    def spread(self, answer: Array, of: str = "query") -> Array:
+        """An answer (Nq,H,…), or one that lies as another input does, as (B,H,T,…), with zeros in the rows that no
+        sequence has.
+        """
+        own = self.own[of]
+        dense = np.zeros((*own.shape, *answer.shape[1:]), answer.dtype)
+        dense[own] = answer
+        return dense.swapaxes(1, 2)
+
+    def spread_inputs(self, gradients: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Spreads the gradients of packed inputs out again, (B,H,T,D) and its like; one that is not packed stays as it
+        is, such as sinks' (H,).
+        """
+        return {name: self.spread(array, name) if name in self.own else array for name, array in gradients.items()}
+
+    @property
+    def lays(self) -> Lays:
+        """How what belongs to the entries of each input is packed, (Nq,H,·) or (Nk,Hkv,·)."""
+        return {name: partial(_pack_array, own=own) for name, own in self.own.items()}
+
+    def of_output(self, array: Array) -> Array:
+        """An array (B,H,T,Dv) that lies as the output does, as (Nq,H,Dv)."""
+        return _pack_array(array, self.own["query"])
+
+
+def pack(problem: Problem, parameters: frozenset[str]) -> PackedProblem:
+    """The problem in packed form, with those of `max_query` and `max_key` that are among the function's parameters.
+
+    Lengths become borders; where none are given, every sequence is as long as the array.
+    """
+    sizes = problem.sizes
+    of_queries, of_keys = _lengths(problem, "T"), _lengths(problem, "S")
+    own = {"query": _own(of_queries, problem.query), "key": _own(of_keys, problem.key),
+           "value": _own(of_keys, problem.value)}
+    query, key, value = (_pack_array(getattr(problem, name), places) for name, places in own.items())
+    most = {"max_query": _longest(own["query"]), "max_key": _longest(own["key"])}
+    form = {"cu_query": _borders(own["query"]), "cu_key": _borders(own["key"]),
+            **{name: longest for name, longest in most.items() if name in parameters}}
+    keywords = {name: value for name, value in sorted(problem.given.items()) if name not in SAID}
+    return PackedProblem(query, key, value, {**form, **keywords}, own, sizes)
+
+
+def _lengths(problem: Problem, axis: str) -> Array | None:
+    """(B,): how many of its queries, or keys, each batch entry has; None where all."""
+    lengths: Array | None = next(getattr(problem, name) for name, counted in COUNTS.items() if counted == axis)
+    return lengths
+
+
+def _pack_array(array: Array, own: Array) -> Array:
+    """An array (B,H,T,D), or of keys, as (T,H,D) of all sequences together, one behind the other."""
+    return np.ascontiguousarray(array.swapaxes(1, 2)[own])
+
+
+def _own(lengths: Array | None, array: Array) -> Array:
+    """(B,T) bool: the places of each sequence in an array (B,H,T,D), or of keys."""
+    B, _, most, _ = array.shape
+    return np.arange(most) < (np.full((B, 1), most) if lengths is None else lengths[:, None])
+
+
+def _borders(own: Array) -> Array:
+    """(B+1,) int32: where each sequence begins, and where the last one ends; own: its places (B,T)."""
+    return np.concatenate([[0], np.cumsum(own.sum(axis=1))]).astype(np.int32)
+
+
+def _longest(own: Array) -> int:
+    """The most places (B,T) that a sequence has."""
+    return int(own.sum(axis=1).max(initial=0))
+
+
+USUAL_PAGES: PagePattern = "shuffled"
+"""How keys and values lie where a case does not say it, and the subject takes nothing but pages."""
+
+LARGE = 256.0
+"""What stands, with alternating signs, in slots that hold no key, where that is to be seen."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PagedProblem:
+    """key (pages,page,Hkv,D), value (pages,page,Hkv,Dv), table (B,N) int32, lengths (B,) int32."""
+
+    key: Array
+    value: Array
+    table: Array
+    lengths: Array
+
+    @property
+    def given(self) -> Mapping[str, object]:
+        """What is given beside query, key and value."""
+        return {TABLE: self.table, NUMBER: self.lengths}
+
+
+def _any_order(pages: int) -> Array:
+    """Any shape, (pages,): their numbers in an order of their own, the same each time."""
+    return np.argsort(random_words(0, "pages", (pages,)), kind="stable")
+
+
+def _page_zero(spare: Array, pages: int, missing: int) -> Array:  # noqa: ARG001  (the same parameters for all)
+    """Any shape, (missing,): page 0, whoever's it is."""
+    return np.zeros(missing, np.int64)
+
+
+def _unused(spare: Array, pages: int, missing: int) -> Array:  # noqa: ARG001  (the same parameters for all)
+    """Any shape, (missing,): pages that nobody uses, one after the other."""
+    return np.resize(spare, missing)
+
+
+def _no_page(spare: Array, pages: int, missing: int) -> Array:  # noqa: ARG001  (the same parameters for all)
+    """Any shape, (missing,): numbers below and beyond those of the pages, by turns."""
+    return np.resize(np.array([-1, pages + 7]), missing)
+
+
+@dataclass(frozen=True, slots=True)
+class PageLayout:
+    """How keys are put into pages. slots: of a page, by the number of keys.  order: page numbers (pages,) in
+    the order in which they are handed out.  spare: pages that nobody uses.  columns: of the table, more than needed.
+    tail: what stands there.  content: of slots that hold no key.  is_tight: whether keys beyond a length have no slot.
+    shares: whether pages of the same content are one.
+    """
+
+    slots: Callable[[int], int] = lambda _: 4
+    order: Callable[[int], Array] = _any_order
+    spare: int = 2
+    columns: int = 0
+    tail: Callable[[Array, int, int], Array] = _page_zero
+    content: float = 1.0
+    is_tight: bool = False
+    shares: bool = False
+
+
+UNUSED_PAGES = 65_600
+"""More pages than 16 bits count: a number of theirs that is cut off names another page."""
+
+MOST_SLOTS = 2**21
+"""Slots of a pool at most: a subject whose pages are long is not handed gigabytes for the sake of their number."""
+
+_LONG = PageLayout(columns=3, is_tight=True)
+_BEYOND = replace(_LONG, slots=lambda keys: max(slots for slots in (1, 2, 3, 4) if keys % slots == 0), tail=_unused)
+
+LAYOUTS: Mapping[PagePattern, PageLayout] = {
+    "shuffled": PageLayout(),
+    "in_order": PageLayout(order=np.arange, spare=0),
+    "backwards": PageLayout(order=lambda pages: np.arange(pages)[::-1], spare=0),
+    "one_slot": PageLayout(slots=lambda _: 1),
+    "odd": PageLayout(slots=lambda _: 3),
+    "one_page": PageLayout(slots=lambda keys: keys, spare=0),
+    "long_table": _LONG,
+    "large_beyond": replace(_BEYOND, content=LARGE),
+    "nan_beyond": replace(_BEYOND, content=np.nan),
+    "no_page_beyond": replace(_LONG, tail=_no_page),
+    "pages_of_16": PageLayout(slots=lambda _: 16),
+    "pages_of_32": PageLayout(slots=lambda _: 32),
+    "pages_of_64": PageLayout(slots=lambda _: 64),
+    "pages_of_128": PageLayout(slots=lambda _: 128),
+    "pages_of_256": PageLayout(slots=lambda _: 256),
+    "beyond_16_bits": PageLayout(slots=lambda _: 1, order=lambda pages: np.arange(pages)[::-1], spare=UNUSED_PAGES),
+    "shared": PageLayout(slots=lambda _: 2, shares=True),
+}
+
+
+def slots_of_page(pattern: PagePattern, keys: int, multiple: int = 1) -> int:
+    """How many slots a page of a pattern has, which are a multiple of a number."""
+    return -(-max(1, LAYOUTS[pattern].slots(keys)) // multiple) * multiple
+
+
+def in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> PagedProblem:
+    """Keys and values of a problem, put into pages by a pattern, whose slots are a multiple of a number."""
+    layout, sizes, slots = LAYOUTS[pattern], problem.sizes, slots_of_page(pattern, problem.sizes.S, multiple)
+    given = getattr(problem, NUMBER)
+    lengths = np.full(sizes.B, sizes.S, np.int32) if given is None else given
+    held = lengths if layout.is_tight else np.full(sizes.B, sizes.S)
+    needed = -(-held // slots)
+    is_used = np.arange(max(1, needed.max(initial=0) + layout.columns)) < needed[:, None]
+    contents = [_cut(array, held, is_used, slots, layout.content) for array in (problem.key, problem.value)]
+    owner = _same(contents) if layout.shares else np.arange(is_used.sum())
+    own, pages = np.unique(owner, return_inverse=True)
+    order = layout.order(len(own) + (layout.spare if layout.spare * slots <= MOST_SLOTS else 0))
+    table = np.empty(is_used.shape, np.int32)
+    table[is_used] = order[pages]
+    table[~is_used] = layout.tail(order[len(own):], len(order), int((~is_used).sum()))
+    key, value = (_pool(array[own], order, layout.content) for array in contents)
+    return PagedProblem(key, value, table, lengths)
+
+
+def laid_in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> Lays:
+    """How what belongs to the entries of keys and values, (B,Hkv,S,·), lies in their pages, (pages,slots,Hkv,·)."""
+    def lay(array: Array) -> Array:
+        """(pages,slots,Hkv,·)."""
+        return in_pages(problem.but(key=array, value=array), pattern, multiple).key
+    return dict.fromkeys(HELD, lay)
+
+
+def _cut(array: Array, held: Array, is_used: Array, slots: int, content: float) -> Array:
+    """(pages,slots,Hkv,·) of (B,Hkv,S,·): the pages in use, entry by entry; `content` stands beyond what is held."""
+    B, heads, S, width = array.shape
+    columns = is_used.shape[1]
+    every = np.empty((B, columns * slots, heads, width), array.dtype)
+    every[...] = _filler(content, width, array)
+    own = min(S, columns * slots)
+    is_held = np.arange(own) < held[:, None]
+    every[:, :own][is_held] = array.swapaxes(1, 2)[:, :own][is_held]
+    return np.asarray(every.reshape(B, columns, slots, heads, width)[is_used])
+
+
+def _filler(content: float, width: int, like: Array) -> Array:
+    """(width,) in the dtype of an array of any shape: the content, with alternating signs."""
+    return (content * np.where(np.arange(width) % 2, -1.0, 1.0)).astype(like.dtype)
+
+
+def _same(contents: list[Array]) -> Array:
+    """(pages,): of each page the first whose keys and values, of any shape, are the same to the bit."""
+    first: dict[bytes, int] = {}
+    texts = (b"".join(array[page].tobytes() for array in contents) for page in range(len(contents[0])))
+    return np.array([first.setdefault(text, page) for page, text in enumerate(texts)], np.int64)
+
+
+def _pool(pages: Array, order: Array, content: float) -> Array:
+    """Of any shape, (pages,slots,Hkv,·): each page in its place; the others hold nothing."""
+    pool = np.empty((len(order), *pages.shape[1:]), pages.dtype)
+    pool[...] = _filler(content, pages.shape[-1], pages)
+    pool[order[: len(pages)]] = pages
+    return pool
+
+
+USUAL_STEPPING: StepPattern = "at_once"
+"""How the past comes into the cache where a case does not say it."""
+
+MOST_STEPS = 16
+"""Of so many past keys at most, each has a call of its own."""
+
+GROWING = 7
+"""So many calls store one key more than the call before each; the rest is stored at once."""
+
+NONE = ""
+"""The name of the cache of a sequence that has not begun."""
+
+FIRST_STEP: Mapping[str, object] = {STATE: {"earlier": {}, "takes": NONE}}
+"""What is told of the first call of a sequence."""
+
+OWN, OTHER, TRIED = "own", "other", "tried"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """A call of a decoder, a problem without a past. takes: the name of the cache that it is handed.  makes: of the one
+    that it hands back.
+    """
+
+    problem: Problem
+    takes: str
+    makes: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SteppedDecoding:
+    """The calls that come before, in their order, and the one that is judged."""
+
+    earlier: tuple[Step, ...]
+    last: Step
+
+
+def in_steps(problem: Problem, pattern: StepPattern) -> SteppedDecoding:
+    """The problem as calls of a decoder; without a past, the call that is judged is the first of its sequence."""
+    own = tuple(_storing_steps(problem, OWN, _ENDS.get(pattern, _at_once)(problem.past)))
+    takes = OWN if own else NONE
+    last = Step(_without_past(problem), takes, OWN)
+    if pattern == "beside_another":
+        return SteppedDecoding(_by_turns(own, tuple(_storing_steps(_another(problem), OTHER, _halves(problem.past)))),
+                               last)
+    if pattern == "after_another":
+        return SteppedDecoding((*_storing_steps(_another(problem), OTHER, _at_once(problem.sizes.S)), *own), last)
+    if pattern == "tried_before":
+        other = _another(problem)
+        return SteppedDecoding((*own, Step(_quiet(other, _without_past(other)), takes, TRIED)), last)
+    return SteppedDecoding(own, last)
+
+
+Arguments = tuple[Mapping[str, Array], Mapping[str, object]]
+"""The arrays of a call, query (B,H,T,D) or (B,T,M) and its like, and its keywords."""
+
+
+def steps_for_host(stepped: SteppedDecoding, call: Callable[[Problem], Arguments]) -> dict[str, Any]:
+    """The keyword that the host makes calls of (docs/protocol.md). call: arrays and keywords of one call."""
+    earlier = {}
+    for number, step in enumerate(stepped.earlier):
+        arrays, keywords = call(step.problem)
+        earlier[str(number)] = {"inputs": arrays, "keywords": keywords, "takes": step.takes, "makes": step.makes}
+    return {STATE: {"earlier": earlier, "takes": stepped.last.takes}}
+
+
+def _at_once(past: int) -> tuple[int, ...]:
+    """Where calls begin and end, of so many past keys."""
+    return (0, past)
+
+
+def _halves(past: int) -> tuple[int, ...]:
+    return (0, past // 2, past)
+
+
+def _one_by_one(past: int) -> tuple[int, ...]:
+    return (0, *range(max(0, past - MOST_STEPS), past + 1))
+
+
+def _growing(past: int) -> tuple[int, ...]:
+    ends = (number * (number + 1) // 2 for number in range(GROWING + 1))
+    return (*(end for end in ends if end < past), past)
+
+
+_ENDS: Mapping[StepPattern, Callable[[int], tuple[int, ...]]] = {
+    "token_by_token": _one_by_one, "halves": _halves, "growing": _growing, "beside_another": _halves}
+
+
+def _storing_steps(problem: Problem, name: str, places: tuple[int, ...]) -> Iterator[Step]:
+    """The calls that store the first keys of a problem, cut at these places."""
+    whole, takes = joined(problem), NONE
+    for first, end in pairwise(places):
+        if first < end:
+            yield Step(_quiet(problem, _span(whole, first, end), end), takes, name)
+            takes = name
+
+
+def _span(whole: Problem, first: int, end: int) -> Problem:
+    """As many queries as keys: the keys themselves, one for each query head."""
+    key, value = (np.ascontiguousarray(getattr(whole, name)[:, :, first:end]) for name in HELD)
+    heads = whole.query.shape[1] // key.shape[1]
+    rows = np.arange(end - first) % whole.query.shape[2]  # scales of the queries are as many, and any will do
+    scales = cut_scales(whole, keys=slice(first, end), queries=rows)
+    return whole.but(**scales, query=np.repeat(key, heads, axis=1), key=key, value=value)
+
+
+def _quiet(problem: Problem, part: Problem, end: int | None = None) -> Problem:
+    """A call whose answer is thrown away: nothing that has rows, nothing asked for, and no number of keys beyond its
+    end.
+    """
+    rows = {name for name, axes in AXES.items() if name in problem.given and set(axes) & set("TS")} - OF_ENTRIES
+    asked = {name for name in problem.given if KEYWORDS[name].acts is Acts.ANSWER}
+    counted = {name: np.minimum(value, end).astype(value.dtype) if end is not None and COUNTS[name] == "S" else None
+               for name, value in problem.given.items() if name in COUNTS}
+    bare: dict[str, Any] = {**dict.fromkeys(rows), **dict.fromkeys(asked, False), **counted}
+    return _without_past(part.but(**bare))
+
+
+def _without_past(problem: Problem) -> Problem:
+    """The call by itself: what the cache holds is not handed over, nor what belongs to it."""
+    new = cut_scales(problem, keys=slice(problem.past, None))
+    return problem.but(**new, **dict.fromkeys(HELD_IN_CACHE), **{STATE: None})
+
+
+def _another(problem: Problem) -> Problem:
+    """The same with other keys and values: of the opposite sign, each at the place of its neighbour. Codes keep their
+    sign, since a format may not have the other one, and have scales of twice the size.
+    """
+    has_codes = not OF_ENTRIES.isdisjoint(problem.given)
+    scales = {name: np.asarray(2 * value) for name, value in cut_scales(problem).items()}
+    return problem.but(**scales, **{
+        name: np.ascontiguousarray(np.roll(value if has_codes else -value, 1, axis=2))
+        for name in (*HELD, *HELD_IN_CACHE) if (value := getattr(problem, name)) is not None})
+
+
+def _by_turns(own: tuple[Step, ...], other: tuple[Step, ...]) -> tuple[Step, ...]:
+    """A call of the one, a call of the other."""
+    pairs = zip(own, other, strict=True)
+    return tuple(step for pair in pairs for step in pair)
