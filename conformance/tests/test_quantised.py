@@ -10,7 +10,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from attnspec.aspects.quantised import mistakes_beside
+from attnspec.aspects.quantised import mistakes_beside, mistakes_of_forms
 from attnspec.aspects.quantised.arrays import (
     NAMES,
     codes_of,
@@ -158,9 +158,9 @@ def test_there_are_sixty_faults_and_more_and_each_names_its_array() -> None:
     assert len({fault.name for fault in faults}) == len(faults)
 
 
-# those that show beside another keyword are in test_quantised_cache.py
+# those that show beside another keyword or in another form are in test_quantised_cache.py
 FAULTS = {fault.name: fault for table in MISTAKES.about.values() for fault in table
-          if fault not in mistakes_beside.FAULTS}
+          if fault not in (*mistakes_beside.FAULTS, *mistakes_of_forms.FAULTS)}
 CALLS = ("mask=none;families=normal;with={0};{1};seed=5", "mask=random;families=normal;with=mask+{0};{1};seed=6",
          "mask=none;families=normal;with=bias+causal+{0};bias=normal;{1};seed=7",
          "mask=none;families=normal;with=scale+{0};scale=0.3;{1};seed=8")
