@@ -32,7 +32,7 @@ from attnspec.core.forms import InputForm
 from attnspec.core.keywords import BESIDE, OFF
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.plan import FAULT, is_own
-from attnspec.diagnosis.witnesses import Matrix
+from attnspec.diagnosis.candidate import Matrix
 from attnspec.faults.catalogue import fault_named
 from attnspec.faults.fault import Fault
 from bugs import CHECKS, MISTAKES, REFUTATIONS, drawn_targets

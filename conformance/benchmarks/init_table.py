@@ -19,6 +19,7 @@ import ast
 import json
 import os
 import re
+import resource
 import shlex
 import subprocess
 import sys
@@ -52,7 +53,8 @@ _WROTE = "wrote "
 class Tried:
     """What became of one target. said: `init`'s notes.  causes: the lines of `check` that name a cause.  clauses: the
     violated clauses that are shown, with what they say.  unjudged: what the first line names as never tried.  lost:
-    parameters that nothing names.
+    parameters that nothing names.  init_processor: seconds of processor that `init` took, with what it started:
+    how long it takes where nothing else runs.
     """
 
     target: str
@@ -68,6 +70,7 @@ class Tried:
     lost: Sequence[str] = ()
     init_output: str = ""
     check_output: str = ""
+    init_processor: float = 0.0
 
     @property
     def is_right(self) -> bool:
@@ -134,14 +137,22 @@ def run_command(arguments: Sequence[str], folder: Path) -> tuple[int, str, float
     return ended.returncode, ended.stdout + ended.stderr, time.monotonic() - begun
 
 
+def _processor_seconds() -> float:
+    """Of all processes that this one has waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def try_target(row: Row, half: str, folder: Path, options: Sequence[str]) -> Tried:
     """`init` in this folder, then the command that it prints."""
     source = source_of(row, half)
     (folder / row.file).write_text(source, encoding="utf-8")
+    before = _processor_seconds()
     code, output, seconds = run_command(["init", f"{row.file}:{row.name}"], folder)
+    processor = round(_processor_seconds() - before, 1)
     said = tuple(output.partition(f"\n{_WROTE}")[0].splitlines())
     printed = _NEXT.search(output)
-    blank = Tried(row.target, half, "", round(seconds, 1), 0.0, "", said, init_output=output)
+    blank = Tried(row.target, half, "", round(seconds, 1), 0.0, "", said, init_output=output, init_processor=processor)
     if code or printed is None:
         return replace(blank, verdict="init refuses")
     command = [*printed[1].split(), *options, "--no-record"]

@@ -24,7 +24,7 @@ import attnspec
 import click
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.forms import InputForm
-from attnspec.core.keyword_nouns import GRAD
+from attnspec.core.keyword import GRAD
 from attnspec.core.keywords import OFF
 from attnspec.core.nouns import Kind, Level
 from attnspec.faults import sound

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from attnspec.cli.report import with_findings
-from attnspec.core.harm import Harm
+from attnspec.core.deviation import Harm
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.paths import folder
 from attnspec.core.plan import Plan

@@ -10,8 +10,8 @@ import pytest
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
+from attnspec.diagnosis.candidate import Matrix, Witnesses
 from attnspec.diagnosis.diagnose import Examiner, diagnose
-from attnspec.diagnosis.witnesses import Matrix, Witnesses
 from attnspec.engine.engine import Engine
 from attnspec.faults.blocks import BLOCK_FAULTS, SIZE, of_size
 from attnspec.faults.catalogue import CATALOGUE

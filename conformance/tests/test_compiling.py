@@ -13,8 +13,8 @@ from attnspec.core.compiling import OWN_SIZES, RESHAPING, SECONDS, explain_left_
 from attnspec.core.made_variants import AS_DECLARED
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
-from attnspec.engine.asked import compiling_time
 from attnspec.engine.subject_run import SubjectRun
+from attnspec.engine.summon import compiling_time
 from attnspec.faults.subject import own_subject
 from attnspec.hosting.client import seconds_of
 from attnspec.problems.problem import Array, Sizes

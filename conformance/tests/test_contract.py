@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from attnspec.cli import main
-from attnspec.core.contract import MOST, read_contract
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Verdict
@@ -16,6 +15,7 @@ from attnspec.engine.contracted import recipe_for
 from attnspec.engine.engine import Engine
 from attnspec.record.outcome import Outcome
 from attnspec.runner.gate import gate
+from attnspec.spec.contract import MOST, read_contract
 from test_refused_sizes import HEAD
 
 WORDS = "Words are keywords, dtypes, and sizes such as D128."

@@ -15,8 +15,7 @@ from attnspec.aspects.decoder.keyword import STEP_PATTERNS, USUAL_STEPS
 from attnspec.aspects.decoder.questions import QUESTIONS
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.forms import InputForm
-from attnspec.core.keyword import Acts
-from attnspec.core.keyword_nouns import StepPattern
+from attnspec.core.keyword import Acts, StepPattern
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.plan import Plan

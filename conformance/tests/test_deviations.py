@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from attnspec.core.declaration import Declaration
-from attnspec.core.deviation import Deviation
+from attnspec.core.deviation import Deviation, Harm
 from attnspec.core.errors import FileLocation, ManifestError
-from attnspec.core.harm import Harm
 from attnspec.core.nouns import DType, Effort, Level, Novelty, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
+from attnspec.diagnosis.candidate import FailingCase
 from attnspec.diagnosis.diagnose import Diagnosis, Examiner, diagnose, diagnose_double
-from attnspec.diagnosis.failing_case import FailingCase
-from attnspec.diagnosis.locate import INVERTED
-from attnspec.diagnosis.overflow import RawExponentials
+from attnspec.diagnosis.locate import INVERTED, RawExponentials
 from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults import staged as sound

@@ -13,7 +13,7 @@ import pytest
 from attnspec.aspects.dropout.dropping import by_counter, by_generator, by_tile, factors_of
 from attnspec.aspects.dropout.faults import MISTAKES
 from attnspec.core.errors import UsageError
-from attnspec.core.keyword_nouns import GRAD, RATE, SEED
+from attnspec.core.keyword import GRAD, RATE, SEED
 from attnspec.core.keywords import DRAWN, OFF
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan

@@ -15,7 +15,7 @@ from attnspec.aspects.quantised.arrays import NAMES
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import InputForm
-from attnspec.core.keyword_nouns import RATE, SEED
+from attnspec.core.keyword import RATE, SEED
 from attnspec.core.keywords import AXES, OFF
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import precision

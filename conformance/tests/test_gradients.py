@@ -12,8 +12,8 @@ from attnspec.aspects.gradients.keyword import GRAD_PATTERNS, USUAL_GRADS
 from attnspec.core.errors import ManifestError, TargetError
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import GRADIENTS_ONCE, Plan
-from attnspec.engine.asked import samples_gradients
 from attnspec.engine.engine import Engine
+from attnspec.engine.summon import samples_gradients
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.subject import SOUND_BACKWARD, fault_subject
 from attnspec.numerics.gradients import expect_gradients

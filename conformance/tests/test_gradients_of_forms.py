@@ -16,8 +16,8 @@ from attnspec.core.made_variants import AS_DECLARED
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.core.refusal import Refusal
-from attnspec.engine.asked import with_requested_features
 from attnspec.engine.engine import Engine
+from attnspec.engine.summon import with_requested_features
 from attnspec.numerics.expectation import of_gradients
 from attnspec.numerics.gradients import Gradient, expect_gradients
 from attnspec.subjects.misfits import Misfits

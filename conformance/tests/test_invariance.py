@@ -15,7 +15,7 @@ from attnspec.faults import state
 from attnspec.faults.sound import DENSE, sound_named
 from attnspec.faults.subject import fault_subject
 from attnspec.questions.asker import Asker
-from attnspec.questions.invariance import BIT_QUESTIONS
+from attnspec.questions.numbers import BIT_QUESTIONS
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.registry import load
 

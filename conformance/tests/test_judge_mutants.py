@@ -74,7 +74,7 @@ def test_a_weakening_whose_code_is_gone_is_told(monkeypatch: pytest.MonkeyPatch,
 
 @pytest.mark.nightly
 def test_tests_that_import_a_module_come_before_those_of_what_imports_it() -> None:
-    plain, named = (JudgeMutant("any", "diagnosis/failing_case.py", "", "", tests)
+    plain, named = (JudgeMutant("any", "diagnosis/candidate.py", "", "", tests)
                     for tests in ((), ("test_diagnosis.py",)))
     own, near, further, rest = staged_tests(plain)
     assert (own, near) == ([], [DIAGNOSIS])

@@ -166,21 +166,22 @@ NAMED: Mapping[str, Mapping[str, str]] = {
     "grad_output": {
         "aspects/gradients/": "the aspect itself",
         "diagnosis/tolerance.py": "the gauge of a backward pass",
-        "engine/asked.py": "a function is asked whether its framework differentiates it",
+        "engine/summon.py": "a function is asked whether its framework differentiates it",
         "core/keywords.py": "its field",
         "host/lifts/plain.py": "how a framework is handed it",
         "subjects/backward.py": "the parameter of a backward pass",
         "subjects/subject.py": "that gradients are asked for with it",
+        "scaffold/manifest.py": "whether a function refuses what it accepts without gradients",
         "vocabulary/gradients.py": "that a layer's parameters have gradients where its output has one",
         "faults/backward.py": "sound backward passes",
-        "core/keyword_nouns.py": "its name",
+        "core/keyword.py": "its name",
     },
     "dropout_rate": {
         "aspects/dropout/": "the aspect itself",
         "core/keywords.py": "its field",
         "scaffold/lookup.py": "the names of what a layer of a library calls so",
         "scaffold/modes.py": "the variant of that name, which `attnspec init` writes",
-        "core/keyword_nouns.py": "its name",
+        "core/keyword.py": "its name",
     },
 }
 """The files that name a keyword, and what for. `mask` and `scale` are words of the field and cannot be counted so."""

@@ -13,10 +13,8 @@ from attnspec.core.errors import FileLocation, ManifestError, SpecError
 from attnspec.core.nouns import DType, Level
 from attnspec.spec import yaml_lines
 from attnspec.spec.clause import Clause
-from attnspec.spec.fields import Fields
-from attnspec.spec.load import load_spec
-from attnspec.spec.read_clause import read_bibliography
-from attnspec.spec.yaml_lines import Located, LocatedList, load_yaml, parse_yaml, shown_path
+from attnspec.spec.load import load_spec, read_bibliography
+from attnspec.spec.yaml_lines import Fields, Located, LocatedList, load_yaml, parse_yaml, shown_path
 from helpers.places import SMALL_SPEC
 
 

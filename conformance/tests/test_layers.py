@@ -33,7 +33,7 @@ VIOLATIONS = {
     "evaluation": ("evaluation/report/curves.py", "import evaluation.power.against"),
     "keywords": ("attnspec/aspects/window/keyword.py", "import numpy"),
     "definition": ("attnspec/aspects/softcap/mathematics.py", "import attnspec.aspects.softcap.faults"),
-    "circles": ("attnspec/spec/clause.py", "import attnspec.spec.load"),
+    "circles": ("attnspec/numerics/precision.py", "import attnspec.numerics.expectation"),
     "report": ("attnspec/report/page.py", "import attnspec.spec.load"),
     "host": ("attnspec/host/calling.py", "import attnspec.core.nouns"),
     "light": ("attnspec/record/outcome.py", "def later():\n    import numpy"),

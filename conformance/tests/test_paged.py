@@ -12,7 +12,7 @@ from attnspec.aspects.pages.faults import MISTAKES
 from attnspec.aspects.pages.keyword import PAGE_PATTERNS, USUAL_PAGES
 from attnspec.core.errors import SpecError, TargetError, UsageError
 from attnspec.core.forms import InputForm
-from attnspec.core.keyword_nouns import PagePattern
+from attnspec.core.keyword import PagePattern
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
 from attnspec.engine.cases import in_a_line

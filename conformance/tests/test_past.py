@@ -14,7 +14,7 @@ from attnspec.aspects.past.keyword import PAST_PATTERNS, USUAL_PASTS
 from attnspec.aspects.past.questions import QUESTIONS
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import SpecError, UsageError
-from attnspec.core.keyword_nouns import PastPattern
+from attnspec.core.keyword import PastPattern
 from attnspec.core.keywords import BESIDE, CACHED, KEYWORDS
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.surroundings import Surroundings

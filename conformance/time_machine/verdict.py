@@ -18,8 +18,7 @@ from pathlib import Path
 from attnspec.core.errors import AttnspecError, RecordError
 from attnspec.core.nouns import FAILURES, Verdict
 from attnspec.record.read import RunRecord, read_record
-from attnspec.spec.fields import Fields
-from attnspec.spec.yaml_lines import load_yaml
+from attnspec.spec.yaml_lines import Fields, load_yaml
 from packaging.version import Version
 
 HOME = Path(__file__).resolve().parents[2]

@@ -70,7 +70,8 @@ def packed_by_head(query: Array, key: Array, value: Array, *, cu_query: Array, c
     """
     own = np.repeat(np.arange(len(cu_key) - 1), np.diff(cu_key))
     of_key, of_value = (None if each is None else each[own][..., None] for each in (key_scale, value_scale))
-    return packed_sequences(query, key, value, cu_query, cu_key, of_key, of_value, causal=causal, scale=scale)
+    return packed_sequences(query, key, value, of_key, of_value, cu_query=cu_query, cu_key=cu_key, causal=causal,
+                            scale=scale)
 
 
 def packed_by_token(query: Array, key: Array, value: Array, *, cu_query: Array, cu_key: Array, causal: bool = False,
@@ -78,11 +79,12 @@ def packed_by_token(query: Array, key: Array, value: Array, *, cu_query: Array, 
                     value_scale: Array | None = None) -> Array:
     """The same with scales (Nk,Hkv), one for each token, packed as the codes are."""
     of_key, of_value = (None if each is None else each[..., None] for each in (key_scale, value_scale))
-    return packed_sequences(query, key, value, cu_query, cu_key, of_key, of_value, causal=causal, scale=scale)
+    return packed_sequences(query, key, value, of_key, of_value, cu_query=cu_query, cu_key=cu_key, causal=causal,
+                            scale=scale)
 
 
-def packed_sequences(query: Array, key: Array, value: Array, cu_query: Array, cu_key: Array, of_key: Array | None,
-                     of_value: Array | None, *, causal: bool, scale: float | None) -> Array:
+def packed_sequences(query: Array, key: Array, value: Array, of_key: Array | None, of_value: Array | None, *,
+                     cu_query: Array, cu_key: Array, causal: bool, scale: float | None) -> Array:
     """Query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv) and scales that broadcast to them, to (Nq,H,Dv)."""
     wide = wide_of(query)
     answer = packed.attention(query.astype(wide), times(key, of_key, wide), times(value, of_value, wide),

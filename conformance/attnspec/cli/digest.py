@@ -10,7 +10,6 @@ from itertools import accumulate
 
 import click
 
-from attnspec.core.contract import ALL
 from attnspec.core.nouns import FAILURES, HALF_DTYPES, DType, Effort, Verdict
 from attnspec.core.sizes import foretell_costs
 from attnspec.record.events import (
@@ -27,7 +26,7 @@ from attnspec.record.events import (
 from attnspec.record.outcome import ClauseText, KnownFinding, Outcome, is_choice
 from attnspec.report.comparison import is_gone
 from attnspec.report.figures import count_noun
-from attnspec.spec.contract import word_of
+from attnspec.spec.contract import ALL, word_of
 
 ALARMING = FAILURES | {Verdict.UNEXPECTED}
 UNDECIDED = frozenset({Verdict.NOT_RUN, Verdict.NO_CLAIM, Verdict.INAPPLICABLE})
@@ -166,7 +165,7 @@ class Digest:
         if not (failures := self.failures):
             return None  # asked after every item, of which most runs have many and no failure
         asked = map(DType, self.header.dtypes) if self.header else DType
-        has_wide = not HALF_DTYPES.issuperset(asked)
+        has_wide = any(each not in HALF_DTYPES for each in asked)
         tried = {(each.subject, each.clause) for each in self.outcomes if each.dtype not in HALF_DTYPES}
         return next((each for each in failures if each.dtype not in HALF_DTYPES or not has_wide
                      or (each.subject, each.clause) in tried), None)

@@ -18,6 +18,7 @@ import click
 from attnspec.cli.explain import badly_put, collect_mistakes
 from attnspec.cli.options import IMPLEMENTATIONS, SPEC, SPEC_ADD
 from attnspec.core.characters import escape_hidden, other_script
+from attnspec.core.deviation import Harm
 from attnspec.core.errors import (
     CANNOT_RUN,
     CONFORMS,
@@ -31,7 +32,6 @@ from attnspec.core.errors import (
     quoted,
 )
 from attnspec.core.files import write_whole
-from attnspec.core.harm import Harm
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict, is_bare
 from attnspec.core.paths import folder
 from attnspec.core.plan import FAULT, SOUND

@@ -10,7 +10,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -26,7 +25,6 @@ from attnspec.core.errors import AttnspecError, FileLocation, UsageError
 from attnspec.core.files import ensure_writable
 from attnspec.core.github_actions import append_summary, is_on_github, is_told
 from attnspec.core.nouns import Verdict
-from attnspec.core.scratch import scratch_folder
 from attnspec.record.events import (
     Event,
     Handler,
@@ -357,40 +355,6 @@ class VisibleHandler:
         self._handler.handle(show_hidden(event))
 
 
-class Page:
-    """A handler that writes the page once the run is over, from a record: the one given, or a temporary one."""
-
-    def __init__(self, path: Path, record: Path | None,
-                 write: Callable[[Sequence[RunRecord], Path], None] = _write_page) -> None:
-        self._path, self._record, self._write = path, record, write
-        self._stack = ExitStack()
-        self._keep: Callable[[Event], None] = lambda _: None
-
-    def start(self) -> None:
-        """Find out now, not after the run, whether the page can be written."""
-        ensure_writable(self._path, "page")
-        if self._record is None:
-            self._write_own_record()
-
-    def handle(self, event: Event) -> None:
-        """Keep the event, unless a record does so anyway."""
-        self._keep(event)
-
-    def shutdown(self) -> None:
-        """Write the page."""
-        with self._stack:
-            if self._record is not None:  # start saw to it
-                self._write([read_record(self._record)], self._path)
-
-    def _write_own_record(self) -> None:
-        folder = self._stack.enter_context(scratch_folder())
-        self._record = folder / "run.jsonl"
-        writer = RecordWriter(self._record)
-        writer.start()
-        self._keep = writer.handle
-        self._stack.callback(writer.shutdown)
-
-
 def is_coloured(stream: TextIO) -> bool:
     """Whether colours reach a reader."""
     return stream.isatty() and "NO_COLOR" not in os.environ
@@ -422,6 +386,28 @@ class WholeRun(Handler):
         """The record of the run, as it would be read from a file of this name."""
         where = FileLocation(name)
         return assemble_record(((where, event) for event in self._events), name)
+
+
+class Page(WholeRun):
+    """A handler that writes the page once the run is over, from its record; where none is kept, from its events."""
+
+    def __init__(self, path: Path, record: Path | None,
+                 write: Callable[[Sequence[RunRecord], Path], None] = _write_page) -> None:
+        super().__init__()
+        self._path, self._kept, self._write = path, record, write
+
+    def start(self) -> None:
+        """Find out now, not after the run, whether the page can be written."""
+        ensure_writable(self._path, "page")
+
+    def handle(self, event: Event) -> None:
+        """Keep the event, unless a record does so anyway."""
+        if self._kept is None:
+            super().handle(event)
+
+    def shutdown(self) -> None:
+        """Write the page."""
+        self._write([read_record(self._kept) if self._kept else self.record(str(self._path))], self._path)
 
 
 JUNIT = click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",

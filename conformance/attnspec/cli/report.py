@@ -17,7 +17,7 @@ from attnspec.cli.options import keep_apart
 from attnspec.cli.outputs import BADGE, JUNIT, write_badge, write_junit
 from attnspec.core import paths
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, FileLocation, UsageError
-from attnspec.core.keyword_nouns import GRADIENTS_PROFILE
+from attnspec.core.keyword import GRADIENTS_PROFILE
 from attnspec.core.surroundings import kind_of
 from attnspec.record.events import Event, RunFinished, SubjectKnown
 from attnspec.record.outcome import SubjectCard

@@ -23,9 +23,12 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any, Generic, Literal, Self, TypedDict, TypeVar
 
-from attnspec.core.keyword import Acts, Keyword, KeywordLimits, Values, Window
-from attnspec.core.keyword_nouns import (
+from attnspec.core.keyword import (
+    Acts,
+    GlobalScalePattern,
     GradPattern,
+    Keyword,
+    KeywordLimits,
     LengthPattern,
     PagePattern,
     PastPattern,
@@ -33,6 +36,9 @@ from attnspec.core.keyword_nouns import (
     SinkPattern,
     SlopePattern,
     StepPattern,
+    Values,
+    Window,
+    ZeroPattern,
 )
 from attnspec.core.nouns import Kind
 
@@ -97,6 +103,12 @@ class KeywordArguments(Generic[ArrayT]):
     query_scale: ArrayT | None = None
     key_scale: ArrayT | None = None
     value_scale: ArrayT | None = None
+    query_zero: ArrayT | None = None
+    key_zero: ArrayT | None = None
+    value_zero: ArrayT | None = None
+    query_global_scale: ArrayT | None = None
+    key_global_scale: ArrayT | None = None
+    value_global_scale: ArrayT | None = None
     return_weights: bool = False
     key_lengths: ArrayT | None = None
     query_lengths: ArrayT | None = None
@@ -146,6 +158,12 @@ class Lists(TypedDict, total=False):
     query_scale_patterns: Literal["any"] | Sequence[str]
     key_scale_patterns: Literal["any"] | Sequence[str]
     value_scale_patterns: Literal["any"] | Sequence[str]
+    query_zero_patterns: Literal["any"] | Sequence[ZeroPattern]
+    key_zero_patterns: Literal["any"] | Sequence[ZeroPattern]
+    value_zero_patterns: Literal["any"] | Sequence[ZeroPattern]
+    query_global_scale_patterns: Literal["any"] | Sequence[GlobalScalePattern]
+    key_global_scale_patterns: Literal["any"] | Sequence[GlobalScalePattern]
+    value_global_scale_patterns: Literal["any"] | Sequence[GlobalScalePattern]
     key_length_patterns: Literal["any"] | Sequence[LengthPattern]
     query_length_patterns: Literal["any"] | Sequence[LengthPattern]
     sink_patterns: Literal["any"] | Sequence[SinkPattern]

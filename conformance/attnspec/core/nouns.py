@@ -26,7 +26,7 @@ class DType(enum.Enum):
     BFLOAT16 = "bfloat16"
 
 
-HALF_DTYPES = frozenset({DType.FLOAT16, DType.BFLOAT16})
+HALF_DTYPES = (DType.FLOAT16, DType.BFLOAT16)
 """Those of 16 bits."""
 
 OTHER_DTYPE_NAMES: Mapping[str, str] = {

@@ -16,8 +16,7 @@ from attnspec.core.nouns import DType, Kind, is_bare
 from attnspec.core.refusal import Refusal
 from attnspec.diagnosis.diagnose import Diagnosis
 from attnspec.diagnosis.inputs import features_that_matter
-from attnspec.diagnosis.locate import INVERTED, NOTHING, SPOILT
-from attnspec.diagnosis.overflow import WITHOUT_MAXIMUM
+from attnspec.diagnosis.locate import INVERTED, NOTHING, SPOILT, WITHOUT_MAXIMUM
 from attnspec.host.lifts import LIFTS
 from attnspec.problems.problem import Recipe
 from attnspec.record.outcome import Explanation

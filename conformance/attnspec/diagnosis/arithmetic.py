@@ -18,14 +18,13 @@ from types import MappingProxyType
 import numpy as np
 
 from attnspec.core.errors import ManifestError
-from attnspec.core.keyword_nouns import GRAD
+from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import DType, Effort, Kind, Level, is_bare
 from attnspec.core.rotary import POSITIONS
 from attnspec.diagnosis.advice import frameworks_of, manifest_line
-from attnspec.diagnosis.failing_case import judge_case
+from attnspec.diagnosis.candidate import PURSE, judge_case
 from attnspec.diagnosis.rotary import narrow_for
 from attnspec.diagnosis.whereabouts import NOWHERE, FailurePlace
-from attnspec.diagnosis.witnesses import PURSE
 from attnspec.numerics.precision import Precision, is_half, looser_words, precision_of
 from attnspec.numerics.width import acquitted_by
 from attnspec.problems.demand import count_work

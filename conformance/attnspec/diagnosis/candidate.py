@@ -1,9 +1,14 @@
-"""A fault as a candidate for what went wrong: put the very calls that the subject was put, in its place."""
+"""Faults as candidates for what went wrong: each is put the very calls of the failing case, in the subject's place.
+
+Clauses have their say, too: which keywords a suspected fault needs, and whether it breaks what the subject holds. The
+matrix of the spec (`spec/refutations.json`) chooses the clauses; each is then put to the subject and, in its place, to
+the suspects, on the same few cases. The matrix alone would speak of another subject: one that takes every keyword.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -12,25 +17,33 @@ import numpy as np
 from attnspec.core.conventions import of_hidden_rows
 from attnspec.core.declaration import Limits
 from attnspec.core.forms import STATE, InputForm
-from attnspec.core.keywords import OFF
-from attnspec.core.nouns import Kind
-from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
+from attnspec.core.keyword import Acts
+from attnspec.core.keywords import KEYWORDS, OFF
+from attnspec.core.nouns import DType, Effort, Kind
+from attnspec.diagnosis.tolerance import AnswerRuler, Aspect, ComparisonStandard
 from attnspec.faults import staged as sound
 from attnspec.faults.decoding import with_cache
 from attnspec.faults.doubles import Noise, noisy
-from attnspec.faults.fault import Fault
+from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.layer import LayerCall, LayerStages, as_layer, both, run_layer
 from attnspec.faults.sound_forms import by_sequence, concatenating, side_by_side
-from attnspec.faults.staged import SOUND, Attend, as_computed, computing, find_empty_rows, log_sum_exp
+from attnspec.faults.staged import SOUND, Attend, as_computed, computing, find_empty_rows, log_sum_exp, staged
 from attnspec.faults.work import Answer as Returned
 from attnspec.faults.work import HandedOver as StagedCall
 from attnspec.faults.work import PreparedCall
 from attnspec.numerics.rotary import INTERLEAVED, PAIRS
-from attnspec.problems.problem import Array
+from attnspec.problems.problem import Array, Recipe
+from attnspec.problems.rotary import RotaryProblem
+from attnspec.spec.refutations import CASES, Refutations
 from attnspec.subjects.backward import BackwardPass
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
-from attnspec.trials.call_log import LoggedCall, log_call
+from attnspec.trials.call_log import Ending, LoggedCall, LoggingEvaluator, is_poisoned, log_call
+from attnspec.trials.compile import Check
+from attnspec.trials.covering_cases import seed_of
+from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.judging import Tally
+from attnspec.trials.trial import Trial
 from attnspec.vocabulary.scene import AnyProblem
 
 NOISES = (1, 2)
@@ -222,3 +235,262 @@ def _with_output(params: Mapping[str, Array]) -> Mapping[str, Array]:
     groups = params["w_query"].shape[1] // params["w_key"].shape[1]
     width = params["w_value"].shape[1] * groups
     return {**params, "w_out": np.eye(width, dtype=params["w_value"].dtype)}
+
+
+# A failing case as others can be put it: every call of it, and what the answers are held to
+
+
+NO_MISTAKE = Fault("no_mistake", Stage.STATE, "Nothing is wrong.", "never", staged())
+"""Attention as it is defined, put in the place of a fault."""
+
+LARGE = 2**15
+"""Scores (B·H·T·S) of a failing case beyond which only faults that the panel bears out are put to it."""
+
+
+def judge_case(trial: Trial, evaluator: Evaluator, recipe: Recipe) -> Tally:
+    """The clause on one case before another evaluator."""
+    return replace(trial, evaluator=evaluator, breadcrumb=lambda _: None).judge_recipe(recipe)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FailingCase:
+    """The failing case: every call that the subject was put in judging it. fails: whether it failed again.  held: the
+    case at sizes at which the subject does not fail.
+    """
+
+    trial: Trial
+    recipe: Recipe
+    bar: ComparisonStandard
+    log: tuple[LoggedCall, ...]
+    fails: bool
+    held_recipes: tuple[Recipe, ...] = ()
+    _rulers: dict[int, AnswerRuler] = field(default_factory=dict)
+    _candidates: dict[str, FaultCandidate] = field(default_factory=dict)
+    _explained_by_fault: dict[str, bool] = field(default_factory=dict)
+    _too_wide: dict[str, bool] = field(default_factory=dict)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether putting the case to every fault is dear."""
+        sizes = [step.problem.sizes for step in self.log]
+        return sum(size.B * size.H * size.T * size.S for size in sizes) > LARGE
+
+    @property
+    def is_defined(self) -> bool:
+        """Whether there is a right answer to all of it: some clauses are about calls that make no sense."""
+        return all(isinstance(step.problem, RotaryProblem) or step.problem.key.shape[-2] == step.problem.value.shape[-2]
+                   for step in self.log)
+
+    @property
+    def raises(self) -> bool:
+        """Whether the subject raised in it."""
+        return any(step.ending is Ending.RAISED for step in self.log)
+
+    @property
+    def is_poisoned(self) -> bool:
+        """Whether the case is about entries that are not finite."""
+        return any(is_poisoned(step.problem) for step in self.log)
+
+    def explains(self, fault: Fault) -> bool:
+        """Whether the fault, put the same calls, answers as the subject did, and fails as well, where attention without
+        a mistake does not; found out once.
+        """
+        if fault.name not in self._explained_by_fault:
+            self._explained_by_fault[fault.name] = self._explains(fault) and not self._is_explained_without_mistake
+        return self._explained_by_fault[fault.name]
+
+    @property
+    def _is_explained_without_mistake(self) -> bool:
+        """Whether attention without a mistake, but for its answer to a row that sees no key, would be named as well:
+        such a row has no definition, so that answers are not compared there.
+        """
+        if self.bar.subject.declaration.kind is Kind.ROTARY:
+            return False
+        if NO_MISTAKE.name not in self._explained_by_fault:
+            self._explained_by_fault[NO_MISTAKE.name] = self._explains(NO_MISTAKE)
+        return self._explained_by_fault[NO_MISTAKE.name]
+
+    def _explains(self, fault: Fault) -> bool:
+        candidate = self._candidate(fault)
+        return all(self._is_alike(candidate, index) for index in range(len(self.log))) and (
+            self.bar.aspect is not Aspect.KEPT or self._keeps_alike(candidate)) and self._convicts(fault)
+
+    def nearness(self, fault: Fault) -> float:
+        """How near the fault's answers are to the subject's where they are furthest; below 1, nearer than the truth.
+
+        No call is put after one where they are further apart than that.
+        """
+        candidate, furthest = self._candidate(fault), 0.0
+        for index, step in enumerate(self.log):
+            furthest = max(furthest, self._ruler(index).nearness(step, candidate.step(index)))
+            if furthest >= 1:
+                break
+        return furthest
+
+    def _candidate(self, fault: Fault) -> FaultCandidate:
+        if fault.name not in self._candidates:
+            calls = [(step.problem, step.variant) for step in self.log]
+            self._candidates[fault.name] = FaultCandidate(fault, self._choose_bar(fault), calls)
+        return self._candidates[fault.name]
+
+    def _is_alike(self, candidate: FaultCandidate, index: int) -> bool:
+        return self._ruler(index).are_alike(self.log[index], candidate.step(index),
+                                            partial(candidate.shake_call, index))
+
+    def _keeps_alike(self, candidate: FaultCandidate) -> bool:
+        """Whether answers are kept, or not, by both: asked when all calls are made."""
+        return all(step.is_kept is candidate.step(index).is_kept for index, step in enumerate(self.log))
+
+    def _convicts(self, fault: Fault) -> bool:
+        return self._fails(self._in_its_place(fault), self.recipe)
+
+    def is_too_wide(self, fault: Fault) -> bool:
+        """Whether the fault fails where the subject holds, put the failing case before. Found out once.
+
+        One with a memory may fail at other calls than the subject does: it is too wide if it fails at all of them.
+        Asked of a case beside which some hold.
+        """
+        if fault.name not in self._too_wide:
+            candidate, is_told_by = self._in_its_place(fault), all if fault.stage is Stage.STATE else any
+            self._fails(candidate, self.recipe)
+            self._too_wide[fault.name] = is_told_by(self._fails(candidate, recipe) for recipe in self.held_recipes)
+        return self._too_wide[fault.name]
+
+    def _in_its_place(self, fault: Fault) -> Evaluator:
+        candidate = as_candidate(fault, self.bar.subject, self._choose_bar(fault).conventions)
+        return LoggingEvaluator(candidate, self.trial.evaluator, [])
+
+    def _choose_bar(self, fault: Fault) -> ComparisonStandard:
+        """The bar at which a fault stands in the subject's place; without a mistake, rows that see no key are zeros."""
+        if fault is not NO_MISTAKE:
+            return self.bar
+        others = {name: answer for name, answer in self.bar.conventions.items()
+                  if name.partition(".")[0] != "hidden_row"}
+        return replace(self.bar, conventions=others)
+
+    def _fails(self, candidate: Evaluator, recipe: Recipe) -> bool:
+        return judge_case(self.trial, candidate, recipe).failure is not None
+
+    def _ruler(self, index: int) -> AnswerRuler:
+        """What the answers to one call are held to; whether they are kept is seen when all calls are made."""
+        if index not in self._rulers:
+            bar = replace(self.bar, aspect=Aspect.NONE) if self.bar.aspect is Aspect.KEPT else self.bar
+            self._rulers[index] = bar.ruler(self.log[index].problem)
+        return self._rulers[index]
+
+
+# What clauses have to say of a fault that is suspected
+
+
+ASKED = 4
+"""To so many clauses the suspects of one failure are put at most."""
+
+PURSE = 1e8
+"""What the cases of one clause may cost, in multiply-adds."""
+
+_GIVEN_ANYHOW = frozenset(name for name, word in KEYWORDS.items() if word.acts in (Acts.ANSWER, Acts.LAYER)) | {"scale"}
+"""Keywords that no fault is said to need: without them, too, there are weights, parameters and a scale."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """The clauses by id, and the faults that each convicts: of one law. Both are asked for where needed."""
+
+    checks: Callable[[], Mapping[str, Check]] = dict
+    refutations: Callable[[], Refutations] = Refutations
+    _needs: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def needs(self, fault: Fault) -> frozenset[str]:
+        """The keywords without which a fault does not show: what all clauses need that convict it, and the keyword that
+        it gets wrong if all of them may draw it.
+        """
+        name = _base(fault)
+        if name not in self._needs:
+            own = {fault.stage} & KEYWORDS.keys()
+            checks = self.checks()
+            # a clause that puts every keyword beside every other says of none that it is needed
+            convicting = [checks[clause] for clause in self.refutations().of_fault(name)
+                          if clause in checks and checks[clause].domain.kind != "features"]
+            of_clauses = [check.needs - _GIVEN_ANYHOW | own & (check.needs | check.domain.sometimes)
+                          for check in convicting]
+            self._needs[name] = frozenset.intersection(*of_clauses) if of_clauses else frozenset()
+        return self._needs[name]
+
+    def measure_remoteness(self, fault: Fault, check: Check, given: frozenset[str]) -> tuple[int, int]:
+        """How far a fault is from what a clause is about that fails with these keywords given.
+
+        First comes what the clause names as an example, then what it convicts: but a clause that puts every keyword
+        beside every other is about none. Of these, what needs most of the keywords that were given: a case is shrunk,
+        so that it would have been left without those that it does not need.
+        """
+        name, clause = _base(fault), check.clause
+        convicted = self.refutations().convictions.get(clause.id, {})
+        nearest = 0 if name in clause.refuted_by else 1 if name in convicted else 2
+        is_of_one_thing = check.domain.kind != "features"
+        return nearest if is_of_one_thing else 0, len(given - _GIVEN_ANYHOW - self.needs(fault))
+
+    def may_convict(self, clause: str, fault: Fault) -> bool:
+        """Whether a clause convicts a fault at some dtype, on the cases that it is put first; True of a clause that is
+        none of the law's.
+        """
+        known = self.refutations().convictions.get(clause)
+        return known is None or _base(fault) in known
+
+
+@dataclass(frozen=True, slots=True)
+class Witnesses:
+    """What the clauses have to say of one subject. seed: of the run."""
+
+    matrix: Matrix = field(default_factory=Matrix)
+    seed: int = 0
+    _fared: dict[tuple[str, DType], Tally] = field(default_factory=dict)
+
+    def fit(self, suspects: Sequence[Fault], trial: Trial, subject: Subject) -> Mapping[str, int]:
+        """Finds the suspects that break no clause which the subject holds: by name, how many that it violates each
+        leaves whole.
+        """
+        left, missed = list(suspects), dict.fromkeys((each.name for each in suspects), 0)
+        for check in self._telling_clauses(left, trial):
+            fared = self._of_subject(check, trial, subject)
+            if not fared.cases:
+                continue
+            for fault in list(left):
+                candidate = as_candidate(fault, subject, trial.evaluator.conventions)
+                breaks = self._try_first_cases(check, trial, candidate).failure is not None
+                if breaks and fared.failure is None:
+                    left.remove(fault)
+                missed[fault.name] += not breaks and fared.failure is not None
+        return {fault.name: missed[fault.name] for fault in left}
+
+    def _telling_clauses(self, suspects: Sequence[Fault], trial: Trial) -> Iterator[Check]:
+        """The clauses for the subject that convict some of the suspects, and first those that convict half of them; one
+        of those that convict the same ones before a second.
+        """
+        dtype, checks = trial.evaluator.dtype, self.matrix.checks()
+        convicted = {clause: frozenset(fault.name for fault in suspects if dtype in faults.get(_base(fault), ()))
+                     for clause, faults in self.matrix.refutations().convictions.items() if clause in checks}
+        useful = [clause for clause, those in convicted.items() if those
+                  and (len(those) < len(suspects) or len(suspects) == 1) and clause != trial.check.clause.id
+                  and not checks[clause].lacking(trial.evaluator.subject)]
+        ranked = sorted(useful, key=lambda clause: abs(2 * len(convicted[clause]) - len(suspects)))
+        each_once = {convicted[clause]: clause for clause in reversed(ranked)}.values()
+        in_turn = sorted(ranked, key=lambda clause: clause not in each_once)
+        yield from (checks[clause] for clause in in_turn[:ASKED])
+
+    def _of_subject(self, check: Check, trial: Trial, subject: Subject) -> Tally:
+        place = check.clause.id, trial.evaluator.dtype
+        if place not in self._fared:
+            self._fared[place] = self._try_first_cases(check, trial, subject)
+        return self._fared[place]
+
+    def _try_first_cases(self, check: Check, trial: Trial, subject: Subject) -> Tally:
+        """What comes of the clause's first cases."""
+        known = trial.evaluator
+        evaluator = Evaluator(subject, known.dtype, known.conventions, archive=known.archive)
+        return Trial(check, evaluator, Effort.QUICK, seed_of(self.seed, check.domain), lambda _: None, shrinks=False,
+                     cases=CASES, purse=PURSE).hold()
+
+
+def _base(fault: Fault) -> str:
+    """The name in the catalogue of a fault with blocks of another size."""
+    return fault.name.partition("@")[0]

@@ -10,16 +10,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from attnspec.core.forms import InputForm
-from attnspec.core.keyword_nouns import GRAD
+from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import DType, Effort, Kind
-from attnspec.diagnosis.failing_case import FailingCase, judge_case
+from attnspec.diagnosis.candidate import FailingCase, Witnesses, judge_case
 from attnspec.diagnosis.inputs import PANELS, DiagnosticInputs
-from attnspec.diagnosis.locate import BACKWARD, NOTHING, locate_stage
-from attnspec.diagnosis.overflow import WITHOUT_MAXIMUM, RawExponentials
+from attnspec.diagnosis.locate import BACKWARD, NOTHING, WITHOUT_MAXIMUM, RawExponentials, locate_stage
 from attnspec.diagnosis.rotary import locate_in_rotation
 from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard, aspect_of
 from attnspec.diagnosis.whereabouts import NOWHERE, FailurePlace
-from attnspec.diagnosis.witnesses import Witnesses
 from attnspec.faults.blocks import OF_OTHER_SIZES, SIZE, of_size
 from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.faults.doubles import SoundArithmetic, double

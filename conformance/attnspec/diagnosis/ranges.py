@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from attnspec.core.errors import AttnspecError
-from attnspec.core.keyword_nouns import GRAD
+from attnspec.core.keyword import GRAD
 from attnspec.problems.problem import Array, Recipe
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.vocabulary.gradients import OF_INPUT

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from attnspec.core.contract import ALL, Contract
 from attnspec.core.declaration import Limits
 from attnspec.core.keywords import BESIDE, VALUED
 from attnspec.core.nouns import DType, Level, Verdict
@@ -12,7 +11,7 @@ from attnspec.problems.demand import nearest_sizes
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Recipe, Sizes
 from attnspec.record.outcome import Evidence, Outcome
-from attnspec.spec.contract import contract_id
+from attnspec.spec.contract import ALL, Contract, contract_id
 from attnspec.subjects.interview import value_for
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised, UnusableAnswer
 

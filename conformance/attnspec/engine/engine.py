@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnspec.core.contract import ALL, Contract, read_contract
 from attnspec.core.conventions import PROFILES
 from attnspec.core.declaration import Declaration
 from attnspec.core.deviation import Deviation
@@ -19,11 +18,11 @@ from attnspec.core.plan import FAULT, Item, Plan, is_fault
 from attnspec.core.surroundings import kind_of
 from attnspec.core.version import VERSION
 from attnspec.engine.known_failures import as_new, check_deviations, with_choice, with_convention, with_deviations
-from attnspec.engine.selection import check_known, is_hurried, match_ids, no_clause, no_dtype
+from attnspec.engine.portions import check_known, is_hurried, match_ids, no_clause, no_dtype
 from attnspec.faults.witnesses import clauses_for, declaration_of_target
 from attnspec.record.outcome import KnownFinding, Outcome, SubjectCard
 from attnspec.spec.clause import Clause, Spec, is_due
-from attnspec.spec.contract import contract_clauses, contract_id, is_put_at, word_of
+from attnspec.spec.contract import ALL, Contract, contract_clauses, contract_id, is_put_at, read_contract, word_of
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import Refutations, read_refutations
 from attnspec.subjects.baseline import (

@@ -9,16 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from attnspec.core.keyword_nouns import GRAD
+from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import Level
 from attnspec.core.plan import Plan, is_own
 from attnspec.diagnosis.advice import RaisingExplainer, missing_lift, of_no_answer, of_wrong_clause, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
+from attnspec.diagnosis.candidate import Matrix, Witnesses, judge_case
 from attnspec.diagnosis.diagnose import Diagnosis, Examiner
-from attnspec.diagnosis.failing_case import judge_case
 from attnspec.diagnosis.ranges import right_beside
 from attnspec.diagnosis.whereabouts import NOWHERE, FailureLocator, FailurePlace, borne_out
-from attnspec.diagnosis.witnesses import Matrix, Witnesses
 from attnspec.engine.cases import CONVENTION, conventions_of
 from attnspec.engine.evidence import add_place, is_worth_explaining
 from attnspec.engine.portions import Portions

@@ -17,14 +17,14 @@ from attnspec.core.coverage import write_pairs
 from attnspec.core.deviation import Deviation
 from attnspec.core.errors import FileLocation, UsageError, hint
 from attnspec.core.feature_coverage import triples_taken
-from attnspec.core.keyword_nouns import GRAD
+from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import DType, Effort, Kind, Level, Verdict, is_bare
 from attnspec.core.plan import Plan
 from attnspec.core.rotary import EVERY_KEYWORD
-from attnspec.engine.asked import as_put, compiling_time, samples_gradients
 from attnspec.engine.cases import unfinished_evidence, with_probed
 from attnspec.engine.known_failures import find_deviation
 from attnspec.engine.portions import Portions
+from attnspec.engine.summon import as_put, compiling_time, samples_gradients
 from attnspec.problems.demand import count_work
 from attnspec.problems.feature_array import traits_within
 from attnspec.problems.problem import Recipe, Sizes

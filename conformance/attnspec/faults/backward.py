@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, cast
 import ml_dtypes
 import numpy as np
 
-from attnspec.core.keyword_nouns import GRAD
+from attnspec.core.keyword import GRAD
 from attnspec.core.keywords import OFF
 from attnspec.core.nouns import DType
 from attnspec.faults import staged as forward

@@ -29,8 +29,8 @@ def dequantised_first(attend: Attend) -> Attend:
         if not said:
             return attend(query, key, value, **rest)
         wide, none = wide_dtype(query.dtype), np.ones((), bool)
-        codes = PreparedCall(query.astype(wide), key.astype(wide), value.astype(wide), none, **said)
-        numbers = restore(codes)
+        codes = PreparedCall(query.astype(wide), key.astype(wide), value.astype(wide), none)
+        numbers = restore(codes.but(**said))
         found = attend(numbers.query, numbers.key, numbers.value, **rest)
         return _narrowed(found, query.dtype, rest)
     return of_codes

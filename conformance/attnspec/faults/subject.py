@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from attnspec.core.declaration import Declaration
 from attnspec.core.errors import FileLocation
-from attnspec.core.keyword_nouns import CACHES_POOL, GRAD
+from attnspec.core.keyword import CACHES_POOL, GRAD
 from attnspec.core.keywords import KEYWORDS, OFF
 from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, SOUND, is_fault

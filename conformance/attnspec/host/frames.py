@@ -31,7 +31,8 @@ _NAMES = ["bool", "float64", "float32", "float16"]
 _NAMES += [sign + "int" + str(bits) for sign in ("", "u") for bits in (8, 16, 32, 64)]
 _KEPT_AS = {name: np.dtype(name).newbyteorder("<") for name in _NAMES}
 BITS: Dict[str, Any] = {"bfloat16": np.dtype("<u2"), "float8_e4m3fn": np.dtype("u1"), "float8_e5m2": np.dtype("u1"),
-                        "int4": np.dtype("u1")}
+                        "int4": np.dtype("u1"), "uint4": np.dtype("u1"),
+                        "float4_e2m1fn": np.dtype("u1"), "float8_e8m0fnu": np.dtype("u1")}
 """What NumPy itself has no dtype for travels, and is kept, as its bits; ml_dtypes and frameworks know it by name."""
 _KEPT_AS.update(BITS)
 _PADDING = bytes(ALIGNED)
@@ -78,16 +79,11 @@ def packed(header: Mapping[str, Any], arrays: Sequence[Entries], room: Any = Non
     text = _ENCODER.encode({**header, "arrays": told} if told else header).encode()
     if room is None or not 0 < at <= room.size:
         return [PREFIX.pack(len(text), at) + text, *body]
-    _put(body, memoryview(room))
+    view, put = memoryview(room), 0
+    for part in body:
+        view[put:put + len(part)] = part
+        put += len(part)
     return [PREFIX.pack(len(text), at | SHARED) + text]
-
-
-def _put(parts: Sequence[Any], room: memoryview) -> None:
-    """Buffers one after the other, from the beginning of the room."""
-    at = 0
-    for part in parts:
-        room[at:at + len(part)] = part
-        at += len(part)
 
 
 def spanned(array: Any) -> Tuple[memoryview, Mapping[str, Any]]:

@@ -81,7 +81,9 @@ class NotLoadedThere(Exception):  # noqa: N818  (it becomes an error with words)
 
 
 class Client:
-    """One host, started when it is first needed. about: what it said of itself."""
+    """One host, started when it is first needed. about: what it said of itself.  life: the number of the process that
+    answers, another one after each death.
+    """
 
     def __init__(self, surroundings: Surroundings, *, path: Sequence[str] = (), adapters: Sequence[str] = (),
                  files: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -95,7 +97,7 @@ class Client:
         self._deaths: Counter[Hashable] = Counter()
         self._last: dict[Hashable, ProcessDeath] = {}
         self._spent = 0.0
-        self._life = 0
+        self.life = 0
         self._lift: Header = {}
         self._lifted: dict[str, Header] = {}
         self._work: Iterator[Callable[[], object]] = iter(())
@@ -179,14 +181,9 @@ class Client:
 
     def recall(self, call: int, life: int, most: int) -> list[Entries]:
         """What the memory of an earlier result holds now, any shape; nothing where the host has died meanwhile."""
-        if self._process is None or life != self._life:
+        if self._process is None or life != self.life:
             return []
         return self.request({"do": "recall", "call": call}, most=most + PLAIN)[1]
-
-    @property
-    def life(self) -> int:
-        """The number of the process that answers: another one after each death."""
-        return self._life
 
     def _handle(self, number: int) -> int:
         if self._process is None:
@@ -232,7 +229,7 @@ class Client:
         return process
 
     def _start(self) -> None:
-        self._handles, self._life = {}, self._life + 1
+        self._handles, self.life = {}, self.life + 1
         try:
             process, self._begun = self._begun or self._opened(), None
             self.about, _ = process.answer(until=time.monotonic() + GREETING, most=PLAIN)

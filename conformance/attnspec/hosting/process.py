@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -188,22 +188,17 @@ class _NobodyReads(Exception):  # noqa: N818  (it becomes a death)
     """Nobody is at the other end."""
 
 
-class _Ending:
+@contextlib.contextmanager
+def _telling_death(died: Callable[..., ProcessDeath]) -> Iterator[None]:
     """Whatever goes wrong with a request inside ends the process, and is told as its death."""
-
-    def __init__(self, died: Callable[..., ProcessDeath]) -> None:
-        self._died = died
-
-    def __enter__(self) -> None:
-        """Nothing is to be done before."""
-
-    def __exit__(self, _: object, wrong: BaseException | None, __: object) -> None:
-        if isinstance(wrong, _DeadlinePassed):
-            raise HostDied(self._died(Verdict.TIMED_OUT)) from None
-        if isinstance(wrong, _NobodyReads):
-            raise HostDied(self._died(Verdict.CRASHED)) from None
-        if isinstance(wrong, BrokenFrame):
-            raise HostDied(self._died(Verdict.CRASHED, f"{NO_ANSWER}: {wrong}")) from None
+    try:
+        yield
+    except _DeadlinePassed:
+        raise HostDied(died(Verdict.TIMED_OUT)) from None
+    except _NobodyReads:
+        raise HostDied(died(Verdict.CRASHED)) from None
+    except BrokenFrame as wrong:
+        raise HostDied(died(Verdict.CRASHED, f"{NO_ANSWER}: {wrong}")) from None
 
 
 class HostProcess:
@@ -267,23 +262,20 @@ class HostProcess:
 
     def ask(self, header: Header, arrays: Sequence[Entries] = (), *, until: float) -> None:
         """Put a request with these arrays, any shape, before that time (monotonic). Raises HostDied."""
-        with _Ending(self._died):
+        with _telling_death(self._died):
             self._number += 1
             self._write(packed({**header, "number": self._number}, arrays, self._rooms.requests), until)
 
     def answer(self, *, until: float, most: int) -> tuple[Header, list[Entries]]:
         """The answer to the last request; its arrays, any shape, take `most` bytes. Raises HostDied."""
-        with _Ending(self._died):
+        with _telling_death(self._died):
             told, found = received(Incoming(lambda view: self._fill(view, until), self._ahead, most=most,
                                             room=self._rooms.answers, memory=_memory))
-            self._check_number(told)
+            unsaid = self._number if self._surroundings.speaks is HostLanguage.PROTOCOL else None
+            if (said := told.get("number", unsaid)) != self._number:
+                # something in that process has written an answer of its own
+                raise BrokenFrame(f"it answers request {str(said)[:20]}, but request {self._number} was sent")
             return told, found
-
-    def _check_number(self, told: Header) -> None:
-        """Raise BrokenFrame for an answer to another request: something in that process has written one of its own."""
-        unsaid = self._number if self._surroundings.speaks is HostLanguage.PROTOCOL else None
-        if (said := told.get("number", unsaid)) != self._number:
-            raise BrokenFrame(f"it answers request {str(said)[:20]}, but request {self._number} was sent")
 
     def _write(self, parts: Sequence[Any], until: float) -> None:
         def write(buffers: list[Any]) -> int:

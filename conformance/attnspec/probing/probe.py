@@ -18,16 +18,7 @@ from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.probing.subjects import main_dtype
 from attnspec.problems.make import make_layer, make_problem, model_width
 from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe, Sizes
-from attnspec.questions import (
-    invariance,
-    masks,
-    mismatch,
-    numbers,
-    outputs,
-    ranges,
-    shapes,
-    visibility,
-)
+from attnspec.questions import masks, numbers, outputs, ranges, shapes
 from attnspec.questions.asker import AnyProblem, Asker, Failed, NotAsked, Question, Reply, When, reply_to, shown
 from attnspec.questions.masks import drops, without_last_key, without_row
 from attnspec.questions.numbers import LONG, normal
@@ -221,16 +212,16 @@ def _largest(problem: AnyProblem) -> float:
 
 PLAIN: tuple[Question, ...] = (
     outputs.TWICE, *numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *outputs.WEIGHT_QUESTIONS,
-    *numbers.NUMBER_QUESTIONS, *numbers.DEVICE_QUESTIONS, *ranges.RANGE_QUESTIONS, *visibility.CAUSAL_QUESTIONS,
+    *numbers.NUMBER_QUESTIONS, *numbers.DEVICE_QUESTIONS, *ranges.RANGE_QUESTIONS, *masks.CAUSAL_QUESTIONS,
     *(question for part in load_parts("questions") for question in getattr(part, "QUESTIONS", ())),
     *masks.MASK_QUESTIONS[:1])
 ROTARY: tuple[Question, ...] = tuple(
     question for part in load_parts("questions") for question in getattr(part, "ROTARY_QUESTIONS", ()))
 """Those that are put to rotary embeddings alone."""
 MASKED: tuple[Question, ...] = (
-    *masks.MASK_QUESTIONS[1:], *masks.HIDDEN_QUESTIONS, *outputs.PURITY_QUESTIONS, *invariance.BIT_QUESTIONS,
+    *masks.MASK_QUESTIONS[1:], *masks.HIDDEN_QUESTIONS, *outputs.PURITY_QUESTIONS, *numbers.BIT_QUESTIONS,
     *outputs.GRADIENT_QUESTIONS)
-RISKY: tuple[Question, ...] = (*masks.IN_PLACE, *shapes.SIZE_QUESTIONS, *mismatch.MISMATCH_QUESTIONS)
+RISKY: tuple[Question, ...] = (*masks.IN_PLACE, *shapes.SIZE_QUESTIONS, *shapes.MISMATCH_QUESTIONS)
 """Native code may die: of masks first of all, of what nobody has tried last. What was found before is kept."""
 QUESTIONS = (*PLAIN, *MASKED, *RISKY)
 

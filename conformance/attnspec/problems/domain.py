@@ -81,6 +81,7 @@ class Domain:
     min_queries: int
     min_keys: int
     min_width: int
+    min_value_width: int
     values: Mapping[str, tuple[Any, ...]] = field(hash=False)  # a mapping has no hash; equality looks at it
 
     @property
@@ -146,6 +147,7 @@ def domain(
     min_queries: int = 1,
     min_keys: int = 1,
     min_width: int = 1,
+    min_value_width: int = 1,
     **lists: Unpack[RotaryLists],
 ) -> Domain:
     """The problems that a clause speaks of.
@@ -156,7 +158,7 @@ def domain(
     families, masks, biases: how entries are made; `any` leaves out those built for one purpose, and for problems
     judged by a law of chance (generic, long, panel) all with a structure.
     scales: values of the keyword `scale`.  inputs: whether a layer is fed three arrays, two (a memory), or one.
-    min_*: the least B, H, T, S and D.  A list in the plural of another keyword's name: the values of that keyword.
+    min_*: the least B, H, T, S, D and Dv.  A list in the plural of another keyword's name: the values of that keyword.
     Raises SpecError for a keyword that does not exist, and for what the kind of problem cannot have.
     """
     if unknown := lists.keys() - {values.plural for values in EVERY_VALUED.values()}:
@@ -173,6 +175,7 @@ def domain(
         known if families == "any" else tuple(families), _masks(kind, masks),
         _BIASES.get(kind, ANY_BIAS) if biases == "any" else tuple(biases), _values(kind, VALUES["scale"], scales),
         inputs, min_batch, min_heads, min_queries, max(min_keys, _LEAST_KEYS.get(kind, 1)), min_width,
+        min_value_width,
         {name: _values(kind, values, lists.get(values.plural, "any")) for name, values in EVERY_VALUED.items()})
 
 

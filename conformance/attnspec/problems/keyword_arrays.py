@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from attnspec.core.forms import STATE
-from attnspec.core.keyword import Acts
-from attnspec.core.keyword_nouns import (
+from attnspec.core.keyword import (
     GRAD,
+    Acts,
     GradPattern,
     LengthPattern,
     PastPattern,
@@ -229,8 +229,8 @@ def cut_scales(problem: Problem, *, queries: slice | Array = slice(None),
 
 def with_values(problem: Problem, value: Array) -> Problem:
     """The problem with other values (B,Hkv,S,Dv), past ones first, which stand for themselves."""
-    plain = {name: np.broadcast_to(np.ones((), array.dtype), value.shape) for name, array in problem.given.items()
-             if KEYWORDS[name].meaning_of == "value"}
+    plain = {name: np.broadcast_to(np.full((), not name.endswith("_zero"), array.dtype), value.shape)
+             for name, array in problem.given.items() if KEYWORDS[name].meaning_of == "value"}
     return divide_alike(problem, joined(problem).but(value=value, **plain))
 
 

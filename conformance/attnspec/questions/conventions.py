@@ -20,9 +20,8 @@ from attnspec.numerics.rotary import PAIRS
 from attnspec.problems.problem import Array
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.questions.asker import RAISES, UNUSABLE, AnyProblem, Asker, Reply, reply_to
-from attnspec.questions.masks import hidden_row, mask_with_causal
+from attnspec.questions.masks import alignment, hidden_row, mask_with_causal
 from attnspec.questions.shapes import NO, YES, heads_read
-from attnspec.questions.visibility import alignment
 from attnspec.subjects.subject import Subject
 from attnspec.subjects.watching import surviving_errors
 

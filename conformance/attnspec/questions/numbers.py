@@ -1,9 +1,14 @@
-"""Questions about the scale and about number formats."""
+"""Questions about the scale, about number formats, and about bits: whether those of a row depend on the rest of a call.
+
+Whoever claims `batch_invariant` is judged by clauses; of everybody else it is only told.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import partial
+from typing import Literal
 
 import ml_dtypes
 import numpy as np
@@ -15,7 +20,7 @@ from attnspec.core.surroundings import kind_of
 from attnspec.numerics.fingerprint import fitted, ladder, tightest
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Problem, Recipe, Sizes, numpy_dtype
+from attnspec.problems.problem import Array, Problem, Recipe, Sizes, numpy_dtype
 from attnspec.questions.asker import FAILURES, OTHER, Asker, NotAsked, Question, Reply, When, promised, shown, which
 
 _STEEP = 1.5
@@ -175,4 +180,51 @@ DEVICE_QUESTIONS = (
     Question("float32.products", "How much of a float32 does a product on the device read?", {
         "float32": "all of it", "tf32": "ten bits of the mantissa: TF32 is switched on",
         "bfloat16": "seven bits of the mantissa", **FAILURES}, _products),
+)
+
+
+_BATCH, _SEED = 3, 1
+
+
+# Whether the bits of a row depend on what else is computed in the same call
+
+
+_SAME = {"same": "no, not one bit", "differs": "yes", **FAILURES}
+
+
+def _compare_with_parts(asker: Asker, *, along: Literal["batch", "queries"]) -> Reply:
+    """One call of everything, and one of each batch entry, or of each query."""
+    problem = _problem(asker)
+    together = asker.put(problem).output
+    outputs = [asker.put(part).output for part in _parts(problem, along)]
+    apart = np.concatenate(outputs, axis=0 if along == "batch" else 2)
+    many = int((_bits(together) != _bits(apart)).sum())
+    return Reply("differs" if many else "same", f"{many} of {together.size} entries" if many else "")
+
+
+def _problem(asker: Asker) -> Problem:
+    """Three batch entries of entries from N(0, 1)."""
+    sizes = Sizes(_BATCH, asker.heads, asker.heads, *LONG, asker.width, asker.width)
+    return make_problem(Recipe(sizes, ("normal",), "none", frozenset(), _SEED), asker.dtype)
+
+
+def _parts(problem: Problem, along: str) -> Iterator[Problem]:
+    """The batch entries, each alone, or the queries."""
+    if along == "batch":
+        arrays = {name: getattr(problem, name) for name in ("query", "key", "value")}
+        yield from (problem.but(**{name: array[at:at + 1] for name, array in arrays.items()}) for at in range(_BATCH))
+    else:
+        yield from (problem.but(query=problem.query[:, :, at:at + 1]) for at in range(problem.sizes.T))
+
+
+def _bits(array: Array) -> Array:
+    """The entries of an array of any shape as whole numbers."""
+    return np.ascontiguousarray(array).view(f"u{array.itemsize}")
+
+
+BIT_QUESTIONS = (
+    Question("bits.batch", "Do the bits of a batch entry's output depend on the other entries of the batch?", _SAME,
+             partial(_compare_with_parts, along="batch"), promised("same", "batch_invariant")),
+    Question("bits.queries", "Do the bits of a query's output depend on the other queries of the call?", _SAME,
+             partial(_compare_with_parts, along="queries"), promised("same", "batch_invariant")),
 )

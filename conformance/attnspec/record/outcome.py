@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from attnspec.core.harm import Harm
+from attnspec.core.deviation import Harm
 from attnspec.core.nouns import EXCUSED, DType, Level, Novelty, Panel, Verdict, does_gate_run
 from attnspec.record.boundaries import lengths_in
 

@@ -24,15 +24,19 @@ from attnspec.core.nouns import Verdict
 from attnspec.record.codec import from_line
 from attnspec.record.events import (
     BlockJudged,
+    Done,
     Event,
     ItemFinished,
     ItemStarted,
     KernelRanked,
+    Key,
     RunFinished,
     RunStarted,
+    SubjectCompiles,
     SubjectKnown,
     SubjectProbed,
     SubjectPut,
+    key_of,
 )
 from attnspec.record.outcome import Outcome
 
@@ -73,7 +77,6 @@ def unpacked_name(path: Path) -> Path:
 
 
 FORMAT = 1
-Key = tuple[str, ...]
 Located = tuple[FileLocation, Event]
 T = TypeVar("T")
 
@@ -184,10 +187,7 @@ def assemble_record(events: Iterable[Located], file: str) -> RunRecord:
         found.take(event, where)
         if isinstance(event, RunFinished):
             _check_totals(found, where)
-    return RunRecord(
-        header, tuple(found.cards.values()), tuple(found.outcomes.values()), found.footer, found.unfinished,
-        tuple(found.puts.values()), tuple(found.blocks.values()), tuple(found.probes.values()),
-        tuple(found.ranks.values()))
+    return found.record(header)
 
 
 @dataclass(slots=True)
@@ -196,18 +196,24 @@ class _RunSoFar:
 
     cards: dict[str, SubjectKnown] = field(default_factory=dict)
     started: dict[Key, ItemStarted] = field(default_factory=dict)
-    outcomes: dict[Key, Outcome] = field(default_factory=dict)
-    puts: dict[Key, SubjectPut] = field(default_factory=dict)
-    probes: dict[Key, SubjectProbed] = field(default_factory=dict)
-    blocks: dict[Key, BlockJudged] = field(default_factory=dict)
-    ranks: dict[Key, KernelRanked] = field(default_factory=dict)
+    done: dict[Key, Done] = field(default_factory=dict)
     footer: RunFinished | None = None
 
     @property
-    def unfinished(self) -> tuple[ItemStarted, ...]:
-        """The items that have no outcome yet."""
-        ended = {*self.outcomes, *self.puts, *self.blocks, *self.probes, *self.ranks}
-        return tuple(event for key, event in self.started.items() if key not in ended)
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """The outcomes of items."""
+        return tuple(event.outcome for event in self.of_kind(ItemFinished))
+
+    def of_kind(self, kind: type[T]) -> tuple[T, ...]:
+        """What ended in an event of this kind."""
+        return tuple(event for event in self.done.values() if isinstance(event, kind))
+
+    def record(self, header: RunStarted) -> RunRecord:
+        """The record, with the items on trial that have no outcome yet."""
+        unfinished = tuple(event for key, event in self.started.items() if key not in self.done)
+        return RunRecord(header, tuple(self.cards.values()), self.outcomes, self.footer, unfinished,
+                         self.of_kind(SubjectPut), self.of_kind(BlockJudged), self.of_kind(SubjectProbed),
+                         self.of_kind(KernelRanked))
 
     def take(self, event: Event, where: FileLocation) -> None:
         """Take one event after the header. Raises DuplicateItemError."""
@@ -217,21 +223,21 @@ class _RunSoFar:
                 self.cards[card.id] = event
             case ItemStarted(subject=subject, clause=clause, dtype=name):
                 self.started[subject, clause, name] = event
-            case ItemFinished(outcome=outcome):
-                _check_pairs(outcome.met, where)
-                _enter(self.outcomes, (outcome.subject, outcome.clause, outcome.dtype.value), outcome, where)
-            case SubjectPut(subject=subject, dtype=dtype):
-                _enter(self.puts, (subject, event.part, dtype.value), event, where)
-            case BlockJudged(subject=subject, dtype=dtype):
-                _enter(self.blocks, (subject, event.part, dtype.value), event, where)
-            case SubjectProbed(subject=subject, dtype=dtype):
-                _enter(self.probes, (subject, event.part, dtype.value), event, where)
-            case KernelRanked(subject=subject):
-                _enter(self.ranks, (subject, event.part, ""), event, where)
             case RunFinished():
                 self.footer = event
             case RunStarted():
                 raise DuplicateItemError("a second run starts here: one file holds one run.", where=where)
+            case SubjectCompiles():
+                pass  # it is for whoever waits
+            case _:
+                self._finish(event, where)
+
+    def _finish(self, event: Done, where: FileLocation) -> None:
+        if isinstance(event, ItemFinished):
+            _check_pairs(event.outcome.met, where)
+        if (key := key_of(event)) in self.done:
+            raise DuplicateItemError(f"{'-'.join(key)} has a second outcome here.", where=where)
+        self.done[key] = event
 
 
 def _check_totals(found: _RunSoFar, where: FileLocation) -> None:
@@ -239,11 +245,11 @@ def _check_totals(found: _RunSoFar, where: FileLocation) -> None:
     campaign and a ranking count something else.
     """
     counted = {} if found.footer is None else found.footer.counts
-    if not counted or found.puts or found.blocks or found.ranks:
+    if not counted or any(map(found.of_kind, (SubjectPut, BlockJudged, KernelRanked))):
         return
-    held = Counter(each.verdict.value for each in found.outcomes.values())
+    held = Counter(each.verdict.value for each in found.outcomes)
     words = [word for word in (each.value for each in Verdict) if counted.get(word, 0) != held[word]]
-    if words and (found.outcomes or not found.probes):
+    if words and (found.outcomes or not found.done):
         told = ", ".join(f"{counted.get(word, 0)} {word}, where the lines before it have {held[word]}"
                          for word in words)
         raise DamagedRecordError(f"the record is damaged: its last line counts {told}. Lines were lost or changed "
@@ -272,12 +278,6 @@ def _header(stream: Iterator[Located], file: str) -> RunStarted:
         raise UnknownFormatError(
             f"the record has format {event.format}, and this version of attnspec reads format {FORMAT}.", where=where)
     return event
-
-
-def _enter(known: dict[Key, T], key: Key, event: T, where: FileLocation) -> None:
-    if key in known:
-        raise DuplicateItemError(f"{'-'.join(key)} has a second outcome here.", where=where)
-    known[key] = event
 
 
 def show_hidden(thing: T) -> T:

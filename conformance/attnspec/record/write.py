@@ -30,7 +30,6 @@ from attnspec.record.events import (
     Handler,
     ItemFinished,
     ItemStarted,
-    Key,
     RunFinished,
     RunStarted,
     SubjectCompiles,
@@ -335,35 +334,22 @@ def put_in_order(path: Path, done: Sequence[Done]) -> None:
     """
     if not path.is_file():
         return
-    places = _Places.from_done(done)
-    events = sorted((event for _, event in read_events(path)), key=places.of_event)
-    write_whole(path, "".join(f"{to_line(event)}\n" for event in events), "record")
+    jobs = {key_of(each): place for place, each in enumerate(done)}
+    subjects: dict[str, int] = {}
+    for (subject, _, _), place in jobs.items():
+        subjects.setdefault(subject, place)
 
-
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """The place of each job, and of the first of each subject."""
-
-    jobs: dict[Key, int]
-    subjects: dict[str, int]
-
-    @classmethod
-    def from_done(cls, done: Sequence[Done]) -> _Places:
-        """Numbers the jobs in this order."""
-        jobs = {key_of(each): place for place, each in enumerate(done)}
-        subjects: dict[str, int] = {}
-        for (subject, _, _), place in jobs.items():
-            subjects.setdefault(subject, place)
-        return cls(jobs, subjects)
-
-    def of_event(self, event: Event) -> Position:
+    def place_of(event: Event) -> Position:
         """Where it belongs; what belongs to no job of this run comes after the header."""
         if isinstance(event, Done):
-            return self.jobs.get(key_of(event), -1), 2
+            return jobs.get(key_of(event), -1), 2
         if isinstance(event, RunFinished):
             return math.inf, 0
         if isinstance(event, SubjectKnown):
-            return self.subjects.get(event.card.id, -1), 1
+            return subjects.get(event.card.id, -1), 1
         if isinstance(event, ItemStarted):
-            return self.jobs.get((event.subject, event.clause, event.dtype), -1), 0
+            return jobs.get((event.subject, event.clause, event.dtype), -1), 0
         return -math.inf, 0
+
+    events = sorted((event for _, event in read_events(path)), key=place_of)
+    write_whole(path, "".join(f"{to_line(event)}\n" for event in events), "record")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from attnspec.core.conventions import describe_answer
-from attnspec.core.keyword_nouns import GRADIENTS_PROFILE
+from attnspec.core.keyword import GRADIENTS_PROFILE
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Verdict
 from attnspec.record.boundaries import (

@@ -176,7 +176,15 @@ def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: Ju
     if Verdict.UNEXPECTED in worst:
         return f"{count_noun(worst.count(Verdict.UNEXPECTED), 'listed deviation')} of {subject.label} not as listed"
     held = f"{worst.count(Verdict.HELD)} of {count_noun(total, 'applicable clause')} held by {subject.label}"
-    return "; ".join([held, *_advice(outcomes, strict=strict)])
+    return "; ".join([held, *_advice(outcomes, strict=strict), *_what_passes(subject)])
+
+
+def _what_passes(subject: JudgedSubject) -> Iterator[str]:
+    """How large an error it is allowed, where it says that it quantises inside."""
+    from attnspec.numerics.resolution import describe_what_passes  # noqa: PLC0415  (weight: NumPy)
+
+    if subject.card and (told := describe_what_passes(subject.card.precision)):
+        yield told
 
 
 def _causes(groups: Sequence[ExplainedFailures]) -> str:

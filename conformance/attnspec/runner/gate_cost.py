@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from attnspec.core.keyword_nouns import GRADIENTS_POOL
+from attnspec.core.keyword import GRADIENTS_POOL
 from attnspec.core.nouns import DType, Novelty, Verdict
 from attnspec.core.plan import is_left_out
 

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from attnspec.core.compiling import OWN_SIZES, RESHAPING
 from attnspec.core.errors import CANNOT_RUN, VIOLATED
-from attnspec.core.keyword_nouns import GRAD
+from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.plan import Conclusion, Item, JobFailure, Plan
 from attnspec.probing.jobs import ProbeJobs

@@ -19,13 +19,15 @@ class Arrangement:
     """How the arrays lie. `shape`: in words, `{L}` being T of the query and S of key and value.
 
     into: of one array.  arguments: of the call, one template each.  mapped: over how many leading axes the call is
-    mapped, since the callee knows no batch (1) and no heads either (2).
+    mapped, since the callee knows no batch (1) and no heads either (2).  in_turn: whether the call is made once for
+    each row, `first`, since the callee answers for one row alone.
     """
 
     shape: str
     into: str
     arguments: tuple[str, ...] = ("{q}", "{k}", "{v}")
     mapped: int = 0
+    in_turn: bool = False
 
     @property
     def is_one(self) -> bool:
@@ -122,6 +124,7 @@ _LAYERS = (
     Arrangement("({L},B,M)", "{0}.swapaxes(0, 1)"),
     Arrangement("(B,M,{L})", _SWAPPED),
     Arrangement("(B,M,{L},1)", "{0}.swapaxes(1, 2)[..., None]"),
+    Arrangement("(B,1,{L},M)", "{0}[:, None]"),
     Arrangement("({L},M)", "{0}", mapped=1),
 )
 
@@ -141,7 +144,8 @@ BACKS: Mapping[Kind, tuple[OutputLayout, ...]] = {
         OutputLayout("(B,T,M)", "{0}"),
         OutputLayout("(T,B,M)", "{0}.swapaxes(0, 1)"),
         OutputLayout("(B,M,T)", "{0}.swapaxes(1, 2)"),
-        OutputLayout("(B,M,T,1)", "{0}[..., 0].swapaxes(1, 2)")),
+        OutputLayout("(B,M,T,1)", "{0}[..., 0].swapaxes(1, 2)"),
+        OutputLayout("(B,1,T,M)", "{0}[:, 0]")),
 }
 """Ways to read an output."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -34,12 +34,16 @@ def stepping(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier) -
     """
     if form.reading is None or form.arrangement.mapped or not set(form.keywords) <= BESIDE_CACHE:
         return form
-    trier.nearest = None
-    found = next((each for each in _decoders(form, called, trier) if _is_decoder(each, trier)), None)
+    limits = {**form.limits, **({"self_attention_only": True} if form.attends_to_itself else {})}
+    bare, found, nearest = replace(form, limits=limits), None, list[Attempt]()
+    for ways in (_decoders, _filled_in_place):
+        trier.nearest = None
+        found = found or next((each for each in ways(bare, called, trier) if _is_decoder(each, trier)), None)
+        nearest += [trier.nearest] if trier.nearest else []
     if found is None:
-        return _at_nearest(form, called, trier.nearest, trier)
+        return _at_nearest_of(form, called, sorted(nearest, key=lambda each: each.nearness, reverse=True), trier)
     found = _with_several_steps(_within_room(found, trier), trier)
-    is_free = not form.attends_to_itself and _is_right(found, trier, past=CROSS.S - CROSS.T - 1)
+    is_free = not form.attends_to_itself and is_right_behind(found, trier, past=CROSS.S - CROSS.T - 1)
     return found if is_free or form.attends_to_itself else replace(found, limits={**found.limits, **EQUAL})
 
 
@@ -64,16 +68,26 @@ def _within_room(form: CallForm, trier: Trier) -> CallForm:
     return replace(form, limits={**form.limits, "cache": most}) if isinstance(most, int) and most > 0 else form
 
 
-def _at_nearest(form: CallForm, called: tuple[TheirParameter, ...], nearest: Attempt | None,
-                trier: Trier) -> CallForm:
+def _at_nearest_of(form: CallForm, called: tuple[TheirParameter, ...], nearest: Sequence[Attempt],
+                   trier: Trier) -> CallForm:
+    """The nearest of the wrong decoders that gives other numbers and whose cache counts; else what the nearest says."""
+    wrong = [each for each in nearest if each.step is Progress.OTHER_NUMBERS]
+    for each in (*wrong, *nearest[:1]):
+        known = _at_nearest(form, called, each, trier)
+        if known is not form:
+            return known
+    return form
+
+
+def _at_nearest(form: CallForm, called: tuple[TheirParameter, ...], nearest: Attempt, trier: Trier) -> CallForm:
     """The nearest of the wrong decoders, if what it handed back changes what it answers behind it; else the form as it
     is. So is one of which no name says that it is a decoder.
     """
     names = [each.name for each in theirs(STATE, called) if not each.tried_as or _NAMES.search(plain(each.name))]
     places = [each.name for each in _places(called)]
-    if nearest and nearest.form.parameter(STATE) in places:
+    if nearest.form.parameter(STATE) in places:
         names = places if nearest.step is Progress.OTHER_NUMBERS else []
-    if not names or nearest is None or nearest.form.parameter(STATE) not in names:
+    if not names or nearest.form.parameter(STATE) not in names:
         return form
     if nearest.step is not Progress.OTHER_NUMBERS:
         return _left_out(form, names[0], nearest, trier)
@@ -123,22 +137,19 @@ def _heeds_cache(form: CallForm, trier: Trier) -> bool:
 
 def _is_decoder(form: CallForm, trier: Trier) -> bool:
     """Whether it is right with a past; one whose calls fill a cache in place, in its first call, too."""
-    return _is_right(form, trier) and (form.kept is None or trier.is_right(form, plain_problem(form)))
+    return is_right_behind(form, trier) and (form.kept is None or trier.is_right(form, plain_problem(form)))
 
 
-def _decoders(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier) -> Iterator[CallForm]:
+def _decoders(form: CallForm, called: tuple[TheirParameter, ...],
+              trier: Trier) -> Iterator[CallForm]:  # noqa: ARG001  (the same parameters for both ways)
     """With each parameter that may be a cache, and each place where the next one may be."""
-    limits = {**form.limits, **({"self_attention_only": True} if form.attends_to_itself else {})}
-    bare = replace(form, limits=limits)
-    states = theirs(STATE, called)
-    for parameter in states:
+    for parameter in theirs(STATE, called):
         passed = (*form.passed, Passed(STATE, parameter.name, STATE))
-        for asked in _asked(bare, called):
+        for asked in _asked(form, called):
             is_left = form.given.get(parameter.name) in _NOTHING and not form.by_position
             given = {name: text for name, text in asked.given.items() if name != parameter.name or not is_left}
             yield from (replace(asked, passed=passed, given=given, cache=path, compiled=compiled)
                         for path in PATHS for compiled in dict.fromkeys((form.compiled, False)))
-    yield from _filled_in_place(replace(bare, compiled=False), called, states, trier)
 
 
 _NOTHING = ("None", "False")
@@ -156,13 +167,13 @@ def _asked(form: CallForm, called: tuple[TheirParameter, ...]) -> Iterator[CallF
             yield replace(asked, reading=replace(form.reading, path="[0]"))
 
 
-def _filled_in_place(form: CallForm, called: tuple[TheirParameter, ...], states: tuple[TheirParameter, ...],
-                     trier: Trier) -> Iterator[CallForm]:
+def _filled_in_place(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier) -> Iterator[CallForm]:
     """With a cache that calls fill in place: one that each parameter is handed, or one that the module holds."""
-    for parameter in states:
+    form = replace(form, compiled=False)
+    for parameter in theirs(STATE, called):
         passed = (*form.passed, Passed(STATE, parameter.name, STATE))
         given = {name: text for name, text in form.given.items() if name != parameter.name or form.by_position}
-        handed = replace(form, passed=passed, given=given)
+        handed = replace(form, passed=passed, given=given, construction={**form.construction, **_layer_of_model(form)})
         yield from (replace(handed, kept=kept) for kept in _empty_ones(form, parameter, trier))
     for parameter in _places(called) if form.is_class else ():
         for place in _PLACES:
@@ -170,6 +181,14 @@ def _filled_in_place(form: CallForm, called: tuple[TheirParameter, ...], states:
             yield replace(form, passed=passed, kept=KeptCache())
 
 
+def _layer_of_model(form: CallForm) -> Mapping[str, str]:
+    """What a constructor is told that may be left to say nothing of which layer of a model it is: a cache of a whole
+    model asks for that.
+    """
+    return {name: "0" for name, text in form.left.items() if text == "None" and _LAYER.search(plain(name))}
+
+
+_LAYER = re.compile(r"^(layer|block)_(idx|id|index|number)$")
 _PLACES = ("start", "torch.arange(start, start + T)")
 """How a module that holds its cache is told how many keys it has: their number, or the places of the new ones."""
 
@@ -191,7 +210,7 @@ def _empty_ones(form: CallForm, parameter: TheirParameter, trier: Trier) -> Iter
     yield KeptCache("{}")
 
 
-def _is_right(form: CallForm, trier: Trier, past: int = CROSS.S - CROSS.T) -> bool:
+def is_right_behind(form: CallForm, trier: Trier, past: int = CROSS.S - CROSS.T) -> bool:
     """Whether it is right with a past: of as many new keys as queries, unless another number is past."""
     posed = posed_step(form, past)
     return trier.is_right(form, posed, _scale(form, posed, trier))

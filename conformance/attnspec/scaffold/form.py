@@ -108,7 +108,9 @@ class CallForm:
     state: by the path of each of its parameters, what that is made of; None while nobody knows which there are.
     holders: by the path of what has attributes in a tree of parameters, `module:name` of the class that makes it.
     without: submodules that are replaced by nn.Identity.  zeroed: tensors of a module that are set to 0;
-    filled: those that are filled with another number.  even_heads: whether features turn in pairs, so that D is even.
+    filled: those that are filled with another number.  replaced: by place, Python of what stands there while it is
+    called.  gathered: the inputs that it takes in one parameter, and whether in a dict; none where each has its own.
+    even_heads: whether features turn in pairs, so that D is even.
     compiled: by jax.jit.  contiguous: its arrays are copied into plain order, which it asks for.
     default_scale: in words, where it is not 1/sqrt(D).  dtype, sizes: at which it was found; lengths of our axes that
     are not the usual ones.  limits: as in the manifest.
@@ -125,6 +127,7 @@ class CallForm:
     judged: a submodule whose output is judged in place of the whole; empty where there is none.  padded: the parameter
     that is told lengths where padding is handed over; padded_alike: whether these are all the same.
     called: the method by which an object of no framework is called; empty where the object itself is.
+    initial: the names of its parameters that keep the values that it is born with.
     mode: of a module of PyTorch.  variants: by name, forms that must answer alike, such as the layer in training.
     """
 
@@ -145,6 +148,9 @@ class CallForm:
     without: tuple[str, ...] = ()
     zeroed: tuple[str, ...] = ()
     filled: Mapping[str, str] = field(default_factory=dict)
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    gathered: tuple[str, ...] = ()
+    gathers_dict: bool = False
     even_heads: bool = False
     mask_of_squares: bool = False
     compiled: bool = False
@@ -167,6 +173,7 @@ class CallForm:
     judged: str = ""
     padded: str = ""
     padded_alike: bool = False
+    initial: tuple[str, ...] = ()
     mode: ModuleMode = ModuleMode.EVALUATION
     variants: Mapping[str, CallForm] = field(default_factory=dict)
 

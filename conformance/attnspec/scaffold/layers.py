@@ -4,6 +4,7 @@ parameters is which matrix.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -14,11 +15,11 @@ from attnspec.host.lifts import LIFTS
 from attnspec.scaffold.allocated import ROOM, allocated_caches
 from attnspec.scaffold.arrangements import arrangements, of_one_query
 from attnspec.scaffold.examined import Examined
-from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, CallForm
+from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, CallForm, Config
 from attnspec.scaffold.lookup import TheirParameter, theirs
 from attnspec.scaffold.meaning import Choices, choices, combinations, roles
 from attnspec.scaffold.memory import memory_in, query_in
-from attnspec.scaffold.parameters.configs import configs_of
+from attnspec.scaffold.parameters.configs import OFF_IN_CONFIG, configs_of
 from attnspec.scaffold.parameters.states import PROJECTIONS, State, states
 from attnspec.scaffold.parameters.trees import Leaf, Tree, leaves_in, roots_of, tree_of
 from attnspec.scaffold.probe_problems import plain
@@ -116,6 +117,9 @@ def class_forms(layer: Examined, trier: Trier) -> Iterator[CallForm]:
     family = family_of(layer)
     lift = lift_of(layer, family, trier.there)
     form = CallForm(layer.target, Kind.LAYER, family, lift, called=called_as(layer, family))
+    if trier.gathered:
+        form = replace(form, gathered=trier.gathered.names, gathers_dict=trier.gathered.is_dict,
+                       remarks=(trier.gathered.says,))
     for called_so in (each for made in _constructed(form, layer, trier) for each in _calls(made, layer.call)):
         known, born = _born(called_so, trier)
         if leaves := _leaves(family, born):
@@ -132,11 +136,11 @@ def class_forms(layer: Examined, trier: Trier) -> Iterator[CallForm]:
 
 def _born(form: CallForm, trier: Trier) -> tuple[CallForm, ReturnedTree | None]:
     """The layer's parameters as it is born; and its form, which says whether a first call has to make them."""
-    born = trier.returned(form, plain(form))
+    born = trier.born(form)
     if not _is_lazy(born):
         return form, born
     lazy = replace(form, family=CallableKind.LAZY)
-    return lazy, trier.returned(lazy, plain(lazy))
+    return lazy, trier.born(lazy)
 
 
 def family_of(layer: Examined) -> CallableKind:
@@ -179,12 +183,19 @@ def _constructed(form: CallForm, layer: Examined, trier: Trier) -> Iterator[Call
         known = replace(form, construction=construction, left=left, is_guess=is_guess)
         if "heads" in construction.values() and "single_head" in form.limits:  # of another name than one knows
             known = replace(known, limits={name: limit for name, limit in form.limits.items() if name != "single_head"})
-        if config is None:
+        if config is None or not config.is_required:
             yield known
-        else:
-            given, others = {config.name: "config", **construction}, tuple(construction)
-            yield from (replace(known, construction=given, config=each)
-                        for each in configs_of(layer, config.name, form.kind, others, trier.there))
+        if config is not None:
+            given = {config.name: "config", **construction}
+            yield from (_of_config(replace(known, construction=given), each)
+                        for each in configs_of(layer, config.name, form.kind, construction, trier.there))
+
+
+def _of_config(form: CallForm, config: Config) -> CallForm:
+    """The form made from a config; with a warning that says what that switches off."""
+    said = [f"WITHOUT ITS {name}: that is None in the adapter, so that everything else is judged."
+            for name, text in config.fields.items() if text == OFF_IN_CONFIG]
+    return replace(form, config=config, warnings=(*form.warnings, *said))
 
 
 _SIZES = ("M", "heads", "D")
@@ -319,15 +330,26 @@ def _of_biases(state: State) -> Mapping[str, bool | str]:
     return {} if has_all else {"biases": " ".join(state.biased)}
 
 
+_BIAS_OF_PLACES = re.compile(r"(rel|pos).*(bias|emb|table)|bias_table")
+"""What the name of a parameter has in it that is added to logits by the places of query and key."""
+
+
 def _with_state(form: CallForm, state: State) -> Iterator[CallForm]:
-    """With all that it has, and, if it normalises, without its norms."""
+    """With all that it has; if it normalises, without its norms; and without a bias of places that it learns."""
     limits = {**form.limits, **_of_biases(state),
               **({} if state.projects_output else {"projects_output": False})}
     known = replace(form, state=state.made, limits=limits)
     left = ["".join(path).strip('[]".') for path in state.left]
+    known = replace(known, initial=tuple(left))
     said = f"Parameters that keep their initial values: {', '.join(left)}."
     yield replace(known, remarks=(*form.remarks, said)) if left else known
+    if form.family is not CallableKind.TORCH:
+        return
     norms = tuple(dict.fromkeys(name.rpartition(".")[0] for name in left if "norm" in name.rpartition(".")[0].lower()))
-    if norms and form.family is CallableKind.TORCH:
+    if norms:
         said = f"Its {' and '.join(norms)} is left out, so that only attention is judged."
         yield replace(known, without=norms, remarks=(*form.remarks, said))
+    if biases := tuple(name for name in left if _BIAS_OF_PLACES.search(name.lower())):
+        said = (f"WITHOUT ITS BIAS: its {' and '.join(biases)} is set to 0 in the adapter, so that everything else is "
+                f"judged. What that adds to the logits is not.")
+        yield replace(known, zeroed=biases, warnings=(*form.warnings, said))

@@ -20,7 +20,7 @@ from attnspec.problems.problem import Problem, numpy_dtype
 from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.shapes import NO, YES
 from attnspec.scaffold.form import CallableKind, CallForm
-from attnspec.scaffold.probe_problems import close, mask_of, plain, square, truths
+from attnspec.scaffold.probe_problems import bias_of, close, mask_of, plain, square, truths
 from attnspec.scaffold.stored_steps import EVERY_STEP, Words, class_of_halves
 from attnspec.scaffold.stored_sums import stores_log_sum_exp
 from attnspec.scaffold.trial_adapter import Limited, Trier
@@ -28,7 +28,7 @@ from attnspec.scaffold.writing.lines import wrapped
 from attnspec.scaffold.writing.source import variant_name
 from attnspec.subjects.installed import distribution_of
 from attnspec.subjects.refusals import with_refusals
-from attnspec.subjects.subject import Subject, SubjectDied
+from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised, UnusableAnswer
 
 _STORED = "weights are exp(logit - lse) of an lse that was stored"
 _FLUSHED = "a subnormal value comes back as 0"
@@ -189,12 +189,33 @@ def _refused(subject: Subject, narrowed: Subject) -> Declared:
 
 
 def _together(form: CallForm, trier: Trier, probed: Mapping[str, str]) -> Mapping[str, str]:
-    """A mask and the causal flag on values of another width too: another kernel may refuse what one accepts."""
-    problem = square(form, Dv=6)
-    if probed.get("mask_with_causal") != "both" or not trier.is_right(form, problem):
+    """A mask and the causal flag on values of another width too, and a bias and the flag with gradients: another kernel
+    may refuse what one accepts.
+    """
+    if probed.get("mask_with_causal") != "both":
         return {}
-    both = problem.but(mask=mask_of(problem.sizes, str(form.limits.get("mask_axes", "BHTS"))), causal=True)
-    return {} if trier.answer(form, both) is not None else {"mask_with_causal": UNDEFINED}
+    wide = square(form, Dv=6)
+    masked = wide.but(mask=mask_of(wide.sizes, str(form.limits.get("mask_axes", "BHTS"))), causal=True)
+    is_refused = trier.is_right(form, wide) and trier.answer(form, masked) is None
+    return {"mask_with_causal": UNDEFINED} if is_refused or _refuses_with_gradients(form, trier) else {}
+
+
+def _refuses_with_gradients(form: CallForm, trier: Trier) -> bool:
+    """Whether it raises at a bias beside the causal flag where a framework differentiates it, and not at the bias."""
+    trained = square(replace(form, kind=Kind.ATTENTION))
+    biased = trained.but(bias=bias_of(trained.sizes, form.dtype), grad_output=np.ones_like(trained.query))
+    if form.lift != "torch" or not form.understands("bias") or not isinstance(biased, Problem):
+        return False
+    subject = trier.subject(form).with_gradients
+    try:
+        subject.answer(biased)
+    except (SubjectRaised, SubjectDied, UnusableAnswer, ValueError):
+        return False
+    try:
+        subject.answer(biased.but(causal=True))
+    except SubjectRaised:
+        return True
+    return False
 
 
 def _flushes(form: CallForm, dtype: DType, trier: Trier) -> bool:

@@ -46,25 +46,28 @@ _LENGTHS: Mapping[Kind, Mapping[str, str]] = {
     Kind.ATTENTION: {"queries": "T", "keys": "S", "length": "max(T, S)",
                      "query_ends": f"{{made}}.{ENDS}, dtype={{made}}.int32) * T",
                      "key_ends": f"{{made}}.{ENDS}, dtype={{made}}.int32) * S"},
-    Kind.LAYER: {"queries": "T", "keys": "T", "length": "T", "context_width": "M"},
+    Kind.LAYER: {"queries": "T", "keys": "T", "length": "T", "context_width": "M", "grid": "(1, T)", "rows": "1",
+                 "columns": "T"},
 }
-"""What else has a length, where it has to be told."""
+"""What else has a length, where it has to be told. Tokens that lie in a grid are one row."""
 _MADE: Mapping[str, str] = {"": "np", "torch": "torch", "jax": "jnp"}
 """By lift, the name of what makes arrays."""
 NO_DROPOUT = "0.0"
 _OFF: Mapping[str, str] = {
     "dropout": NO_DROPOUT, "training": "False", "deterministic": "True", "place": "0", "spread": "1.0",
-    "decoding": "False", "seed": "0", "caching": "False"}
+    "decoding": "False", "seed": "0", "caching": "False", "ratio": "1"}
 """What stands for nothing."""
 
 _IS_OFF: Mapping[str, tuple[object, ...]] = {
-    "dropout": (0, None), "training": (False, None), "spread": (), "decoding": (False,), "caching": (False, None)}
+    "dropout": (0, None), "training": (False, None), "spread": (), "decoding": (False,), "caching": (False, None),
+    "ratio": (1, None)}
 """Defaults that need no switching off."""
 
 _SWITCHES: Mapping[str, str] = {"biases": "True", "activation": "None", "batch_first": "True"}
 """What a constructor is told."""
 _MODULE = "SimpleNamespace(training=False, num_key_value_groups=H // Hkv)"
-_ANGLES = ("(query.new_ones(B, T, D), query.new_zeros(B, T, D))",)
+_ANGLES = ("(query.new_ones(B, T, D), query.new_zeros(B, T, D))",
+           "(query.new_ones(B, T, D // 2), query.new_zeros(B, T, D // 2))")
 _TURNS = ("torch.ones(T, D // 2, dtype=torch.complex64)", "torch.tensor([1.0, 0.0]).expand(T, D // 2, 2)")
 _UNTURNED: Mapping[str, tuple[str, ...]] = {
     "cosines": ("{made}.ones((T, D), dtype=query.dtype)", "{made}.ones((T, D // 2), dtype=query.dtype)",
@@ -74,6 +77,16 @@ _UNTURNED: Mapping[str, tuple[str, ...]] = {
 """The cosines and sines of angles of 0, which turn nothing. They lie alike: both have the same place in their lists."""
 _GIVEN_ALIKE = frozenset(tuple(text.format(made=made) for text in texts) for texts in _UNTURNED.values()
                          for made in _MADE.values())
+BY_PLACE = frozenset(word.name for word in KEYWORDS.values() if word.is_from_place)
+"""The keywords by which each head adds something that depends on places."""
+_OF_LAYERS: Mapping[str, tuple[str, ...]] = {
+    "positions": tuple(f"{{made}}.zeros((B, T), dtype={{made}}.{whole})" for whole in ("int32", "int64")),
+    "mask": ("None", "{made}.zeros((B, 1, T, S), dtype=query.dtype)"),
+    **{role: ("None", *(f"{{made}}.zeros({shape}, dtype=query.dtype)"
+                        for shape in ("(B * heads, 1, S)", "(heads, 1, S)", "(1, heads, 1, S)"))) for role in BY_PLACE}}
+"""What a layer is handed that changes nothing: positions of tokens that all stand at the first; no mask; and what each
+head adds by place, in every shape that it may have.
+"""
 _AXES: Mapping[str, str] = {"B": "(B,)", "H": "(H,)", "BH": "(H,)", "BT": "(B, T)", "BS": "(B, S)"}
 """By the axes that a keyword's array has, the shape of one that changes nothing."""
 
@@ -91,12 +104,11 @@ _NEUTRAL: Mapping[str, str] = {word.name: _neutral(word) for word in KEYWORDS.va
 """By keyword of attention, such an array, where the parameter has to be given."""
 _HIDING_NUMBERS = frozenset(word.name for word in KEYWORDS.values() if word.needs_causal)
 """The keywords that hide keys by a number of them, which may be at work where nobody gives another."""
-_POSITIONS: Mapping[str, str] = {"positions": "{made}.zeros((B, T), dtype={made}.int32)"}
-"""The positions of tokens that all stand at the first, which turns none of them."""
 DESTINATION = "destination"
 """The role of an array that a function writes its output into, and the name of that array in an adapter."""
 _ALIKE: Mapping[Kind, Mapping[str, tuple[str, ...]]] = {
-    kind: {"owner": (_MODULE,), DESTINATION: (DESTINATION,), "a_width": widths}
+    kind: {"owner": (_MODULE,), DESTINATION: (DESTINATION,), "a_width": widths, "residual": ("query * 0",),
+           "bias": ("None", "[]")}
     for kind, widths in ((Kind.ATTENTION, ("D", "H * D")), (Kind.LAYER, ("M", "D")))}
 """What is given alike of every lift; a width whose name does not say of what may be either."""
 _MANY = ("dropout", "biases", "training", "place")
@@ -108,15 +120,21 @@ def roles(parameters: Iterable[TheirParameter], at: At) -> Mapping[str, str]:
     listed = tuple(parameters)
     found: dict[str, str] = {}
     for role in _roles_of(at):
+        if role == "columns" and "rows" not in found.values():
+            continue
         means = theirs(role, [each for each in listed if each.name not in found])
         found |= dict.fromkeys([each.name for each in (means if role in _MANY else means[:1])], role)
     return found
 
 
+_IN_A_GRID = ("grid", "rows", "columns")
+"""What a call is told of tokens that lie in a grid; a constructor's `width` is another."""
+
+
 def _roles_of(at: At) -> tuple[str, ...]:
     """In a call `bias` is something to add, in a constructor a switch."""
-    left_out = ("biases",) if at is At.CALL else ("bias", "mask", "random_key", "params", DESTINATION)
-    first = ("config", "random_key") if at is At.CONSTRUCTOR else ()
+    left_out = ("biases",) if at is At.CALL else ("bias", "mask", "random_key", "params", DESTINATION, *_IN_A_GRID)
+    first = ("config", "random_key") if at is At.CONSTRUCTOR else _IN_A_GRID
     return (*first, *(role for role in SYNONYMS if role not in (*left_out, *first)))
 
 
@@ -165,7 +183,8 @@ def _handed(parameter: TheirParameter, role: str, kind: Kind, at: At, lift: str)
     elif role in _UNTURNED and not constructed:
         found = tuple(text.format(made=_MADE[lift]) for text in _UNTURNED[role])
     elif role in _HIDING_NUMBERS and _is_number(parameter):
-        found = (length, "None") if required else (length,)
+        tiled = (f"(1, {length})",) if constructed and kind is Kind.LAYER else ()
+        found = (length, *tiled, "None") if required else (length, *tiled)
     elif role in _SWITCHES and constructed:
         found = (_SWITCHES[role], *left)
     elif role == "context" and kind is Kind.LAYER:
@@ -186,18 +205,24 @@ def _projection(parameter: TheirParameter) -> tuple[str, ...]:
 
 def _needed(parameter: TheirParameter, role: str, kind: Kind, lift: str) -> tuple[str, ...]:
     """Of a parameter without a default."""
-    made = {**_LENGTHS[kind], **_POSITIONS, **(_NEUTRAL if kind is Kind.ATTENTION else {})}
+    made = {**_LENGTHS[kind], **(_NEUTRAL if kind is Kind.ATTENTION else {})}
     if role in made:
         return (made[role].format(made=_MADE[lift]), *(["None"] if role in _NEUTRAL else []))
     if role in _ALIKE[kind]:
         return _ALIKE[kind][role]
     if role == "random_key":
         return ("nnx.Rngs(0)",) if parameter.name == "rngs" else ("jax.random.key(0)",)
-    if role == "mask":
-        return ("None",) if kind is Kind.LAYER else _all_visible(parameter, lift)
-    if role == "bias":
-        return "None", "[]"
-    return ("False", "None") if parameter.annotation == "bool" else ("None", "False")
+    if role == "mask" and kind is Kind.ATTENTION:
+        return _all_visible(parameter, lift)
+    of_layers = _OF_LAYERS.get(role, ()) if kind is Kind.LAYER or role == "positions" else ()
+    if of_layers:
+        return tuple(text.format(made=_MADE[lift]) for text in of_layers)
+    return _BY_ANNOTATION.get(parameter.annotation, ("None", "False"))
+
+
+_BY_ANNOTATION: Mapping[str, tuple[str, ...]] = {
+    "bool": ("False", "None"), "Literal[False]": ("False",), "Literal[True]": ("True",)}
+"""What a parameter is given of which nothing else is known."""
 
 
 def _all_visible(parameter: TheirParameter, lift: str) -> tuple[str, ...]:
@@ -234,7 +259,8 @@ def _is_on(parameter: TheirParameter, role: str) -> bool:
 
 
 _BY_NAME: Mapping[str, Callable[[TheirParameter], tuple[str, ...]]] = {
-    "scale": _scale, "causal": _causal, "angles": lambda _: _ANGLES, "turns": lambda _: _TURNS}
+    "scale": _scale, "causal": _causal, "turns": lambda _: _TURNS,
+    "angles": lambda each: _ANGLES if each.is_required else (*_ANGLES, "")}
 """What is given whether or not it is required."""
 
 

@@ -14,6 +14,7 @@ from attnspec.scaffold.causality import with_doubt
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.extended import Parameters
 from attnspec.scaffold.form import At, CallForm
+from attnspec.scaffold.gathered import spread_inputs
 from attnspec.scaffold.inner_bias import measure_bias, switch_off
 from attnspec.scaffold.layers import class_forms, function_forms, tree_forms
 from attnspec.scaffold.learning import learned
@@ -27,6 +28,7 @@ from attnspec.scaffold.polarity import with_polarity
 from attnspec.scaffold.probe_problems import CROSS, SCALES, AnyProblem, close, plain, truths, unlike
 from attnspec.scaffold.ragged import packed_forms, with_ragged
 from attnspec.scaffold.residual import adds_its_input, judged_before_sum, output_projection, tell_sum
+from attnspec.scaffold.suggestions import suggestions_of, with_own_settled
 from attnspec.scaffold.there import OutOfTime
 from attnspec.scaffold.trial_adapter import Attempt, Output, Progress, Trier
 from attnspec.scaffold.turning import rotation_switches, with_angles_handed, with_rotation_off
@@ -45,15 +47,18 @@ class Pose:
     is_half: bool = False
     heads: int = 0
 
-    def of(self, form: CallForm, trier: Trier) -> CallForm | None:
-        """The form in this pose; None where it says nothing new. Other lengths and float16 are for functions that raise
-        at the usual ones, as kernels do.
+    def may_help(self, trier: Trier, *, is_class: bool) -> bool:
+        """Whether it says anything new. Other lengths are for functions; they and float16 are for what raises at the
+        usual ones, as kernels do.
         """
-        if (self.sizes and form.is_class) or (
+        has_raised = trier.nearest is not None and trier.nearest.step is Progress.RAISED
+        return not (self.sizes and is_class) and (has_raised or not (self.sizes or self.is_half))
+
+    def of(self, form: CallForm, trier: Trier) -> CallForm | None:
+        """The form in this pose; None where it says nothing new."""
+        if not self.may_help(trier, is_class=form.is_class) or (
                 self.is_square and (form.attends_to_itself or form.limits.get("one_memory"))):
             return None  # where the memory is the query itself, any order of the two is right
-        if (self.sizes or self.is_half) and not (trier.nearest and trier.nearest.step is Progress.RAISED):
-            return None
         if self.heads:
             return _of_heads(form, self.heads)
         limits = {**form.limits, "self_attention_only": True} if self.is_square else form.limits
@@ -88,9 +93,10 @@ _POSES = (Pose(), Pose(is_square=True), Pose(is_half=True),
 
 def form_of(target: str, trier: Trier) -> CallForm:
     """The form of the callable that `target` names. Raises TargetError, which says how far the search came."""
-    callee = trier.there.examined(target)
+    callee, gathered = spread_inputs(trier.there.examined(target))
+    trier.gathered = gathered
     try:
-        ways = (_form_of, _with_mistake, _without_rotation, _before_sum, _without_bias, _with_full_pages)
+        ways = (_form_of, _with_mistake, _as_suggested, _without_rotation, _before_sum, _without_bias, _with_full_pages)
         found = next(filter(None, (way(callee, trier) for way in ways)), None)
     except OutOfTime as late:
         raise TargetError(f"{late}{_told(trier.nearest)}") from None
@@ -107,7 +113,7 @@ def _form_of(callee: Examined, trier: Trier, change: Callable[[CallForm], CallFo
             found = _found(form, trier) or _found_contiguous(form, trier)
             if found is not None and (not found.is_guess or _is_of_two_widths(found, trier)):
                 alone = _of_heads(found, CROSS.H) if CROSS.H in fixed and _is_of_them_only(found, trier) else found
-                return _whole(alone, callee, trier)
+                return _whole(with_own_settled(alone, trier), callee, trier)
     return None
 
 
@@ -147,6 +153,19 @@ def _whole(form: CallForm, callee: Examined, trier: Trier) -> CallForm:
     turned = with_angles_handed(with_polarity(known, callee), parameters, trier)
     judged = with_modes(with_ragged(turned, trier), parameters, trier)
     return with_doubt(with_large_logits(judged, trier), callee, [*callee.parameters, *callee.constructor, *callee.call])
+
+
+def _as_suggested(callee: Examined, trier: Trier) -> CallForm | None:
+    """The form that is right once what its nearest answer suggests is done."""
+    nearest, mistaken = trier.nearest, list(trier.mistaken)
+    for suggestion in suggestions_of(callee, nearest):
+        trier.nearest = None
+        trier.mistaken.clear()
+        seen = suggestion.callee
+        if found := _form_of(seen, trier, suggestion.change) or _with_mistake(seen, trier):
+            return suggestion.told(found)
+    trier.nearest, trier.mistaken[:] = nearest, mistaken
+    return None
 
 
 def _without_rotation(callee: Examined, trier: Trier) -> CallForm | None:
@@ -224,6 +243,8 @@ def _is_of_two_widths(form: CallForm, trier: Trier) -> bool:
 
 
 def _forms(callee: Examined, trier: Trier, pose: Pose) -> Iterator[CallForm]:
+    if not pose.may_help(trier, is_class=callee.is_class):
+        return iter(())
     if callee.is_class:
         forms = class_forms(callee, trier)
     else:
@@ -257,12 +278,17 @@ def _found(form: CallForm, trier: Trier) -> CallForm | None:
 
 
 def _variations(form: CallForm) -> Iterator[CallForm]:
-    """The form as it is; with another default scale; always causal."""
-    yield form
+    """The form as it is; with another default scale; always causal, at each of these scales."""
+    always = replace(form, limits={**form.limits, "causal_only": True},
+                     remarks=(*form.remarks, "It is always causal."))
+    yield from (form, *_scaled_otherwise(form), always, *_scaled_otherwise(always))
+
+
+def _scaled_otherwise(form: CallForm) -> Iterator[CallForm]:
+    """The form with each default scale that a library may have."""
     for name in SCALES:
         yield replace(form, default_scale=name,
                       remarks=(*form.remarks, f"Its default scale is {name}, not 1/sqrt(D)."))
-    yield replace(form, limits={**form.limits, "causal_only": True}, remarks=(*form.remarks, "It is always causal."))
 
 
 def _right_ones(form: CallForm, outputs: list[Output]) -> Iterator[Output]:

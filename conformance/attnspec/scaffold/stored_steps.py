@@ -94,7 +94,7 @@ def _weighs_one(subject: Subject, dtype: DType, keys: int) -> bool:
     than a quarter of a step, and less than half of one.
     """
     exact, stored = (_first_weights(Asker(subject, each), dtype, keys) for each in (DType.FLOAT32, dtype))
-    if exact is None or stored is None:
+    if exact is None or stored is None or not (exact > 0).all():
         return False
     others = (1 / exact - 1) / (keys - 1) / _step(dtype)
     return bool((others > 1 / 4).all() and (others < 1 / 2).all() and (stored == 1).all())

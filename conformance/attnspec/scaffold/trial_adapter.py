@@ -19,6 +19,7 @@ from attnspec.hosting.process import DIED
 from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.scaffold.arrangements import BACKS, LOG_SUM_EXPS, OF_EQUAL_LENGTHS, PACKED_BACK, WEIGHTS, OutputLayout
 from attnspec.scaffold.form import CallForm, OutputPlace
+from attnspec.scaffold.gathered import Gathered
 from attnspec.scaffold.mistakes import MISTAKES
 from attnspec.scaffold.probe_problems import AnyProblem, close, expected_mistakes, plain, truths, unlike
 from attnspec.scaffold.there import There
@@ -80,6 +81,7 @@ class Trier:
 
     mistaken: forms that one plain mistake explains, the plainest first.
     deaths: how often the callee's process has ended.  asks_contiguous: whether it has raised for want of plain order.
+    gathered: how a class takes all its inputs in one parameter.
     """
 
     there: There
@@ -88,6 +90,8 @@ class Trier:
     deaths: int = 0
     asks_contiguous: bool = False
     mistaken: list[CallForm] = field(default_factory=list)
+    gathered: Gathered | None = None
+    _born: dict[str, ReturnedTree | None] = field(default_factory=dict)
 
     def subject(self, form: CallForm) -> Subject:
         """The adapter of the form, loaded. Raises TargetError."""
@@ -112,6 +116,13 @@ class Trier:
             self._died(form, died)
             return None
         return None if whole.type_name == "NoneType" else whole
+
+    def born(self, form: CallForm) -> ReturnedTree | None:
+        """What a layer that nothing is filled into returns, its parameters: asked once for each way to make it."""
+        text = source(form)
+        if text not in self._born:
+            self._born[text] = self.returned(form, plain(form))
+        return self._born[text]
 
     def _died(self, form: CallForm, died: SubjectDied) -> None:
         """Keep it as another attempt that failed. Raises TargetError where it has died too often, or takes too long."""

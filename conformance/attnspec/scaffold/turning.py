@@ -12,7 +12,7 @@ import numpy as np
 
 from attnspec.core.forms import STATE
 from attnspec.problems.problem import joined
-from attnspec.scaffold.decoders import posed_step
+from attnspec.scaffold.decoders import is_right_behind, posed_step
 from attnspec.scaffold.extended import Parameters
 from attnspec.scaffold.form import At, CallableKind, CallForm
 from attnspec.scaffold.inner_bias import tensors_in
@@ -20,7 +20,9 @@ from attnspec.scaffold.lookup import plain as plain_name
 from attnspec.scaffold.lookup import theirs
 from attnspec.scaffold.meaning import roles
 from attnspec.scaffold.probe_problems import close, plain
+from attnspec.scaffold.replaced import unturned_places
 from attnspec.scaffold.trial_adapter import Trier
+from attnspec.scaffold.writing.imports import alias
 
 TURNED = "turned"
 """The variant whose queries and keys are turned by a quarter at all places."""
@@ -54,6 +56,7 @@ def rotation_switches(form: CallForm, parameters: Parameters, trier: Trier) -> I
             yield RotationSwitch(f"{each.name} is 0 everywhere", _giving(At.CALL, each.name, zeros))
     if form.family is CallableKind.TORCH:
         yield from _of_tensors(tensors_in(form, trier))
+        yield from _of_calls(form, trier)
 
 
 def _giving(at: At, name: str, text: str) -> Callable[[CallForm], CallForm]:
@@ -85,6 +88,19 @@ def _of_tensors(names: list[str]) -> Iterator[RotationSwitch]:
         yield RotationSwitch(f"{_listed(frequencies)} is set to 0", _filling(zeros))
 
 
+def _of_calls(form: CallForm, trier: Trier) -> Iterator[RotationSwitch]:
+    """By the functions, methods and submodules that are named for turning: others stand in their place in a call."""
+    for places in unturned_places(trier.there.examined(form.target).source, alias(form)):
+        names = [place.rpartition(", ")[2].strip('"') for place in places]
+        listed = _listed([place.partition(")")[0].rpartition(".")[2] if name == "forward" else name
+                          for place, name in zip(places, names, strict=True)])
+        yield RotationSwitch(f"{listed} is replaced by what turns nothing", _replacing(places))
+
+
+def _replacing(places: Mapping[str, str]) -> Callable[[CallForm], CallForm]:
+    return lambda form: replace(form, replaced=places, even_heads=True)
+
+
 def _listed(names: list[str]) -> str:
     return " and ".join(names)
 
@@ -94,21 +110,26 @@ def _filling(filled: Mapping[str, str]) -> Callable[[CallForm], CallForm]:
 
 
 def with_angles_handed(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
-    """A form that is handed cosines of 1 and sines of 0: what is said of that, and the variant that turns by a
-    quarter.
+    """A form that is handed cosines of 1 and sines of 0, apart or as a pair: what is said of that, and the variant that
+    turns by a quarter.
     """
     means = roles(parameters[At.CALL], At.CALL)
-    handed = {name: text for name, text in form.given.items() if means.get(name) in ("cosines", "sines")}
-    if len(handed) != len(("cos", "sin")):
+    handed = {name: text for name, text in form.given.items() if means.get(name) in ("cosines", "sines", "angles")}
+    both = " ".join(handed.values())
+    if "ones(" not in both or "zeros(" not in both:
         return form
-    exchanged = {name: text.replace(".ones(", ".zeros(") if ".ones(" in text else text.replace(".zeros(", ".ones(")
-                 for name, text in handed.items()}
-    one, other = handed
+    exchanged = {name: _exchanged(text) for name, text in handed.items()}
     turned = replace(form, given={**form.given, **exchanged}, even_heads=True, variants={})
-    said = (f"WITHOUT A ROTATION: it is handed angles of 0 as {one} and {other}, so that attention is judged. What "
-            f"they are else is its caller's.")
+    listed = _listed([*handed])
+    said = (f"WITHOUT A ROTATION: it is handed angles of 0 as {listed}, so that attention is judged. What they are "
+            "else is its caller's.")
     known = replace(form, even_heads=True, remarks=(*form.remarks, said))
     return _with_variant(known, turned, trier)
+
+
+def _exchanged(text: str) -> str:
+    """Python with ones for zeros, and zeros for ones."""
+    return re.sub(r"(ones|zeros)\(", lambda found: "zeros(" if found[1] == "ones" else "ones(", text)
 
 
 def with_rotation_off(form: CallForm, switch: RotationSwitch, trier: Trier) -> CallForm:
@@ -140,14 +161,18 @@ def _with_variant(form: CallForm, variant: CallForm, trier: Trier) -> CallForm:
 
 
 def _with_steps_turned(form: CallForm, trier: Trier) -> CallForm:
-    """With its cache left out, and demanded, if steps do not give what the whole gives where its rotation is on."""
+    """With its cache left out, and demanded, if steps do not give what the whole gives where its rotation is on; one
+    that is wrong without it, too, is judged so.
+    """
     name = form.parameter(STATE)
-    turning = replace(form, filled={}, variants={})
+    if not name or not is_right_behind(form, trier):
+        return form
+    turning = replace(form, filled={}, replaced={}, variants={})
     step = posed_step(turning)
     past = step.past
     whole = joined(step)
     before = np.zeros((*step.query.shape[:2], past, step.query.shape[3]), step.query.dtype)
-    if not name or not turning.attends_to_itself:
+    if not turning.attends_to_itself:
         return form
     first = trier.answer(turning, step)
     other = trier.answer(turning, whole.but(query=np.concatenate([before, step.query], axis=2)))

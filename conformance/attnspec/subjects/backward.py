@@ -12,8 +12,7 @@ import numpy as np
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import FileLocation, TargetError
 from attnspec.core.forms import InputForm
-from attnspec.core.keyword import Acts
-from attnspec.core.keyword_nouns import GRAD, LSE, OUTPUT
+from attnspec.core.keyword import GRAD, LSE, OUTPUT, Acts
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
 from attnspec.numerics.gradients import BIAS, DIFFERENTIATED
@@ -108,7 +107,12 @@ def can_differentiate(declaration: Declaration) -> bool:
     """Whether a framework can be asked for gradients of functions that are declared so."""
     forms = {Kind.ATTENTION: {InputForm.DENSE, InputForm.PACKED}, Kind.LAYER: {InputForm.DENSE}}
     is_fit = declaration.form in forms.get(declaration.kind, ())
-    return bool(declaration.lift) and is_fit and not refuses_gradients(declaration)
+    return bool(declaration.lift) and is_fit and not refuses_gradients(declaration) and not takes_codes(declaration)
+
+
+def takes_codes(declaration: Declaration) -> bool:
+    """Whether query, key or value are codes in a narrow format. No framework differentiates with respect to these."""
+    return any(getattr(declaration.limits, f"stored_{name}") for name in INPUTS)
 
 
 def refuses_gradients(declaration: Declaration) -> bool:

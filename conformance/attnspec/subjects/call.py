@@ -16,7 +16,7 @@ from attnspec.core.errors import FileLocation
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable_text
 from attnspec.host.calling import LARGEST, NO_GRADIENT, NOT_MADE, NOT_REACHED, Arguments, Ended, own_name
-from attnspec.host.frames import BITS, Entries
+from attnspec.host.frames import BITS, Entries, bounds, placed
 from attnspec.host.lifts.making import FormNotMade, FrameworkForm
 from attnspec.hosting.process import ProcessDeath
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
@@ -229,8 +229,10 @@ def _keyword_value(value: object, kept: Mapping[int, Entries]) -> object:
 
 def _span(array: Array) -> int:
     """Bytes from the lowest to the highest of an array of any shape, as it travels."""
-    return array.nbytes if array.flags.c_contiguous else array.itemsize + sum(
-        (length - 1) * abs(stride) for length, stride in zip(array.shape, array.strides, strict=True))
+    if array.flags.c_contiguous:
+        return array.nbytes
+    low, high = bounds(array.shape, array.strides)
+    return high - low + array.itemsize
 
 
 def entries_of(array: Array) -> Entries:
@@ -254,11 +256,10 @@ def private_copy(array: Array) -> Array:
     """A writable copy, of any shape, with the same strides, so that a strided or broadcast input stays one."""
     if array.flags.c_contiguous:
         return array.copy()
-    low = sum((length - 1) * stride for length, stride in zip(array.shape, array.strides, strict=True) if stride < 0)
-    high = sum((length - 1) * stride for length, stride in zip(array.shape, array.strides, strict=True) if stride > 0)
+    low, high = bounds(array.shape, array.strides)
     # zeros in the gaps: a subject that ignores strides then misreads the same each time, and its case can be repeated
-    memory = np.zeros(max(high - low, 0) + array.itemsize, np.uint8)
-    copy = np.ndarray(array.shape, array.dtype, memory, offset=-low if array.size else 0, strides=array.strides)
+    memory = np.zeros(high - low + array.itemsize, np.uint8)
+    copy: Array = placed(array.shape, array.dtype, memory, array.strides, -low)
     copy[...] = array
     return copy
 

@@ -97,7 +97,19 @@ class Hosted:
     def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
         """The answer, from over there; rows (T,) bool."""
         arrays, told, found = self._exchanged(call, rows)
-        return self._answer(call, arrays, told, found)
+        try:
+            ended, changed = _read_call_end(told, found, call, arrays)
+        except _NoAnswer as broken:
+            raise SubjectDied(self._no_answer(call, broken)) from None
+        # no more than these is held by the answer: the arrays of the call can go
+        number, life, most, client = int(str(told["call"])), self.client.life, call.most, self.client
+
+        def now() -> Array | None:
+            """What that memory holds now, (B,H,T,Dv) or (B,T,M)."""
+            kept = client.recall(number, life, most)
+            return array_of(kept[0]) if kept else None
+
+        return answer_of(ended, call, changed, now)
 
     def whole(self, call: Call) -> ReturnedTree:
         """Whatever comes back of a call that says no shapes, part by part. Raises SubjectRaised, SubjectDied."""
@@ -133,23 +145,6 @@ class Hosted:
     def _kind(self, call: Call) -> Hashable:
         """What calls have in common that end a host alike."""
         return self.number, call.dtype, call.form, frozenset(call.keywords), *(a.shape for a in call.arrays.values())
-
-    def _answer(self, call: Call, arrays: Sequence[Array], told: Mapping[str, Any],
-                found: Sequence[Entries]) -> SubjectAnswer:
-        """The answer in what came back: results, gradients, and which of the arrays given, any shape, were changed."""
-        try:
-            ended, changed = _read_call_end(told, found, call, arrays)
-        except _NoAnswer as broken:
-            raise SubjectDied(self._no_answer(call, broken)) from None
-        number, life, most = int(str(told["call"])), self.client.life, call.most
-        client = self.client
-
-        def now() -> Array | None:
-            """What that memory holds now, (B,H,T,Dv) or (B,T,M)."""
-            kept = client.recall(number, life, most)
-            return array_of(kept[0]) if kept else None
-
-        return answer_of(ended, call, changed, now)
 
     def _no_answer(self, call: Call, why: Exception) -> ProcessDeath:
         """The end of a host that has answered nothing that can be read."""

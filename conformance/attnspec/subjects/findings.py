@@ -15,13 +15,12 @@ from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 
+from attnspec.core.deviation import Harm
 from attnspec.core.errors import FileLocation, ManifestError, quoted
-from attnspec.core.harm import Harm
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType
 from attnspec.record.outcome import COMPARISON, SIZES, VALUES, KnownFinding, Outcome, Seen, does_explain, is_named
-from attnspec.spec.fields import Fields
-from attnspec.spec.yaml_lines import load_yaml
+from attnspec.spec.yaml_lines import Fields, load_yaml
 from attnspec.subjects.installed import read_device, read_versions
 from attnspec.subjects.manifest import read_script
 

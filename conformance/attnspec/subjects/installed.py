@@ -28,7 +28,7 @@ from attnspec.core.made_variants import VARIANTS
 from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.core.surroundings import DEVICES, Surroundings, kind_of
 from attnspec.record.events import OF_SUBJECTS
-from attnspec.spec.fields import Fields
+from attnspec.spec.yaml_lines import Fields
 
 if TYPE_CHECKING:
     from attnspec.hosting.client import Client

@@ -19,8 +19,7 @@ from attnspec.core.errors import FileLocation, ManifestError, quoted
 from attnspec.core.nouns import FAILURES, DType
 from attnspec.core.paths import is_file, portable_argument
 from attnspec.core.surroundings import HostLanguage, Surroundings
-from attnspec.spec.fields import NAME, NAME_SAYS, Fields
-from attnspec.spec.yaml_lines import load_yaml, shown_path
+from attnspec.spec.yaml_lines import NAME, NAME_SAYS, Fields, load_yaml, shown_path
 from attnspec.subjects.declared import (
     DECLARED,
     WEIGHTS,

@@ -16,12 +16,12 @@ import numpy as np
 
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.forms import InputForm
-from attnspec.core.keyword_nouns import APART, GRAD
+from attnspec.core.keyword import APART, GRAD
 from attnspec.core.keywords import AXES, SEGMENTED, load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import HELD, INPUTS, Array, LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.problems.rotary import RotaryProblem
-from attnspec.subjects.backward import BackwardPass, can_differentiate, refuses_gradients
+from attnspec.subjects.backward import BackwardPass, can_differentiate, refuses_gradients, takes_codes
 
 SHARES: Mapping[str, Mapping[str, int]] = {
     "separate": {"query": 0, "key": 0, "value": 0},
@@ -283,7 +283,7 @@ class Misfits:
                 "one input serves as key and value" if limits.one_memory else ""
         yield from self._of_keywords(given)
         if isinstance(problem, Problem):
-            yield from (part.misfit(problem, limits) for part in load_parts("arrays")
+            yield from (part.misfit(problem, limits, declaration.form) for part in load_parts("arrays")
                         if not declaration.keywords.isdisjoint(part.ARRAYS))
         if GRAD in given and isinstance(problem, Problem):
             without = "" if can_differentiate(declaration) else self._without_gradients()
@@ -334,6 +334,8 @@ class Misfits:
 
 def _undifferentiated(declaration: Declaration) -> str:
     """What a reader calls subjects that no framework is asked about; empty of others."""
+    if takes_codes(declaration):
+        return "functions of codes"
     return {InputForm.PAGED: "functions that read pages", InputForm.DECODER: "decoders"}.get(declaration.form, "")
 
 

@@ -14,7 +14,7 @@ from inspect import Parameter
 from pathlib import Path
 
 from attnspec.core.errors import FileLocation, TargetError, hint, near_misses
-from attnspec.core.keyword_nouns import BACKWARD
+from attnspec.core.keyword import BACKWARD
 from attnspec.core.nouns import is_bare
 from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.signature import SOMEWHERE, FunctionDescription, signature_of

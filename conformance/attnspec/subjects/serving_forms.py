@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.forms import HELD_IN_CACHE, NUMBER, OF_ENTRIES, SAID, STATE, TABLE
-from attnspec.core.keyword import Acts
-from attnspec.core.keyword_nouns import PagePattern, StepPattern
+from attnspec.core.keyword import Acts, PagePattern, StepPattern
 from attnspec.core.keywords import AXES, COUNTS, KEYWORDS
 from attnspec.problems.families import random_words
 from attnspec.problems.keyword_arrays import cut_scales
@@ -221,29 +220,47 @@ def slots_of_page(pattern: PagePattern, keys: int, multiple: int = 1) -> int:
 
 def in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> PagedProblem:
     """Keys and values of a problem, put into pages by a pattern, whose slots are a multiple of a number."""
+    pages = _lay_pages(problem, pattern, multiple)
+    return PagedProblem(pages.lay(problem.key), pages.lay(problem.value), pages.table, pages.lengths)
+
+
+def laid_in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> Lays:
+    """How what belongs to the entries of keys and values, (B,Hkv,S,·), lies in their pages, (pages,slots,Hkv,·)."""
+    return dict.fromkeys(HELD, _lay_pages(problem, pattern, multiple).lay)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LaidPages:
+    """Table (B,N) and lengths (B,), and how an array (B,Hkv,S,·) lies in the pages, (pages,slots,Hkv,·)."""
+
+    table: Array
+    lengths: Array
+    lay: Callable[[Array], Array]
+
+
+def _lay_pages(problem: Problem, pattern: PagePattern, multiple: int) -> LaidPages:
+    """Which page has which keys, by a pattern, and where it is in the pool."""
     layout, sizes, slots = LAYOUTS[pattern], problem.sizes, slots_of_page(pattern, problem.sizes.S, multiple)
     given = getattr(problem, NUMBER)
     lengths = np.full(sizes.B, sizes.S, np.int32) if given is None else given
     held = lengths if layout.is_tight else np.full(sizes.B, sizes.S)
     needed = -(-held // slots)
     is_used = np.arange(max(1, needed.max(initial=0) + layout.columns)) < needed[:, None]
-    contents = [_cut(array, held, is_used, slots, layout.content) for array in (problem.key, problem.value)]
-    owner = _same(contents) if layout.shares else np.arange(is_used.sum())
+    cut = partial(_cut, held=held, is_used=is_used, slots=slots, content=layout.content)
+    owner = _same([cut(array) for array in _of_keys(problem)]) if layout.shares else np.arange(is_used.sum())
     own, pages = np.unique(owner, return_inverse=True)
     order = layout.order(len(own) + (layout.spare if layout.spare * slots <= MOST_SLOTS else 0))
     table = np.empty(is_used.shape, np.int32)
     table[is_used] = order[pages]
     table[~is_used] = layout.tail(order[len(own):], len(order), int((~is_used).sum()))
-    key, value = (_pool(array[own], order, layout.content) for array in contents)
-    return PagedProblem(key, value, table, lengths)
+    return LaidPages(table, lengths, lambda array: _pool(cut(array)[own], order, layout.content))
 
 
-def laid_in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> Lays:
-    """How what belongs to the entries of keys and values, (B,Hkv,S,·), lies in their pages, (pages,slots,Hkv,·)."""
-    def lay(array: Array) -> Array:
-        """(pages,slots,Hkv,·)."""
-        return in_pages(problem.but(key=array, value=array), pattern, multiple).key
-    return dict.fromkeys(HELD, lay)
+def _of_keys(problem: Problem) -> Iterator[Array]:
+    """Keys and values (B,Hkv,S,·), and what says which numbers their entries stand for."""
+    yield from (problem.key, problem.value)
+    yield from (array for name, array in problem.given.items()
+                if name in OF_ENTRIES and KEYWORDS[name].meaning_of in HELD)
 
 
 def _cut(array: Array, held: Array, is_used: Array, slots: int, content: float) -> Array:
@@ -376,12 +393,14 @@ def _storing_steps(problem: Problem, name: str, places: tuple[int, ...]) -> Iter
 
 
 def _span(whole: Problem, first: int, end: int) -> Problem:
-    """As many queries as keys: the keys themselves, one for each query head."""
+    """As many queries as keys: the keys themselves, one for each query head. Queries that are codes have a format and
+    scales of their own, so that these are queries of the problem.
+    """
     key, value = (np.ascontiguousarray(getattr(whole, name)[:, :, first:end]) for name in HELD)
-    heads = whole.query.shape[1] // key.shape[1]
-    rows = np.arange(end - first) % whole.query.shape[2]  # scales of the queries are as many, and any will do
+    rows = np.arange(end - first) % whole.query.shape[2]
     scales = cut_scales(whole, keys=slice(first, end), queries=rows)
-    return whole.but(**scales, query=np.repeat(key, heads, axis=1), key=key, value=value)
+    query = whole.query[:, :, rows] if scales else np.repeat(key, whole.query.shape[1] // key.shape[1], axis=1)
+    return whole.but(**scales, query=np.ascontiguousarray(query), key=key, value=value)
 
 
 def _quiet(problem: Problem, part: Problem, end: int | None = None) -> Problem:
@@ -404,10 +423,11 @@ def _without_past(problem: Problem) -> Problem:
 
 def _another(problem: Problem) -> Problem:
     """The same with other keys and values: of the opposite sign, each at the place of its neighbour. Codes keep their
-    sign, since a format may not have the other one, and have scales of twice the size.
+    sign, since a format may not have the other one, and have scales of twice the size; zero points stay.
     """
     has_codes = not OF_ENTRIES.isdisjoint(problem.given)
-    scales = {name: np.asarray(2 * value) for name, value in cut_scales(problem).items()}
+    scales = {name: np.asarray(2 * value) for name, value in cut_scales(problem).items()
+              if name == f"{KEYWORDS[name].meaning_of}_scale"}
     return problem.but(**scales, **{
         name: np.ascontiguousarray(np.roll(value if has_codes else -value, 1, axis=2))
         for name in (*HELD, *HELD_IN_CACHE) if (value := getattr(problem, name)) is not None})

@@ -14,8 +14,7 @@ import numpy as np
 from attnspec.core.declaration import LIMITS, Declaration
 from attnspec.core.errors import FileLocation, UsageError
 from attnspec.core.forms import HELD_IN_CACHE, STATE, TABLE, InputForm
-from attnspec.core.forms import InputForm as Layout
-from attnspec.core.keyword_nouns import GRAD, LSE
+from attnspec.core.keyword import GRAD, LSE
 from attnspec.core.keywords import AXES, load_parts
 from attnspec.core.made_variants import called_there
 from attnspec.core.nouns import Kind
@@ -402,6 +401,6 @@ def no_form_of(declaration: Declaration) -> str:
     """Why no other form is made of what is declared so; empty if one is."""
     if not declaration.lift:
         return "it takes NumPy arrays, of whose functions no framework makes another form"
-    if declaration.form is not Layout.DENSE or declaration.kind is Kind.ROTARY:
+    if declaration.form is not InputForm.DENSE or declaration.kind is Kind.ROTARY:
         return "other forms are made of attention in the usual layout alone"
     return ""

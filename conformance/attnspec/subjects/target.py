@@ -14,7 +14,7 @@ from attnspec.core import paths
 from attnspec.core.declaration import Declaration, Variant
 from attnspec.core.errors import EndedError, ImportingError, MissingNameError, TargetError
 from attnspec.core.forms import InputForm
-from attnspec.core.keyword_nouns import BACKWARD, GRAD
+from attnspec.core.keyword import BACKWARD, GRAD
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.plan import HANDED
 from attnspec.core.rotary import EVERY_KEYWORD

@@ -14,7 +14,7 @@ from attnspec.core.docstrings import docstring
 from attnspec.core.nouns import Level
 from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.spec.clause import Glance
-from attnspec.spec.read_clause import CITATION_KEYS, CLAUSE_KEYS, ID, KINDS, LONGEST_QUOTE, MOST_FAULTS, NAME
+from attnspec.spec.load import CITATION_KEYS, CLAUSE_KEYS, ID, KINDS, LONGEST_QUOTE, MOST_FAULTS, NAME
 from attnspec.vocabulary.signature import Function, json_schema_of, parameters_of
 
 Schema = dict[str, object]

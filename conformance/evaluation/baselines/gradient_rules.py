@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from attnspec.core.keyword_nouns import GRAD
+from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array
 from attnspec.subjects.subject import NotDifferentiated, Subject, SubjectDied, SubjectRaised, UnusableAnswer

@@ -83,18 +83,18 @@ class Reference:
     def wider(self) -> Array:
         """In the next wider dtype, such as (B,H,T,Dv), unrounded: float32 for the half dtypes, else float64."""
         io = self._problem.query.dtype
-        return self._answer(np.dtype(np.float32 if io.itemsize == 2 else np.float64), staged.SOUND)
+        return self.computed(np.dtype(np.float32 if io.itemsize == 2 else np.float64), staged.SOUND)
 
     @cached_property
     def same(self) -> Array:
         """What a library returns in the inputs' dtype, such as (B,H,T,Dv): float32 inside for halves, one rounding."""
-        return self._answer(self._problem.query.dtype, staged.SOUND)
+        return self.computed(self._problem.query.dtype, staged.SOUND)
 
     @cached_property
     def eager(self) -> Array:
         """Every intermediate result rounded to the inputs' dtype, the key scaled before; such as (B,H,T,Dv)."""
         io = self._problem.query.dtype
-        return self._answer(io, _eager_in(io))
+        return self.computed(io, eager_in(io))
 
     @cached_property
     def rounded(self) -> Array:
@@ -114,8 +114,10 @@ class Reference:
         back = (there.astype(np.float32) - np.float32(0.3)).astype(io)
         return float(np.abs(back.astype(np.float64) - self.rounded).max())
 
-    def _answer(self, dtype: np.dtype[Any], stages: Stages) -> Array:
-        """Output (B,H,T,Dv), of a layer (B,T,M); weights (B,H,T,S), averaged (B,T,S)."""
+    def computed(self, dtype: np.dtype[Any], stages: Stages) -> Array:
+        """By these stages, of arrays in this dtype: output (B,H,T,Dv), of a layer (B,T,M); weights (B,H,T,S), averaged
+        (B,T,S).
+        """
         problem = self._problem
         both = _layer(problem, dtype) if isinstance(problem, LayerProblem) else attention(_call(problem, dtype), stages)
         assert isinstance(both, tuple)  # it was asked for the pair
@@ -150,7 +152,7 @@ def _in(problem: Problem | LayerProblem, dtype: np.dtype[Any]) -> tuple[Array, A
     return problem.query.astype(dtype), problem.key.astype(dtype), problem.value.astype(dtype), bias
 
 
-def _eager_in(io: np.dtype[Any]) -> Stages:
+def eager_in(io: np.dtype[Any]) -> Stages:
     """Stages that round each intermediate result to `io` and go on in the wide dtype."""
     def stored(array: Array) -> Array:
         """An intermediate result, such as logits (B,H,T,S), rounded to `io` and held in its own dtype."""

@@ -49,6 +49,9 @@ GRADIENTS = "gradients"
 SERVING = "serving"
 """The same of the rules on lengths and caches."""
 
+QUANTISED = "quantised"
+"""The same of the rules on codes and scales."""
+
 QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", "eager")
 """One of each way to compute and to round. A sound one is put every case of every clause, which is dear."""
 
@@ -69,7 +72,8 @@ QUICK_SOUND = ("naive", "online_blocks", "finite_minimum_bias", "fused_blocks", 
                    f"effort quick {', '.join(QUICK_SOUND)}]")
 @click.option("--rule", "rules", multiple=True, metavar="NAME",
               help=f"Only this rule; the suite is called {SUITE}, all others on outputs {BASELINES}, all on gradients "
-                   f"{GRADIENTS}, all on lengths and caches {SERVING}. [default: {SUITE} and {BASELINES}]")
+                   f"{GRADIENTS}, all on lengths and caches {SERVING}, all on codes and scales {QUANTISED}. [default: "
+                   f"{SUITE} and {BASELINES}]")
 @click.option("--against", type=click.Path(path_type=Path), metavar="RECORD",
               help="Compare with this earlier record: exit code 1 if a fault is no longer detected.")
 @click.option("--diagnosis", type=OneOf("kind of diagnosis", DiagnosisShare),
@@ -148,10 +152,12 @@ def _rules(names: Sequence[str]) -> tuple[str, ...]:
     """Those that are named, in their own order; without a name the suite and the rules on outputs."""
     from evaluation.baselines.every import EVERY  # noqa: PLC0415  (weight: NumPy)
     from evaluation.baselines.gradient_rules import GRADIENT_RULES  # noqa: PLC0415  (weight: NumPy)
+    from evaluation.baselines.quantised_rules import CODE_RULES  # noqa: PLC0415  (weight: NumPy)
     from evaluation.baselines.rules import RULES  # noqa: PLC0415  (weight: NumPy)
     from evaluation.baselines.serving_rules import SERVING_RULES  # noqa: PLC0415  (weight: NumPy)
 
-    groups = {BASELINES: tuple(RULES), GRADIENTS: tuple(GRADIENT_RULES), SERVING: tuple(SERVING_RULES)}
+    groups = {BASELINES: tuple(RULES), GRADIENTS: tuple(GRADIENT_RULES), SERVING: tuple(SERVING_RULES),
+              QUANTISED: tuple(CODE_RULES)}
     known = (SUITE, *EVERY)
     for name in names:
         if name not in (*known, *groups):

@@ -17,7 +17,7 @@ from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, FileLocation, U
 from attnspec.core.files import write_whole
 from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, Plan
-from attnspec.engine.selection import match_ids
+from attnspec.engine.portions import match_ids
 from attnspec.faults.size_family import SEEDED
 from attnspec.faults.sizes.families import FAMILIES
 from attnspec.record.events import Event, Handler, RunFinished, RunStarted, SubjectPut

@@ -29,7 +29,7 @@ from attnspec.subjects.registry import registered_subjects
 from evaluation.power.against import PowerComparison, compared, read_before
 
 if TYPE_CHECKING:
-    from attnspec.diagnosis.witnesses import Matrix
+    from attnspec.diagnosis.candidate import Matrix
     from attnspec.subjects.subject import Subject
     from attnspec.trials.compile import Check
 
@@ -185,7 +185,7 @@ class PowerJobs:
 
     @cached_property
     def _matrix(self) -> Matrix:
-        from attnspec.diagnosis.witnesses import Matrix  # noqa: PLC0415  (weight: hypothesis)
+        from attnspec.diagnosis.candidate import Matrix  # noqa: PLC0415  (weight: hypothesis)
 
         return Matrix(lambda: self._checks, lambda: self._refutations)
 

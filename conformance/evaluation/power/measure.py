@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from attnspec.core.nouns import DType, Effort, Level
 from attnspec.core.plan import is_fault
+from attnspec.diagnosis.candidate import Matrix, Witnesses
 from attnspec.diagnosis.diagnose import diagnose_double
-from attnspec.diagnosis.witnesses import Matrix, Witnesses
 from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Recipe
 from attnspec.record.events import SUITE, Conviction, SubjectPut

@@ -25,8 +25,7 @@ from attnspec.runner.environment import prepared_environment
 from attnspec.runner.judge import ENGINE, pronounce_verdict
 from attnspec.runner.trial_jobs import TrialJobs, with_engine
 from attnspec.spec.clause import Spec
-from attnspec.spec.load import load_spec
-from attnspec.spec.read_clause import CITATION_KEYS, CLAUSE_KEYS
+from attnspec.spec.load import CITATION_KEYS, CLAUSE_KEYS, load_spec
 from attnspec.spec.refutations import FILE as REFUTATIONS
 from attnspec.subjects import manifest, registry
 from attnspec.subjects.findings import FILE as FINDINGS

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attnspec.core.keyword import Acts, Keyword, make_pattern_values
-from attnspec.core.keyword_nouns import DECODER_POOL, StepPattern
+from attnspec.core.keyword import DECODER_POOL, Acts, Keyword, StepPattern, make_pattern_values
 
 STEP_PATTERNS: Mapping[StepPattern, str] = {
     "at_once": "the past is stored by one call",

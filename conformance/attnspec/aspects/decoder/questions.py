@@ -22,7 +22,7 @@ from attnspec.questions.asker import (
     promised,
     shown,
 )
-from attnspec.questions.visibility import band
+from attnspec.questions.masks import band
 
 ALL, NEW = 6, 2
 """S of the problems that are asked, and how many of the keys are new. There are as many queries."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from attnspec.core.conventions import UNDEFINED
-from attnspec.core.keyword_nouns import StepPattern
+from attnspec.core.keyword import StepPattern
 from attnspec.problems.keyword_arrays import filled, last_keys
 from attnspec.problems.problem import Problem
 from attnspec.record.outcome import Measured

@@ -21,7 +21,7 @@ from attnspec.aspects.dropout.dropping import (
     drop_by,
     factors_of,
 )
-from attnspec.core.keyword_nouns import RATE, SEED
+from attnspec.core.keyword import RATE, SEED
 from attnspec.core.keywords import KeywordArguments
 from attnspec.faults import staged as sound
 from attnspec.faults.aspect_stage import AspectStage

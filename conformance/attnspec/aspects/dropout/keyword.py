@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from attnspec.core.errors import SpecError
-from attnspec.core.keyword import Acts, Keyword, Values
-from attnspec.core.keyword_nouns import DROPOUT_POOL, DROPOUT_PROFILE, RATE, SEED
+from attnspec.core.keyword import DROPOUT_POOL, DROPOUT_PROFILE, RATE, SEED, Acts, Keyword, Values
 
 USUAL_RATES: tuple[float, ...] = (0.25, 0.5, 0.125)
 """Multiples of 1/256, which is how finely some kernels draw."""

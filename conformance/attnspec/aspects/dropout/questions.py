@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnspec.core.keyword_nouns import DROPOUT_PROFILE, RATE, SEED
+from attnspec.core.keyword import DROPOUT_PROFILE, RATE, SEED
 from attnspec.problems.problem import Array
 from attnspec.questions.asker import FAILURES, OTHER, Asker, Reply, is_close, keyword_question, promised, shown
 

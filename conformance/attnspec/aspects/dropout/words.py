@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from attnspec.core.keyword_nouns import GRAD, RATE, SEED
+from attnspec.core.keyword import GRAD, RATE, SEED
 from attnspec.numerics.dropout import expect_any_dropped, factors, limits, rescaling
 from attnspec.numerics.expectation import Expectation
 from attnspec.problems.problem import Array, Problem

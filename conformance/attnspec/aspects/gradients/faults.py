@@ -11,7 +11,7 @@ import numpy as np
 
 from attnspec.aspects.gradients.parameter_faults import FAULTS as OF_PARAMETERS
 from attnspec.aspects.gradients.state_faults import FAULTS as OF_STATE
-from attnspec.core.keyword_nouns import GRAD
+from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import DType
 from attnspec.faults import backward as edit
 from attnspec.faults.backward import BFLOAT16, FLOAT16, BackwardMethod, BackwardValues, rounded, times, where

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attnspec.core.keyword import Acts, Keyword, make_pattern_values
-from attnspec.core.keyword_nouns import GRAD, GRADIENTS_POOL, GRADIENTS_PROFILE, GradPattern
+from attnspec.core.keyword import (
+    GRAD,
+    GRADIENTS_POOL,
+    GRADIENTS_PROFILE,
+    Acts,
+    GradPattern,
+    Keyword,
+    make_pattern_values,
+)
 
 GRAD_PATTERNS: Mapping[GradPattern, str] = {
     "normal": "independent N(0,1), rounded to the dtype",

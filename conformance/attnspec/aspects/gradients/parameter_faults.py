@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from attnspec.core.keyword_nouns import GRAD
+from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults.backward import backward
 from attnspec.faults.fault import Fault

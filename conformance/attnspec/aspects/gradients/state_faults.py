@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.core.keyword_nouns import GRAD
+from attnspec.core.keyword import GRAD
 from attnspec.faults.backward import AttendBackward, BackwardMethod, as_backward
 from attnspec.faults.fault import Fault
 from attnspec.faults.staged import SOUND, Attend, as_attend, attention, staged

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attnspec.core.keyword import Acts, Keyword, Saying, Values, make_pattern_values
-from attnspec.core.keyword_nouns import SERVING_POOL, LengthPattern
+from attnspec.core.keyword import SERVING_POOL, Acts, Keyword, LengthPattern, Saying, Values, make_pattern_values
 
 LENGTH_PATTERNS: Mapping[LengthPattern, str] = {
     "ragged": "each batch entry has its own length, from 1 to all",

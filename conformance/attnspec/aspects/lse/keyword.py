@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from attnspec.core.keyword import Acts, Keyword
-from attnspec.core.keyword_nouns import SERVING_POOL
+from attnspec.core.keyword import SERVING_POOL, Acts, Keyword
 
 KEYWORDS = (
     Keyword(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attnspec.core.keyword import Acts, Keyword, KeywordLimits, RareValues, make_pattern_values
-from attnspec.core.keyword_nouns import PAGES_POOL, PagePattern
+from attnspec.core.keyword import PAGES_POOL, Acts, Keyword, KeywordLimits, PagePattern, RareValues, make_pattern_values
 
 PAGE_PATTERNS: Mapping[PagePattern, str] = {
     "shuffled": "pages of 4 slots in any order, two unused ones among them",

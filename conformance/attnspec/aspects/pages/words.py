@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from attnspec.core.keyword_nouns import PagePattern
+from attnspec.core.keyword import PagePattern
 from attnspec.numerics.precision import unit
 from attnspec.problems.problem import Array
 from attnspec.subjects.serving_forms import LARGE

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attnspec.core.keyword import Acts, Keyword, Saying, make_pattern_values
-from attnspec.core.keyword_nouns import CACHES_POOL, PastPattern
+from attnspec.core.keyword import CACHES_POOL, Acts, Keyword, PastPattern, Saying, make_pattern_values
 from attnspec.core.nouns import Kind
 
 PAST_PATTERNS: Mapping[PastPattern, str] = {

@@ -13,7 +13,7 @@ from attnspec.questions.asker import (
     promised,
     shown,
 )
-from attnspec.questions.visibility import band
+from attnspec.questions.masks import band
 
 _KEYS, _PAST = 4, 2
 """T and S of the problems that are asked, and how many of the keys are past."""

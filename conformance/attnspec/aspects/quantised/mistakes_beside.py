@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.core.keyword import Acts
-from attnspec.core.keyword_nouns import CACHES_POOL, SERVING_POOL
+from attnspec.core.keyword import CACHES_POOL, SERVING_POOL, Acts
 from attnspec.core.keywords import CACHED, KEYWORDS, UNCOMMON
 from attnspec.faults import staged as sound
 from attnspec.faults.aspect_stage import extra_logit

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.aspects.quantised.arrays import EVERY
 from attnspec.aspects.quantised.mistakes_beside import PAST_CHANGES, ScaleChange
-from attnspec.core.forms import BORDERS, STATE, TABLE, InputForm
+from attnspec.core.forms import BORDERS, OF_ENTRIES, STATE, TABLE, InputForm
 from attnspec.faults.decoding import decoder, storing
 from attnspec.faults.dequantising import dequantised_first, whole_scale
 from attnspec.faults.fault import Fault
@@ -33,7 +34,7 @@ from attnspec.faults.staged import (
     slots_of_keys,
 )
 from attnspec.faults.work import HandedOver
-from attnspec.problems.problem import Array
+from attnspec.problems.problem import HELD, Array
 
 PackedChange = Callable[[Array, Array, Array], Array]
 """Other scales (Nk,Hkv,·), made from those of packed keys and the borders of queries and of keys (B+1,)."""
@@ -102,19 +103,26 @@ _PACKED: Mapping[str, tuple[str, str, PackedChange]] = {
 
 
 def _paged(array: str, find: FindSlots) -> Callable[[], Attend]:
-    """A maker of functions that look the scales of keys, or of values, up in other pages than the codes."""
+    """A maker of functions that look the scales of keys, or of values, up in other pages than the codes; zero points
+    are looked up where the codes are.
+    """
     look = gathered(find)
 
     def answer(call: HandedOver) -> Any:  # noqa: ANN401  (a call's)
         """Output (B,H,T,Dv), and what else is asked for."""
         if getattr(call, TABLE) is None:
             return attention(call)
+        laid = {keyword: _looked_up(call, whole, look if keyword == f"{array}_scale" else gather)
+                for keyword, whole in _whole_meanings(call).items() if whole is not None}
         side_by_side = gather(call)
-        wholes = {name: whole_scale(call.given, name, getattr(call, name)) for name in ("key", "value")}
-        laid = {f"{name}_scale": _looked_up(call, whole, look if name == array else gather)
-                for name, whole in wholes.items() if whole is not None}
         return attention(side_by_side.but(**laid))
     return around(answer)
+
+
+def _whole_meanings(call: HandedOver) -> Mapping[str, Array | None]:
+    """By keyword, what says which numbers codes of keys and values stand for, in the shape of the codes."""
+    return {keyword: None if (found := call.given.get(keyword)) is None else np.broadcast_to(
+        found, getattr(call, array).shape) for keyword, array in EVERY.items() if array in HELD}
 
 
 def _looked_up(call: HandedOver, pool: Array, look: Callable[[HandedOver], HandedOver]) -> Array:
@@ -168,10 +176,12 @@ _PAGED: Mapping[str, tuple[str, str, FindSlots]] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CachedCodes:
-    """Codes (B,Hkv,P,·) of earlier calls and their scales, of the same shape; None where a call had none."""
+    """Codes (B,Hkv,P,·) of earlier calls and, by keyword, their scales and zero points, of the same shape; None where
+    no call had any.
+    """
 
     codes: Mapping[str, Array]
-    scales: Mapping[str, Array | None]
+    meanings: Mapping[str, Array | None]
 
     @property
     def count(self) -> int:
@@ -180,15 +190,15 @@ class CachedCodes:
 
 
 def coded_decoder(changes: Mapping[str, ScaleChange]) -> Callable[[], Attend]:
-    """A maker of decoders that keep codes and scales side by side, and read other scales of some arrays behind a
-    cache.
+    """A maker of decoders that keep codes and scales side by side, and read others behind a cache: by keyword, what is
+    read in their place.
     """
     def answer(call: HandedOver) -> Any:  # noqa: ANN401  (a cache is among it)
         """Output (B,H,T,Dv), what else is asked for, and the cache."""
         held, alone = getattr(call, STATE), call.but(**{STATE: None})
         kept = _kept(held, alone)
-        read = {f"{name}_scale": scale if held is None or name not in changes else changes[name](scale, held.count)
-                for name, scale in kept.scales.items() if scale is not None}
+        read = {keyword: whole if held is None or keyword not in changes else changes[keyword](whole, held.count)
+                for keyword, whole in kept.meanings.items() if whole is not None}
         past = {} if held is None else {f"past_{name}": codes for name, codes in held.codes.items()}
         found = attention(alone.but(**past, **read))
         return (*found, kept) if isinstance(found, tuple) else (found, kept)
@@ -197,20 +207,21 @@ def coded_decoder(changes: Mapping[str, ScaleChange]) -> Callable[[], Attend]:
 
 def _kept(held: CachedCodes | None, call: HandedOver) -> CachedCodes:
     """The codes and scales of a call behind those that are held."""
-    new = {name: getattr(call, name) for name in ("key", "value")}
-    scales = {name: whole_scale(call.given, name, codes) for name, codes in new.items()}
+    new, meanings = {name: getattr(call, name) for name in HELD}, _whole_meanings(call)
     if held is None:
-        return CachedCodes(new, scales)
+        return CachedCodes(new, meanings)
     return CachedCodes({name: np.concatenate([held.codes[name], codes], axis=2) for name, codes in new.items()},
-                       {name: _side_by_side(held, name, scale, new[name]) for name, scale in scales.items()})
+                       {keyword: _side_by_side(held, keyword, whole, new[EVERY[keyword]])
+                        for keyword, whole in meanings.items()})
 
 
-def _side_by_side(held: CachedCodes, name: str, scale: Array | None, codes: Array) -> Array | None:
-    """The scales (B,Hkv,P+S,·) of held and new codes; 1 where one of both has none."""
-    if (before := held.scales[name]) is None and scale is None:
+def _side_by_side(held: CachedCodes, keyword: str, whole: Array | None, codes: Array) -> Array | None:
+    """Scales or zero points (B,Hkv,P+S,·) of held and new codes; what changes nothing where one of both has none."""
+    if (before := held.meanings[keyword]) is None and whole is None:
         return None
-    parts = [np.ones(array.shape, np.float32) if each is None else each
-             for array, each in ((held.codes[name], before), (codes, scale))]
+    nothing = np.float32(not keyword.endswith("_zero"))
+    parts = [np.full(array.shape, nothing) if each is None else each
+             for array, each in ((held.codes[EVERY[keyword]], before), (codes, whole))]
     return np.concatenate(parts, axis=2)
 
 
@@ -240,7 +251,7 @@ def _quantised_again() -> Attend:
 
     def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
         """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) -> output (B,H,T,Dv), and the cache."""
-        has_codes = any(keywords.get(f"{name}_scale") is not None for name in ("key", "value"))
+        has_codes = any(keywords.get(name) is not None for name in OF_ENTRIES)
         return (coded if has_codes else plain)(query, key, value, **keywords)
     return attend
 
@@ -260,9 +271,9 @@ def _faults_of_forms() -> Iterator[Fault]:
         for name, (story, reach, find) in _PAGED.items():
             yield Fault(f"paged_{array}_scale_{name}", f"{array}_scale", story.format(array), reach.format(array),
                         _paged(array, find), form=InputForm.PAGED)
-        for name, (story, reach, change) in PAST_CHANGES.items():
+        for name, (story, reach, read) in PAST_CHANGES.items():
             yield Fault(f"decoder_{array}_scale_{name}", f"{array}_scale", story.format(array), reach.format(array),
-                        coded_decoder({array: change}), form=InputForm.DECODER)
+                        coded_decoder({f"{array}_scale": read}), form=InputForm.DECODER)
         yield Fault(f"decoder_{array}_scale_stale", f"{array}_scale",
                     f"The {array} scale of the first call of all is kept for later ones.",
                     f"{array} scales by token, or another sequence before", _stale(array), form=InputForm.DECODER)

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attnspec.core.keyword import Acts, Keyword, KeywordLimits, RareValues, Saying, make_pattern_values
-from attnspec.core.keyword_nouns import SEGMENTS_POOL, SegmentPattern
+from attnspec.core.keyword import (
+    SEGMENTS_POOL,
+    Acts,
+    Keyword,
+    KeywordLimits,
+    RareValues,
+    Saying,
+    SegmentPattern,
+    make_pattern_values,
+)
 
 SEGMENT_PATTERNS: Mapping[SegmentPattern, str] = {
     "ragged": "up to four segments, one behind the other, in each batch entry its own",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from attnspec.questions.asker import FAILURES, Asker, Reply, keyword_question, promised, shown
-from attnspec.questions.visibility import band
+from attnspec.questions.masks import band
 
 _QUERY_SEGMENTS, _KEY_SEGMENTS = np.array([1, 2, 2, 3]), np.array([2, 1, 3, 2])
 """Of four queries and four keys, in another order each; every query has a key."""

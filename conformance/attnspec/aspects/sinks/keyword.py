@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attnspec.core.keyword import Acts, Keyword, Saying, make_pattern_values
-from attnspec.core.keyword_nouns import SERVING_POOL, SinkPattern
+from attnspec.core.keyword import SERVING_POOL, Acts, Keyword, Saying, SinkPattern, make_pattern_values
 
 SINK_PATTERNS: Mapping[SinkPattern, str] = {
     "spread": "eighths between -4 and 4: exact in every format",

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from attnspec.core.keyword import Acts, Keyword, KeywordLimits, RareValues, Saying, make_pattern_values
-from attnspec.core.keyword_nouns import CACHES_POOL, SlopePattern
+from attnspec.core.keyword import (
+    CACHES_POOL,
+    Acts,
+    Keyword,
+    KeywordLimits,
+    RareValues,
+    Saying,
+    SlopePattern,
+    make_pattern_values,
+)
 
 SLOPE_PATTERNS: Mapping[SlopePattern, str] = {
     "powers": "1/2, 1/4 … 1/256 in the heads, and again from 1/2: those of ALiBi for eight heads",

@@ -20,7 +20,7 @@ from attnspec.questions.asker import (
     shown,
     which,
 )
-from attnspec.questions.visibility import band
+from attnspec.questions.masks import band
 
 _MOST = 2
 """How many keys the narrowest window reaches to a side, at the most, of those that fit the problems here."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import groupby
 
-from attnspec.core.harm import Harm
-from attnspec.core.keyword_nouns import GRADIENTS_PROFILE
+from attnspec.core.deviation import Harm
+from attnspec.core.keyword import GRADIENTS_PROFILE
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import FAILURES, DType, Kind, Level, Verdict
 from attnspec.record.outcome import ClauseText, Outcome, SubjectCard, is_choice

@@ -4,7 +4,7 @@ run is text that is written here and loaded where the callee lives.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -76,13 +76,13 @@ def {asked}(query, key, value):
     for _ in range(MOST):
         asked = Asked(unknown)
         try:
-            theirs{rest}(**dict.fromkeys({others!r}, 0), {parameter}={holder}(asked))
+            theirs{rest}(**{others!r}, {parameter}={holder}(asked))
         except (AttributeError, KeyError):
             if not asked.missed or asked.missed in unknown:
                 return {{}}
             unknown.add(asked.missed)
-        except Exception:
-            return {{}}
+        except Exception:  # its own, which a call tells
+            return asked.fields
         else:
             return asked.fields
     return {{}}
@@ -97,13 +97,19 @@ def called(target: str, given: Mapping[str, str], there: There) -> ReturnedTree 
     return _asked(_CALLED.format(**_names(target), imports=imports, given=", ".join(texts)), there)
 
 
-def fields_asked(target: str, parameter: str, known: Mapping[str, int | float | bool], others: Sequence[str],
-                 there: There, *, is_dict: bool) -> tuple[str, ...]:
-    """The fields of a config that the class `module:name` asks for while it is constructed; none if it cannot be
-    satisfied. known: what a field is answered with, by its plain name; one whose name says nothing is False, but for a
-    question that can do without (`getattr(config, name, default)`).  others: what else has to be given.
+Numbers = Mapping[str, int | float | bool]
+
+
+def fields_asked(target: str, parameter: str, known: Numbers, others: Numbers, there: There, *,
+                 is_dict: bool) -> tuple[str, ...]:
+    """The fields of a config that the class `module:name` asks for while it is constructed, up to where it raises; none
+    if it cannot be satisfied.
+
+    known: what a field is answered with, by its plain name. One whose name says nothing is False, but for a question
+    that can do without (`getattr(config, name, default)`).
+    others: what else has to be given.
     """
-    text = _MADE.format(**_names(target), known=dict(known), most=_MOST, others=list(others), parameter=parameter,
+    text = _MADE.format(**_names(target), known=dict(known), most=_MOST, others=dict(others), parameter=parameter,
                         holder="Items" if is_dict else "Attributes")
     made = _asked(text, there)
     return tuple(part.path[0][2:-2] for part in made.parts) if made is not None else ()

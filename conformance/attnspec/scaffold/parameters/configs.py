@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from attnspec.core.errors import TargetError
+from attnspec.core.keyword import Acts
+from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.form import At, Config
@@ -14,9 +16,15 @@ from attnspec.scaffold.parameters.asking import fields_asked
 from attnspec.scaffold.probe_problems import CROSS
 from attnspec.scaffold.there import There
 
+_SWITCHED_OFF = [word.name for word in KEYWORDS.values()
+                 if word.in_layers and word.acts is Acts.LOGITS and not word.axes]
+"""The keywords that a config switches on for a whole layer, by a number."""
+OFF_IN_CONFIG = "None"
+"""What the field of such a keyword is."""
 _FIELDS: Mapping[Kind, Mapping[str, str]] = {
     kind: {**SIZES[kind], "dropout": NO_DROPOUT, "biases": "True", "length": "T", "place": "0", "batch": "B",
-           **of_memory}
+           "scale_width": "D", "rotary_width": "D", "ratio": "1", "one_kv_head": "False",
+           **dict.fromkeys(_SWITCHED_OFF, OFF_IN_CONFIG), **of_memory}
     for kind, of_memory in ((Kind.ATTENTION, {}), (Kind.LAYER, {"context_width": "M"}))}
 """What a field is set to, by what it means."""
 _NUMBERS: Mapping[str, int] = {
@@ -27,17 +35,21 @@ _BY_DEFAULT = frozenset({"length", "inner_width", "out_width", "value_head_width
 _ENDINGS = ("Config", "Args", "Arguments", "ConfigBase", "Params")
 
 
-def configs_of(layer: Examined, parameter: str, kind: Kind, others: Sequence[str], there: There) -> Iterator[Config]:
+def configs_of(layer: Examined, parameter: str, kind: Kind, others: Mapping[str, str],
+               there: There) -> Iterator[Config]:
     """The configs worth a try: of the annotated class, of classes beside the layer, and of what the layer asks for.
 
-    others: what else its constructor is given.
+    others: what else its constructor is given, as Python. If that tells the number of heads, no field has to.
     """
+    is_told_heads = "heads" in others.values()
     for made_by in dict.fromkeys((*layer.annotated.get(parameter, ()), *_beside(layer))):
         module, _, name = made_by.partition(":")
-        if fields := _fields_of(made_by, kind, there):
+        fields = _fields_of(made_by, kind, there, is_told_heads=is_told_heads)
+        if fields is not None:
             yield Config(fields, name, module)
+    given = {name: _number(text) for name, text in others.items()}
     for is_dict in (False, True):
-        asked = fields_asked(layer.target, parameter, _known(kind), others, there, is_dict=is_dict)
+        asked = fields_asked(layer.target, parameter, _known(kind), given, there, is_dict=is_dict)
         if asked:
             yield Config({name: _text(name, kind) for name in asked}, is_dict=is_dict)
 
@@ -52,16 +64,18 @@ def _common(first: str, second: str) -> str:
     return first[:next((at for at, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), 0)]
 
 
-def _fields_of(made_by: str, kind: Kind, there: There) -> Mapping[str, str]:
-    """The fields whose names say what they mean; nothing if none tells a number of heads, or nobody can tell them."""
+def _fields_of(made_by: str, kind: Kind, there: There, *, is_told_heads: bool) -> Mapping[str, str] | None:
+    """The fields whose names say what they mean; None if nobody tells a number of heads, or nobody can tell the
+    fields.
+    """
     try:
         parameters = there.examined(made_by).constructor
     except TargetError:
-        return {}
+        return None
     means = roles(parameters, At.CONSTRUCTOR)
     left = {each.name for each in parameters if _is_left(each, means.get(each.name, ""))}
     fields = {name: _FIELDS[kind][role] for name, role in means.items() if role in _FIELDS[kind] and name not in left}
-    return fields if "heads" in means.values() else {}
+    return fields if is_told_heads or "heads" in means.values() else None
 
 
 def _is_left(parameter: TheirParameter, role: str) -> bool:
@@ -73,7 +87,16 @@ def _is_left(parameter: TheirParameter, role: str) -> bool:
 def _known(kind: Kind) -> Mapping[str, int | float | bool]:
     """By every name that says what a field means, what it is answered with."""
     texts = {name: _text(name, kind) for names in SYNONYMS.values() for name in names if _role(name) in _FIELDS[kind]}
-    return {name: eval(text.replace('params["w_out"].shape[1]', "M"), dict(_NUMBERS)) for name, text in texts.items()}
+    return {name: _number(text) for name, text in texts.items()}
+
+
+def _number(text: str) -> int | float | bool:
+    """The number that this Python gives; 0 for what is none, such as a module."""
+    try:
+        found = eval(text.replace('params["w_out"].shape[1]', "M"), dict(_NUMBERS))
+    except NameError:
+        return 0
+    return found if isinstance(found, int | float) else 0
 
 
 def _text(name: str, kind: Kind) -> str:

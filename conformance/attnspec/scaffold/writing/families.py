@@ -11,6 +11,8 @@ from attnspec.scaffold.writing.imports import alias
 from attnspec.scaffold.writing.lines import arguments, broken, handed, helper, keywords, literal, words_of
 
 LAYER = "_layer"
+_CALLED_WHEN_BORN = (CallableKind.LINEN, CallableKind.HAIKU)
+"""Whose parameters a call makes."""
 _BORN = "jax.random.key(0)"
 _RETURN = "    return layer"
 
@@ -20,8 +22,31 @@ def layer_lines(form: CallForm, name: str = LAYER) -> list[str]:
     born.
     """
     doc = "The layer with these parameters, ready to be called." if form.state else "The layer, ready to be called."
-    lines = [*_config(form), *_at_once(_MADE[form.family](form))]
+    made = _MADE[form.family](form)
+    is_born = form.kind is Kind.LAYER and form.state is None and form.family not in _CALLED_WHEN_BORN
+    wrapped = _wrapped(form, made) if (form.replaced or form.gathered) and not is_born else _at_once(made)
+    lines = [*_config(form), *wrapped]
     return helper(form, name, f"Callable[..., {words_of(form).array}]", doc, lines)
+
+
+def _wrapped(form: CallForm, made: list[str]) -> list[str]:
+    """With what gathers its inputs, and puts something in the place of what turns, for as long as it is called."""
+    returned = made[-1].removeprefix(_RETURN[:-len("layer")])
+    lines = [*made[:-1], *([] if returned == "layer" else [f"    layer = {returned}"]), ""]
+    call = "layer(*arrays, **more)"
+    lines.append(f"    def call(*arrays: {words_of(form).array}, **more: Any) -> Any:")
+    if form.gathered:
+        names = ", ".join(f'"{name}"' for name in form.gathered) + "," * (len(form.gathered) == 1)
+        gathered = "{name: more.pop(name) for name in names if name in more}" if form.gathers_dict else (
+            "tuple(more.pop(name) for name in names)")
+        lines += [f"        names = ({names})", "        more.update(zip(names, arrays))"]
+        lines.append(f"        inputs = {gathered}")
+        call = "layer(inputs, **more)"
+    indent = 8
+    for place, text in form.replaced.items():
+        lines += broken("with patch.object(", [place, text], "):", indent)
+        indent += 4
+    return [*lines, f"{' ' * indent}return {call}", "", "    return call"]
 
 
 def _config(form: CallForm) -> list[str]:

@@ -14,7 +14,7 @@ from attnspec.scaffold.location import LOADERS, loading_lines
 _STANDARD: Mapping[str, str] = {
     "Callable": "from collections.abc import Callable", "Mapping": "from collections.abc import Mapping",
     "partial": "from functools import partial", "SimpleNamespace": "from types import SimpleNamespace",
-    "Any": "from typing import Any"}
+    "Any": "from typing import Any", "patch": "from unittest.mock import patch", "sys": "import sys"}
 _OTHERS: Mapping[str, str] = {
     "equinox": "import equinox", "haiku": "import haiku", "nnx": "from flax import nnx", "keras": "import keras",
     "nn": "from torch import nn"}
@@ -46,7 +46,8 @@ def import_lines(form: CallForm, used: frozenset[str], folder: str = "") -> list
     own = form.module.partition(".")[0] if folder else ""
     is_file = folder.endswith(".py")
     statements += LOADERS if is_file else ["import sys", "from pathlib import Path"] if folder else []
-    standard, installed, here = (_sorted([line for line in statements if _section(line, own) == each])
+    sections = {line: _section(line, own) for line in statements}
+    standard, installed, here = (_sorted([line for line in statements if sections[line] == each])
                                  for each in ("standard", "installed", "here"))
     if folder:  # imports have to follow it, which linters dislike
         place = f'(Path(__file__).parent / "{folder}").resolve()'

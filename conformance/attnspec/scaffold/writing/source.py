@@ -272,6 +272,8 @@ def _with_cache(form: CallForm, reading: OutputPlace) -> Iterator[str]:
 
 def _called(form: CallForm, begin: str, end: str = "") -> Iterator[str]:
     """The call; one for each entry of the batch where the callee knows none."""
+    if form.arrangement.in_turn:
+        begin, end = f"{begin}{words_of(form).concatenate}([", f"{end} for first in range(T)], 1)"
     if not form.arrangement.mapped:
         yield from broken(f"{begin}{_callee(form)}(", [*handed(form), *_beside(form, _given(form))], f"){end}")
     else:
