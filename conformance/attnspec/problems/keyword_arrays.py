@@ -15,6 +15,7 @@ from attnspec.core.keyword import (
     Acts,
     GradPattern,
     LengthPattern,
+    PagePattern,
     PastPattern,
     SegmentPattern,
     SinkPattern,
@@ -217,6 +218,28 @@ def divided(problem: Problem, past: int) -> Problem:
 def divide_alike(problem: Problem, whole: Problem) -> Problem:
     """A problem whose keys are joined, divided as another one is."""
     return divided(whole, problem.past) if problem.has_past else whole
+
+
+USUAL_PAGES: PagePattern = "shuffled"
+"""How keys and values lie where a case does not say it, and the subject takes nothing but pages."""
+
+_MOST_FILLED = (4, 3, 2, 1)
+"""The slots of a page where all of its slots hold keys: the first that divides their number."""
+
+_SLOTS: Mapping[PagePattern, Callable[[int], int]] = {
+    "one_slot": lambda _: 1, "beyond_16_bits": lambda _: 1, "shared": lambda _: 2, "odd": lambda _: 3,
+    "one_page": lambda keys: keys,
+    **dict.fromkeys(("large_beyond", "nan_beyond"),
+                    lambda keys: next(slots for slots in _MOST_FILLED if keys % slots == 0)),
+    "pages_of_16": lambda _: 16, "pages_of_32": lambda _: 32, "pages_of_64": lambda _: 64,
+    "pages_of_128": lambda _: 128, "pages_of_256": lambda _: 256}
+"""By pattern, the slots of a page, by the number of keys, where they are not four."""
+
+
+def slots_of_page(pattern: PagePattern, keys: int, multiple: int = 1) -> int:
+    """How many slots a page of a pattern has, which are a multiple of a number."""
+    slots = _SLOTS[pattern](keys) if pattern in _SLOTS else 4
+    return -(-max(1, slots) // multiple) * multiple
 
 
 def cut_scales(problem: Problem, *, queries: slice | Array = slice(None),

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,16 +17,8 @@ from attnspec.core.forms import HELD_IN_CACHE, NUMBER, OF_ENTRIES, SAID, STATE, 
 from attnspec.core.keyword import Acts, PagePattern, StepPattern
 from attnspec.core.keywords import AXES, COUNTS, KEYWORDS
 from attnspec.problems.families import random_words
-from attnspec.problems.keyword_arrays import cut_scales
-from attnspec.problems.problem import HELD, Array, Problem, Sizes, joined
-
-Lays = Mapping[str, Callable[[Array], Array]]
-"""By array, from (B,H,T,·), or of keys (B,Hkv,S,·), to the form of a call. Heads and features are the last axes there;
-arrays that lie as in a problem are left out.
-"""
-
-DENSE: Lays = MappingProxyType({})
-"""Every array lies as in a problem."""
+from attnspec.problems.keyword_arrays import cut_scales, slots_of_page
+from attnspec.problems.problem import HELD, Array, Lays, Problem, Sizes, joined
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,9 +114,6 @@ def _longest(own: Array) -> int:
     return int(own.sum(axis=1).max(initial=0))
 
 
-USUAL_PAGES: PagePattern = "shuffled"
-"""How keys and values lie where a case does not say it, and the subject takes nothing but pages."""
-
 LARGE = 256.0
 """What stands, with alternating signs, in slots that hold no key, where that is to be seen."""
 
@@ -167,13 +155,12 @@ def _no_page(spare: Array, pages: int, missing: int) -> Array:  # noqa: ARG001  
 
 @dataclass(frozen=True, slots=True)
 class PageLayout:
-    """How keys are put into pages. slots: of a page, by the number of keys.  order: page numbers (pages,) in
+    """How keys are put into pages, of as many slots as `slots_of_page` says. order: page numbers (pages,) in
     the order in which they are handed out.  spare: pages that nobody uses.  columns: of the table, more than needed.
     tail: what stands there.  content: of slots that hold no key.  is_tight: whether keys beyond a length have no slot.
     shares: whether pages of the same content are one.
     """
 
-    slots: Callable[[int], int] = lambda _: 4
     order: Callable[[int], Array] = _any_order
     spare: int = 2
     columns: int = 0
@@ -190,32 +177,19 @@ MOST_SLOTS = 2**21
 """Slots of a pool at most: a subject whose pages are long is not handed gigabytes for the sake of their number."""
 
 _LONG = PageLayout(columns=3, is_tight=True)
-_BEYOND = replace(_LONG, slots=lambda keys: max(slots for slots in (1, 2, 3, 4) if keys % slots == 0), tail=_unused)
+_BEYOND = replace(_LONG, tail=_unused)
 
 LAYOUTS: Mapping[PagePattern, PageLayout] = {
-    "shuffled": PageLayout(),
     "in_order": PageLayout(order=np.arange, spare=0),
     "backwards": PageLayout(order=lambda pages: np.arange(pages)[::-1], spare=0),
-    "one_slot": PageLayout(slots=lambda _: 1),
-    "odd": PageLayout(slots=lambda _: 3),
-    "one_page": PageLayout(slots=lambda keys: keys, spare=0),
+    "one_page": PageLayout(spare=0),
     "long_table": _LONG,
     "large_beyond": replace(_BEYOND, content=LARGE),
     "nan_beyond": replace(_BEYOND, content=np.nan),
     "no_page_beyond": replace(_LONG, tail=_no_page),
-    "pages_of_16": PageLayout(slots=lambda _: 16),
-    "pages_of_32": PageLayout(slots=lambda _: 32),
-    "pages_of_64": PageLayout(slots=lambda _: 64),
-    "pages_of_128": PageLayout(slots=lambda _: 128),
-    "pages_of_256": PageLayout(slots=lambda _: 256),
-    "beyond_16_bits": PageLayout(slots=lambda _: 1, order=lambda pages: np.arange(pages)[::-1], spare=UNUSED_PAGES),
-    "shared": PageLayout(slots=lambda _: 2, shares=True),
+    "beyond_16_bits": PageLayout(order=lambda pages: np.arange(pages)[::-1], spare=UNUSED_PAGES),
+    "shared": PageLayout(shares=True),
 }
-
-
-def slots_of_page(pattern: PagePattern, keys: int, multiple: int = 1) -> int:
-    """How many slots a page of a pattern has, which are a multiple of a number."""
-    return -(-max(1, LAYOUTS[pattern].slots(keys)) // multiple) * multiple
 
 
 def in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> PagedProblem:
@@ -240,7 +214,8 @@ class LaidPages:
 
 def _lay_pages(problem: Problem, pattern: PagePattern, multiple: int) -> LaidPages:
     """Which page has which keys, by a pattern, and where it is in the pool."""
-    layout, sizes, slots = LAYOUTS[pattern], problem.sizes, slots_of_page(pattern, problem.sizes.S, multiple)
+    layout, sizes = LAYOUTS.get(pattern, PageLayout()), problem.sizes
+    slots = slots_of_page(pattern, sizes.S, multiple)
     given = getattr(problem, NUMBER)
     lengths = np.full(sizes.B, sizes.S, np.int32) if given is None else given
     held = lengths if layout.is_tight else np.full(sizes.B, sizes.S)

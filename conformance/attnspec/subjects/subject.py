@@ -20,8 +20,8 @@ from attnspec.core.made_variants import called_there
 from attnspec.core.nouns import Kind
 from attnspec.core.rotary import POSITIONS
 from attnspec.host.lifts.making import FormNotMade, FrameworkForm
-from attnspec.problems.keyword_arrays import cut_scales
-from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
+from attnspec.problems.keyword_arrays import USUAL_PAGES, cut_scales
+from attnspec.problems.problem import DENSE, Array, LayerProblem, Lays, Problem, Sizes
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.outcome import KnownFinding, SubjectCard
 from attnspec.subjects.backward import (
@@ -37,12 +37,9 @@ from attnspec.subjects.exceptions import failure_of_adapter
 from attnspec.subjects.manifest import Library
 from attnspec.subjects.misfits import LoweredProblem, Misfits, head_width, lower_problem
 from attnspec.subjects.serving_forms import (
-    DENSE,
     FIRST_STEP,
-    USUAL_PAGES,
     USUAL_STEPPING,
     Arguments,
-    Lays,
     PackedProblem,
     in_pages,
     in_steps,

@@ -18,8 +18,8 @@ from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import DType
 from attnspec.core.storage import SCALE_AXES, STORAGES, Storage, is_along_tokens
 from attnspec.problems.families import Words, random_words
-from attnspec.problems.problem import HELD, INPUTS, Array, Problem, Recipe, Sizes, joined, numpy_dtype
-from attnspec.subjects.serving_forms import DENSE, USUAL_PAGES, Lays, slots_of_page
+from attnspec.problems.keyword_arrays import USUAL_PAGES, slots_of_page
+from attnspec.problems.problem import DENSE, HELD, INPUTS, Array, Lays, Problem, Recipe, Sizes, joined, numpy_dtype
 
 GLOBALS: Mapping[str, str] = {word.name: word.meaning_of for word in KEYWORDS if word.name.endswith("_global_scale")}
 """By keyword, the array all of whose scales it is multiplied into."""
@@ -278,7 +278,7 @@ def _without_meaning(problem: Problem, limits: Limits, form: InputForm) -> Itera
         granularity, layout = granularity_of(limits, name), getattr(limits, f"packed_{name}")
         is_of_keys = name in HELD
         if granularity == "page" and form is not InputForm.PAGED:
-            yield f"it declares {name}_scales: page, and no pages: only a function with a block_table has them"
+            yield f"it declares {name}_scales: page, and its keys do not lie in pages: declare token, or another"
         if SCALE_AXES.get(granularity, {}).get(2, 1) > 1 and form in _BLOCKS_OF_ANOTHER and (
                 is_of_keys or form is InputForm.PACKED):
             yield (f"its {name} has scales by {granularity}, and {_BLOCKS_OF_ANOTHER[form]}: declare "
@@ -298,8 +298,6 @@ def _misfits(problem: Problem, limits: Limits) -> Iterator[str]:
             yield f"it declares how codes of its {name} are packed, and not what they are: declare stored_{name}, too"
         if stored and not holds(STORAGES[stored], getattr(problem, name)):
             yield f"{stored} cannot hold the entries of its {name}"
-        if stored and scale is not None and not _is_stored(scale, STORAGES[stored].scales):
-            yield f"{STORAGES[stored].scales} cannot hold the scales of its {name}"
         for word, numbers in (("scales", scale), ("zero points", zero)):
             if not granularity or numbers is None:
                 continue
@@ -307,6 +305,8 @@ def _misfits(problem: Problem, limits: Limits) -> Iterator[str]:
                 yield f"the {word} of its {name} differ not only by {granularity}"
             if granularity == "page" and not _is_of_pages(numbers, _slots(problem, limits.page_multiple)):
                 yield f"the {word} of its {name} differ within a page"
+        if stored and scale is not None and not _is_stored(scale, STORAGES[stored].scales):
+            yield f"{STORAGES[stored].scales} cannot hold the scales of its {name}"
         if limits.zeros == "codes" and stored and zero is not None and not holds(STORAGES[stored], zero):
             yield f"{stored} cannot hold the zero points of its {name}"
 
