@@ -8,12 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from attnspec.core.effort import EFFORTS
 from attnspec.core.errors import UsageError, quoted
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.surroundings import Surroundings
-
-SAMPLE: Mapping[Effort, int] = {Effort.QUICK: 3, Effort.DEFAULT: 5}
-"""How many cases of a clause whose verdict does not depend on the dtype are tried at further dtypes than the first."""
 
 PUT_ONCE = "it is tested at {} only; to test it at all dtypes, name them or use effort default"
 """Why a glance does not put a clause that does not depend on the dtype at a further one."""
@@ -112,7 +110,7 @@ class Plan:
     @property
     def sample(self) -> int:
         """How many cases stand for all at a further dtype; 0: all are tried, as where the dtypes are named."""
-        return 0 if self.dtypes else SAMPLE.get(self.effort, 0)
+        return 0 if self.dtypes else EFFORTS[self.effort].sample
 
     def surroundings(self, environment: Mapping[str, str]) -> Surroundings:
         """The surroundings in which the plan's subjects live, each with these variables."""
