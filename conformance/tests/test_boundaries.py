@@ -12,9 +12,8 @@ import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.diagnosis import whereabouts
-from attnspec.diagnosis.boundaries import find_boundary
+from attnspec.diagnosis.boundaries import describe_ranges, find_boundary
 from attnspec.diagnosis.conditions import Boundary, LengthCondition, LengthRule, narrow_condition
-from attnspec.diagnosis.ranges import describe_ranges
 from attnspec.engine.cases import in_a_line
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults.subject import fault_subject

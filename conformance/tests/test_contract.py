@@ -15,7 +15,7 @@ from attnspec.engine.engine import Engine
 from attnspec.engine.subject_run import recipe_for
 from attnspec.record.outcome import Outcome
 from attnspec.runner.gate import gate
-from attnspec.spec.contract import MOST, read_contract
+from attnspec.spec.clause import MOST, read_contract
 from test_refused_sizes import HEAD
 
 WORDS = "Words are keywords, dtypes, and sizes such as D128."

@@ -20,11 +20,10 @@ from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults import staged as sound
 from attnspec.faults.blocks import OF_OTHER_SIZES
 from attnspec.faults.catalogue import ALL, CATALOGUE
-from attnspec.faults.doubles import SoundArithmetic, double
 from attnspec.faults.fault import Fault
 from attnspec.faults.staged import attention, staged
-from attnspec.faults.subject import own_subject
-from attnspec.faults.work import HandedOver
+from attnspec.faults.staged_work import HandedOver
+from attnspec.faults.subject import SoundArithmetic, double, own_subject
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Recipe
 from attnspec.record.outcome import Explanation, Outcome

@@ -19,8 +19,8 @@ from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
 from attnspec.faults.fault import Fault
 from attnspec.faults.sound import DROPPING, EVERY, declaration_of_sound
+from attnspec.faults.staged_work import HandedOver
 from attnspec.faults.subject import fault_subject, own_subject
-from attnspec.faults.work import HandedOver
 from attnspec.numerics.dropout import expect_any_dropped, expect_dropped, factors, limits
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.gradients import expect_gradients

@@ -14,9 +14,9 @@ from attnspec.core.nouns import Level
 from attnspec.core.plan import Plan, is_own
 from attnspec.diagnosis.advice import RaisingExplainer, missing_lift, of_no_answer, of_wrong_clause, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
+from attnspec.diagnosis.boundaries import right_beside
 from attnspec.diagnosis.candidate import Matrix, Witnesses, judge_case
 from attnspec.diagnosis.diagnose import Diagnosis, Examiner
-from attnspec.diagnosis.ranges import right_beside
 from attnspec.diagnosis.whereabouts import NOWHERE, FailureLocator, FailurePlace, borne_out
 from attnspec.engine.cases import CONVENTION, conventions_of
 from attnspec.engine.evidence import add_place, is_worth_explaining

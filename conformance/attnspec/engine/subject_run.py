@@ -26,16 +26,15 @@ from attnspec.engine.known_failures import find_deviation
 from attnspec.engine.portions import Portions
 from attnspec.engine.summon import as_put, compiling_time, samples_gradients
 from attnspec.numerics.resolution import describe_what_passes
+from attnspec.problems.choices import traits_within
 from attnspec.problems.demand import count_work
-from attnspec.problems.feature_array import traits_within
 from attnspec.problems.problem import Recipe, Sizes
 from attnspec.problems.size_plan import taken_by
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.spec.refutations import Refutations
 from attnspec.subjects.baseline import parsed_case
-from attnspec.subjects.causes import WordedRefusal
 from attnspec.subjects.exceptions import refusal_words
-from attnspec.subjects.interview import case_of
+from attnspec.subjects.interview import WordedRefusal, case_of
 from attnspec.subjects.refusals import MOST_CAUSES, BegunInterview, begin_interview, narrow_subject
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.subjects.watching import GIVEN_UP, Asking, asking_for, incidents_of, repeat_first, surviving_errors
@@ -52,7 +51,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.keywords import BESIDE, VALUED
 from attnspec.problems.demand import nearest_sizes
 from attnspec.problems.make import make_problem
-from attnspec.spec.contract import ALL, Contract, contract_id
+from attnspec.spec.clause import ALL, Contract, contract_id
 from attnspec.subjects.interview import value_for
 from attnspec.subjects.subject import UnusableAnswer
 

@@ -49,8 +49,8 @@ from attnspec.faults.sizes.keys import HIDING, KEYS
 from attnspec.faults.sizes.rows import GRIDS, ROWS, WIDTHS
 from attnspec.faults.softmax import EXPONENTIAL_FAULTS, SOFTMAX_FAULTS
 from attnspec.faults.staged import SOUND, Attend, around, attention, staged
+from attnspec.faults.staged_work import Answer, HandedOver, Mechanism
 from attnspec.faults.state import INVARIANCE_FAULTS, PURITY_FAULTS, STATE_FAULTS
-from attnspec.faults.work import Answer, HandedOver, Mechanism
 from attnspec.problems.problem import Array, Sizes
 
 _TRACED_LENGTH = 4

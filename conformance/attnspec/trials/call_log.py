@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
+from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import joined
-from attnspec.problems.rotary import RotaryProblem
 from attnspec.subjects.subject import (
     NotDifferentiated,
     Subject,

@@ -19,7 +19,7 @@ from attnspec.problems.demand import lengths_of
 from attnspec.problems.domain import Domain
 from attnspec.problems.problem import Problem, Recipe
 from attnspec.record.outcome import Measured, Reading
-from attnspec.subjects.causes import WordedRefusal
+from attnspec.subjects.interview import WordedRefusal
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, acting_features, fixed_recipes

@@ -20,7 +20,7 @@ from attnspec.numerics.precision import with_range_of_float32
 from attnspec.numerics.stored import hull_of_stored
 from attnspec.problems.keyword_arrays import with_values
 from attnspec.problems.problem import Array, Problem, joined, numpy_dtype
-from attnspec.questions.ranges import told, tried
+from attnspec.questions.undeclared import told, tried
 from attnspec.record.outcome import Measured, Reading
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
 from attnspec.vocabulary import observables
