@@ -91,6 +91,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "aspects/lse/": "the two together: what is lost, and calls of a diagnosis",
         "aspects/decoder/": "the two together: what is lost, and calls of a diagnosis",
         "aspects/gradients/": "the two together: what is lost, and calls of a diagnosis",
+        "aspects/quantised/": "the two together: what is lost, and calls of a diagnosis",
     },
     "return_lse": {
         "aspects/lse/": "the aspect itself",
@@ -107,6 +108,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/packed.py": "packed ones of it",
         "diagnosis/tolerance.py": "what of it is compared",
         "kernels/flashinfer.py": "an output of a benchmark's kernels",
+        "aspects/quantised/": "the two together: what is lost, and calls of a diagnosis",
     },
     "past_key": {
         "aspects/past/": "the aspect itself",
@@ -123,6 +125,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "aspects/decoder/": "a cache is called past_key_values elsewhere",
         "aspects/slopes/": "slopes beside a past",
         "aspects/lengths/": "the two together: what is lost, and calls of a diagnosis",
+        "aspects/quantised/": "the two together: what is lost, and calls of a diagnosis",
     },
     "past_value": {
         "aspects/past/": "the aspect itself",

@@ -13,7 +13,7 @@ import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.numerics.precision import unit
-from attnspec.problems.keyword_arrays import keyword_array
+from attnspec.problems.keyword_arrays import cut_scales, keyword_array
 from attnspec.problems.problem import Array, Problem
 from attnspec.questions.asker import (
     FAILURES,
@@ -63,11 +63,13 @@ def _cut(problem: Problem, entry: int, length: int) -> Problem:
         return None if array is None else np.ascontiguousarray(array[entry : entry + 1])
 
     own = None if problem.query_lengths is None else problem.query_lengths[entry : entry + 1]
+    scales = {name: np.ascontiguousarray(array[entry : entry + 1])
+              for name, array in cut_scales(problem, keys=slice(length)).items()}
     mask, bias = (None if array is None else np.ascontiguousarray(array[entry : entry + 1, ..., :length])
                   for array in (problem.mask, problem.bias))
     return problem.but(
-        query=kept(problem.query), key=kept(problem.key[:, :, :length]), value=kept(problem.value[:, :, :length]),
-        mask=mask, bias=bias, key_lengths=None, query_lengths=own)
+        **scales, query=kept(problem.query), key=kept(problem.key[:, :, :length]),
+        value=kept(problem.value[:, :, :length]), mask=mask, bias=bias, key_lengths=None, query_lengths=own)
 
 
 def replace_beyond(posed: Attention, *, arrays: tuple[SlotsOf, ...],
