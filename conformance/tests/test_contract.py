@@ -10,7 +10,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
-from attnspec.core.refusal import read_refusal
+from attnspec.core.sizes import read_refusal
 from attnspec.engine.engine import Engine
 from attnspec.engine.subject_run import recipe_for
 from attnspec.record.outcome import Outcome

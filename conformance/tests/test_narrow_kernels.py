@@ -11,7 +11,7 @@ import pytest
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
-from attnspec.core.refusal import read_refusal
+from attnspec.core.sizes import read_refusal
 from attnspec.engine.engine import Engine
 from attnspec.engine.summon import load_subject
 from attnspec.problems.choices import menu_of

@@ -21,8 +21,8 @@ from attnspec.record.outcome import Outcome
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
 from attnspec.trials import evaluator
-from attnspec.trials.call_log import LoggingEvaluator
 from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.judging import LoggingEvaluator
 from helpers.law import checks
 from helpers.liars import liar_subject, sound, steps
 

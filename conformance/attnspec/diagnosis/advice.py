@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED, unlike_any
 from attnspec.core.declaration import Limits, limits_saying, narrowed_by
 from attnspec.core.nouns import DType, Kind, is_bare
-from attnspec.core.refusal import Refusal
+from attnspec.core.sizes import Refusal
 from attnspec.diagnosis.diagnose import Diagnosis
 from attnspec.diagnosis.inputs import features_that_matter
 from attnspec.diagnosis.locate import INVERTED, NOTHING, SPOILT, WITHOUT_MAXIMUM

@@ -37,11 +37,10 @@ from attnspec.spec.refutations import CASES, Refutations
 from attnspec.subjects.call import BackwardPass
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
-from attnspec.trials.call_log import Ending, LoggedCall, LoggingEvaluator, is_poisoned, log_call
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.judging import Tally
+from attnspec.trials.judging import Ending, LoggedCall, LoggingEvaluator, Tally, is_poisoned, log_call
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.scene import AnyProblem
 

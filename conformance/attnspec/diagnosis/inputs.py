@@ -44,7 +44,7 @@ from attnspec.problems.problem import Problem, Recipe, Sizes
 from attnspec.questions.shapes import YES
 from attnspec.subjects.misfits import lowering_misfit
 from attnspec.subjects.subject import Subject
-from attnspec.trials.call_log import LoggedCall, is_poisoned, log_call
+from attnspec.trials.judging import LoggedCall, is_poisoned, log_call
 from attnspec.vocabulary.scene import AnyProblem, Posed
 from attnspec.vocabulary.transforms.contents import broadcast_mask, lay_out, replace_hidden
 

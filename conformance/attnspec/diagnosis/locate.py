@@ -28,7 +28,7 @@ from attnspec.problems.keyword_arrays import with_values
 from attnspec.problems.make import RotaryProblem, make_problem
 from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe, Sizes, joined
 from attnspec.record.outcome import MAGNITUDE
-from attnspec.trials.call_log import Ending, LoggedCall, log_call
+from attnspec.trials.judging import Ending, LoggedCall, log_call
 from attnspec.vocabulary.observables import relative_logits
 from attnspec.vocabulary.scene import AnyProblem, working
 

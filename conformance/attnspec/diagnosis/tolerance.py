@@ -26,8 +26,8 @@ from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.subjects.call import grad_given, inputs_of
 from attnspec.subjects.subject import Subject
-from attnspec.trials.call_log import Ending, LoggedCall
 from attnspec.trials.evaluator import rows_without_gradient
+from attnspec.trials.judging import Ending, LoggedCall
 from attnspec.vocabulary.scene import AnyProblem, working
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from attnspec.core.conventions import PROFILES
 from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.errors import TargetError, UsageError, near_misses
-from attnspec.core.made_variants import forms_asked
+from attnspec.core.forms import forms_asked
 from attnspec.core.nouns import FAILURES, DType, Effort, Novelty, does_gate_run, is_bare
 from attnspec.core.paths import VERSION
 from attnspec.core.plan import FAULT, Item, Plan, is_fault

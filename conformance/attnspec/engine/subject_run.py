@@ -13,15 +13,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from attnspec.core.compiling import CUT_SHORT, LEFT_OUT
 from attnspec.core.coverage import triples_taken, write_pairs
 from attnspec.core.declaration import Deviation
+from attnspec.core.effort import CUT_SHORT, LEFT_OUT
 from attnspec.core.errors import FileLocation, UsageError, hint
 from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import DType, Effort, Kind, Level, Verdict, is_bare
 from attnspec.core.plan import Plan
 from attnspec.core.rotary import EVERY_KEYWORD
-from attnspec.engine.cases import unfinished_evidence, with_probed
 from attnspec.engine.known_failures import find_deviation
 from attnspec.engine.portions import Portions
 from attnspec.engine.summon import as_put, compiling_time, samples_gradients
@@ -43,7 +42,7 @@ from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Archives, Evaluator
 from attnspec.trials.judging import Failure, Tally, Violated
 from attnspec.trials.sizes import Dealer, RequestedSizes, asked_of
-from attnspec.trials.trial import Trial
+from attnspec.trials.trial import Trial, unfinished_evidence, with_probed
 
 if TYPE_CHECKING:
     from attnspec.engine.explainer import Explainer

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attnspec.core.declaration import Limits
-from attnspec.core.forms import InputForm
+from attnspec.core.forms import InputForm, MadeForm
 from attnspec.core.keywords import load_parts
-from attnspec.core.made_variants import MadeForm
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults.size_family import FaultFamily, Planted
 from attnspec.faults.staged import Attend

@@ -14,8 +14,7 @@ from pathlib import Path
 from attnspec.core.errors import FEW, FileLocation, UsageError, either, hint, near_misses
 from attnspec.core.keywords import KEYWORDS, OFF
 from attnspec.core.nouns import OTHER_DTYPE_NAMES, DType, Effort, Level
-from attnspec.core.refusal import AXES
-from attnspec.core.sizes import SIZE
+from attnspec.core.sizes import AXIS_MEANINGS, SIZE
 
 DEFINING = "agrees_with_definition"
 """The relation that holds an answer against the definition."""
@@ -246,7 +245,7 @@ def _size(word: str) -> tuple[str, int]:
     match = SIZE.fullmatch(word)
     if match is None or match[1] not in MOST:
         if match and word.casefold() not in OTHER_DTYPE_NAMES:
-            known = {axis: AXES[axis] for axis in MOST}
+            known = {axis: AXIS_MEANINGS[axis] for axis in MOST}
             raise UsageError(f"{word!r} of the contract names no axis.{hint(match[1], known)}")
         raise UsageError(f"{word!r} is not a word of a contract.{hint(word, (*OFF, *_DTYPES))} Words are keywords, "
                          "dtypes, and sizes such as D128.")
@@ -295,7 +294,7 @@ def is_put_at(clause: str, dtype: DType) -> bool:
 def _contract_sentences(contract: Contract, *, is_whole: bool) -> Iterator[tuple[str, str]]:
     yield from ((name, f"The contract: {KEYWORDS[name].promise}; it is taken.") for name in contract.keywords)
     yield from ((dtype.value, f"The contract: {dtype.value} is taken.") for dtype in contract.dtypes)
-    yield from ((word, f"The contract: {axis} = {size} is taken ({AXES[axis]}).")
+    yield from ((word, f"The contract: {axis} = {size} is taken ({AXIS_MEANINGS[axis]}).")
                 for word, (axis, size) in contract.sizes.items())
     if is_whole:
         yield ALL, f"The contract: all of it is taken together ({' '.join(contract.words)})."

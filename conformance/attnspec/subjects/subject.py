@@ -13,10 +13,9 @@ import numpy as np
 
 from attnspec.core.declaration import LIMITS, Declaration
 from attnspec.core.errors import FileLocation, UsageError
-from attnspec.core.forms import HELD_IN_CACHE, STATE, TABLE, InputForm
+from attnspec.core.forms import HELD_IN_CACHE, STATE, TABLE, InputForm, called_there
 from attnspec.core.keyword import GRAD, LSE
 from attnspec.core.keywords import AXES, load_parts
-from attnspec.core.made_variants import called_there
 from attnspec.core.nouns import Kind
 from attnspec.core.rotary import POSITIONS
 from attnspec.host.lifts.making import FormNotMade, FrameworkForm

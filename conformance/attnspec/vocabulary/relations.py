@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED, of_hidden_rows
+from attnspec.core.forms import COMPILING, MadeForm, called_there
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
-from attnspec.core.made_variants import COMPILING, MadeForm, called_there
 from attnspec.core.nouns import DType
 from attnspec.numerics.bound import CLOSEST
 from attnspec.numerics.expectation import visible_keys
