@@ -119,7 +119,7 @@ def test_each_fault_of_microscaling_departs_beyond_rounding(fault: Fault) -> Non
     assert any(departs(attend, problem) for problem in calls())
 
 
-@pytest.mark.parametrize("formulation", MISTAKES.sound, ids=lambda each: each.name)
+@pytest.mark.parametrize("formulation", [each for each in MISTAKES.sound if each.pool], ids=lambda each: each.name)
 def test_right_formulations_of_microscaling_stay_within_rounding(formulation: SoundFormulation) -> None:
     attend = formulation.make()
     assert not any(departs(attend, problem) for problem in calls())

@@ -24,7 +24,6 @@ from attnspec.aspects.quantised.arrays import (
 )
 from attnspec.aspects.quantised.block_faults import BLOCK_FAULTS
 from attnspec.aspects.quantised.faults import MISTAKES
-from attnspec.aspects.quantised.inside import INSIDE
 from attnspec.aspects.quantised.keyword import PATTERNS, USUAL, parts_of
 from attnspec.aspects.quantised.microscaling_faults import MICROSCALING_FAULTS
 from attnspec.aspects.quantised.nibble_faults import NIBBLE_FAULTS
@@ -193,10 +192,7 @@ def test_each_fault_departs_beyond_rounding(name: str) -> None:
     assert any(departs(attend, problem) for problem in calls(FAULTS[name]))
 
 
-OF_CODES = [each for each in MISTAKES.sound if each not in INSIDE]  # those have tests of their own
-
-
-@pytest.mark.parametrize("formulation", OF_CODES, ids=lambda each: each.name)
+@pytest.mark.parametrize("formulation", [each for each in MISTAKES.sound if each.pool], ids=lambda each: each.name)
 def test_right_formulations_stay_within_rounding(formulation: SoundFormulation) -> None:
     attend, fault = formulation.make(), FAULTS["query_scale_ignored"]
     assert not any(departs(attend, problem) for problem in calls(fault))

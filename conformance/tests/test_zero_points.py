@@ -145,7 +145,7 @@ def test_each_fault_of_zero_points_departs_beyond_rounding(name: str) -> None:
     assert any(departs(attend, problem) for problem in calls("" if by_token else name))
 
 
-@pytest.mark.parametrize("formulation", MISTAKES.sound, ids=lambda each: each.name)
+@pytest.mark.parametrize("formulation", [each for each in MISTAKES.sound if each.pool], ids=lambda each: each.name)
 def test_right_formulations_with_zero_points_stay_within_rounding(formulation: SoundFormulation) -> None:
     attend = formulation.make()
     assert not any(departs(attend, problem) for name in ("", "head") for problem in calls(name))

@@ -107,11 +107,12 @@ class Domain:
 
 
 def spell_domain(domain: Domain) -> str:
-    """The same text in every process: sets have no order of their own. Keywords that most subjects do not take are left
-    out, so that the seed is the same as before there were any.
+    """The same text in every process: sets have no order of their own. What most clauses do not say (keywords that most
+    subjects do not take, wide values) is left out, so that the seed is the same as before it could be said.
     """
     plain = replace(domain, sometimes=domain.sometimes - set(UNCOMMON))
-    values = (getattr(plain, each.name) for each in fields(plain) if each.name != "values")
+    left_out = {"values", *(["min_value_width"] if domain.min_value_width == 1 else [])}
+    values = (getattr(plain, each.name) for each in fields(plain) if each.name not in left_out)
     return repr([sorted(value) if isinstance(value, frozenset) else value for value in values])
 
 

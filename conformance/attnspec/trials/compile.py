@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from types import MappingProxyType
 from typing import Any
 
 from attnspec.core.conventions import IF_CLAIMED, QUANTISES
 from attnspec.core.errors import FileLocation, SpecError
 from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import Kind
-from attnspec.numerics.stored_format import STORED_WORDS, StoredFormat
+from attnspec.numerics.precision import Precision
+from attnspec.numerics.stored_format import STORED_WORDS
 from attnspec.problems.demand import Demand
 from attnspec.problems.domain import GENERIC_KINDS, Domain, domain
 from attnspec.problems.problem import FIELDS
@@ -37,9 +37,6 @@ from attnspec.vocabulary.tables import (
     TABLES,
     instrument_of,
 )
-
-NOTHING_STORED: Mapping[str, StoredFormat] = MappingProxyType({})
-"""Of a subject that quantises nothing."""
 
 ASKED: Mapping[object, str] = {"returned_weights": "return_weights", "lse": "return_lse",
                                **dict.fromkeys(DIFFERENTIATED, GRAD)}
@@ -120,13 +117,11 @@ class Check:
                 for name, word in self.clause.draw.items()}
 
     def pose(self, problem: AnyProblem, drawn: Mapping[str, int], key: str, conventions: Mapping[str, str],
-             stored: Mapping[str, StoredFormat] = NOTHING_STORED) -> dict[str, Posed[Any]]:
-        """The runs of this case, for a subject that quantises arrays so. Raises NoClaim where a transform says
-        nothing.
-        """
+             precision: Precision | None = None) -> dict[str, Posed[Any]]:
+        """The runs of this case, for a subject of this precision. Raises NoClaim where a transform says nothing."""
         runs: dict[str, Posed[Any]] = {}
         for name, steps in self.runs.items():
-            posed: Posed[Any] = Posed((problem,), conventions=conventions, stored=stored)
+            posed: Posed[Any] = Posed((problem,), conventions=conventions, precision=precision)
             for step in steps:
                 posed = step(posed, drawn)
             runs[name] = posed.named(f"{key}|{_chain(self.clause.runs[name], drawn)}")

@@ -52,8 +52,8 @@ class Posed(Generic[P]):
     """Problems that belong together: concatenated along `join` (or summed), read back through `back`.
 
     `before` are put to the subject first, and their answers thrown away; `fresh` forbids remembered answers;
-    `key` names the run: recipe and transforms; `conventions` are those that the subject is held to; `stored`: by name,
-    the formats of the arrays that it quantises.
+    `key` names the run: recipe and transforms; `conventions` are those that the subject is held to, `precision`
+    its class of arithmetic.
     """
 
     parts: tuple[P, ...]
@@ -63,7 +63,12 @@ class Posed(Generic[P]):
     fresh: bool = False
     key: str = ""
     conventions: Mapping[str, str] = field(default_factory=dict)
-    stored: Mapping[str, StoredFormat] = field(default_factory=dict)
+    precision: Precision | None = None
+
+    @property
+    def stored(self) -> Mapping[str, StoredFormat]:
+        """By name, the formats of the arrays that the subject quantises."""
+        return self.precision.stored if self.precision is not None else {}
 
     @property
     def one(self) -> P:
