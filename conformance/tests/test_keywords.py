@@ -107,6 +107,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/packed.py": "packed ones of it",
         "diagnosis/tolerance.py": "what of it is compared",
         "kernels/flashinfer.py": "an output of a benchmark's kernels",
+        "aspects/quantised/": "the mean of smoothed keys, which shows in it alone",
     },
     "past_key": {
         "aspects/past/": "the aspect itself",

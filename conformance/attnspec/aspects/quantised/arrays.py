@@ -191,7 +191,7 @@ def _any_code(storage: Storage, random: Words) -> Array:
 
 
 def _inner_code(storage: Storage, random: Words) -> Array:
-    """The same without the ends put in."""
+    """The same, of any shape, without the ends put in."""
     if storage.is_whole:
         return storage.lowest + (random % np.uint32(storage.largest - storage.lowest + 1)).astype(float)
     top = int(np.frexp(storage.largest)[1]) - 1

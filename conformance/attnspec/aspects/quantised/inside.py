@@ -113,7 +113,7 @@ def _with_scales(logits: Array, work: PreparedCall) -> Array:
 
 
 def _whole_products(work: PreparedCall, factor: float) -> Array:
-    """The same with products of whole numbers, in int32."""
+    """The same (B,H,T,S) with products of whole numbers, in int32."""
     codes = (np.where(np.isfinite(array), array, 0).astype(np.int32) for array in (work.query, work.key))
     query, key = codes
     dots = (query @ key.swapaxes(-1, -2)).astype(work.query.dtype)
@@ -202,7 +202,7 @@ def _in_blocks(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (th
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodedCache:
-    """Codes and scales of keys (B,Hkv,P,D) and values (B,Hkv,P,Dv), each token with a scale of its own."""
+    """Codes and scales of keys (B,Hkv,S,D) and values (B,Hkv,S,Dv), each token with a scale of its own."""
 
     key: Coded
     value: Coded
@@ -220,13 +220,13 @@ def coded_cache(held: CodedCache | None, call: HandedOver) -> CodedCache:
 
 
 def decoded(cache: CodedCache) -> dict[str, Array]:
-    """The keys (B,Hkv,P,D) and values (B,Hkv,P,Dv) that a cache holds, as they are read back."""
+    """The keys (B,Hkv,S,D) and values (B,Hkv,S,Dv) that a cache holds, as they are read back."""
     return {name: codes * scale for name, (codes, scale) in (("key", cache.key), ("value", cache.value))}
 
 
 def decoder_of(keep: Callable[[Any, HandedOver], Any], read: Callable[[Any], Mapping[str, Array]],
                ) -> Callable[[], Attend]:
-    """A maker of decoders that attend to what they have stored, the keys of their own call among it."""
+    """A maker of decoders that attend to what they have stored, the keys (B,Hkv,S,D) of their own call among it."""
     def answered(call: HandedOver) -> Answer:
         """As attention answers, and the cache."""
         cache, alone = keep(call.cache, call), call.but(cache=None)

@@ -69,7 +69,9 @@ def _storing(store: Store, *names: str, formats: Mapping[str, str] = _INT8) -> C
 
 
 def _by_scale(change: Callable[[Array, Array], Array]) -> Store:
-    """Codes are made by the scale of their block, and read back by another one: (codes, scale) to a scale."""
+    """Codes are made by the scale of their block, and read back by another one: (codes (B,H,S,D), scale) to
+    a scale.
+    """
     def store(entries: Array, storage: str, granularity: str) -> Array:
         """Entries (B,H,S,D) as they are read back."""
         codes, scale = coded(entries, storage, granularity)
@@ -78,7 +80,10 @@ def _by_scale(change: Callable[[Array, Array], Array]) -> Store:
 
 
 def _coding(code: Callable[[Array, str], Array], *, steps: float = 0.0) -> Store:
-    """Quotients become codes in another way; steps: what the largest entry is divided by, 0 for the largest code."""
+    """Quotients (B,H,S,D) become codes in another way.
+
+    steps: what the largest entry is divided by, 0 for the largest code.
+    """
     def store(entries: Array, storage: str, granularity: str) -> Array:
         """Entries (B,H,S,D) as they are read back."""
         largest = largest_of(np.abs(entries), granularity)
@@ -162,7 +167,7 @@ Ranged = tuple[Array, Array, Array]
 
 
 def _by_range(change: Callable[[Ranged], Ranged]) -> Store:
-    """Codes, scales and zero points are changed before they are read back."""
+    """Codes (B,H,S,D), scales and zero points are changed before they are read back."""
     def store(entries: Array, storage: str, granularity: str) -> Array:
         """Entries (B,H,S,D) as they are read back."""
         codes, scale, zero = change(coded_range(entries, storage, granularity))
@@ -267,7 +272,7 @@ def _rescaled(held: Any, call: HandedOver) -> CodedCache:  # noqa: ANN401  (a ca
 
 
 def _under_last(codes: Array, scale: Array, new: int) -> Coded:
-    """Codes (B,Hkv,P,D) under one scale, that of the last token but `new` for the new ones."""
+    """Codes (B,Hkv,S,D) under one scale, that of the last token but `new` for the new ones."""
     old = scale.shape[2] - new
     last = np.broadcast_to(scale[:, :, -1:], scale[:, :, :old].shape) if new else scale[:, :, :old]
     return codes, np.concatenate([last, scale[:, :, old:]], axis=2)
@@ -299,7 +304,7 @@ def _of_last_sequence() -> Attend:
 
 
 def _of_first(codes: Array, scale: Array, old: int) -> Coded:
-    """Codes (B,Hkv,P,D) of which those behind the old ones are made by the first scale."""
+    """Codes (B,Hkv,S,D) of which those behind the old ones are made by the first scale."""
     first = np.broadcast_to(scale[:, :, :1], scale.shape)
     is_new = (np.arange(scale.shape[2]) >= old)[:, None]
     again = nearest(codes * scale / first, "int8")
