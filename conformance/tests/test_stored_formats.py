@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,6 +37,7 @@ from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from evaluation.power.measure import convict
 from helpers.commands import Cli
 from helpers.law import checks
+from helpers.places import CHECKOUT
 
 F32 = DType.FLOAT32
 CONVENTIONS = {"grouped_heads": "repeat", "causal_alignment": "top_left"}
@@ -322,6 +325,44 @@ def test_each_fault_of_quantising_inside_is_convicted(fault: Fault) -> None:
 def test_faults_of_quantising_inside_say_what_they_store() -> None:
     assert len(INSIDE_FAULTS) >= 40
     assert all(STORED_WORDS.keys() & fault.words.keys() for fault in INSIDE_FAULTS)
+
+
+# The worked example
+
+
+[EXAMPLE] = re.findall(r"<!-- example: sage.py, judged by \S+ -->\n```python\n(.*?)```",
+                       (CHECKOUT / "docs" / "quantised.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+def checked(cli: Cli, tmp_path: Path, source: str, *words: str) -> tuple[int, str]:
+    """The exit code of a check of this function, and what is printed."""
+    path = tmp_path / "sage.py"
+    path.write_text(source, encoding="utf-8")
+    code, out, err = cli("check", str(path), "--no-record", *words)
+    return code, out + err
+
+
+def test_the_worked_example_conforms_and_says_what_passes(cli: Cli, tmp_path: Path) -> None:
+    code, told = checked(cli, tmp_path, EXAMPLE, "--effort", "glance")
+    assert code == 0, told
+    assert "it quantises inside, so that an error of one entry passes up to 1.7 of the output's size" in told
+
+
+@pytest.mark.family(1)
+@pytest.mark.parametrize(("right", "wrong", "told"), [
+    ("(value / scale).astype", "np.clip(value / scale, -240, 240).astype", "rows of weights sum to 0.5357143"),
+    ("* scale for block", "* scales[0] for block", "S ≥ 65"),
+    ("key.mean(2", "key.mean(3", "inside_mean_of_features"),
+    ("/ 448 / total", "/ 448 / (codes.astype(np.float32) / 256).sum(-1, keepdims=True)", "inside_weights_factor_left"),
+    ("weights * 448", "weights * 512", "Does not conform"),
+    ("int8 by 64 tokens smoothed", "int8 by token smoothed", "the largest logit")])
+def test_the_example_with_a_mistake_does_not_conform(
+        cli: Cli, tmp_path: Path, right: str, wrong: str, told: str) -> None:
+    assert right in EXAMPLE
+    code, printed = checked(cli, tmp_path, EXAMPLE.replace(right, wrong), "--clause", "attention.*",
+                            "--clause", "quantised.*", "--effort", "quick")
+    assert code == 1
+    assert told in printed
 
 
 # How large an error passes
