@@ -167,8 +167,8 @@ def entry_errors(entries: Array, stored: StoredFormat, precision: Precision) -> 
 
 
 def _errors_with_zeros(entries: Array, stored: StoredFormat, precision: Precision) -> Array:
-    """The same, as many axes, where codes have a zero point: half a step, of which the range of a block has as many as
-    there are codes. A zero point that is a whole number cuts the ends off by no more.
+    """The same of entries (B,H,S,D) where codes have a zero point: half a step, of which the range of a block has as many
+    as there are codes. A zero point that is a whole number cuts the ends off by no more.
     """
     size, u = np.abs(entries), _coarsest(precision)
     least, largest = -largest_of_its_block(-entries, stored), largest_of_its_block(entries, stored)
@@ -183,7 +183,7 @@ def _errors_with_zeros(entries: Array, stored: StoredFormat, precision: Precisio
 
 
 def _errors_of_nearest(entries: Array, step: Array, stored: StoredFormat, precision: Precision) -> Array:
-    """The same, as many axes, where just these steps (as many) are used: the distance to the nearest code. A quotient
+    """The same of entries (B,H,S,D) where just these steps (as many) are used: the distance to the nearest code. A quotient
     that is off may have its neighbour's code, which is as much further away.
     """
     quotients = entries / np.where(step == 0, 1.0, step)
@@ -228,7 +228,7 @@ def largest_of_its_block(numbers: Array, stored: StoredFormat) -> Array:
 
 
 def _largest_along(numbers: Array, axes: tuple[int, ...]) -> Array:
-    """The largest number along some axes, of length 1 then; 0 where there is none."""
+    """The largest of numbers of any shape along some axes, of length 1 then; 0 where there is none."""
     is_none = any(numbers.shape[axis] == 0 for axis in axes)
     return np.asarray(numbers.max(axis=axes, keepdims=True, initial=0.0 if is_none else -np.inf))
 
