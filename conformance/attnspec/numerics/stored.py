@@ -167,8 +167,8 @@ def entry_errors(entries: Array, stored: StoredFormat, precision: Precision) -> 
 
 
 def _errors_with_zeros(entries: Array, stored: StoredFormat, precision: Precision) -> Array:
-    """The same of entries (B,H,S,D) where codes have a zero point: half a step, of which the range of a block has as many
-    as there are codes. A zero point that is a whole number cuts the ends off by no more.
+    """The same of entries (B,H,S,D) where codes have a zero point: half a step; a step is the range of a block over
+    the largest code. A zero point that is a whole number cuts the ends off by no more.
     """
     size, u = np.abs(entries), _coarsest(precision)
     least, largest = -largest_of_its_block(-entries, stored), largest_of_its_block(entries, stored)
@@ -183,8 +183,8 @@ def _errors_with_zeros(entries: Array, stored: StoredFormat, precision: Precisio
 
 
 def _errors_of_nearest(entries: Array, step: Array, stored: StoredFormat, precision: Precision) -> Array:
-    """The same of entries (B,H,S,D) where just these steps (as many) are used: the distance to the nearest code. A quotient
-    that is off may have its neighbour's code, which is as much further away.
+    """The same of entries (B,H,S,D) where just these steps, as many, are used: the distance to the nearest code. A
+    quotient that is off may have its neighbour's code, which is as much further away.
     """
     quotients = entries / np.where(step == 0, 1.0, step)
     moved = np.abs(quotients - nearest_codes(stored.codes, quotients)) * step
