@@ -1,7 +1,8 @@
 """A bias by position that a callee adds of its own: measured, told, and switched off where it is kept in a tensor.
 
-With queries of 0 a row's weights are the softmax of the bias alone, and the output is those weights times values that
-are known. So the weights can be solved for, and their logarithms are the bias, up to one number a row.
+With queries of 0 a row's weights are the softmax of the bias alone. With the unit vectors as values, and an output
+projection that changes nothing, the output is these weights as they are: every product is by 0 or 1, so that a key that
+is not seen is 0 exactly. The logarithms of the others are the bias, up to one number a row.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnspec.numerics.expectation import lowered
+from attnspec.numerics.precision import unit
 from attnspec.problems.problem import Array, LayerProblem
 from attnspec.scaffold.extended import Parameters
 from attnspec.scaffold.form import At, CallableKind, CallForm
@@ -23,18 +24,18 @@ from attnspec.subjects.callee import Hosted
 from attnspec.subjects.subject import SubjectDied, SubjectRaised
 
 _PLACES = 5
-"""Queries and keys; fewer than a head is wide, so that weights can be solved for."""
-_HIDDEN = 2.0**-16
-"""A weight below it is that of a key that is not seen: solving in float32 leaves up to some 2^-18 in place of 0."""
+"""Queries and keys; fewer than a head is wide, so that each key has a unit vector of its own."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PositionBias:
     """matrix: (H,T,T), 0 on the diagonal, -inf where a key is not seen.  slopes: of each head, where the bias falls by
-    that with every place of distance; empty where it is of another form.
+    that with every place of distance; empty where it is of another form.  within: how far two numbers of it that are
+    meant to be one may lie apart.
     """
 
     matrix: Array
+    within: float
     slopes: tuple[float, ...] = ()
 
     @property
@@ -45,7 +46,7 @@ class PositionBias:
     @property
     def has_one_slope(self) -> bool:
         """Whether several heads fall by one slope."""
-        return len(self.slopes) > 1 and float(np.ptp(self.slopes)) <= _HIDDEN
+        return len(self.slopes) > 1 and float(np.ptp(self.slopes)) <= self.within
 
     @property
     def words(self) -> str:
@@ -66,43 +67,47 @@ def measure_bias(form: CallForm, trier: Trier) -> PositionBias | None:
 
 def _bias_of(form: CallForm, trier: Trier) -> PositionBias | None:
     """What its weights say where queries are 0; None where they are not those of a bias by position."""
-    problem = _without_queries(plain(form, T=_PLACES, S=_PLACES))
-    answer = trier.answer(form, problem)
-    if answer is None or problem.sizes.T != _PLACES:
+    problem = _showing_weights(plain(form, T=_PLACES, S=_PLACES))
+    answer = trier.answer(form, problem) if problem is not None else None
+    if problem is None or answer is None or not np.isfinite(answer.output).all():
         return None
-    weights = _weights(problem, answer.output.astype(np.float64))
-    if weights is None or not np.allclose(weights, weights[:1], atol=close(problem.dtype)):
+    weights, within = _weights(problem, answer.output.astype(np.float64)), close(problem.dtype)
+    if not np.allclose(weights, weights[:1], atol=within):
         return None
     later = np.triu(np.ones((_PLACES, _PLACES), bool), 1)
-    hidden = weights[0] < _HIDDEN
-    if hidden.all(axis=0).any() and not (hidden == later).all():
+    hidden = weights[0] < unit(problem.dtype).normal  # 0, or so far below 1 that the dtype holds few of its digits
+    if np.diagonal(hidden, axis1=1, axis2=2).any() or (hidden.all(axis=0).any() and not (hidden == later).all()):
         return None
-    with np.errstate(divide="ignore"):
-        logits = np.where(hidden, -np.inf, np.log(np.maximum(weights[0], _HIDDEN)))
+    logits = np.where(hidden, -np.inf, np.log(np.where(hidden, 1.0, weights[0])))
     matrix = logits - np.diagonal(logits, axis1=1, axis2=2)[:, :, None]
-    within = close(problem.dtype)
-    return PositionBias(matrix, _slopes(matrix, within)) if _is_by_distance(matrix, within) else None
+    return PositionBias(matrix, within, _slopes(matrix, within)) if _is_by_distance(matrix, within) else None
 
 
-def _without_queries(problem: AnyProblem) -> AnyProblem:
-    """The problem with queries of 0."""
-    if not isinstance(problem, LayerProblem):
-        return problem.but(query=np.zeros_like(problem.query))
-    zeros = {name: np.zeros_like(array) for name, array in problem.params.items() if name.endswith("_query")}
-    return problem.but(params={**problem.params, **zeros})
-
-
-def _weights(problem: AnyProblem, output: Array) -> Array | None:
-    """(B,H,T,S), from an output (B,H,T,Dv) or (B,T,M); None where an output of that shape does not say."""
-    if not np.isfinite(output).all():
+def _showing_weights(problem: AnyProblem) -> AnyProblem | None:
+    """The problem with queries of 0 and a unit vector as the value of each key, so that its output is its weights; None
+    where a value is too narrow for that.
+    """
+    sizes = problem.sizes
+    if sizes.S != _PLACES or sizes.T != _PLACES or sizes.Dv < _PLACES:
         return None
     if not isinstance(problem, LayerProblem):
-        return output @ np.linalg.pinv(problem.value.astype(np.float64))
-    params = {name: array.astype(np.float64) for name, array in problem.params.items()}
-    heads = output - params.get("b_out", 0)
-    heads = heads @ np.linalg.pinv(params["w_out"]) if "w_out" in params else heads
-    mixed = heads.reshape(*heads.shape[:2], problem.heads, -1).swapaxes(1, 2)
-    return mixed @ np.linalg.pinv(lowered(problem).value)
+        value = np.broadcast_to(np.eye(_PLACES, sizes.Dv, dtype=problem.value.dtype), problem.value.shape)
+        return problem.but(query=np.zeros_like(problem.query), value=value.copy())
+    tokens = np.broadcast_to(np.eye(_PLACES, problem.query.shape[2], dtype=problem.query.dtype), problem.query.shape)
+    made = {name: np.zeros_like(array) if name.startswith("b_") or name == "w_query" else array
+            for name, array in problem.params.items()}
+    made["w_value"] = np.tile(np.eye(*problem.params["w_value"][:, :sizes.Dv].shape, dtype=tokens.dtype), sizes.Hkv)
+    if "w_out" in made:
+        made["w_out"] = np.eye(*made["w_out"].shape, dtype=tokens.dtype)
+    return problem.but(**dict.fromkeys(("query", "key", "value"), tokens.copy()), params=made)
+
+
+def _weights(problem: AnyProblem, output: Array) -> Array:
+    """(B,H,T,S), from an output (B,H,T,Dv) or (B,T,M) that shows them."""
+    if isinstance(problem, LayerProblem):
+        sizes = problem.sizes
+        output = output[..., :sizes.H * sizes.Dv].reshape(sizes.B, sizes.T, sizes.H, sizes.Dv).swapaxes(1, 2)
+    return output[..., :_PLACES]
 
 
 def _is_by_distance(matrix: Array, within: float) -> bool:
