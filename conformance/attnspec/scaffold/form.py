@@ -11,6 +11,9 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.scaffold.arrangements import Arrangement, OutputLayout, arrangements
 from attnspec.subjects.call import ValuePath as Path
 
+SIDE = "round(T**0.5)"
+"""The side of a square of T tokens, as Python: what a constructor is told whose window has two axes and one number."""
+
 
 class CallableKind(enum.Enum):
     """What kind of thing is called, and so where its parameters are kept. The value says it in words."""
@@ -227,6 +230,11 @@ class CallForm:
         return self.sizes.get("T") == 1
 
     @property
+    def takes_squares(self) -> bool:
+        """Whether its tokens fill a square, so that their number is a square number."""
+        return SIDE in self.construction.values()
+
+    @property
     def is_class(self) -> bool:
         """Whether it is constructed before it is called."""
         return self.family not in (CallableKind.FUNCTION, CallableKind.TREE)
@@ -249,6 +257,11 @@ class CallForm:
         has_modes = self.family in (CallableKind.TORCH, CallableKind.LAZY) and "training" not in self.variants
         mode = {"training": "False"} if has_modes else {}
         return {**{name: text for name, text in self.left.items() if name not in told}, **mode}
+
+    @property
+    def untried(self) -> Mapping[str, str]:
+        """What a verdict has to name as never tried: parameters at their defaults, and what is switched off inside."""
+        return {**self.defaults, **dict.fromkeys(self.zeroed, "0")}
 
     def parameter(self, keyword: str) -> str:
         """Theirs for one of ours; empty if there is none."""

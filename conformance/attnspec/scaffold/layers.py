@@ -15,7 +15,7 @@ from attnspec.host.lifts import LIFTS
 from attnspec.scaffold.allocated import ROOM, allocated_caches
 from attnspec.scaffold.arrangements import arrangements, of_one_query
 from attnspec.scaffold.examined import Examined
-from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, CallForm, Config
+from attnspec.scaffold.form import SIDE, VOCABULARIES, At, CallableKind, CallForm, Config
 from attnspec.scaffold.lookup import TheirParameter, theirs
 from attnspec.scaffold.meaning import Choices, choices, combinations, roles
 from attnspec.scaffold.memory import memory_in, query_in
@@ -180,7 +180,8 @@ def _constructed(form: CallForm, layer: Examined, trier: Trier) -> Iterator[Call
     guesses = [(each, True) for each in _with_unknown_sizes(form, made, means, options)]
     for construction, is_guess in (*usual, *guesses):
         left = {each.name: each.text for each in made if each.name not in construction and not each.is_required}
-        known = replace(form, construction=construction, left=left, is_guess=is_guess)
+        sizes = {**form.sizes, "T": _SQUARE} if SIDE in construction.values() else form.sizes
+        known = replace(form, construction=construction, left=left, is_guess=is_guess, sizes=sizes)
         if "heads" in construction.values() and "single_head" in form.limits:  # of another name than one knows
             known = replace(known, limits={name: limit for name, limit in form.limits.items() if name != "single_head"})
         if config is None or not config.is_required:
@@ -201,6 +202,8 @@ def _of_config(form: CallForm, config: Config) -> CallForm:
 _SIZES = ("M", "heads", "D")
 """What a number may be whose name says nothing: a width, a number of heads, the width of one."""
 _MOST_SIZES = 3
+_SQUARE = 9
+"""Tokens that fill a square; no other axis is as long."""
 
 
 def _with_unknown_sizes(form: CallForm, made: Sequence[TheirParameter], means: Mapping[str, str],

@@ -298,8 +298,8 @@ def _entry(form: CallForm, learned: Learned) -> Iterator[str]:
     yield from _precision(learned)
     yield from (("    variants:",) if form.variants else ())
     yield from (f'      {each}: {{function: "{name}:{variant_name(each)}"}}' for each in form.variants)
-    yield from (("    defaults:",) if form.defaults else ())
-    yield from (f"      {name}: {json.dumps(text or '…', ensure_ascii=False)}" for name, text in form.defaults.items())
+    yield from (("    defaults:",) if form.untried else ())
+    yield from (f"      {name}: {json.dumps(text or '…', ensure_ascii=False)}" for name, text in form.untried.items())
     noted = " ".join((*form.warnings, *learned.warnings, *form.remarks))
     yield from (("    note: >-", *wrapped(noted, indent=6)) if noted else ())
 
