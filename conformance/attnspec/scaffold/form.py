@@ -113,6 +113,7 @@ class CallForm:
     without: submodules that are replaced by nn.Identity.  zeroed: tensors of a module that are set to 0;
     filled: those that are filled with another number.  replaced: by place, Python of what stands there while it is
     called.  gathered: the inputs that it takes in one parameter, and whether in a dict; none where each has its own.
+    one_kv_head: whether it has one head of keys and values for all query heads.
     even_heads: whether features turn in pairs, so that D is even.
     compiled: by jax.jit.  contiguous: its arrays are copied into plain order, which it asks for.
     default_scale: in words, where it is not 1/sqrt(D).  dtype, sizes: at which it was found; lengths of our axes that
@@ -154,6 +155,7 @@ class CallForm:
     replaced: Mapping[str, str] = field(default_factory=dict)
     gathered: tuple[str, ...] = ()
     gathers_dict: bool = False
+    one_kv_head: bool = False
     even_heads: bool = False
     mask_of_squares: bool = False
     compiled: bool = False

@@ -123,7 +123,7 @@ def class_forms(layer: Examined, trier: Trier) -> Iterator[CallForm]:
     for called_so in (each for made in _constructed(form, layer, trier) for each in _calls(made, layer.call)):
         known, born = _born(called_so, trier)
         if leaves := _leaves(family, born):
-            found = [each for state in _states(known, leaves) for each in _with_state(known, state)]
+            found = _with_states(known, leaves) or _with_states(_of_one_kv_head(known), leaves)
             if not found:
                 trier.keep(Attempt(known, Progress.NO_MATRICES, _not_told(leaves)))
             yield from found
@@ -132,6 +132,17 @@ def class_forms(layer: Examined, trier: Trier) -> Iterator[CallForm]:
             yield from (each for made in _constructed(attention, layer, trier)
                         for each in array_forms(made, layer.call))
             return
+
+
+def _with_states(form: CallForm, leaves: Sequence[Leaf]) -> list[CallForm]:
+    """The form with its parameters in every state worth a try."""
+    return [each for state in _states(form, leaves) for each in _with_state(form, state)]
+
+
+def _of_one_kv_head(form: CallForm) -> CallForm:
+    """The form for one head of keys and values (multi-query attention), whatever the number of query heads."""
+    return replace(form, one_kv_head=True, sizes={**form.sizes, "Hkv": 1},
+                   remarks=(*form.remarks, "It has one head of keys and values for all query heads."))
 
 
 def _born(form: CallForm, trier: Trier) -> tuple[CallForm, ReturnedTree | None]:
@@ -321,8 +332,9 @@ def _not_told(leaves: Sequence[Leaf]) -> str:
 
 def _states(form: CallForm, leaves: Sequence[Leaf]) -> Iterator[State]:
     sizes = plain(form).sizes
-    lengths = {"m": sizes.H * sizes.D, "h": sizes.H, "d": sizes.D}
-    return states(leaves, lengths, VOCABULARIES[form.lift], "Hkv" if form.is_told_groups else "heads")
+    lengths = {"m": sizes.H * sizes.D, "h": sizes.H, "kv": sizes.Hkv, "d": sizes.D}
+    is_grouped = form.is_told_groups or form.one_kv_head
+    return states(leaves, lengths, VOCABULARIES[form.lift], "Hkv" if is_grouped else "heads")
 
 
 def _of_biases(state: State) -> Mapping[str, bool | str]:

@@ -123,6 +123,8 @@ def learned_of(form: CallForm, trier: Trier) -> Learned:
         probed = {**probed, "grouped": NO}
     if probed.get("grouped") == NO:  # then it does not matter which head would use which
         probed = {name: answer for name, answer in probed.items() if name != "grouped_heads"}
+    if form.one_kv_head:
+        probed = {**probed, "grouped_heads": "repeat"}  # with one head, all orders are the same
     grouped = {"grouped": probed["grouped"] == YES} if form.kind is Kind.ATTENTION and "grouped" in probed else {}
     limits = {**limited.limits, **grouped, **_refused(subject, narrowed), **grouped}
     return Learned(dtypes, {**probed, **_together(form, trier, probed)}, limits,
