@@ -48,6 +48,18 @@ class OneHead(nn.Module):
     def forward(self, x):
         return (self.q(x) @ self.k(x).transpose(-1, -2) / x.shape[-1] ** 0.5).softmax(-1) @ self.v(x)
 
+class MultiQuery(nn.Module):
+    def __init__(self, dim, num_heads):
+        super().__init__()
+        self.num_heads, self.width = num_heads, dim // num_heads
+        self.c_attn, self.c_proj = nn.Linear(dim, dim + 2 * self.width), nn.Linear(dim, dim)
+
+    def forward(self, x):
+        q, k, v = self.c_attn(x).split((x.shape[-1], self.width, self.width), -1)
+        q = q.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        weights = (q @ k.unsqueeze(1).mT / self.width ** 0.5).softmax(-1)
+        return self.c_proj((weights @ v.unsqueeze(1)).transpose(1, 2).flatten(2))
+
 class InSquares(Required):
     # Its tokens fill a square window, and each pair of places has a bias
     def __init__(self, dim, window_size, num_heads):
@@ -82,6 +94,12 @@ def test_a_window_of_two_axes_is_as_wide_as_its_tokens_fill_a_square(here: Path)
     assert form.construction == {"dim": "M", "window_size": SIDE, "num_heads": "heads"}
     assert (form.zeroed, form.untried["position_bias"]) == (("position_bias",), "0")
     assert "its tokens fill a square" in source(form)
+
+
+def test_one_head_of_keys_and_values_serves_all_query_heads(here: Path) -> None:
+    form = find_form(here, "MultiQuery")
+    assert (form.one_kv_head, form.construction) == (True, {"dim": "M", "num_heads": "heads"})
+    assert form.remarks == ("It has one head of keys and values for all query heads.",)
 
 
 def test_a_layer_that_is_right_at_one_number_of_heads_only_is_no_proof(here: Path) -> None:

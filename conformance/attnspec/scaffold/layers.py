@@ -190,7 +190,8 @@ def _constructed(form: CallForm, layer: Examined, trier: Trier) -> Iterator[Call
     usual = [(each, False) for each in combinations(options)]
     guesses = [(each, True) for each in _with_unknown_sizes(form, made, means, options)]
     for construction, is_guess in (*usual, *guesses):
-        left = {each.name: each.text for each in made if each.name not in construction and not each.is_required}
+        left = {each.name: each.text for each in made if each.name not in construction and not each.is_required
+                and means.get(each.name) not in _OF_INITIAL_VALUES}
         sizes = {**form.sizes, "T": _SQUARE} if SIDE in construction.values() else form.sizes
         known = replace(form, construction=construction, left=left, is_guess=is_guess, sizes=sizes)
         if "heads" in construction.values() and "single_head" in form.limits:  # of another name than one knows
@@ -213,6 +214,8 @@ def _of_config(form: CallForm, config: Config) -> CallForm:
 _SIZES = ("M", "heads", "D")
 """What a number may be whose name says nothing: a width, a number of heads, the width of one."""
 _MOST_SIZES = 3
+_OF_INITIAL_VALUES = ("seed", "random_key")
+"""What tells a constructor which values its parameters begin with; they are filled with others."""
 _SQUARE = 9
 """Tokens that fill a square; no other axis is as long."""
 

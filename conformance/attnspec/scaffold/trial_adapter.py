@@ -257,7 +257,8 @@ def _refused(form: CallForm) -> tuple[Refusal, ...]:
     of_squares = [f"T not in ({squares})"] if form.takes_squares else []
     of_one_query = ["T ≠ 1"] if form.takes_one_query else []
     of_segments = ["query_segments with T ≠ S"] if form.limits.get("segments_are_shared") else []
-    return tuple(map(read_refusal, [*of_heads, *of_one, *of_pairs, *of_masks, *of_squares, *of_one_query, *of_segments]))
+    of_lengths = [*of_masks, *of_squares, *of_one_query, *of_segments]
+    return tuple(map(read_refusal, [*of_heads, *of_one, *of_pairs, *of_lengths]))
 
 
 def _near(returned: ReturnedTree) -> Iterator[ReturnedArray]:
