@@ -67,39 +67,81 @@ def measure_bias(form: CallForm, trier: Trier) -> PositionBias | None:
 
 def _bias_of(form: CallForm, trier: Trier) -> PositionBias | None:
     """What its weights say where queries are 0; None where they are not those of a bias by position."""
-    problem = _showing_weights(plain(form, T=_PLACES, S=_PLACES))
+    problem, within = plain(form, T=_PLACES, S=_PLACES), close(form.dtype)
+    matrix = _logits_of_places(form, _without_queries(problem), trier)
+    if matrix is None or not _is_by_distance(matrix, within) or not _is_anything(matrix, within):
+        return None
+    return PositionBias(matrix, within, _slopes(matrix, within))
+
+
+def depends_on_distance(form: CallForm, trier: Trier) -> bool | None:
+    """Whether the same query and the same key at all places are weighed by their distance alone, as by all who turn
+    both alike; None where the weights do not say.
+    """
+    matrix = _logits_of_places(form, _with_same_queries(plain(form, T=_PLACES, S=_PLACES)), trier)
+    return None if matrix is None else _is_by_distance(matrix, close(form.dtype))
+
+
+def _logits_of_places(form: CallForm, problem: AnyProblem, trier: Trier) -> Array | None:
+    """The logits (H,T,T) less those of a query's own place, by the weights of a problem in which tokens differ by their
+    place alone; None where these do not say, or are not alike in all entries of the batch.
+    """
+    problem = _with_unit_values(problem) if problem.sizes.T == problem.sizes.S == _PLACES else None
     answer = trier.answer(form, problem) if problem is not None else None
     if problem is None or answer is None or not np.isfinite(answer.output).all():
         return None
-    weights, within = _weights(problem, answer.output.astype(np.float64)), close(problem.dtype)
-    if not np.allclose(weights, weights[:1], atol=within):
+    weights = _weights(problem, answer.output.astype(np.float64))
+    if not np.allclose(weights, weights[:1], atol=close(problem.dtype)):
         return None
     later = np.triu(np.ones((_PLACES, _PLACES), bool), 1)
     hidden = weights[0] < unit(problem.dtype).normal  # 0, or so far below 1 that the dtype holds few of its digits
     if np.diagonal(hidden, axis1=1, axis2=2).any() or (hidden.all(axis=0).any() and not (hidden == later).all()):
         return None
     logits = np.where(hidden, -np.inf, np.log(np.where(hidden, 1.0, weights[0])))
-    matrix = logits - np.diagonal(logits, axis1=1, axis2=2)[:, :, None]
-    return PositionBias(matrix, within, _slopes(matrix, within)) if _is_by_distance(matrix, within) else None
+    return logits - np.diagonal(logits, axis1=1, axis2=2)[:, :, None]
 
 
-def _showing_weights(problem: AnyProblem) -> AnyProblem | None:
-    """The problem with queries of 0 and a unit vector as the value of each key, so that its output is its weights; None
-    where a value is too narrow for that.
+def _without_queries(problem: AnyProblem) -> AnyProblem:
+    """The problem with queries of 0."""
+    if not isinstance(problem, LayerProblem):
+        return problem.but(query=np.zeros_like(problem.query))
+    zeros = {name: np.zeros_like(array) for name, array in problem.params.items() if name.endswith("_query")}
+    return problem.but(params={**problem.params, **zeros})
+
+
+def _with_same_queries(problem: AnyProblem) -> AnyProblem:
+    """The problem with the same query and the same key at all places: of a layer, those of the features that all tokens
+    share.
+    """
+    if not isinstance(problem, LayerProblem):
+        same = {name: np.broadcast_to(array[:1, :, :1], array.shape).copy()
+                for name, array in (("query", problem.query), ("key", problem.key))}
+        return problem.but(**same)
+    made = {name: array.copy() for name, array in problem.params.items()}
+    for name in ("w_query", "w_key"):
+        made[name][:_PLACES] = 0
+    return problem.but(params=made)
+
+
+def _with_unit_values(problem: AnyProblem) -> AnyProblem | None:
+    """The problem with a unit vector as the value of each key, so that its output is its weights: of a layer, the first
+    features of a token say its place, and the others are those of the first token. None where a value is too narrow.
     """
     sizes = problem.sizes
-    if sizes.S != _PLACES or sizes.T != _PLACES or sizes.Dv < _PLACES:
+    if sizes.Dv < _PLACES:
         return None
     if not isinstance(problem, LayerProblem):
-        value = np.broadcast_to(np.eye(_PLACES, sizes.Dv, dtype=problem.value.dtype), problem.value.shape)
-        return problem.but(query=np.zeros_like(problem.query), value=value.copy())
-    tokens = np.broadcast_to(np.eye(_PLACES, problem.query.shape[2], dtype=problem.query.dtype), problem.query.shape)
-    made = {name: np.zeros_like(array) if name.startswith("b_") or name == "w_query" else array
+        return problem.but(value=np.broadcast_to(np.eye(_PLACES, sizes.Dv, dtype=problem.value.dtype),
+                                                 problem.value.shape).copy())
+    tokens = np.broadcast_to(problem.query[:1, :1], problem.query.shape).copy()
+    tokens[..., :_PLACES] = np.eye(_PLACES)
+    made = {name: np.zeros_like(array) if name in ("b_value", "b_out") else array
             for name, array in problem.params.items()}
-    made["w_value"] = np.tile(np.eye(*problem.params["w_value"][:, :sizes.Dv].shape, dtype=tokens.dtype), sizes.Hkv)
+    made["w_value"] = np.tile(np.eye(_PLACES, sizes.Dv, dtype=tokens.dtype), sizes.Hkv)
+    made["w_value"] = np.vstack([made["w_value"], np.zeros_like(problem.params["w_value"][_PLACES:])])
     if "w_out" in made:
         made["w_out"] = np.eye(*made["w_out"].shape, dtype=tokens.dtype)
-    return problem.but(**dict.fromkeys(("query", "key", "value"), tokens.copy()), params=made)
+    return problem.but(**dict.fromkeys(("query", "key", "value"), tokens), params=made)
 
 
 def _weights(problem: AnyProblem, output: Array) -> Array:
@@ -111,11 +153,14 @@ def _weights(problem: AnyProblem, output: Array) -> Array:
 
 
 def _is_by_distance(matrix: Array, within: float) -> bool:
-    """Whether a bias (H,T,T) depends on j - i alone, and is more than nothing."""
+    """Whether logits (H,T,T) depend on j - i alone."""
     diagonals = (np.diagonal(matrix, at, axis1=1, axis2=2) for at in range(1 - _PLACES, _PLACES))
-    is_alike = all(np.allclose(each, each[:, :1], atol=within) for each in diagonals)
-    seen = matrix[np.isfinite(matrix)]
-    return is_alike and bool(np.abs(seen).max() > within)
+    return all(np.allclose(each, each[:, :1], atol=within) for each in diagonals)
+
+
+def _is_anything(matrix: Array, within: float) -> bool:
+    """Whether a bias (H,T,T) is more than nothing."""
+    return bool(np.abs(matrix[np.isfinite(matrix)]).max() > within)
 
 
 def _slopes(matrix: Array, within: float) -> tuple[float, ...]:
