@@ -86,19 +86,20 @@ def _logits_of_places(form: CallForm, problem: AnyProblem, trier: Trier) -> Arra
     """The logits (H,T,T) less those of a query's own place, by the weights of a problem in which tokens differ by their
     place alone; None where these do not say, or are not alike in all entries of the batch.
     """
-    problem = _with_unit_values(problem) if problem.sizes.T == problem.sizes.S == _PLACES else None
-    answer = trier.answer(form, problem) if problem is not None else None
-    if problem is None or answer is None or not np.isfinite(answer.output).all():
+    posed = _with_unit_values(problem) if problem.sizes.T == problem.sizes.S == _PLACES else None
+    answer = trier.answer(form, posed) if posed is not None else None
+    if posed is None or answer is None or not np.isfinite(answer.output).all():
         return None
-    weights = _weights(problem, answer.output.astype(np.float64))
-    if not np.allclose(weights, weights[:1], atol=close(problem.dtype)):
+    weights = _weights(posed, answer.output.astype(np.float64))
+    if not np.allclose(weights, weights[:1], atol=close(posed.dtype)):
         return None
     later = np.triu(np.ones((_PLACES, _PLACES), bool), 1)
     hidden = weights[0] < unit(problem.dtype).normal  # 0, or so far below 1 that the dtype holds few of its digits
     if np.diagonal(hidden, axis1=1, axis2=2).any() or (hidden.all(axis=0).any() and not (hidden == later).all()):
         return None
-    logits = np.where(hidden, -np.inf, np.log(np.where(hidden, 1.0, weights[0])))
-    return logits - np.diagonal(logits, axis1=1, axis2=2)[:, :, None]
+    logits: Array = np.where(hidden, -np.inf, np.log(np.where(hidden, 1.0, weights[0])))
+    matrix: Array = logits - np.diagonal(logits, axis1=1, axis2=2)[:, :, None]
+    return matrix
 
 
 def _without_queries(problem: AnyProblem) -> AnyProblem:
