@@ -191,7 +191,7 @@ def _constructed(form: CallForm, layer: Examined, trier: Trier) -> Iterator[Call
     guesses = [(each, True) for each in _with_unknown_sizes(form, made, means, options)]
     for construction, is_guess in (*usual, *guesses):
         left = {each.name: each.text for each in made if each.name not in construction and not each.is_required
-                and means.get(each.name) not in _OF_INITIAL_VALUES}
+                and means.get(each.name) not in _OF_INITIAL_VALUES and each.name not in _OF_FAMILY.get(form.family, ())}
         sizes = {**form.sizes, "T": _SQUARE} if SIDE in construction.values() else form.sizes
         known = replace(form, construction=construction, left=left, is_guess=is_guess, sizes=sizes)
         if "heads" in construction.values() and "single_head" in form.limits:  # of another name than one knows
@@ -216,6 +216,8 @@ _SIZES = ("M", "heads", "D")
 _MOST_SIZES = 3
 _OF_INITIAL_VALUES = ("seed", "random_key")
 """What tells a constructor which values its parameters begin with; they are filled with others."""
+_OF_FAMILY: Mapping[CallableKind, tuple[str, ...]] = {CallableKind.LINEN: ("parent", "name")}
+"""What a framework adds to every constructor of its own, for its bookkeeping."""
 _SQUARE = 9
 """Tokens that fill a square; no other axis is as long."""
 
