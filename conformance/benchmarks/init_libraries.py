@@ -79,7 +79,7 @@ def outcome_of(row: LibraryClass, tried: Tried) -> str:
 
 def run_command(arguments: Sequence[str], folder: Path, limit: float) -> tuple[int, str, float]:
     """Exit code, output and seconds of attnspec with these arguments."""
-    environment: Mapping[str, str] = {"KERAS_BACKEND": "jax", "OMP_NUM_THREADS": "1", **os.environ}
+    environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", **os.environ}
     begun = time.monotonic()
     process = subprocess.Popen([sys.executable, "-m", "attnspec", *arguments], cwd=folder, env=environment, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

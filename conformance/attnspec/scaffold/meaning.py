@@ -71,9 +71,9 @@ _ANGLES = ("(query.new_ones(B, T, D), query.new_zeros(B, T, D))",
 _TURNS = ("torch.ones(T, D // 2, dtype=torch.complex64)", "torch.tensor([1.0, 0.0]).expand(T, D // 2, 2)")
 _UNTURNED: Mapping[str, tuple[str, ...]] = {
     "cosines": ("{made}.ones((T, D), dtype=query.dtype)", "{made}.ones((T, D // 2), dtype=query.dtype)",
-                "{made}.ones((1, 1, T, D), dtype=query.dtype)"),
+                "{made}.ones((1, 1, T, D), dtype=query.dtype)", "{made}.ones((1, T, D), dtype=query.dtype)"),
     "sines": ("{made}.zeros((T, D), dtype=query.dtype)", "{made}.zeros((T, D // 2), dtype=query.dtype)",
-              "{made}.zeros((1, 1, T, D), dtype=query.dtype)")}
+              "{made}.zeros((1, 1, T, D), dtype=query.dtype)", "{made}.zeros((1, T, D), dtype=query.dtype)")}
 """The cosines and sines of angles of 0, which turn nothing. They lie alike: both have the same place in their lists."""
 _GIVEN_ALIKE = frozenset(tuple(text.format(made=made) for text in texts) for texts in _UNTURNED.values()
                          for made in _MADE.values())

@@ -110,7 +110,7 @@ class Trier:
         try:
             whole = callee.whole(Call(arrays, {**given, **_keywords(problem)}, problem.dtype, ()))
         except SubjectRaised as raised:
-            self.keep(Attempt(form, Progress.RAISED, f"it raises {raised}"))
+            self.keep(Attempt(form, Progress.RAISED, _told(raised)))
             return None
         except SubjectDied as died:
             self._died(form, died)
@@ -184,7 +184,7 @@ class Trier:
             names = "|".join(re.escape(each.parameter) for each in form.passed if each.parameter)
             is_named = bool(names) and raised.is_stated and bool(re.search(rf"\b({names})\b", raised.statement))
             is_refusal = is_named or bool(refusal_words(raised, problem, home=form.module.partition(".")[0]))
-            self.keep(Attempt(form, Progress.RAISED, f"it raises {raised}", is_refusal=is_refusal))
+            self.keep(Attempt(form, Progress.RAISED, _told(raised), is_refusal=is_refusal))
         except SubjectDied as died:
             self._died(form, died)
         except (UnusableAnswer, ValueError) as refused:
@@ -200,7 +200,8 @@ class Trier:
         if answer is None:
             return False
         meant = problem if scale is None else problem.but(scale=scale)
-        output, known = answer.output.astype(np.float64), list(truths(meant, form.default_scale, form.mistake))
+        output = answer.output.astype(np.float64)
+        known = [truth for each in _meanings(form, meant) for truth in truths(each, form.default_scale, form.mistake)]
         if min(truth.gap(output)[0] for truth in known) <= close(problem.dtype):
             return True
         told = f"its output is {known[0].gap(output)[1]}"
@@ -244,6 +245,17 @@ class Trier:
         self.asks_contiguous |= attempt.step is Progress.RAISED and "contiguous" in attempt.against
         if self.nearest is None or attempt.nearness > self.nearest.nearness:
             self.nearest = attempt
+
+
+def _meanings(form: CallForm, problem: AnyProblem) -> tuple[AnyProblem, ...]:
+    """What a problem may mean to a form: to one that is always causal, a mask may take the place of that."""
+    is_either = bool(form.limits.get("causal_only")) and {"mask", "causal"} <= problem.keywords
+    return (problem, problem.but(causal=False)) if is_either else (problem,)
+
+
+def _told(raised: SubjectRaised) -> str:
+    """What it raises; the condition too where that is all that an `assert` says."""
+    return f"it raises {raised}{f' ({raised.statement})' if raised.is_mute and raised.says_why else ''}"
 
 
 def _refused(form: CallForm) -> tuple[Refusal, ...]:
