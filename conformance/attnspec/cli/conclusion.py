@@ -12,7 +12,6 @@ from functools import partial
 from typing import TextIO
 
 import click
-import yaml
 
 from attnspec.cli import findings
 from attnspec.cli.baseline import format_gone, held_against
@@ -236,7 +235,7 @@ def _format_refusals(digest: Digest) -> str:
 
 def _as_asked(digest: Digest) -> str:
     """What goes with "conforms": what of one subject was declared, was not judged, or does not count."""
-    return f"{_format_declared_width(digest)}{_format_refusals(digest)}{_but_for(digest)}"
+    return f"{_format_declared_width(digest)}{_format_what_passes(digest)}{_format_refusals(digest)}{_but_for(digest)}"
 
 
 def _conventions(digest: Digest) -> Sequence[str]:
@@ -260,6 +259,13 @@ def _format_declared_width(digest: Digest) -> str:
         return ""
     [(subject, known)] = digest.cards.items()
     return declared_width(subject, known.card, (outcome.dtype for outcome in digest.outcomes))
+
+
+def _format_what_passes(digest: Digest) -> str:
+    """How large an error one subject is allowed that says that it quantises inside."""
+    cards = [known.card for known in digest.cards.values() if known.card]
+    told = cards[0].passing_error if len(digest.cards) == len(cards) == 1 else ""
+    return f"; {told}" if told else ""
 
 
 def _on_little(digest: Digest) -> str:
@@ -415,9 +421,9 @@ def declared_width(subject: str, card: SubjectCard | None, judged: Iterable[DTyp
 
 def _said_of(dtype: DType, text: str) -> str:
     """text: a class, as a record names it."""
-    from attnspec.numerics.precision import assumed, looser_words, precision_of  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.numerics.precision import assumed, looser_words, named_precision  # noqa: PLC0415  (weight: NumPy)
 
-    precision = precision_of({**dict(_words(text)), "reason": "declared"}, dtype)
+    precision = named_precision(text, dtype)
     usual = assumed(dtype)
     looser = [word for word in looser_words(precision, usual) if word != _OF_THE_MACHINE]
     if not looser:
@@ -425,17 +431,13 @@ def _said_of(dtype: DType, text: str) -> str:
     if precision.softmax is precision.logits is precision.weights and "softmax" in looser:
         return f"in {precision.softmax.value} throughout"
     shown = (getattr(precision, word) for word in looser)
-    words = (f"{word} {value.value if isinstance(value, DType) else f'{value:g}'}"
-             for word, value in zip(looser, shown, strict=True))
+    words = (f"{word} {_in_words(value)}" for word, value in zip(looser, shown, strict=True))
     return f"with {' and '.join(words)} at {dtype.value}"
 
 
-def _words(text: str) -> Iterator[tuple[str, object]]:
-    grade, *others = text.split(", ")
-    yield "grade", grade
-    for each in others:
-        word, _, value = each.partition(" ")
-        yield word, yaml.safe_load(value.lower() if value in {"True", "False"} else value)
+def _in_words(value: object) -> str:
+    """A dtype, a format of codes or a number, as it is declared."""
+    return value.value if isinstance(value, DType) else f"{value:g}" if isinstance(value, float | int) else str(value)
 
 
 FEW = 3

@@ -142,6 +142,9 @@ CONVENTIONS: Mapping[str, Convention] = {
     )
 }
 
+QUANTISES, QUANTISED_CACHE = "quantises", "quantised_cache"
+"""The profile of who says that it stores what it is given as codes, and that of decoders which say `stores`."""
+
 PROFILES: Mapping[str, str] = {
     "core": "attention without optional arguments, as its definition says, deterministic and at every size",
     **{KEYWORDS[name].profile: KEYWORDS[name].promise
@@ -152,7 +155,9 @@ PROFILES: Mapping[str, str] = {
     "purity": "same call, same answer: inputs untouched, no hidden state, no dependence on memory layout",
     "batch_invariant": "the bits of a row do not depend on the batch, on chunks, or on padding",
     MADE: "compiled, exported, mapped over the batch or recomputed, the function gives what it gives plain",
+    QUANTISES: "what a precision class says is stored as codes is rounded to these codes, and to no others",
+    QUANTISED_CACHE: "what a cache holds as codes is stored once, and read at every step: bit for bit",
 }
 
-IF_CLAIMED = frozenset({"batch_invariant"})
+IF_CLAIMED = frozenset({"batch_invariant", QUANTISED_CACHE})
 """Profiles that bind only who claims them: most good implementations do not keep them, and need not."""

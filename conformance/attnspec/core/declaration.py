@@ -107,9 +107,10 @@ class Limits(KeywordLimits):
 
     @property
     def all_refusals(self) -> tuple[Refusal, ...]:
-        """What is refused, more keys than a cache holds among it."""
+        """What is refused, more keys than a cache holds among it, and odd lengths that packed bytes do not tell."""
         overfull = (Refusal((RefusalCondition("S", ">", self.cache),)),) if self.cache else ()
-        return (*self.refuses, *overfull)
+        odd = tuple(Refusal((RefusalCondition(axis, "≠", 0, 2),)) for axis in self.even_axes)
+        return (*self.refuses, *overfull, *odd)
 
     def brings(self, keyword: str) -> frozenset[str]:
         """The keywords together with which alone the subject takes this one."""

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from attnspec.core.errors import SpecError, hint
 from attnspec.core.nouns import Kind
+from attnspec.core.storage import is_along_tokens
 
 SERVING_POOL, CACHES_POOL, SEGMENTS_POOL, PAGES_POOL = "serving", "caches", "segments", "pages"
 DECODER_POOL, GRADIENTS_POOL, DROPOUT_POOL = "decoder", "gradients", "dropout"
@@ -36,6 +37,8 @@ BACKWARD = "_backward"
 OUTPUT, LSE = "output", "lse"
 """What a backward pass is handed of the forward pass, if it has parameters for it."""
 
+ZeroPattern = Literal["spread", "fraction", "extreme", "none"]
+GlobalScalePattern = Literal["odd", "power", "one"]
 PastPattern = Literal["new_as_queries", "half", "one_new", "one_past", "none"]
 SlopePattern = Literal["powers", "geometric", "of_entries", "steep", "zero"]
 LengthPattern = Literal["ragged", "one_short", "full", "first_full", "shortest", "with_zero"]
@@ -84,6 +87,8 @@ class KeywordLimits:
     table_names_pages: every number in a block_table names a page, those beyond an entry's keys among them.
     stored_query, stored_key, stored_value: the format in which codes are stored (`core/storage.py`); empty: codes come
     in the dtype of the call.  query_scales, key_scales, value_scales: how many entries share a scale; empty: any.
+    zeros: in what zero points are handed over: `float32`, or `codes`, the format of the codes.  packed_query,
+    packed_key, packed_value: how two codes of four bits share a byte; empty: each has its own.
     """
 
     window_needs_causal: bool = False
@@ -99,6 +104,25 @@ class KeywordLimits:
     query_scales: str = ""
     key_scales: str = ""
     value_scales: str = ""
+    zeros: str = "float32"
+    packed_query: str = ""
+    packed_key: str = ""
+    packed_value: str = ""
+
+    @property
+    def even_axes(self) -> tuple[str, ...]:
+        """The axes whose length a subject cannot tell from its packed arrays, so that it is even: no other array that
+        it is handed has them.
+        """
+        features = [array for array in ("query", "key", "value") if self._packs(array, along_tokens=False)]
+        tokens = [array for array in ("query", "key", "value") if self._packs(array, along_tokens=True)]
+        unknown = {"D": {"query", "key"} <= {*features}, "Dv": "value" in features, "T": "query" in tokens,
+                   "S": {"key", "value"} <= {*tokens}}
+        return tuple(axis for axis, is_unknown in unknown.items() if is_unknown)
+
+    def _packs(self, array: str, *, along_tokens: bool) -> bool:
+        layout = getattr(self, f"packed_{array}")
+        return bool(layout) and is_along_tokens(layout) is along_tokens
 
 
 @dataclass(frozen=True, slots=True)

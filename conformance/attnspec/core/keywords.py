@@ -25,6 +25,7 @@ from typing import Any, Generic, Literal, Self, TypedDict, TypeVar
 
 from attnspec.core.keyword import (
     Acts,
+    GlobalScalePattern,
     GradPattern,
     Keyword,
     KeywordLimits,
@@ -37,6 +38,7 @@ from attnspec.core.keyword import (
     StepPattern,
     Values,
     Window,
+    ZeroPattern,
 )
 from attnspec.core.nouns import Kind
 
@@ -101,6 +103,12 @@ class KeywordArguments(Generic[ArrayT]):
     query_scale: ArrayT | None = None
     key_scale: ArrayT | None = None
     value_scale: ArrayT | None = None
+    query_zero: ArrayT | None = None
+    key_zero: ArrayT | None = None
+    value_zero: ArrayT | None = None
+    query_global_scale: ArrayT | None = None
+    key_global_scale: ArrayT | None = None
+    value_global_scale: ArrayT | None = None
     return_weights: bool = False
     key_lengths: ArrayT | None = None
     query_lengths: ArrayT | None = None
@@ -150,6 +158,12 @@ class Lists(TypedDict, total=False):
     query_scale_patterns: Literal["any"] | Sequence[str]
     key_scale_patterns: Literal["any"] | Sequence[str]
     value_scale_patterns: Literal["any"] | Sequence[str]
+    query_zero_patterns: Literal["any"] | Sequence[ZeroPattern]
+    key_zero_patterns: Literal["any"] | Sequence[ZeroPattern]
+    value_zero_patterns: Literal["any"] | Sequence[ZeroPattern]
+    query_global_scale_patterns: Literal["any"] | Sequence[GlobalScalePattern]
+    key_global_scale_patterns: Literal["any"] | Sequence[GlobalScalePattern]
+    value_global_scale_patterns: Literal["any"] | Sequence[GlobalScalePattern]
     key_length_patterns: Literal["any"] | Sequence[LengthPattern]
     query_length_patterns: Literal["any"] | Sequence[LengthPattern]
     sink_patterns: Literal["any"] | Sequence[SinkPattern]

@@ -1,7 +1,8 @@
 """The formats in which codes are stored: narrow numbers that stand for others, by way of a scale.
 
 A code times its scale is an exact number, so that quantising is no part of what a kernel with stored codes may get
-wrong. Sources: OCP 8-bit Floating Point Specification (E4M3, E5M2); the types of the same names in ml_dtypes.
+wrong. Sources: OCP 8-bit Floating Point Specification (E4M3, E5M2); OCP Microscaling Formats (MXFP8, MXFP4: E8M0 scales
+of 32 neighbours); NVFP4 (E4M3 scales of 16, and one of float32); the types of the same names in ml_dtypes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ class Storage:
     lowest, largest: the least and the largest code.  bits: of the significand of a floating-point format, the leading
     one among them; 0 of whole numbers.  least: of such a format, the exponent of two of its smallest code above 0.
     step: a power of two; codes times it are of the size of ordinary entries.
+    codes: the type of the codes, where it has another name.  scales: that of the scales.  block: how many neighbours
+    share a scale, by the definition of the format; 0 where it defines none.
     """
 
     name: str
@@ -25,11 +28,46 @@ class Storage:
     bits: int
     least: int
     step: float
+    codes: str = ""
+    scales: str = "float32"
+    block: int = 0
+
+    @property
+    def code_type(self) -> str:
+        """The type of the codes, by the name that ml_dtypes and NumPy give it."""
+        return self.codes or self.name
+
+    @property
+    def is_nibble(self) -> bool:
+        """Whether a code has four bits, so that two share a byte where they are packed."""
+        return self.code_type in {"int4", "uint4", "float4_e2m1fn"}
+
+    @property
+    def has_nan(self) -> bool:
+        """Whether there is a code of NaN: whole numbers have none, and E2M1 has none."""
+        return self.bits > 2
+
+    @property
+    def granularities(self) -> tuple[str, ...]:
+        """How many entries may share a scale: of a format that defines blocks, along either axis."""
+        if not self.block:
+            return tuple(GRANULARITIES)
+        return f"block({self.block})", f"channel_tokens({self.block})"
 
     @property
     def is_whole(self) -> bool:
         """Whether codes are whole numbers."""
         return self.bits == 0
+
+    @property
+    def is_unsigned(self) -> bool:
+        """Whether no code is negative: numbers of either sign need a zero point."""
+        return self.lowest == 0
+
+    @property
+    def middle(self) -> float:
+        """The code about which the others lie: half of the range of unsigned ones, else 0."""
+        return (self.largest + 1) / 2 if self.is_unsigned else 0.0
 
 
 STORAGES: Mapping[str, Storage] = {storage.name: storage for storage in (
@@ -37,10 +75,55 @@ STORAGES: Mapping[str, Storage] = {storage.name: storage for storage in (
     Storage("float8_e4m3fn", -448, 448, 4, -9, 2.0**-5),
     Storage("float8_e5m2", -57344, 57344, 3, -16, 2.0**-11),
     Storage("int4", -8, 7, 0, 0, 2.0**-1),
+    Storage("uint8", 0, 255, 0, 0, 2.0**-5),
+    Storage("uint4", 0, 15, 0, 0, 2.0**-1),
+    Storage("mxfp8", -448, 448, 4, -9, 2.0**-5, "float8_e4m3fn", "float8_e8m0fnu", 32),
+    Storage("mxfp4", -6, 6, 2, -1, 2.0**-1, "float4_e2m1fn", "float8_e8m0fnu", 32),
+    Storage("nvfp4", -6, 6, 2, -1, 2.0**-1, "float4_e2m1fn", "float8_e4m3fn", 16),
 )}
-"""By the name that ml_dtypes and NumPy give them; `float8_e4m3fn` has no infinity, and its largest code is 448."""
+"""By the name that ml_dtypes and NumPy give them, or their makers; `float8_e4m3fn` has no infinity, and its largest
+code is 448.
+"""
 
-GRANULARITIES: Mapping[str, str] = {
+BLOCKS = (16, 32, 64, 128)
+"""The lengths of blocks that share a scale."""
+
+UNBLOCKED: Mapping[str, str] = {
     "tensor": "()", "batch": "(B,)", "head": "(Hkv,)", "batch_head": "(B,Hkv)", "token": "(B,Hkv,S)",
     "channel": "(Hkv,D)"}
-"""How many entries share a scale, and the shape of the scales: of a query H stands for Hkv and T for S."""
+BLOCKED: Mapping[str, str] = {
+    "block": "(B,Hkv,S,D/N)", "tokens": "(B,Hkv,S/N)", "channel_tokens": "(B,Hkv,S/N,D)"}
+
+GRANULARITIES: Mapping[str, str] = {
+    **UNBLOCKED,
+    **{f"{name}({length})": shape.replace("N", str(length)) for name, shape in BLOCKED.items() for length in BLOCKS}}
+"""How many entries share a scale, and the shape of the scales: of a query H stands for Hkv and T for S. `block(16)` is
+16 neighbouring features of a token, `tokens(16)` as many tokens of a head, `channel_tokens(16)` as many tokens of a
+feature; a last block that is not full has a scale, too, so that lengths are divided upwards.
+"""
+
+ZERO_FORMATS = ("float32", "codes")
+"""In what zero points are handed over: as numbers, which need not be whole, or in the format of their codes."""
+
+LAYOUTS: Mapping[str, str] = {
+    "low_first": "neighbouring features share a byte, the first in its low nibble",
+    "high_first": "neighbouring features share a byte, the first in its high nibble",
+    "low_first_tokens": "neighbouring tokens share a byte, the first in its low nibble",
+    "high_first_tokens": "neighbouring tokens share a byte, the first in its high nibble",
+    "halves": "the first half of the features is in the low nibbles, the second half in the high ones",
+}
+"""How two codes of four bits share a byte. Where there is an odd number of them, the last nibble is 0."""
+
+
+def is_along_tokens(layout: str) -> bool:
+    """Whether a layout packs neighbouring tokens, not features."""
+    return layout.endswith("_tokens")
+
+SCALE_AXES: Mapping[str, Mapping[int, int]] = {
+    "tensor": {}, "batch": {0: 1}, "head": {1: 1}, "batch_head": {0: 1, 1: 1}, "token": {0: 1, 1: 1, 2: 1},
+    "channel": {1: 1, 3: 1},
+    **{f"block({length})": {0: 1, 1: 1, 2: 1, 3: length} for length in BLOCKS},
+    **{f"tokens({length})": {0: 1, 1: 1, 2: length} for length in BLOCKS},
+    **{f"channel_tokens({length})": {0: 1, 1: 1, 2: length, 3: 1} for length in BLOCKS}}
+"""By granularity, those of the axes (B,H,S,D) of an array along which scales differ, each with how many neighbours
+share one."""

@@ -25,6 +25,7 @@ from attnspec.engine.cases import unfinished_evidence, with_probed
 from attnspec.engine.known_failures import find_deviation
 from attnspec.engine.portions import Portions
 from attnspec.engine.summon import as_put, compiling_time, samples_gradients
+from attnspec.numerics.resolution import describe_what_passes
 from attnspec.problems.demand import count_work
 from attnspec.problems.feature_array import traits_within
 from attnspec.problems.problem import Recipe, Sizes
@@ -148,7 +149,8 @@ class SubjectRun:
         taken = write_pairs(taken_by(declared.limits, declared.keywords))
         traits = frozenset(traits_within(declared.limits, declared.keywords))
         triples = write_pairs(triples_taken(declared.keywords, traits)) if declared.kind is Kind.ATTENTION else ""
-        return replace(self.subject.card(probed, precision), taken=taken, backward=backward, triples=triples)
+        return replace(self.subject.card(probed, precision), taken=taken, backward=backward, triples=triples,
+                       passing_error=describe_what_passes([self.evaluator(each).precision for each in declared.dtypes]))
 
     def try_clause(self, check: Check, dtype: DType) -> Outcome:
         """The verdict on one clause at one dtype."""

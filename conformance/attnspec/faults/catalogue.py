@@ -199,6 +199,7 @@ FIXED: tuple[Fault, ...] = (
     *PURITY_FAULTS, *LAYER_FAULTS, *SWITCH_FAULTS, *DRIFT_FAULTS, *READ_FAULTS, *PATH_FAULTS, *PACKED_FAULTS,
     *_faults_about(POSITIONS), *INVARIANCE_FAULTS, *(fault for aspect in all_mistakes() for fault in aspect.left_on),
     *(fault for name in UNCOMMON for fault in _faults_about(name)), *FORM_FAULTS,
+    *(fault for aspect in all_mistakes() for fault in aspect.of_any_call),
 )
 """The faults that have no number to draw. The matrix of clauses and faults is about these."""
 
@@ -274,6 +275,12 @@ def _keywords(fault: Fault) -> frozenset[str]:
     return frozenset(name for name in taken if KEYWORDS[name].pool in pools)
 
 
+def _precision(fault: Fault) -> Mapping[DType, Mapping[str, object]]:
+    """One rounding at the end for the half dtypes; and at every dtype what the fault says that it stores."""
+    halves = {dtype: {"grade": "G0", "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)}
+    return {dtype: {**halves.get(dtype, {}), **fault.words} for dtype in DType} if fault.words else halves
+
+
 def declaration_of(fault: Fault) -> Declaration:
     """All profiles claimed, the recommended conventions, and one rounding at the end (G0) for the half dtypes, with no
     systematic error beyond that of float32.
@@ -287,8 +294,8 @@ def declaration_of(fault: Fault) -> Declaration:
         left_out={dtype: f"no wrong answer at {dtype.value}: {why}" for dtype, why in fault.equivalents.items()},
         limits=fault.limits,
         conventions=recommended(fault.kind, keywords),
-        precision={dtype: {"grade": "G0", "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)},
-        claims=() if fault.form is not InputForm.DENSE else (
+        precision=_precision(fault),
+        claims=fault.claims if fault.form is not InputForm.DENSE else (
             *profiles, *dict.fromkeys(profile for name, profile in FURTHER_PROFILES.items() if name in keywords),
             *fault.claims),
         variants={OTHER_PATH: Variant(OTHER_PATH, "")} if fault.other_path else {})

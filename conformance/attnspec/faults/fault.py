@@ -71,6 +71,7 @@ class Fault:
     planted: of a fault that shows only at certain sizes, at which; a seed draws them.
     form: that of the arrays which its function takes.  claims: profiles that bind only who claims them.
     backward: the backward pass beside it, where that is what is wrong.  made: what is wrong is this form of it alone.
+    words: what its precision class says besides the grade, at every dtype.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Fault:
     claims: tuple[str, ...] = ()
     backward: Callable[[], Callable[..., object]] | None = None
     made: WrongForm | None = None
+    words: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def function(self) -> Attend | Layer | Rotate:
@@ -115,13 +117,19 @@ class Outside(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class SoundFormulation:
-    """A right attention that takes the keywords of a pool, too. meaning: how it computes.  grade: in half dtypes."""
+    """A right attention that takes the keywords of a pool, too; of none, what all take. meaning: how it computes.
+    grade: in half dtypes.  words: what its precision class says besides.  form: that of its arrays.  claims: profiles
+    that bind only who claims them.
+    """
 
     name: str
     meaning: str
     make: Callable[[], Attend]
-    pool: str
+    pool: str = ""
     grade: str = "G0"
+    words: Mapping[str, object] = field(default_factory=dict)
+    form: InputForm = InputForm.DENSE
+    claims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +142,7 @@ class AspectFaults:
     families: of those that show at certain sizes; mechanisms: by name, what goes wrong in a family.
     bugs: by class of mistake, public threads on GitHub and the faults that make the same one, as in `mechanisms`.
     panel: calls by which a diagnosis tells its faults apart.
-    sound: right formulations of it, which no clause may accuse.
+    sound: right formulations of it, which no clause may accuse.  of_any_call: faults that are about no keyword.
     """
 
     about: Mapping[str, tuple[Fault, ...]]
@@ -146,6 +154,7 @@ class AspectFaults:
     bugs: Mapping[str, Mapping[str, str | Outside]] = field(default_factory=dict)
     panel: tuple[Recipe, ...] = ()
     sound: tuple[SoundFormulation, ...] = ()
+    of_any_call: tuple[Fault, ...] = ()
 
 
 def all_mistakes() -> tuple[AspectFaults, ...]:

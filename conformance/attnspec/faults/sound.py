@@ -6,7 +6,7 @@ Each declares where it rounds; those that compute in float32 (or wider) for half
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -323,7 +323,7 @@ class Sound:
 
     stores_lse: whether weights hang on a log-sum-exp that was stored.
     claims: profiles that bind only who claims them.  cache: how many keys a decoder's holds; 0: any number.
-    overfull_cache: what it does with more.
+    overfull_cache: what it does with more.  words: what its precision class says besides the grade, at every dtype.
     """
 
     name: str
@@ -337,6 +337,7 @@ class Sound:
     claims: tuple[str, ...] = ()
     cache: int = 0
     overfull_cache: str = "grows"
+    words: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def function(self) -> Attend | Rotate:
@@ -393,11 +394,13 @@ DROPPING: Mapping[str, Sound] = {
     for name, meaning, make, grade in part.FORMULATIONS}
 """Those that drop weights."""
 
-_POOL_OF: Mapping[str, str] = {each.name: each.pool for aspect in all_mistakes() for each in aspect.sound}
+_POOL_OF: Mapping[str, str] = {
+    each.name: each.pool for aspect in all_mistakes() for each in aspect.sound if each.pool}
 """By name, the pool whose keywords a formulation takes beside those of everybody."""
 
 OF_ASPECTS: Mapping[str, Sound] = {
-    each.name: Sound(each.name, each.meaning, each.make, each.grade)
+    each.name: Sound(each.name, each.meaning, each.make, each.grade, form=each.form, words=each.words,
+                     claims=each.claims)
     for aspect in all_mistakes() for each in aspect.sound}
 """Those that are about an aspect which the others do not take."""
 
@@ -429,7 +432,7 @@ def declaration_of_sound(sound: Sound) -> Declaration:
                      # a sum of lowest numbers is no empty sum
                      **({"lse_of_hidden_row": "unspecified"} if sound.hidden_row == "uniform" else {})},
         precision=_precision(sound),
-        claims=() if sound.form is not InputForm.DENSE else (
+        claims=sound.claims if sound.form is not InputForm.DENSE else (
             *(name for name in ATTENTION_PROFILES if name not in _NOT_OF_DROPPING or sound.name not in DROPPING),
             *dict.fromkeys(FURTHER_PROFILES[name] for name in UNCOMMON if name in keywords), *sound.claims))
 
@@ -438,6 +441,8 @@ def _precision(sound: Sound) -> Mapping[DType, Mapping[str, object]]:
     """Where it rounds, as a manifest says it."""
     rounded: dict[DType, dict[str, object]] = {
         dtype: {"grade": sound.grade, "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)}
+    if sound.words:
+        return {dtype: {**rounded.get(dtype, {}), **sound.words} for dtype in DType}
     if not sound.stores_lse:
         return rounded
     reason = "each split's log-sum-exp is stored, and the splits are merged by it"

@@ -31,7 +31,8 @@ _NAMES = ["bool", "float64", "float32", "float16"]
 _NAMES += [sign + "int" + str(bits) for sign in ("", "u") for bits in (8, 16, 32, 64)]
 _KEPT_AS = {name: np.dtype(name).newbyteorder("<") for name in _NAMES}
 BITS: Dict[str, Any] = {"bfloat16": np.dtype("<u2"), "float8_e4m3fn": np.dtype("u1"), "float8_e5m2": np.dtype("u1"),
-                        "int4": np.dtype("u1")}
+                        "int4": np.dtype("u1"), "uint4": np.dtype("u1"),
+                        "float4_e2m1fn": np.dtype("u1"), "float8_e8m0fnu": np.dtype("u1")}
 """What NumPy itself has no dtype for travels, and is kept, as its bits; ml_dtypes and frameworks know it by name."""
 _KEPT_AS.update(BITS)
 _PADDING = bytes(ALIGNED)

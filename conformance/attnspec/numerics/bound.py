@@ -15,9 +15,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnspec.core.nouns import DType
-from attnspec.numerics.operands import LogitBend, Operands, norms
+from attnspec.numerics.operands import LogitBend, Operands, StoredErrors, norms
 from attnspec.numerics.reference import Truth, attended_range, scaled
 from attnspec.numerics.roundings import Roundings
+from attnspec.numerics.stored import StoredWeightError, stored_weight_error
+from attnspec.numerics.stored_format import WEIGHTS
 from attnspec.problems.problem import Array, Problem
 
 SMALL_ERROR = 0.05        # up to here x + x² and 1 - x are sharp enough to stand for exp(x) - 1 and exp(-x)
@@ -103,8 +105,25 @@ def _of_products(operands: Operands, r: Roundings) -> Array:
     inside = r.prescale + D * r.accumulate * (1 + r.prescale)
     inside += r.inputs.of_logits * (1 + inside)  # each product is off by what its two entries are
     per_product = a * inside * (1 + r.scale)
-    error: Array = (sizes.query * per_product) @ sizes.key.swapaxes(-1, -2)
-    return error
+    query, key = _beyond(sizes.query, r.inputs.query_offset), _beyond(sizes.key, r.inputs.key_offset)
+    error: Array = (query * per_product) @ key.swapaxes(-1, -2)
+    if operands.stored is None or not r.stored:
+        return error
+    return error + a * (1 + r.scale) * moved_products(operands, operands.stored)
+
+
+def moved_products(operands: Operands, stored: StoredErrors) -> Array:
+    """(B,H,T,S): how far the products of what attends may be from those of the entries, where a kernel quantises both:
+    |q||dk| + |dq|(|k| + |dk|). `sizes` are those of what attends: |q| + |dq|, |k| + |dk|.
+    """
+    sizes = operands.sizes
+    return np.asarray((sizes.query - stored.query) @ stored.key.swapaxes(-1, -2)
+                      + stored.query @ sizes.key.swapaxes(-1, -2))
+
+
+def _beyond(sizes: Array, offset: float) -> Array:
+    """Sizes of any shape, and as much more as what is added up to make an entry may be larger."""
+    return sizes + offset if offset else sizes
 
 
 def product_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
@@ -208,8 +227,59 @@ def output_allowance(operands: Operands, truth: Truth, r: Roundings, errors: Wei
     drift = (_drift_by_squares if by_squares else _drift_by_entries)(operands.value, truth.output, errors)
     # A1, the mean of |v_j| under the heaviest weights
     reach = ((truth.weights + errors.excess) @ operands.sizes.value) / errors.least[..., None]
+    if r.stored:  # where logits may be off by 30 and more, so does the truth's own rounding of o count in v_j - o
+        drift = drift + own_rounding(operands) * (reach + np.abs(truth.output) * errors.mass[..., None])
     drift, reach = _within_hull(operands, truth, errors, drift, reach)
+    if r.stored:
+        drift, reach = _with_stored(operands, truth, r, errors, (drift, reach))
     return allowance_of(operands, np.abs(truth.output), errors, r, drift=drift, reach=reach)
+
+
+def own_rounding(operands: Operands) -> float:
+    """Relative: how far a float64 output, or a weight, may be from the truth that it stands for."""
+    return float((2 * operands.shape[3] + 16) * 2.0**-52)
+
+
+def _with_stored(operands: Operands, truth: Truth, r: Roundings, errors: WeightError, both: tuple[Array, Array],
+                 ) -> tuple[Array, Array]:
+    """B1 and A1, (B,H,T,Dv) each, with what storing values, and weights, as codes may add to them."""
+    drift, reach = both
+    if operands.stored is not None:  # a mean of what values are off by, under the heaviest weights
+        drift = drift + _mean_of(operands.stored.value, operands, truth, errors)
+    stored = stored_weights(truth, r, errors, operands.visible)
+    if stored is None:
+        return drift, reach
+    lost = stored.apart @ operands.sizes.value
+    if not r.stored[WEIGHTS].summed:
+        return drift + lost, reach + lost
+    # what a row is divided by is the sum of the codes: the output stays a mean of values
+    around = (lost + (np.abs(truth.output) + drift) * stored.mass) / (1 - stored.mass)
+    rows = ~(stored.mass[..., 0] < 1)
+    if rows.any() and operands.shape[3]:
+        around[rows] = 2 * attended_range(operands.sizes.value, operands.visible, rows)[0]
+    return drift + around, reach + lost
+
+
+def _mean_of(sizes: Array, operands: Operands, truth: Truth, errors: WeightError) -> Array:
+    """(B,H,T,Dv): the largest mean of what belongs to values, (B,H,S,Dv), never negative, under honest weights; no
+    mean is larger than the largest of what is attended.
+    """
+    mean = ((truth.weights + errors.excess) @ sizes) / errors.least[..., None]
+    rows = ~(errors.mass <= 1)
+    if rows.any() and operands.shape[3]:
+        mean[rows] = np.fmin(mean[rows], attended_range(sizes, operands.visible, rows)[0])
+    return np.asarray(mean)
+
+
+def stored_weights(truth: Truth, r: Roundings, errors: WeightError, visible: Array | None) -> StoredWeightError | None:
+    """What storing the weights as codes may do; None where they are not."""
+    stored = r.stored.get(WEIGHTS)
+    if stored is None:
+        return None
+    heaviest = truth.weights + errors.excess
+    if visible is not None:
+        heaviest = np.where(visible, heaviest, 0.0)
+    return stored_weight_error(stored, heaviest, truth.total + errors.excess.sum(axis=-1), errors.least)
 
 
 def allowance_of(
@@ -218,12 +288,13 @@ def allowance_of(
     """(B,H,T,Dv), as what it is given: D, from |o|, B1 and A1."""
     summed = errors.chain * r.accumulate
     divided = errors.divided(r)
+    answer, size, reach = size, _beyond(size, r.inputs.value_offset), _beyond(reach, r.inputs.value_offset)
     rounded = reach * (((1 + summed) * (1 + r.weights) - 1) * (1 + divided)) + (size + drift) * divided
     rounded += (size + drift + rounded) * (r.softmax * (2 + r.softmax))
     inside = drift + rounded + lost_weights(operands, size, r)
     if r.inputs.of_values:  # a mean of values that are off by so much, heaviest weights and their roundings included
         inside += r.inputs.of_values * (reach + rounded)
-    allowance: Array = inside + r.output * (size + inside) + r.lost_output
+    allowance: Array = inside + r.output * (answer + inside) + r.lost_output
     return allowance
 
 
@@ -275,7 +346,8 @@ def in_domain(operands: Operands, truth: Truth, r: Roundings, errors: WeightErro
     """(B,H,T): the rows that see a key and on which no declared storage can overflow. Elsewhere there is no claim."""
     summable = ((errors.chain * max(r.accumulate, r.row_sum) < 1) & (errors.normaliser <= 1))[..., 0]
     # the sum of the sizes of a head's values, hidden ones too, cannot overflow the accumulator
-    sums = operands.held.value_sums.max(axis=-1, initial=0.0)[..., None] * r.inputs.value_growth
+    sums = operands.held.value_sums.max(axis=-1, initial=0.0)[..., None]
+    sums = _beyond(sums, r.inputs.value_offset * operands.shape[3]) * r.inputs.value_growth
     domain: Array = operands.usable & (operands.counts > 0) & summable & (sums <= r.largest_sum / 2)
     # a scale below the normal range of its storage is not rounded relatively
     a = abs(float(operands.scale))
@@ -287,7 +359,8 @@ def in_domain(operands: Operands, truth: Truth, r: Roundings, errors: WeightErro
 def _surely_fits(operands: Operands, r: Roundings) -> bool:
     """Whether the largest entries alone settle it."""
     a, D = max(1.0, abs(float(operands.scale))), operands.query.shape[-1]
-    query, key = operands.held.largest_query, operands.held.largest_key
+    query = operands.held.largest_query + r.inputs.query_offset
+    key = operands.held.largest_key + r.inputs.key_offset
     bias = sum(float(np.abs(each).max(initial=0.0)) for each in (operands.bias, operands.reach) if each is not None)
     largest = _growth(operands, r) * a * D * query * key + bias
     return max(query, key) * a <= r.largest_prescaled and largest <= r.largest_logit / 4
@@ -304,8 +377,12 @@ def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
     """
     a, sizes, logits = max(1.0, abs(float(operands.scale))), operands.held, truth.logits
     dots = np.abs(operands.query @ operands.held_key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
-    products = (sizes.query @ sizes.key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
+    query, key = _beyond(sizes.query, r.inputs.query_offset), _beyond(sizes.key, r.inputs.key_offset)
+    products = (query @ key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
+    dots = np.maximum(dots, products) if r.inputs.query_offset or r.inputs.key_offset else dots
     astray = products * (r.prescale + 2 * operands.query.shape[-1] * r.accumulate)
+    if operands.stored is not None:
+        astray = astray + products  # a dot product of codes may be larger than that of the entries
     grown = (dots + astray) * (1 + r.scale + r.biased_logits)
     scaled = np.maximum(sizes.query.max(axis=-1, initial=0.0), sizes.key.max(axis=(-1, -2), initial=0.0)[..., None]) * a
     attended = logits if operands.visible is None else np.where(operands.visible, logits, -np.inf)
@@ -349,6 +426,8 @@ def screening_allowance(operands: Operands, truth: Truth, r: Roundings) -> tuple
     sharp bound has to be worked out, since this one would say little.
     """
     if operands.bend is not None:  # the slope is least where logits are largest: nothing is gained from maxima
+        return None
+    if r.stored:  # what rounding to codes does is worked out entry by entry
         return None
     error, rescales = _largest_error(operands, truth, r)
     if not (error <= LARGEST_ERROR).all():
@@ -440,6 +519,9 @@ def lse_allowance(operands: Operands, truth: Truth, r: Roundings, errors: Weight
     up, down = np.log1p(errors.excess.sum(axis=-1) / truth.total), np.log(truth.total / errors.least)
     summed = -np.log1p(-(errors.chain * r.row_sum)[..., 0])
     error = np.maximum(up, down) + summed
+    stored = stored_weights(truth, r, errors, operands.visible)
+    if stored is not None and r.stored[WEIGHTS].summed:
+        error = error - np.log1p(-np.minimum(stored.mass[..., 0], 1.0))
     logarithm, largest = np.abs(np.log(truth.total)), np.abs(_largest(truth, operands))
     error = error + (2 * LOG_ULPS + BASE_TWO) * r.softmax * (logarithm + error)
     error = error + 2 * BASE_TWO * r.softmax * (largest + _off(operands, truth, errors))

@@ -107,6 +107,8 @@ def _block_fields(
                                       for part, each in zip(parts, classes, strict=True)))
     r = roundings(classes[0])
     claimed = in_domain(operands, truth, r, parts[0].errors) & _fits(parts[0], r) & np.isfinite(slack).all(axis=-1)
+    if r.stored:  # what quantising inside does beside dropout is not derived
+        claimed = np.zeros_like(claimed)
     return {**NOTHING, "output": wide.output, "output_allowance": slack, "empty": operands.counts == 0,
             "claimed": claimed, "output_claimed": claimed}
 

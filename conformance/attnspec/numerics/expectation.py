@@ -22,8 +22,10 @@ from attnspec.numerics.bound import (
     lse_allowance,
     of_slopes,
     output_allowance,
+    own_rounding,
     product_error,
     screening_allowance,
+    stored_weights,
     weight_error,
 )
 from attnspec.numerics.gradient_sums import Gradient
@@ -31,6 +33,15 @@ from attnspec.numerics.operands import LogitBend, Operands, attending, roundings
 from attnspec.numerics.precision import Precision, assumed
 from attnspec.numerics.reference import Truth, attend, blocks, is_wider, joined, scaled, wide_float
 from attnspec.numerics.roundings import Roundings, roundings
+from attnspec.numerics.stored import entry_errors, stored_arrays, stored_blocks, with_rescaling
+from attnspec.numerics.stored_chance import (
+    of_shared_query,
+    spread_of_stored,
+    squares_of_codes,
+    strain_of_query,
+    sure_of_stored,
+)
+from attnspec.numerics.stored_format import WEIGHTS
 from attnspec.problems.problem import Array, LayerProblem, Problem
 
 
@@ -151,13 +162,17 @@ def expect(
     be asked for, and is for values without structure only.  screens: look at every entry, but cheaply: the truth is in
     float64 for a float64 subject too, and allowances may be larger than need be; they pay for the truth's own error.
     """
-    subject = roundings_of(problem, precision)
-    problem = attending(problem)
-    sizes = problem.sizes
+    subject, posed = roundings_of(problem, precision), attending(problem)
+    sizes = posed.sizes
     T = sizes.T if rows is None else len(rows)
+    every_block = functools.partial(blocks, posed)
+    if subject.stored:
+        formats = stored_arrays(problem, subject)
+        subject, every_block = with_rescaling(subject, formats), functools.partial(stored_blocks, posed, subject)
     work_out = functools.partial(_screened if screens else _exactly, problem.dtype, subject, parts)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
-        found = ((block.place, work_out(block.operands)) for block in blocks(problem, conventions, scale_width, rows))
+        found = ((block.place, work_out(block.operands))
+                 for block in every_block(conventions, scale_width, rows))
         every: dict[str, Any] = dict(joined((sizes.B, sizes.H, T), found))
         return Expectation(**every, is_screened=screens)
 
@@ -240,7 +255,7 @@ def _weights(operands: Operands, wide: Truth, truth: Truth, erring: Erring) -> d
     """The weights of one block (B,H,T,S), their allowance and that of the row sums (B,H,T)."""
     return {"weights": wide.weights / divisor(wide.total)[..., None],
             "weights_allowance": _total(weights_allowance(operands, truth, r, errors) for r, errors in erring),
-            "row_sum_allowance": _total(row_sum_allowance(operands, r, errors) for r, errors in erring)}
+            "row_sum_allowance": _total(row_sum_allowance(operands, truth, r, errors) for r, errors in erring)}
 
 
 def _logits(operands: Operands, wide: Truth, truth: Truth, erring: Erring) -> dict[str, Array]:
@@ -265,24 +280,53 @@ def weights_allowance(operands: Operands, truth: Truth, r: Roundings, errors: We
     p = truth.weights / divisor(truth.total)[..., None]
     least = errors.least[..., None]
     excess = errors.excess / least
-    drift = excess * (1 - p) + p * np.maximum(errors.mass[..., None] - excess, 0.0)
+    apart = 1 - p if not r.stored else 1 - p + own_rounding(operands)
+    drift = excess * apart + p * np.maximum(errors.mass[..., None] - excess, 0.0)
     drift = np.fmin(drift, np.maximum(p, 1 - p))
     heavy = np.fmin((truth.weights + errors.excess) / least, 1.0)
     divided = errors.divided(r)
     rounded = heavy * _error_of_kept_weight(errors, r) * (1 + divided) + (p + drift) * divided
     rounded += (p + drift + rounded) * (r.softmax * (2 + r.softmax))
     inside = drift + rounded + r.lost_weight * (1 + operands.counts[..., None] * p) + r.lost_product
+    if r.stored:
+        inside = inside + _of_stored_weights(operands, truth, r, errors, p + inside)
     allowance = inside + r.output * (p + inside) + r.lost_output
     return allowance if operands.visible is None else np.where(operands.visible, allowance, 0.0)
 
 
-def row_sum_allowance(operands: Operands, r: Roundings, errors: WeightError) -> Array:
+def _of_stored_weights(operands: Operands, truth: Truth, r: Roundings, errors: WeightError, size: Array) -> Array:
+    """(B,H,T,S): what storing weights, or the values that read them, as codes may add to weights of this size. 1 is the
+    largest value, which is stored exactly, but for its scale.
+    """
+    stored, scaled_back = stored_weights(truth, r, errors, operands.visible), _of_ones(r) * size
+    if stored is None:
+        return scaled_back
+    if not r.stored[WEIGHTS].summed:
+        return np.asarray(stored.apart + scaled_back)
+    by_sum_of_codes = (stored.apart + size * stored.mass) / (1 - stored.mass)
+    return np.asarray(np.where(stored.mass < 1, by_sum_of_codes, np.maximum(stored.apart, 1.0)) + scaled_back)
+
+
+def _of_ones(r: Roundings) -> float:
+    """By how much a 1 may be off that is stored as a value."""
+    stored = r.stored.get("value")
+    if stored is None:
+        return 0.0
+    return r.inputs.of_values + float(entry_errors(np.ones((1, 1, 1, 1)), stored, r.precision)[0, 0, 0, 0])
+
+
+def row_sum_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T): D of the output for V = 1, and the rounding of each weight that is handed back."""
     divided = errors.divided(r)
     grown = (1 + _error_of_kept_weight(errors, r)) * (1 + divided) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
     lost = r.lost_weight * 2 + r.lost_product + r.lost_output
     allowance: Array = grown[..., 0] + operands.counts * lost * (1 + grown[..., 0])
-    return allowance
+    if r.stored:
+        allowance = allowance + _of_ones(r) * (1 + allowance)
+    stored = stored_weights(truth, r, errors, operands.visible)
+    # divided by the sum of the codes, rows still sum to 1
+    is_one = stored is None or r.stored[WEIGHTS].summed
+    return allowance if stored is None or is_one else allowance + stored.mass[..., 0] * (1 + allowance)
 
 
 def logits_allowance(truth: Truth, r: Roundings, errors: WeightError) -> Array:
@@ -291,8 +335,14 @@ def logits_allowance(truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """
     top = np.take_along_axis(errors.error, np.argmax(truth.weights, axis=-1, keepdims=True), axis=-1)
     once = (1 + _error_of_kept_weight(errors, r)) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
+    normal = r.normal_weight
+    if r.stored:
+        stored, once = r.stored.get(WEIGHTS), (1 + once) * (1 + _of_ones(r)) - 1
+        if stored is not None:
+            once = (1 + once) * (1 + stored.relative) - 1
+            normal = np.inf if stored.codes.is_whole else max(normal, stored.absolute / stored.relative / stored.factor)
     rounded = np.where(once < 1, -2 * np.log1p(-np.minimum(once, 0.999)), np.inf)
-    return np.where(_least_weight(truth, errors) < r.normal_weight, np.inf, errors.error + top + rounded)
+    return np.where(_least_weight(truth, errors) < normal, np.inf, errors.error + top + rounded)
 
 
 def _least_weight(truth: Truth, errors: WeightError) -> Array:
@@ -375,11 +425,16 @@ def typical(operands: Operands, truth: Truth, r: Roundings, errors: WeightError)
     strain = np.sqrt(attended.max(axis=-1, keepdims=True, initial=0.0))
     sure = _of_constants(operands, truth, p, r) + size * (r.softmax * (2 + r.softmax)) + lost_weights(operands, size, r)
     sure = sure + size * errors.normaliser + _of_slopes(operands, truth, p, r)
+    if r.stored:
+        strain = np.hypot(strain, strain_of_query(operands))
+        sure = sure + sure_of_stored(operands, truth, r, errors)
     # squares of values near 1e-150 underflow, and every float64 subject stood at 6 to 42 times S on such heads
     unit, grown = _unit_of(operands.value), 1 + r.output
     scaled, answer = replace(operands, value=operands.value / unit), replace(truth, output=truth.output / unit)
     square = _spread_of_values(p * p * variance, scaled.value, answer.output)
     square += _of_query(scaled, answer, p, r) + _of_sums(scaled, answer, p, r, errors)
+    if r.stored:
+        square += spread_of_stored(scaled, answer, (p, p * _steepness(operands, truth)), r, unit)
     spread = unit * np.sqrt(square)
     return Typical(spread * grown, strain, sure * grown + r.output * size + r.lost_output)
 
@@ -411,6 +466,8 @@ def _log_variance(operands: Operands, truth: Truth, r: Roundings, errors: Weight
     # the scale may be multiplied into keys, one rounding an entry, or into the logit
     prescaled = r.prescale * r.prescale * (a * a * squares + size * size)
     before = summed**2 + prescaled + stored**2 + logit_underflow(operands, r) ** 2
+    if operands.stored is not None and r.stored:
+        before = before + a * a * squares_of_codes(operands, operands.stored)
     if operands.bend is not None:
         before = _behind_bend(before, operands, operands.bend, truth, r)
     # a rescaling is shared by the keys before it; over all orders their partial sums come to a sixth of the squares
@@ -457,17 +514,8 @@ def _of_query(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Array
     """(B,H,T,Dv): the scale multiplied into the query: an entry's rounding is shared by all keys, and moves the output
     by the covariance of key entry and value.
     """
-    query, key, value = operands.query, operands.key, operands.value
-    square, T = np.empty_like(truth.output), query.shape[2]
-    p = p * _steepness(operands, truth)
-    step = max(1, AT_ONCE // max(1, p[:, :, :1].size * value.shape[-1]))
-    for start in range(0, T, step):
-        rows = slice(start, start + step)
-        joint = key.swapaxes(-1, -2)[:, :, None] @ (p[:, :, rows, :, None] * value[:, :, None])  # (B,H,rows,D,Dv)
-        mean = (p[:, :, rows] @ key)[..., None]  # with a bend a key counts by how steep it is at its logit
-        covariance = joint - mean * truth.output[:, :, rows, None, :]
-        square[:, :, rows] = (np.square(query[:, :, rows, None, :]) @ np.square(covariance))[..., 0, :]
-    return np.asarray((r.prescale * float(operands.scale)) ** 2 * square)
+    moved = of_shared_query(operands, truth, p * _steepness(operands, truth), operands.query)
+    return np.asarray((r.prescale * float(operands.scale)) ** 2 * moved)
 
 
 def _of_sums(operands: Operands, truth: Truth, p: Array, r: Roundings, errors: WeightError) -> Array:

@@ -152,7 +152,8 @@ def roundings_of(problem: Problem, precision: Precision) -> Roundings:
                             for name in ("of_logits", "of_values"))
     logit_growth, value_growth = (math.prod(getattr(each, name) for each in errors)
                                   for name in ("logit_growth", "value_growth"))
-    return replace(r, inputs=InputErrors(of_logits, of_values, logit_growth, value_growth))
+    offsets = (sum(getattr(each, name) for each in errors) for name in ("query_offset", "key_offset", "value_offset"))
+    return replace(r, inputs=InputErrors(of_logits, of_values, logit_growth, value_growth, *offsets))
 
 
 def queries_within(problem: Problem | LayerProblem, rows: Array | None = None) -> Array:
@@ -202,6 +203,17 @@ class Magnitudes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class StoredErrors:
+    """How far what attends may be from the entries, where a kernel quantises inside: query (B,H,T,D), key (B,H,S,D) and
+    value (B,H,S,Dv).
+    """
+
+    query: Array
+    key: Array
+    value: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Operands:
     """A problem with its conventions applied: float64, one key/value head per query head, the judged rows only.
 
@@ -210,7 +222,8 @@ class Operands:
     key, value or bias that is not finite, or where the batch entry has no such query. `held` and held_key are of the
     finite hidden entries too, which key and value need not hold: they can overflow a subject's storage.
     has_sink: the last key is a sink.  only_sink: its logit is all that `bias` holds.  reach (B,H,T,S): of what
-    aspects add, which `bias` holds, the largest number that it may be made from; None where none adds.
+    aspects add, which `bias` holds, the largest number that it may be made from; None where none adds.  stored: what
+    quantising inside may do to the entries, which `sizes` and `held` count; None where nothing is quantised.
     """
 
     query: Array
@@ -228,6 +241,7 @@ class Operands:
     has_sink: bool = False
     only_sink: bool = False
     reach: Array | None = None
+    stored: StoredErrors | None = None
 
     @property
     def shape(self) -> tuple[int, int, int, int]:

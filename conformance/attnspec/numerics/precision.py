@@ -5,14 +5,16 @@ that a subject declares.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 
 import numpy as np
+import yaml
 
 from attnspec.core.errors import ManifestError, quoted
 from attnspec.core.nouns import HALF_DTYPES, DType
+from attnspec.numerics.stored_format import STORED_WORDS, StoredFormat, read_stored
 from attnspec.problems.problem import numpy_dtype
 
 
@@ -97,6 +99,8 @@ class Precision:
     cos and sin, in such ulps of 1.
     dequantised: what a code times its scale, and the scale itself, are rounded to.
     bias_in_accumulator: the bias may seed the sum of products.  flushes_subnormals: they may become 0 anywhere.
+    stored_*: of a kernel that quantises what it is given, or its weights: the format of its codes, and who shares a
+    scale; None where nothing is quantised.
     """
 
     grade: str
@@ -127,7 +131,21 @@ class Precision:
     bias_in_accumulator: bool = True
     flushes_subnormals: bool = False
     systematic: str = "accumulator"
+    stored_query: StoredFormat | None = None
+    stored_key: StoredFormat | None = None
+    stored_value: StoredFormat | None = None
+    stored_weights: StoredFormat | None = None
     reason: str = ""
+
+    @property
+    def stored(self) -> Mapping[str, StoredFormat]:
+        """The format of each array that is quantised inside, by its name; `weights` among them."""
+        formats = {name: getattr(self, word) for word, name in STORED_WORDS.items()}
+        return {name: each for name, each in formats.items() if each is not None}
+
+    def without_stored(self) -> Precision:
+        """The same class, but that nothing is quantised."""
+        return replace(self, stored_query=None, stored_key=None, stored_value=None, stored_weights=None)
 
     def __str__(self) -> str:
         base = graded(self.grade, self.dtype)
@@ -141,7 +159,7 @@ _DTYPE_WORDS = ("output", "accumulate", "softmax", "row_sum", "logits", "weights
 _COUNT_WORDS = ("logit_roundings", "weight_roundings", "prescale_roundings", "scale_roundings", "logsumexp_roundings",
                 "block")
 BESIDE_POINTS = ("output", "exp_ulps", "tanh_ulps", "pow_ulps", "sincos_ulps", "tanh_by_exp", "block",
-                 "bias_in_accumulator", "flushes_subnormals")
+                 "bias_in_accumulator", "flushes_subnormals", *STORED_WORDS)
 """Words that say nothing of where in between something is rounded."""
 _ULPS = ("exp_ulps", "tanh_ulps", "pow_ulps", "sincos_ulps")
 _MOST = {**dict.fromkeys(_ULPS, 2**20), "block": 2**30}
@@ -152,7 +170,7 @@ VALUES_TRIED: Mapping[str, tuple[object, ...]] = MappingProxyType({
     "grade": tuple(GRADES), **dict.fromkeys(_DTYPE_WORDS, tuple(dtype.value for dtype in DType)),
     **dict.fromkeys(_COUNT_WORDS, (0, 1, 2, 4, _MOST_ROUNDINGS)), "block": (1, 16, 512),
     **dict.fromkeys(_ULPS, (0.5, 20, 940, 2**13, 2**17, 2**20)), **dict.fromkeys(_FLAG_WORDS, (False, True)),
-    "systematic": SYSTEMATIC})
+    "systematic": SYSTEMATIC, **dict.fromkeys(STORED_WORDS, ())})
 """Of each word, all values that it may take; of a number, the ends, and what is documented somewhere."""
 WORDS = tuple(each.name for each in fields(Precision) if each.name != "dtype")
 
@@ -206,6 +224,19 @@ def precision_of(declared: Mapping[str, object] | None, dtype: DType) -> Precisi
     return _justified(replace(base, **_implied(changes, base), **changes))  # type: ignore[arg-type]  # checked by _value
 
 
+def named_precision(text: str, dtype: DType) -> Precision:
+    """The class that a record names: `G0, stored_key int8 by token`."""
+    return precision_of({**dict(_words_in(text)), "reason": "declared"}, dtype)
+
+
+def _words_in(text: str) -> Iterator[tuple[str, object]]:
+    grade, *others = text.split(", ")
+    yield "grade", grade
+    for each in others:
+        word, _, value = each.partition(" ")
+        yield word, yaml.safe_load(value.lower() if value in {"True", "False"} else value)
+
+
 def looser_words(one: Precision, other: Precision) -> tuple[str, ...]:
     """The words in which `one` rounds more, or more coarsely, than `other`; how often and to what count together."""
     return tuple(word for word in WORDS if word not in ("grade", "reason", *_COUNTS.values())
@@ -224,6 +255,8 @@ def _looseness(word: str, precision: Precision) -> float:
         return unit(value).roundoff * float(getattr(precision, _COUNTS[word]))
     if word in _DTYPE_WORDS:
         return unit(value).roundoff
+    if word in STORED_WORDS:
+        return float(value is not None)  # any format at all needs a reason
     return -float(value) if word == "block" else float(value)
 
 
@@ -263,6 +296,8 @@ def _value(word: str, given: object) -> object:
         return names[given]
     if word == "systematic":
         return _choice(word, given, SYSTEMATIC)
+    if word in STORED_WORDS:
+        return read_stored(word, given)
     kinds, wanted = _kind(word)
     is_number = int in kinds
     usable = isinstance(given, kinds) and not (is_number and isinstance(given, bool))

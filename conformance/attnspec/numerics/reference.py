@@ -296,12 +296,15 @@ def _of_rows(value: Array, visible: Array, top: Array, bottom: Array) -> None:
     np.where(seen, value, np.inf).min(axis=-2, initial=np.inf, out=bottom)
 
 
-def hull_of(problem: Problem, conventions: Mapping[str, str]) -> tuple[Array, Array]:
+def hull_of(problem: Problem, conventions: Mapping[str, str], every: Iterator[ProblemBlock] | None = None,
+            ) -> tuple[Array, Array]:
     """The least and the greatest visible value of each row and feature, (B,H,T,Dv) in float64; 0 where none is visible.
+    every: its blocks, where they say how far values are from those that are read back.
 
     Of no use on rows that see what is not finite.
     """
-    found = ((block.place, _hull(block.operands)) for block in blocks(problem, conventions))
+    every = every or blocks(problem, conventions)
+    found = ((block.place, _hull(block.operands)) for block in every)
     both = joined((problem.sizes.B, problem.sizes.H, problem.sizes.T), found)
     return both["low"], both["high"]
 
@@ -311,5 +314,7 @@ def _hull(operands: Operands) -> dict[str, Array]:
     shape = (*operands.query.shape[:3], operands.value.shape[-1])
     some = operands.counts > 0
     both = {"low": np.zeros(shape), "high": np.zeros(shape)}
-    both["high"][some], both["low"][some] = attended_range(operands.value, operands.visible, some)
+    moved = 0.0 if operands.stored is None else operands.stored.value
+    both["high"][some], _ = attended_range(operands.value + moved, operands.visible, some)
+    _, both["low"][some] = attended_range(operands.value - moved, operands.visible, some)
     return both

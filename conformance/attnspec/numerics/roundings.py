@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from attnspec.core.nouns import DType
 from attnspec.numerics.precision import USUAL_ULPS, Precision, is_half, unit
+from attnspec.numerics.stored_format import StoredFormat
 
 ARGUMENT_ROUNDINGS = 3  # of the exponential's argument: the subtraction, ·log2(e), and that constant
 
@@ -18,13 +20,18 @@ class InputErrors:
     """What a subject may do to the entries of query, key and value before they meet, beyond its own roundings.
 
     of_logits, of_values: relative, of each product of a query and a key entry, and of each value.  logit_growth,
-    value_growth: by how much the entries that it is handed may be larger than those that attend.
+    value_growth: by how much the entries that it is handed may be larger than those that attend.  query_offset,
+    key_offset, value_offset: by how much, beyond an entry's own size, the numbers may be larger that are added up to
+    make it: what is taken off of a code, and the code.
     """
 
     of_logits: float = 0.0
     of_values: float = 0.0
     logit_growth: float = 1.0
     value_growth: float = 1.0
+    query_offset: float = 0.0
+    key_offset: float = 0.0
+    value_offset: float = 0.0
 
 
 EXACT_INPUTS = InputErrors()
@@ -40,6 +47,7 @@ class Roundings:
     What each storage can hold: largest_*, scale_range, and normal_weight, below which a weight is not rounded
     relatively.
     inputs: what may happen to the entries before they meet.
+    stored: by name, the formats of the arrays, and of the weights, that are quantised inside.
     precision: the class itself, from which an aspect works out the numbers of its own steps.
     """
 
@@ -71,6 +79,7 @@ class Roundings:
     block: int
     bias_in_accumulator: bool
     inputs: InputErrors = EXACT_INPUTS
+    stored: Mapping[str, StoredFormat] = field(default_factory=dict, hash=False)
 
 
 @functools.cache
@@ -91,7 +100,7 @@ def roundings(precision: Precision) -> Roundings:
         lost_product=lost_to_underflow(precision, precision.accumulate), lost_input=_lost_input(precision),
         lost_logit=(stored + 1) * lost_to_underflow(precision, precision.logits) if stored else 0.0,
         lost_weight=lost_to_underflow(precision, precision.weights) + _lost_exp(precision),
-        lost_output=lost_to_underflow(precision, precision.output), **_ranges(precision))  # type: ignore[arg-type]  # by name
+        lost_output=lost_to_underflow(precision, precision.output), stored=precision.stored, **_ranges(precision))  # type: ignore[arg-type]  # by name
 
 
 def returned_lse(dtype: DType) -> DType:

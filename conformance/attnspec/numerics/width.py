@@ -158,7 +158,10 @@ _DIRECTIONS: tuple[DirectionName, ...] = ("temperature", "gain", "mixing")
 
 
 def refuse_too_wide(precision: Precision) -> None:
-    """Raise ManifestError where some plain mistake conforms under the class."""
+    """Raise ManifestError where some plain mistake conforms under the class. Formats of codes are none that could be
+    chosen wider: a class is looked at without them, and the verdict says what they let pass.
+    """
+    precision = precision.without_stored()
     if not looser_words(precision, assumed(precision.dtype)):
         return
     acquitted = acquitted_by(precision)
@@ -171,7 +174,7 @@ def refuse_too_wide(precision: Precision) -> None:
 
 def acquitted_by(precision: Precision) -> tuple[Mistake, ...]:
     """The plain mistakes that conform under a class, none of them if it says something."""
-    return _acquitted_by(replace(precision, reason=""))
+    return _acquitted_by(replace(precision.without_stored(), reason=""))
 
 
 @functools.cache

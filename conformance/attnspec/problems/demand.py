@@ -380,10 +380,17 @@ class Demand:
     def fit_sizes(self, sizes: Sizes, limits: Limits) -> Sizes | None:
         """These sizes, changed as little as need be for clause and subject to take them; None where that cannot be."""
         sizes = self._with_lengths(self._with_heads(sizes, limits), limits)
-        sizes = replace(sizes, B=max(sizes.B, self.domain.min_batch), D=max(sizes.D, self.domain.min_width))
+        sizes = self._with_widths(replace(sizes, B=max(sizes.B, self.domain.min_batch)), limits)
         sizes = self._looked_at(self._at_taken(adapt_sizes(sizes, limits), limits), limits)
         sizes = self._limit_stored_work(self._limit_projected_heads(sizes))
         return sizes if self.takes_sizes(sizes, limits) else None
+
+    def _with_widths(self, sizes: Sizes, limits: Limits) -> Sizes:
+        """Heads as wide as the clause wants them; where values are as wide as keys, the wider of the two."""
+        least, of_values = self.domain.min_width, self.domain.min_value_width
+        if of_values > 1 and limits.ties_value_width:
+            least = max(least, of_values)
+        return replace(sizes, D=max(sizes.D, least), Dv=max(sizes.Dv, of_values))
 
     def _at_taken(self, sizes: Sizes, limits: Limits) -> Sizes:
         """Lengths and widths that the subject takes, and of which the clause speaks."""
@@ -391,7 +398,7 @@ class Demand:
             return sizes
         domain, is_square = self.domain, self._is_always_square(limits)
         least = {"B": domain.min_batch, "T": domain.min_queries, "S": domain.min_keys, "D": domain.min_width,
-                 "H": domain.min_heads, "G": 2 if domain.grouped == "always" else 1}
+                 "Dv": domain.min_value_width, "H": domain.min_heads, "G": 2 if domain.grouped == "always" else 1}
         sizes = nearest_sizes(sizes, limits, is_square=is_square, least=least)
         if self._lengths_fit(sizes, limits):
             return sizes
@@ -504,6 +511,7 @@ class Demand:
         """Whether clause and subject take a problem of these sizes as it is, whatever it costs."""
         return (self._heads_fit(sizes, limits) and self._lengths_fit(sizes, limits)
                 and self.domain.min_batch <= sizes.B and self.domain.min_width <= sizes.D
+                and self.domain.min_value_width <= sizes.Dv
                 and limits.min_scores <= count_logits(sizes) and limits.min_head_width <= min(sizes.D, sizes.Dv)
                 and not (limits.all_refusals and limits.misfit_of(sizes.by_axis, self.domain.always_within(limits)))
                 and not (self.reads and -(-sizes.S // sizes.Dv) > CALLS)

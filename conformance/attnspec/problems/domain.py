@@ -81,6 +81,7 @@ class Domain:
     min_queries: int
     min_keys: int
     min_width: int
+    min_value_width: int
     values: Mapping[str, tuple[Any, ...]] = field(hash=False)  # a mapping has no hash; equality looks at it
 
     @property
@@ -106,11 +107,12 @@ class Domain:
 
 
 def spell_domain(domain: Domain) -> str:
-    """The same text in every process: sets have no order of their own. Keywords that most subjects do not take are left
-    out, so that the seed is the same as before there were any.
+    """The same text in every process: sets have no order of their own. What most clauses do not say (keywords that most
+    subjects do not take, wide values) is left out, so that the seed is the same as before it could be said.
     """
     plain = replace(domain, sometimes=domain.sometimes - set(UNCOMMON))
-    values = (getattr(plain, each.name) for each in fields(plain) if each.name != "values")
+    left_out = {"values", *(["min_value_width"] if domain.min_value_width == 1 else [])}
+    values = (getattr(plain, each.name) for each in fields(plain) if each.name not in left_out)
     return repr([sorted(value) if isinstance(value, frozenset) else value for value in values])
 
 
@@ -146,6 +148,7 @@ def domain(
     min_queries: int = 1,
     min_keys: int = 1,
     min_width: int = 1,
+    min_value_width: int = 1,
     **lists: Unpack[RotaryLists],
 ) -> Domain:
     """The problems that a clause speaks of.
@@ -156,7 +159,7 @@ def domain(
     families, masks, biases: how entries are made; `any` leaves out those built for one purpose, and for problems
     judged by a law of chance (generic, long, panel) all with a structure.
     scales: values of the keyword `scale`.  inputs: whether a layer is fed three arrays, two (a memory), or one.
-    min_*: the least B, H, T, S and D.  A list in the plural of another keyword's name: the values of that keyword.
+    min_*: the least B, H, T, S, D and Dv.  A list in the plural of another keyword's name: the values of that keyword.
     Raises SpecError for a keyword that does not exist, and for what the kind of problem cannot have.
     """
     if unknown := lists.keys() - {values.plural for values in EVERY_VALUED.values()}:
@@ -173,6 +176,7 @@ def domain(
         known if families == "any" else tuple(families), _masks(kind, masks),
         _BIASES.get(kind, ANY_BIAS) if biases == "any" else tuple(biases), _values(kind, VALUES["scale"], scales),
         inputs, min_batch, min_heads, min_queries, max(min_keys, _LEAST_KEYS.get(kind, 1)), min_width,
+        min_value_width,
         {name: _values(kind, values, lists.get(values.plural, "any")) for name, values in EVERY_VALUED.items()})
 
 

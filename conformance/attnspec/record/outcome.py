@@ -326,7 +326,11 @@ class SubjectCard:
     taken: the pairs of sizes and keywords that it can be put (`problems.size_plan`).  triples: the same of features.
     sizes: those that it declares to be used at, which are tried beside what is drawn.
     backward: where its backward pass rounds, as `precision`; empty where no gradients are asked for.
+    passing_error: how large an error passes, in a sentence without its full stop; empty where nothing is quantised
+    inside.
     """
+
+    BRIEF: ClassVar[frozenset[str]] = frozenset({"passing_error"})
 
     id: str
     title: str
@@ -351,6 +355,7 @@ class SubjectCard:
     sizes: tuple[str, ...] = ()
     backward: Mapping[str, str] = field(default_factory=dict)
     triples: str = ""
+    passing_error: str = ""
 
     @property
     def release(self) -> str:

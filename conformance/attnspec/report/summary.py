@@ -176,7 +176,8 @@ def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: Ju
     if Verdict.UNEXPECTED in worst:
         return f"{count_noun(worst.count(Verdict.UNEXPECTED), 'listed deviation')} of {subject.label} not as listed"
     held = f"{worst.count(Verdict.HELD)} of {count_noun(total, 'applicable clause')} held by {subject.label}"
-    return "; ".join([held, *_advice(outcomes, strict=strict)])
+    passing = [subject.card.passing_error] if subject.card and subject.card.passing_error else []
+    return "; ".join([held, *_advice(outcomes, strict=strict), *passing])
 
 
 def _causes(groups: Sequence[ExplainedFailures]) -> str:

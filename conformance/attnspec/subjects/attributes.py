@@ -62,8 +62,15 @@ ATTRIBUTES: Mapping[str, str] = {
     **{limit.name: "True" if limit.default is False else "1" for limit in fields_of(KeywordLimits)},
     **dict.fromkeys(("stored_query", "stored_key", "stored_value"), '"int8"'),
     **dict.fromkeys(("query_scales", "key_scales", "value_scales"), '"head"'),
+    "zeros": '"codes"',
+    **dict.fromkeys(("packed_query", "packed_key", "packed_value"), '"low_first"'),
 }
 """What a function may carry, each with a value as one writes it: all that is declared, every limit on its own."""
+
+_READ_WITH: Mapping[str, tuple[str, ...]] = {
+    f"{word}{array}{end}": (f"stored_{array}",) for array in ("query", "key", "value")
+    for word, end in (("packed_", ""), ("", "_scales"))}
+"""By attribute, those without which its value cannot be judged: how codes lie depends on what they are."""
 
 _MISTYPED = 0.8  # how alike an attribute and a known one must be to be taken for a slip of the pen
 
@@ -84,7 +91,8 @@ def declaration_of(function: Callable[..., object] | FunctionDescription, name: 
     named = ATTRIBUTES.keys() - ({STATE} - signature.given)  # others than decoders may keep something of theirs there
     given = {name: value for name, value in function.attributes.items() if name in named}
     for attribute, value in given.items():
-        _check_value(function, name, attribute, value)
+        beside = {other: given[other] for other in _READ_WITH.get(attribute, ()) if other in given}
+        _check_value(function, name, attribute, value, beside)
     said = replace(_read_attributes(name, given, function.place), keywords=signature.keywords,
                    defaults=signature.defaults, off=signature.off, spelled=signature.spelled, form=signature.form,
                    given=signature.given)
@@ -122,9 +130,11 @@ def _plain(value: object) -> object:
     return value.value if isinstance(value, enum.Enum) else value
 
 
-def _check_value(function: FunctionDescription, name: str, attribute: str, value: object) -> None:
+def _check_value(function: FunctionDescription, name: str, attribute: str, value: object,
+                 beside: Mapping[str, object]) -> None:
+    """Raise TargetError for a value that makes no sense together with the attributes that it is read with."""
     try:
-        _read_attributes(name, {attribute: value}, function.place)
+        _read_attributes(name, {**beside, attribute: value}, function.place)
     except TargetError as wrong:
         own = "" if function.is_function else f" If {name} uses this attribute itself, wrap {name} in a function."
         raise TargetError(f"{wrong}{own} Write it as in {name}.{attribute} = {ATTRIBUTES[attribute]}") from None

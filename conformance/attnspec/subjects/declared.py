@@ -14,7 +14,7 @@ from attnspec.core.keywords import HIDING
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.refusal import Refusal, read_refusal
 from attnspec.core.sizes import read_sizes, spell_lengths
-from attnspec.core.storage import GRANULARITIES, STORAGES
+from attnspec.core.storage import GRANULARITIES, LAYOUTS, STORAGES, ZERO_FORMATS
 from attnspec.core.surroundings import DEVICES
 from attnspec.host.lifts import LIFTS
 from attnspec.spec.yaml_lines import Fields, LocatedList
@@ -31,7 +31,9 @@ CHOICES = {"weights": (WEIGHTS, "way to return weights"), "mask_axes": (MASK_AXE
            "past_lengths": (("any", "equal"), "answer to how many new keys are taken"),
            **dict.fromkeys(("stored_query", "stored_key", "stored_value"), (tuple(STORAGES), "format of codes")),
            **dict.fromkeys(("query_scales", "key_scales", "value_scales"),
-                           (tuple(GRANULARITIES), "answer to how many entries share a scale"))}
+                           (tuple(GRANULARITIES), "answer to how many entries share a scale")),
+           "zeros": (ZERO_FORMATS, "format of zero points"),
+           **dict.fromkeys(("packed_query", "packed_key", "packed_value"), (tuple(LAYOUTS), "layout of nibbles"))}
 CUT = ("T", "S", "D", "Dv")  # the axes that kernels cut into blocks
 FORMS = HIDING  # how a row can come to be hidden, where that makes a difference
 _PLAIN = Limits()
@@ -93,7 +95,23 @@ def read_limits(fields: Fields) -> Limits:
     fields.refuse_other_keys(LIMITS)
     said = {name: _limit(fields, name) for name in fields.mapping}
     refuses = said.pop("refuses", ())
-    return narrowed_by(Limits(**said), refuses)
+    limits = narrowed_by(Limits(**said), refuses)
+    for array in ("query", "key", "value"):
+        _check_storage(fields, limits, array)
+    return limits
+
+
+def _check_storage(fields: Fields, limits: Limits, array: str) -> None:
+    """Raises where the codes of an array cannot be stored, packed and scaled as declared."""
+    stored, shared = getattr(limits, f"stored_{array}"), getattr(limits, f"{array}_scales")
+    storage = STORAGES.get(stored)
+    if f"packed_{array}" in fields.mapping and storage is not None and not storage.is_nibble:
+        nibbles = ", ".join(name for name, each in STORAGES.items() if each.is_nibble)
+        raise fields.complain(f"packed_{array}", f"needs stored_{array} to be a format of four bits ({nibbles}), not "
+                                                 f"{stored}.")
+    if storage is not None and shared and shared not in storage.granularities:
+        raise fields.complain(f"{array}_scales", f"is {shared}, but {stored} has a scale for each {storage.block} "
+                                                 f"neighbours: write {' or '.join(storage.granularities)}.")
 
 
 def _limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (by the limit)

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
-from attnspec.core.conventions import IF_CLAIMED
+from attnspec.core.conventions import IF_CLAIMED, QUANTISES
 from attnspec.core.errors import FileLocation, SpecError
 from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import Kind
+from attnspec.numerics.precision import Precision
+from attnspec.numerics.stored_format import STORED_WORDS
 from attnspec.problems.demand import Demand
 from attnspec.problems.domain import GENERIC_KINDS, Domain, domain
 from attnspec.problems.problem import FIELDS
@@ -98,6 +100,8 @@ class Check:
             return "it is a rotary embedding, not attention" if kind is Kind.ROTARY else "it is not a rotary embedding"
         if self.clause.profile in IF_CLAIMED - {*subject.declaration.claims}:
             return f"it does not claim {self.clause.profile!r} (docs/serving.md)"
+        if self.clause.profile == QUANTISES and not _quantises(subject):
+            return "it does not say that it quantises what it is given (docs/quantised.md)"
         if self.clause.made - subject.made.keys():
             return _not_made(subject)
         return subject.lacks(self.needs)
@@ -112,16 +116,21 @@ class Check:
         return {name: _pick(DRAWS[word](problem), numbers.get(name, 0), word)
                 for name, word in self.clause.draw.items()}
 
-    def pose(self, problem: AnyProblem, drawn: Mapping[str, int], key: str,
-             conventions: Mapping[str, str]) -> dict[str, Posed[Any]]:
-        """The runs of this case. Raises NoClaim where a transform says nothing."""
+    def pose(self, problem: AnyProblem, drawn: Mapping[str, int], key: str, conventions: Mapping[str, str],
+             precision: Precision | None = None) -> dict[str, Posed[Any]]:
+        """The runs of this case, for a subject of this precision. Raises NoClaim where a transform says nothing."""
         runs: dict[str, Posed[Any]] = {}
         for name, steps in self.runs.items():
-            posed: Posed[Any] = Posed((problem,), conventions=conventions)
+            posed: Posed[Any] = Posed((problem,), conventions=conventions, precision=precision)
             for step in steps:
                 posed = step(posed, drawn)
             runs[name] = posed.named(f"{key}|{_chain(self.clause.runs[name], drawn)}")
         return runs
+
+
+def _quantises(subject: Subject) -> bool:
+    """Whether a precision class of the subject says how it stores what it is given."""
+    return any(word in STORED_WORDS for words in subject.declaration.precision.values() for word in words)
 
 
 def _not_made(subject: Subject) -> str:

@@ -345,10 +345,13 @@ class Evaluator:
         """What the definition says of the gradients; factor (B,H,T,S): of weights that are dropped."""
         assert isinstance(problem, Problem)
         grad = grad_given(problem, self.subject.declaration)
-        return of_gradients(expect_gradients(
+        gradients = expect_gradients(
             problem, grad, self.precision, self.backward_precision, conventions=self.conventions,
             scale_width=self.subject.scale_width(problem), settled=rows_without_gradient(problem, self.conventions),
-            factor=factor))
+            factor=factor)
+        if self.precision.stored:  # what a rounding to codes passes back is a convention, of which nothing is claimed
+            gradients = {name: replace(each, claimed=np.zeros_like(each.claimed)) for name, each in gradients.items()}
+        return of_gradients(gradients)
 
     def _expect_parameters(self, problem: AnyProblem) -> Expectation:
         """What it says of the gradients of a layer's parameters."""

@@ -221,7 +221,7 @@ class CaseJudge:
         """The case that a recipe makes, put to the subject in the clause's runs."""
         problem, asked = self._problem(recipe), self.evaluator
         drawn = self.check.draw_values(problem, recipe.drawn)
-        runs = self.check.pose(problem, drawn, recipe.undrawn.text, asked.conventions)
+        runs = self.check.pose(problem, drawn, recipe.undrawn.text, asked.conventions, asked.precision)
         # the cases of a clause that is not searched share a rate of false alarms
         cases = len(self._fixed) if self.check.domain.kind in FIXED_KINDS else 1
         return Scene(asked.subject, asked.dtype, asked.conventions, runs, asked, drawn,

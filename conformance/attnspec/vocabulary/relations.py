@@ -12,7 +12,7 @@ from attnspec.core.made_variants import COMPILING, MadeForm, called_there
 from attnspec.core.nouns import DType
 from attnspec.numerics.bound import CLOSEST
 from attnspec.numerics.precision import with_range_of_float32
-from attnspec.numerics.reference import hull_of
+from attnspec.numerics.stored import hull_of_stored
 from attnspec.problems.keyword_arrays import with_values
 from attnspec.problems.problem import Array, joined, numpy_dtype
 from attnspec.questions.ranges import told, tried
@@ -220,7 +220,7 @@ def inside_hull(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     The weights in effect of an honest row sum to 1 within the allowance of values that are all one. An entry leaves the
     hull by that times the largest visible value; underflow, which does not scale with it, is paid for from 1 upwards.
     """
-    seen, low, high = see(scene, run, "output"), *hull_of(scene.problem(run), scene.conventions)
+    seen, low, high = see(scene, run, "output"), *_hull(scene, run)
     ones = _allowance_of_ones(scene, run)
     slack = np.fmin(ones * np.maximum(1, np.maximum(np.abs(low), np.abs(high))), seen.allowance)
     inside = np.clip(seen.array, low, high)
@@ -228,6 +228,11 @@ def inside_hull(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
                     what="output should lie between the least and the greatest visible value")
     return keep(scene, found, seen_of("output", run, seen.array),
                 Side("output, between the least and the greatest visible value", run, inside), (slack, seen.claimed))
+
+
+def _hull(scene: Scene, run: str) -> tuple[Array, Array]:
+    """The least and the greatest visible value, (B,H,T,Dv) each; of those that are read back, where it stores codes."""
+    return hull_of_stored(scene.problem(run), scene.conventions, scene.evaluator.precision)
 
 
 def _allowance_of_ones(scene: Scene, run: str) -> Array:

@@ -13,6 +13,7 @@ from attnspec.host.lifts.making import FormNotMade
 from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.precision import Precision
 from attnspec.numerics.score import Drifts
+from attnspec.numerics.stored_format import StoredFormat
 from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.questions.ranges import Most
@@ -51,7 +52,8 @@ class Posed(Generic[P]):
     """Problems that belong together: concatenated along `join` (or summed), read back through `back`.
 
     `before` are put to the subject first, and their answers thrown away; `fresh` forbids remembered answers;
-    `key` names the run: recipe and transforms; `conventions` are those that the subject is held to.
+    `key` names the run: recipe and transforms; `conventions` are those that the subject is held to, `precision`
+    its class of arithmetic.
     """
 
     parts: tuple[P, ...]
@@ -61,6 +63,12 @@ class Posed(Generic[P]):
     fresh: bool = False
     key: str = ""
     conventions: Mapping[str, str] = field(default_factory=dict)
+    precision: Precision | None = None
+
+    @property
+    def stored(self) -> Mapping[str, StoredFormat]:
+        """By name, the formats of the arrays that the subject quantises."""
+        return self.precision.stored if self.precision is not None else {}
 
     @property
     def one(self) -> P:

@@ -1,8 +1,8 @@
-"""The arrays of quantised attention: scales by their pattern, and entries that are codes of a storage."""
+"""The arrays of quantised attention: scales and zero points by their pattern, and entries that are codes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import ml_dtypes
@@ -10,17 +10,24 @@ import numpy as np
 
 from attnspec.aspects.quantised.keyword import KEYWORDS, parts_of
 from attnspec.core.declaration import Limits
+from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType
-from attnspec.core.storage import STORAGES, Storage
+from attnspec.core.storage import SCALE_AXES, STORAGES, Storage, is_along_tokens
 from attnspec.problems.families import Words, random_words
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes, numpy_dtype
 
-NAMES: Mapping[str, str] = {word.name: word.name.removesuffix("_scale") for word in KEYWORDS}
+GLOBALS: Mapping[str, str] = {word.name: word.meaning_of for word in KEYWORDS if word.name.endswith("_global_scale")}
+"""By keyword, the array all of whose scales it is multiplied into."""
+
+NAMES: Mapping[str, str] = {
+    word.name: word.meaning_of for word in KEYWORDS if word.name == f"{word.meaning_of}_scale"}
 """By keyword, the array whose codes it scales."""
 
-# of the axes (B,H,S,D) of an array, those along which scales differ
-_AXES: Mapping[str, tuple[int, ...]] = {
-    "tensor": (), "batch": (0,), "head": (1,), "batch_head": (0, 1), "token": (0, 1, 2), "channel": (1, 3)}
+ZEROS: Mapping[str, str] = {word.name: word.meaning_of for word in KEYWORDS if word.name.endswith("_zero")}
+"""By keyword, the array from whose codes it is taken off."""
+
+_UNSCALED = "uint8/tensor/ones"
+"""The pattern of codes that have a zero point and no scale."""
 
 _RARE = 16
 """One code in so many is any code of its storage, the others are rounded from the family's entries."""
@@ -38,10 +45,71 @@ def scales(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
     """
     storage, granularity, kind = parts_of(pattern)
     full = shape_of(NAMES[keyword], sizes)
-    shape = tuple(length if axis in _AXES[granularity] else 1 for axis, length in enumerate(full))
-    random = random_words(seed, f"{keyword} {granularity}", shape)
+    random = random_words(seed, f"{keyword} {granularity}", shared_shape(granularity, full))
     made = _KINDS[kind](random) * (1.0 if kind == "ones" else STORAGES[storage].step)
-    return np.ascontiguousarray(np.broadcast_to(made.astype(np.float32), full))
+    stored = made.astype(np.float32).astype(storage_dtype(STORAGES[storage].scales)).astype(np.float32)
+    return spread_out(stored, granularity, full)
+
+
+def global_scale(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
+    """The one scale of an array at its full shape, (B,H,T,D), (B,Hkv,S,D) or (B,Hkv,S,Dv), in float32."""
+    random = random_words(seed, keyword, (1, 1, 1, 1))
+    power = np.ldexp(1.0, np.array([-2, -1, 1, 2])[random % np.uint32(4)])
+    made = {"odd": _odd(random), "power": power, "one": np.ones(random.shape)}[pattern]
+    return np.ascontiguousarray(np.broadcast_to(made.astype(np.float32), shape_of(GLOBALS[keyword], sizes)))
+
+
+def shared_shape(granularity: str, full: tuple[int, ...]) -> tuple[int, ...]:
+    """Of codes (B,H,S,D), the shape of their scales, with length 1 along the axes along which they do not differ, and
+    one for each block along those that are cut into blocks.
+    """
+    shared = SCALE_AXES[granularity]
+    return tuple(-(-length // shared[axis]) if axis in shared else 1 for axis, length in enumerate(full))
+
+
+def spread_out(made: Array, granularity: str, full: tuple[int, ...]) -> Array:
+    """Scales of the shape that `shared_shape` gives, at the full shape (B,H,S,D)."""
+    for axis, length in SCALE_AXES[granularity].items():
+        if length > 1:
+            made = made.take(np.arange(full[axis]) // length, axis)
+    return np.ascontiguousarray(np.broadcast_to(made, full))
+
+
+def zero_points(keyword: str, pattern: str, scale_pattern: str, seed: int, sizes: Sizes) -> Array:
+    """The zero points of an array at its full shape, (B,H,T,D), (B,Hkv,S,D) or (B,Hkv,S,Dv), in float32: of the
+    granularity and for the storage that the pattern of its scales names.
+    """
+    name, granularity, _ = parts_of(scale_pattern)
+    full = shape_of(ZEROS[keyword], sizes)
+    random = random_words(seed, f"{keyword} {granularity}", shared_shape(granularity, full))
+    made = _ZERO_KINDS[pattern](STORAGES[name], random)
+    return spread_out(made.astype(np.float32), granularity, full)
+
+
+def _zeros_about_middle(storage: Storage, random: Words) -> Array:
+    """Of any shape, that of the words: whole numbers within an eighth of the range from the storage's middle, even and
+    odd ones by turns; the middle itself is none of them.
+    """
+    reach = min(storage.largest - storage.lowest + 1, 256) / 8
+    turn = np.arange(random.size).reshape(random.shape) % 2
+    away = 2 * (random % np.uint32(reach)).astype(float) - reach + turn
+    return np.asarray(storage.middle + np.where(away == 0, reach, away))
+
+
+def _zeros_with_eighths(storage: Storage, random: Words) -> Array:
+    """Of any shape, that of the words: as about the middle, and one to seven eighths more."""
+    return _zeros_about_middle(storage, random) + (1 + (random >> np.uint32(12)) % np.uint32(7)) / 8
+
+
+def _zeros_at_ends(storage: Storage, random: Words) -> Array:
+    """Of any shape, that of the words: the least and the largest code by turns."""
+    turn = np.arange(random.size).reshape(random.shape) % 2
+    return np.where(turn == 0, storage.lowest, storage.largest)
+
+
+_ZERO_KINDS: Mapping[str, Callable[[Storage, Words], Array]] = {
+    "spread": _zeros_about_middle, "fraction": _zeros_with_eighths, "extreme": _zeros_at_ends,
+    "none": lambda storage, random: np.zeros(random.shape)}  # noqa: ARG005  (a pattern's signature)
 
 
 def _powers(random: Words) -> Array:
@@ -66,29 +134,47 @@ _KINDS: Mapping[str, Callable[[Words], Array]] = {
 
 
 def _maker(keyword: str) -> Callable[[str, int, Sizes, DType], Array]:
-    return lambda pattern, seed, sizes, _: scales(keyword, pattern, seed, sizes)
+    if keyword in ZEROS:
+        return lambda pattern, seed, sizes, _: zero_points(keyword, pattern, _UNSCALED, seed, sizes)
+    made = global_scale if keyword in GLOBALS else scales
+    return lambda pattern, seed, sizes, _: made(keyword, pattern, seed, sizes)
 
 
-ARRAYS: Mapping[str, Callable[[str, int, Sizes, DType], Array]] = {keyword: _maker(keyword) for keyword in NAMES}
+ARRAYS: Mapping[str, Callable[[str, int, Sizes, DType], Array]] = {
+    keyword: _maker(keyword) for keyword in (*NAMES, *ZEROS, *GLOBALS)}
 
 
 def settle(problem: Problem, recipe: Recipe) -> Problem:
-    """The problem with codes in the place of entries, wherever it has scales. Codes are held in the problem's dtype,
-    which has room for each of them.
+    """The problem with codes in the place of entries, wherever it has scales or zero points. Codes are held in the
+    problem's dtype, which has room for each of them.
     """
-    codes = {name: codes_of(getattr(problem, name), recipe.value(keyword), recipe.seed, name, problem.dtype)
-             for keyword, name in NAMES.items() if keyword in recipe.features}
-    return problem.but(**codes) if codes else problem
+    for keyword, name in NAMES.items():
+        zero = f"{name}_zero"
+        if recipe.features.isdisjoint({keyword, zero}):
+            continue
+        pattern = recipe.value(keyword) if keyword in recipe.features else _UNSCALED
+        offset = None
+        if zero in recipe.features:
+            offset = zero_points(zero, recipe.value(zero), pattern, recipe.seed, recipe.sizes)
+            problem = problem.but(**{zero: offset})
+        entries = getattr(problem, name)
+        codes = codes_of(entries, pattern, recipe.seed, name, problem.dtype, zero=offset)
+        problem = problem.but(**{name: codes})
+    return problem
 
 
-def codes_of(entries: Array, pattern: str, seed: int, label: str, dtype: DType) -> Array:
+def codes_of(entries: Array, pattern: str, seed: int, label: str, dtype: DType, *,
+             zero: Array | None = None) -> Array:
     """The nearest codes of a storage, of any shape: of the entries, or of the entries over the step where scales are
-    not 1. One in 16 is any code: extremes, the smallest and 0 of either sign among them.
+    not 1, and of as much more as the zero points are (the same shape). Without these, unsigned codes are those of the
+    entries' sizes. One in 16 is any code: extremes, the smallest and 0 of either sign among them.
     """
     name, _, kind = parts_of(pattern)
     storage = STORAGES[name]
     wide = entries.astype(np.float64)
-    nearest = round_to(storage, wide if kind == "ones" else wide / storage.step)
+    wide = np.abs(wide) if storage.is_unsigned and zero is None else wide
+    steps = wide if kind == "ones" else wide / storage.step
+    nearest = round_to(storage, steps if zero is None else steps + zero)
     random = random_words(seed, f"codes of {label}", entries.shape)
     is_rare = random % np.uint32(_RARE) == 0
     rare = round_to(storage, _any_code(storage, random // np.uint32(_RARE)))
@@ -128,49 +214,114 @@ def round_to(storage: Storage, numbers: Array) -> Array:
 
 
 def holds(storage: Storage, numbers: Array) -> bool:
-    """Whether each number, of any shape, is a code. Formats of floating point have NaN; whole numbers have not."""
-    finite = np.isfinite(numbers)
+    """Whether each number, of any shape, is a code. Formats of eight bits with a floating point have NaN, no others."""
     wide = numbers.astype(np.float64)
-    is_code = np.equal(round_to(storage, wide), wide) | (np.isnan(wide) & (not storage.is_whole))
-    return bool(np.where(finite, is_code, np.isnan(wide) & (not storage.is_whole)).all())
+    is_code = np.equal(round_to(storage, wide), wide)
+    return bool(np.where(np.isfinite(wide), is_code, np.isnan(wide) & storage.has_nan).all())
 
 
 def misfit(problem: Problem, limits: Limits) -> str:
     """Why codes and scales cannot be handed to a subject with these limits; empty if they can."""
+    return next(_misfits(problem, limits), "")
+
+
+def _misfits(problem: Problem, limits: Limits) -> Iterator[str]:
+    """All reasons, array by array."""
     for keyword, name in NAMES.items():
-        storage, granularity = getattr(limits, f"stored_{name}"), getattr(limits, f"{name}_scales")
-        if storage and not holds(STORAGES[storage], getattr(problem, name)):
-            return f"{storage} cannot hold the entries of its {name}"
-        scale = getattr(problem, keyword)
+        stored, granularity = getattr(limits, f"stored_{name}"), granularity_of(limits, name)
+        scale, zero = getattr(problem, keyword), getattr(problem, f"{name}_zero")
+        if getattr(limits, f"packed_{name}") and not stored:
+            yield f"it declares how codes of its {name} are packed, and not what they are: declare stored_{name}, too"
+        if stored and not holds(STORAGES[stored], getattr(problem, name)):
+            yield f"{stored} cannot hold the entries of its {name}"
         if granularity and scale is not None and not _is_shared(scale, granularity):
-            return f"the scales of its {name} differ not only by {granularity}"
-    return ""
+            yield f"the scales of its {name} differ not only by {granularity}"
+        if stored and scale is not None and not _is_stored(scale, STORAGES[stored].scales):
+            yield f"{STORAGES[stored].scales} cannot hold the scales of its {name}"
+        if granularity and zero is not None and not _is_shared(zero, granularity):
+            yield f"the zero points of its {name} differ not only by {granularity}"
+        if limits.zeros == "codes" and stored and zero is not None and not holds(STORAGES[stored], zero):
+            yield f"{stored} cannot hold the zero points of its {name}"
 
 
 def hand_over(arrays: Mapping[str, Array], keywords: Mapping[str, object],
               limits: Limits) -> tuple[Mapping[str, Array], Mapping[str, object]]:
-    """The arrays of a call, codes in their storage, and its keywords, scales in the shape of their granularity: of any
-    granularity, with length 1 along the axes along which they do not differ.
+    """The arrays of a call, codes in their storage, and its keywords, scales and zero points in the shape of their
+    granularity: of any granularity, with length 1 along the axes along which they do not differ.
     """
     formats = {name: getattr(limits, f"stored_{name}", "") for name in arrays}
-    if not any(formats.values()) and NAMES.keys().isdisjoint(keywords):
+    if not any(formats.values()) and ARRAYS.keys().isdisjoint(keywords):
         return arrays, keywords
-    stored = {name: array.astype(storage_dtype(formats[name])) if formats[name] else array
+    stored = {name: in_storage(array, formats[name], getattr(limits, f"packed_{name}")) if formats[name] else array
               for name, array in arrays.items()}
-    shaped = {name: _shaped(value, getattr(limits, f"{NAMES[name]}_scales")) if name in NAMES
-              and isinstance(value, np.ndarray) else value for name, value in keywords.items()}
+    shaped = {name: _handed_over(name, value, limits) if name in ARRAYS and isinstance(value, np.ndarray) else value
+              for name, value in keywords.items()}
     return stored, shaped
 
 
+def _handed_over(keyword: str, value: Array, limits: Limits) -> Array:
+    """Scales or zero points (B,H,S,D) in the shape of their granularity; scales in the type that belongs to the
+    storage, zero points in that of their codes where that is declared. The one scale of a whole array is ().
+    """
+    if keyword in GLOBALS:
+        return np.array(value[0, 0, 0, 0])
+    name = {**NAMES, **ZEROS}[keyword]
+    shaped, storage = _shaped(value, granularity_of(limits, name)), STORAGES.get(getattr(limits, f"stored_{name}"))
+    if storage is None:
+        return shaped
+    if keyword in ZEROS:
+        return shaped.astype(storage_dtype(storage.code_type)) if limits.zeros == "codes" else shaped
+    return shaped.astype(storage_dtype(storage.scales))
+
+
+def granularity_of(limits: Limits, name: str) -> str:
+    """How many entries of an array share a scale: as declared, else as its storage defines; empty: any."""
+    declared, storage = str(getattr(limits, f"{name}_scales")), STORAGES.get(getattr(limits, f"stored_{name}"))
+    return declared or (storage.granularities[0] if storage is not None and storage.block else "")
+
+
+def in_storage(codes: Array, name: str, layout: str) -> Array:
+    """Codes (B,H,S,D) in the type of their storage; where they are packed, (B,H,S,D/2) or (B,H,S/2,D) bytes."""
+    stored = codes.astype(storage_dtype(STORAGES[name].code_type))
+    return packed(stored.view(np.uint8) & np.uint8(15), layout) if layout else stored
+
+
+def packed(nibbles: Array, layout: str) -> Array:
+    """Bytes of which each has two of the nibbles (B,H,S,D), a last one that is alone beside 0."""
+    axis = 2 if is_along_tokens(layout) else 3
+    length = nibbles.shape[axis]
+    even = np.pad(nibbles, [(0, length % 2 if each == axis else 0) for each in range(4)])
+    places = np.arange(even.shape[axis])
+    pairs = places.reshape(2, -1).T if layout == "halves" else places.reshape(-1, 2)
+    first, second = (even.take(pairs[:, at], axis) for at in range(2))
+    low, high = (second, first) if layout.startswith("high") else (first, second)
+    return np.ascontiguousarray(low | (high << np.uint8(4)))
+
+
 def storage_dtype(name: str) -> np.dtype[Any]:
-    """The NumPy dtype of a storage, by ml_dtypes where NumPy has none."""
-    return np.dtype(name if name == "int8" else getattr(ml_dtypes, name))
+    """The NumPy dtype of a type of codes or scales, by ml_dtypes where NumPy has none. Raises UsageError, with the way
+    out, where an old release of ml_dtypes has none either.
+    """
+    if name in {"int8", "uint8", "float32"}:
+        return np.dtype(name)
+    if not hasattr(ml_dtypes, name):
+        raise UsageError(f"ml_dtypes {ml_dtypes.__version__} has no {name}. Install a later release of it.")
+    kind: type = getattr(ml_dtypes, name)
+    return np.dtype(kind)
+
+
+def _is_stored(scale: Array, name: str) -> bool:
+    """Whether scales of any shape are numbers of the type in which they are stored."""
+    with np.errstate(all="ignore"):
+        return name == "float32" or bool((scale.astype(storage_dtype(name)).astype(np.float32) == scale).all())
 
 
 def _is_shared(scale: Array, granularity: str) -> bool:
-    """Whether scales (B,H,S,D) differ along no other axis than the granularity's."""
-    others = tuple(axis for axis in range(scale.ndim) if axis not in _AXES[granularity])
-    return all(bool((scale == scale.take([0], axis)).all()) for axis in others if scale.shape[axis])
+    """Whether scales (B,H,S,D) differ along no other axis than the granularity's, and there between blocks alone."""
+    shared = SCALE_AXES[granularity]
+    firsts = {axis: np.arange(length) // shared.get(axis, length) * shared.get(axis, length)
+              for axis, length in enumerate(scale.shape) if length and shared.get(axis, length) > 1}
+    return all(bool((scale == scale.take(first, axis)).all()) for axis, first in firsts.items())
 
 
 def _shaped(scale: Array, granularity: str) -> Array:
@@ -180,5 +331,6 @@ def _shaped(scale: Array, granularity: str) -> Array:
             first = scale.take([0], axis)
             scale = first if (scale == first).all() else scale
         return np.ascontiguousarray(scale)
-    at = tuple(slice(None) if axis in _AXES[granularity] else 0 for axis in range(scale.ndim))
+    shared = SCALE_AXES[granularity]
+    at = tuple(slice(None, None, shared[axis]) if axis in shared else 0 for axis in range(scale.ndim))
     return np.array(scale[at])

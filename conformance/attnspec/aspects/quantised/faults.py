@@ -10,12 +10,18 @@ from collections.abc import Callable, Iterator, Mapping
 import ml_dtypes
 import numpy as np
 
-from attnspec.aspects.quantised.arrays import NAMES
-from attnspec.aspects.quantised.keyword import POOL
+from attnspec.aspects.quantised.arrays import GLOBALS, NAMES, ZEROS
+from attnspec.aspects.quantised.block_faults import BLOCK_BUGS, BLOCK_FAULTS, BLOCK_PANEL, SOUND_BLOCKS
+from attnspec.aspects.quantised.inside import INSIDE
+from attnspec.aspects.quantised.inside_faults import INSIDE_FAULTS
+from attnspec.aspects.quantised.keyword import POOL, USUAL_ZEROS
+from attnspec.aspects.quantised.microscaling_faults import MICROSCALING_BUGS, MICROSCALING_FAULTS, MICROSCALING_PANEL
+from attnspec.aspects.quantised.nibble_faults import NIBBLE_FAULTS, SOUND_NIBBLES
+from attnspec.aspects.quantised.stage import STAGE, scaled
+from attnspec.aspects.quantised.zero_faults import SOUND_ZEROS, ZERO_FAULTS
 from attnspec.core.nouns import DType
-from attnspec.core.storage import GRANULARITIES, STORAGES
+from attnspec.core.storage import STORAGES, UNBLOCKED
 from attnspec.faults import staged as sound
-from attnspec.faults.aspect_stage import AspectStage
 from attnspec.faults.fault import GROUPED, QUERIES, SQUARE, AspectFaults, Fault, Outside, SoundFormulation, panel_recipe
 from attnspec.faults.staged import Attend, staged
 from attnspec.faults.work import PreparedCall
@@ -23,24 +29,6 @@ from attnspec.problems.problem import Array
 
 Restore = Callable[[PreparedCall], PreparedCall]
 Change = Callable[[Array], Array]
-
-
-class QuantisedStage(AspectStage):
-    """Codes as attention reads them: each is multiplied by its scale before anything else."""
-
-    def restore(self, work: PreparedCall) -> PreparedCall:
-        """The call with dequantised query, key and value, and without scales."""
-        arrays = {name: scaled(getattr(work, name), scale) for keyword, name in NAMES.items()
-                  if (scale := getattr(work, keyword)) is not None}
-        return work.but(**arrays, **{f"{name}_scale": None for name in arrays}) if arrays else work
-
-
-STAGE = QuantisedStage()
-
-
-def scaled(codes: Array, scale: Array) -> Array:
-    """Codes (B,H,S,D), in the dtype of the computation, times scales that broadcast to them."""
-    return codes * np.asarray(scale).astype(codes.dtype)
 
 
 def _with_scale(name: str, change: Change) -> Restore:
@@ -143,6 +131,8 @@ def _stale(name: str) -> Callable[[], Attend]:
         return staged(restore=restore)()
     return make
 
+
+__all__ = ["MISTAKES", "STAGE"]
 
 _ANY = "{} scales other than 1"
 _HALVES = (DType.FLOAT16, DType.BFLOAT16)
@@ -360,11 +350,21 @@ _BUGS: Mapping[str, Mapping[str, str | Outside]] = {
 # a function takes one storage and one granularity, mostly: of these each has calls of its own
 _PANEL = tuple(
     panel_recipe(sizes, features, seed=120 + at, **dict.fromkeys(features.split(), f"{storage}/{granularity}/odd"))  # type: ignore[arg-type]  # by keyword
-    for storage in STORAGES for at, granularity in enumerate(GRANULARITIES)
+    for storage in STORAGES if not STORAGES[storage].block for at, granularity in enumerate(UNBLOCKED)
     for sizes, features in ((GROUPED, "key_scale value_scale"), (SQUARE, "query_scale"), (QUERIES, "value_scale")))
 
-_EVERY = (*_of_scales(), *_of_paths(), *_OF_CODES, *_OF_TWO)
+_ZERO_PANEL = tuple(
+    panel_recipe(sizes, f"{array}_scale {array}_zero", seed=160 + at, **{  # type: ignore[arg-type]  # by keyword
+        f"{array}_scale": f"{storage}/{granularity}/odd", f"{array}_zero": zero})
+    for storage in STORAGES if STORAGES[storage].is_whole for at, granularity in enumerate(("token", "head", "channel"))
+    for zero in USUAL_ZEROS for sizes, array in ((GROUPED, "key"), (SQUARE, "query"), (QUERIES, "value")))
+
+_EVERY = (*_of_scales(), *_of_paths(), *_OF_CODES, *_OF_TWO, *ZERO_FAULTS, *BLOCK_FAULTS, *NIBBLE_FAULTS,
+          *MICROSCALING_FAULTS)
 
 MISTAKES = AspectFaults(
-    about={keyword: tuple(fault for fault in _EVERY if fault.stage == keyword) for keyword in NAMES}, bugs=_BUGS,
-    panel=_PANEL, sound=_SOUND)
+    about={keyword: tuple(fault for fault in _EVERY if fault.stage == keyword)
+           for keyword in (*NAMES, *ZEROS, *GLOBALS)},
+    bugs={**_BUGS, **BLOCK_BUGS, **MICROSCALING_BUGS},
+    panel=(*_PANEL, *_ZERO_PANEL, *BLOCK_PANEL, *MICROSCALING_PANEL),
+    sound=(*_SOUND, *SOUND_ZEROS, *SOUND_BLOCKS, *SOUND_NIBBLES, *INSIDE), of_any_call=INSIDE_FAULTS)

@@ -1,4 +1,4 @@
-"""The keywords of quantised attention: a scale for each array."""
+"""The keywords of quantised attention: a scale and a zero point for each array."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from attnspec.core.errors import SpecError, hint
-from attnspec.core.keyword import Acts, Keyword, KeywordLimits, Saying, Values
+from attnspec.core.keyword import (
+    Acts,
+    GlobalScalePattern,
+    Keyword,
+    KeywordLimits,
+    Saying,
+    Values,
+    ZeroPattern,
+    make_pattern_values,
+)
 from attnspec.core.nouns import Kind
-from attnspec.core.storage import GRANULARITIES, STORAGES
+from attnspec.core.storage import BLOCKED, GRANULARITIES, STORAGES, UNBLOCKED, Storage
 
 POOL = "quantised"
 
@@ -23,16 +32,49 @@ SCALE_KINDS: Mapping[ScaleKind, str] = {
 USUAL_KINDS: tuple[ScaleKind, ...] = ("powers", "odd")
 
 SEPARATOR = "/"
+_KINDS_OF: Mapping[str, tuple[ScaleKind, ...]] = {"float8_e8m0fnu": ("powers", "ones")}
+"""By the type of scales, what they can be like, where they cannot be everything: E8M0 has exponents alone."""
+
+
+def _kinds_of(storage: Storage) -> tuple[ScaleKind, ...]:
+    return _KINDS_OF.get(storage.scales, tuple(SCALE_KINDS))
+
+
 PATTERNS: Mapping[str, str] = {
-    SEPARATOR.join((storage, granularity, kind)): f"{storage} codes, a scale by {granularity}, {text}"
-    for storage in STORAGES for granularity in GRANULARITIES for kind, text in SCALE_KINDS.items()}
+    SEPARATOR.join((name, granularity, kind)): f"{name} codes, a scale by {granularity}, {SCALE_KINDS[kind]}"
+    for name, storage in STORAGES.items() for granularity in storage.granularities for kind in _kinds_of(storage)}
 """By name, `int8/head/odd`: the storage of the codes, how many share a scale, and what scales are like."""
 
+SHAPES = (*UNBLOCKED.values(), *BLOCKED.values())
+"""The shapes that scales may have; N is the length of a block."""
+
+_IN_TURN = ("head", "token", "tensor", "channel", "batch_head", "batch")
+
 # first the storages, then the granularities: neighbours in this order are cases one after the other
-USUAL: tuple[str, ...] = tuple(
-    SEPARATOR.join((storage, granularity, kind)) for granularity in ("head", "token", "tensor", "channel", "batch_head",
-                                                                     "batch")
-    for kind in USUAL_KINDS for storage in STORAGES)
+USUAL: tuple[str, ...] = (
+    *(SEPARATOR.join((name, granularity, kind)) for granularity in _IN_TURN
+      for kind in USUAL_KINDS for name, storage in STORAGES.items() if not storage.block),
+    *(SEPARATOR.join((name, granularity, "odd")) for granularity in GRANULARITIES if granularity not in UNBLOCKED
+      for name, storage in STORAGES.items() if not storage.block),
+    *(SEPARATOR.join((name, granularity, kind)) for name, storage in STORAGES.items() if storage.block
+      for granularity in storage.granularities for kind in _kinds_of(storage) if kind in USUAL_KINDS))
+
+ZERO_PATTERNS: Mapping[ZeroPattern, str] = {
+    "spread": "whole numbers about the middle of the codes' range; neighbours differ",
+    "fraction": "the same and some eighths more: numbers that are no codes",
+    "extreme": "the least and the largest code by turns",
+    "none": "0 everywhere",
+}
+"""How zero points are made. They have the granularity of the scale beside them, and lie in the range of its storage."""
+USUAL_ZEROS: tuple[ZeroPattern, ...] = ("spread", "fraction")
+
+GLOBAL_PATTERNS: Mapping[GlobalScalePattern, str] = {
+    "odd": "a number between 1/2 and 3/2 that fills its 24 bits",
+    "power": "a power of two from 1/4 to 4, not 1",
+    "one": "1, which changes nothing",
+}
+"""How the one scale of a whole array is made, which its other scales are multiplied by."""
+USUAL_GLOBALS: tuple[GlobalScalePattern, ...] = ("odd", "power")
 
 _ATTENTION = frozenset({Kind.ATTENTION})
 
@@ -73,12 +115,49 @@ def _comes_with(limits: KeywordLimits) -> frozenset[str]:
     return frozenset(f"{array}_scale" for array in ("query", "key", "value") if getattr(limits, f"stored_{array}"))
 
 
+def _zero_misfit(limits: KeywordLimits, zero: Any) -> str:  # noqa: ANN401  (a pattern or an array)
+    """What of a pattern of zero points a subject with these limits does not take."""
+    is_no_code = isinstance(zero, str) and zero == "fraction" and limits.zeros == "codes"
+    return "only zero points that are codes" if is_no_code else ""
+
+
+def _zero_of(array: str, axes: str, shape: str, *names: str) -> Keyword:
+    asks = f"What does a zero point do to the codes of the {array}?"
+    keyword = f"{array}_zero"
+    return Keyword(
+        keyword, f"float32, broadcasts to {shape}",
+        f"the {array} that attends is ({array} - {keyword}) · {array}_scale. It has the shape of `{array}_scale`, and "
+        "the format of the codes where the subject declares `zeros` to be `codes`",
+        "query_zero_points" if array == "query" else "zero_points", Acts.STORAGE, "{0} | None",
+        promise=f"zero points are taken off codes of the {'query' if array == 'query' else 'keys and values'}",
+        kinds=_ATTENTION, in_layers=False, axes=axes,
+        values=make_pattern_values(keyword, ZERO_PATTERNS, USUAL_ZEROS, "zero points", f"{keyword}_patterns"),
+        sample="spread", is_uncommon=True, pool=POOL, meaning_of=array,
+        misfit=lambda limits, zero, _: _zero_misfit(limits, zero), comes_with=_comes_with,
+        questions={f"{keyword}.form": asks}, asks=asks, other_names=names, parameters=(keyword, *names),
+        sayings=(Saying(keyword),))
+
+
+def _global_of(array: str, axes: str) -> Keyword:
+    asks = f"What does the second scale of the {array} do?"
+    keyword = f"{array}_global_scale"
+    return Keyword(
+        keyword, "() float32",
+        f"one more scale for the whole array: the {array} that attends is {array} · {array}_scale · {keyword}",
+        "query_global_scales" if array == "query" else "global_scales", Acts.STORAGE, "{0} | None",
+        promise=f"codes of the {'query' if array == 'query' else 'keys and values'} have a second scale",
+        kinds=_ATTENTION, in_layers=False, axes=axes,
+        values=make_pattern_values(keyword, GLOBAL_PATTERNS, USUAL_GLOBALS, "second scales", f"{keyword}_patterns"),
+        sample="odd", is_uncommon=True, pool=POOL, meaning_of=array, comes_with=_comes_with,
+        questions={f"{keyword}.form": asks}, asks=asks, parameters=(keyword,), sayings=(Saying(keyword),))
+
+
 def _scale_of(array: str, axes: str, shape: str, *names: str) -> Keyword:
     asks = f"What does a scale do to the codes of the {array}?"
     return Keyword(
         f"{array}_scale", f"float32, broadcasts to {shape}",
         f"the {array} that attends is {array} · {array}_scale: its entries are codes. Where the subject declares "
-        f"`{array}_scales`, the shape is that of the granularity: {', '.join(GRANULARITIES.values())}",
+        f"`{array}_scales`, the shape is that of the granularity: {', '.join(SHAPES)}",
         "quantised_queries" if array == "query" else "quantised", Acts.STORAGE, "{0} | None",
         promise=f"codes of the {'query' if array == 'query' else 'keys and values'} are multiplied by their scales",
         kinds=_ATTENTION, in_layers=False, axes=axes,
@@ -93,7 +172,13 @@ KEYWORDS = (
     _scale_of("query", "BHTD", "(B,H,T,D)", "q_scale", "q_descale", "descale_q"),
     _scale_of("key", "BHSD", "(B,Hkv,S,D)", "k_scale", "k_descale", "descale_k"),
     _scale_of("value", "BHSV", "(B,Hkv,S,Dv)", "v_scale", "v_descale", "descale_v"),
+    _zero_of("query", "BHTD", "(B,H,T,D)", "q_zero_point", "query_zero_point"),
+    _zero_of("key", "BHSD", "(B,Hkv,S,D)", "k_zero_point", "key_zero_point"),
+    _zero_of("value", "BHSV", "(B,Hkv,S,Dv)", "v_zero_point", "value_zero_point"),
+    _global_of("query", "BHTD"), _global_of("key", "BHSD"), _global_of("value", "BHSV"),
 )
 
-NEUTRAL: Mapping[str, str] = {word.name: "int8/tensor/ones" for word in KEYWORDS}
+NEUTRAL: Mapping[str, str] = {
+    word.name: "none" if word.name.endswith("_zero") else "one" if word.name.endswith("_global_scale") else
+    "int8/tensor/ones" for word in KEYWORDS}
 """By keyword, the pattern that changes no answer."""

@@ -1,4 +1,4 @@
-"""What a probe asks about scales of codes: what they do to the entries of their array."""
+"""What a probe asks about scales and zero points of codes: what they do to the entries of their array."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from attnspec.aspects.quantised.keyword import KEYWORDS
+from attnspec.aspects.quantised.arrays import GLOBALS, NAMES, ZEROS
 from attnspec.problems.problem import Array, Problem
 from attnspec.questions.asker import FAILURES, Asker, Reply, keyword_question, promised, softmax, which
 
@@ -15,12 +15,12 @@ _POWERS = {"multiplied": 1, "ignored": 0, "divided": -1, "twice": 2}
 """By answer, the power of the scale that an entry is multiplied by."""
 
 
-def _ask_scale(asker: Asker, array: str) -> Reply:
+def _ask_scale(asker: Asker, keyword: str, array: str) -> Reply:
     """The plain answer tells the weights, and so the logits up to a constant of the row; all entries are codes."""
     plain = _whole_numbers(asker)
     weights = asker.output(plain)[..., :4]
     scale = np.full(getattr(plain, array).shape, _SCALE, np.float32)
-    seen = asker.output(plain.but(**{f"{array}_scale": scale}))[..., :4]
+    seen = asker.output(plain.but(**{keyword: scale}))[..., :4]
     return which(seen, {name: _expected(weights, array, _SCALE**power) for name, power in _POWERS.items()})
 
 
@@ -42,6 +42,35 @@ def _expected(weights: Array, array: str, factor: float) -> Array:
 _ANSWERS = {"multiplied": "each entry is multiplied by it", "ignored": "nothing: the scale is ignored",
             "divided": "each entry is divided by it", "twice": "each entry is multiplied by it twice", **FAILURES}
 
-QUESTIONS = tuple(
-    keyword_question(f"{word.name}.form", _ANSWERS, partial(_ask_scale, array=word.meaning_of),
-                     promised("multiplied", word.name)) for word in KEYWORDS)
+_TAKEN_OFF = {"taken off": 1.0, "ignored": 0.0, "added": -1.0, "twice": 2.0}
+"""By answer, how many times the zero point is taken off."""
+
+
+def _ask_zero(asker: Asker, array: str) -> Reply:
+    """Zero points of 1 move queries and values. One that all keys share moves no weight: the last key alone has one."""
+    plain = _whole_numbers(asker)
+    zero = np.ones(getattr(plain, array).shape, np.float32)
+    if array == "key":
+        zero[:, :, :-1] = 0
+    seen = asker.output(plain.but(**{f"{array}_zero": zero}))[..., :4]
+    return which(seen, {name: _moved(asker, plain, array, times * zero)[..., :4] for name, times in _TAKEN_OFF.items()})
+
+
+def _moved(asker: Asker, plain: Problem, array: str, zero: Array) -> Array:
+    """The output (B,H,T,Dv) where so much is taken off of the entries of an array, of the same shape as it."""
+    entries = {name: getattr(plain, name).astype(np.float64) for name in ("query", "key", "value")}
+    entries[array] = entries[array] - zero
+    group = plain.query.shape[1] // plain.key.shape[1]
+    key, value = (np.repeat(entries[name], group, axis=1) for name in ("key", "value"))
+    factor = 1 / np.sqrt(asker.subject.scale_width(plain))
+    return np.asarray(softmax(factor * entries["query"] @ key.swapaxes(-1, -2)) @ value)
+
+
+_ZERO_ANSWERS = {"taken off": "it is taken off of each entry", "ignored": "nothing: the zero point is ignored",
+                 "added": "it is added to each entry", "twice": "it is taken off twice", **FAILURES}
+
+QUESTIONS = (
+    *(keyword_question(f"{keyword}.form", _ANSWERS, partial(_ask_scale, keyword=keyword, array=array),
+                       promised("multiplied", keyword)) for keyword, array in {**NAMES, **GLOBALS}.items()),
+    *(keyword_question(f"{keyword}.form", _ZERO_ANSWERS, partial(_ask_zero, array=array),
+                       promised("taken off", keyword)) for keyword, array in ZEROS.items()))

@@ -379,9 +379,11 @@ def _kind(device: str) -> str:
 
 
 def _of_bits(dtype: str, bits: Any) -> Any:
-    """A tensor of any shape, of a dtype that travels as its bits. PyTorch has no int4 that a function can read, so
-    that int4 comes as int8.
+    """A tensor of any shape, of a dtype that travels as its bits. PyTorch has no int4 and no uint4 that a function can
+    read, so that int4 comes as int8 and uint4 as uint8.
     """
     if dtype == "int4":
         return torch.from_numpy(((bits.view(np.int8) << 4) >> 4).astype(np.int8))
+    if dtype == "uint4":
+        return torch.from_numpy(bits.view(np.uint8))
     return torch.from_numpy(bits.view("i{}".format(bits.itemsize))).view(getattr(torch, dtype))

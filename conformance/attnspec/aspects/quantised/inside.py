@@ -1,0 +1,263 @@
+"""Kernels that quantise inside: how they make codes of what they are given, and right ones that do so differently."""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attnspec.aspects.quantised.arrays import round_to
+from attnspec.core.conventions import QUANTISED_CACHE
+from attnspec.core.forms import InputForm
+from attnspec.core.storage import SCALE_AXES, STORAGES
+from attnspec.faults import staged as sound
+from attnspec.faults.decoding import with_cache
+from attnspec.faults.fault import SoundFormulation
+from attnspec.faults.staged import Attend, around, attention, staged
+from attnspec.faults.work import Answer, HandedOver, PreparedCall
+from attnspec.problems.problem import Array
+
+Coded = tuple[Array, Array]
+"""Codes (B,H,S,D) and what they are multiplied by, which broadcasts to them."""
+Restore = Callable[[PreparedCall], PreparedCall]
+Softmax = Callable[[Array, PreparedCall], Array]
+
+
+def largest_of(size: Array, granularity: str) -> Array:
+    """Of sizes (B,H,S,D), the largest among those that share a scale: by a granularity, or by so many `tokens`; as many
+    axes, of length 1 where they share it.
+    """
+    if not granularity.endswith("tokens"):
+        others = tuple(axis for axis in range(4) if axis not in SCALE_AXES[granularity])
+        return size.max(axis=others, keepdims=True, initial=0)
+    tokens, S = int(granularity.split(maxsplit=1)[0]), size.shape[2]
+    starts = range(0, S, tokens)
+    parts = [np.repeat(size[:, :, start:start + tokens].max(axis=(2, 3), keepdims=True, initial=0),
+                       min(tokens, S - start), axis=2) for start in starts]
+    return np.concatenate(parts, axis=2) if parts else size[..., :1]
+
+
+def coded(entries: Array, storage: str, granularity: str) -> Coded:
+    """Codes of entries (B,H,S,D), and their scale: the largest entry of a block over the largest code, 1 for zeros."""
+    scale = largest_of(np.abs(entries), granularity) / entries.dtype.type(STORAGES[storage].largest)
+    scale = np.where(scale == 0, scale.dtype.type(1), scale)
+    return nearest(entries / scale, storage), scale
+
+
+def nearest(numbers: Array, storage: str) -> Array:
+    """The nearest codes of numbers, of any shape, in their dtype."""
+    return round_to(STORAGES[storage], numbers.astype(np.float64)).astype(numbers.dtype)
+
+
+def read_back(entries: Array, storage: str, granularity: str) -> Array:
+    """Entries (B,H,S,D) as they are read back: codes times scales."""
+    codes, scale = coded(entries, storage, granularity)
+    return codes * scale
+
+
+def stored_by(**formats: str) -> Restore:
+    """A `restore` stage that stores arrays and reads them back: `key="int8 by token"`."""
+    def restore(work: PreparedCall) -> PreparedCall:
+        """The call with what is read back of query (B,H,T,D), key (B,Hkv,S,D) and value (B,Hkv,S,Dv)."""
+        work = sound.restore(work)
+        with np.errstate(all="ignore"):  # a block that holds NaN
+            return work.but(**{name: read_back(getattr(work, name), *split(text)) for name, text in formats.items()})
+    return restore
+
+
+def split(text: str) -> tuple[str, str]:
+    """`int8 by token`: the storage and the granularity."""
+    storage, _, granularity = text.partition(" by ")
+    return storage, granularity
+
+
+def _kept_apart(work: PreparedCall) -> PreparedCall:
+    """Codes in the place of all three arrays, each by token, values by head; the scales beside them."""
+    work = sound.restore(work)
+    made = {name: coded(getattr(work, name), "int8", "token") for name in ("query", "key")}
+    made["value"] = coded(work.value, "int8", "head")
+    return work.but(**{name: codes for name, (codes, _) in made.items()},
+                    **{f"{name}_scale": scale for name, (_, scale) in made.items()})
+
+
+def _scaled_logits(work: PreparedCall, factor: float) -> Array:
+    """Products of codes (B,H,T,S), times the scales of their tokens."""
+    return _with_scales(sound.logits(work, factor), work)
+
+
+def _with_scales(logits: Array, work: PreparedCall) -> Array:
+    """Logits (B,H,T,S) of codes, times the scales of query (B,H,T,1) and key (B,Hkv,S,1)."""
+    assert work.query_scale is not None
+    assert work.key_scale is not None
+    return logits * work.query_scale * sound.group(work.key_scale, work.shape[1]).swapaxes(-1, -2)
+
+
+def _whole_products(work: PreparedCall, factor: float) -> Array:
+    """The same with products of whole numbers, in int32."""
+    codes = (np.where(np.isfinite(array), array, 0).astype(np.int32) for array in (work.query, work.key))
+    query, key = codes
+    dots = (query @ key.swapaxes(-1, -2)).astype(work.query.dtype)
+    return _with_scales(dots * dots.dtype.type(factor), work)
+
+
+def _scaled_output(output: Array, work: PreparedCall) -> Array:
+    """The output (B,H,T,Dv) of codes of values, times the scale of each head."""
+    assert work.value_scale is not None
+    return sound.finish(output, work) * sound.group(np.broadcast_to(
+        work.value_scale, (1, work.value_scale.shape[1], 1, 1)), work.shape[1])
+
+
+def _into_query(work: PreparedCall) -> PreparedCall:
+    """Codes of keys, whose scale by head is multiplied into the query."""
+    work = sound.restore(work)
+    codes, scale = coded(work.key, "int8", "head")
+    return work.but(key=codes, query=work.query * sound.group(scale, work.query.shape[1]))
+
+
+def _cast(work: PreparedCall) -> PreparedCall:
+    """Keys and values as they are in E5M2, without a scale."""
+    work = sound.restore(work)
+    return work.but(key=nearest(work.key, "float8_e5m2"), value=nearest(work.value, "float8_e5m2"))
+
+
+def _without_mean(work: PreparedCall) -> PreparedCall:
+    """The mean of all keys is taken off before they are stored, and put back in no logit but in the log-sum-exp."""
+    work = stored_by(query="int8 by token")(work)
+    mean = work.key.mean(axis=2, keepdims=True) if work.key.shape[2] else work.key[:, :, :0].sum(axis=2, keepdims=True)
+    return work.but(key=read_back(work.key - mean, "int8", "token"), key_scale=mean)
+
+
+def _mean_put_back(work: PreparedCall, factor: float) -> Array:
+    """Logits (B,H,T,S) of smoothed keys, and the mean's own product, which is the same for all keys."""
+    assert work.key_scale is not None
+    mean = sound.group(work.key_scale, work.shape[1])
+    return sound.logits(work, factor) + (work.query @ mean.swapaxes(-1, -2)) * work.query.dtype.type(factor)
+
+
+def stored_weights(storage: str, factor: float, *, sums_codes: bool = False) -> Softmax:
+    """A `softmax` stage that stores exponentials times a factor: logits (B,H,T,S) to weights. What they are divided by
+    is the sum of the exponentials, or of their codes.
+    """
+    def softmax(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+        """Weights (B,H,T,S) as they are read back."""
+        grown = sound.exponentials(logits)
+        stored = nearest(grown * grown.dtype.type(factor), storage) / grown.dtype.type(factor)
+        total = (stored if sums_codes else grown).sum(axis=-1, keepdims=True)
+        return stored / np.where(total == 0, 1, total)
+    return softmax
+
+
+def _in_blocks(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+    """Weights (B,H,T,S) of one pass over blocks of 16 keys: each is stored relative to the maximum so far."""
+    top = np.full((*logits.shape[:3], 1), -np.inf, logits.dtype)
+    weights, total = np.zeros_like(logits), np.zeros_like(top)
+    for start in range(0, logits.shape[3], 16):
+        block = slice(start, start + 16)
+        larger = np.maximum(top, logits[..., block].max(axis=-1, keepdims=True))
+        shift = np.where(np.isneginf(larger), 0, larger)
+        grown, rescale = np.exp(logits[..., block] - shift), np.exp(top - shift)
+        weights[..., :start] *= rescale
+        weights[..., block] = nearest(grown * grown.dtype.type(256), "float8_e4m3fn") / grown.dtype.type(256)
+        total = total * rescale + grown.sum(axis=-1, keepdims=True)
+        top = larger
+    return weights / np.where(total == 0, 1, total)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CodedCache:
+    """Codes and scales of keys (B,Hkv,P,D) and values (B,Hkv,P,Dv), each token with a scale of its own."""
+
+    key: Coded
+    value: Coded
+
+
+def coded_cache(held: CodedCache | None, call: HandedOver) -> CodedCache:
+    """The cache with the keys and values of a call behind the others; what is stored already is left as it is."""
+    wide = np.result_type(np.float32, call.key.dtype)
+    made = {name: coded(getattr(call, name).astype(wide), "int8", "token") for name in ("key", "value")}
+    if held is not None:
+        made = {name: (np.concatenate([getattr(held, name)[0], codes], axis=2),
+                       np.concatenate([getattr(held, name)[1], scale], axis=2))
+                for name, (codes, scale) in made.items()}
+    return CodedCache(**made)
+
+
+def decoded(cache: CodedCache) -> dict[str, Array]:
+    """The keys (B,Hkv,P,D) and values (B,Hkv,P,Dv) that a cache holds, as they are read back."""
+    return {name: codes * scale for name, (codes, scale) in (("key", cache.key), ("value", cache.value))}
+
+
+def decoder_of(keep: Callable[[Any, HandedOver], Any], read: Callable[[Any], Mapping[str, Array]],
+               ) -> Callable[[], Attend]:
+    """A maker of decoders that attend to what they have stored, the keys of their own call among it."""
+    def answered(call: HandedOver) -> Answer:
+        """As attention answers, and the cache."""
+        cache, alone = keep(call.cache, call), call.but(cache=None)
+        numbers, new = read(cache), call.key.shape[2]
+        past = numbers["key"].shape[2] - new
+        arrays: dict[str, Array] = {name: array[:, :, past:] for name, array in numbers.items()}
+        if call.cache is not None:
+            arrays |= {f"past_{name}": array[:, :, :past] for name, array in numbers.items()}
+        return with_cache(attention(alone.but(**arrays)), cache)
+    return around(answered)
+
+
+_BY_TOKEN = {"stored_query": "int8 by token", "stored_key": "int8 by token"}
+_CACHE = {"stored_key": "int8 by token", "stored_value": "int8 by token"}
+_FLOAT8 = {"stored_query": "float8_e4m3fn by head", "stored_key": "float8_e4m3fn by head"}
+_BLOCKS = {"stored_query": "int8 by 16 tokens", "stored_key": "int8 by 16 tokens"}
+_WEIGHTS = "float8_e4m3fn times 256"
+
+
+def _inside(name: str, meaning: str, make: Callable[[], Attend], words: Mapping[str, str],
+            form: InputForm = InputForm.DENSE) -> SoundFormulation:
+    """One that quantises what it is given. words: of its precision class, at every dtype."""
+    declared = {**words, "reason": "it quantises inside"}
+    claims = (QUANTISED_CACHE,) if form is InputForm.DECODER else ()
+    return SoundFormulation(f"inside_{name}", meaning, make, words=declared, form=form, claims=claims)
+
+
+INSIDE = (
+    _inside("dequantised_first", "codes are read back before anything else",
+            staged(restore=stored_by(query="int8 by token", key="int8 by token", value="float8_e4m3fn by head")),
+            {**_BY_TOKEN, "stored_value": "float8_e4m3fn by head"}),
+    _inside("scales_folded", "codes attend; scales are multiplied into logits and output",
+            staged(restore=_kept_apart, logits=_scaled_logits, finish=_scaled_output),
+            {**_BY_TOKEN, "stored_value": "int8 by head"}),
+    _inside("scale_in_query", "codes of keys attend; their scale is multiplied into the query",
+            staged(restore=_into_query), {"stored_key": "int8 by head"}),
+    _inside("in_blocks", "blocks of 16 tokens; weights in E4M3, stored relative to the maximum so far",
+            staged(restore=stored_by(query="int8 by 16 tokens", key="int8 by 16 tokens"), softmax=_in_blocks),
+            {**_BLOCKS, "stored_weights": _WEIGHTS}),
+    _inside("whole_products", "products of codes are whole numbers in int32",
+            staged(restore=_kept_apart, logits=_whole_products, finish=_scaled_output),
+            {**_BY_TOKEN, "stored_value": "int8 by head"}),
+    _inside("weights_in_float8", "E4M3 throughout; weights are stored as 256 exp(logit - maximum)",
+            staged(restore=stored_by(query="float8_e4m3fn by head", key="float8_e4m3fn by head",
+                                     value="float8_e4m3fn by channel"), softmax=stored_weights("float8_e4m3fn", 256)),
+            {**_FLOAT8, "stored_value": "float8_e4m3fn by channel", "stored_weights": _WEIGHTS}),
+    _inside("codes_summed", "the same; a row is divided by the sum of its codes",
+            staged(restore=stored_by(query="float8_e4m3fn by head", key="float8_e4m3fn by head"),
+                   softmax=stored_weights("float8_e4m3fn", 256, sums_codes=True)),
+            {**_FLOAT8, "stored_weights": f"{_WEIGHTS} summed"}),
+    _inside("weights_in_int8", "INT8 throughout; weights are stored as 127 exp(logit - maximum)",
+            staged(restore=stored_by(query="int8 by token", key="int8 by token", value="int8 by head"),
+                   softmax=stored_weights("int8", 127)),
+            {**_BY_TOKEN, "stored_value": "int8 by head", "stored_weights": "int8 times 127"}),
+    _inside("smoothed_keys", "the mean of the keys is taken off before, and put back",
+            staged(restore=_without_mean, logits=_mean_put_back),
+            {"stored_query": "int8 by token", "stored_key": "int8 by token smoothed"}),
+    _inside("cast", "keys and values in E5M2, without a scale", staged(restore=_cast),
+            {"stored_key": "float8_e5m2", "stored_value": "float8_e5m2"}),
+    _inside("four_bits", "keys and values in INT4, by token",
+            staged(restore=stored_by(key="int4 by token", value="int4 by token")),
+            {"stored_key": "int4 by token", "stored_value": "int4 by token"}),
+    _inside("decoder", "a decoder stores its keys and values in INT8, each token with its scale",
+            decoder_of(coded_cache, decoded), _CACHE, InputForm.DECODER),
+)
+"""Right ones. Each declares what it stores."""

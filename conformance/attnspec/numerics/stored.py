@@ -1,0 +1,242 @@
+"""Entries that a kernel stores as codes: how far what attends may be from what it was given, entry by entry.
+
+Rounding to codes is the one rounding whose size depends on other entries: the largest of those that share a scale
+decides how far apart codes are. So it is worked out from the whole problem, before it is cut into blocks. The
+derivation is in docs/quantised.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from attnspec.core.keywords import CACHED
+from attnspec.core.storage import SCALE_AXES, Storage
+from attnspec.numerics.operands import Magnitudes, Operands, StoredErrors, attending
+from attnspec.numerics.precision import Precision, unit
+from attnspec.numerics.reference import ProblemBlock, blocks, hull_of
+from attnspec.numerics.roundings import Roundings, lost_to_underflow, roundings
+from attnspec.numerics.stored_format import ARRAYS, StoredFormat
+from attnspec.problems.problem import HELD, Array, Problem, joined
+
+ROUNDINGS_OF_A_QUOTIENT = 4
+"""Of a scale (the largest entry over the largest code), of its reciprocal or the quotient with it, of a factor that is
+multiplied in before, and of the least scale that is added."""
+
+ROUNDINGS_OF_A_SCALE = 2
+"""Where a scale is multiplied in again: the product with codes, logits or outputs, and that of two scales."""
+
+
+def stored_arrays(problem: Problem, r: Roundings) -> Mapping[str, StoredFormat]:
+    """By name, the formats of those arrays of a problem that a subject of this class quantises: what it is handed as
+    codes is quantised already.
+    """
+    return {name: each for name, each in r.stored.items()
+            if name in ARRAYS and getattr(problem, f"{name}_scale") is None}
+
+
+def with_rescaling(r: Roundings, stored: Mapping[str, StoredFormat]) -> Roundings:
+    """The numbers of a class with the scales that are multiplied in again: relative errors of logits and of values.
+    stored: the formats of arrays that are quantised; the others are not.
+    """
+    on_logits = ROUNDINGS_OF_A_SCALE * sum(name in stored for name in ("query", "key"))
+    u, inputs = _coarsest(r.precision), r.inputs
+    kept = {**stored, **{name: each for name, each in r.stored.items() if name not in ARRAYS}}
+    return replace(r, stored=kept, inputs=replace(
+        inputs, of_logits=(1 + inputs.of_logits) * (1 + _compounded(u, on_logits)) - 1,
+        of_values=(1 + inputs.of_values) * (1 + _compounded(u, ROUNDINGS_OF_A_SCALE * ("value" in stored))) - 1))
+
+
+def _coarsest(precision: Precision) -> float:
+    """The roundoff of the format in which scales are kept and multiplied."""
+    return max(unit(precision.dequantised).roundoff, unit(precision.accumulate).roundoff)
+
+
+def _compounded(u: float, times: int) -> float:
+    return float(np.expm1(times * np.log1p(u)))
+
+
+def stored_blocks(problem: Problem, r: Roundings, conventions: Mapping[str, str], scale_width: int | None = None,
+                  rows: Array | None = None) -> Iterator[ProblemBlock]:
+    """The blocks of a problem whose codes are dequantised, each with what quantising inside may do to its entries, by
+    the numbers of a class with its rescaling.
+    """
+    formats = {name: each for name, each in r.stored.items() if name in ARRAYS}
+    plain = blocks(problem, conventions, scale_width, rows)
+    if not formats:
+        return plain
+    errors = blocks(error_problem(problem, r.precision, formats), conventions, scale_width, rows)
+    sized = problem.but(**_smoothed_sizes(problem)) if "key" in formats and formats["key"].smoothed else problem
+    sizes = blocks(sized, conventions, scale_width, rows)
+    return (replace(block, operands=_with_errors(block.operands, error.operands, size.operands))
+            for block, error, size in zip(plain, errors, sizes, strict=True))
+
+
+def hull_of_stored(problem: Problem, conventions: Mapping[str, str], precision: Precision) -> tuple[Array, Array]:
+    """The least and the greatest visible value of each row and feature, (B,H,T,Dv) in float64, of those that a subject
+    of this class may read back.
+    """
+    r = roundings(precision)
+    if not r.stored:
+        return hull_of(problem, conventions)
+    posed, r = attending(problem), with_rescaling(r, stored_arrays(problem, r))
+    return hull_of(posed, conventions, stored_blocks(posed, r, conventions))
+
+
+def _smoothed_sizes(problem: Problem) -> dict[str, Array]:
+    """Keys (B,Hkv,S,D), past ones likewise, no smaller than what is left of them without their mean, and the mean."""
+    keys = joined(problem).key.astype(np.float64)
+    mean = _mean(keys)
+    return _apart("key", np.abs(keys - mean) + np.abs(mean), problem)
+
+
+def _mean(keys: Array) -> Array:
+    """(B,Hkv,1,D): the mean of all keys (B,Hkv,S,D)."""
+    return keys.mean(axis=2, keepdims=True) if keys.shape[2] else np.zeros((*keys.shape[:2], 1, keys.shape[3]))
+
+
+def _apart(name: str, array: Array, problem: Problem) -> dict[str, Array]:
+    """Keys or values (B,Hkv,P+S,·) as a problem holds them: new ones, and past ones where it has a past."""
+    P = problem.past
+    return {name: array[:, :, P:], **({CACHED[HELD.index(name)]: array[:, :, :P]} if problem.has_past else {})}
+
+
+def error_problem(problem: Problem, precision: Precision, formats: Mapping[str, StoredFormat]) -> Problem:
+    """A problem of the same shape that has in the place of each entry how far what attends may be from it: query
+    (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) in float64, past ones likewise.
+    """
+    whole, arrays = joined(problem), dict[str, Array]()
+    with np.errstate(all="ignore"):  # entries that are not finite
+        for name in ARRAYS:
+            entries = getattr(whole, name).astype(np.float64)
+            arrays[name] = entry_errors(entries, formats[name], precision) if name in formats else np.zeros(
+                entries.shape)
+    return problem.but(query=arrays["query"], **_apart("key", arrays["key"], problem),
+                       **_apart("value", arrays["value"], problem))
+
+
+def entry_errors(entries: Array, stored: StoredFormat, precision: Precision) -> Array:
+    """How far each entry (B,H,S,D) may be from what it is read back as, as many axes, in float64; infinite where
+    nothing can be said.
+    """
+    if stored.smoothed:
+        return _smoothed_errors(entries, stored, precision)
+    size = np.abs(entries)
+    largest = np.broadcast_to(largest_of_its_block(size, stored), size.shape) if stored.is_scaled else None
+    step = np.full(size.shape, 1 / stored.factor) if largest is None else largest / stored.codes.largest + stored.least
+    if stored.nearest and stored.is_plain:
+        return _errors_of_nearest(entries, step, stored, precision)
+    # half the distance to the next code; and codes have a zero, so that no entry is moved by more than itself
+    moved = np.minimum(np.maximum(stored.relative * size, stored.absolute * step), size)
+    if largest is None:
+        moved = np.where(size > step * stored.codes.largest, np.inf, moved)  # it is clipped, or infinite
+    elif not stored.least:
+        moved = np.where(size == largest, 0.0, moved)  # the largest has the largest code
+    if largest is None:
+        found = moved + ROUNDINGS_OF_A_QUOTIENT * _coarsest(precision) * size
+    else:
+        lost = 2 * _lost(precision) / step  # a scale below the normal range is not rounded relatively
+        found = moved + (ROUNDINGS_OF_A_QUOTIENT * _coarsest(precision) + lost) * size
+        found = np.where(_is_tiny(step, precision), largest + step, found)
+        found = np.where(np.isfinite(largest), found, np.inf)
+    return np.where(np.isfinite(entries), found, 0.0)
+
+
+def _errors_of_nearest(entries: Array, step: Array, stored: StoredFormat, precision: Precision) -> Array:
+    """The same, as many axes, where just these steps (as many) are used: the distance to the nearest code. A quotient
+    that is off may have its neighbour's code, which is as much further away.
+    """
+    quotients = entries / np.where(step == 0, 1.0, step)
+    moved = np.abs(quotients - nearest_codes(stored.codes, quotients)) * step
+    off = 2 * (ROUNDINGS_OF_A_QUOTIENT * _coarsest(precision) + 2 * _lost(precision) / np.where(step == 0, 1.0, step))
+    found = np.where(_is_tiny(step, precision), 2 * step * stored.codes.largest, moved + off * np.abs(entries))
+    return np.where(np.isfinite(entries), np.where(np.isfinite(step), found, np.inf), 0.0)
+
+
+def nearest_codes(storage: Storage, numbers: Array) -> Array:
+    """The nearest code of each number, of any shape: what is beyond the range has the code at its end."""
+    if storage.is_whole:
+        nearest = np.rint(numbers)
+    else:  # the spacing of codes is that of the number's exponent, or of the smallest normal one
+        exponent = np.maximum(np.frexp(numbers)[1] - storage.bits, storage.least)
+        nearest = np.ldexp(np.rint(np.ldexp(numbers, -exponent)), exponent)
+    return np.asarray(np.clip(nearest, storage.lowest, storage.largest))
+
+
+def _lost(precision: Precision) -> float:
+    """The absolute error of a scale that underflows."""
+    return max(lost_to_underflow(precision, each) for each in {precision.dequantised, precision.accumulate})
+
+
+def _is_tiny(step: Array, precision: Precision) -> Array:
+    """Of any shape: where a scale may become 0, or its reciprocal infinite: anything may become of its block."""
+    largest = min(unit(each).largest for each in (precision.dequantised, precision.accumulate))
+    return np.asarray(step < max(4 * _lost(precision), 4 / largest))
+
+
+def largest_of_its_block(size: Array, stored: StoredFormat) -> Array:
+    """(B,H,S,D), or broadcast to it: the largest size among those that share a scale, NaN where one is not finite."""
+    if stored.tokens:
+        S = size.shape[2]
+        if not S:
+            return np.zeros((*size.shape[:2], 0, 1))
+        of_tokens = size.max(axis=3, initial=0.0)
+        blocks_of = np.maximum.reduceat(of_tokens, np.arange(0, S, stored.tokens), axis=2)
+        return np.asarray(np.repeat(blocks_of, stored.tokens, axis=2)[:, :, :S, None])
+    others = tuple(axis for axis in range(4) if axis not in SCALE_AXES[stored.granularity])
+    return np.asarray(size.max(axis=others, keepdims=True, initial=0.0))
+
+
+def _smoothed_errors(keys: Array, stored: StoredFormat, precision: Precision) -> Array:
+    """The same of keys (B,Hkv,S,D) whose mean is taken off first: what a row's logits lose by that is the same for all
+    keys.
+    """
+    mean = _mean(keys)
+    apart = keys - mean
+    found = entry_errors(apart, replace(stored, smoothed=False), precision)
+    r, u = roundings(precision), unit(precision.accumulate).roundoff
+    size = np.abs(apart) + np.abs(mean)
+    # the difference is rounded; what is stored of logits, and of their scale, may be as large as it is
+    found = found + (u + r.scale + r.logits + r.biased_logits) * size + keys.shape[2] * u * np.abs(keys).mean(
+        axis=2, keepdims=True, where=np.ones(keys.shape, bool))
+    return np.where(np.isfinite(keys), np.where(np.isfinite(mean), found, np.inf), 0.0)
+
+
+def _with_errors(operands: Operands, errors: Operands, sized: Operands) -> Operands:
+    """A block that knows how far its entries may be from what attends: all sizes are those of the largest that may."""
+    stored = StoredErrors(errors.query, errors.key, errors.value)
+    return replace(operands, stored=stored, usable=operands.usable & errors.usable,
+                   sizes=_grown(sized.sizes, errors.sizes), held=_grown(sized.held, errors.held))
+
+
+def _grown(sizes: Magnitudes, errors: Magnitudes) -> Magnitudes:
+    """Sizes of entries, and their sums, with the errors added."""
+    added = {name: getattr(sizes, name) + getattr(errors, name) for name in Magnitudes.__slots__}
+    return Magnitudes(**added)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredWeightError:
+    """What storing weights as codes may do, in units of the row's sum.
+
+    apart (B,H,T,S): of each weight.  mass (B,H,T,1): their sum.
+    """
+
+    apart: Array
+    mass: Array
+
+
+def stored_weight_error(stored: StoredFormat, heaviest: Array, total: Array, least: Array, *,
+                        only_small: bool = False) -> StoredWeightError:
+    """How far weights may be from what they are read back as, given the heaviest that an honest exponential may be
+    (B,H,T,S), 0 where hidden; the sum of a row and the least that it may be, (B,H,T).
+
+    A code is off by half a unit or by half the distance of the smallest codes, and no weight by more than itself.
+    only_small: without half a unit, what is lost of small weights alone.
+    """
+    step = stored.absolute / stored.factor * (total[..., None] if stored.divided else np.ones(()))
+    relative = 0.0 if only_small else stored.relative
+    apart = np.maximum(relative * heaviest, np.minimum(step, heaviest)) / least[..., None]
+    return StoredWeightError(apart, apart.sum(axis=-1, keepdims=True))

@@ -1,0 +1,83 @@
+"""What rounding to codes adds to the bound of chance: errors of many entries, of both signs, that partly cancel.
+
+The model is that of all roundings: independent, without a mean, no larger than what is known of each. The derivation
+is in docs/quantised.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from attnspec.numerics.bound import WeightError
+from attnspec.numerics.operands import Operands, StoredErrors
+from attnspec.numerics.reference import Truth
+from attnspec.numerics.roundings import Roundings
+from attnspec.numerics.stored import stored_weight_error
+from attnspec.numerics.stored_format import WEIGHTS
+from attnspec.problems.problem import Array
+
+AT_ONCE = 2**20  # entries of weight·value that are formed at once
+
+
+def of_shared_query(operands: Operands, truth: Truth, p: Array, sizes: Array) -> Array:
+    """(B,H,T,Dv): the sum over the features of a query of (size·Cov(key entry, value))², with sizes (B,H,T,D); p
+    (B,H,T,S): the weights, with a bend times how steep it is at each logit.
+    """
+    key, value = operands.key, operands.value
+    square, T = np.empty_like(truth.output), sizes.shape[2]
+    step = max(1, AT_ONCE // max(1, p[:, :, :1].size * value.shape[-1]))
+    for start in range(0, T, step):
+        rows = slice(start, start + step)
+        joint = key.swapaxes(-1, -2)[:, :, None] @ (p[:, :, rows, :, None] * value[:, :, None])  # (B,H,rows,D,Dv)
+        mean = (p[:, :, rows] @ key)[..., None]
+        covariance = joint - mean * truth.output[:, :, rows, None, :]
+        square[:, :, rows] = (np.square(sizes[:, :, rows, None, :]) @ np.square(covariance))[..., 0, :]
+    return square
+
+
+def squares_of_codes(operands: Operands, stored: StoredErrors) -> Array:
+    """(B,H,T,S): the squared errors of a dot product that no other key shares: those of the key's codes, and the
+    products of both.
+    """
+    query = np.square(operands.query) + np.square(stored.query)
+    return np.asarray(query @ np.square(stored.key).swapaxes(-1, -2))
+
+
+def strain_of_query(operands: Operands) -> Array | float:
+    """(B,H,T,1): the root of the squared errors of a logit that the query's codes make, of the worst attended key."""
+    if operands.stored is None:
+        return 0.0
+    squares = np.square(operands.stored.query) @ np.square(operands.key).swapaxes(-1, -2)
+    attended = squares if operands.visible is None else np.where(operands.visible, squares, 0.0)
+    return np.asarray(abs(float(operands.scale)) * np.sqrt(attended.max(axis=-1, keepdims=True, initial=0.0)))
+
+
+def spread_of_stored(operands: Operands, truth: Truth, weights: tuple[Array, Array], r: Roundings,
+                     unit: Array) -> Array:
+    """(B,H,T,Dv): the squared errors of an output, in units (B,H,1,1) of its values.
+
+    An entry of the query is stored once for all keys, and moves the output by a covariance; a value, and a weight, is
+    stored by itself.  weights (B,H,T,S): those of the keys, and the same times how steep a bend is at each logit.
+    """
+    p, steep = weights
+    square = np.zeros_like(truth.output)
+    if operands.stored is not None:
+        square += of_shared_query(operands, truth, steep, operands.stored.query) * float(operands.scale) ** 2
+        square += (p * p) @ np.square(operands.stored.value / unit)
+    if WEIGHTS in r.stored:  # less the output, or not
+        squares = p * p
+        products = squares @ np.square(operands.value) + truth.output**2 * squares.sum(axis=-1, keepdims=True)
+        square += 2 * r.stored[WEIGHTS].relative ** 2 * products
+    return square
+
+
+def sure_of_stored(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array | float:
+    """(B,H,T,Dv): weights that are too small for a code become 0, always; and rounding has a mean of a fifth of its
+    square, since codes just above a power of two lie twice as far apart.
+    """
+    if WEIGHTS not in r.stored:
+        return 0.0
+    stored, attended = r.stored[WEIGHTS], np.where(operands.seen(), truth.weights, 0.0)
+    small = stored_weight_error(stored, attended, truth.total, errors.least, only_small=True)
+    size = np.abs(truth.output)
+    return np.asarray(small.apart @ operands.sizes.value + size * small.mass + stored.relative**2 * size)
