@@ -45,6 +45,10 @@ class AddsItsInput(Layer):
     def forward(self, x):
         return x + super().forward(x)
 
+class Starred(Layer):
+    def forward(self, *args, context=None):
+        return super().forward(*args)
+
 class FeaturesFirst(Layer):
     def split(self, x):
         return self.to_qkv(x).unflatten(-1, (-1, 3, self.num_heads)).permute(3, 0, 4, 1, 2)
@@ -82,6 +86,24 @@ class HidesPadding(Layer):
     def masked(self, logits, mask):
         return logits.masked_fill(~(mask[:, None, None] & mask[:, None, :, None]), -1e9)
 
+class Alibi(nn.Module):
+    def forward(self, scores):
+        at = torch.arange(scores.shape[-1], dtype=scores.dtype)
+        return scores + (at - at[:, None]) / torch.arange(1, scores.shape[1] + 1, dtype=scores.dtype)[:, None, None]
+
+class WantsAMask(Layer):
+    def __init__(self, dim, num_heads):
+        super().__init__(dim, num_heads)
+        self.alibi_layer = Alibi()
+
+    def forward(self, x, attention_mask=None):
+        return super().forward(x, attention_mask[:])
+
+    def masked(self, logits, mask):
+        scores = logits
+        scores = self.alibi_layer(scores)
+        return scores.masked_fill(~mask[:, None], float("-inf"))
+
 @dataclass
 class StagesConfig:
     num_heads: tuple = (1, 2, 4)
@@ -116,12 +138,13 @@ def test_a_projection_in_a_list_is_judged_before_the_input_is_added() -> None:
 
 
 @pytest.mark.parametrize(("name", "text"), [
+    ("Starred", "    return layer(query)\n"),
     ("FeaturesFirst", ", 1).swapaxes(1, 3).swapaxes(2, 3)"),
     ("KeysFirst", 'torch.cat([params[f"w_{part}"] for part in ("key", "query", "value")], 1).T'),
     ("OneMatrix", 'torch.cat([params[f"w_{part}"] for part in PARTS], 1).T')])
-def test_fused_matrices_lie_in_many_ways(name: str, text: str) -> None:
+def test_inputs_have_no_name_and_fused_matrices_lie_in_many_ways(name: str, text: str) -> None:
     form = form_found(f"theirs:{name}")
-    assert form.warnings == ()
+    assert not any("WRONG" in warning for warning in form.warnings)
     assert text in source(form)
 
 
@@ -135,6 +158,16 @@ def test_what_is_no_part_of_the_definition_is_left_out_and_told(name: str, warni
     form = form_found(f"theirs:{name}")
     assert list(form.warnings) == warnings
     assert form.demanded == ()
+
+
+def test_a_mask_that_is_wanted_is_given_and_a_call_that_adds_left_out() -> None:
+    form = form_found("theirs:WantsAMask")
+    assert form.given == {"attention_mask": "torch.ones((B, T, S), dtype=torch.bool)"}
+    assert form.replaced == {'type(layer.alibi_layer), "__call__"': "lambda _, a0, *_more, **_named: a0"}
+    assert "Its alibi_layer is replaced by what adds nothing in the adapter" in form.warnings[0]
+    assert form.remarks == ("It wants its attention_mask: without it, it raises TypeError: 'NoneType' object is not "
+                            "subscriptable.",)
+    assert "mask" in form.keywords
 
 
 def test_a_field_that_has_a_number_for_each_stage_keeps_its_default() -> None:

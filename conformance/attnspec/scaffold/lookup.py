@@ -46,6 +46,7 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
                "maxlen"),
     "batch": ("max_batch_size", "max_batch", "batch_size", "max_bsz", "max_bs"),
     "grid": ("feat_size", "hw_shape", "hw_shapes", "spatial_shape", "grid_size", "x_size", "input_resolution", "size"),
+    "tile": ("resolution", "input_resolution", "fmap_size"),
     "rows": ("height", "grid_height"),
     "columns": ("width", "grid_width"),
     "queries": ("max_seqlen_q", "tgt_len", "q_len", "query_length", "max_query", "max_q", "m"),

@@ -36,6 +36,8 @@ from attnspec.subjects.target import offered
 Limited = Mapping[str, bool | int | str]
 DEATHS = 5
 """How often the callee's process may end before the search does: each time it is started anew."""
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+"""What makes a part of a message bold or red on a terminal."""
 _DEEPEST = 2  # steps to an output in what comes back
 
 
@@ -254,8 +256,15 @@ def _meanings(form: CallForm, problem: AnyProblem) -> tuple[AnyProblem, ...]:
 
 
 def _told(raised: SubjectRaised) -> str:
-    """What it raises; the condition too where that is all that an `assert` says."""
-    return f"it raises {raised}{f' ({raised.statement})' if raised.is_mute and raised.says_why else ''}"
+    """What it raises; with the condition where that is all that an `assert` says, and with the second line of a message
+    whose first one only introduces it.
+    """
+    if raised.is_mute and raised.says_why:
+        return f"it raises {raised} ({raised.statement})"
+    words = str(raised).partition(": ")[2]
+    rest = raised.traceback.rpartition(words)[2].splitlines() if words.endswith((":", "().")) else []
+    second = next((line for each in rest if (line := _COLOURS.sub("", each).strip())), "")
+    return f"it raises {raised}{second and f' {second}'}"
 
 
 def _refused(form: CallForm) -> tuple[Refusal, ...]:

@@ -152,7 +152,7 @@ def _assignments(leaves: Sequence[Leaf]) -> Iterator[Mapping[Path, str]]:
             paired = dict(zip(biases, order, strict=True)) if len(biases) == len(matrices) else {}
             beside = {_holder(path): role for path, role in of_matrices.items() if alone[_holder(path)] == 1}
             yield of_matrices | paired | {path: beside[_holder(path)] for path in biases if _holder(path) in beside}
-    if len(set(found)) == len(found) < len(matrices):  # what no name tells keeps the values that it is born with
+    if len(set(found)) == len(found) < len(matrices) and "out" in found:  # the rest keeps what it is born with
         yield {path: role for path, role in named.items() if role}
 
 
