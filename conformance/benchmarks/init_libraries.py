@@ -34,6 +34,7 @@ import click
 from library_classes import CLASSES, LibraryClass, Truth
 
 _NEXT = re.compile(r"^Next: attnspec (check .*)$", re.MULTILINE)
+_TRACEBACK = "Traceback (most recent call last)"
 _CLAUSE = re.compile(r"^(\S+\.\S+) \(\S+\) is violated$", re.MULTILINE)
 _PARTLY = ("NOT JUDGED", "NOT TRIED", "WITHOUT ", "is left out", "Switched off")
 """What a line of `init` says of a class that is not judged as a whole."""
@@ -43,6 +44,7 @@ _PARTLY = ("NOT JUDGED", "NOT TRIED", "WITHOUT ", "is left out", "Switched off")
 class Tried:
     """What became of one class. ended: the exit codes of `init` and `check`.  said: the lines of `init` before what it
     wrote, or the reason for its refusal.  first: the first line of the verdict.  clauses: those that are violated.
+    has_crashed: whether one of the two printed a traceback of its own.
     """
 
     target: str
@@ -52,8 +54,7 @@ class Tried:
     said: Sequence[str] = ()
     first: str = ""
     clauses: Sequence[str] = ()
-    init_output: str = ""
-    check_output: str = ""
+    has_crashed: bool = False
 
     @property
     def is_partial(self) -> bool:
@@ -67,9 +68,9 @@ def outcome_of(row: LibraryClass, tried: Tried) -> str:
     if 124 in tried.ended:
         return "timeout"
     if of_init:
-        return "refused" if of_init in (1, 2) and "Traceback" not in tried.init_output else "crash"
+        return "refused" if of_init in (1, 2) and not tried.has_crashed else "crash"
     if of_check not in (0, 1):
-        return "crash" if "Traceback" in tried.check_output else "not judged"
+        return "crash" if tried.has_crashed else "not judged"
     is_false = (not row.fails) if of_check else row.truth is Truth.OTHER
     if is_false:
         return "WRONG"
@@ -101,18 +102,20 @@ def version_of(distribution: str) -> str:
 
 
 def try_class(row: LibraryClass, folder: Path, limit: float, options: Sequence[str], *, init_only: bool) -> Tried:
-    """`init` in this folder, then the command that it prints."""
+    """`init` in this folder, then the command that it prints; what they print is kept in two files there."""
     code, output, seconds = run_command(["init", row.target, "--deadline", str(round(limit))], folder, limit + 30)
+    (folder / "init.txt").write_text(output, encoding="utf-8")
     said = tuple(output.partition("\nwrote ")[0].splitlines()) if code == 0 else tuple(output.splitlines()[-1:])
     blank = Tried(row.target, version_of(row.distribution), (code, 0), (round(seconds, 1), 0.0), said,
-                  init_output=output)
+                  has_crashed=_TRACEBACK in output)
     printed = _NEXT.search(output)
     if code or printed is None or init_only:
         return blank
     code, output, more = run_command([*printed[1].split(), *options, "--no-record"], folder, limit)
+    (folder / "check.txt").write_text(output, encoding="utf-8")
     first = next((line for line in output.splitlines() if line.startswith(("Conforms", "Does not conform"))), "")
     return replace(blank, ended=(0, code), seconds=(round(seconds, 1), round(more, 1)), first=first,
-                   clauses=tuple(_CLAUSE.findall(output)), check_output=output)
+                   clauses=tuple(_CLAUSE.findall(output)), has_crashed=code not in (0, 1) and _TRACEBACK in output)
 
 
 def read_record(path: Path) -> dict[str, Tried]:
