@@ -2,7 +2,7 @@
 
     python conformance/benchmarks/init_libraries.py --record libraries.jsonl         # all; goes on where it was stopped
     python conformance/benchmarks/init_libraries.py --only 'timm.*' --init-only --again
-    python conformance/benchmarks/init_libraries.py --record libraries.jsonl --table libraries.md --count 0
+    python conformance/benchmarks/init_libraries.py --record libraries.jsonl --table libraries.md --count 0 --summary
 
 The classes stand in `library_classes.py`, with what each of them is by its source. None is helped: `init` is handed a
 path and nothing else. Each is judged in a folder of its own, by commands with a time limit.
@@ -141,6 +141,30 @@ def table_of(tried: Mapping[str, Tried]) -> Iterator[str]:
             said, ", ".join(f"{each:.0f}" for each in one.seconds))) + " |"
 
 
+_COLUMNS = ("conforms", "conforms, in part", "fails", "fails, in part", "refused", "timeout", "WRONG")
+
+
+def summary_of(tried: Mapping[str, Tried]) -> Iterator[str]:
+    """The lines of a Markdown table with one row for each library, and below it each class that does not conform, with
+    the reason.
+    """
+    rows = [row for row in CLASSES if row.target in tried]
+    outcomes = {row.target: outcome_of(row, tried[row.target]) for row in rows}
+    shown = [column for column in _COLUMNS if column in outcomes.values()]
+    shown += sorted(set(outcomes.values()) - set(shown))
+    yield f"| library | classes | {' | '.join(shown)} |"
+    yield "|---|---|" + "---|" * len(shown)
+    for distribution in (*dict.fromkeys(row.distribution for row in rows), ""):
+        own = [row for row in rows if distribution in ("", row.distribution)]
+        counts = Counter(outcomes[row.target] for row in own)
+        name = f"{distribution} {tried[own[0].target].version}" if distribution else "all"
+        yield f"| {name} | {len(own)} | {' | '.join(str(counts[column] or '') for column in shown)} |"
+    yield ""
+    for row in rows:
+        if not outcomes[row.target].startswith("conforms"):
+            yield f"- {outcomes[row.target]}: `{row.target}`: {row.fails or row.says or 'see the record'}."
+
+
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
@@ -148,6 +172,7 @@ def _cell(text: str) -> str:
 @click.command(help=__doc__)
 @click.option("--record", type=click.Path(path_type=Path), default=Path("init_libraries.jsonl"), show_default=True)
 @click.option("--table", type=click.Path(path_type=Path), help="Write the Markdown table here.")
+@click.option("--summary", is_flag=True, help="One row for each library, and each class that does not conform.")
 @click.option("--into", type=click.Path(path_type=Path), help="Keep the folders here.")
 @click.option("--effort", type=click.Choice(["glance", "quick"]), default="glance", show_default=True)
 @click.option("--limit", type=float, default=180.0, show_default=True, help="Seconds that one command may take.")
@@ -155,8 +180,8 @@ def _cell(text: str) -> str:
 @click.option("--only", multiple=True, help="Only classes that this pattern matches.")
 @click.option("--init-only", is_flag=True, help="Run no check.")
 @click.option("--again", is_flag=True, help="Also those that are in the record.")
-def main(*, record: Path, table: Path | None, into: Path | None, effort: str, limit: float, count: int | None,
-         only: Sequence[str], init_only: bool, again: bool) -> None:
+def main(*, record: Path, table: Path | None, summary: bool, into: Path | None, effort: str, limit: float,
+         count: int | None, only: Sequence[str], init_only: bool, again: bool) -> None:
     """Try each, and write what became of it."""
     tried = read_record(record)
     rows = [row for row in CLASSES if not only or any(fnmatchcase(row.target, pattern) for pattern in only)]
@@ -172,7 +197,7 @@ def main(*, record: Path, table: Path | None, into: Path | None, effort: str, li
             click.echo(f"{outcome_of(row, one):18} {row.target} ({one.seconds[0]:.0f} s, {one.seconds[1]:.0f} s) "
                        f"{one.first}")
     if table is not None:
-        table.write_text("\n".join(table_of(tried)) + "\n", encoding="utf-8")
+        table.write_text("\n".join((summary_of if summary else table_of)(tried)) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

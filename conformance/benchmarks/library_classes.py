@@ -41,7 +41,7 @@ def _all(distribution: str, truth: Truth, *targets: str | tuple[str, ...]) -> tu
     return tuple(LibraryClass(target, distribution, truth, *more) for target, *more in rows)
 
 
-_CAUSAL_DROPPED = "made causal, it sees later keys wherever a mask or a bias is given, and its documentation does not say so"
+_CAUSAL_DROPPED = "made causal, it sees later keys where a mask is given; its documentation does not say so"
 _UNSCALED = "the logits are not scaled; its weights are made for that"
 
 
