@@ -12,7 +12,7 @@ import pytest
 from attnspec.aspects.decoder import words as steps
 from attnspec.aspects.decoder.faults import MISTAKES
 from attnspec.aspects.decoder.keyword import STEP_PATTERNS, USUAL_STEPS
-from attnspec.aspects.decoder.questions import QUESTIONS
+from attnspec.aspects.decoder.words import QUESTIONS
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.forms import InputForm
 from attnspec.core.keyword import Acts, StepPattern
@@ -363,7 +363,7 @@ def test_every_fault_of_a_cache_is_one_of_a_decoder() -> None:
 def test_a_decoder_takes_all_that_has_a_place_beside_a_cache() -> None:
     taken = sound_subject("decoder_concatenating").declaration.keywords
     assert {name for name, word in KEYWORDS.items() if Kind.ATTENTION in word.kinds} - taken == {
-        "query_segments", "key_segments", "dropout_rate", "seed", "query_scale", "key_scale", "value_scale"}
+        "query_segments", "key_segments", "dropout_rate", "seed"}
     assert KEYWORDS["cache"].acts is Acts.LAYOUT
 
 

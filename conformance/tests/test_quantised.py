@@ -10,6 +10,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from attnspec.aspects.quantised import mistakes_beside, mistakes_of_forms
 from attnspec.aspects.quantised.arrays import (
     GLOBALS,
     NAMES,
@@ -167,8 +168,9 @@ def test_there_are_sixty_faults_and_more_and_each_names_its_array() -> None:
     assert len({fault.name for fault in faults}) == len(faults)
 
 
-FAULTS = {fault.name: fault for keyword in NAMES for fault in MISTAKES.about[keyword]
-          if fault not in (*BLOCK_FAULTS, *NIBBLE_FAULTS, *MICROSCALING_FAULTS)}  # these have tests of their own
+# these have tests of their own
+_ELSEWHERE = (*BLOCK_FAULTS, *NIBBLE_FAULTS, *MICROSCALING_FAULTS, *mistakes_beside.FAULTS, *mistakes_of_forms.FAULTS)
+FAULTS = {fault.name: fault for keyword in NAMES for fault in MISTAKES.about[keyword] if fault not in _ELSEWHERE}
 CALLS = ("mask=none;families=normal;with={0};{1};seed=5", "mask=random;families=normal;with=mask+{0};{1};seed=6",
          "mask=none;families=normal;with=bias+causal+{0};bias=normal;{1};seed=7",
          "mask=none;families=normal;with=scale+{0};scale=0.3;{1};seed=8")

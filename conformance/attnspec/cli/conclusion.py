@@ -20,8 +20,8 @@ from attnspec.cli.findings import format_lacking, kept_away
 from attnspec.core.compiling import explain_left_out, is_cut_short, is_left_out
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.keyword import APART, GRAD
+from attnspec.core.keywords import list_defaults, meant_by
 from attnspec.core.nouns import DType, Verdict, is_bare
-from attnspec.core.other_names import list_defaults, meant_by
 from attnspec.core.plan import NOT_AT_FLOAT64
 from attnspec.record.events import Event, Handler
 from attnspec.record.outcome import Outcome, SubjectCard, refused_by

@@ -35,10 +35,14 @@ SAID = frozenset(COUNTS)
 
 _WHOLE = "return_weights"  # their shape is (B,H,T,S)
 
-EXPRESSED = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds and word.name != _WHOLE
-                      and word.name not in SAID and not set(word.axes) & set("TSP") and word.acts is not Acts.WEIGHTS)
+OF_ENTRIES = frozenset(word.name for word in KEYWORDS.values() if word.acts is Acts.STORAGE)
+"""The keywords that say which numbers the entries of an array stand for: they lie as it does, in any form."""
+
+EXPRESSED = OF_ENTRIES | frozenset(
+    word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds and word.name != _WHOLE
+    and word.name not in SAID and not set(word.axes) & set("TSP") and word.acts is not Acts.WEIGHTS)
 """The keywords that a packed function may take. What has the shape of B, T and S has no place in packed arrays, and
-neither has what is drawn for each weight of such a shape.
+neither has what is drawn for each weight of such a shape; what belongs to the entries of an array is packed as it is.
 """
 
 TABLE = "block_table"
@@ -62,6 +66,5 @@ HELD_IN_CACHE = frozenset(CACHED)
 """The keywords that a cache says; a decoder has no parameter for them."""
 
 BESIDE_CACHE = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds
-                         and word.name not in HELD_IN_CACHE and word.axes not in {"BT", "BS"}
-                         and word.acts is not Acts.STORAGE)
+                         and word.name not in HELD_IN_CACHE and word.axes not in {"BT", "BS"})
 """The keywords that a decoder's attention may take. Segments come without a past."""

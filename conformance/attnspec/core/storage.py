@@ -102,6 +102,9 @@ GRANULARITIES: Mapping[str, str] = {
 feature; a last block that is not full has a scale, too, so that lengths are divided upwards.
 """
 
+PAGED_GRANULARITIES: Mapping[str, str] = {"page": "(pages,Hkv)"}
+"""The same of keys and values that lie in pages, beside those of all."""
+
 ZERO_FORMATS = ("float32", "codes")
 """In what zero points are handed over: as numbers, which need not be whole, or in the format of their codes."""
 
@@ -119,11 +122,13 @@ def is_along_tokens(layout: str) -> bool:
     """Whether a layout packs neighbouring tokens, not features."""
     return layout.endswith("_tokens")
 
+
 SCALE_AXES: Mapping[str, Mapping[int, int]] = {
     "tensor": {}, "batch": {0: 1}, "head": {1: 1}, "batch_head": {0: 1, 1: 1}, "token": {0: 1, 1: 1, 2: 1},
-    "channel": {1: 1, 3: 1},
+    "channel": {1: 1, 3: 1}, "page": {0: 1, 1: 1, 2: 1},
     **{f"block({length})": {0: 1, 1: 1, 2: 1, 3: length} for length in BLOCKS},
     **{f"tokens({length})": {0: 1, 1: 1, 2: length} for length in BLOCKS},
     **{f"channel_tokens({length})": {0: 1, 1: 1, 2: length, 3: 1} for length in BLOCKS}}
 """By granularity, those of the axes (B,H,S,D) of an array along which scales differ, each with how many neighbours
-share one."""
+share one. How many tokens of a page do is a matter of the pages.
+"""

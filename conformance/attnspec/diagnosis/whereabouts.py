@@ -22,6 +22,7 @@ from attnspec.diagnosis.ranges import describe_ranges, wrong_entries
 from attnspec.numerics.operands import extra_over_lse
 from attnspec.problems.demand import count_work
 from attnspec.problems.domain import ANY_MASK, Domain
+from attnspec.problems.keyword_arrays import slots_of_page
 from attnspec.problems.problem import Problem, Recipe, Sizes
 from attnspec.record.boundaries import (
     ConditionStanding,
@@ -32,10 +33,9 @@ from attnspec.record.boundaries import (
     parts_of,
     weaken_boundary,
 )
-from attnspec.subjects.serving_forms import slots_of_page
 from attnspec.subjects.subject import SubjectRaised
 from attnspec.trials.judging import Violated
-from attnspec.trials.resizing import Resizer
+from attnspec.trials.sizes import Resizer
 from attnspec.trials.trial import Trial
 
 LARGEST = 2**22

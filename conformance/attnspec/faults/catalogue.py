@@ -16,8 +16,18 @@ import numpy as np
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Declaration, Variant, asked_of
 from attnspec.core.errors import TargetError
-from attnspec.core.forms import BESIDE_CACHE, EXPRESSED, HELD_IN_CACHE, HELD_IN_PAGES, SAID, STATE, TABLE, InputForm
-from attnspec.core.keyword import CACHES_POOL, DROPOUT_POOL, GRAD, GRADIENTS_POOL, SERVING_POOL, Acts
+from attnspec.core.forms import (
+    BESIDE_CACHE,
+    EXPRESSED,
+    HELD_IN_CACHE,
+    HELD_IN_PAGES,
+    OF_ENTRIES,
+    SAID,
+    STATE,
+    TABLE,
+    InputForm,
+)
+from attnspec.core.keyword import CACHES_POOL, DROPOUT_POOL, GRAD, GRADIENTS_POOL, QUANTISED_POOL, SERVING_POOL, Acts
 from attnspec.core.keywords import KEYWORDS, UNCOMMON, acting_on
 from attnspec.core.made_variants import MadeForm
 from attnspec.core.nouns import DType, Kind
@@ -218,7 +228,8 @@ PROFILES_OF: Mapping[Kind, tuple[str, ...]] = {
     Kind.ATTENTION: ATTENTION_PROFILES, Kind.LAYER: LAYER_PROFILES, Kind.ROTARY: (PROFILE,)}
 
 BESIDE_POOL: Mapping[str, tuple[str, ...]] = {
-    CACHES_POOL: (SERVING_POOL,), GRADIENTS_POOL: (SERVING_POOL,), DROPOUT_POOL: (GRADIENTS_POOL,)}
+    CACHES_POOL: (SERVING_POOL,), GRADIENTS_POOL: (SERVING_POOL,), DROPOUT_POOL: (GRADIENTS_POOL,),
+    QUANTISED_POOL: (SERVING_POOL, CACHES_POOL)}
 """By pool, those whose keywords its faults take, too: a past is met with lengths, and not the other way round."""
 
 FORMED: Mapping[InputForm, frozenset[str]] = {
@@ -265,7 +276,7 @@ def _keywords(fault: Fault) -> frozenset[str]:
     if fault.kind is Kind.ROTARY:
         return frozenset(ROTARY)
     if fault.form is not InputForm.DENSE:
-        return FORMED[fault.form]
+        return FORMED[fault.form] if fault.stage in OF_ENTRIES else FORMED[fault.form] - OF_ENTRIES
     taken = {word.name for word in KEYWORDS.values()
              if fault.kind in word.kinds and (word.in_layers or fault.kind is not Kind.LAYER)}
     taken |= {GRAD} if fault.backward else set()

@@ -19,7 +19,8 @@ from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, KEYWORDS, OFF, UN
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import staged as stage
 from attnspec.faults.aspect_stage import added_logits, bend_logits, extra_logit, near_keys, own_keys, own_queries
-from attnspec.faults.catalogue import ATTENTION_PROFILES, FORMED, FURTHER_PROFILES, RECOMMENDED
+from attnspec.faults.catalogue import ATTENTION_PROFILES, BESIDE_POOL, FORMED, FURTHER_PROFILES, RECOMMENDED
+from attnspec.faults.dequantising import dequantised_first
 from attnspec.faults.fault import all_mistakes
 from attnspec.faults.rotary_work import Rotate
 from attnspec.faults.sound_forms import (
@@ -341,8 +342,9 @@ class Sound:
 
     @property
     def function(self) -> Attend | Rotate:
-        """A freshly made function."""
-        return self.make()
+        """A freshly made function; of another form than the dense one, it takes codes, too."""
+        made = self.make()
+        return made if self.form is InputForm.DENSE else dequantised_first(made)
 
 
 SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
@@ -451,10 +453,13 @@ def _precision(sound: Sound) -> Mapping[DType, Mapping[str, object]]:
 
 
 def _keywords(sound: Sound) -> frozenset[str]:
-    """Those that drop weights, and those of an aspect, take nothing of servers; the others all but what these take."""
+    """Those that drop weights take nothing of servers, and those of an aspect what its faults do; the others all but
+    what these take.
+    """
     words = (word for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
     if sound.name in _POOL_OF:
-        return frozenset(word.name for word in words if word.pool in {"", _POOL_OF[sound.name]})
+        pool = _POOL_OF[sound.name]
+        return frozenset(word.name for word in words if word.pool in {"", *BESIDE_POOL.get(pool, ()), pool})
     if sound.name not in DROPPING:
         return frozenset(word.name for word in words if word.pool not in {DROPOUT_POOL, *_POOL_OF.values()})
     return frozenset(word.name for word in words

@@ -15,6 +15,7 @@ from attnspec.core.keyword import (
     Acts,
     GradPattern,
     LengthPattern,
+    PagePattern,
     PastPattern,
     SegmentPattern,
     SinkPattern,
@@ -219,10 +220,40 @@ def divide_alike(problem: Problem, whole: Problem) -> Problem:
     return divided(whole, problem.past) if problem.has_past else whole
 
 
+USUAL_PAGES: PagePattern = "shuffled"
+"""How keys and values lie where a case does not say it, and the subject takes nothing but pages."""
+
+_MOST_FILLED = (4, 3, 2, 1)
+"""The slots of a page where all of its slots hold keys: the first that divides their number."""
+
+_SLOTS: Mapping[PagePattern, Callable[[int], int]] = {
+    "one_slot": lambda _: 1, "beyond_16_bits": lambda _: 1, "shared": lambda _: 2, "odd": lambda _: 3,
+    "one_page": lambda keys: keys,
+    **dict.fromkeys(("large_beyond", "nan_beyond"),
+                    lambda keys: next(slots for slots in _MOST_FILLED if keys % slots == 0)),
+    "pages_of_16": lambda _: 16, "pages_of_32": lambda _: 32, "pages_of_64": lambda _: 64,
+    "pages_of_128": lambda _: 128, "pages_of_256": lambda _: 256}
+"""By pattern, the slots of a page, by the number of keys, where they are not four."""
+
+
+def slots_of_page(pattern: PagePattern, keys: int, multiple: int = 1) -> int:
+    """How many slots a page of a pattern has, which are a multiple of a number."""
+    slots = _SLOTS[pattern](keys) if pattern in _SLOTS else 4
+    return -(-max(1, slots) // multiple) * multiple
+
+
+def cut_scales(problem: Problem, *, queries: slice | Array = slice(None),
+               keys: slice = slice(None)) -> dict[str, Array]:
+    """What says which numbers the entries stand for, (B,H,T,D) or (B,Hkv,S,·), of these queries and keys."""
+    spans: dict[str, slice | Array] = {"T": queries, "S": keys}
+    return {name: np.ascontiguousarray(array[tuple(spans.get(axis, slice(None)) for axis in AXES[name])])
+            for name, array in problem.given.items() if KEYWORDS[name].acts is Acts.STORAGE}
+
+
 def with_values(problem: Problem, value: Array) -> Problem:
     """The problem with other values (B,Hkv,S,Dv), past ones first, which stand for themselves."""
-    plain = {name: np.broadcast_to(np.ones((), array.dtype), value.shape) for name, array in problem.given.items()
-             if KEYWORDS[name].meaning_of == "value"}
+    plain = {name: np.broadcast_to(np.full((), not name.endswith("_zero"), array.dtype), value.shape)
+             for name, array in problem.given.items() if KEYWORDS[name].meaning_of == "value"}
     return divide_alike(problem, joined(problem).but(value=value, **plain))
 
 

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
+from types import MappingProxyType
 from typing import Any, get_args, overload
 
 import numpy as np
@@ -142,6 +143,14 @@ HELD = ("key", "value")
 """What stands behind each of the arrays of earlier calls."""
 
 INPUTS = ("query", *HELD)
+
+Lays = Mapping[str, Callable[[Array], Array]]
+"""By input, how what belongs to its entries lies in the form of a call: from (B,H,T,·), or of keys (B,Hkv,S,·). Heads
+and features are the last axes there; inputs that lie as in a problem are left out.
+"""
+
+DENSE: Lays = MappingProxyType({})
+"""Every input lies as in a problem."""
 
 
 @overload

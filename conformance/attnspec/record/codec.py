@@ -16,9 +16,8 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
-from attnspec.core.characters import HIDDEN
-from attnspec.core.docstrings import docstring
 from attnspec.core.errors import RecordError, hint
+from attnspec.core.texts import HIDDEN, docstring
 from attnspec.record.events import (
     BlockJudged,
     Event,

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnspec.core.files import write_whole
 from attnspec.core.nouns import FAILURES, Effort, Level, Verdict
+from attnspec.core.paths import write_whole
 from attnspec.record.outcome import ClauseText, Outcome, refused_by
 from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.bugs import explain_bugs, likely_without_share

@@ -16,6 +16,7 @@ from attnspec.core.forms import InputForm as Layout
 from attnspec.core.nouns import Verdict
 from attnspec.core.refusal import Refusal, read_refusal
 from attnspec.hosting.process import DIED
+from attnspec.problems.keyword_arrays import USUAL_PAGES
 from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.scaffold.arrangements import BACKS, LOG_SUM_EXPS, OF_EQUAL_LENGTHS, PACKED_BACK, WEIGHTS, OutputLayout
 from attnspec.scaffold.form import CallForm, OutputPlace
@@ -29,7 +30,7 @@ from attnspec.scaffold.writing.telling import described
 from attnspec.subjects.call import Call, ReturnedArray, ReturnedTree
 from attnspec.subjects.callee import Hosted
 from attnspec.subjects.exceptions import refusal_words
-from attnspec.subjects.serving_forms import USUAL_PAGES, in_pages, pack
+from attnspec.subjects.serving_forms import in_pages, pack
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.target import offered
 

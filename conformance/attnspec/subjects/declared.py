@@ -14,7 +14,7 @@ from attnspec.core.keywords import HIDING
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.refusal import Refusal, read_refusal
 from attnspec.core.sizes import read_sizes, spell_lengths
-from attnspec.core.storage import GRANULARITIES, LAYOUTS, STORAGES, ZERO_FORMATS
+from attnspec.core.storage import GRANULARITIES, LAYOUTS, PAGED_GRANULARITIES, STORAGES, ZERO_FORMATS
 from attnspec.core.surroundings import DEVICES
 from attnspec.host.lifts import LIFTS
 from attnspec.spec.yaml_lines import Fields, LocatedList
@@ -25,13 +25,14 @@ WEIGHTS = ("per_head", "averaged")
 MASK_AXES = ("BHTS", "BTS", "BHS", "BS", "TS")
 BIASES = ("all", *map(" ".join, chain.from_iterable(
     combinations(("query", "key", "value", "out"), count) for count in range(1, 4))))
+_SHARED = "answer to how many entries share a scale"
 CHOICES = {"weights": (WEIGHTS, "way to return weights"), "mask_axes": (MASK_AXES, "set of axes"),
            "biases": (BIASES, "answer to which projections have biases"),
            **dict.fromkeys(("lengths", "causal_lengths"), (tuple(LENGTHS), "answer to which lengths are taken")),
            "past_lengths": (("any", "equal"), "answer to how many new keys are taken"),
            **dict.fromkeys(("stored_query", "stored_key", "stored_value"), (tuple(STORAGES), "format of codes")),
-           **dict.fromkeys(("query_scales", "key_scales", "value_scales"),
-                           (tuple(GRANULARITIES), "answer to how many entries share a scale")),
+           "query_scales": (tuple(GRANULARITIES), _SHARED),
+           **dict.fromkeys(("key_scales", "value_scales"), ((*GRANULARITIES, *PAGED_GRANULARITIES), _SHARED)),
            "zeros": (ZERO_FORMATS, "format of zero points"),
            **dict.fromkeys(("packed_query", "packed_key", "packed_value"), (tuple(LAYOUTS), "layout of nibbles"))}
 CUT = ("T", "S", "D", "Dv")  # the axes that kernels cut into blocks
@@ -109,7 +110,7 @@ def _check_storage(fields: Fields, limits: Limits, array: str) -> None:
         nibbles = ", ".join(name for name, each in STORAGES.items() if each.is_nibble)
         raise fields.complain(f"packed_{array}", f"needs stored_{array} to be a format of four bits ({nibbles}), not "
                                                  f"{stored}.")
-    if storage is not None and shared and shared not in storage.granularities:
+    if storage is not None and storage.block and shared and shared not in storage.granularities:
         raise fields.complain(f"{array}_scales", f"is {shared}, but {stored} has a scale for each {storage.block} "
                                                  f"neighbours: write {' or '.join(storage.granularities)}.")
 

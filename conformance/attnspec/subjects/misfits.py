@@ -283,7 +283,7 @@ class Misfits:
                 "one input serves as key and value" if limits.one_memory else ""
         yield from self._of_keywords(given)
         if isinstance(problem, Problem):
-            yield from (part.misfit(problem, limits) for part in load_parts("arrays")
+            yield from (part.misfit(problem, limits, declaration.form) for part in load_parts("arrays")
                         if not declaration.keywords.isdisjoint(part.ARRAYS))
         if GRAD in given and isinstance(problem, Problem):
             without = "" if can_differentiate(declaration) else self._without_gradients()

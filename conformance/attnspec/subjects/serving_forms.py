@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from attnspec.core.forms import HELD_IN_CACHE, NUMBER, SAID, STATE, TABLE
+from attnspec.core.forms import HELD_IN_CACHE, NUMBER, OF_ENTRIES, SAID, STATE, TABLE
 from attnspec.core.keyword import Acts, PagePattern, StepPattern
 from attnspec.core.keywords import AXES, COUNTS, KEYWORDS
 from attnspec.problems.families import random_words
-from attnspec.problems.problem import HELD, Array, Problem, Sizes, joined
+from attnspec.problems.keyword_arrays import cut_scales, slots_of_page
+from attnspec.problems.problem import HELD, Array, Lays, Problem, Sizes, joined
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +59,11 @@ class PackedProblem:
         is, such as sinks' (H,).
         """
         return {name: self.spread(array, name) if name in self.own else array for name, array in gradients.items()}
+
+    @property
+    def lays(self) -> Lays:
+        """How what belongs to the entries of each input is packed, (Nq,H,·) or (Nk,Hkv,·)."""
+        return {name: partial(_pack_array, own=own) for name, own in self.own.items()}
 
     def of_output(self, array: Array) -> Array:
         """An array (B,H,T,Dv) that lies as the output does, as (Nq,H,Dv)."""
@@ -107,9 +114,6 @@ def _longest(own: Array) -> int:
     return int(own.sum(axis=1).max(initial=0))
 
 
-USUAL_PAGES: PagePattern = "shuffled"
-"""How keys and values lie where a case does not say it, and the subject takes nothing but pages."""
-
 LARGE = 256.0
 """What stands, with alternating signs, in slots that hold no key, where that is to be seen."""
 
@@ -151,13 +155,12 @@ def _no_page(spare: Array, pages: int, missing: int) -> Array:  # noqa: ARG001  
 
 @dataclass(frozen=True, slots=True)
 class PageLayout:
-    """How keys are put into pages. slots: of a page, by the number of keys.  order: page numbers (pages,) in
+    """How keys are put into pages, of as many slots as `slots_of_page` says. order: page numbers (pages,) in
     the order in which they are handed out.  spare: pages that nobody uses.  columns: of the table, more than needed.
     tail: what stands there.  content: of slots that hold no key.  is_tight: whether keys beyond a length have no slot.
     shares: whether pages of the same content are one.
     """
 
-    slots: Callable[[int], int] = lambda _: 4
     order: Callable[[int], Array] = _any_order
     spare: int = 2
     columns: int = 0
@@ -174,51 +177,65 @@ MOST_SLOTS = 2**21
 """Slots of a pool at most: a subject whose pages are long is not handed gigabytes for the sake of their number."""
 
 _LONG = PageLayout(columns=3, is_tight=True)
-_BEYOND = replace(_LONG, slots=lambda keys: max(slots for slots in (1, 2, 3, 4) if keys % slots == 0), tail=_unused)
+_BEYOND = replace(_LONG, tail=_unused)
 
 LAYOUTS: Mapping[PagePattern, PageLayout] = {
-    "shuffled": PageLayout(),
     "in_order": PageLayout(order=np.arange, spare=0),
     "backwards": PageLayout(order=lambda pages: np.arange(pages)[::-1], spare=0),
-    "one_slot": PageLayout(slots=lambda _: 1),
-    "odd": PageLayout(slots=lambda _: 3),
-    "one_page": PageLayout(slots=lambda keys: keys, spare=0),
+    "one_page": PageLayout(spare=0),
     "long_table": _LONG,
     "large_beyond": replace(_BEYOND, content=LARGE),
     "nan_beyond": replace(_BEYOND, content=np.nan),
     "no_page_beyond": replace(_LONG, tail=_no_page),
-    "pages_of_16": PageLayout(slots=lambda _: 16),
-    "pages_of_32": PageLayout(slots=lambda _: 32),
-    "pages_of_64": PageLayout(slots=lambda _: 64),
-    "pages_of_128": PageLayout(slots=lambda _: 128),
-    "pages_of_256": PageLayout(slots=lambda _: 256),
-    "beyond_16_bits": PageLayout(slots=lambda _: 1, order=lambda pages: np.arange(pages)[::-1], spare=UNUSED_PAGES),
-    "shared": PageLayout(slots=lambda _: 2, shares=True),
+    "beyond_16_bits": PageLayout(order=lambda pages: np.arange(pages)[::-1], spare=UNUSED_PAGES),
+    "shared": PageLayout(shares=True),
 }
-
-
-def slots_of_page(pattern: PagePattern, keys: int, multiple: int = 1) -> int:
-    """How many slots a page of a pattern has, which are a multiple of a number."""
-    return -(-max(1, LAYOUTS[pattern].slots(keys)) // multiple) * multiple
 
 
 def in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> PagedProblem:
     """Keys and values of a problem, put into pages by a pattern, whose slots are a multiple of a number."""
-    layout, sizes, slots = LAYOUTS[pattern], problem.sizes, slots_of_page(pattern, problem.sizes.S, multiple)
+    pages = _lay_pages(problem, pattern, multiple)
+    return PagedProblem(pages.lay(problem.key), pages.lay(problem.value), pages.table, pages.lengths)
+
+
+def laid_in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> Lays:
+    """How what belongs to the entries of keys and values, (B,Hkv,S,·), lies in their pages, (pages,slots,Hkv,·)."""
+    return dict.fromkeys(HELD, _lay_pages(problem, pattern, multiple).lay)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LaidPages:
+    """Table (B,N) and lengths (B,), and how an array (B,Hkv,S,·) lies in the pages, (pages,slots,Hkv,·)."""
+
+    table: Array
+    lengths: Array
+    lay: Callable[[Array], Array]
+
+
+def _lay_pages(problem: Problem, pattern: PagePattern, multiple: int) -> LaidPages:
+    """Which page has which keys, by a pattern, and where it is in the pool."""
+    layout, sizes = LAYOUTS.get(pattern, PageLayout()), problem.sizes
+    slots = slots_of_page(pattern, sizes.S, multiple)
     given = getattr(problem, NUMBER)
     lengths = np.full(sizes.B, sizes.S, np.int32) if given is None else given
     held = lengths if layout.is_tight else np.full(sizes.B, sizes.S)
     needed = -(-held // slots)
     is_used = np.arange(max(1, needed.max(initial=0) + layout.columns)) < needed[:, None]
-    contents = [_cut(array, held, is_used, slots, layout.content) for array in (problem.key, problem.value)]
-    owner = _same(contents) if layout.shares else np.arange(is_used.sum())
+    cut = partial(_cut, held=held, is_used=is_used, slots=slots, content=layout.content)
+    owner = _same([cut(array) for array in _of_keys(problem)]) if layout.shares else np.arange(is_used.sum())
     own, pages = np.unique(owner, return_inverse=True)
     order = layout.order(len(own) + (layout.spare if layout.spare * slots <= MOST_SLOTS else 0))
     table = np.empty(is_used.shape, np.int32)
     table[is_used] = order[pages]
     table[~is_used] = layout.tail(order[len(own):], len(order), int((~is_used).sum()))
-    key, value = (_pool(array[own], order, layout.content) for array in contents)
-    return PagedProblem(key, value, table, lengths)
+    return LaidPages(table, lengths, lambda array: _pool(cut(array)[own], order, layout.content))
+
+
+def _of_keys(problem: Problem) -> Iterator[Array]:
+    """Keys and values (B,Hkv,S,·), and what says which numbers their entries stand for."""
+    yield from (problem.key, problem.value)
+    yield from (array for name, array in problem.given.items()
+                if name in OF_ENTRIES and KEYWORDS[name].meaning_of in HELD)
 
 
 def _cut(array: Array, held: Array, is_used: Array, slots: int, content: float) -> Array:
@@ -351,17 +368,21 @@ def _storing_steps(problem: Problem, name: str, places: tuple[int, ...]) -> Iter
 
 
 def _span(whole: Problem, first: int, end: int) -> Problem:
-    """As many queries as keys: the keys themselves, one for each query head."""
+    """As many queries as keys: the keys themselves, one for each query head. Queries that are codes have a format and
+    scales of their own, so that these are queries of the problem.
+    """
     key, value = (np.ascontiguousarray(getattr(whole, name)[:, :, first:end]) for name in HELD)
-    heads = whole.query.shape[1] // key.shape[1]
-    return whole.but(query=np.repeat(key, heads, axis=1), key=key, value=value)
+    rows = np.arange(end - first) % whole.query.shape[2]
+    scales = cut_scales(whole, keys=slice(first, end), queries=rows)
+    query = whole.query[:, :, rows] if scales else np.repeat(key, whole.query.shape[1] // key.shape[1], axis=1)
+    return whole.but(**scales, query=np.ascontiguousarray(query), key=key, value=value)
 
 
 def _quiet(problem: Problem, part: Problem, end: int | None = None) -> Problem:
     """A call whose answer is thrown away: nothing that has rows, nothing asked for, and no number of keys beyond its
     end.
     """
-    rows = {name for name, axes in AXES.items() if name in problem.given and set(axes) & set("TS")}
+    rows = {name for name, axes in AXES.items() if name in problem.given and set(axes) & set("TS")} - OF_ENTRIES
     asked = {name for name in problem.given if KEYWORDS[name].acts is Acts.ANSWER}
     counted = {name: np.minimum(value, end).astype(value.dtype) if end is not None and COUNTS[name] == "S" else None
                for name, value in problem.given.items() if name in COUNTS}
@@ -370,14 +391,21 @@ def _quiet(problem: Problem, part: Problem, end: int | None = None) -> Problem:
 
 
 def _without_past(problem: Problem) -> Problem:
-    """The call by itself: what the cache holds is not handed over."""
-    return problem.but(**dict.fromkeys(HELD_IN_CACHE), **{STATE: None})
+    """The call by itself: what the cache holds is not handed over, nor what belongs to it."""
+    new = cut_scales(problem, keys=slice(problem.past, None))
+    return problem.but(**new, **dict.fromkeys(HELD_IN_CACHE), **{STATE: None})
 
 
 def _another(problem: Problem) -> Problem:
-    """The same with other keys and values: of the opposite sign, each at the place of its neighbour."""
-    return problem.but(**{name: np.ascontiguousarray(np.roll(-value, 1, axis=2)) for name in (*HELD, *HELD_IN_CACHE)
-                          if (value := getattr(problem, name)) is not None})
+    """The same with other keys and values: of the opposite sign, each at the place of its neighbour. Codes keep their
+    sign, since a format may not have the other one, and have scales of twice the size; zero points stay.
+    """
+    has_codes = not OF_ENTRIES.isdisjoint(problem.given)
+    scales = {name: np.asarray(2 * value) for name, value in cut_scales(problem).items()
+              if name == f"{KEYWORDS[name].meaning_of}_scale"}
+    return problem.but(**scales, **{
+        name: np.ascontiguousarray(np.roll(value if has_codes else -value, 1, axis=2))
+        for name in (*HELD, *HELD_IN_CACHE) if (value := getattr(problem, name)) is not None})
 
 
 def _by_turns(own: tuple[Step, ...], other: tuple[Step, ...]) -> tuple[Step, ...]:

@@ -20,7 +20,8 @@ from attnspec.core.made_variants import called_there
 from attnspec.core.nouns import Kind
 from attnspec.core.rotary import POSITIONS
 from attnspec.host.lifts.making import FormNotMade, FrameworkForm
-from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes
+from attnspec.problems.keyword_arrays import USUAL_PAGES, cut_scales
+from attnspec.problems.problem import DENSE, Array, LayerProblem, Lays, Problem, Sizes
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.outcome import KnownFinding, SubjectCard
 from attnspec.subjects.backward import (
@@ -37,12 +38,12 @@ from attnspec.subjects.manifest import Library
 from attnspec.subjects.misfits import LoweredProblem, Misfits, head_width, lower_problem
 from attnspec.subjects.serving_forms import (
     FIRST_STEP,
-    USUAL_PAGES,
     USUAL_STEPPING,
     Arguments,
     PackedProblem,
     in_pages,
     in_steps,
+    laid_in_pages,
     pack,
     steps_for_host,
 )
@@ -225,7 +226,7 @@ class Subject:
         arrays = _inputs(packed)
         shapes = {"output": packed.output_shape, **({"lse": packed.lse_shape} if problem.return_lse else {})}
         keywords = {**self.declaration.off, **packed.given}
-        answer = self._call(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)))
+        answer = self._call(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)), packed.lays)
         lse = None if answer.lse is None else packed.spread(answer.lse)
         return replace(answer, output=packed.spread(answer.output), lse=lse)
 
@@ -233,7 +234,8 @@ class Subject:
         """The output and the gradients of the framework, each spread out again."""
         grad = packed.of_output(grad_given(problem, self.declaration))
         keywords = {**self.declaration.off, **packed.given}
-        answer = self._call(call_of_framework(problem, _inputs(packed), keywords, grad, self.declaration.limits))
+        answer = self._call(call_of_framework(problem, _inputs(packed), keywords, grad, self.declaration.limits),
+                            packed.lays)
         return replace(answer, output=packed.spread(answer.output), by_input=packed.spread_inputs(answer.by_input))
 
     def _stepped_answer(self, problem: Problem) -> SubjectAnswer:
@@ -243,20 +245,23 @@ class Subject:
         if is_layer:
             return self._lowered_answer(stepped.last.problem, problem, more)
         arrays, sizes = _inputs(stepped.last.problem), problem.sizes
-        return self._perform(problem, arrays, more, (sizes.B, sizes.H, sizes.T, sizes.Dv))
+        own = problem.but(**cut_scales(problem, keys=slice(problem.past, None)))
+        return self._perform(own, arrays, more, (sizes.B, sizes.H, sizes.T, sizes.Dv))
 
     def _arguments(self, problem: Problem) -> Arguments:
         """Of one call, as the subject takes it."""
         if self.declaration.kind is not Kind.LAYER:
-            return _inputs(problem), self._keywords(problem)
+            return self._handed_over(_inputs(problem), self._keywords(problem))
         lowered = lower_problem(problem, self.declaration.limits)
         return _inputs(lowered), {"params": lowered.params, "heads": problem.sizes.H, **self._keywords(problem)}
 
     def _paged_answer(self, problem: Problem) -> SubjectAnswer:
         pattern = problem.block_table if isinstance(problem.block_table, str) else USUAL_PAGES
-        paged = in_pages(problem, pattern, self.declaration.limits.page_multiple)
+        multiple = self.declaration.limits.page_multiple
+        paged = in_pages(problem, pattern, multiple)
         arrays, sizes = {"query": problem.query, "key": paged.key, "value": paged.value}, problem.sizes
-        return self._perform(problem, arrays, paged.given, (sizes.B, sizes.H, sizes.T, sizes.Dv))
+        return self._perform(problem, arrays, paged.given, (sizes.B, sizes.H, sizes.T, sizes.Dv),
+                             laid_in_pages(problem, pattern, multiple))
 
     def _answer_with_gradients(self, problem: Problem) -> SubjectAnswer:
         """The output with the gradients, of the framework or of the backward pass."""
@@ -278,18 +283,28 @@ class Subject:
             raise backward.unusable(unusable.sentence) from None
 
     def _perform(self, problem: Problem | LayerProblem, arrays: Mapping[str, Array], more: Mapping[str, object],
-                 output: tuple[int, ...]) -> SubjectAnswer:
+                 output: tuple[int, ...], lays: Lays = DENSE) -> SubjectAnswer:
         """The answer to a call with these arrays, query (B,H,T,D) or (B,T,M) and its like; output: its shape."""
         keywords = {**more, **self._keywords(problem)}
         shapes = {"output": output, **({"weights": self._weights_shape(problem)} if problem.return_weights else {}),
                   **({"lse": problem.query.shape[:3]} if problem.return_lse else {})}
-        return self._call(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)))
+        return self._call(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)), lays)
 
-    def _call(self, call: Call) -> SubjectAnswer:
+    def _handed_over(self, arrays: Mapping[str, Array], keywords: Mapping[str, object],
+                     lays: Lays = DENSE) -> tuple[Mapping[str, Array], Mapping[str, object]]:
+        """Arrays, query (B,H,T,D) and its like, and keywords in the storage and shape that the subject takes."""
         for part in load_parts("arrays"):
-            if self.takes_storage and not self.declaration.keywords.isdisjoint(part.ARRAYS):
-                arrays, keywords = part.hand_over(call.arrays, call.keywords, self.declaration.limits)
-                call = replace(call, arrays=arrays, keywords=keywords)
+            if self.declaration.keywords.isdisjoint(part.ARRAYS):
+                continue
+            if self.takes_storage:
+                arrays, keywords = part.hand_over(arrays, keywords, self.declaration.limits, lays)
+            else:
+                keywords = part.laid_out(keywords, lays)
+        return arrays, keywords
+
+    def _call(self, call: Call, lays: Lays = DENSE) -> SubjectAnswer:
+        arrays, keywords = self._handed_over(call.arrays, call.keywords, lays)
+        call = replace(call, arrays=arrays, keywords=keywords)
         try:
             return self.callee.perform(self.as_spelled(call))
         except SubjectRaised as raised:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import ml_dtypes
@@ -11,10 +12,14 @@ import numpy as np
 from attnspec.aspects.quantised.keyword import KEYWORDS, parts_of
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import UsageError
+from attnspec.core.forms import TABLE, InputForm
+from attnspec.core.keyword import PagePattern
+from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import DType
 from attnspec.core.storage import SCALE_AXES, STORAGES, Storage, is_along_tokens
 from attnspec.problems.families import Words, random_words
-from attnspec.problems.problem import Array, Problem, Recipe, Sizes, numpy_dtype
+from attnspec.problems.keyword_arrays import USUAL_PAGES, slots_of_page
+from attnspec.problems.problem import DENSE, HELD, INPUTS, Array, Lays, Problem, Recipe, Sizes, joined, numpy_dtype
 
 GLOBALS: Mapping[str, str] = {word.name: word.meaning_of for word in KEYWORDS if word.name.endswith("_global_scale")}
 """By keyword, the array all of whose scales it is multiplied into."""
@@ -26,8 +31,17 @@ NAMES: Mapping[str, str] = {
 ZEROS: Mapping[str, str] = {word.name: word.meaning_of for word in KEYWORDS if word.name.endswith("_zero")}
 """By keyword, the array from whose codes it is taken off."""
 
+EVERY: Mapping[str, str] = {**NAMES, **ZEROS, **GLOBALS}
+"""By keyword, the array whose codes it gives a meaning."""
+
+_PAST: Mapping[str, str] = dict(zip(CACHED, HELD, strict=True))
+"""By keyword, the array of the call whose storage earlier keys, or values, have."""
+
 _UNSCALED = "uint8/tensor/ones"
 """The pattern of codes that have a zero point and no scale."""
+
+USUAL_SLOTS = 4
+"""Of a page, where a pattern is made without the problem whose pages it belongs to."""
 
 _RARE = 16
 """One code in so many is any code of its storage, the others are rounded from the family's entries."""
@@ -39,16 +53,16 @@ def shape_of(name: str, sizes: Sizes) -> tuple[int, int, int, int]:
     return {"query": (B, H, T, D), "key": (B, Hkv, S, D), "value": (B, Hkv, S, Dv)}[name]
 
 
-def scales(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
+def scales(keyword: str, pattern: str, seed: int, sizes: Sizes, slots: int = USUAL_SLOTS) -> Array:
     """The scales of an array at its full shape, (B,H,T,D), (B,Hkv,S,D) or (B,Hkv,S,Dv), in float32: the same wherever
-    its granularity says so.
+    its granularity says so. slots: of a page, whose keys share one.
     """
     storage, granularity, kind = parts_of(pattern)
     full = shape_of(NAMES[keyword], sizes)
     random = random_words(seed, f"{keyword} {granularity}", shared_shape(granularity, full))
     made = _KINDS[kind](random) * (1.0 if kind == "ones" else STORAGES[storage].step)
     stored = made.astype(np.float32).astype(storage_dtype(STORAGES[storage].scales)).astype(np.float32)
-    return spread_out(stored, granularity, full)
+    return spread_out(stored, granularity, full, slots)
 
 
 def global_scale(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
@@ -67,23 +81,33 @@ def shared_shape(granularity: str, full: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(-(-length // shared[axis]) if axis in shared else 1 for axis, length in enumerate(full))
 
 
-def spread_out(made: Array, granularity: str, full: tuple[int, ...]) -> Array:
-    """Scales of the shape that `shared_shape` gives, at the full shape (B,H,S,D)."""
+def spread_out(made: Array, granularity: str, full: tuple[int, ...], slots: int = USUAL_SLOTS) -> Array:
+    """Scales of the shape that `shared_shape` gives, at the full shape (B,H,S,D). slots: of a page, whose keys share
+    one.
+    """
+    if granularity == "page":
+        made = made[:, :, _first_of_page(full[2], slots)]
     for axis, length in SCALE_AXES[granularity].items():
         if length > 1:
             made = made.take(np.arange(full[axis]) // length, axis)
     return np.ascontiguousarray(np.broadcast_to(made, full))
 
 
-def zero_points(keyword: str, pattern: str, scale_pattern: str, seed: int, sizes: Sizes) -> Array:
+def _first_of_page(keys: int, slots: int) -> Array:
+    """Any shape, (S,): of each key the first one that lies in its page of so many slots."""
+    return np.arange(keys) // slots * slots
+
+
+def zero_points(keyword: str, pattern: str, scale_pattern: str, seed: int, sizes: Sizes, *,
+                slots: int = USUAL_SLOTS) -> Array:
     """The zero points of an array at its full shape, (B,H,T,D), (B,Hkv,S,D) or (B,Hkv,S,Dv), in float32: of the
-    granularity and for the storage that the pattern of its scales names.
+    granularity and for the storage that the pattern of its scales names. slots: of a page, whose keys share one.
     """
     name, granularity, _ = parts_of(scale_pattern)
     full = shape_of(ZEROS[keyword], sizes)
     random = random_words(seed, f"{keyword} {granularity}", shared_shape(granularity, full))
     made = _ZERO_KINDS[pattern](STORAGES[name], random)
-    return spread_out(made.astype(np.float32), granularity, full)
+    return spread_out(made.astype(np.float32), granularity, full, slots)
 
 
 def _zeros_about_middle(storage: Storage, random: Words) -> Array:
@@ -134,6 +158,7 @@ _KINDS: Mapping[str, Callable[[Words], Array]] = {
 
 
 def _maker(keyword: str) -> Callable[[str, int, Sizes, DType], Array]:
+    """What makes the zero points or scales of a keyword, at the full shape of their array (B,H,S,D)."""
     if keyword in ZEROS:
         return lambda pattern, seed, sizes, _: zero_points(keyword, pattern, _UNSCALED, seed, sizes)
     made = global_scale if keyword in GLOBALS else scales
@@ -148,6 +173,7 @@ def settle(problem: Problem, recipe: Recipe) -> Problem:
     """The problem with codes in the place of entries, wherever it has scales or zero points. Codes are held in the
     problem's dtype, which has room for each of them.
     """
+    slots = _slots(problem, 1)
     for keyword, name in NAMES.items():
         zero = f"{name}_zero"
         if recipe.features.isdisjoint({keyword, zero}):
@@ -155,12 +181,22 @@ def settle(problem: Problem, recipe: Recipe) -> Problem:
         pattern = recipe.value(keyword) if keyword in recipe.features else _UNSCALED
         offset = None
         if zero in recipe.features:
-            offset = zero_points(zero, recipe.value(zero), pattern, recipe.seed, recipe.sizes)
+            offset = zero_points(zero, recipe.value(zero), pattern, recipe.seed, recipe.sizes, slots=slots)
             problem = problem.but(**{zero: offset})
+        if keyword in recipe.features and parts_of(pattern)[1] == "page":
+            problem = problem.but(**{keyword: scales(keyword, pattern, recipe.seed, recipe.sizes, slots)})
         entries = getattr(problem, name)
         codes = codes_of(entries, pattern, recipe.seed, name, problem.dtype, zero=offset)
         problem = problem.but(**{name: codes})
     return problem
+
+
+def _slots(problem: Problem, multiple: int) -> int:
+    """The slots of a page of a problem's keys, which are a multiple of a number; of the usual pages where none are
+    said.
+    """
+    pattern: PagePattern | Array | None = getattr(problem, TABLE)
+    return slots_of_page(pattern if isinstance(pattern, str) else USUAL_PAGES, problem.sizes.S, multiple)
 
 
 def codes_of(entries: Array, pattern: str, seed: int, label: str, dtype: DType, *,
@@ -191,7 +227,7 @@ def _any_code(storage: Storage, random: Words) -> Array:
 
 
 def _inner_code(storage: Storage, random: Words) -> Array:
-    """The same without the ends put in."""
+    """Codes of any shape, that of the words, without the ends put in."""
     if storage.is_whole:
         return storage.lowest + (random % np.uint32(storage.largest - storage.lowest + 1)).astype(float)
     top = int(np.frexp(storage.largest)[1]) - 1
@@ -220,13 +256,42 @@ def holds(storage: Storage, numbers: Array) -> bool:
     return bool(np.where(np.isfinite(wide), is_code, np.isnan(wide) & storage.has_nan).all())
 
 
-def misfit(problem: Problem, limits: Limits) -> str:
-    """Why codes and scales cannot be handed to a subject with these limits; empty if they can."""
-    return next(_misfits(problem, limits), "")
+def misfit(problem: Problem, limits: Limits, form: InputForm = InputForm.DENSE) -> str:
+    """Why codes and scales cannot be handed to a function of this form with these limits; empty if they can. A past is
+    looked at with what stands behind it.
+    """
+    return next(chain(_without_meaning(problem, limits, form), _misfits(joined(problem), limits)), "")
+
+
+_BLOCKS_OF_ANOTHER: Mapping[InputForm, str] = {
+    InputForm.PACKED: "a sequence may begin within a block", InputForm.PAGED: "a page may end within a block",
+    InputForm.DECODER: "a call may begin within a block"}
+"""By form, why blocks of tokens have no meaning there."""
+_BYTES_OF_ANOTHER: Mapping[InputForm, str] = {
+    InputForm.DENSE: "past and new keys", InputForm.PACKED: "two sequences", InputForm.PAGED: "two pages",
+    InputForm.DECODER: "two calls"}
+"""By form, what two tokens of one byte may belong to."""
+
+
+def _without_meaning(problem: Problem, limits: Limits, form: InputForm) -> Iterator[str]:
+    """What is declared and has no meaning in a form, array by array."""
+    for name in INPUTS:
+        granularity, layout = granularity_of(limits, name), getattr(limits, f"packed_{name}")
+        is_of_keys = name in HELD
+        if granularity == "page" and form is not InputForm.PAGED:
+            yield f"it declares {name}_scales: page, and its keys do not lie in pages: declare token, or another"
+        if SCALE_AXES.get(granularity, {}).get(2, 1) > 1 and form in _BLOCKS_OF_ANOTHER and (
+                is_of_keys or form is InputForm.PACKED):
+            yield (f"its {name} has scales by {granularity}, and {_BLOCKS_OF_ANOTHER[form]}: declare "
+                   f"{'page or token' if form is InputForm.PAGED else 'token'}")
+        if layout and is_along_tokens(layout) and (form is InputForm.PACKED or (is_of_keys and (
+                form is not InputForm.DENSE or problem.has_past))):
+            yield (f"it packs neighbouring tokens of its {name}, and two of a byte may belong to "
+                   f"{_BYTES_OF_ANOTHER[form]}: declare a layout along the features")
 
 
 def _misfits(problem: Problem, limits: Limits) -> Iterator[str]:
-    """All reasons, array by array."""
+    """All reasons of a problem whose keys are joined, array by array."""
     for keyword, name in NAMES.items():
         stored, granularity = getattr(limits, f"stored_{name}"), granularity_of(limits, name)
         scale, zero = getattr(problem, keyword), getattr(problem, f"{name}_zero")
@@ -234,44 +299,65 @@ def _misfits(problem: Problem, limits: Limits) -> Iterator[str]:
             yield f"it declares how codes of its {name} are packed, and not what they are: declare stored_{name}, too"
         if stored and not holds(STORAGES[stored], getattr(problem, name)):
             yield f"{stored} cannot hold the entries of its {name}"
-        if granularity and scale is not None and not _is_shared(scale, granularity):
-            yield f"the scales of its {name} differ not only by {granularity}"
+        for word, numbers in (("scales", scale), ("zero points", zero)):
+            if not granularity or numbers is None:
+                continue
+            if not _is_shared(numbers, granularity):
+                yield f"the {word} of its {name} differ not only by {granularity}"
+            if granularity == "page" and not _is_of_pages(numbers, _slots(problem, limits.page_multiple)):
+                yield f"the {word} of its {name} differ within a page"
         if stored and scale is not None and not _is_stored(scale, STORAGES[stored].scales):
             yield f"{STORAGES[stored].scales} cannot hold the scales of its {name}"
-        if granularity and zero is not None and not _is_shared(zero, granularity):
-            yield f"the zero points of its {name} differ not only by {granularity}"
         if limits.zeros == "codes" and stored and zero is not None and not holds(STORAGES[stored], zero):
             yield f"{stored} cannot hold the zero points of its {name}"
 
 
-def hand_over(arrays: Mapping[str, Array], keywords: Mapping[str, object],
-              limits: Limits) -> tuple[Mapping[str, Array], Mapping[str, object]]:
-    """The arrays of a call, codes in their storage, and its keywords, scales and zero points in the shape of their
-    granularity: of any granularity, with length 1 along the axes along which they do not differ.
+def laid_out(keywords: Mapping[str, object], lays: Lays) -> Mapping[str, object]:
+    """The keywords of a call, scales and zero points (B,H,S,D) as their array lies."""
+    return {name: lays[EVERY[name]](value) if name in EVERY and EVERY[name] in lays and isinstance(value, np.ndarray)
+            else value for name, value in keywords.items()}
+
+
+def hand_over(arrays: Mapping[str, Array], keywords: Mapping[str, object], limits: Limits,
+              lays: Lays = DENSE) -> tuple[Mapping[str, Array], Mapping[str, object]]:
+    """The arrays (B,H,S,D) of a call, codes in their storage; and its keywords: past codes likewise, scales and zero
+    points in the shape of their granularity: of any granularity, with length 1 along the axes along which they do not
+    differ.
     """
-    formats = {name: getattr(limits, f"stored_{name}", "") for name in arrays}
-    if not any(formats.values()) and ARRAYS.keys().isdisjoint(keywords):
+    if not any(getattr(limits, f"stored_{name}") for name in INPUTS) and EVERY.keys().isdisjoint(keywords):
         return arrays, keywords
-    stored = {name: in_storage(array, formats[name], getattr(limits, f"packed_{name}")) if formats[name] else array
-              for name, array in arrays.items()}
-    shaped = {name: _handed_over(name, value, limits) if name in ARRAYS and isinstance(value, np.ndarray) else value
-              for name, value in keywords.items()}
-    return stored, shaped
+
+    def handed(name: str, value: object) -> object:
+        """One array or keyword as the subject takes it."""
+        if not isinstance(value, np.ndarray):
+            return value
+        if name in EVERY:
+            return _handed_over(name, value, limits, lays.get(EVERY[name]))
+        own = _PAST.get(name, name)
+        storage = getattr(limits, f"stored_{own}", "")
+        return in_storage(value, storage, getattr(limits, f"packed_{own}")) if storage else value
+
+    return ({name: np.asarray(handed(name, array)) for name, array in arrays.items()},
+            {name: handed(name, value) for name, value in keywords.items()})
 
 
-def _handed_over(keyword: str, value: Array, limits: Limits) -> Array:
-    """Scales or zero points (B,H,S,D) in the shape of their granularity; scales in the type that belongs to the
-    storage, zero points in that of their codes where that is declared. The one scale of a whole array is ().
+def _handed_over(keyword: str, value: Array, limits: Limits, lay: Callable[[Array], Array] | None) -> Array:
+    """Scales or zero points (B,H,S,D) in the shape of their granularity, as their array lies; scales in the type that
+    belongs to the storage, zero points in that of their codes where that is declared. The one scale of a whole array
+    is ().
     """
     if keyword in GLOBALS:
         return np.array(value[0, 0, 0, 0])
     name = {**NAMES, **ZEROS}[keyword]
-    shaped, storage = _shaped(value, granularity_of(limits, name)), STORAGES.get(getattr(limits, f"stored_{name}"))
+    shaped = _shaped(value, granularity_of(limits, name), lay)
+    storage = STORAGES.get(getattr(limits, f"stored_{name}"))
     if storage is None:
         return shaped
     if keyword in ZEROS:
-        return shaped.astype(storage_dtype(storage.code_type)) if limits.zeros == "codes" else shaped
-    return shaped.astype(storage_dtype(storage.scales))
+        return _cast(shaped, storage) if limits.zeros == "codes" else shaped
+    # E8M0 has no sign: what fills slots that hold no key has one, and would be NaN
+    stored = np.abs(shaped) if storage.scales == "float8_e8m0fnu" else shaped
+    return stored.astype(storage_dtype(storage.scales))
 
 
 def granularity_of(limits: Limits, name: str) -> str:
@@ -281,16 +367,29 @@ def granularity_of(limits: Limits, name: str) -> str:
 
 
 def in_storage(codes: Array, name: str, layout: str) -> Array:
-    """Codes (B,H,S,D) in the type of their storage; where they are packed, (B,H,S,D/2) or (B,H,S/2,D) bytes."""
-    stored = codes.astype(storage_dtype(STORAGES[name].code_type))
+    """Codes (B,H,S,D), or as they lie in a form, in the type of their storage; where they are packed, bytes of half as
+    many features, or (B,H,S/2,D) of half as many tokens.
+    """
+    stored = _cast(codes, STORAGES[name])
     return packed(stored.view(np.uint8) & np.uint8(15), layout) if layout else stored
 
 
+def _cast(codes: Array, storage: Storage) -> Array:
+    """Codes of any shape in the type of their storage. What fills slots that hold no key may be no code: of whole
+    numbers the nearest one, 0 for NaN.
+    """
+    if storage.is_whole:
+        codes = np.clip(np.nan_to_num(codes), storage.lowest, storage.largest)
+    return codes.astype(storage_dtype(storage.code_type))
+
+
 def packed(nibbles: Array, layout: str) -> Array:
-    """Bytes of which each has two of the nibbles (B,H,S,D), a last one that is alone beside 0."""
-    axis = 2 if is_along_tokens(layout) else 3
+    """Bytes of which each has two of the nibbles (B,H,S,D), or as they lie in a form with features last; a last one
+    that is alone is beside 0.
+    """
+    axis = 2 if is_along_tokens(layout) else nibbles.ndim - 1
     length = nibbles.shape[axis]
-    even = np.pad(nibbles, [(0, length % 2 if each == axis else 0) for each in range(4)])
+    even = np.pad(nibbles, [(0, length % 2 if each == axis else 0) for each in range(nibbles.ndim)])
     places = np.arange(even.shape[axis])
     pairs = places.reshape(2, -1).T if layout == "halves" else places.reshape(-1, 2)
     first, second = (even.take(pairs[:, at], axis) for at in range(2))
@@ -316,6 +415,11 @@ def _is_stored(scale: Array, name: str) -> bool:
         return name == "float32" or bool((scale.astype(storage_dtype(name)).astype(np.float32) == scale).all())
 
 
+def _is_of_pages(scale: Array, slots: int) -> bool:
+    """Whether keys of scales (B,H,S,D) that lie in one page of so many slots share one."""
+    return bool((scale == scale[:, :, _first_of_page(scale.shape[2], slots)]).all())
+
+
 def _is_shared(scale: Array, granularity: str) -> bool:
     """Whether scales (B,H,S,D) differ along no other axis than the granularity's, and there between blocks alone."""
     shared = SCALE_AXES[granularity]
@@ -324,13 +428,34 @@ def _is_shared(scale: Array, granularity: str) -> bool:
     return all(bool((scale == scale.take(first, axis)).all()) for axis, first in firsts.items())
 
 
-def _shaped(scale: Array, granularity: str) -> Array:
-    """Scales (B,H,S,D) in the shape of a granularity; where none is declared, (B or 1,H or 1,S or 1,D or 1)."""
+def _shaped(scale: Array, granularity: str, lay: Callable[[Array], Array] | None) -> Array:
+    """Scales (B,H,S,D) in the shape of a granularity; where none is declared, of one that broadcasts to their array."""
     if not granularity:
-        for axis in range(scale.ndim):
-            first = scale.take([0], axis)
-            scale = first if (scale == first).all() else scale
-        return np.ascontiguousarray(scale)
+        return _shrunk(scale) if lay is None else _shrunk_as_laid(scale, lay)
     shared = SCALE_AXES[granularity]
+    if lay is not None and shared.get(2) == 1:
+        features = slice(None, None, shared[3]) if 3 in shared else slice(1)
+        laid = lay(np.ascontiguousarray(scale[..., features]))
+        laid = laid if 3 in shared else laid[..., 0]
+        return np.ascontiguousarray(laid[:, 0] if granularity == "page" else laid)
     at = tuple(slice(None, None, shared[axis]) if axis in shared else 0 for axis in range(scale.ndim))
     return np.array(scale[at])
+
+
+def _shrunk(scale: Array) -> Array:
+    """Scales (B,H,S,D) as (B or 1,H or 1,S or 1,D or 1): with length 1 along the axes along which they are the same."""
+    for axis in range(scale.ndim):
+        first = scale.take([0], axis) if scale.shape[axis] else scale
+        scale = first if (scale == first).all() else scale
+    return np.ascontiguousarray(scale)
+
+
+def _shrunk_as_laid(scale: Array, lay: Callable[[Array], Array]) -> Array:
+    """Scales (B,H,S,D) as their array lies, (N,H or 1,D or 1) or (pages,slots,H or 1,D or 1); with length 1 along the
+    first axes, too, where batch entries and keys share them.
+    """
+    kept = tuple(slice(None) if (scale != scale.take([0], axis)).any() else slice(1) for axis in (1, 3))
+    laid = lay(scale)[..., kept[0], kept[1]]
+    if (scale == scale[:1, :, :1]).all():
+        laid = scale[0, :, 0, :][kept].reshape(*[1] * (laid.ndim - 2), *laid.shape[-2:])
+    return np.ascontiguousarray(laid)

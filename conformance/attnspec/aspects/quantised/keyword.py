@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from attnspec.core.errors import SpecError, hint
 from attnspec.core.keyword import (
+    QUANTISED_POOL,
     Acts,
     GlobalScalePattern,
     Keyword,
@@ -17,9 +18,9 @@ from attnspec.core.keyword import (
     make_pattern_values,
 )
 from attnspec.core.nouns import Kind
-from attnspec.core.storage import BLOCKED, GRANULARITIES, STORAGES, UNBLOCKED, Storage
+from attnspec.core.storage import BLOCKED, GRANULARITIES, PAGED_GRANULARITIES, STORAGES, UNBLOCKED, Storage
 
-POOL = "quantised"
+POOL = QUANTISED_POOL
 
 ScaleKind = Literal["powers", "odd", "ones", "with_zero"]
 SCALE_KINDS: Mapping[ScaleKind, str] = {
@@ -42,7 +43,8 @@ def _kinds_of(storage: Storage) -> tuple[ScaleKind, ...]:
 
 PATTERNS: Mapping[str, str] = {
     SEPARATOR.join((name, granularity, kind)): f"{name} codes, a scale by {granularity}, {SCALE_KINDS[kind]}"
-    for name, storage in STORAGES.items() for granularity in storage.granularities for kind in _kinds_of(storage)}
+    for name, storage in STORAGES.items() for kind in _kinds_of(storage)
+    for granularity in (*storage.granularities, *(() if storage.block else PAGED_GRANULARITIES))}
 """By name, `int8/head/odd`: the storage of the codes, how many share a scale, and what scales are like."""
 
 SHAPES = (*UNBLOCKED.values(), *BLOCKED.values())

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnspec.aspects.quantised.arrays import GLOBALS, NAMES, ZEROS
+from attnspec.aspects.quantised.arrays import EVERY, ZEROS
 from attnspec.numerics.operands import Mathematics
 from attnspec.numerics.precision import Precision, unit
 from attnspec.numerics.roundings import EXACT_INPUTS, InputErrors, compound
-from attnspec.problems.problem import INPUTS, Array, Problem
+from attnspec.problems.keyword_arrays import divide_alike
+from attnspec.problems.problem import INPUTS, Array, Problem, joined
 
 ROUNDINGS_OF_A_SCALE = 2
 """Of the product with a code, a logit or an output; and of the scale itself, or its product with another, before."""
@@ -30,15 +31,18 @@ class QuantisedMathematics(Mathematics):
     """Codes are multiplied by their scales before anything else."""
 
     def attending(self, problem: Problem) -> Problem:
-        """The same with dequantised query (B,H,T,D), key (B,Hkv,S,D) and value (B,Hkv,S,Dv) in float64."""
+        """The same with dequantised query (B,H,T,D), key (B,Hkv,S,D) and value (B,Hkv,S,Dv) in float64, past keys and
+        values among them: scales and zero points are for all keys.
+        """
         given = problem.given
-        used = dict.fromkeys(name for keyword, name in {**NAMES, **ZEROS, **GLOBALS}.items() if keyword in given)
+        used = dict.fromkeys(name for keyword, name in EVERY.items() if keyword in given)
         if not used:
             return problem
+        whole = joined(problem)
         with np.errstate(invalid="ignore"):  # 0 times a code that is infinite
-            arrays = {name: dequantised(getattr(problem, name), _scale_of(problem, name), given.get(f"{name}_zero"))
+            arrays = {name: dequantised(getattr(whole, name), _scale_of(problem, name), given.get(f"{name}_zero"))
                       for name in used}
-        return problem.but(**arrays, **dict.fromkeys((*NAMES, *ZEROS, *GLOBALS)))
+        return divide_alike(problem, whole.but(**arrays, **dict.fromkeys(EVERY)))
 
     def input_errors(self, problem: Problem, precision: Precision) -> InputErrors:
         """Two roundings a scale, and two a zero point, of numbers that are larger by twice the zero point; and codes

@@ -1,0 +1,214 @@
+"""Scales that are lost, misplaced or met at the wrong stage beside other keywords: a past, sinks, a log-sum-exp.
+
+The stages are those of `faults/staged.py`; scales have the axes of their array, of all keys where some are past.
+"""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from attnspec.core.keyword import CACHES_POOL, SERVING_POOL, Acts
+from attnspec.core.keywords import CACHED, KEYWORDS, UNCOMMON
+from attnspec.faults import staged as sound
+from attnspec.faults.aspect_stage import extra_logit
+from attnspec.faults.fault import Fault
+from attnspec.faults.staged import Attend, around, attention, staged, with_column
+from attnspec.faults.work import Answer, HandedOver, PreparedCall
+from attnspec.problems.problem import Array
+
+Restore = Callable[[PreparedCall], PreparedCall]
+ScaleChange = Callable[[Array, int], Array]
+"""Other scales (B,Hkv,S,·), made from those of all keys and the number of past ones."""
+
+
+def _reading(array: str, change: ScaleChange) -> Restore:
+    """A `restore` stage that reads other scales of keys, or of values, where there is a past."""
+    def restore(work: PreparedCall) -> PreparedCall:
+        """The call, dequantised by the changed scales (B,Hkv,S,·)."""
+        scale = getattr(work, f"{array}_scale")
+        if scale is None or work.past_key is None:
+            return sound.restore(work)
+        whole = np.broadcast_to(scale, getattr(work, array).shape)
+        return sound.restore(work.but(**{f"{array}_scale": change(whole, work.past_key.shape[2])}))
+    return restore
+
+
+def _is_past(scale: Array, past: int) -> Array:
+    """(S,1): whether a key of scales (B,Hkv,S,·) is past."""
+    return (np.arange(scale.shape[2]) < past)[:, None]
+
+
+def _lost_on_past(scale: Array, past: int) -> Array:
+    """(B,Hkv,S,·): past codes are taken for numbers."""
+    return np.where(_is_past(scale, past), scale.dtype.type(1), scale)
+
+
+def _lost_on_new(scale: Array, past: int) -> Array:
+    """(B,Hkv,S,·): new codes are taken for numbers."""
+    return np.where(_is_past(scale, past), scale, scale.dtype.type(1))
+
+
+def _twice_on_past(scale: Array, past: int) -> Array:
+    """(B,Hkv,S,·): past codes are multiplied by their scales twice."""
+    return np.where(_is_past(scale, past), scale * scale, scale)
+
+
+def _restarting(scale: Array, past: int) -> Array:
+    """(B,Hkv,S,·): new keys have the scales of the first ones."""
+    S = scale.shape[2]
+    return scale[:, :, np.where(np.arange(S) < past, np.arange(S), np.arange(S) - past)]
+
+
+def _of_last_past(scale: Array, past: int) -> Array:
+    """(B,Hkv,S,·): new keys have the scale of the last past one."""
+    return scale[:, :, np.minimum(np.arange(scale.shape[2]), max(past - 1, 0))]
+
+
+def _of_new(scale: Array, past: int) -> Array:
+    """(B,Hkv,S,·): past keys have the scale of the first new one."""
+    return scale[:, :, np.maximum(np.arange(scale.shape[2]), min(past, scale.shape[2] - 1))]
+
+
+def _new_first(scale: Array, past: int) -> Array:
+    """(B,Hkv,S,·): the scales of the new keys stand before those of the past."""
+    return np.roll(scale, -past, axis=2)
+
+
+_BY_TOKEN = "a past, {} scales by token"
+PAST_CHANGES: Mapping[str, tuple[str, str, ScaleChange]] = {
+    "lost_on_past": ("Past {} codes are taken for numbers.", "a past, {} scales other than 1", _lost_on_past),
+    "lost_on_new": ("New {} codes are taken for numbers, since only the cache is quantised.",
+                    "a past, {} scales other than 1", _lost_on_new),
+    "twice_on_past": ("Past {} codes are multiplied by their scale when they are read, and again with all others.",
+                      "a past, {} scales other than 1", _twice_on_past),
+    "restarting": ("The scales of new {} codes are looked up from the beginning.", _BY_TOKEN, _restarting),
+    "of_last_past": ("New {} codes have the scale of the last past one.", _BY_TOKEN, _of_last_past),
+    "of_new": ("All past {} codes have the scale that the new ones came with.", _BY_TOKEN, _of_new),
+    "of_new_first": ("The {} scales of new codes stand before those of the past.", _BY_TOKEN, _new_first),
+}
+"""By name: story, reach, and what becomes of the scales behind a past; {} is the array."""
+
+
+def _of_past() -> Iterator[Fault]:
+    """Each mistake with the scales of a past."""
+    for array in ("key", "value"):
+        for name, (story, reach, change) in PAST_CHANGES.items():
+            yield Fault(f"{array}_scale_{name}", f"{array}_scale", story.format(array), reach.format(array),
+                        staged(restore=_reading(array, change)))
+
+
+_BESIDE = tuple(name for name in UNCOMMON if (word := KEYWORDS[name]).pool in {"", SERVING_POOL, CACHES_POOL}
+                and word.acts in {Acts.VISIBILITY, Acts.KEYS, Acts.LOGITS, Acts.ANSWER} and name not in CACHED[1:])
+"""What servers ask for beside codes: one keyword of each that has a path of its own in a kernel."""
+
+
+def _dropped(array: str, keyword: str) -> Restore:
+    """A `restore` stage that takes codes for numbers wherever a call has another keyword."""
+    return lambda work: sound.restore(work.but(**{f"{array}_scale": None}) if keyword in work.given else work)
+
+
+def _of_paths() -> Iterator[Fault]:
+    """A scale that is dropped on the path of another keyword."""
+    for array in ("key", "value"):
+        for keyword in _BESIDE:
+            yield Fault(f"{array}_scale_dropped_with_{keyword}", f"{array}_scale",
+                        f"The {array} scale is dropped on the path of {keyword}.",
+                        f"{array} scales other than 1, together with {keyword}",
+                        staged(restore=_dropped(array, keyword)))
+
+
+def _kept_for_later(work: PreparedCall) -> PreparedCall:
+    """Key codes stay as they are where one scale is for all features of a key; it is met at a later stage."""
+    scale = work.key_scale
+    if scale is None or bool((scale != scale[..., :1]).any()):
+        return sound.restore(work)
+    return sound.restore(work.but(key_scale=None)).but(key_scale=scale)
+
+
+def _columns(work: PreparedCall, dtype: np.dtype[Any]) -> Array:
+    """(B,H,1,S): the scale of each key that was kept for later; ones where none was."""
+    B, H, _, S = work.shape
+    if work.key_scale is None:
+        return np.ones((1, 1, 1, 1), dtype)
+    every = np.broadcast_to(work.key_scale[..., 0], (B, work.key_scale.shape[1], S))
+    return np.repeat(every, H // every.shape[1], axis=1)[:, :, None].astype(dtype)
+
+
+def _on_logits(logits: Array, work: PreparedCall) -> Array:
+    """Logits (B,H,T,S) of codes, times the scale of each key."""
+    return logits * _columns(work, logits.dtype)
+
+
+def _late(**changes: Any) -> Callable[[], Attend]:  # noqa: ANN401  (stages)
+    """A maker of functions that multiply the key scale in at a later stage."""
+    return staged(restore=_kept_for_later, **changes)
+
+
+def _scaled_sink(logits: Array, work: PreparedCall) -> Array:
+    """Logits (B,H,T,S+1), the sink of each head times the scale of its first key, as if it were a key."""
+    extra = extra_logit(work)
+    if extra is None:
+        return logits
+    joined = with_column(logits, extra)
+    joined[..., -1] *= np.broadcast_to(_columns(work, logits.dtype)[..., 0], joined.shape[:3])
+    return joined
+
+
+def _unscaled_bias(logits: Array, work: PreparedCall) -> Array:
+    """Logits (B,H,T,S): scores and bias together are multiplied by the scale of each key."""
+    return _on_logits(sound.add_bias(logits, work), work)
+
+
+def _with_lse_of(change: Callable[[HandedOver], HandedOver]) -> Callable[[], Attend]:
+    """A maker of functions whose log-sum-exp (B,H,T) is that of another call."""
+    def answer(call: HandedOver) -> Answer:
+        """Output (B,H,T,Dv), and what else is asked for."""
+        found = attention(call)
+        return (*found[:-1], attention(change(call))[-1]) if call.return_lse else found
+    return around(answer)
+
+
+def _value_scaled(lse: Array, scale: Array) -> Array:
+    """(B,H,T): the logarithm of the value scale (B,Hkv,S,Dv) of each head joins in."""
+    of_heads = np.repeat(scale[:, :, 0, 0], lse.shape[1] // scale.shape[1], axis=1)[..., None]
+    return (lse + np.log(of_heads)).astype(lse.dtype)
+
+
+def _with_value_scale(call: HandedOver) -> Answer:
+    """Output (B,H,T,Dv); the log-sum-exp is that of weights which the value scale is folded into."""
+    found = attention(call)
+    if not call.return_lse or call.value_scale is None:
+        return found
+    return (*found[:-1], _value_scaled(found[-1], call.value_scale))
+
+
+_OF_STAGES = (
+    Fault("key_scale_on_sinks", "key_scale", "The sink's logit is multiplied by the key scale, as those of keys are.",
+          "sinks, key scales other than 1", _late(
+              logits=lambda work, factor: _on_logits(sound.logits(work, factor), work), join=_scaled_sink)),
+    Fault("key_scale_on_bias", "key_scale", "The key scale is multiplied in behind the bias.",
+          "a bias, key scales other than 1", _late(add_bias=_unscaled_bias)),
+    Fault("key_scale_behind_the_cap", "key_scale", "The key scale is multiplied in when logits are capped already.",
+          "capped logits, key scales other than 1", _late(
+              bend=lambda logits, work: _on_logits(sound.bend(logits, work), work))),
+)
+_OF_LSE = (
+    Fault("lse_without_key_scale", "key_scale", "The log-sum-exp is that of codes, without the key scale.",
+          "return_lse, key scales other than 1", _with_lse_of(lambda call: call.but(key_scale=None))),
+    Fault("lse_without_query_scale", "query_scale", "The log-sum-exp is that of codes, without the query scale.",
+          "return_lse, query scales other than 1", _with_lse_of(lambda call: call.but(query_scale=None))),
+    Fault("lse_with_key_scale_twice", "key_scale", "The key scale is in the log-sum-exp twice.",
+          "return_lse, key scales other than 1", _with_lse_of(
+              lambda call: call if call.key_scale is None else call.but(key_scale=call.key_scale ** 2))),
+    Fault("lse_with_value_scale", "value_scale", "The value scale is folded into the weights, and so into their sum.",
+          "return_lse, value scales other than 1", around(_with_value_scale)),
+)
+
+FAULTS: tuple[Fault, ...] = (*_of_past(), *_of_paths(), *_OF_STAGES, *_OF_LSE)
+"""The faults of scales that show beside another keyword alone."""

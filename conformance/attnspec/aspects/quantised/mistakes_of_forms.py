@@ -1,0 +1,285 @@
+"""Scales of codes that are packed, lie in pages, or are stored by a decoder: of another place, call or sequence.
+
+Each fault changes the scales as they lie in its form; then codes are dequantised, and a right function of the form
+follows. So a fault is as wrong as its scales are, and no more.
+"""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from attnspec.aspects.quantised.arrays import EVERY
+from attnspec.aspects.quantised.mistakes_beside import PAST_CHANGES, ScaleChange
+from attnspec.core.forms import BORDERS, OF_ENTRIES, STATE, TABLE, InputForm
+from attnspec.faults.decoding import decoder, storing
+from attnspec.faults.dequantising import dequantised_first, whole_scale
+from attnspec.faults.fault import Fault
+from attnspec.faults.packed import packed
+from attnspec.faults.staged import (
+    Attend,
+    FindSlots,
+    PageSlots,
+    PageTable,
+    around,
+    attention,
+    gather,
+    gathered,
+    slots_of_keys,
+)
+from attnspec.faults.work import HandedOver
+from attnspec.problems.problem import HELD, Array
+
+PackedChange = Callable[[Array, Array, Array], Array]
+"""Other scales (Nk,Hkv,·), made from those of packed keys and the borders of queries and of keys (B+1,)."""
+
+
+def _packed(array: str, change: PackedChange) -> Callable[[], Attend]:
+    """A maker of packed functions that read other scales of keys, or of values."""
+    def make() -> Attend:
+        inner = dequantised_first(packed()())
+
+        def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
+            """Query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv) -> output (Nq,H,Dv)."""
+            scale = whole_scale(keywords, array, {"key": key, "value": value}[array])
+            if scale is None or not scale.size:
+                return inner(query, key, value, **keywords)
+            changed = change(scale, *(keywords[name] for name in BORDERS))
+            return inner(query, key, value, **{**keywords, f"{array}_scale": changed})
+        return attend
+    return make
+
+
+def _places(borders: Array) -> tuple[Array, Array]:
+    """(N,) twice: the number of each token's sequence, and the first place of that sequence."""
+    number = np.repeat(np.arange(len(borders) - 1), np.diff(borders))
+    return number, borders[:-1][number]
+
+
+def _without_offset(scale: Array, _: Array, of_keys: Array) -> Array:
+    """(Nk,Hkv,·): each sequence reads scales from the first of all on."""
+    return scale[np.arange(len(scale)) - _places(of_keys)[1]]
+
+
+def _by_borders_of_queries(scale: Array, of_queries: Array, of_keys: Array) -> Array:
+    """(Nk,Hkv,·): scales are looked up where the sequence's queries begin."""
+    number, first = _places(of_keys)
+    return scale[np.minimum(np.arange(len(scale)) - first + of_queries[:-1][number], len(scale) - 1)]
+
+
+def _of_first_token(scale: Array, _: Array, of_keys: Array) -> Array:
+    """(Nk,Hkv,·): the scale of its first token serves all of a sequence."""
+    return scale[_places(of_keys)[1]]
+
+
+def _of_first_sequence(scale: Array, _: Array, of_keys: Array) -> Array:  # noqa: ARG001  (the same parameters for all)
+    """(Nk,Hkv,·): the scale of the first token serves all sequences."""
+    return np.broadcast_to(scale[:1], scale.shape)
+
+
+def _one_token_on(scale: Array, _: Array, of_keys: Array) -> Array:  # noqa: ARG001  (the same parameters for all)
+    """(Nk,Hkv,·): each token has the scale of the next."""
+    return np.roll(scale, -1, axis=0)
+
+
+_TWO = "{} scales by token or batch entry, two sequences and more"
+_PACKED: Mapping[str, tuple[str, str, PackedChange]] = {
+    "without_offset": ("Each sequence reads its {} scales from the first token of all on.", _TWO, _without_offset),
+    "by_query_borders": ("The {} scales of a sequence are looked up where its queries begin.",
+                         "{} scales by token, sequences whose queries are not as many as their keys",
+                         _by_borders_of_queries),
+    "of_first_token": ("The {} scale of its first token serves a whole sequence.", "{} scales by token",
+                       _of_first_token),
+    "of_first_sequence": ("The {} scale of the first sequence serves all.", _TWO, _of_first_sequence),
+    "one_token_on": ("Each token has the {} scale of the next.", "{} scales by token", _one_token_on),
+}
+"""By name: story, reach, and what becomes of the scales of packed sequences; {} is the array."""
+
+
+def _paged(array: str, find: FindSlots) -> Callable[[], Attend]:
+    """A maker of functions that look the scales of keys, or of values, up in other pages than the codes; zero points
+    are looked up where the codes are.
+    """
+    look = gathered(find)
+
+    def answer(call: HandedOver) -> Any:  # noqa: ANN401  (a call's)
+        """Output (B,H,T,Dv), and what else is asked for."""
+        if getattr(call, TABLE) is None:
+            return attention(call)
+        laid = {keyword: _looked_up(call, whole, look if keyword == f"{array}_scale" else gather)
+                for keyword, whole in _whole_meanings(call).items() if whole is not None}
+        side_by_side = gather(call)
+        return attention(side_by_side.but(**laid))
+    return around(answer)
+
+
+def _whole_meanings(call: HandedOver) -> Mapping[str, Array | None]:
+    """By keyword, what says which numbers codes of keys and values stand for, in the shape of the codes."""
+    return {keyword: None if (found := call.given.get(keyword)) is None else np.broadcast_to(
+        found, getattr(call, array).shape) for keyword, array in EVERY.items() if array in HELD}
+
+
+def _looked_up(call: HandedOver, pool: Array, look: Callable[[HandedOver], HandedOver]) -> Array:
+    """Scales (B,Hkv,S,·) of a pool of them (pages,slots,Hkv,·)."""
+    return look(call.but(key=pool, value=pool)).key
+
+
+def _pages_by(change: Callable[[PageTable], Array]) -> FindSlots:
+    """Where scales lie by another table, any shape, whose pages are taken modulo those that there are."""
+    return lambda table: slots_of_keys(replace(table, pages=change(table) % table.most))
+
+
+def _slots_by(change: Callable[[Array, int], Array]) -> FindSlots:
+    """Where scales lie in the right page, in other slots (B,S) of so many."""
+    def find(table: PageTable) -> PageSlots:
+        """The page and the slot of each key."""
+        found, slots = slots_of_keys(table)
+        return found, change(slots, table.slots)
+    return find
+
+
+def _late_border(table: PageTable) -> PageSlots:
+    """The scale of the first key of a page is looked for in the page before it."""
+    found, slots = slots_of_keys(table)
+    columns = np.maximum(table.places - 1, 0) // table.slots
+    return np.where(table.places < table.lengths[:, None], table.pages[:, columns], found), slots
+
+
+_PAGED: Mapping[str, tuple[str, str, FindSlots]] = {
+    "stay_behind": ("A page is given to an entry, and its {} scale stays where pages would lie in order.",
+                    "{} scales by token or page, pages that do not lie in order",
+                    _pages_by(lambda table: np.arange(table.pages.size).reshape(table.pages.shape))),
+    "of_next_page": ("Each page has the {} scale of the next one of the pool.", "{} scales by token or page",
+                     _pages_by(lambda table: table.pages + 1)),
+    "of_first_page": ("The {} scale of an entry's first page serves all of its pages.",
+                      "{} scales by token or page, several pages for an entry",
+                      _pages_by(lambda table: np.repeat(table.pages[:, :1], table.pages.shape[1], axis=1))),
+    "of_next_entry": ("Each batch entry has the {} scales of the next one's pages.",
+                      "{} scales by token or page, B > 1",
+                      _pages_by(lambda table: np.roll(table.pages, -1, axis=0))),
+    "of_first_slot": ("The {} scale of its first slot serves a page.", "{} scales by token, pages of several slots",
+                      _slots_by(lambda slots, _: np.zeros_like(slots))),
+    "of_slot_before": ("Each slot has the {} scale of the one before it in the page.",
+                       "{} scales by token, pages of several slots",
+                       _slots_by(lambda slots, count: (slots - 1) % count)),
+    "late_at_border": ("The {} scale of the first key of a page is looked for in the page before.",
+                       "{} scales by token or page, several pages for an entry", _late_border),
+}
+"""By name: story, reach, and where the scales of keys in pages are looked for; {} is the array."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CachedCodes:
+    """Codes (B,Hkv,P,·) of earlier calls and, by keyword, their scales and zero points, of the same shape; None where
+    no call had any.
+    """
+
+    codes: Mapping[str, Array]
+    meanings: Mapping[str, Array | None]
+
+    @property
+    def count(self) -> int:
+        """P."""
+        return int(self.codes["key"].shape[2])
+
+
+def coded_decoder(changes: Mapping[str, ScaleChange]) -> Callable[[], Attend]:
+    """A maker of decoders that keep codes and scales side by side, and read others behind a cache: by keyword, what is
+    read in their place.
+    """
+    def answer(call: HandedOver) -> Any:  # noqa: ANN401  (a cache is among it)
+        """Output (B,H,T,Dv), what else is asked for, and the cache."""
+        held, alone = getattr(call, STATE), call.but(**{STATE: None})
+        kept = _kept(held, alone)
+        read = {keyword: whole if held is None or keyword not in changes else changes[keyword](whole, held.count)
+                for keyword, whole in kept.meanings.items() if whole is not None}
+        past = {} if held is None else {f"past_{name}": codes for name, codes in held.codes.items()}
+        found = attention(alone.but(**past, **read))
+        return (*found, kept) if isinstance(found, tuple) else (found, kept)
+    return around(answer)
+
+
+def _kept(held: CachedCodes | None, call: HandedOver) -> CachedCodes:
+    """The codes and scales of a call behind those that are held."""
+    new, meanings = {name: getattr(call, name) for name in HELD}, _whole_meanings(call)
+    if held is None:
+        return CachedCodes(new, meanings)
+    return CachedCodes({name: np.concatenate([held.codes[name], codes], axis=2) for name, codes in new.items()},
+                       {keyword: _side_by_side(held, keyword, whole, new[EVERY[keyword]])
+                        for keyword, whole in meanings.items()})
+
+
+def _side_by_side(held: CachedCodes, keyword: str, whole: Array | None, codes: Array) -> Array | None:
+    """Scales or zero points (B,Hkv,P+S,·) of held and new codes; what changes nothing where one of both has none."""
+    if (before := held.meanings[keyword]) is None and whole is None:
+        return None
+    nothing = np.float32(not keyword.endswith("_zero"))
+    parts = [np.full(array.shape, nothing) if each is None else each
+             for array, each in ((held.codes[EVERY[keyword]], before), (codes, whole))]
+    return np.concatenate(parts, axis=2)
+
+
+def _stale(array: str) -> Callable[[], Attend]:
+    """A maker of decoders that keep the scale of the very first call, whatever sequence it was of."""
+    def make() -> Attend:
+        inner, kept = coded_decoder({})(), list[Array]()
+
+        def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
+            """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) -> output (B,H,T,Dv), and the cache."""
+            codes = {"key": key, "value": value}[array]
+            scale = whole_scale(keywords, array, codes)
+            if scale is None or not scale.size:
+                return inner(query, key, value, **keywords)
+            first = scale[:, :, :1]
+            if not kept or kept[0].shape != first.shape:
+                kept[:] = [first.copy()]
+            return inner(query, key, value, **{**keywords, f"{array}_scale": np.broadcast_to(kept[0], codes.shape)})
+        return attend
+    return make
+
+
+def _quantised_again() -> Attend:
+    """A decoder whose whole cache is quantised again in each call, by the largest number that it holds now."""
+    again = storing(lambda old, new: _in_eight_bits(np.concatenate([old, new], axis=2)))
+    plain, coded = decoder()(), dequantised_first(decoder(again)())
+
+    def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
+        """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) -> output (B,H,T,Dv), and the cache."""
+        has_codes = any(keywords.get(name) is not None for name in OF_ENTRIES)
+        return (coded if has_codes else plain)(query, key, value, **keywords)
+    return attend
+
+
+def _in_eight_bits(array: Array) -> Array:
+    """(B,Hkv,S,·) in whole steps of a 127th of the largest number of a head."""
+    step = np.abs(array).max(axis=(2, 3), keepdims=True, initial=0) / array.dtype.type(127)
+    return np.rint(array / np.where(step == 0, 1, step)) * step
+
+
+def _faults_of_forms() -> Iterator[Fault]:
+    """Each mistake with the scales of keys and of values, in each form."""
+    for array in ("key", "value"):
+        for name, (story, reach, change) in _PACKED.items():
+            yield Fault(f"packed_{array}_scale_{name}", f"{array}_scale", story.format(array), reach.format(array),
+                        _packed(array, change), form=InputForm.PACKED)
+        for name, (story, reach, find) in _PAGED.items():
+            yield Fault(f"paged_{array}_scale_{name}", f"{array}_scale", story.format(array), reach.format(array),
+                        _paged(array, find), form=InputForm.PAGED)
+        for name, (story, reach, read) in PAST_CHANGES.items():
+            yield Fault(f"decoder_{array}_scale_{name}", f"{array}_scale", story.format(array), reach.format(array),
+                        coded_decoder({f"{array}_scale": read}), form=InputForm.DECODER)
+        yield Fault(f"decoder_{array}_scale_stale", f"{array}_scale",
+                    f"The {array} scale of the first call of all is kept for later ones.",
+                    f"{array} scales by token, or another sequence before", _stale(array), form=InputForm.DECODER)
+
+
+FAULTS: tuple[Fault, ...] = (*_faults_of_forms(), Fault(
+    "decoder_quantised_again", "key_scale", "The whole cache is quantised again in each call.",
+    "codes, and a past that came in two calls and more", _quantised_again, form=InputForm.DECODER))
+"""The faults of scales where codes are packed, lie in pages or are stored by a decoder."""
