@@ -55,7 +55,7 @@ _MADE: Mapping[str, str] = {"": "np", "torch": "torch", "jax": "jnp"}
 NO_DROPOUT = "0.0"
 _OFF: Mapping[str, str] = {
     "dropout": NO_DROPOUT, "training": "False", "deterministic": "True", "place": "0", "spread": "1.0",
-    "decoding": "False", "seed": "0", "caching": "False", "ratio": "1"}
+    "decoding": "False", "seed": "0", "caching": "False", "ratio": "1", "rotary_share": "1.0"}
 """What stands for nothing."""
 
 _IS_OFF: Mapping[str, tuple[object, ...]] = {
