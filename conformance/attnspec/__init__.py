@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attnspec.core.version import VERSION
+from attnspec.core.paths import VERSION
 
 if TYPE_CHECKING:
     from attnspec.runner.gate import gate

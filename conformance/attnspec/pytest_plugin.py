@@ -36,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         config.pluginmanager.register(Guard.install_guard(config), "attnspec-guard")
     elif not hasattr(config, "workerinput") and not config.getoption("attnspec_plan", None):
-        from attnspec.runner.gate_cost import GateCost  # noqa: PLC0415  (a run may turn this plugin off before)
+        from attnspec.runner.gate import GateCost  # noqa: PLC0415  (a run may turn this plugin off before)
 
         config.pluginmanager.register(GateCost(config), "attnspec-gate-cost")
         if is_told():
@@ -47,7 +47,7 @@ class GatesOnGitHub:
     """In GitHub Actions: the gates' summary of the step, and errors at the lines of their functions."""
 
     def __init__(self) -> None:
-        from attnspec.runner.gate_cost import FOLDERS, STRICT  # noqa: PLC0415  (as above)
+        from attnspec.runner.gate import FOLDERS, STRICT  # noqa: PLC0415  (as above)
 
         self._strict, self._of_folders = STRICT, FOLDERS
         self._folders: dict[str, None] = {}

@@ -27,7 +27,7 @@ from attnspec.spec.load import load_spec
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Violated
-from attnspec.trials.resizing import Resizer
+from attnspec.trials.sizes import Resizer
 from attnspec.trials.trial import Trial
 
 ENOUGH = 0.9

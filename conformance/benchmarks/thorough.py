@@ -38,9 +38,9 @@ from attnspec.spec.load import load_spec
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Archive, Evaluator, Memory
 from attnspec.trials.judging import Tally
+from attnspec.trials.sizes import Dealer
 from attnspec.trials.trial import Trial
 from evaluation.false_alarms.jobs import code_digest
 

@@ -34,8 +34,8 @@ from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.sizes import Dealer
 from attnspec.trials.trial import Trial
 
 Words = Mapping[str, object]

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 from attnspec.cli.report import with_findings
-from attnspec.core.deviation import Harm
+from attnspec.core.declaration import Harm
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.paths import folder
 from attnspec.core.plan import Plan
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.engine.summon import load_subject
-from attnspec.numerics.gradient_precision import backward_named, backward_precision_of
 from attnspec.numerics.precision import precision_of
+from attnspec.numerics.roundings import backward_named, backward_precision_of
 from attnspec.record.codec import from_line, to_line
 from attnspec.record.events import Found, RunFinished, SubjectKnown, SubjectProbed
 from attnspec.record.outcome import ClauseText, Evidence, KnownFinding, Measured, Outcome, SubjectCard

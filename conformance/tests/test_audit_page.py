@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from attnspec.cli.group import attnspec
-from attnspec.core.deviation import Harm
+from attnspec.core.declaration import Harm
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.record.codec import to_line
 from attnspec.record.events import Event, Found, RunFinished, SubjectKnown, SubjectProbed

@@ -14,8 +14,7 @@ from attnspec.cli.baseline import held_against
 from attnspec.cli.check import check
 from attnspec.cli.digest import Digest
 from attnspec.cli.lint import of_baselines
-from attnspec.core.declaration import Declaration
-from attnspec.core.deviation import Deviation
+from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Level, Novelty, Verdict
 from attnspec.core.plan import PUT_ONCE, Plan

@@ -26,7 +26,7 @@ from attnspec.subjects.subject import Subject, SubjectRaised
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Violated
-from attnspec.trials.resizing import Resizer
+from attnspec.trials.sizes import Resizer
 from attnspec.trials.trial import Trial
 from helpers.planted import (
     Wrong,

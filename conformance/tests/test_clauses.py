@@ -13,9 +13,9 @@ from attnspec.faults.sound import SOUND
 from attnspec.spec.clause import Clause
 from attnspec.spec.load import load_spec
 from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.own_subjects import shared_archive
+from attnspec.trials.sizes import Dealer
 from attnspec.trials.trial import Trial
 from helpers.law import checks
 

@@ -13,7 +13,7 @@ import attnspec
 import pytest
 from attnspec.cluster import carrier as carrying
 from attnspec.cluster.carrier import LOST, ClusterCarrier, ClusterWorkers, Connection, SchedulerLostError, resources_for
-from attnspec.cluster.messages import ClusterAddress, Task, TaskResult, WorkerAnswer, WorkerQuestion, read_address
+from attnspec.cluster.worker import ClusterAddress, Task, TaskResult, WorkerAnswer, WorkerQuestion, read_address
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
@@ -23,9 +23,8 @@ from attnspec.record.outcome import SubjectCard
 from attnspec.record.read import read_events
 from attnspec.record.write import put_in_order
 from attnspec.runner.jobs import NamedGroups
-from attnspec.runner.judge import ENGINE
+from attnspec.runner.judge import ENGINE, TRIALS, TrialJobs, with_engine
 from attnspec.runner.listener import Listener
-from attnspec.runner.trial_jobs import TRIALS, TrialJobs, with_engine
 from attnspec.subjects.installed import asked_workers
 from attnspec.subjects.registry import registered_subjects
 from helpers.commands import Cli

@@ -19,13 +19,12 @@ import pytest
 from attnspec.cli import main
 from attnspec.cluster import worker
 from attnspec.cluster.carrier import connect_cluster
-from attnspec.cluster.messages import Task, TaskResult, WorkerQuestion, read_address
+from attnspec.cluster.worker import Task, TaskResult, WorkerQuestion, read_address
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
 from attnspec.record.codec import encode
-from attnspec.runner.judge import ENGINE
-from attnspec.runner.trial_jobs import TRIALS, with_engine
+from attnspec.runner.judge import ENGINE, TRIALS, with_engine
 from helpers.records import lines_but_for_times
 
 WHAT = ("sound/naive", "numpy/attention", "--clause", "attention.shape", "--dtype", "float32", "--effort", "glance")

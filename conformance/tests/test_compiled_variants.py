@@ -13,10 +13,9 @@ from attnspec.engine.engine import Engine
 from attnspec.numerics.precision import precision_of
 from attnspec.record.outcome import Outcome
 from attnspec.runner.jobs import open_jobs
-from attnspec.runner.judge import ENGINE
-from attnspec.runner.trial_jobs import TRIALS, with_engine
+from attnspec.runner.judge import ENGINE, TRIALS, with_engine
 from attnspec.subjects.registry import load
-from attnspec.trials.dealer import COMPILED
+from attnspec.trials.sizes import COMPILED
 
 MANIFEST = """
 library: Mine

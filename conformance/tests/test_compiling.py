@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.core.compiling import OWN_SIZES, RESHAPING, SECONDS, explain_left_out, is_cut_short, is_left_out
+from attnspec.core.compiling import OWN_SIZES, RESHAPING, explain_left_out, is_cut_short, is_left_out
+from attnspec.core.effort import EFFORTS
 from attnspec.core.made_variants import AS_DECLARED
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
@@ -20,8 +21,7 @@ from attnspec.hosting.client import seconds_of
 from attnspec.problems.problem import Array, Sizes
 from attnspec.problems.size_plan import SizePlan
 from attnspec.record.outcome import Outcome
-from attnspec.runner.judge import ENGINE
-from attnspec.runner.trial_jobs import TrialJobs, with_engine
+from attnspec.runner.judge import ENGINE, TrialJobs, with_engine
 from attnspec.subjects.call import Call, SubjectAnswer
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.refusals import expected_seconds
@@ -81,7 +81,7 @@ def test_each_clause_is_put_a_case_and_dear_ones_few(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("attnspec.trials.paths.SHARE", 8)
     subject, callee = compiled()
     found, seconds = outcomes(with_compiling(subject)), callee.cpu_seconds()
-    assert seconds < SECONDS[Effort.QUICK]
+    assert seconds < EFFORTS[Effort.QUICK].compiling
     assert {outcome.verdict for outcome in found} == {Verdict.HELD}
     assert all(outcome.cases for outcome in found)
     short = [outcome for outcome in found if is_cut_short(outcome.reason)]
@@ -105,17 +105,17 @@ def test_what_a_diagnosis_compiles_counts_too() -> None:
     subject, callee = compiled(new=1.0, own="fault/accumulated_bfloat16")
     found = outcomes(with_compiling(subject))
     assert Verdict.VIOLATED in {outcome.verdict for outcome in found}
-    assert callee.cpu_seconds() < 2 * SECONDS[Effort.QUICK]
+    assert callee.cpu_seconds() < 2 * EFFORTS[Effort.QUICK].compiling
 
 
 def test_what_asking_compiled_counts_up_to_a_quarter() -> None:
     subject, callee = compiled()
     callee.worked.append(30.0)
     dear = with_compiling(subject)
-    assert callee.cpu_seconds() > SECONDS[Effort.QUICK] / 4
+    assert callee.cpu_seconds() > EFFORTS[Effort.QUICK].compiling / 4
     found = compiling_time(Plan((subject.id,), effort=Effort.QUICK), dear)
     assert found
-    assert found.seconds_left == 0.75 * SECONDS[Effort.QUICK]
+    assert found.seconds_left == 0.75 * EFFORTS[Effort.QUICK].compiling
 
 
 @pytest.mark.parametrize(("taken", "expected"), [

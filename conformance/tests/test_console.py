@@ -421,6 +421,11 @@ def test_a_keyword_by_which_nothing_is_promised_stands_in_the_verdict() -> None:
         "Conforms. A row beyond the number of queries may hold anything ('unspecified').")
 
 
+def test_how_large_an_error_passes_stands_in_the_verdict() -> None:
+    card = replace(SubjectCard("mine:attend", "", "attention", "", "", "", {}, {}, {}, ()), passing_error="much passes")
+    assert told(held(), SubjectKnown(card), code=0)[0] == "Conforms; much passes."
+
+
 def test_what_does_not_apply_is_one_line() -> None:
     reasons = ["mine:attend takes no bias", "mine:attend takes no bias and no window", "mine:attend takes no window",
                "mine:attend takes no bias", "it is not a layer: it has no projections", "mine:attend takes no params"]

@@ -11,8 +11,8 @@ from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.core.refusal import read_refusal
-from attnspec.engine.contracted import recipe_for
 from attnspec.engine.engine import Engine
+from attnspec.engine.subject_run import recipe_for
 from attnspec.record.outcome import Outcome
 from attnspec.runner.gate import gate
 from attnspec.spec.contract import MOST, read_contract

@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from attnspec.core.declaration import Declaration
-from attnspec.core.deviation import Deviation, Harm
+from attnspec.core.declaration import Declaration, Deviation, Harm
 from attnspec.core.errors import FileLocation, ManifestError
 from attnspec.core.nouns import DType, Effort, Level, Novelty, Verdict
 from attnspec.core.plan import Plan

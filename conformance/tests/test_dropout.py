@@ -24,9 +24,9 @@ from attnspec.faults.subject import fault_subject, own_subject
 from attnspec.faults.work import HandedOver
 from attnspec.numerics.dropout import expect_any_dropped, expect_dropped, factors, limits
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.gradient_precision import backward_assumed
 from attnspec.numerics.gradients import expect_gradients
 from attnspec.numerics.precision import assumed
+from attnspec.numerics.roundings import backward_assumed
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe
 from attnspec.spec.load import load_spec

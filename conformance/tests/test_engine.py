@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from attnspec.core.conventions import unfound_message
+from attnspec.core.effort import EFFORTS
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Effort, Panel, Verdict
-from attnspec.core.plan import SAMPLE, Item, Plan
+from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.engine.summon import load_subject
@@ -27,7 +28,7 @@ from attnspec.subjects.subject import SubjectAnswer
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import REMEMBERED, Evaluator, Memory
 from attnspec.trials.judging import Violated
-from attnspec.trials.trial import CASES, Trial
+from attnspec.trials.trial import Trial
 from attnspec.vocabulary.relations import SCREENED
 from helpers.law import checks
 from helpers.places import SMALL_SPEC
@@ -187,7 +188,8 @@ def test_a_sound_subject_holds(folder: Path, dtype: DType) -> None:
     is_named = dtype is DType.FLOAT64  # else effort quick does not try it there
     outcome = judged(folder, "definition", dtype=dtype, dtypes=(dtype,) if is_named else ())
     assert outcome.verdict is Verdict.HELD
-    assert outcome.cases == (CASES[Effort.QUICK] if is_named or dtype is DType.FLOAT32 else SAMPLE[Effort.QUICK])
+    numbers = EFFORTS[Effort.QUICK]
+    assert outcome.cases == (numbers.cases if is_named or dtype is DType.FLOAT32 else numbers.sample)
     assert outcome.worst
     assert 0 < outcome.worst.margin <= 1
     assert outcome.instrument == "worst-case rounding bound"

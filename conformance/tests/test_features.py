@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.core.coverage import write_pairs
+from attnspec.core.coverage import SINGLE_QUERY, triple_behind, triples_of, write_pairs
 from attnspec.core.declaration import Limits
-from attnspec.core.feature_coverage import SINGLE_QUERY, triple_behind, triples_of
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine

@@ -12,8 +12,8 @@ from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults.subject import own_subject
-from attnspec.numerics.fingerprint import Fit, ladder, tightest
 from attnspec.numerics.precision import GRADES, graded, looser_words, precision_of
+from attnspec.numerics.width import Fit, ladder, tightest
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Outcome, Reading
 from attnspec.subjects.callee import InProcess

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from attnspec.cli import main
 from attnspec.cli.outputs import Outputs
-from attnspec.core.characters import escape_hidden
 from attnspec.core.errors import AttnspecError, RecordError
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.paths import folder
+from attnspec.core.texts import escape_hidden
 from attnspec.record import read as visible_records
 from attnspec.record.codec import DEEPEST, LARGEST, from_line, to_line
 from attnspec.record.events import Event, ItemFinished, RunFinished, SubjectKnown

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from attnspec.core.declaration import Declaration, Variant
-from attnspec.core.deviation import Deviation
+from attnspec.core.declaration import Declaration, Deviation, Variant
+from attnspec.core.effort import EFFORTS
 from attnspec.core.nouns import DType, Effort, Verdict
-from attnspec.core.plan import SAMPLE, Item, Plan
+from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
 from attnspec.engine.portions import Portions
 from attnspec.faults.subject import own_subject
@@ -24,7 +24,7 @@ from attnspec.subjects.baseline import read_entries
 from attnspec.trials.covering_cases import deal_openings, sample_openings, spread_cards
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally
-from attnspec.trials.trial import CASES, OPENINGS, Trial
+from attnspec.trials.trial import Trial
 from evaluation.power.jobs import PowerJobs, with_power
 from evaluation.power.measure import convict
 from helpers.commands import Cli
@@ -69,12 +69,13 @@ def half(tmp_path: Path) -> Path:
 
 
 @pytest.mark.family(1)
-@pytest.mark.parametrize("effort", SAMPLE)
+@pytest.mark.parametrize("effort", [each for each, numbers in EFFORTS.items() if numbers.sample])
 def test_a_sample_is_tried_where_the_verdict_does_not_depend_on_the_dtype(right: Path, effort: Effort) -> None:
     cases = {dtype: judged(right, dtype, effort=effort).cases for dtype in DType}
-    of_float64 = 0 if effort is Effort.QUICK else SAMPLE[effort]
-    assert cases == {DType.FLOAT64: of_float64, DType.FLOAT32: CASES[effort], DType.FLOAT16: SAMPLE[effort],
-                     DType.BFLOAT16: SAMPLE[effort]}
+    numbers = EFFORTS[effort]
+    of_float64 = 0 if effort is Effort.QUICK else numbers.sample
+    assert cases == {DType.FLOAT64: of_float64, DType.FLOAT32: numbers.cases, DType.FLOAT16: numbers.sample,
+                     DType.BFLOAT16: numbers.sample}
 
 
 @pytest.mark.nightly
@@ -101,12 +102,12 @@ def test_effort_quick_puts_all_to_what_takes_float64_alone() -> None:
 
 
 def test_all_cases_are_tried_where_it_does(right: Path) -> None:
-    assert judged(right, DType.FLOAT16, OF_NUMBERS).cases == CASES[Effort.QUICK]
+    assert judged(right, DType.FLOAT16, OF_NUMBERS).cases == EFFORTS[Effort.QUICK].cases
 
 
 def test_of_dtypes_that_are_named_each_is_judged_whole(right: Path) -> None:
     named = DType.FLOAT16, DType.FLOAT32
-    assert judged(right, DType.FLOAT16, OF_FLAGS, Effort.QUICK, *named).cases == CASES[Effort.QUICK]
+    assert judged(right, DType.FLOAT16, OF_FLAGS, Effort.QUICK, *named).cases == EFFORTS[Effort.QUICK].cases
 
 
 def test_what_only_a_further_dtype_does_wrong_is_found(tmp_path: Path) -> None:
@@ -129,13 +130,13 @@ def test_why_a_recommendation_is_not_followed_is_told_at_the_main_dtype(tmp_path
 
 def test_cases_of_which_nothing_is_claimed_do_not_count(monkeypatch: pytest.MonkeyPatch, right: Path) -> None:
     def judge(_trial: Trial, _recipe: object, tally: Tally) -> None:
-        is_silent = tally.no_claims < SAMPLE[Effort.QUICK]
+        is_silent = tally.no_claims < EFFORTS[Effort.QUICK].sample
         tally.no_claims += is_silent
         tally.cases += not is_silent
 
     monkeypatch.setattr(Trial, "judge", judge)
     outcome = judged(right, DType.FLOAT16)
-    assert (outcome.no_claims, outcome.cases) == (SAMPLE[Effort.QUICK], SAMPLE[Effort.QUICK])
+    assert (outcome.no_claims, outcome.cases) == (EFFORTS[Effort.QUICK].sample, EFFORTS[Effort.QUICK].sample)
 
 
 # --- which cases
@@ -148,7 +149,7 @@ def menu() -> Menu:
 
 
 def test_a_sample_has_sizes_of_every_length_the_largest_opening_among_them() -> None:
-    dealt, count = menu(), OPENINGS[Effort.QUICK]
+    dealt, count = menu(), EFFORTS[Effort.QUICK].openings
     sizes = [dealt.recipe(*choices).sizes for choices in sample_openings(dealt, 0, count, 4)]
     opened = [dealt.recipe(*choices).sizes for choices in deal_openings(dealt, 0, count)]
     assert sizes == [opened[place] for place in (1, 3, 5, 7)]
@@ -170,7 +171,8 @@ def test_a_listed_failure_is_looked_for_in_all_cases() -> None:
     check = checks()[OF_FLAGS].clause
     declared = Declaration(deviations=(Deviation(OF_FLAGS, "violated", "so", "", "", (DType.FLOAT16,)),))
     portions = Portions(Plan((), effort=Effort.QUICK), declared)
-    assert [portions.sample(check, dtype) for dtype in (DType.FLOAT16, DType.BFLOAT16)] == [0, SAMPLE[Effort.QUICK]]
+    sample = EFFORTS[Effort.QUICK].sample
+    assert [portions.sample(check, dtype) for dtype in (DType.FLOAT16, DType.BFLOAT16)] == [0, sample]
 
 
 @pytest.mark.parametrize(("compiles", "sizes"), [(True, [1, 2, 3, 4]), (False, [2, 4, 6, 8])])
@@ -249,7 +251,7 @@ def test_power_measures_what_a_sample_detects() -> None:
         return convict(own_subject("sound/naive"), DType.FLOAT16, checks={OF_FLAGS: check}, effort=Effort.QUICK, seed=0,
                        sample=int(jobs.plan.more["sample"][0])).conviction.problems
 
-    assert (cases(0), cases(4)) == (CASES[Effort.QUICK], 4)
+    assert (cases(0), cases(4)) == (EFFORTS[Effort.QUICK].cases, 4)
 
 
 # --- what is told of it

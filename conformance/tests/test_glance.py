@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 from attnspec.core.declaration import Limits
+from attnspec.core.effort import EFFORTS
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import REMEMBERED, Engine
@@ -22,7 +23,7 @@ from attnspec.subjects.callee import InProcess
 from attnspec.trials.covering_cases import fixed_recipes, seed_of
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally, Violated
-from attnspec.trials.trial import ATTEMPTS, CASES, SPARE, Trial
+from attnspec.trials.trial import ATTEMPTS, SPARE, Trial
 from helpers.law import checks
 
 MASKED = "masking.is_not_ignored"
@@ -38,7 +39,7 @@ def trial(clause: str, target: str, *, before: Recipe | None = None) -> Trial:
 
 def test_a_sound_subject_is_tried_on_the_dealt_cases_and_no_others() -> None:
     tally = trial("attention.definition", "sound/naive").hold()
-    assert (tally.tried_count, tally.failure) == (CASES[Effort.GLANCE], None)
+    assert (tally.tried_count, tally.failure) == (EFFORTS[Effort.GLANCE].cases, None)
 
 
 def test_openings_of_which_nothing_is_claimed_do_not_count() -> None:
@@ -52,7 +53,7 @@ def test_openings_of_which_nothing_is_claimed_do_not_count() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trial, "judge", judge)
         tally = held.hold()
-    assert (tally.no_claims, tally.cases, tally.tried_count) == (SPARE, CASES[Effort.GLANCE], SPARE + 1)
+    assert (tally.no_claims, tally.cases, tally.tried_count) == (SPARE, EFFORTS[Effort.GLANCE].cases, SPARE + 1)
 
 
 def shrunk(tally: Tally) -> Recipe:
@@ -62,7 +63,7 @@ def shrunk(tally: Tally) -> Recipe:
 
 def test_a_failure_is_shrunk_by_a_few_attempts_among_smaller_shapes() -> None:
     tally = trial(MASKED, "fault/mask_ignored").hold()
-    assert tally.tried_count <= CASES[Effort.GLANCE] + ATTEMPTS
+    assert tally.tried_count <= EFFORTS[Effort.GLANCE].cases + ATTEMPTS
     dealt = shapes_for(checks()[MASKED].domain, Limits(), Effort.GLANCE)
     assert count_logits(shrunk(tally).sizes) <= min(map(count_logits, dealt))
     assert shrunk(tally).features == {"mask"}
@@ -72,7 +73,7 @@ def test_a_case_that_failed_at_another_dtype_serves_again() -> None:
     small = shrunk(trial(MASKED, "fault/mask_ignored").hold())
     tally = trial(MASKED, "fault/mask_ignored", before=small).hold()
     assert shrunk(tally) == small
-    assert tally.tried_count <= CASES[Effort.GLANCE] + 1
+    assert tally.tried_count <= EFFORTS[Effort.GLANCE].cases + 1
 
 
 def test_a_case_that_fails_no_more_is_no_evidence() -> None:
@@ -84,7 +85,7 @@ def test_a_case_that_fails_no_more_is_no_evidence() -> None:
 def test_a_case_of_another_dtype_convicts_nobody_that_dealt_cases_clear() -> None:
     """Which dtype a worker has met before is chance: no verdict may hang on it."""
     failing = shrunk(trial(MASKED, "fault/mask_ignored").hold())
-    assert trial(MASKED, "sound/naive", before=failing).hold().tried_count == CASES[Effort.GLANCE]
+    assert trial(MASKED, "sound/naive", before=failing).hold().tried_count == EFFORTS[Effort.GLANCE].cases
 
 
 def outcome(effort: Effort) -> Outcome:

@@ -13,10 +13,10 @@ from attnspec.faults.backward import BackwardMethod, as_backward
 from attnspec.faults.subject import SOUND_BACKWARD
 from attnspec.numerics.bound import weight_error
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.gradient_precision import backward_assumed, backward_precision_of, backward_roundings
 from attnspec.numerics.gradients import Gradient, Pass, expect_gradients, sizes_of_products
 from attnspec.numerics.precision import precision_of
 from attnspec.numerics.reference import attend, blocks, differentiate
+from attnspec.numerics.roundings import backward_assumed, backward_precision_of, backward_roundings
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, numpy_dtype
 

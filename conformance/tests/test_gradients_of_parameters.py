@@ -18,10 +18,10 @@ from attnspec.engine.engine import Engine
 from attnspec.faults.fault import Fault
 from attnspec.faults.subject import fault_subject
 from attnspec.numerics.expectation import of_gradients
-from attnspec.numerics.gradient_precision import BackwardRoundings, backward_assumed, backward_precision_of
 from attnspec.numerics.gradient_sums import Factor, exact, gradient_of_bias, gradient_of_weight
 from attnspec.numerics.gradients import Gradient, erring
 from attnspec.numerics.precision import precision_of
+from attnspec.numerics.roundings import BackwardRoundings, backward_assumed, backward_precision_of
 from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.misfits import lower_problem

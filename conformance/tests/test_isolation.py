@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.paths import scratch_folder
 from attnspec.core.plan import Plan
-from attnspec.core.scratch import scratch_folder
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.runner import session
@@ -168,9 +168,9 @@ def test_workers_that_die_before_any_item_are_not_replaced_for_ever() -> None:
 ENDLESS = """
 import sys, time
 from pathlib import Path
-from attnspec.runner import guard
-guard.OWN_TIME = 0.5
-watched = guard.Guard(Path(sys.argv[1]), "worker", 0.1)
+from attnspec.runner import worker
+worker.OWN_TIME = 0.5
+watched = worker.Guard(Path(sys.argv[1]), "worker", 0.1)
 def never_ends():
     watched.drop_crumb("a case that takes many more words than the one after it, " * 9)
     watched.drop_crumb(sys.argv[2])
@@ -193,11 +193,11 @@ WAITING = """
 import sys, time
 from pathlib import Path
 from unittest.mock import Mock
-from attnspec.runner import guard
-guard.OWN_TIME = 0.5
-watched = guard.Guard(Path(sys.argv[1]), "worker", 0.1)
-watched.pytest_runtest_protocol(Mock(nodeid="one", runtest=lambda: time.sleep(guard.BEAT + 0.2)))
-time.sleep(guard.BEAT + 1)
+from attnspec.runner import worker
+worker.OWN_TIME = 0.5
+watched = worker.Guard(Path(sys.argv[1]), "worker", 0.1)
+watched.pytest_runtest_protocol(Mock(nodeid="one", runtest=lambda: time.sleep(worker.BEAT + 0.2)))
+time.sleep(worker.BEAT + 1)
 """
 
 

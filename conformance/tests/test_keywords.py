@@ -69,7 +69,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
     },
     "query_lengths": {
         "aspects/lengths/": "the aspect itself",
-        "core/feature_coverage.py": "a single query has no shorter length",
+        "core/coverage.py": "a single query has no shorter length",
         "trials/covering_cases.py": "whether a length hides a query",
         "core/keywords.py": "its field",
         "core/conventions.py": "the question of what lies beyond",
@@ -114,7 +114,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "aspects/past/": "the aspect itself",
         "scaffold/mistakes.py": "the plain mistakes behind a past",
         "vocabulary/transforms/contents.py": "past content that is replaced",
-        "core/feature_coverage.py": "a long past is a feature",
+        "core/coverage.py": "a long past is a feature",
         "core/keywords.py": "its field",
         "faults/staged.py": "its stage, which faults replace",
         "faults/sound.py": "sound formulations of it",

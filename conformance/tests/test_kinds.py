@@ -9,7 +9,7 @@ from attnspec.core.nouns import FAILURES, DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
 from attnspec.record.outcome import Outcome
-from attnspec.trials.dealer import Dealer
+from attnspec.trials.sizes import Dealer
 from helpers.law import checks
 from helpers.subjects import subject_of
 from kinds import FOLDER, Judged, Posed, posed_functions, table

@@ -20,7 +20,7 @@ from attnspec.questions.conventions import probe_conventions
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject
-from attnspec.trials.dealer import asked_of
+from attnspec.trials.sizes import asked_of
 from helpers.law import checks
 from helpers.subjects import module_of
 from test_console import held, told, undecided

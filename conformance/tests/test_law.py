@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 from attnspec.core import paths
-from attnspec.core.characters import other_script
 from attnspec.core.errors import FileLocation, ManifestError, SpecError
 from attnspec.core.nouns import DType, Level
+from attnspec.core.texts import other_script
 from attnspec.spec import yaml_lines
 from attnspec.spec.clause import Clause
 from attnspec.spec.load import load_spec, read_bibliography

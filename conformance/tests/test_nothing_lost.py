@@ -18,7 +18,7 @@ from attnspec.cli import main, outputs
 from attnspec.cli.options import keep_apart
 from attnspec.core import paths
 from attnspec.core.errors import UsageError
-from attnspec.core.files import write_whole
+from attnspec.core.paths import write_whole
 from attnspec.record.events import ItemStarted
 from attnspec.record.read import read_record
 from attnspec.record.write import RecordWriter, WriteMode, reopen_record
@@ -283,7 +283,7 @@ def test_a_link_stays_a_link_to_what_is_written(here: Path) -> None:
 def test_a_file_in_a_folder_that_is_guarded_is_written_in_place(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "file").write_text("before", encoding="utf-8")
     number = (here / "file").stat().st_ino
-    monkeypatch.setattr("attnspec.core.files.os.access", lambda *_: False)
+    monkeypatch.setattr("attnspec.core.paths.os.access", lambda *_: False)
     write_whole(here / "file", "after", "page")
     assert ((here / "file").read_text(encoding="utf-8"), (here / "file").stat().st_ino) == ("after", number)
 

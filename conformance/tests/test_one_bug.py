@@ -13,9 +13,9 @@ from attnspec.record.boundaries import Span, common_spans, read_spans_told, sugg
 from attnspec.record.events import ItemFinished
 from attnspec.record.outcome import MAGNITUDE, Evidence, Explanation, Likeness, Outcome
 from attnspec.report.bugs import OF_LAYOUT, explain_bugs, likely_in_short, likely_words
-from attnspec.report.findings import make_findings
 from attnspec.report.joined import join_records
 from attnspec.report.likely_cause import OF_EMPTY_ROWS
+from attnspec.report.page import make_findings
 from attnspec.spec.load import load_spec
 from attnspec.vocabulary.tables import WORDS
 from helpers.outcomes import evidence, outcome, run

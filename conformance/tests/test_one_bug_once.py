@@ -23,7 +23,7 @@ from attnspec.trials.compile import compile_spec
 from attnspec.trials.covering_cases import deal_openings
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally
-from attnspec.trials.resizing import Resizer
+from attnspec.trials.sizes import Resizer
 from attnspec.trials.trial import FEW, Trial, made_handy
 
 SPEC = load_spec()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from attnspec.core.declaration import Limits
+from attnspec.core.effort import EFFORTS
 from attnspec.core.nouns import DType, Effort
 from attnspec.faults.subject import own_subject
 from attnspec.problems.choices import Menu, byte_for, menu_of
@@ -21,7 +22,7 @@ from attnspec.trials.covering_cases import FIXED_KINDS, TELLING, Choices, deal_o
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally, Violated
 from attnspec.trials.searching import OneExample
-from attnspec.trials.trial import CASES, DRAWN, OPENINGS, Trial
+from attnspec.trials.trial import Trial
 from helpers.law import checks
 from helpers.places import CHECKOUT
 
@@ -42,7 +43,7 @@ def menu(chosen: Domain = EVERYTHING, effort: Effort = Effort.DEFAULT, draws: tu
 def opened(chosen: Domain = EVERYTHING, seed: int = 0, effort: Effort = Effort.DEFAULT) -> list[Recipe]:
     """The recipes that a trial begins with."""
     dealt = menu(chosen, effort)
-    return [dealt.recipe(*choices) for choices in deal_openings(dealt, seed, OPENINGS[effort])]
+    return [dealt.recipe(*choices) for choices in deal_openings(dealt, seed, EFFORTS[effort].openings)]
 
 
 # What they cover
@@ -51,7 +52,7 @@ def opened(chosen: Domain = EVERYTHING, seed: int = 0, effort: Effort = Effort.D
 @pytest.mark.parametrize("effort", LONGER)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_openings_have_the_first_shapes_as_they_were_dealt(seed: int, effort: Effort) -> None:
-    dealt = menu(effort=effort).shapes[:OPENINGS[effort]]
+    dealt = menu(effort=effort).shapes[:EFFORTS[effort].openings]
     assert [recipe.sizes for recipe in opened(seed=seed, effort=effort)] == list(dealt)
 
 
@@ -159,8 +160,8 @@ def trial(clause: str, fault: str, *, shrinks: bool = True, most: int = 0, cases
 
 def test_a_trial_tries_openings_first_and_then_as_many_drawn_ones() -> None:
     held, told = trial("attention.definition", "sound/naive", effort=Effort.DEFAULT)
-    assert held.hold().tried_count == CASES[Effort.DEFAULT] == len(told)
-    declared, dealt_ones = held.evaluator.subject.declaration, OPENINGS[Effort.DEFAULT]
+    assert held.hold().tried_count == EFFORTS[Effort.DEFAULT].cases == len(told)
+    declared, dealt_ones = held.evaluator.subject.declaration, EFFORTS[Effort.DEFAULT].openings
     dealt = menu_of(held.check.domain, declared.keywords, declared.limits, Effort.DEFAULT)
     assert dealt is not None
     begun = [dealt.recipe(*choices).text for choices in deal_openings(dealt, held.seed, dealt_ones)]
@@ -170,7 +171,7 @@ def test_a_trial_tries_openings_first_and_then_as_many_drawn_ones() -> None:
 
 def test_a_quick_trial_tries_openings_alone() -> None:
     held, told = trial("attention.definition", "sound/naive")
-    assert held.hold().tried_count == OPENINGS[Effort.QUICK] == CASES[Effort.QUICK] == len(told)
+    assert held.hold().tried_count == EFFORTS[Effort.QUICK].openings == EFFORTS[Effort.QUICK].cases == len(told)
 
 
 @pytest.mark.parametrize("cases", [4, 5])
@@ -232,7 +233,7 @@ def test_the_search_is_told_how_close_each_case_came_in_octaves(monkeypatch: pyt
     monkeypatch.setattr("attnspec.trials.searching.target", closeness.append)
     held, _ = trial("attention.definition", "sound/naive", effort=Effort.DEFAULT)
     tally = held.hold()
-    assert len(closeness) == DRAWN[Effort.DEFAULT]
+    assert len(closeness) == EFFORTS[Effort.DEFAULT].drawn
     assert all(-40 <= octave <= 0 for octave in closeness)
     assert len(set(closeness)) > 3
     assert tally.worst is not None
@@ -262,7 +263,7 @@ def test_what_is_fixed_is_never_searched(clause: Check, monkeypatch: pytest.Monk
     told: list[str] = []
     evaluator = Evaluator(own_subject("sound/naive"), DType.FLOAT32)
     tally = Trial(clause, evaluator, Effort.THOROUGH, 0, told.append).hold()
-    assert tally.tried_count == len(set(told)) < CASES[Effort.THOROUGH]
+    assert tally.tried_count == len(set(told)) < EFFORTS[Effort.THOROUGH].cases
 
 
 def test_the_database_knows_one_example_that_is_still_to_be_shrunk() -> None:
@@ -278,4 +279,13 @@ def test_the_database_knows_one_example_that_is_still_to_be_shrunk() -> None:
 def test_a_clause_is_tried_on_as_many_cases_as_the_guide_says() -> None:
     guide = (CHECKOUT / "docs" / "writing-a-clause.md").read_text(encoding="utf-8")
     [told] = re.findall(r"A clause is tried on (\d+), (\d+) or (\d+) cases at effort quick, default or thorough", guide)
-    assert [CASES[effort] for effort in (Effort.QUICK, Effort.DEFAULT, Effort.THOROUGH)] == list(map(int, told))
+    assert [EFFORTS[effort].cases for effort in (Effort.QUICK, Effort.DEFAULT, Effort.THOROUGH)] == list(map(int, told))
+
+
+def test_every_effort_has_numbers_and_more_effort_never_tries_less() -> None:
+    assert list(EFFORTS) == list(Effort)
+    for less, more in pairwise(EFFORTS.values()):
+        assert less.cases <= more.cases
+        assert (less.rows, less.budget, less.largest, less.compiling) <= (more.rows, more.budget, more.largest,
+                                                                          more.compiling)
+        assert all(count <= more.chances[kind] for kind, count in less.chances.items())

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from attnspec.cli.group import FURTHER, USERS
-from attnspec.core import docstrings
+from attnspec.core import texts
 from attnspec.core.paths import folder
 from attnspec.record.events import RunStarted
 from attnspec.record.read import read_record
 
-PACKAGE = Path(docstrings.__file__).parents[1]
+PACKAGE = Path(texts.__file__).parents[1]
 EFFECTS = (ast.Await, ast.NamedExpr, ast.Yield, ast.YieldFrom)
 
 
@@ -56,11 +56,11 @@ def test_a_docstring_is_read_from_its_source(monkeypatch: pytest.MonkeyPatch) ->
         pass
 
     things = (RunStarted, read_record, plain, len)
-    usual = [docstrings.docstring(thing) for thing in things]
-    monkeypatch.setattr("attnspec.core.docstrings.sys.flags", type("Flags", (), {"optimize": 2}))
-    assert [docstrings.docstring(thing) for thing in things[:3]] == usual[:3]
+    usual = [texts.docstring(thing) for thing in things]
+    monkeypatch.setattr("attnspec.core.texts.sys.flags", type("Flags", (), {"optimize": 2}))
+    assert [texts.docstring(thing) for thing in things[:3]] == usual[:3]
     assert usual[2] == ""
-    assert docstrings.docstring(len) == ""  # there is no source to read
+    assert texts.docstring(len) == ""  # there is no source to read
 
 
 def test_every_command_has_help() -> None:

@@ -23,7 +23,7 @@ from attnspec.runner.judge import replay_command
 from attnspec.spec.load import load_spec
 from attnspec.spec.yaml_lines import load_yaml
 from attnspec.trials.compile import compile_spec
-from attnspec.trials.dealer import Dealer
+from attnspec.trials.sizes import Dealer
 from attnspec.vocabulary.schema import schema
 from attnspec.vocabulary.tables import DRAWS, MEANINGS, WORDS
 from helpers.commands import Cli

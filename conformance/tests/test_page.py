@@ -246,6 +246,12 @@ def test_a_convention_that_is_in_use_is_counted_apart_from_recommendations() -> 
     assert "another convention" not in words(section(render_page([run(violated(level=Level.MAY))]), "findings"))
 
 
+def test_how_large_an_error_passes_stands_beside_what_is_held() -> None:
+    record = run(outcome("lib/attend", "core.a"))
+    record = replace(record, subjects=(card("lib/attend", passing_error="much passes"),))
+    assert "1 of 1 applicable clause held by lib/attend; much passes" in words(render_page([record]))
+
+
 def test_the_page_says_what_it_counts() -> None:
     record = run(outcome("lib/attend", "core.a"), outcome("lib/attend", "core.b"))
     assert ("tried2 items (subject × clause × dtype), 24 cases, 2 of which could not be judged (no claim)"

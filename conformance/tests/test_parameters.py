@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 from attnspec.cli import main
 from attnspec.core.errors import TargetError
-from attnspec.core.keywords import KEYWORDS
+from attnspec.core.keywords import KEYWORDS, OTHER_NAMES, keyword_for, list_defaults, slip_of
 from attnspec.core.nouns import Kind
-from attnspec.core.other_names import OTHER_NAMES, keyword_for, list_defaults, slip_of
 from attnspec.record.outcome import SubjectCard
 from attnspec.subjects.registry import load
 from attnspec.subjects.signature import Signature, signature_of

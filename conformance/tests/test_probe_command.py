@@ -17,7 +17,7 @@ from attnspec.probing.subjects import ProbeJob
 from attnspec.record.events import Done, Found, ItemFinished, RunFinished, SubjectProbed
 from attnspec.record.outcome import Outcome
 from attnspec.runner.jobs import open_jobs
-from attnspec.runner.trial_jobs import AUDIT, AuditJobs, with_engine
+from attnspec.runner.judge import AUDIT, AuditJobs, with_engine
 from helpers.commands import Cli
 
 SUBJECTS = '''

@@ -18,8 +18,7 @@ from attnspec.cli import main
 from attnspec.cli.rank import KernelsAlone, line_of
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Effort, Level, Verdict
-from attnspec.core.plan import Item, JobFailure, Plan
-from attnspec.core.shard import Shard
+from attnspec.core.plan import Item, JobFailure, Plan, Shard
 from attnspec.numerics.expectation import Expectation
 from attnspec.problems.choices import Menu
 from attnspec.problems.problem import Problem

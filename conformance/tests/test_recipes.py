@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from attnspec.core.declaration import Limits
+from attnspec.core.effort import EFFORTS
 from attnspec.core.errors import SpecError, UsageError
 from attnspec.core.nouns import Effort
 from attnspec.problems.choices import shapes_for
 from attnspec.problems.domain import ANY_BIAS, ANY_FAMILY, ANY_MASK, Domain, Lengths, domain
 from attnspec.problems.problem import Recipe, Sizes
-from attnspec.problems.size_plan import ROWS, SIMPLEST
+from attnspec.problems.size_plan import SIMPLEST
 from attnspec.trials.searching import recipe_strategy
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
@@ -133,7 +134,7 @@ def test_special_names_must_be_asked_for() -> None:
     {"kind": "mask_attack"}, {"kind": "gaussian"}, {"kind": "worked_example"}, {"kind": "acceptance"}], ids=str)
 def test_every_domain_has_shapes(arguments: dict[str, Any], effort: Effort) -> None:
     shapes = shapes_for(domain(**arguments), GROUPED, effort)
-    assert 1 <= len(shapes) <= ROWS[effort] + len(SIMPLEST)
+    assert 1 <= len(shapes) <= EFFORTS[effort].rows + len(SIMPLEST)
     assert len(set(shapes)) == len(shapes)
 
 

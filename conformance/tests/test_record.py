@@ -59,6 +59,13 @@ def test_an_event_survives_its_line(event: Event) -> None:
     assert type(from_line(to_line(event))) is type(event)
 
 
+def test_a_card_says_how_large_an_error_passes_only_where_one_does() -> None:
+    card = SubjectCard("a", "", "attention", "", "", "", {}, {}, {}, ())
+    assert "passing_error" not in to_line(SubjectKnown(card))
+    told = SubjectKnown(replace(card, passing_error="much passes"))
+    assert from_line(to_line(told)) == told
+
+
 def test_not_a_number_comes_back_as_a_number() -> None:
     back = decode(Measured, json.loads(json.dumps(encode(MEASURED))))
     assert math.isnan(back.gap)

@@ -38,9 +38,9 @@ from attnspec.spec.refutations import (
 )
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.own_subjects import try_first_cases
+from attnspec.trials.sizes import Dealer
 from attnspec.trials.trial import Trial
 from evaluation.power.matrix import MatrixChange, changes, joined
 from evaluation.power.refutations_file import refutations_text

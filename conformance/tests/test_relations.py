@@ -16,7 +16,7 @@ from attnspec.record.outcome import Measured
 from attnspec.subjects.call import UnusableAnswer
 from attnspec.subjects.callee import InProcess
 from attnspec.trials.evaluator import Evaluator
-from attnspec.vocabulary import relations, rulings
+from attnspec.vocabulary import relations
 from attnspec.vocabulary.observables import by_definition, equal, keep, measure, nothing, see, seen_of, verdict
 from attnspec.vocabulary.scene import OutsideLimits, Posed, Scene
 from attnspec.vocabulary.signature import Drawn, RunName
@@ -434,7 +434,7 @@ def rows(answer: float | str) -> Attend:
 def test_hidden_rows_are_held_to_the_convention(convention: str, right: Attend, planted: Attend) -> None:
     def check(function: Attend) -> Measured:
         held = scene(function, conventions={**RECOMMENDED, "hidden_row": convention}, mask=BLIND)
-        return rulings.hidden_rows_follow_convention(held)
+        return relations.hidden_rows_follow_convention(held)
     assert check(right).margin <= 1
     assert check(right).claimed == DV
     assert check(planted).margin > 1
@@ -444,8 +444,9 @@ def test_hidden_rows_are_held_to_the_convention(convention: str, right: Attend, 
 def test_hidden_rows_are_held_to_the_convention_of_their_form() -> None:
     by_form = {**RECOMMENDED, "hidden_row": "zeros", "hidden_row.bias": "nan"}
     bias = np.where(BLIND, 0, -np.inf).astype(np.float32)
-    assert rulings.hidden_rows_follow_convention(scene(rows(np.nan), conventions=by_form, bias=bias)).margin == 0
-    assert rulings.hidden_rows_follow_convention(scene(rows(np.nan), conventions=by_form, mask=BLIND)).margin == np.inf
+    assert relations.hidden_rows_follow_convention(scene(rows(np.nan), conventions=by_form, bias=bias)).margin == 0
+    answer = scene(rows(np.nan), conventions=by_form, mask=BLIND)
+    assert relations.hidden_rows_follow_convention(answer).margin == np.inf
 
 
 def test_rows_that_two_keywords_may_hide_are_judged_if_they_agree() -> None:
@@ -453,7 +454,7 @@ def test_rows_that_two_keywords_may_hide_are_judged_if_they_agree() -> None:
     bias = np.where(BLIND, 0, -np.inf).astype(np.float32)
 
     def check(conventions: dict[str, str]) -> Measured:
-        return rulings.hidden_rows_follow_convention(
+        return relations.hidden_rows_follow_convention(
             scene(rows(np.nan), conventions=conventions, mask=np.ones_like(BLIND), bias=bias))
 
     assert (check(nan).claimed, check(nan).margin) == (DV, 0)
@@ -463,13 +464,13 @@ def test_rows_that_two_keywords_may_hide_are_judged_if_they_agree() -> None:
 @pytest.mark.parametrize(("convention", "mask"), [("undefined", BLIND), ("zeros", MASK)])
 def test_without_a_promise_or_a_hidden_row_nothing_is_claimed(convention: str, mask: Array) -> None:
     held = scene(SOUND, conventions={**RECOMMENDED, "hidden_row": convention}, mask=mask)
-    assert rulings.hidden_rows_follow_convention(held).claimed == 0
+    assert relations.hidden_rows_follow_convention(held).claimed == 0
 
 
 def test_another_convention_than_the_recommended_is_named() -> None:
-    kept = rulings.convention_is(scene(SOUND), convention="causal_alignment")
+    kept = relations.convention_is(scene(SOUND), convention="causal_alignment")
     other = scene(SOUND, conventions={**RECOMMENDED, "causal_alignment": "bottom_right"})
-    found = rulings.convention_is(other, convention="causal_alignment")
+    found = relations.convention_is(other, convention="causal_alignment")
     assert kept.margin == 0
     assert (found.margin, found.sentence) == (
         np.inf, "causal_alignment is 'bottom_right'; 'top_left' is recommended")
@@ -480,9 +481,9 @@ def test_another_convention_than_the_recommended_is_named() -> None:
 def test_a_call_that_makes_no_sense_is_refused_by_raising(raises: Exception, broken: bool) -> None:
     def refuses(*_: Array) -> Array:
         raise raises
-    assert (rulings.is_refused(scene(refuses)).margin > 1) is broken
+    assert (relations.is_refused(scene(refuses)).margin > 1) is broken
 
 
 @pytest.mark.parametrize("answer", [SOUND, lambda *_: None], ids=["an array", "nothing"])
 def test_a_call_that_makes_no_sense_and_is_answered_violates(answer: Attend) -> None:
-    assert rulings.is_refused(scene(answer)).margin == np.inf
+    assert relations.is_refused(scene(answer)).margin == np.inf

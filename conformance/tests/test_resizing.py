@@ -14,7 +14,7 @@ from attnspec.trials.compile import compile_spec
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally, Violated
-from attnspec.trials.resizing import Resizer, resize_recipe
+from attnspec.trials.sizes import Resizer, resize_recipe
 from attnspec.trials.trial import Trial
 from helpers.planted import planted
 

@@ -13,8 +13,7 @@ import yaml
 from attnspec.cli import main
 from attnspec.core.errors import CONFORMS, UsageError
 from attnspec.core.nouns import DType, Level, Verdict
-from attnspec.core.plan import Item, Plan
-from attnspec.core.shard import Shard, deal_shards, read_shard
+from attnspec.core.plan import Item, Plan, Shard, deal_shards, read_shard
 from attnspec.record.events import ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record, read_records

@@ -19,6 +19,7 @@ from attnspec.core.coverage import (
     write_pairs,
 )
 from attnspec.core.declaration import Declaration, Limits
+from attnspec.core.effort import EFFORTS
 from attnspec.core.nouns import DType, Effort
 from attnspec.problems.demand import (
     BLOCKS,
@@ -36,11 +37,6 @@ from attnspec.problems.demand import (
 from attnspec.problems.domain import domain
 from attnspec.problems.problem import Sizes
 from attnspec.problems.size_plan import (
-    AIMED,
-    BUDGET,
-    MOST,
-    ROWS,
-    SHARED,
     SIMPLEST,
     Drawer,
     SizePlan,
@@ -120,7 +116,7 @@ def test_a_bucket_is_called_by_its_bounds() -> None:
 def test_what_is_dealt_is_taken_and_costs_no_more_than_a_case_may(demand: Demand) -> None:
     for sizes in plan().rows(demand):
         assert demand.takes_sizes(sizes, GROUPED)
-        assert demand.work(sizes) <= MOST[Effort.DEFAULT]
+        assert demand.work(sizes) <= EFFORTS[Effort.DEFAULT].largest
         assert sizes.B * sizes.H * sizes.T * sizes.S <= MOST_ENTRIES
 
 
@@ -165,14 +161,14 @@ def test_a_float64_subject_is_put_smaller_problems() -> None:
 def test_a_run_stays_within_its_budget(effort: Effort) -> None:
     spent = {pool: sum(demand.work(sizes) for demand, rows in dealt(plan(effort, pool=pool)).items() for sizes in rows)
              for pool in {demand.pool for demand in DEMANDS}}
-    assert BUDGET[effort] / 4 < max(spent.values()) < BUDGET[effort]
+    assert EFFORTS[effort].budget / 4 < max(spent.values()) < EFFORTS[effort].budget
 
 
 def test_a_clause_about_what_no_size_brings_out_is_put_no_large_problem() -> None:
     largest = {pool: max(count_work(sizes) for rows in dealt(plan(Effort.QUICK, pool=pool)).values() for sizes in rows)
                for pool in ("range", "unequal", "segments")}
-    assert max(largest["range"], largest["unequal"]) < MOST[Effort.QUICK] / 3
-    assert largest["segments"] > MOST[Effort.QUICK] / 2
+    assert max(largest["range"], largest["unequal"]) < EFFORTS[Effort.QUICK].largest / 3
+    assert largest["segments"] > EFFORTS[Effort.QUICK].largest / 2
 
 
 def test_a_glance_has_several_groups_of_heads() -> None:
@@ -194,7 +190,7 @@ def test_every_clause_has_sizes_of_its_own_and_all_of_them_differ() -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize(("effort", "least"), [(Effort.QUICK, 0.35), (Effort.DEFAULT, 0.55)])
 def test_uses_of_more_than_two_axes_are_met_too(effort: Effort, least: float) -> None:
-    openings = [lengths_of(sizes) for rows in dealt(plan(effort)).values() for sizes in rows[:AIMED[effort]]]
+    openings = [lengths_of(sizes) for rows in dealt(plan(effort)).values() for sizes in rows[:EFFORTS[effort].aimed]]
     uses = [aim for aim in all_aims() if len(aim) > 2]
     assert sum(any(is_met(use, lengths) for lengths in openings) for use in uses) > least * len(uses)
 
@@ -202,7 +198,7 @@ def test_uses_of_more_than_two_axes_are_met_too(effort: Effort, least: float) ->
 @pytest.mark.family(1)
 @pytest.mark.parametrize(("effort", "least"), [(Effort.QUICK, 0.7), (Effort.DEFAULT, 0.8)])
 def test_openings_alone_meet_most_pairs_of_axes(effort: Effort, least: float) -> None:
-    met = {pair for rows in dealt(plan(effort)).values() for sizes in rows[:AIMED[effort]]
+    met = {pair for rows in dealt(plan(effort)).values() for sizes in rows[:EFFORTS[effort].aimed]
            for pair in pairs_in(met_at(lengths_of(sizes)))}
     assert len(met) > least * len(pairs_of_axes())
 
@@ -227,7 +223,7 @@ def test_what_a_clause_is_dealt_follows_from_the_seed_and_the_dtype() -> None:
 def test_what_opens_a_trial_grows_from_small_to_large(effort: Effort) -> None:
     """A wrong function fails on a small case, and how long a slow one takes is known before it is put a large one."""
     demand = DEMANDS[0]
-    costs = [demand.work(sizes) for sizes in plan(effort).rows(demand)[:AIMED[effort]]]
+    costs = [demand.work(sizes) for sizes in plan(effort).rows(demand)[:EFFORTS[effort].aimed]]
     assert costs == sorted(costs)
 
 
@@ -238,7 +234,7 @@ def test_what_compiles_is_put_few_shapes_by_all_clauses_together(effort: Effort)
     rows = dealt(plan(effort, compiles=True))
     assert all(rows.values())
     # clauses that the shared shapes do not fit (least batches, T ≠ S, T > S, pages, long ones, groups) have their own
-    assert len({sizes for each in rows.values() for sizes in each}) <= SHARED[effort] + 13
+    assert len({sizes for each in rows.values() for sizes in each}) <= EFFORTS[effort].shared + 13
 
 
 @pytest.mark.family(1)
@@ -253,7 +249,7 @@ def test_a_subject_of_square_problems_is_dealt_square_ones(*, grouped: bool) -> 
 
 @pytest.mark.parametrize("effort", Effort)
 def test_no_clause_is_dealt_more_rows_than_a_byte_can_choose_among(effort: Effort) -> None:
-    assert 3 * (ROWS[effort] + len(SIMPLEST)) <= 256
+    assert 3 * (EFFORTS[effort].rows + len(SIMPLEST)) <= 256
 
 
 def test_shares_are_the_same_everywhere() -> None:

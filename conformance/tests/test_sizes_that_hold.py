@@ -15,7 +15,7 @@ from attnspec.engine.engine import Engine
 from attnspec.problems.problem import Recipe
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import likely_words
-from attnspec.trials.resizing import MOST_SEEDS, SEEDS
+from attnspec.trials.sizes import MOST_SEEDS, SEEDS
 
 RIGHT = """
 import numpy as np

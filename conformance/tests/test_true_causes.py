@@ -16,7 +16,7 @@ from attnspec.record.boundaries import Span
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import likely_words
 from attnspec.subjects.subject import Subject
-from attnspec.trials.resizing import MOST_SEEDS
+from attnspec.trials.sizes import MOST_SEEDS
 from helpers.law import checks
 from helpers.subjects import subject_of
 from mistakes import attend, below

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import click
 
 from attnspec.cli.group import DEFECT, attnspec, output_error, patient_streams
-from attnspec.core.characters import escape_hidden
 from attnspec.core.errors import CANNOT_RUN, AttnspecError, UsageError, quoted
+from attnspec.core.texts import escape_hidden
 
 NAME = "attnspec"
 SYSTEM = os.name

@@ -47,15 +47,14 @@ from attnspec.cli.options import (
     typed_command,
 )
 from attnspec.cli.outputs import BADGE, JUNIT, GitHub, HandlerGroup, Outputs, verdict_files
-from attnspec.core.characters import escape_hidden
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError, EndedError
 from attnspec.core.made_variants import AS_DECLARED, foretold_variants, read_variants
 from attnspec.core.nouns import DType, Effort, is_bare
 from attnspec.core.plan import Plan
 from attnspec.core.sizes import foretell_costs, read_all
-from attnspec.runner.judge import read_replay
+from attnspec.core.texts import escape_hidden
+from attnspec.runner.judge import AUDIT, LIBRARIES, TRIALS, read_replay
 from attnspec.runner.session import Session
-from attnspec.runner.trial_jobs import AUDIT, LIBRARIES, TRIALS
 from attnspec.subjects.outline import check_unloaded, loads_at_once
 
 if TYPE_CHECKING:

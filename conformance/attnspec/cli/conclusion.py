@@ -20,8 +20,8 @@ from attnspec.cli.findings import format_lacking, kept_away
 from attnspec.core.compiling import explain_left_out, is_cut_short, is_left_out
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.keyword import APART, GRAD
+from attnspec.core.keywords import list_defaults, meant_by
 from attnspec.core.nouns import DType, Verdict, is_bare
-from attnspec.core.other_names import list_defaults, meant_by
 from attnspec.core.plan import NOT_AT_FLOAT64
 from attnspec.record.events import Event, Handler
 from attnspec.record.outcome import Outcome, SubjectCard, refused_by
@@ -263,10 +263,8 @@ def _format_declared_width(digest: Digest) -> str:
 
 def _format_what_passes(digest: Digest) -> str:
     """How large an error one subject is allowed that says that it quantises inside."""
-    from attnspec.numerics.resolution import describe_what_passes  # noqa: PLC0415  (weight: NumPy)
-
     cards = [known.card for known in digest.cards.values() if known.card]
-    told = describe_what_passes(cards[0].precision) if len(digest.cards) == len(cards) == 1 else ""
+    told = cards[0].passing_error if len(digest.cards) == len(cards) == 1 else ""
     return f"; {told}" if told else ""
 
 
@@ -423,8 +421,7 @@ def declared_width(subject: str, card: SubjectCard | None, judged: Iterable[DTyp
 
 def _said_of(dtype: DType, text: str) -> str:
     """text: a class, as a record names it."""
-    from attnspec.numerics.precision import assumed, looser_words  # noqa: PLC0415  (weight: NumPy)
-    from attnspec.numerics.resolution import named_precision  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.numerics.precision import assumed, looser_words, named_precision  # noqa: PLC0415  (weight: NumPy)
 
     precision = named_precision(text, dtype)
     usual = assumed(dtype)

@@ -21,11 +21,11 @@ import click
 from attnspec.cli import completion
 from attnspec.cli.completion import WIDTH, explain_word, list_vocabulary, wrap_paragraph
 from attnspec.cli.options import IMPLEMENTATIONS, JSON, SPEC, SPEC_ADD, OneOf
-from attnspec.core.characters import escape_hidden
 from attnspec.core.conventions import PROFILES
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import CANNOT_RUN, AttnspecError, SpecError, UsageError, either, near_misses
 from attnspec.core.paths import folder
+from attnspec.core.texts import escape_hidden
 from attnspec.faults.size_family import SEEDED
 from attnspec.faults.witnesses import all_faults, clauses_for
 from attnspec.record.codec import encode

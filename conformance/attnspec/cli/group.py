@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 import click
 
 import attnspec as package
-from attnspec.core.characters import escape_hidden
-from attnspec.core.docstrings import docstring
 from attnspec.core.errors import CANNOT_RUN, UsageError, hint
+from attnspec.core.texts import docstring, escape_hidden
 from attnspec.report.figures import count_noun
 
 if TYPE_CHECKING:

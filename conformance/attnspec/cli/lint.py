@@ -17,8 +17,7 @@ import click
 
 from attnspec.cli.explain import badly_put, collect_mistakes
 from attnspec.cli.options import IMPLEMENTATIONS, SPEC, SPEC_ADD
-from attnspec.core.characters import escape_hidden, other_script
-from attnspec.core.deviation import Harm
+from attnspec.core.declaration import Harm
 from attnspec.core.errors import (
     CANNOT_RUN,
     CONFORMS,
@@ -31,11 +30,11 @@ from attnspec.core.errors import (
     hint,
     quoted,
 )
-from attnspec.core.files import write_whole
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict, is_bare
-from attnspec.core.paths import folder
+from attnspec.core.paths import folder, write_whole
 from attnspec.core.plan import FAULT, SOUND
 from attnspec.core.surroundings import kind_of
+from attnspec.core.texts import escape_hidden, other_script
 from attnspec.engine.known_failures import check_deviations
 from attnspec.faults.size_family import SEEDED
 from attnspec.record import codec as record
@@ -274,8 +273,8 @@ def _find_accused_formulation(checks: Mapping[str, Check], clause: str) -> str:
     """The sound formulation, the first that the clause can be put to, if it violates the clause; else empty."""
     from attnspec.faults.sound import EVERY  # noqa: PLC0415  (weight: NumPy)
     from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
-    from attnspec.trials.dealer import Dealer  # noqa: PLC0415  (weight: NumPy)
     from attnspec.trials.own_subjects import try_first_cases  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.trials.sizes import Dealer  # noqa: PLC0415  (weight: NumPy)
 
     check, dtype = checks[clause], DType.FLOAT32
     for name in EVERY:
@@ -297,8 +296,8 @@ def _why_not(checks: Mapping[str, Check], clause: str, fault: str) -> str:
     """Why the clause does not detect the fault; empty if it does."""
     from attnspec.faults.catalogue import fault_named  # noqa: PLC0415  (weight: NumPy)
     from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
-    from attnspec.trials.dealer import Dealer  # noqa: PLC0415  (weight: NumPy)
     from attnspec.trials.own_subjects import try_first_cases  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.trials.sizes import Dealer  # noqa: PLC0415  (weight: NumPy)
 
     subject, check = own_subject(FAULT + fault), checks[clause]
     if lacking := check.lacking(subject):

@@ -44,12 +44,11 @@ from attnspec.cli.options import (
 )
 from attnspec.cli.outputs import HandlerGroup, Outputs, VisibleHandler, is_coloured
 from attnspec.core import paths
-from attnspec.core.characters import escape_hidden
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, TargetError, UsageError
-from attnspec.core.files import write_whole
 from attnspec.core.nouns import DType
-from attnspec.core.paths import portable_text
+from attnspec.core.paths import portable_text, write_whole
 from attnspec.core.surroundings import Surroundings
+from attnspec.core.texts import escape_hidden
 from attnspec.probing.jobs import PROBES
 from attnspec.record.events import Event, Found, Handler, RunFinished, SubjectProbed
 from attnspec.report.figures import count_noun

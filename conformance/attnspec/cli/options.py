@@ -23,13 +23,12 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from attnspec.cli import completion
-from attnspec.cluster.messages import read_address
+from attnspec.cluster.worker import read_address
 from attnspec.core.errors import TargetError, UsageError, hint
 from attnspec.core.made_variants import VARIANTS as MADE
 from attnspec.core.nouns import DType, Effort, is_bare
 from attnspec.core.paths import portable_argument
-from attnspec.core.plan import FAULT, SOUND, Plan
-from attnspec.core.shard import read_shard
+from attnspec.core.plan import FAULT, SOUND, Plan, read_shard
 from attnspec.core.surroundings import Surroundings
 from attnspec.host.lifts import LIFTS
 from attnspec.record.codec import LARGEST
@@ -414,7 +413,7 @@ def cluster_carrier(options: dict[str, Given]) -> Iterator[ClusterCarrier | None
         connect_cluster,
         resources_for,
     )
-    from attnspec.cluster.messages import WorkerQuestion  # noqa: PLC0415  (as above)
+    from attnspec.cluster.worker import WorkerQuestion  # noqa: PLC0415  (as above)
     from attnspec.spec.load import load_spec  # noqa: PLC0415  (weight: YAML)
 
     plan = _what_is_named(options)

@@ -20,7 +20,7 @@ from typing import Any
 
 import attnspec
 from attnspec.cluster import worker
-from attnspec.cluster.messages import ClusterAddress, Task, TaskResult, WorkerAnswer, WorkerQuestion
+from attnspec.cluster.worker import ClusterAddress, Task, TaskResult, WorkerAnswer, WorkerQuestion
 from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.core.plan import Job, Plan
 from attnspec.core.surroundings import kind_of

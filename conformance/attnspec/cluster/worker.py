@@ -1,12 +1,14 @@
 """In a worker of the cluster: what there is to judge with, and a part of a run, judged in a process of its own.
 
-That process is `attnspec` as on one machine, whose lines go to a file. It ends with its worker.
+The address of a cluster, and what a client and its workers tell each other, are plain data. Messages pickle under any
+Python.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,17 +16,16 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import attnspec
-from attnspec.cluster.messages import Task, TaskResult, WorkerAnswer, WorkerQuestion
-from attnspec.core.errors import AttnspecError
-from attnspec.core.files import write_whole
+from attnspec.core.errors import AttnspecError, UsageError
+from attnspec.core.paths import scratch_folder, write_whole
 from attnspec.core.plan import Plan, is_own
-from attnspec.core.scratch import scratch_folder
 from attnspec.record.codec import decode, encode, to_line
 from attnspec.record.events import Event, Handler, ItemStarted, RunFinished, RunStarted, SubjectCompiles
+from attnspec.record.write import Group
 from attnspec.runner.environment import describe_environment
 from attnspec.runner.jobs import NamedGroups
 from attnspec.runner.session import Session
@@ -32,6 +33,85 @@ from attnspec.spec.load import load_spec
 from attnspec.subjects.installed import is_installed, look_in
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered_subjects
+
+MOST_WORKERS = 1024
+FORMS = "Write tcp://HOST:PORT for a scheduler that runs, or local:4 to start four workers here."
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAddress:
+    """A scheduler's address, or, where that is empty, how many workers are to be started on this machine."""
+
+    scheduler: str = ""
+    workers: int = 0
+
+    def __str__(self) -> str:
+        return self.scheduler or f"local:{self.workers}"
+
+
+def read_address(text: str) -> ClusterAddress:
+    """The address of a text. Raises UsageError for what is none."""
+    if found := re.fullmatch(r"local:(\d{1,5})", text):
+        workers = int(found[1])
+        if not 1 <= workers <= MOST_WORKERS:
+            raise UsageError(f"{text} starts {workers:,} workers. Start at least 1 and at most {MOST_WORKERS:,}.")
+        return ClusterAddress(workers=workers)
+    port = re.fullmatch(r"(?:tcp|tls)://(?:[^\s/:\[\]]+|\[[0-9a-fA-F:.%]+\]):(\d{1,5})", text)
+    if not port or not 1 <= int(port[1]) <= 65_535:
+        raise UsageError(f"{text!r} is no address of a cluster. {FORMS}")
+    return ClusterAddress(scheduler=text)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerQuestion:
+    """Asks a worker what it can judge. plan: of a run; one without targets asks for all registered subjects.
+
+    folder: the working directory of the client.
+    """
+
+    plan: Plan
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerAnswer:
+    """What a worker says it can judge. version: of attnspec.  digest: of the spec that the plan names.
+
+    missing: of each target, why it cannot be judged there; empty if it can.  releases: the version of its library.
+    absent: what the plan names and is not there.  wrong: why it cannot tell.
+    """
+
+    version: str
+    digest: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, str] = field(default_factory=dict)
+    releases: Mapping[str, str] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+    wrong: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A part of a run that one worker carries out. run: by which its processes are known."""
+
+    run: str
+    plan: Plan
+    source: str
+    groups: tuple[Group, ...]
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What came of a task. lines: those of its record.  defects: failures of attnspec itself.  wrong: why it has no
+    result.  seconds: how long it took, without the start of its process.
+    """
+
+    lines: tuple[str, ...] = ()
+    defects: tuple[str, ...] = ()
+    wrong: str = ""
+    seconds: float = 0.0
+
 
 _BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from attnspec.cluster.worker import main; main()"
 """The process sees what its worker sees, and no variable tells it so: subjects' own interpreters would heed that."""

@@ -2,15 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-
-from attnspec.core.nouns import Effort
-
-SECONDS: Mapping[Effort, float] = {Effort.GLANCE: 20.0, Effort.QUICK: 30.0, Effort.DEFAULT: math.inf,
-                                   Effort.THOROUGH: math.inf}
-"""Of processors, that the process of a subject may take for its calls where each new shape is compiled."""
-
 MOST_UNTOLD = 60.0
 """Seconds of compiling after which whoever waits is told."""
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from attnspec.core.errors import FileLocation
-from attnspec.core.files import cannot_write
+from attnspec.core.paths import cannot_write
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
 """The variable that names the file to which the summary of a step is appended."""

@@ -101,8 +101,7 @@ EXCUSED = frozenset({Novelty.UNTRIED, Novelty.DEEPER})
 class Effort(enum.Enum):
     """How hard a run looks, from the least to the most: known failures are compared by this order.
 
-    How many cases and sizes that is, is in `problems/size_plan.py`, `trials/trial.py` and the other tables that
-    docs/where-to-change.md lists.
+    How many cases and sizes that is, is in `core/effort.py`.
     A glance is for many subjects at once: a few dealt cases of few shapes, and failures are shrunk by a few attempts.
     """
 

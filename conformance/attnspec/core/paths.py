@@ -1,13 +1,27 @@
-"""Where the data folders lie, and paths without the folders of this machine: a record is read on other machines."""
+"""Files and folders: where data lie, paths as others read them, files written whole, folders that end with a process.
+
+A record is read on other machines, so its paths are without the folders of this one. A file is written whole or not at
+all, so that what stood there before is not lost to a full disk.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
+import shutil
 import sysconfig
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import TextIO
+
+from attnspec.core.errors import UsageError
+
+VERSION = "0.1.0"
+"""Of attnspec, for those below the package's own front."""
 
 _PACKAGE = Path(__file__).parents[1]
 # of another interpreter; from the beginning of a word only, else a long word costs the square of its length
@@ -81,3 +95,89 @@ def _installed_folders() -> tuple[str, ...]:
 def _folders() -> Iterator[Path]:
     yield from (Path(sysconfig.get_path(name)) for name in ("purelib", "platlib", "stdlib"))
     yield folder("spec").parent
+
+
+def write_whole(path: Path, data: str | bytes, what: str) -> None:
+    """Write the file, making its folder. `what` it is, for a reader: "page".
+
+    What was there stays until all is written; a link stays a link. Raises UsageError where it cannot be written.
+    """
+    # half a surrogate pair may come from a subject's text, and no encoding writes it
+    written = data.encode("utf-8", "backslashreplace") if isinstance(data, str) else data
+    try:
+        _write(Path(os.path.realpath(path)), written)
+    except OSError as problem:
+        raise cannot_write(path, what, problem) from None
+
+
+def ensure_writable(path: Path, what: str) -> None:
+    """Find out before a long run whether the file can be written; it is there afterwards. Raises UsageError."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    except OSError as problem:
+        raise cannot_write(path, what, problem) from None
+
+
+def cannot_write(path: Path, what: str, problem: OSError) -> UsageError:
+    """The error that says which file, and why."""
+    return UsageError(f"the {what} {path} cannot be written: {problem.strerror or problem}.")
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not (path.is_file() and os.access(path.parent, os.W_OK)):  # a pipe, a device, a guarded folder
+        path.write_bytes(data)
+        return
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(data)
+        os.replace(part, path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+
+
+_PREFIX = "attnspec-scratch-"
+_LOCK = "in_use"
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A new empty folder but for its lock, which is removed at the end. Raises OSError where none can be made.
+
+    Folders of processes that were killed are removed by the next that starts. Whoever makes such a folder keeps a lock
+    on a file in it. The kernel gives the lock back when the process ends, however it ends, so that a lock that is free
+    tells a folder that nobody needs. The number of a process would not: containers share a folder of temporary files,
+    and count their processes each.
+    """
+    _remove_abandoned()
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    try:
+        with _hold_lock(folder):
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _hold_lock(folder: Path) -> Iterator[None]:
+    with (folder / f"{_LOCK}.new").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        os.replace(lock.name, folder / _LOCK)  # it bears its name once it is held: nobody finds it free before
+        yield
+
+
+def _remove_abandoned() -> None:
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_LOCK}"):
+        with suppress(OSError), path.open(encoding="utf-8") as lock:  # another user's, or one that is just going
+            if _is_free(lock):
+                shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def _is_free(lock: TextIO) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

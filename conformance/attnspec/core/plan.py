@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from attnspec.core.effort import EFFORTS
 from attnspec.core.errors import UsageError, quoted
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.surroundings import Surroundings
-
-SAMPLE: Mapping[Effort, int] = {Effort.QUICK: 3, Effort.DEFAULT: 5}
-"""How many cases of a clause whose verdict does not depend on the dtype are tried at further dtypes than the first."""
 
 PUT_ONCE = "it is tested at {} only; to test it at all dtypes, name them or use effort default"
 """Why a glance does not put a clause that does not depend on the dtype at a further one."""
@@ -111,7 +110,7 @@ class Plan:
     @property
     def sample(self) -> int:
         """How many cases stand for all at a further dtype; 0: all are tried, as where the dtypes are named."""
-        return 0 if self.dtypes else SAMPLE.get(self.effort, 0)
+        return 0 if self.dtypes else EFFORTS[self.effort].sample
 
     def surroundings(self, environment: Mapping[str, str]) -> Surroundings:
         """The surroundings in which the plan's subjects live, each with these variables."""
@@ -195,3 +194,45 @@ class Conclusion:
 
     exit_code: int
     counts: Mapping[str, int] = field(default_factory=dict)
+
+
+K = TypeVar("K")
+
+MOST_SHARDS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Which of how many, counted from 1. As a text `2/5`."""
+
+    index: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
+
+
+def read_shard(text: str) -> Shard:
+    """The shard of a text. Raises UsageError for what is none."""
+    found = re.fullmatch(r"(\d{1,5})/(\d{1,5})", text)
+    if not found:
+        raise UsageError(f"{text!r} is no shard. The second of five is 2/5.")
+    shard = Shard(int(found[1]), int(found[2]))
+    if not 1 <= shard.index <= shard.count <= MOST_SHARDS:
+        raise UsageError(f"there is no shard {text}. Shards are counted from 1, as 2/5, and there are at most "
+                         f"{MOST_SHARDS:,}.")
+    return shard
+
+
+def deal_shards(costs: Mapping[K, float], count: int) -> tuple[tuple[K, ...], ...]:
+    """Deals jobs to so many shards: the dearest first, each to the shard that has the least to do.
+
+    Of equal costs the first in the mapping's order comes first, so that every shard works out the same.
+    """
+    shares: tuple[list[K], ...] = tuple([] for _ in range(count))
+    spent = [0.0] * count
+    for key in sorted(costs, key=lambda key: -costs[key]):
+        least = spent.index(min(spent))
+        shares[least].append(key)
+        spent[least] += costs[key]
+    return tuple(map(tuple, shares))

@@ -29,7 +29,7 @@ from attnspec.diagnosis.conditions import (
 )
 from attnspec.problems.problem import Sizes
 from attnspec.record.boundaries import is_needed, parts_of
-from attnspec.trials.resizing import MOST_SEEDS, SEEDS, SURE, Resizer, length_along, move_axis
+from attnspec.trials.sizes import MOST_SEEDS, SEEDS, SURE, Resizer, length_along, move_axis
 
 LEAST_TOLD: Mapping[str, int] = {"B": 2, "H": 2, "Hkv": 2, "G": 2}
 """From which threshold on it is told; of lengths and widths, once it needs a reason."""

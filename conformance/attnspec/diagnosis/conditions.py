@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.problems.problem import Recipe, Sizes
-from attnspec.trials.resizing import MOST_SEEDS, SEEDS, SURE, rungs_below
+from attnspec.trials.sizes import MOST_SEEDS, SEEDS, SURE, rungs_below
 
 # By whether a case fails with the first axis longer, with both of one length, and with the second longer.
 RELATIONS: Mapping[tuple[bool, bool, bool], str] = {

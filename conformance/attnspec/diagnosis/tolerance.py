@@ -17,12 +17,11 @@ from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
-from attnspec.numerics.gradient_precision import backward_precision_of
 from attnspec.numerics.gradient_sums import Gradient
 from attnspec.numerics.gradients import expect_gradients
 from attnspec.numerics.precision import Precision, is_half, precision_of
 from attnspec.numerics.rotary import expect_rotary
-from attnspec.numerics.roundings import roundings
+from attnspec.numerics.roundings import backward_precision_of, roundings
 from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.problems.rotary import RotaryProblem
 from attnspec.subjects.backward import grad_given, inputs_of

@@ -35,7 +35,7 @@ from attnspec.record.boundaries import (
 )
 from attnspec.subjects.subject import SubjectRaised
 from attnspec.trials.judging import Violated
-from attnspec.trials.resizing import Resizer
+from attnspec.trials.sizes import Resizer
 from attnspec.trials.trial import Trial
 
 LARGEST = 2**22

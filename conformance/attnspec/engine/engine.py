@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attnspec.core.conventions import PROFILES
-from attnspec.core.declaration import Declaration
-from attnspec.core.deviation import Deviation
+from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.errors import TargetError, UsageError, near_misses
 from attnspec.core.made_variants import forms_asked
 from attnspec.core.nouns import FAILURES, DType, Effort, Novelty, does_gate_run, is_bare
+from attnspec.core.paths import VERSION
 from attnspec.core.plan import FAULT, Item, Plan, is_fault
 from attnspec.core.surroundings import kind_of
-from attnspec.core.version import VERSION
 from attnspec.engine.known_failures import as_new, check_deviations, with_choice, with_convention, with_deviations
 from attnspec.engine.portions import check_known, is_hurried, match_ids, no_clause, no_dtype
 from attnspec.faults.witnesses import clauses_for, declaration_of_target
@@ -301,7 +300,7 @@ class Engine:
         subject_run = self._subject_run(item.target)
         subject_run.subject.callee.begin_item()
         if word := word_of(item.clause):
-            from attnspec.engine.contracted import try_word  # noqa: PLC0415  (weight: numpy)
+            from attnspec.engine.subject_run import try_word  # noqa: PLC0415  (weight: numpy)
 
             return self.compare_with_known(try_word(subject_run.subject, self.contract, word, DType(item.dtype)))
         put = self._check(item.clause), DType(item.dtype)
@@ -336,7 +335,7 @@ class Engine:
         subject_run = self._subject_run(item.target)
         subject_run.subject.callee.begin_item()
         if word := word_of(item.clause):
-            from attnspec.engine.contracted import try_recipe  # noqa: PLC0415  (weight: numpy)
+            from attnspec.engine.subject_run import try_recipe  # noqa: PLC0415  (weight: numpy)
             from attnspec.problems.problem import Recipe  # noqa: PLC0415  (weight: numpy)
 
             return try_recipe(subject_run.subject, word, DType(item.dtype), Recipe.parse(recipe))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from attnspec.core.effort import EFFORTS
 from attnspec.core.nouns import Effort, Level, Panel
 from attnspec.core.sizes import spell_lengths
 from attnspec.diagnosis.ranges import describe_ranges
@@ -15,7 +16,6 @@ from attnspec.engine.cases import in_a_line
 from attnspec.problems.demand import count_logits, count_work
 from attnspec.problems.problem import Array, Recipe, Sizes
 from attnspec.problems.rotary import RotaryProblem
-from attnspec.problems.size_plan import MOST
 from attnspec.record.outcome import Evidence, Picture
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.judging import Failure, Violated
@@ -247,4 +247,4 @@ def is_worth_explaining(trial: Trial, evidence: Evidence, *, is_further: bool) -
     """
     level = trial.check.clause.level
     is_minor = level is Level.MAY or (level is Level.SHOULD and is_further)
-    return not is_minor and count_work(Recipe.parse(evidence.recipe).sizes) <= MOST[Effort.THOROUGH]
+    return not is_minor and count_work(Recipe.parse(evidence.recipe).sizes) <= EFFORTS[Effort.THOROUGH].largest

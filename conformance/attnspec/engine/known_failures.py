@@ -9,8 +9,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from attnspec.core.declaration import Declaration
-from attnspec.core.deviation import Deviation
+from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import FAILURES, DType, Novelty, Verdict
 from attnspec.record.outcome import Change, KnownFinding, Outcome, does_explain, is_choice

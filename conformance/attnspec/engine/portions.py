@@ -7,13 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from attnspec.core.compiling import SECONDS
 from attnspec.core.declaration import Declaration
+from attnspec.core.effort import EFFORTS
 from attnspec.core.errors import LISTINGS, UsageError, near_misses, quoted
 from attnspec.core.keyword import GRAD
 from attnspec.core.made_variants import AS_DECLARED
 from attnspec.core.nouns import DType, Effort
-from attnspec.core.plan import GRADIENTS_ONCE, NOT_AT_FLOAT64, PUT_ONCE, SAMPLE, Plan
+from attnspec.core.plan import GRADIENTS_ONCE, NOT_AT_FLOAT64, PUT_ONCE, Plan
 from attnspec.engine.known_failures import find_deviation
 from attnspec.spec.clause import Clause, first_of, hint_of_theme, is_due, is_put_whole, themes_of
 from attnspec.spec.load import OWN
@@ -34,7 +34,7 @@ def is_hurried(plan: Plan) -> bool:
     """
     is_named = plan.clauses or plan.narrowing or plan.sizes
     is_compared = plan.variants == (AS_DECLARED,) or plan.baseline or plan.diagnosed
-    return SECONDS[plan.effort] < math.inf and not (is_named or is_compared)
+    return EFFORTS[plan.effort].compiling < math.inf and not (is_named or is_compared)
 
 
 def no_clause(name: str, known: Sequence[str]) -> UsageError:
@@ -116,5 +116,5 @@ class Portions:
         if find_deviation(self.declaration.deviations, clause.id, dtype):
             return 0
         if self._samples(clause):
-            return SAMPLE.get(self.plan.effort, 0)
+            return EFFORTS[self.plan.effort].sample
         return 0 if is_put_whole(clause, dtype, self.dtypes) else self.plan.sample

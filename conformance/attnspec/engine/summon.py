@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
-from attnspec.core.compiling import SECONDS
+from attnspec.core.effort import EFFORTS
 from attnspec.core.errors import AttnspecError, TargetError
 from attnspec.core.keyword import DROPOUT_POOL, GRAD, GRADIENTS_POOL, GRADIENTS_PROFILE
 from attnspec.core.made_variants import AS_DECLARED, FORMS, forms_asked
@@ -98,7 +98,7 @@ def compiling_time(plan: Plan, subject: Subject) -> CompilingTime | None:
     """
     if not subject.declaration.is_compiled or not is_hurried(plan):
         return None
-    most = SECONDS[plan.effort]
+    most = EFFORTS[plan.effort].compiling
     return CompilingTime(most, spent=min(most / 4, subject.callee.cpu_seconds()))
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from attnspec.numerics.gradient_precision import BackwardRoundings
 from attnspec.numerics.reference import BlockSlices
+from attnspec.numerics.roundings import BackwardRoundings
 from attnspec.problems.problem import Array
 
 

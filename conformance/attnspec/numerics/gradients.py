@@ -25,8 +25,6 @@ from attnspec.numerics.bound import (
     weight_error,
 )
 from attnspec.numerics.dropout import rescaling, with_factors
-from attnspec.numerics.gradient_precision import BackwardPrecision, BackwardRoundings, backward_roundings
-from attnspec.numerics.gradient_precision import backward_assumed as assumed_of
 from attnspec.numerics.gradient_sums import (
     Gradient,
     Summing,
@@ -50,6 +48,8 @@ from attnspec.numerics.reference import (
     times,
     wide_float,
 )
+from attnspec.numerics.roundings import BackwardPrecision, BackwardRoundings, backward_roundings
+from attnspec.numerics.roundings import backward_assumed as assumed_of
 from attnspec.problems.problem import HELD, INPUTS, Array, Problem
 
 OF_A_QUOTIENT = 6

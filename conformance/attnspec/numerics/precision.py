@@ -5,11 +5,12 @@ that a subject declares.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 
 import numpy as np
+import yaml
 
 from attnspec.core.errors import ManifestError, quoted
 from attnspec.core.nouns import HALF_DTYPES, DType
@@ -221,6 +222,19 @@ def precision_of(declared: Mapping[str, object] | None, dtype: DType) -> Precisi
     base = _base(declared.get("grade"), dtype)
     changes = {word: _value(word, given) for word, given in declared.items() if word != "grade"}
     return _justified(replace(base, **_implied(changes, base), **changes))  # type: ignore[arg-type]  # checked by _value
+
+
+def named_precision(text: str, dtype: DType) -> Precision:
+    """The class that a record names: `G0, stored_key int8 by token`."""
+    return precision_of({**dict(_words_in(text)), "reason": "declared"}, dtype)
+
+
+def _words_in(text: str) -> Iterator[tuple[str, object]]:
+    grade, *others = text.split(", ")
+    yield "grade", grade
+    for each in others:
+        word, _, value = each.partition(" ")
+        yield word, yaml.safe_load(value.lower() if value in {"True", "False"} else value)
 
 
 def looser_words(one: Precision, other: Precision) -> tuple[str, ...]:

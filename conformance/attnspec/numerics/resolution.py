@@ -8,15 +8,12 @@ not seen by the worst case.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable
 
 import numpy as np
-import yaml
 
-from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.precision import Precision, precision_of
-from attnspec.numerics.stored_format import STORED_WORDS
+from attnspec.numerics.precision import Precision
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Recipe, Sizes
 
@@ -26,19 +23,6 @@ KEYS = (64, 1024)
 """Numbers of keys at which it is told."""
 
 _QUERIES, _HEADS, _WIDTH = 8, 2, 64
-
-
-def named_precision(text: str, dtype: DType) -> Precision:
-    """The class that a record names: `G0, stored_key int8 by token`."""
-    return precision_of({**dict(_words(text)), "reason": "declared"}, dtype)
-
-
-def _words(text: str) -> Iterator[tuple[str, object]]:
-    grade, *others = text.split(", ")
-    yield "grade", grade
-    for each in others:
-        word, _, value = each.partition(" ")
-        yield word, yaml.safe_load(value.lower() if value in {"True", "False"} else value)
 
 
 @functools.cache
@@ -55,18 +39,17 @@ def shares_that_pass(precision: Precision, keys: int) -> tuple[float, float]:
     return worst, typical
 
 
-def describe_what_passes(classes: Mapping[str, str]) -> str:
-    """How large an error passes, in a sentence without its full stop; empty where no class stores codes.
+def describe_what_passes(classes: Iterable[Precision]) -> str:
+    """How large an error passes, in a sentence without its full stop; empty where no class quantises.
 
-    classes: by dtype, the names of the classes, as a record has them. The first that stores codes is told, since what
-    storing costs hangs little on the dtype.
+    classes: of a subject, that of each dtype. The first that quantises is told: what that costs depends little on the
+    dtype.
     """
-    for name, text in classes.items():
-        if any(word in text for word in STORED_WORDS):
-            precision = named_precision(text, DType(name))
-            worst, typical = zip(*(shares_that_pass(precision, keys) for keys in KEYS), strict=True)
-            few, many = (f"{keys:,}" for keys in KEYS)
-            return (f"it quantises inside, so that an error of one entry passes up to {worst[0]:.2g} of the output's "
-                    f"size at {few} keys and {worst[1]:.2g} at {many}, or {typical[0]:.2g} and {typical[1]:.2g} where "
-                    f"roundings are independent ({name})")
-    return ""
+    precision = next((each for each in classes if each.stored), None)
+    if precision is None:
+        return ""
+    worst, typical = zip(*(shares_that_pass(precision, keys) for keys in KEYS), strict=True)
+    few, many = (f"{keys:,}" for keys in KEYS)
+    return (f"it quantises inside, so that an error of one entry passes up to {worst[0]:.2g} of the output's size at "
+            f"{few} keys and {worst[1]:.2g} at {many}, or {typical[0]:.2g} and {typical[1]:.2g} where roundings are "
+            f"independent ({precision.dtype.value})")

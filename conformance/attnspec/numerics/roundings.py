@@ -1,13 +1,18 @@
-"""A precision class as plain numbers: the relative and absolute errors that it puts on each step."""
+"""A precision class as plain numbers: the relative and absolute errors that it puts on each step, forward and backward.
+
+Where a backward pass rounds, besides where the forward pass does, is declared apart.
+"""
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
+from attnspec.core.errors import ManifestError, quoted
 from attnspec.core.nouns import DType
 from attnspec.numerics.precision import USUAL_ULPS, Precision, is_half, unit
 from attnspec.numerics.stored_format import StoredFormat
@@ -158,3 +163,165 @@ def _lost_exp(precision: Precision) -> float:
     """A vectorised exp may give 0 for all that is below the normal range; a half one is rounded from float32."""
     of_softmax = unit(precision.softmax)
     return of_softmax.underflow if is_half(precision.softmax) else of_softmax.normal
+
+
+@dataclass(frozen=True, slots=True)
+class BackwardPrecision:
+    """The rounding points of a backward pass. All count roundings to the dtype of the inputs, unless they are flags.
+
+    weights: of P before its product with the output's gradient.  kept: of P as it meets dP - delta.  products: of dP.
+    logits: of dS, and of what is behind a bend once more.  group: of a head's dK and dV before those of its group
+    are summed.  bias: of dBias before it is summed along the axes along which the bias is broadcast.  results: of each
+    gradient (where the scale is multiplied in afterwards, 2).  is_of_returned: delta is formed of the output as it is
+    returned.  is_recomputed: P is formed anew, as exp(logit - logsumexp).  is_normalised: delta comes from the output,
+    or from a P that was divided by its own sum.  partial: after so many terms a partial sum of a gradient is stored in
+    the dtype; 0 means never.  partial_biases: the same of the gradient of a bias of a layer's projection.  reason:
+    where this is documented, or how it was established.
+    """
+
+    weights: int = 1
+    kept: int = 0
+    products: int = 1
+    logits: int = 1
+    group: int = 1
+    bias: int = 1
+    results: int = 1
+    is_of_returned: bool = True
+    is_recomputed: bool = True
+    is_normalised: bool = True
+    partial: int = 0
+    partial_biases: int = 0
+    reason: str = ""
+
+    def __str__(self) -> str:
+        told = [f"{word} {getattr(self, word)}" for word in BACKWARD_WORDS
+                if word != "reason" and getattr(self, word) != getattr(_PLAIN, word)]
+        return ", ".join(told)
+
+
+_PLAIN = BackwardPrecision()
+BACKWARD_WORDS = tuple(each.name for each in fields(BackwardPrecision))
+_COUNTS = ("weights", "kept", "products", "logits", "group", "bias", "results")
+_PARTIAL = ("partial", "partial_biases")
+_MOST = 64
+_FUSED = replace(_PLAIN, products=0)
+_WIDE = replace(_FUSED, weights=0, logits=0, group=0, is_of_returned=False)
+_EAGER = replace(_PLAIN, kept=1, logits=2, results=2)
+_OF_GRADES: Mapping[str, BackwardPrecision] = {"G0": _WIDE, "G1": _FUSED, "G2": _FUSED, "G3": _EAGER, "G4": _EAGER}
+
+
+def backward_assumed(precision: Precision) -> BackwardPrecision:
+    """The class of a backward pass of which nothing is declared but where its forward pass rounds."""
+    return _OF_GRADES[precision.grade] if is_half(precision.dtype) else _PLAIN
+
+
+def backward_precision_of(declared: Mapping[str, object] | None, precision: Precision) -> BackwardPrecision:
+    """The class that a manifest declares for the backward pass of a forward pass of this class.
+
+    Raises ManifestError for an unknown word or value, and where a class looser than the assumed one gives no reason.
+    """
+    assumed = backward_assumed(precision)
+    for word in declared or {}:
+        if word not in BACKWARD_WORDS:
+            raise ManifestError.unknown("word of a backward precision class", word, BACKWARD_WORDS)
+    changes = {word: _value(word, given) for word, given in (declared or {}).items()}
+    found = replace(assumed, **changes)  # type: ignore[arg-type]  # checked by _value
+    looser = [word for word in BACKWARD_WORDS if word != "reason" and _is_looser(word, found, assumed)]
+    if looser and not found.reason:
+        raise ManifestError(f"this backward precision class for {precision.dtype.value} is looser than the assumed one "
+                            f"({', '.join(looser)}); give a reason: where the library documents it, or how it was "
+                            "established.")
+    return found
+
+
+def backward_named(precision: Precision, backward: BackwardPrecision) -> str:
+    """A class by its name: `G1`, or float32 and float64, which have one each, with the words that differ from it.
+
+    The name is that of the forward pass, from which whatever is not declared follows.
+    """
+    assumed = backward_assumed(precision)
+    name = precision.grade if is_half(precision.dtype) else precision.dtype.value
+    others = (f"{word} {getattr(backward, word)}" for word in BACKWARD_WORDS
+              if word != "reason" and getattr(backward, word) != getattr(assumed, word))
+    return ", ".join((name, *others))
+
+
+def _is_looser(word: str, one: BackwardPrecision, other: BackwardPrecision) -> bool:
+    mine, theirs = getattr(one, word), getattr(other, word)
+    if word == "is_normalised":
+        return not mine and theirs
+    return bool(mine > theirs)  # no class that is assumed stores partial sums: to declare that any is stored is looser
+
+
+def _value(word: str, given: object) -> object:
+    if word == "reason":
+        return str(given)
+    if word not in _COUNTS and word not in _PARTIAL:
+        if not isinstance(given, bool):
+            raise ManifestError(f"{word!r} in a backward precision class must be true or false, not {quoted(given)}.")
+        return given
+    most = _MOST if word in _COUNTS else 2**30
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= most:
+        raise ManifestError(f"{word!r} in a backward precision class must be a whole number from 0 to {most}, not "
+                            f"{quoted(given)}.")
+    return given
+
+
+@dataclass(frozen=True, slots=True)
+class BackwardRoundings:
+    """A backward class as plain numbers.
+
+    Relative: weights, kept, products, logits, group, bias, results (all roundings of that kind together); of_output:
+    of the output of which delta is formed; one: a single rounding to the dtype of the inputs; bent: of all that is
+    stored behind a bend; scale: of a scale on both sides, query and key.
+    Absolute: lost, what one underflow in the dtype of the inputs loses; lost_logits, what dS loses; lost_inside, what
+    one loses in a softmax whose format is coarser than the dtype, 0 if it is not.
+    largest, largest_inside: what the dtype, and such a softmax, can hold.
+    """
+
+    forward: Roundings
+    precision: BackwardPrecision
+    weights: float
+    kept: float
+    products: float
+    logits: float
+    group: float
+    bias: float
+    results: float
+    of_output: float
+    one: float
+    bent: float
+    scale: float
+    lost: float
+    largest: float
+    lost_inside: float
+    largest_inside: float
+
+    @property
+    def lost_logits(self) -> float:
+        """What storing dS loses below the normal range."""
+        return 3 * self.forward.lost_product + self.precision.logits * self.lost
+
+
+_SCALINGS = 8
+"""Roundings of a scale that is split between query and key: root, reciprocal, root, and the products."""
+
+
+def backward_roundings(precision: Precision, backward: BackwardPrecision) -> BackwardRoundings:
+    """The numbers of a class, of inputs of the dtype of the forward class."""
+    io, r = unit(precision.dtype), roundings(precision)
+    counts = {word: _compound(io.roundoff, getattr(backward, word)) for word in _COUNTS}
+    flushes = precision.flushes_subnormals and precision.dtype is not DType.FLOAT16
+    of_output = max(r.accumulate, io.roundoff if backward.is_of_returned else 0.0)
+    bent = (1 + r.softmax) ** 3 * (1 + r.logits) ** 3 * (1 + counts["logits"]) - 1
+    scale = _compound(r.accumulate, _SCALINGS) + r.scale + r.prescale + r.scale * r.prescale
+    inside = unit(precision.softmax)
+    is_coarser = inside.roundoff > io.roundoff
+    return BackwardRoundings(r, backward, **counts, of_output=of_output, one=io.roundoff, bent=bent,
+                             scale=scale, lost=io.normal if flushes else io.underflow, largest=io.largest,
+                             lost_inside=(inside.normal if flushes else inside.underflow) if is_coarser else 0.0,
+                             largest_inside=inside.largest if is_coarser else math.inf)
+
+
+def _compound(roundoff: float, times: int) -> float:
+    return float(np.expm1(times * np.log1p(roundoff)))

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from attnspec.core.declaration import Limits
+from attnspec.core.effort import EFFORTS
 from attnspec.core.keywords import BESIDE, CACHED
 from attnspec.core.nouns import Effort
 from attnspec.core.rotary import EVERY_VALUED
@@ -48,11 +49,6 @@ OF_KIND: Mapping[Kind, tuple[Sizes, ...]] = {
 }
 # Half of the head slices: the law holds for any number of them, and tells drifts that are larger by a root of 2.
 _GLANCED_OF_KIND: Mapping[Kind, tuple[Sizes, ...]] = {"score": (Sizes(60, 4, 4, 32, 32, 24, 24),)}
-# How many of them, the first ones, at an effort that does not try them all.
-_TRIED: Mapping[Kind, Mapping[Effort, int]] = {
-    "generic": {Effort.GLANCE: 1, Effort.QUICK: 2, Effort.DEFAULT: 4},
-    "long": {Effort.GLANCE: 1, Effort.QUICK: 1, Effort.DEFAULT: 2}, "dropout": {Effort.GLANCE: 1},
-    "panel": dict.fromkeys(Effort, 1), "gaussian": {Effort.GLANCE: 2}}
 
 
 def has_any(domain: Domain, limits: Limits) -> bool:
@@ -75,7 +71,7 @@ def shapes_for(domain: Domain, limits: Limits, effort: Effort, seed: int = 0) ->
         return SizePlan((demand,), limits, effort, seed).rows(demand)
     fixed = [sizes for sizes in _of_kind(domain.kind, limits, effort)
              if _may_be_put(sizes, domain, limits) and _has_its_number(sizes, limits)]
-    tried = _TRIED.get(domain.kind, {}).get(effort, len(fixed))
+    tried = EFFORTS[effort].shapes.get(domain.kind, len(fixed))
     made = _distinct_sizes(adapt_sizes(sizes, limits) for sizes in fixed[:tried])
     refuses, always = bool(limits.all_refusals), domain.always_within(limits)
     return tuple(sizes for sizes in made if not (refuses and limits.misfit_of(sizes.by_axis, always)))

@@ -14,8 +14,7 @@ from itertools import combinations, count
 
 import numpy as np
 
-from attnspec.core.declaration import Limits
-from attnspec.core.feature_coverage import (
+from attnspec.core.coverage import (
     EMPTY_ROWS,
     GROUPS,
     GROUPS_OF_SEVERAL,
@@ -31,6 +30,7 @@ from attnspec.core.feature_coverage import (
     features_at,
     triples_taken,
 )
+from attnspec.core.declaration import Limits
 from attnspec.core.keywords import BESIDE, CACHED
 from attnspec.problems.choices import Menu
 from attnspec.problems.demand import adapt_sizes, fit_to_limits

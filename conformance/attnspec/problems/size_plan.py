@@ -29,6 +29,7 @@ from attnspec.core.coverage import (
     pair_bits,
 )
 from attnspec.core.declaration import Limits
+from attnspec.core.effort import EFFORTS
 from attnspec.core.nouns import DType, Effort
 from attnspec.problems.demand import (
     STANDARD_WIDTHS,
@@ -155,26 +156,11 @@ def spread_out(hand: Sequence[Aim], count: int) -> list[Aim]:
     return [*hand[::step], *(aim for at, aim in enumerate(hand) if at % step)]
 
 
-ROWS: Mapping[Effort, int] = {Effort.GLANCE: 9, Effort.QUICK: 14, Effort.DEFAULT: 26, Effort.THOROUGH: 83}
-"""How many sizes each demand is dealt."""
-
-AIMED: Mapping[Effort, int] = {Effort.GLANCE: 9, Effort.QUICK: 8, Effort.DEFAULT: 16, Effort.THOROUGH: 75}
-"""How many of them, the first ones, are aimed at pairs: those that a trial opens with."""
-
 GLANCED = 3
 """How many of them a glance keeps: one case, and two to spare."""
 
-SHARED: Mapping[Effort, int] = {Effort.GLANCE: 7, Effort.QUICK: 9, Effort.DEFAULT: 14, Effort.THOROUGH: 40}
-"""How many sizes all clauses share where a compiler runs for each."""
-
 SHARED_IN_A_HURRY = 3
 """How many of these where compilers have little time: T = S, T < S and T > S, one of them with grouped heads."""
-
-BUDGET: Mapping[Effort, float] = {Effort.GLANCE: 6e8, Effort.QUICK: 2.5e9, Effort.DEFAULT: 1e10, Effort.THOROUGH: 2e11}
-"""The work that a run may spend on its rows at one dtype, in multiply-adds (`demand.count_work`)."""
-
-MOST: Mapping[Effort, float] = {Effort.GLANCE: 2e7, Effort.QUICK: 1e8, Effort.DEFAULT: 5e8, Effort.THOROUGH: 4e9}
-"""The work of the largest case."""
 
 LEAST = 1e6
 """The work that every row may cost, however many share the budget: some thousand logits."""
@@ -242,7 +228,7 @@ class SizePlan:
         return self._dealt_sizes[demand]
 
     def _rows(self, demand: Demand) -> tuple[Sizes, ...]:
-        every = min(SHARED_IN_A_HURRY, SHARED[self.effort]) if self.hurries else SHARED[self.effort]
+        every = min(SHARED_IN_A_HURRY, EFFORTS[self.effort].shared) if self.hurries else EFFORTS[self.effort].shared
         count = every if self.compiles else self.flip_sizes if demand.flips else 0
         shared = self._of_shared(demand, tuple(self._deal_shared_sizes(count))) if count else ()
         return shared if self.compiles else tuple(dict.fromkeys((*shared, *self._own(demand))))
@@ -251,7 +237,7 @@ class SizePlan:
         """One demand's rows, those aimed at pairs before those at random. Small ones come first, so that a wrong
         function fails on them, and how long a slow one takes is known in time. A glance has one case, so it chooses.
         """
-        rows, aimed = list(self._draw_sizes(demand)), AIMED[self.effort]
+        rows, aimed = list(self._draw_sizes(demand)), EFFORTS[self.effort].aimed
         if self.effort is Effort.GLANCE:
             rows = sorted(rows, key=lambda sizes: not _is_telling(sizes))[:GLANCED]
             rows[:1] = [self._in_groups(demand, sizes) for sizes in rows[:1]]
@@ -292,8 +278,8 @@ class SizePlan:
         """The same in the order of what they may cost, the dearest first."""
         drawer, hand = self._drawer(demand.demand_text), list(self._aims[demand])
         kept = self._openings_for_demand(demand)
-        for row in range(ROWS[self.effort]):
-            is_aimed = row < AIMED[self.effort] and row not in kept
+        for row in range(EFFORTS[self.effort].rows):
+            is_aimed = row < EFFORTS[self.effort].aimed and row not in kept
             aims = list(aims_of(hand, self._cap(demand, row) / demand.calls, self.limits)) if is_aimed else []
             if sizes := self._row(demand, row, (_SEVERAL,) if row in kept else aims, drawer):
                 if is_aimed:  # later rows look at no hand
@@ -303,12 +289,12 @@ class SizePlan:
 
     def _openings_for_demand(self, demand: Demand) -> range:
         """The openings that are kept for sizes that tell most: several entries of everything, and no great length."""
-        kept, aimed = _KEPT_OF_ANY if demand.is_general else _KEPT, AIMED[self.effort]
+        kept, aimed = _KEPT_OF_ANY if demand.is_general else _KEPT, EFFORTS[self.effort].aimed
         return range(math.ceil((1 - kept) * aimed), aimed)
 
     def _row(self, demand: Demand, row: int, aims: Sequence[Aim], drawer: Drawer) -> Sizes | None:
         """One of them. The last opening is the least problem that is taken: many functions have a path for one key."""
-        if row == AIMED[self.effort] - 1:
+        if row == EFFORTS[self.effort].aimed - 1:
             return demand.fit_sizes(SIMPLEST[0], self.limits)
         cap = self._cap(demand, row)
         pinned = self._pin_lengths(aims, cap / demand.calls, drawer)
@@ -316,11 +302,11 @@ class SizePlan:
 
     def _cap(self, demand: Demand, row: int) -> float:
         """What a row may cost: each less than the one before, all together no more than the demand's share."""
-        share = _SHARED_OUT * BUDGET[self.effort] * _weight(demand) / max(self._weights, _LEAST_WEIGHTS)
-        first = MOST[self.effort] if demand in self._widest else share * (1 - _FALL)
+        share = _SHARED_OUT * EFFORTS[self.effort].budget * _weight(demand) / max(self._weights, _LEAST_WEIGHTS)
+        first = EFFORTS[self.effort].largest if demand in self._widest else share * (1 - _FALL)
         smallest = self._smallest(demand)
         first = max(first, _FIRST_TIMES * smallest)
-        cap = max(LEAST * demand.calls, _EVERY_TIMES * smallest, min(MOST[self.effort], first * _FALL**row))
+        cap = max(LEAST * demand.calls, _EVERY_TIMES * smallest, min(EFFORTS[self.effort].largest, first * _FALL**row))
         return cap / (SLOWER if self.dtype is DType.FLOAT64 else 1)
 
     def _smallest(self, demand: Demand) -> float:
@@ -354,12 +340,13 @@ class SizePlan:
             chosen = int((spare[index] - held).argmax())
             hands[chosen].append(aims[index])
             held[chosen] += 1
-        return {demand: spread_out(hand, AIMED[self.effort]) for demand, hand in zip(self.demands, hands, strict=True)}
+        aimed = EFFORTS[self.effort].aimed
+        return {demand: spread_out(hand, aimed) for demand, hand in zip(self.demands, hands, strict=True)}
 
     @cached_property
     def _caps(self) -> Array:
         """(demands, rows): what a call of each row that is aimed may cost."""
-        return np.array([[self._cap(demand, row) / demand.calls for row in range(AIMED[self.effort])]
+        return np.array([[self._cap(demand, row) / demand.calls for row in range(EFFORTS[self.effort].aimed)]
                          for demand in self.demands])
 
     def _dearest_first(self, works: Array) -> list[int]:
@@ -386,7 +373,7 @@ class SizePlan:
         """What all clauses share: T = S, T < S and T > S in turn, the second time with blocks along both, and grouped
         heads in every fourth, if taken.
         """
-        cap = max(LEAST, BUDGET[self.effort] / SHARED[self.effort] / _SHARERS)
+        cap = max(LEAST, EFFORTS[self.effort].budget / EFFORTS[self.effort].shared / _SHARERS)
         drawer = self._drawer("shared")
         projects = any(demand.projects for demand in self.demands)
         for row in range(count):
@@ -401,7 +388,7 @@ class SizePlan:
 
     def _of_shared(self, demand: Demand, shared: Sequence[Sizes]) -> tuple[Sizes, ...]:
         """Those that the demand takes as they are; where that is hardly one, some of them changed for it."""
-        most = MOST[self.effort]
+        most = EFFORTS[self.effort].largest
         fitting = [sizes for sizes in shared if demand.takes_sizes(sizes, self.limits) and demand.work(sizes) <= most]
         if len(fitting) < _LEAST_SHARED:
             changed = (demand.fit_within_cap(sizes, self.limits, most) for sizes in shared)
@@ -533,8 +520,8 @@ def _is_taken(pair: BucketPair, limits: Limits) -> bool:
     corners = ({axis: span[end] for (axis, span), end in zip(spans, ends, strict=True)}
                for ends in product((0, 1), repeat=len(spans)))
     fitted = (_ANY.fit_sizes(sizes_of({**dict.fromkeys(AXES, 1), **corner}), limits) for corner in corners)
-    return any(sizes is not None and _ANY.work(sizes) <= MOST[Effort.DEFAULT] and _lies_in(sizes, pair.places)
-               for sizes in fitted)
+    largest = EFFORTS[Effort.DEFAULT].largest
+    return any(sizes is not None and _ANY.work(sizes) <= largest and _lies_in(sizes, pair.places) for sizes in fitted)
 
 
 def _taken_of(axis: str, span: tuple[int, int], limits: Limits, partner: str) -> tuple[int, int]:

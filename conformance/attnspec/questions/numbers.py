@@ -17,8 +17,8 @@ from attnspec.core.conventions import UNDEFINED
 from attnspec.core.declaration import INPUT, Declaration
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.surroundings import kind_of
-from attnspec.numerics.fingerprint import fitted, ladder, tightest
 from attnspec.numerics.precision import precision_of
+from attnspec.numerics.width import fitted, ladder, tightest
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes, numpy_dtype
 from attnspec.questions.asker import FAILURES, OTHER, Asker, NotAsked, Question, Reply, When, promised, shown, which

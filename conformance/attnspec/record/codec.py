@@ -16,9 +16,8 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
-from attnspec.core.characters import HIDDEN
-from attnspec.core.docstrings import docstring
 from attnspec.core.errors import RecordError, hint
+from attnspec.core.texts import HIDDEN, docstring
 from attnspec.record.events import (
     BlockJudged,
     Event,
@@ -45,9 +44,8 @@ def encode(thing: object) -> Json:
     if type(thing) in _AS_THEY_ARE:  # most of a record
         return thing
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        brief = is_brief(type(thing))
         return {name: encode(getattr(thing, name)) for name, default in _fields(type(thing))
-                if not (brief and getattr(thing, name) == default)}
+                if not (is_brief(type(thing), name) and getattr(thing, name) == default)}
     if isinstance(thing, Mapping):
         return {str(encode(key)): encode(value) for key, value in thing.items()}
     if isinstance(thing, (tuple, list)):
@@ -66,9 +64,13 @@ def _fields(kind: type) -> tuple[tuple[str, object], ...]:
     return tuple((each.name, each.default) for each in dataclasses.fields(kind))
 
 
-def is_brief(kind: type) -> bool:
-    """Whether fields of this dataclass that are at their defaults are left out: there are thousands in a record."""
-    return bool(getattr(kind, "BRIEF", False))
+@functools.cache
+def is_brief(kind: type, name: str) -> bool:
+    """Whether this field of a dataclass is left out where it is at its default: all fields of one of which a record has
+    thousands, or those that its `BRIEF` names.
+    """
+    brief = getattr(kind, "BRIEF", False)
+    return name in brief if isinstance(brief, frozenset) else bool(brief)
 
 
 def _encode_plain(thing: object) -> Json:
@@ -326,8 +328,9 @@ def _schema_fields(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
         "type": "object",
         "description": " ".join(docstring(kind).split()),
         "properties": {name: _schema(hint, definitions) for name, hint in type_hints_of(kind).items()},
-        # defaults are written, too, but of what comes by the thousand: whoever reads a record need not know ours
-        "required": [each.name for each in dataclasses.fields(kind) if not is_brief(kind) or is_required(each)],
+        # defaults are written, too, but for brief fields: whoever reads a record need not know ours
+        "required": [each.name for each in dataclasses.fields(kind)
+                     if not is_brief(kind, each.name) or is_required(each)],
         "additionalProperties": False,
     }
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from attnspec.core.deviation import Harm
+from attnspec.core.declaration import Harm
 from attnspec.core.nouns import EXCUSED, DType, Level, Novelty, Panel, Verdict, does_gate_run
 from attnspec.record.boundaries import lengths_in
 
@@ -240,7 +240,7 @@ class Outcome:
     probed: of a clause that recommends the answer of a convention, what was found of that convention.
     asked: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
     sample: so many cases stood for all that are tried at the first dtype; 0: all were tried.
-    triples: the features that met in threes (`core.feature_coverage`), where the clause is about that.
+    triples: the features that met in threes (`core.coverage`), where the clause is about that.
     """
 
     subject: str
@@ -326,7 +326,11 @@ class SubjectCard:
     taken: the pairs of sizes and keywords that it can be put (`problems.size_plan`).  triples: the same of features.
     sizes: those that it declares to be used at, which are tried beside what is drawn.
     backward: where its backward pass rounds, as `precision`; empty where no gradients are asked for.
+    passing_error: how large an error passes, in a sentence without its full stop; empty where nothing is quantised
+    inside.
     """
+
+    BRIEF: ClassVar[frozenset[str]] = frozenset({"passing_error"})
 
     id: str
     title: str
@@ -351,6 +355,7 @@ class SubjectCard:
     sizes: tuple[str, ...] = ()
     backward: Mapping[str, str] = field(default_factory=dict)
     triples: str = ""
+    passing_error: str = ""
 
     @property
     def release(self) -> str:

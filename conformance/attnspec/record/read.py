@@ -17,7 +17,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from attnspec.core import characters
+from attnspec.core import texts
 from attnspec.core.coverage import read_pairs
 from attnspec.core.errors import FileLocation, RecordError, quoted
 from attnspec.core.nouns import Verdict
@@ -290,7 +290,7 @@ def _with_visible_text(thing: Any) -> Any:  # noqa: ANN401  (whatever a record h
     if thing is None or isinstance(thing, int | float | enum.Enum):
         return thing
     if isinstance(thing, str):
-        return characters.escape_hidden(thing)
+        return texts.escape_hidden(thing)
     if isinstance(thing, tuple | list):
         parts = [_with_visible_text(each) for each in thing]
         return type(thing)(parts) if _differ(parts, thing) else thing

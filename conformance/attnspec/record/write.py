@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any, TextIO, TypeAlias
 
 from attnspec.core.errors import FileLocation, RecordError, UsageError
-from attnspec.core.files import cannot_write, write_whole
-from attnspec.core.plan import Plan
-from attnspec.core.shard import Shard, read_shard
+from attnspec.core.paths import cannot_write, write_whole
+from attnspec.core.plan import Plan, Shard, read_shard
 from attnspec.record.codec import encode, to_line
 from attnspec.record.events import (
     Done,

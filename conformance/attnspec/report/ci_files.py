@@ -15,8 +15,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from attnspec.core.errors import FileLocation
-from attnspec.core.files import write_whole
 from attnspec.core.nouns import Novelty, Verdict
+from attnspec.core.paths import write_whole
 from attnspec.record.events import OF_SUBJECTS
 from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome, SubjectCard, refused_by
 from attnspec.record.read import RunRecord, show_hidden

@@ -14,8 +14,8 @@ from itertools import groupby
 from pathlib import Path
 
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, UsageError
-from attnspec.core.files import write_whole
 from attnspec.core.nouns import EXCUSED, FAILURES, DType, Novelty, Verdict, does_gate_run
+from attnspec.core.paths import write_whole
 from attnspec.record.outcome import ClauseText, Outcome
 from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.figures import (

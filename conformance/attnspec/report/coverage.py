@@ -10,16 +10,17 @@ from dataclasses import dataclass
 
 from attnspec.core.coverage import (
     AXES,
-    COUNTED,
+    IN_PAIRS,
     AxisBucket,
     Spans,
     bucket_label,
+    describe_triple,
     joined_spans,
     pairs_in,
     places_of,
     read_pairs,
+    triples_in,
 )
-from attnspec.core.feature_coverage import describe_triple, triples_in
 from attnspec.core.nouns import FAILURES, DType
 from attnspec.core.plan import FAULT
 from attnspec.record.outcome import ClauseText, Outcome, Reading, SubjectCard
@@ -51,7 +52,7 @@ class CoverageRow:
 @dataclass(frozen=True, slots=True)
 class MeasuredCoverage:
     """What the cases of one subject met. met, taken: sets of pairs (`core.coverage`). triples, triples_taken: sets of
-    triples of features (`core.feature_coverage`).
+    triples of features (`core.coverage`).
 
     spans: by axis, the least and the greatest length.
     """
@@ -102,7 +103,7 @@ class MeasuredCoverage:
                             tuple(CoverageCell(bucket_label(*place), met[place], taken[place])
                                   for place in places_of(axis)))
                 for axis in AXES)
-        keywords = (CoverageRow(name, "", (CoverageCell("all lengths", met[name], taken[name]),)) for name in COUNTED)
+        keywords = (CoverageRow(name, "", (CoverageCell("all lengths", met[name], taken[name]),)) for name in IN_PAIRS)
         return tuple(row for row in (*axes, *keywords) if any(cell.taken_pairs for cell in row.cells))
 
 

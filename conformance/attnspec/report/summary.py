@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from attnspec.core.files import write_whole
 from attnspec.core.nouns import FAILURES, Effort, Level, Verdict
+from attnspec.core.paths import write_whole
 from attnspec.record.outcome import ClauseText, Outcome, refused_by
 from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.bugs import explain_bugs, likely_without_share
@@ -176,15 +176,8 @@ def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: Ju
     if Verdict.UNEXPECTED in worst:
         return f"{count_noun(worst.count(Verdict.UNEXPECTED), 'listed deviation')} of {subject.label} not as listed"
     held = f"{worst.count(Verdict.HELD)} of {count_noun(total, 'applicable clause')} held by {subject.label}"
-    return "; ".join([held, *_advice(outcomes, strict=strict), *_what_passes(subject)])
-
-
-def _what_passes(subject: JudgedSubject) -> Iterator[str]:
-    """How large an error it is allowed, where it says that it quantises inside."""
-    from attnspec.numerics.resolution import describe_what_passes  # noqa: PLC0415  (weight: NumPy)
-
-    if subject.card and (told := describe_what_passes(subject.card.precision)):
-        yield told
+    passing = [subject.card.passing_error] if subject.card and subject.card.passing_error else []
+    return "; ".join([held, *_advice(outcomes, strict=strict), *passing])
 
 
 def _causes(groups: Sequence[ExplainedFailures]) -> str:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, UsageError
 from attnspec.core.nouns import FAILURES, Verdict
-from attnspec.core.plan import Conclusion, Job, JobFailure, Plan
-from attnspec.core.shard import Shard, deal_shards
+from attnspec.core.plan import Conclusion, Job, JobFailure, Plan, Shard, deal_shards
 from attnspec.record.codec import decode, encode
 from attnspec.record.events import BlockJudged, Done, RunStarted, SubjectProbed, SubjectPut
 from attnspec.record.outcome import Outcome, SubjectCard

@@ -21,16 +21,14 @@ from types import FrameType
 from typing import Any, Protocol
 
 from attnspec.core.errors import CANNOT_RUN
-from attnspec.core.paths import portable_argument
+from attnspec.core.paths import portable_argument, scratch_folder
 from attnspec.core.plan import Job, Plan
-from attnspec.core.scratch import scratch_folder
 from attnspec.record.events import Done, Event, Handler, ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
 from attnspec.runner.environment import describe_environment, prepared_environment
 from attnspec.runner.jobs import JobSource, Share, open_jobs, plan_text
-from attnspec.runner.judge import ENGINE
+from attnspec.runner.judge import ENGINE, TRIALS, with_engine
 from attnspec.runner.listener import Listener, end_worker, silent_workers
-from attnspec.runner.trial_jobs import TRIALS, with_engine
 from attnspec.spec.clause import Spec
 from attnspec.spec.yaml_lines import shown_path
 

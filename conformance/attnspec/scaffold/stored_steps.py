@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 
 from attnspec.core.nouns import DType, Effort
-from attnspec.numerics.fingerprint import Fit, fitted
 from attnspec.numerics.precision import is_half, precision_of
+from attnspec.numerics.width import Fit, fitted
 from attnspec.problems.choices import shapes_for
 from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem

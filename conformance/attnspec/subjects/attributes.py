@@ -16,8 +16,8 @@ from attnspec.core.errors import AttnspecError, FileLocation, ManifestError, Tar
 from attnspec.core.forms import STATE
 from attnspec.core.keyword import KeywordLimits
 from attnspec.core.nouns import DType, Kind
-from attnspec.numerics.gradient_precision import backward_named, backward_precision_of
 from attnspec.numerics.precision import precision_of
+from attnspec.numerics.roundings import backward_named, backward_precision_of
 from attnspec.numerics.width import refuse_too_wide
 from attnspec.spec.yaml_lines import Fields, Located, LocatedList
 from attnspec.subjects.declared import read_declaration

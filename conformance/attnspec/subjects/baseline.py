@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING
 import yaml
 
 from attnspec.core.conventions import CONVENTIONS
-from attnspec.core.declaration import Declaration
-from attnspec.core.deviation import Deviation
+from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.errors import FileLocation, UsageError
-from attnspec.core.files import write_whole
 from attnspec.core.nouns import FAILURES, DType, Effort, Level, Novelty, Verdict, does_gate_run, is_bare
+from attnspec.core.paths import write_whole
 from attnspec.core.plan import is_left_out
 from attnspec.record.events import Key
 from attnspec.record.outcome import Outcome

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 
-from attnspec.core.deviation import Harm
+from attnspec.core.declaration import Harm
 from attnspec.core.errors import FileLocation, ManifestError, quoted
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType

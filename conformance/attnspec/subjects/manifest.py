@@ -13,8 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from attnspec.core.declaration import Declaration, Variant
-from attnspec.core.deviation import Deviation
+from attnspec.core.declaration import Declaration, Deviation, Variant
 from attnspec.core.errors import FileLocation, ManifestError, quoted
 from attnspec.core.nouns import FAILURES, DType
 from attnspec.core.paths import is_file, portable_argument

@@ -27,9 +27,8 @@ from attnspec.core.forms import (
     TABLE,
     InputForm,
 )
-from attnspec.core.keywords import KEYWORDS
+from attnspec.core.keywords import CAUSAL, KEYWORDS, OTHER_NAMES, is_causal_flag, keyword_for, slip_of
 from attnspec.core.nouns import Kind
-from attnspec.core.other_names import CAUSAL, OTHER_NAMES, is_causal_flag, keyword_for, slip_of
 from attnspec.core.paths import portable_text
 from attnspec.core.rotary import POSITIONS, ROTARY
 from attnspec.host.describing import described

@@ -13,9 +13,8 @@ import numpy as np
 
 from attnspec.core.errors import FileLocation, TargetError
 from attnspec.core.forms import InputForm
-from attnspec.core.keywords import KEYWORDS
+from attnspec.core.keywords import KEYWORDS, list_defaults
 from attnspec.core.nouns import DType, Kind
-from attnspec.core.other_names import list_defaults
 from attnspec.core.rotary import FARTHEST
 from attnspec.core.surroundings import Surroundings
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype

@@ -16,8 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from attnspec.core.declaration import Limits
-from attnspec.core.feature_coverage import (
+from attnspec.core.coverage import (
     BLOCK,
     EMPTY_ROWS,
     GROUPS,
@@ -30,6 +29,8 @@ from attnspec.core.feature_coverage import (
     triple_behind,
     triples_of,
 )
+from attnspec.core.declaration import Limits
+from attnspec.core.effort import EFFORTS, FULL_STRENGTH
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import BESIDE, CACHED, HIDING, KEYWORDS, OFF
 from attnspec.core.nouns import DType, Effort
@@ -37,7 +38,7 @@ from attnspec.core.rotary import EVERY_VALUED
 from attnspec.numerics.expectation import visible_keys
 from attnspec.problems.choices import FAMILIES_A_CALL, SEED_BYTES, SMALL, Menu, byte_for, shapes_for
 from attnspec.problems.demand import count_logits
-from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind, spell_domain
+from attnspec.problems.domain import GENERIC_KINDS, Domain, spell_domain
 from attnspec.problems.families import random_words
 from attnspec.problems.feature_array import FeatureArray, Row, features_of, without_idle_flag
 from attnspec.problems.make import make_problem, model_width
@@ -89,10 +90,6 @@ def _idle_traits(problem: Problem, visible: Array) -> Iterator[str]:
         yield EMPTY_ROWS
 
 
-FULL = 3
-STRENGTH: Mapping[Effort, int] = {Effort.GLANCE: 2, Effort.QUICK: FULL, Effort.DEFAULT: FULL, Effort.THOROUGH: FULL}
-"""How many features meet in every combination. At the full strength a triple that does not act is dealt again."""
-
 TRIES, PATIENCE = 4, 10
 """How often a triple is dealt again until it acts, and how often in a row to no avail until none is any more."""
 
@@ -112,8 +109,8 @@ def feature_recipes(domain: Domain, limits: Limits, effort: Effort, seed: int,
                     offered: frozenset[str]) -> tuple[Recipe, ...]:
     """The problems in which the features of a subject meet that takes these keywords within these limits."""
     array = FeatureArray(domain, limits, tuple(sorted(domain.sometimes & offered)), seed)
-    recipes = array.recipes(STRENGTH[effort])
-    if STRENGTH[effort] < FULL:
+    recipes = array.recipes(EFFORTS[effort].strength)
+    if EFFORTS[effort].strength < FULL_STRENGTH:
         return recipes
     left = array.triples
     for recipe in recipes:
@@ -190,12 +187,8 @@ def _features(row: Row) -> frozenset[str]:
 
 FIXED_KINDS = frozenset(
     {"gaussian", "worked_example", "acceptance", "score", "dropout", "features"}) | GENERIC_KINDS
-CHANCES: Mapping[Kind, Mapping[Effort, int]] = {
-    "generic": {Effort.GLANCE: 2, Effort.QUICK: 2, Effort.DEFAULT: 4, Effort.THOROUGH: 12},
-    "long": {Effort.GLANCE: 1, Effort.QUICK: 2, Effort.DEFAULT: 3, Effort.THOROUGH: 4},
-    "panel": dict.fromkeys(Effort, 1),
-    "dropout": {Effort.GLANCE: 1, Effort.QUICK: 1, Effort.DEFAULT: 2, Effort.THOROUGH: 6}}
-"""How many problems of each shape a law of chance is tried on, each with its own values and keywords."""
+ON_CHANCE = frozenset({"generic", "long", "panel", "dropout"})
+"""The kinds of problems on which a law of chance is tried (`EffortNumbers.chances`)."""
 
 
 def fixed_recipes(domain: Domain, limits: Limits, effort: Effort, seed: int,
@@ -210,10 +203,10 @@ def fixed_recipes(domain: Domain, limits: Limits, effort: Effort, seed: int,
     if domain.kind == "features":
         return feature_recipes(domain, limits, effort, seed, offered)
     shapes = shapes_for(domain, limits, effort)
-    if domain.kind in CHANCES:
+    if domain.kind in ON_CHANCE:
         features = _combinations(sorted(domain.sometimes & offered))
         return tuple(_generic(domain, sizes, features, index, seed)
-                     for index, (sizes, _) in enumerate(product(shapes, range(CHANCES[domain.kind][effort]))))
+                     for index, (sizes, _) in enumerate(product(shapes, range(EFFORTS[effort].chances[domain.kind]))))
     mask = domain.masks[0] if "mask" in domain.always else "none"
     return tuple(
         Recipe(sizes, domain.families[:1], mask, domain.always, seed % 2**24, inputs=limits.inputs,

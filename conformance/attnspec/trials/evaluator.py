@@ -26,18 +26,18 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.bound import is_large
 from attnspec.numerics.dropout import expect_dropped
 from attnspec.numerics.expectation import Expectation, expect, expect_layer, of_gradients
-from attnspec.numerics.gradient_precision import (
-    BackwardPrecision,
-    BackwardRoundings,
-    backward_named,
-    backward_precision_of,
-)
 from attnspec.numerics.gradient_sums import Factor, exact, gradient_of_bias, gradient_of_weight
 from attnspec.numerics.gradients import Gradient, erring, expect_gradients
 from attnspec.numerics.operands import queries_within
 from attnspec.numerics.precision import Precision, precision_of, unit
 from attnspec.numerics.reference import wide_float
 from attnspec.numerics.rotary import PAIRS, expect_rotary
+from attnspec.numerics.roundings import (
+    BackwardPrecision,
+    BackwardRoundings,
+    backward_named,
+    backward_precision_of,
+)
 from attnspec.numerics.score import Drifts
 from attnspec.problems.demand import count_work
 from attnspec.problems.make import make_layer, make_problem

@@ -11,10 +11,9 @@ from operator import or_
 import numpy as np
 
 from attnspec.core.conventions import UNDEFINED, unfound_message
-from attnspec.core.coverage import joined_spans, met_at
+from attnspec.core.coverage import joined_spans, met_at, triples_of
 from attnspec.core.declaration import Limits, with_groups
 from attnspec.core.errors import SpecError
-from attnspec.core.feature_coverage import triples_of
 from attnspec.core.nouns import Effort
 from attnspec.problems.demand import lengths_of
 from attnspec.problems.domain import Domain

@@ -10,9 +10,9 @@ from attnspec.spec.refutations import CASES, EFFORT, SEED
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Archive, Evaluator, Memory
 from attnspec.trials.judging import Tally
+from attnspec.trials.sizes import Dealer
 from attnspec.trials.trial import Trial
 
 KEPT = 6

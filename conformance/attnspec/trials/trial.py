@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from attnspec.core.declaration import Limits
+from attnspec.core.effort import EFFORTS
 from attnspec.core.nouns import Effort
 from attnspec.core.sizes import spell_lengths
 from attnspec.problems.choices import SEED_BYTES, Menu, menu_of
@@ -17,20 +18,10 @@ from attnspec.problems.problem import Recipe, Sizes
 from attnspec.subjects.refusals import limits_without_refusals
 from attnspec.subjects.subject import SubjectDied, SubjectRaised
 from attnspec.trials.covering_cases import Choices, choices_in_wider_menu, deal_openings, sample_openings
-from attnspec.trials.dealer import COMPILED, RequestedSizes, cases_at, menu_at
 from attnspec.trials.judging import CaseJudge, Failure, Tally, TrialEnded, Violated
 from attnspec.trials.paths import Paths, gentle_cases, readings_of
-from attnspec.trials.resizing import Resizer
+from attnspec.trials.sizes import COMPILED, RequestedSizes, Resizer, cases_at, menu_at
 from attnspec.vocabulary.scene import NO_VARIANT
-
-OPENINGS: Mapping[Effort, int] = {Effort.GLANCE: 1, Effort.QUICK: 8, Effort.DEFAULT: 15, Effort.THOROUGH: 75}
-"""How many cases of a clause are dealt, so that together they show what they can."""
-
-DRAWN: Mapping[Effort, int] = {Effort.GLANCE: 0, Effort.QUICK: 0, Effort.DEFAULT: 15, Effort.THOROUGH: 75}
-"""How many more Hypothesis draws, which looks for those closest to a failure; see `Trial._further`."""
-
-CASES: Mapping[Effort, int] = {effort: OPENINGS[effort] + DRAWN[effort] for effort in Effort}
-"""How many cases a clause is tried on, unless a sample stands for them (`core/plan.py`)."""
 
 SPARE = 6
 """How many openings more a glance may try for each case, where nothing was claimed."""
@@ -40,9 +31,6 @@ ATTEMPTS = 24
 
 FEW = 12
 """The same at any effort, of one that is explained already: its sizes are small, and a clearer case is told first."""
-
-SHRINKING: Mapping[Effort, float] = {Effort.GLANCE: 3e8, Effort.QUICK: 1e9, Effort.DEFAULT: 3e9, Effort.THOROUGH: 3e10}
-"""The work that shrinking one failure may cost: a small case is tried hundreds of times, a large one a few."""
 
 NO_SIZE = "no size that is drawn at this effort has what the clause asks for under `given`"
 NOTHING_CLAIMED = "no case of these sizes could be judged"
@@ -133,14 +121,14 @@ class Trial(CaseJudge):
     def _openings(self) -> int:
         """How many openings there are; of cases that are counted half of them, but at a glance all."""
         if not self.cases:
-            return OPENINGS[self.effort]
+            return EFFORTS[self.effort].openings
         return self.cases if self.is_glance else (self.cases + 1) // 2
 
     def _further(self, tally: Tally) -> int:
         """How many cases Hypothesis draws; as many as there were openings at least if nothing was claimed of these."""
         if self.is_glance or self.sample or tally.is_cut_short:
             return 0
-        drawn = self.cases - self._openings if self.cases else DRAWN[self.effort]
+        drawn = self.cases - self._openings if self.cases else EFFORTS[self.effort].drawn
         return drawn if tally.cases else max(drawn, self._openings)
 
     def _open(self, menu: Menu, tally: Tally) -> bool:
@@ -209,7 +197,7 @@ class Trial(CaseJudge):
             except (Violated, SubjectRaised):
                 tally.named_sizes[at] = ""
                 handy, chosen = made_handy(self.judge_recipe, menu, choices, tally, PATIENCE_AT_ASKED)
-                if self._work(handy.recipe(*chosen)) <= SHRINKING[self.effort]:
+                if self._work(handy.recipe(*chosen)) <= EFFORTS[self.effort].shrinking:
                     self._simplify(handy, chosen, tally)
                 return False
         return True
@@ -252,7 +240,7 @@ class Trial(CaseJudge):
 
         attempts = self._attempts(menu.recipe(*choices))
         most = tally.tried_count + attempts if attempts else self.most
-        trial = replace(self, most=most, purse=tally.work + SHRINKING[self.effort])
+        trial = replace(self, most=most, purse=tally.work + EFFORTS[self.effort].shrinking)
         shrink_case(trial._margin_of(menu, tally, []), menu, self.seed, choices)
 
     def _attempts(self, failing: Recipe) -> int:

@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 import numpy as np
 
 from attnspec.numerics.expectation import Expectation
-from attnspec.numerics.fingerprint import Fit, fingerprint, tightest
 from attnspec.numerics.precision import Precision, unit
 from attnspec.numerics.score import (
     DirectionName,
@@ -23,6 +22,7 @@ from attnspec.numerics.score import (
     systematic_error,
     threshold,
 )
+from attnspec.numerics.width import Fit, fingerprint, tightest
 from attnspec.problems.problem import Array, Sizes
 from attnspec.record.outcome import Measured, Reading
 from attnspec.vocabulary.observables import (

@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterable, Mapping
 
 from attnspec.core.conventions import PROFILES
-from attnspec.core.docstrings import docstring
 from attnspec.core.nouns import Level
 from attnspec.core.rotary import EVERY_KEYWORD
+from attnspec.core.texts import docstring
 from attnspec.spec.clause import Glance
 from attnspec.spec.load import CITATION_KEYS, CLAUSE_KEYS, ID, KINDS, LONGEST_QUOTE, MOST_FAULTS, NAME
 from attnspec.vocabulary.signature import Function, json_schema_of, parameters_of

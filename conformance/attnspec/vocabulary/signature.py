@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType
 
-from attnspec.core.docstrings import docstring
 from attnspec.core.errors import LONGEST_SHOWN, FileLocation, SpecError, near_misses
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import KEYWORDS
+from attnspec.core.texts import docstring
 from attnspec.spec.clause import Word
 from attnspec.spec.yaml_lines import Located, LocatedList, describe
 

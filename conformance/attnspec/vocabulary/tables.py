@@ -10,7 +10,7 @@ from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import Kind
 from attnspec.problems.domain import domain
 from attnspec.spec.clause import Clause, Word
-from attnspec.vocabulary import chance, relations, rulings
+from attnspec.vocabulary import chance, relations
 from attnspec.vocabulary.scene import AnyProblem
 from attnspec.vocabulary.signature import COUNT, HEAD, ROW, SEED, STEP, Bound, Meaning, meaning_of, parameters_of
 from attnspec.vocabulary.transforms import axes, contents
@@ -161,13 +161,13 @@ ROTARY_RELATIONS: tuple[Callable[..., Any], ...] = tuple(
     word for part in load_parts("words") for word in getattr(part, "ROTARY_RELATIONS", ()))
 
 RELATIONS: Words = _words(
-    relations.agrees_with_definition, relations.agree, relations.agree_on_prefix, rulings.differ, relations.adds_up,
+    relations.agrees_with_definition, relations.agree, relations.agree_on_prefix, relations.differ, relations.adds_up,
     relations.is_multiple, relations.has_shape, relations.has_input_dtype, relations.is_finite,
     relations.not_negative, relations.sums_to_one, relations.hidden_is_zero, relations.inside_hull,
     relations.row_maxima_grow, relations.leaves_inputs, relations.shares_no_memory, relations.variants_agree,
     relations.answers_are_kept,
-    relations.does_not_overflow, rulings.convention_is, rulings.hidden_rows_follow_convention,
-    rulings.rows_beyond_follow_convention, rulings.lse_of_hidden_rows_follows_convention, rulings.is_refused,
+    relations.does_not_overflow, relations.convention_is, relations.hidden_rows_follow_convention,
+    relations.rows_beyond_follow_convention, relations.lse_of_hidden_rows_follows_convention, relations.is_refused,
     relations.merges, relations.lse_merges, relations.lse_has_its_dtype,
     relations.form_agrees,
     chance.has_variance, chance.agrees_typically, chance.is_as_precise_as_declared, chance.has_no_drift,

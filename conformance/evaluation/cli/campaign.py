@@ -31,8 +31,7 @@ from attnspec.cli.options import (
 from attnspec.cli.outputs import VisibleHandler
 from attnspec.core.errors import CONFORMS, VIOLATED
 from attnspec.core.nouns import DType
-from attnspec.core.plan import Plan
-from attnspec.core.shard import Shard
+from attnspec.core.plan import Plan, Shard
 from attnspec.record.events import BlockJudged, Event
 from attnspec.record.read import RunRecord, read_record, show_hidden
 from attnspec.record.write import RecordWriter, WriteMode, reopen_record

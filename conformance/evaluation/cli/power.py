@@ -28,9 +28,10 @@ from attnspec.cli.options import (
     typed_command,
 )
 from attnspec.cli.outputs import HandlerGroup, Outputs, PageMaker, VisibleHandler
+from attnspec.core.effort import EFFORTS
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, is_bare
-from attnspec.core.plan import FAULT, SAMPLE, SOUND, Plan, is_fault
+from attnspec.core.plan import FAULT, SOUND, Plan, is_fault
 from attnspec.record.events import SUITE
 from attnspec.record.read import RunRecord
 from attnspec.runner.session import Session
@@ -131,10 +132,11 @@ def _plan(against: Path | None, options: dict[str, Given]) -> Plan:
 
 def _sample(effort: Effort) -> int:
     """How many cases stand for all. Raises UsageError at an effort that has no samples."""
-    if effort not in SAMPLE:
+    if not EFFORTS[effort].sample:
+        sampled = " or ".join(each.value for each, numbers in EFFORTS.items() if numbers.sample)
         raise UsageError(f"--further-dtypes measures samples of cases, and effort {effort.value} takes none. Use "
-                         f"--effort {' or '.join(each.value for each in SAMPLE)}.")
-    return SAMPLE[effort]
+                         f"--effort {sampled}.")
+    return EFFORTS[effort].sample
 
 
 def _targets(faults: Sequence[str], sound: Sequence[str], effort: Effort) -> Iterator[str]:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 from attnspec.cli.options import DEADLINE, IMPLEMENTATIONS
-from attnspec.core.characters import escape_hidden
 from attnspec.core.errors import CONFORMS, VIOLATED, UsageError
-from attnspec.core.files import write_whole
+from attnspec.core.paths import write_whole
 from attnspec.core.plan import Plan
+from attnspec.core.texts import escape_hidden
 from attnspec.subjects.installed import RangeEnd
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered_subjects

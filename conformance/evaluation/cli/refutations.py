@@ -14,8 +14,8 @@ from attnspec.cli.group import exit_code_of
 from attnspec.cli.options import DEADLINE, SPEC, WORKERS, Given, available_cpus, known_targets, plan_from, typed_command
 from attnspec.cli.outputs import VisibleHandler
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, FileLocation, UsageError
-from attnspec.core.files import write_whole
 from attnspec.core.nouns import DType
+from attnspec.core.paths import write_whole
 from attnspec.core.plan import FAULT, Plan
 from attnspec.engine.portions import match_ids
 from attnspec.faults.size_family import SEEDED

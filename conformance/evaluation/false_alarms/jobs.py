@@ -14,8 +14,7 @@ import attnspec
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError, FileLocation, UsageError
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import folder
-from attnspec.core.plan import Conclusion, JobFailure, Plan
-from attnspec.core.shard import Shard, deal_shards, read_shard
+from attnspec.core.plan import Conclusion, JobFailure, Plan, Shard, deal_shards, read_shard
 from attnspec.record.events import BINS, BlockJudged, Done, RunStarted, part_of_block
 from attnspec.record.outcome import SubjectCard
 from attnspec.record.read import RunRecord, read_record

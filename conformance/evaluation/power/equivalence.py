@@ -16,9 +16,9 @@ from attnspec.spec.refutations import read_refutations
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Archive, Evaluator
 from attnspec.trials.judging import Tally, Violated
+from attnspec.trials.sizes import Dealer
 from attnspec.trials.trial import Trial
 
 

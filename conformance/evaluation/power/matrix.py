@@ -74,8 +74,8 @@ class MatrixDocket:
 
     def _convictions(self, job: Measurement) -> Iterator[Conviction]:
         from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
-        from attnspec.trials.dealer import Dealer  # noqa: PLC0415  (weight: NumPy)
         from attnspec.trials.own_subjects import try_first_cases  # noqa: PLC0415  (weight: NumPy)
+        from attnspec.trials.sizes import Dealer  # noqa: PLC0415  (weight: NumPy)
 
         subject = own_subject(job.target)
         dealer = Dealer(subject, lambda: self._law, EFFORT, SEED)

@@ -16,10 +16,10 @@ from attnspec.spec.clause import is_due, is_put_whole
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.dealer import Dealer
 from attnspec.trials.evaluator import Archive, Evaluator
 from attnspec.trials.judging import Tally, Violated
 from attnspec.trials.own_subjects import shared_archive
+from attnspec.trials.sizes import Dealer
 from attnspec.trials.trial import Trial
 
 from evaluation.baselines.every import EVERY

@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 
 from attnspec.core.errors import FileLocation, RecordError
-from attnspec.core.files import write_whole
+from attnspec.core.paths import write_whole
 from attnspec.record.codec import decode, encode
 
 from evaluation import PROGRAM

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from attnspec.core.errors import UsageError
-from attnspec.core.files import write_whole
+from attnspec.core.paths import write_whole
 from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.figures import count_noun
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from attnspec.core.files import write_whole
+from attnspec.core.paths import write_whole
 from attnspec.record.read import RunRecord
 from attnspec.report import page
 from attnspec.report.sections import PageSection

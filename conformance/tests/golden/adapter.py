@@ -14,6 +14,7 @@ import click
 import numpy as np
 from attnspec.cli.group import attnspec
 from attnspec.core.conventions import CONVENTIONS
+from attnspec.core.effort import EFFORTS
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.plan import Plan, is_own
 from attnspec.core.surroundings import Surroundings
@@ -35,7 +36,7 @@ from attnspec.trials.covering_cases import deal_openings, fixed_recipes, seed_of
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally, fit_to_domain
 from attnspec.trials.searching import from_menu
-from attnspec.trials.trial import OPENINGS, Trial
+from attnspec.trials.trial import Trial
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
 from evaluation.cli import evaluation
 from hypothesis import HealthCheck, Phase, given, settings
@@ -114,7 +115,7 @@ def dealt(subject: str, clause: str, effort: str) -> list[str]:
     menu = menu_of(check.domain, declared.keywords, declared.limits, Effort(effort), tuple(check.clause.draw))
     if menu is None:
         return []
-    return [menu.recipe(*choices).text for choices in deal_openings(menu, seed, OPENINGS[Effort(effort)])]
+    return [menu.recipe(*choices).text for choices in deal_openings(menu, seed, EFFORTS[Effort(effort)].openings)]
 
 
 def drawn(subject: str, clause: str, effort: str, count: int) -> list[str]:

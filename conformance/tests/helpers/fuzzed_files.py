@@ -22,8 +22,7 @@ from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.report.page import render_page
 from attnspec.runner.environment import prepared_environment
-from attnspec.runner.judge import ENGINE, pronounce_verdict
-from attnspec.runner.trial_jobs import TrialJobs, with_engine
+from attnspec.runner.judge import ENGINE, TrialJobs, pronounce_verdict, with_engine
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import CITATION_KEYS, CLAUSE_KEYS, load_spec
 from attnspec.spec.refutations import FILE as REFUTATIONS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from attnspec.core.files import write_whole
-from attnspec.core.other_names import list_defaults
+from attnspec.core.keywords import list_defaults
+from attnspec.core.paths import write_whole
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.audit.conventions import ConventionAnswer, Conventions, SwitchDifference, Switches

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import groupby
 
-from attnspec.core.deviation import Harm
+from attnspec.core.declaration import Harm
 from attnspec.core.keyword import GRADIENTS_PROFILE
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import FAILURES, DType, Kind, Level, Verdict

@@ -1,4 +1,4 @@
-r"""Characters that nobody sees, or that change what is seen around them, and how they are shown: as `\x1b`, `\u202e`.
+r"""Texts: what a docstring says, and foreign characters that nobody sees, shown as Python writes them.
 
 What a subject raises or prints, a manifest's title and whatever else a record holds is foreign text. Shown as it is, it
 could move the cursor of a terminal, or turn a line around so that it reads as another.
@@ -6,8 +6,13 @@ could move the cursor of a terminal, or turn a line around so that it reads as a
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
+import sys
+import textwrap
 import unicodedata
+from collections.abc import Callable
 
 # What is left: line feed, tab, and a carriage return before a line feed.
 _CONTROL = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
@@ -36,3 +41,18 @@ def other_script(text: str) -> str:
 def _escape_character(found: re.Match[str]) -> str:
     code = ord(found[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def docstring(thing: Callable[..., object]) -> str:
+    """The docstring of a function or a class, without its indentation; empty if there is none."""
+    return _in_source(thing) if sys.flags.optimize > 1 else inspect.getdoc(thing) or ""
+
+
+def _in_source(thing: Callable[..., object]) -> str:
+    try:
+        [defined] = ast.parse(textwrap.dedent(inspect.getsource(thing))).body
+    except (OSError, TypeError):  # no source is at hand
+        return ""
+    if isinstance(defined, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return ast.get_docstring(defined) or ""
+    return ""
