@@ -43,6 +43,9 @@ _UNSCALED = "uint8/tensor/ones"
 USUAL_SLOTS = 4
 """Of a page, where a pattern is made without the problem whose pages it belongs to."""
 
+_SEED = 1
+"""Of the scales that a function is tried with: any will do."""
+
 _RARE = 16
 """One code in so many is any code of its storage, the others are rounded from the family's entries."""
 
@@ -187,6 +190,27 @@ def settle(problem: Problem, recipe: Recipe) -> Problem:
         entries = getattr(problem, name)
         codes = codes_of(entries, pattern, recipe.seed, name, problem.dtype, zero=offset)
         problem = problem.but(**{name: codes})
+    return problem
+
+
+def in_codes(problem: Problem, patterns: Mapping[str, str], multiple: int = 1) -> Problem:
+    """The problem with scales and zero points by these patterns, by keyword, and its entries as the nearest codes. None
+    of them is drawn, so that the answer is much like that to the entries. multiple: of the slots of a page.
+    """
+    slots = _slots(problem, multiple)
+    for keyword, name in NAMES.items():
+        if keyword not in patterns:
+            continue
+        pattern, zero = patterns[keyword], f"{name}_zero"
+        storage, offset = STORAGES[parts_of(pattern)[0]], np.zeros(())
+        made = {keyword: scales(keyword, pattern, _SEED, problem.sizes, slots)}
+        if zero in patterns:
+            made[zero] = offset = zero_points(zero, patterns[zero], pattern, _SEED, problem.sizes, slots=slots)
+        entries = getattr(problem, name).astype(np.float64)
+        entries = np.abs(entries) if storage.is_unsigned and zero not in patterns else entries
+        steps = entries / (1.0 if parts_of(pattern)[2] == "ones" else storage.step)
+        made[name] = round_to(storage, steps + offset).astype(numpy_dtype(problem.dtype))
+        problem = problem.but(**made)
     return problem
 
 
@@ -361,7 +385,7 @@ def _handed_over(keyword: str, value: Array, limits: Limits, lay: Callable[[Arra
 def granularity_of(limits: Limits, name: str) -> str:
     """How many entries of an array share a scale: as declared, else as its storage defines; empty: any."""
     declared, storage = str(getattr(limits, f"{name}_scales")), STORAGES.get(getattr(limits, f"stored_{name}"))
-    return declared or (storage.granularities[0] if storage is not None and storage.block else "")
+    return declared or (storage.shared if storage is not None else "")
 
 
 def in_storage(codes: Array, name: str, layout: str) -> Array:
