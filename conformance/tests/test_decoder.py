@@ -12,7 +12,7 @@ import pytest
 from attnspec.aspects.decoder import words as steps
 from attnspec.aspects.decoder.faults import MISTAKES
 from attnspec.aspects.decoder.keyword import STEP_PATTERNS, USUAL_STEPS
-from attnspec.aspects.decoder.questions import QUESTIONS
+from attnspec.aspects.decoder.words import QUESTIONS
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.forms import InputForm
 from attnspec.core.keyword import Acts, StepPattern

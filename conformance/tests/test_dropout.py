@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.aspects.dropout.dropping import by_counter, by_generator, by_tile, factors_of
-from attnspec.aspects.dropout.faults import MISTAKES
+from attnspec.aspects.dropout.faults import MISTAKES, by_counter, by_generator, by_tile, factors_of
 from attnspec.core.errors import UsageError
 from attnspec.core.keyword import GRAD, RATE, SEED
 from attnspec.core.keywords import DRAWN, OFF

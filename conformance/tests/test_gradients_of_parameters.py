@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.aspects.gradients.parameter_faults import FAULTS, as_layer_backward
+from attnspec.aspects.gradients.faults import FAULTS, as_layer_backward
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType, Effort, Verdict

@@ -264,10 +264,10 @@ def test_values_are_read_back_from_a_recipe(keyword: str) -> None:
         assert Recipe.parse(recipe.text) == recipe
 
 
-def test_the_guide_names_the_files_that_know_softcap_at_most_six() -> None:
+def test_the_guide_names_the_files_that_know_softcap_at_most_five() -> None:
     guide = (CHECKOUT / "docs/adding-a-keyword.md").read_text(encoding="utf-8")
     named = re.findall(r"^\| `([^`]+\.py)` \|", guide, re.MULTILINE)
     files = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py")
              if any("softcap" in word.lower() for word in spoken(path.read_text(encoding="utf-8")))}
     assert set(named) == files
-    assert len(named) <= 6
+    assert len(named) <= 5

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from attnspec.aspects.lengths import words as lengths
 from attnspec.aspects.lengths.keyword import LENGTH_PATTERNS, USUAL_LENGTHS
-from attnspec.aspects.lengths.questions import QUESTIONS
+from attnspec.aspects.lengths.words import QUESTIONS
 from attnspec.core.errors import SpecError, UsageError
 from attnspec.core.keywords import COUNTS, KEYWORDS
 from attnspec.core.nouns import DType

@@ -11,7 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 from attnspec.aspects.lse import words as lse
-from attnspec.aspects.lse.questions import QUESTIONS
+from attnspec.aspects.lse.words import QUESTIONS
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings

@@ -11,7 +11,7 @@ import pytest
 from attnspec.aspects.lengths import words as lengths
 from attnspec.aspects.past import words
 from attnspec.aspects.past.keyword import PAST_PATTERNS, USUAL_PASTS
-from attnspec.aspects.past.questions import QUESTIONS
+from attnspec.aspects.past.words import QUESTIONS
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import SpecError, UsageError
 from attnspec.core.keyword import PastPattern

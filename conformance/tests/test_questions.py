@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.aspects.softcap import questions as softcap
-from attnspec.aspects.window import questions as window
+from attnspec.aspects.softcap import words as softcap
+from attnspec.aspects.window import words as window
 from attnspec.aspects.window.faults import within
 from attnspec.faults.staged import SOUND, attention, exponentials, normalise
 from attnspec.faults.work import Answer, HandedOver, PreparedCall

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from attnspec.aspects.segments import words as segments
 from attnspec.aspects.segments.keyword import SEGMENT_PATTERNS, USUAL_SEGMENTS
-from attnspec.aspects.segments.questions import QUESTIONS
+from attnspec.aspects.segments.words import QUESTIONS
 from attnspec.core.errors import SpecError, UsageError
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan

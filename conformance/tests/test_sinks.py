@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from attnspec.aspects.sinks import words
 from attnspec.aspects.sinks.keyword import SINK_PATTERNS, USUAL_SINKS
-from attnspec.aspects.sinks.questions import QUESTIONS
+from attnspec.aspects.sinks.words import QUESTIONS
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType
 from attnspec.core.surroundings import Surroundings

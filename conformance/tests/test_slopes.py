@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from attnspec.aspects.slopes import words
 from attnspec.aspects.slopes.keyword import SLOPE_PATTERNS, USUAL_SLOPES
-from attnspec.aspects.slopes.questions import QUESTIONS
+from attnspec.aspects.slopes.words import QUESTIONS
 from attnspec.core.errors import SpecError, UsageError
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType

@@ -5,8 +5,7 @@ added to `ASPECTS`, and a field of `KeywordArguments`. In the folder are, as far
 
 - `keyword.py`: the keywords as plain data (`KEYWORDS`);
 - `mathematics.py`: formula, visibility, bound and derivative (`MATHEMATICS`);
-- `words.py`: its words of the spec language (`TRANSFORMS`);
-- `questions.py`: what a probe asks about it (`QUESTIONS`);
+- `words.py`: its words of the spec language (`TRANSFORMS`), and what a probe asks about it (`QUESTIONS`);
 - `faults.py`: its stage in the attention that faults change (`STAGE`), and its mistakes (`MISTAKES`).
 
 What needs a part of all aspects loads it here, by name, and knows no aspect; docs/adding-a-keyword.md has an example.

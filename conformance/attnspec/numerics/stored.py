@@ -98,7 +98,7 @@ def _mean(keys: Array) -> Array:
 
 
 def _apart(name: str, array: Array, problem: Problem) -> dict[str, Array]:
-    """Keys or values (B,Hkv,P+S,·) as a problem holds them: new ones, and past ones where it has a past."""
+    """Keys (B,Hkv,S,D) or values (B,Hkv,S,Dv) as a problem holds them: new ones, and past ones where it has a past."""
     P = problem.past
     return {name: array[:, :, P:], **({CACHED[HELD.index(name)]: array[:, :, :P]} if problem.has_past else {})}
 

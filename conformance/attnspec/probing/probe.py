@@ -213,10 +213,10 @@ def _largest(problem: AnyProblem) -> float:
 PLAIN: tuple[Question, ...] = (
     outputs.TWICE, *numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *outputs.WEIGHT_QUESTIONS,
     *numbers.NUMBER_QUESTIONS, *numbers.DEVICE_QUESTIONS, *ranges.RANGE_QUESTIONS, *masks.CAUSAL_QUESTIONS,
-    *(question for part in load_parts("questions") for question in getattr(part, "QUESTIONS", ())),
+    *(question for part in load_parts("words") for question in getattr(part, "QUESTIONS", ())),
     *masks.MASK_QUESTIONS[:1])
 ROTARY: tuple[Question, ...] = tuple(
-    question for part in load_parts("questions") for question in getattr(part, "ROTARY_QUESTIONS", ()))
+    question for part in load_parts("words") for question in getattr(part, "ROTARY_QUESTIONS", ()))
 """Those that are put to rotary embeddings alone."""
 MASKED: tuple[Question, ...] = (
     *masks.MASK_QUESTIONS[1:], *masks.HIDDEN_QUESTIONS, *outputs.PURITY_QUESTIONS, *numbers.BIT_QUESTIONS,

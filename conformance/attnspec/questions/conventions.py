@@ -65,7 +65,7 @@ def _of_aspects(asker: Asker) -> Mapping[str, str]:
 
 def _asked_by_aspects() -> Mapping[str, Callable[[Asker], Reply]]:
     """By convention, how an aspect finds out what a subject does."""
-    return {name: ask for part in load_parts("questions")
+    return {name: ask for part in load_parts("words")
             for name, ask in getattr(part, "CONVENTIONS_ASKED", {}).items()}
 
 
@@ -109,7 +109,7 @@ def _causal_alignment(asker: Asker) -> Mapping[str, str]:
 
 def _alignments() -> Mapping[str, Callable[[Asker, int, int], Reply]]:
     """By keyword that hides nothing, how an aspect asks from where it counts a query's own place."""
-    return {keyword: ask for part in load_parts("questions") if hasattr(part, "ALIGNMENTS")
+    return {keyword: ask for part in load_parts("words") if hasattr(part, "ALIGNMENTS")
             for keyword, ask in part.ALIGNMENTS.items()}
 
 

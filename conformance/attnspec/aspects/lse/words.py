@@ -1,7 +1,27 @@
-"""The word of the spec language that is about log-sum-exps."""
+"""The word of the spec language that is about log-sum-exps.
+
+A probe asks about log-sum-exps: their base, and that of a row which sees no key.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from attnspec.core.conventions import CONVENTIONS, UNDEFINED
+from attnspec.problems.problem import Array, Problem
+from attnspec.questions.asker import (
+    FAILURES,
+    OTHER,
+    Asker,
+    NotAsked,
+    Reply,
+    convention,
+    is_close,
+    keyword_question,
+)
+from attnspec.questions.masks import ROW, without_row
 from attnspec.vocabulary.transforms.axes import Attention
 
 
@@ -11,3 +31,52 @@ def ask_lse(posed: Attention) -> Attention:
 
 
 TRANSFORMS = (ask_lse,)
+
+
+_KEYS = 4
+"""T and S of the problems that are asked."""
+
+
+def _lse(asker: Asker, problem: Problem) -> Array:
+    """(B,H,T), in float64."""
+    answer = asker.put(problem.but(return_lse=True))
+    assert answer.lse is not None  # it was asked for
+    return answer.lse.astype(np.float64)
+
+
+def lse_base(asker: Asker) -> Reply:
+    """The logarithm of the number of keys tells the base."""
+    problem = asker.even_near(_KEYS, _KEYS)
+    seen, S = _lse(asker, problem), problem.sizes.S
+    known = {"natural": np.log(S), "two": np.log2(S)}
+    name = next((name for name, number in known.items() if is_close(seen, np.full_like(seen, number))), OTHER)
+    return Reply(name, f"{seen.flat[0]:.6g}")
+
+
+def lse_of_hidden_row(asker: Asker) -> Reply:
+    """Of a row that is hidden in the first way that the subject takes."""
+    taken = asker.subject.declaration.keywords
+    form = next((name for name in ("mask", "bias", "key_lengths") if name in taken), "")
+    if not form:
+        raise NotAsked("nothing hides all keys of a row")
+    problem = asker.even_near(_KEYS, _KEYS)
+    seen = _lse(asker, without_row(asker, problem, form))[:, :, min(ROW, problem.sizes.T - 1)]
+    known = {"minus_infinity": -np.inf, "plus_infinity": np.inf, "zero": 0.0}
+    name = next((name for name, number in known.items() if (seen == number).all()), "unspecified")
+    return Reply(name, f"{seen.flat[0]:.6g}")
+
+
+def _answers(name: str) -> dict[str, str]:
+    return {**{answer: says for answer, says in CONVENTIONS[name].answers.items() if answer != UNDEFINED}, **FAILURES}
+
+
+QUESTIONS = (
+    keyword_question("lse.form", _answers("lse_base"), lse_base,
+             convention("lse_base")),
+    keyword_question("lse.hidden_row", _answers("lse_of_hidden_row"),
+             lse_of_hidden_row, convention("lse_of_hidden_row")),
+)
+
+CONVENTIONS_ASKED: Mapping[str, Callable[[Asker], Reply]] = {
+    "lse_base": lse_base, "lse_of_hidden_row": lse_of_hidden_row}
+"""By convention, what finds out what a subject does."""

@@ -161,6 +161,7 @@ _KINDS: Mapping[str, Callable[[Words], Array]] = {
 
 
 def _maker(keyword: str) -> Callable[[str, int, Sizes, DType], Array]:
+    """What makes the zero points or scales of a keyword, at the full shape of their array (B,H,S,D)."""
     if keyword in ZEROS:
         return lambda pattern, seed, sizes, _: zero_points(keyword, pattern, _UNSCALED, seed, sizes)
     made = global_scale if keyword in GLOBALS else scales
@@ -250,7 +251,7 @@ def _any_code(storage: Storage, random: Words) -> Array:
 
 
 def _inner_code(storage: Storage, random: Words) -> Array:
-    """The same without the ends put in."""
+    """Codes of any shape, that of the words, without the ends put in."""
     if storage.is_whole:
         return storage.lowest + (random % np.uint32(storage.largest - storage.lowest + 1)).astype(float)
     top = int(np.frexp(storage.largest)[1]) - 1
@@ -343,8 +344,9 @@ def laid_out(keywords: Mapping[str, object], lays: Lays) -> Mapping[str, object]
 
 def hand_over(arrays: Mapping[str, Array], keywords: Mapping[str, object], limits: Limits,
               lays: Lays = DENSE) -> tuple[Mapping[str, Array], Mapping[str, object]]:
-    """The arrays of a call, codes in their storage, and its keywords: past codes likewise, scales and zero points in
-    the shape of their granularity; of any granularity, with length 1 along the axes along which they do not differ.
+    """The arrays (B,H,S,D) of a call, codes in their storage; and its keywords: past codes likewise, scales and zero
+    points in the shape of their granularity: of any granularity, with length 1 along the axes along which they do not
+    differ.
     """
     if not any(getattr(limits, f"stored_{name}") for name in INPUTS) and EVERY.keys().isdisjoint(keywords):
         return arrays, keywords

@@ -98,7 +98,7 @@ def _with_scales(logits: Array, work: PreparedCall) -> Array:
 
 
 def _whole_products(work: PreparedCall, factor: float) -> Array:
-    """The same with products of whole numbers, in int32."""
+    """Logits (B,H,T,S) whose products are those of whole numbers, in int32."""
     codes = (np.where(np.isfinite(array), array, 0).astype(np.int32) for array in (work.query, work.key))
     query, key = codes
     dots = (query @ key.swapaxes(-1, -2)).astype(work.query.dtype)

@@ -68,7 +68,10 @@ def _storing(store: Store, *names: str, formats: Mapping[str, str] = _INT8) -> C
 
 
 def _by_scale(change: Callable[[Array, Array], Array]) -> Store:
-    """Codes are made by the scale of their block, and read back by another one: (codes, scale) to a scale."""
+    """Codes are made by the scale of their block, and read back by another one.
+
+    change: codes and their scale (B,H,S,D), which broadcasts to them, to another scale of this shape.
+    """
     def store(entries: Array, storage: str, granularity: str) -> Array:
         """Entries (B,H,S,D) as they are read back."""
         codes, scale = coded(entries, storage, granularity)

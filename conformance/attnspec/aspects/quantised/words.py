@@ -8,6 +8,7 @@ from typing import Annotated
 import numpy as np
 
 from attnspec.aspects.quantised.arrays import NAMES, ZEROS
+from attnspec.aspects.quantised.questions import QUESTIONS  # noqa: F401  (the second part of this file)
 from attnspec.numerics.precision import Precision
 from attnspec.numerics.stored import largest_of_its_block, nearest_codes
 from attnspec.numerics.stored_format import ARRAYS, StoredFormat

@@ -1,9 +1,17 @@
-"""The words of the spec language that are about a softcap."""
+"""The words of the spec language that are about a softcap.
+
+A probe asks about a softcap: how it bends, and whether it bends the bias, too.
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
+import numpy as np
+
+from attnspec.problems.problem import Array, Problem
+from attnspec.questions.asker import FAILURES, Asker, Reply, keyword_question, promised, softmax, which
 from attnspec.vocabulary.transforms.axes import Attention
 
 
@@ -13,3 +21,41 @@ def with_softcap(posed: Attention, *, to: Literal["huge"]) -> Attention:  # noqa
 
 
 TRANSFORMS = (with_softcap,)
+
+
+_CAP = 2.0
+
+
+def _softcap(asker: Asker, *, with_bias: bool) -> Reply:
+    """The plain answer tells the logits, up to a constant that the slope makes 0."""
+    plain, bias = _steep(asker), np.tile([0.0, 3.0, 0.0, 0.0], (4, 1))
+    with np.errstate(all="ignore"):
+        logits = np.log(asker.output(plain)[:1, :1, :, :4])
+        logits = logits - logits[..., :1]
+    added = bias if with_bias else 0.0
+    posed = plain.but(softcap=_CAP, bias=asker.as_bias(bias, plain) if with_bias else None)
+    seen = asker.output(posed)[..., :4]
+    return which(seen, {"capped": softmax(_capped(logits) + added),
+                        "capped_with_bias": softmax(_capped(logits + added)),
+                        "clipped": softmax(np.clip(logits, -_CAP, _CAP) + added), "ignored": softmax(logits + added)})
+
+
+def _steep(asker: Asker) -> Problem:
+    problem = asker.sloped(4, 4)
+    return problem.but(query=2 * problem.query)
+
+
+def _capped(logits: Array) -> Array:
+    """Logits (B,H,T,S) under the softcap of the question."""
+    return np.asarray(_CAP * np.tanh(logits / _CAP))
+
+
+_CAPS = {"capped": "c·tanh(x / c)", "clipped": "they are clipped at c", "ignored": "nothing: the softcap is ignored",
+         **FAILURES}
+
+QUESTIONS = (
+    keyword_question("softcap.form", _CAPS, partial(_softcap, with_bias=False), promised("capped", "softcap")),
+    keyword_question("softcap.bias", {
+        **_CAPS, "capped": "c·tanh(x / c), to which the bias is added", "capped_with_bias": "c·tanh((x + bias) / c)"},
+        partial(_softcap, with_bias=True), promised("capped", "softcap")),
+)

@@ -1,10 +1,31 @@
-"""The words of the spec language that are about a window."""
+"""The words of the spec language that are about a window.
+
+A probe asks about a window: how far it reaches, and along which diagonal it lies.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Literal
 
+import numpy as np
+
+from attnspec.core.keyword import Window
 from attnspec.numerics.expectation import visible_keys
+from attnspec.problems.problem import Array, Problem
+from attnspec.questions.asker import (
+    FAILURES,
+    Asker,
+    NotAsked,
+    Reply,
+    convention,
+    keyword_question,
+    promised,
+    shown,
+    which,
+)
+from attnspec.questions.masks import band
 from attnspec.vocabulary.transforms.axes import Attention
 
 
@@ -21,3 +42,80 @@ def with_window(posed: Attention, *, to: Literal["unbounded", "as wide as all"])
 
 
 TRANSFORMS = (window_as_mask, with_window)
+
+
+_MOST = 2
+"""How many keys the narrowest window reaches to a side, at the most, of those that fit the problems here."""
+
+
+def _window(asker: Asker) -> Window:
+    """The narrowest that it takes, one-sided if it takes one."""
+    limits = asker.subject.declaration.limits
+    left = max(1, limits.min_window)
+    if left > _MOST:
+        raise NotAsked(f"its windows reach at least {left} keys")
+    both = limits.window_is_symmetric and not limits.brings("window")
+    return left, left if both else limits.min_window
+
+
+def _posed(asker: Asker, T: int, S: int) -> Problem:
+    needs_causal = bool(asker.subject.declaration.limits.brings("window"))
+    return asker.even(T, S).but(window=_window(asker), causal=needs_causal)
+
+
+def _expected_window(asker: Asker, T: int, S: int, shift: int = 0, *, more: int = 0) -> Array:
+    """(T,S): what a query sees whose place is shifted, and whose window reaches further on either side that it has."""
+    left, right = _window(asker)
+    assert left is not None  # `_window` makes two numbers
+    assert right is not None
+    far = np.arange(S) - np.arange(T)[:, None] - shift
+    ends = 0 if asker.subject.declaration.limits.brings("window") else right + more * bool(right)
+    return np.asarray((far >= -left - more) & (far <= ends))
+
+
+def _reach(asker: Asker) -> Reply:
+    seen = asker.output(_posed(asker, 5, 5))[..., :5]
+    bands = {"as_asked": _expected_window(asker, 5, 5), "one_less": _expected_window(asker, 5, 5, more=-1),
+             "one_more": _expected_window(asker, 5, 5, more=1), "past": np.tri(5, dtype=bool),
+             "everything": np.ones((5, 5), bool)}
+    return Reply(band(seen, bands), shown(seen))
+
+
+def _alignment(asker: Asker, T: int, S: int) -> Reply:
+    seen = asker.output(_posed(asker, T, S))[..., :S]
+    return Reply(band(seen, _aligned(asker, T, S)), shown(seen))
+
+
+def _aligned(asker: Asker, T: int, S: int) -> Mapping[str, Array]:
+    """What each query sees, (T,S), under each alignment of its own place, and where the window is ignored."""
+    return {"top_left": _expected_window(asker, T, S), "bottom_right": _expected_window(asker, T, S, S - T),
+            "everything": np.ones((T, S), bool)}
+
+
+def _row(asker: Asker) -> Reply:
+    """More queries than keys: some of them see none."""
+    name = _alignment(asker, 5, 2).answer
+    visible = _aligned(asker, 5, 2).get(name)
+    empty = visible is None or ~visible.any(axis=1)
+    if visible is None or not np.any(empty):
+        raise NotAsked("every query sees a key")
+    problem = asker.sloped(5, 2)
+    seen = asker.output(_posed(asker, 5, 2).but(query=problem.query, key=problem.key))[:, :, empty, :2]
+    return which(seen, {"zeros": np.zeros(2), "uniform": np.full(2, 0.5), "nan": np.full(2, np.nan)})
+
+
+_ALIGNED_WINDOWS = {"top_left": "query i is at position i", "bottom_right": "query i is at position i + S - T",
+            "everything": "the window is ignored", **FAILURES}
+_ROWS = {"zeros": "zeros", "uniform": "the mean of all values", "nan": "NaN", **FAILURES}
+
+QUESTIONS = (
+    keyword_question("window.reach", {
+        "as_asked": "from its own position minus left to its own position plus right", "one_less": "one less on a side",
+        "one_more": "one more on a side", "past": "all keys up to its own position", "everything": "all keys",
+        **FAILURES}, _reach, promised("as_asked", "window")),
+    keyword_question("window.longer_keys", _ALIGNED_WINDOWS, partial(_alignment, T=2, S=5),
+                     convention("causal_alignment")),
+    keyword_question("window.longer_queries", _ALIGNED_WINDOWS, partial(_alignment, T=5, S=2),
+                     convention("causal_alignment")),
+    keyword_question("hidden_row.window", _ROWS, _row, convention("hidden_row", "window")),
+)
