@@ -254,14 +254,14 @@ OF_A_BYTE = "it packs neighbouring tokens of its key, and two of a byte may belo
 
 
 @pytest.mark.parametrize(("form", "limits", "reason"), [
-    (InputForm.PACKED, BLOCKS, f"{BY_BLOCKS}a sequence may begin within a block: declare token"),
-    (InputForm.PAGED, BLOCKS, f"{BY_BLOCKS}a page may end within a block: declare page or token"),
-    (InputForm.DECODER, BLOCKS, f"{BY_BLOCKS}a call may begin within a block: declare token"),
-    (InputForm.PACKED, NIBBLES, f"{OF_A_BYTE}two sequences: declare a layout along the features"),
-    (InputForm.PAGED, NIBBLES, f"{OF_A_BYTE}two pages: declare a layout along the features"),
-    (InputForm.DECODER, NIBBLES, f"{OF_A_BYTE}two calls: declare a layout along the features"),
+    (InputForm.PACKED, BLOCKS, f"{BY_BLOCKS}a sequence may begin within a block (declare token)"),
+    (InputForm.PAGED, BLOCKS, f"{BY_BLOCKS}a page may end within a block (declare page or token)"),
+    (InputForm.DECODER, BLOCKS, f"{BY_BLOCKS}a call may begin within a block (declare token)"),
+    (InputForm.PACKED, NIBBLES, f"{OF_A_BYTE}two sequences (declare a layout along the features)"),
+    (InputForm.PAGED, NIBBLES, f"{OF_A_BYTE}two pages (declare a layout along the features)"),
+    (InputForm.DECODER, NIBBLES, f"{OF_A_BYTE}two calls (declare a layout along the features)"),
     (InputForm.PACKED, {"key_scales": "page"},
-     "it declares key_scales: page, and its keys do not lie in pages: declare token, or another"),
+     "scales of its key are declared by page, and its keys lie in none (declare token, or another)"),
 ])
 def test_what_has_no_meaning_in_a_form_is_refused_with_a_reason(form: InputForm, limits: dict[str, str],
                                                                 reason: str) -> None:
@@ -273,4 +273,4 @@ def test_tokens_of_a_byte_are_neither_past_nor_new_alone() -> None:
     recipe = RECIPE.format("past_key+past_value+key_scale", "past_key=half;key_scale=int4/head/odd")
     limits = Limits(**NIBBLES, grouped=True)  # type: ignore[arg-type]  # by name
     problem = make_problem(Recipe.parse(recipe), DType.FLOAT32)
-    assert misfit(problem, limits) == f"{OF_A_BYTE}past and new keys: declare a layout along the features"
+    assert misfit(problem, limits) == f"{OF_A_BYTE}past and new keys (declare a layout along the features)"

@@ -61,8 +61,9 @@ def with_zeros(q, k, v, k_scale, v_scale, k_zero, v_zero):
     by = lambda scale: scale.astype(np.float32)[..., None]
     return core(q, wide(k, k_scale, k_zero, by), wide(v, v_scale, v_zero, by))
 
-def by_channel_and_token(q, k, v, k_scale, v_scale):
-    return core(q, wide(k, k_scale[:, None]), wide(v, v_scale[..., None]))
+def by_channel_and_token(q, k, v, k_scale=None, v_scale=None):
+    by = lambda at: lambda scale: scale[at]
+    return core(q, wide(k, k_scale, by=by(np.s_[:, None])), wide(v, v_scale, by=by(np.s_[..., None])))
 
 def nibbles(q, k, v, k_scale, v_scale):
     assert k.dtype == np.uint8
@@ -94,7 +95,7 @@ def in_pages(query, key_cache, value_cache, block_table, context_lens, k_scale=N
 @pytest.mark.parametrize(("name", "limits"), [
     ("by_head", "stored_key: int8, stored_value: int8, key_scales: head, value_scales: head"),
     ("by_token", "stored_key: float8_e4m3fn, stored_value: float8_e4m3fn, key_scales: token, value_scales: token"),
-    ("broadcasting", "stored_key: int8, stored_value: int8, grouped: true"),
+    ("broadcasting", "limits: {grouped: true}"),
     ("of_sequences", "stored_query: float8_e4m3fn, stored_key: float8_e4m3fn, stored_value: float8_e4m3fn, "
                      "query_scales: batch_head, key_scales: batch_head, value_scales: batch_head"),
     ("in_blocks", "key_scales: block(32), value_scales: block(32)"),
@@ -145,7 +146,7 @@ def test_a_function_that_reads_one_scale_of_many_is_doubted(cli: Cli, tmp_path: 
 
 def test_other_formats_that_it_takes_are_told(cli: Cli, tmp_path: Path) -> None:
     out, _ = begun(cli, tmp_path, "broadcasting")
-    assert "Its codes are int8; it takes float8_e4m3fn, float8_e5m2, int4, too." in out
+    assert "Its codes are numbers; it takes int8, float8_e4m3fn, float8_e5m2, int4, too." in out
 
 
 TORCH = '''

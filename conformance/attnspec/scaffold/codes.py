@@ -21,8 +21,10 @@ from attnspec.scaffold.writing.telling import say_handed_on
 Find = Callable[[CallForm, Trier], CallForm | None]
 """The form with how its output is read, if it is right."""
 
-_FORMATS = ("int8", "float8_e4m3fn", "float8_e5m2", "uint8", "int4", "uint4", "mxfp4", "nvfp4")
-"""What codes may be, the most frequent first; `mxfp8` differs from `float8_e4m3fn` by its scales alone."""
+_FORMATS = ("", "int8", "float8_e4m3fn", "float8_e5m2", "uint8", "int4", "uint4", "mxfp4", "nvfp4")
+"""What codes may be: in the dtype of the call, for who takes numbers, too; then the most frequent first. `mxfp8`
+differs from `float8_e4m3fn` by its scales alone.
+"""
 
 _ALIKE: Mapping[str, tuple[str, ...]] = {"float8_e4m3fn": ("float8_e4m3fn", "mxfp8"), "mxfp4": ("mxfp4", "nvfp4")}
 """By format, those of the same codes."""
@@ -146,7 +148,7 @@ of these is most likely handed numbers, after all.
 def _right_with_ones(form: CallForm, told: ScaleParameters, find: Find, trier: Trier, until: int) -> Iterator[CallForm]:
     """The form in each format of codes in which it is right where scales are 1 and there are no zero points."""
     for name in _formats(told):
-        for layout in ("", *LAYOUTS) if STORAGES[name].is_nibble else ("",):
+        for layout in ("", *LAYOUTS) if name and STORAGES[name].is_nibble else ("",):
             stored = _stored(form, told, name, layout)
             ways = _ways_with_ones(stored, told) if told.are_required else [_bare(stored, told)]
             tried = (find(replace(way, scales="head/ones"), trier) for way in ways if trier.tried < until)
@@ -160,13 +162,13 @@ def _right_with_ones(form: CallForm, told: ScaleParameters, find: Find, trier: T
 def _formats(told: ScaleParameters) -> Sequence[str]:
     """The formats to be tried, those first that its source speaks of; those without a sign beside zero points only."""
     source = told.callee.source.lower()
-    tried = [name for name in _FORMATS if not STORAGES[name].is_unsigned or told.have_zeros]
-    return sorted(tried, key=lambda name: not any(word in source for word in _MENTIONED[name]))
+    tried = [name for name in _FORMATS if not name or not STORAGES[name].is_unsigned or told.have_zeros]
+    return sorted(tried, key=lambda name: bool(name) and 1 + (not any(word in source for word in _MENTIONED[name])))
 
 
 def _stored(form: CallForm, told: ScaleParameters, name: str, layout: str) -> CallForm:
     """The form with codes of a format in the place of the arrays that have scales."""
-    limits: dict[str, bool | int | str] = {f"stored_{array}": name for array in told.arrays}
+    limits: dict[str, bool | int | str] = {f"stored_{array}": name for array in told.arrays if name}
     limits |= {f"packed_{array}": layout for array in told.arrays if layout}
     return replace(form, limits={**form.limits, **limits})
 
@@ -181,7 +183,7 @@ def _bare(form: CallForm, told: ScaleParameters) -> CallForm:
 
 def _ways(form: CallForm, told: ScaleParameters) -> Iterator[CallForm]:
     """The form with scales of each granularity: each in its own shape, and then in others, one scale for all last."""
-    own = STORAGES[str(form.limits[f"stored_{told.arrays[0]}"])]
+    own = STORAGES[_format_of(form, told) or "int8"]  # in the dtype of the call, codes are shared as any others
     alike = [*(_IN_TURN if not own.block else ()),
              *(PAGED_GRANULARITIES if form.parameter(TABLE) and not own.block else ()),
              *(name for name in own.granularities if name not in UNBLOCKED)]
@@ -199,8 +201,14 @@ def _ways(form: CallForm, told: ScaleParameters) -> Iterator[CallForm]:
 def _ways_with_ones(form: CallForm, told: ScaleParameters) -> Iterator[CallForm]:
     """The form with scales of each shape that they may have; blocks of all lengths have the same one here."""
     longer = [f"({length})" for length in BLOCKS if length != BLOCKS[0]]
-    yield from (way for way in _ways(form, told) if STORAGES[str(form.limits[f"stored_{told.arrays[0]}"])].block
+    own = STORAGES.get(_format_of(form, told))
+    yield from (way for way in _ways(form, told) if (own is not None and own.block)
                 or not any(str(each).endswith(tuple(longer)) for each in way.limits.values()))
+
+
+def _format_of(form: CallForm, told: ScaleParameters) -> str:
+    """The format of its codes; empty where they come in the dtype of the call."""
+    return str(form.limits.get(f"stored_{told.arrays[0]}", ""))
 
 
 def _in_each_shape(form: CallForm, told: ScaleParameters, shared: Mapping[str, str], *,
@@ -212,11 +220,16 @@ def _in_each_shape(form: CallForm, told: ScaleParameters, shared: Mapping[str, s
     for at in range(1, max(len(each) for each in shapes.values())) if others else (0,):
         chosen = {array: each[min(at, len(each) - 1)] for array, each in shapes.items()}
         passed = tuple(Passed(word.name, told.by_keyword[word.name].name, chosen[word.meaning_of][0].format(word.name),
-                              chosen[word.meaning_of][1])
+                              _said_of(word.meaning_of, chosen[word.meaning_of][1]))
                        for word in OF_ENTRIES if word.name in told.by_keyword and word.meaning_of in chosen)
         for zeros in _FORMATS_OF_ZEROS if told.have_zeros else ({},):
             posed = replace(form, passed=(*form.passed, *passed), limits={**form.limits, **limits, **zeros})
             yield replace(posed, left={**form.left, **_unsaid(posed, told)})
+
+
+def _said_of(array: str, shape: str) -> str:
+    """A shape in words, of a query with its own axes."""
+    return shape.replace("Hkv", "H").replace("S", "T") if array == "query" else shape
 
 
 def _unsaid(form: CallForm, told: ScaleParameters) -> Mapping[str, str]:
@@ -239,7 +252,7 @@ def _with_scales(known: CallForm, told: ScaleParameters, trier: Trier) -> tuple[
     long = {axis: length for axis, length in _LONG.items() if axis not in known.sizes}
     ones = replace(_bare(known, told), scales="head/ones")
     takes_long = told.are_required or trier.is_right(ones, plain(ones, **long))
-    for name in _ALIKE.get(str(known.limits[f"stored_{told.arrays[0]}"]), ("",)):
+    for name in _ALIKE.get(_format_of(known, told), ("",)):
         form = _stored(known, told, name, "") if name else known
         for way in _ways(form, told):
             lengths, trier.nearest = ({}, long) if takes_long else ({},), None
@@ -274,11 +287,12 @@ def _with_doubt(form: CallForm, known: CallForm, told: ScaleParameters, trier: T
 
 def _with_other_formats(form: CallForm, told: ScaleParameters, trier: Trier) -> CallForm:
     """The form, and which other formats it takes: one is declared, and judged."""
-    name = str(form.limits[f"stored_{told.arrays[0]}"])
-    if STORAGES[name].block or form.limits.get(f"packed_{told.arrays[0]}"):
+    name = _format_of(form, told)
+    if (name and STORAGES[name].block) or form.limits.get(f"packed_{told.arrays[0]}"):
         return form
-    others = [other for other in _formats(told) if other != name and not STORAGES[other].block
+    others = [other for other in _formats(told) if other not in ("", name) and not STORAGES[other].block
               and trier.is_right(_stored(form, told, other, ""), plain(_stored(form, told, other, "")))]
-    said = [f"Its codes are {name}; it takes {', '.join(others)}, too. The manifest declares {name}: write another one "
-            "there to have that judged."] if others else []
+    how = f"The manifest declares {name}" if name else "The manifest declares none of these: codes come as numbers"
+    taken = f"Its codes are {name or 'numbers'}; it takes {', '.join(others)}, too."
+    said = [f"{taken} {how}. Write another one there (`stored_key`) to have that judged."] if others else []
     return replace(form, remarks=(*form.remarks, *said))

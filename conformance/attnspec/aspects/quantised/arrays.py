@@ -303,15 +303,15 @@ def _without_meaning(problem: Problem, limits: Limits, form: InputForm) -> Itera
         granularity, layout = granularity_of(limits, name), getattr(limits, f"packed_{name}")
         is_of_keys = name in HELD
         if granularity == "page" and form is not InputForm.PAGED:
-            yield f"it declares {name}_scales: page, and its keys do not lie in pages: declare token, or another"
+            yield f"scales of its {name} are declared by page, and its keys lie in none (declare token, or another)"
         if SCALE_AXES.get(granularity, {}).get(2, 1) > 1 and form in _BLOCKS_OF_ANOTHER and (
                 is_of_keys or form is InputForm.PACKED):
-            yield (f"its {name} has scales by {granularity}, and {_BLOCKS_OF_ANOTHER[form]}: declare "
-                   f"{'page or token' if form is InputForm.PAGED else 'token'}")
+            yield (f"its {name} has scales by {granularity}, and {_BLOCKS_OF_ANOTHER[form]} (declare "
+                   f"{'page or token' if form is InputForm.PAGED else 'token'})")
         if layout and is_along_tokens(layout) and (form is InputForm.PACKED or (is_of_keys and (
                 form is not InputForm.DENSE or problem.has_past))):
             yield (f"it packs neighbouring tokens of its {name}, and two of a byte may belong to "
-                   f"{_BYTES_OF_ANOTHER[form]}: declare a layout along the features")
+                   f"{_BYTES_OF_ANOTHER[form]} (declare a layout along the features)")
 
 
 def _misfits(problem: Problem, limits: Limits) -> Iterator[str]:
@@ -320,7 +320,7 @@ def _misfits(problem: Problem, limits: Limits) -> Iterator[str]:
         stored, granularity = getattr(limits, f"stored_{name}"), granularity_of(limits, name)
         scale, zero = getattr(problem, keyword), getattr(problem, f"{name}_zero")
         if getattr(limits, f"packed_{name}") and not stored:
-            yield f"it declares how codes of its {name} are packed, and not what they are: declare stored_{name}, too"
+            yield f"it declares how codes of its {name} are packed, and not what they are (declare stored_{name}, too)"
         if stored and not holds(STORAGES[stored], getattr(problem, name)):
             yield f"{stored} cannot hold the entries of its {name}"
         for word, numbers in (("scales", scale), ("zero points", zero)):
