@@ -45,6 +45,6 @@ def _narrowed(found: Any, io: np.dtype[Any], keywords: Mapping[str, Any]) -> Any
 
 
 def whole_array(keywords: Mapping[str, Any], keyword: str, codes: Array) -> Array | None:
-    """Scales or zero points in the shape of their codes, whatever that is; None where there are none."""
+    """Scales or zero points in the shape of their codes, any shape; None where there are none."""
     found = keywords.get(keyword)
     return None if found is None else np.broadcast_to(found, codes.shape)

@@ -163,7 +163,7 @@ def _late(**changes: Any) -> Callable[[], Attend]:  # noqa: ANN401  (stages)
 
 
 def _scaled_sink(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S+1), the sink of each head times the scale of its first key, as if it were a key."""
+    """Logits (B,H,T,S) and one more, the sink of each head times the scale of its first key, as if it were a key."""
     extra = extra_logit(work)
     if extra is None:
         return logits

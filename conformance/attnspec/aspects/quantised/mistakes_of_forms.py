@@ -37,7 +37,7 @@ from attnspec.faults.work import HandedOver
 from attnspec.problems.problem import HELD, Array
 
 PackedChange = Callable[[Array, Array, Array], Array]
-"""Other scales (Nk,Hkv,·), made from those of packed keys and the borders of queries and of keys (B+1,)."""
+"""Other scales (S,Hkv,D), made from those of packed keys and the borders of queries and of keys (B+1,)."""
 
 
 def _packed(keyword: str, change: PackedChange) -> Callable[[], Attend]:
@@ -46,7 +46,7 @@ def _packed(keyword: str, change: PackedChange) -> Callable[[], Attend]:
         inner = dequantised_first(packed()())
 
         def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
-            """Query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv) -> output (Nq,H,Dv)."""
+            """Query (T,H,D), key (S,Hkv,D), value (S,Hkv,Dv) of all sequences -> output (T,H,Dv)."""
             whole = whole_array(keywords, keyword, {"key": key, "value": value}[EVERY[keyword]])
             if whole is None or not whole.size:
                 return inner(query, key, value, **keywords)
@@ -57,34 +57,34 @@ def _packed(keyword: str, change: PackedChange) -> Callable[[], Attend]:
 
 
 def _places(borders: Array) -> tuple[Array, Array]:
-    """(N,) twice: the number of each token's sequence, and the first place of that sequence."""
+    """Of any shape, (N,) twice: the number of each token's sequence, and the first place of that sequence."""
     number = np.repeat(np.arange(len(borders) - 1), np.diff(borders))
     return number, borders[:-1][number]
 
 
 def _without_offset(scale: Array, _: Array, of_keys: Array) -> Array:
-    """(Nk,Hkv,·): each sequence reads scales from the first of all on."""
+    """(S,Hkv,D): each sequence reads scales from the first of all on."""
     return scale[np.arange(len(scale)) - _places(of_keys)[1]]
 
 
 def _by_borders_of_queries(scale: Array, of_queries: Array, of_keys: Array) -> Array:
-    """(Nk,Hkv,·): scales are looked up where the sequence's queries begin."""
+    """(S,Hkv,D): scales are looked up where the sequence's queries begin."""
     number, first = _places(of_keys)
     return scale[np.minimum(np.arange(len(scale)) - first + of_queries[:-1][number], len(scale) - 1)]
 
 
 def _of_first_token(scale: Array, _: Array, of_keys: Array) -> Array:
-    """(Nk,Hkv,·): the scale of its first token serves all of a sequence."""
+    """(S,Hkv,D): the scale of its first token serves all of a sequence."""
     return scale[_places(of_keys)[1]]
 
 
 def _of_first_sequence(scale: Array, _: Array, of_keys: Array) -> Array:  # noqa: ARG001  (the same parameters for all)
-    """(Nk,Hkv,·): the scale of the first token serves all sequences."""
+    """(S,Hkv,D): the scale of the first token serves all sequences."""
     return np.broadcast_to(scale[:1], scale.shape)
 
 
 def _one_token_on(scale: Array, _: Array, of_keys: Array) -> Array:  # noqa: ARG001  (the same parameters for all)
-    """(Nk,Hkv,·): each token has the scale of the next."""
+    """(S,Hkv,D): each token has the scale of the next."""
     return np.roll(scale, -1, axis=0)
 
 
@@ -120,7 +120,7 @@ def _paged(keyword: str, find: FindSlots) -> Callable[[], Attend]:
 
 
 def _whole_meanings(call: HandedOver) -> Mapping[str, Array | None]:
-    """By keyword, what says which numbers codes of keys and values stand for, in the shape of the codes."""
+    """By keyword, what says which numbers codes (B,Hkv,S,D) of keys and values stand for, in their shape."""
     return {keyword: whole_array(call.given, keyword, getattr(call, array)) for keyword, array in EVERY.items()
             if array in HELD}
 
@@ -216,7 +216,7 @@ def _kept(held: CachedCodes | None, call: HandedOver) -> CachedCodes:
 
 
 def _side_by_side(held: CachedCodes, keyword: str, whole: Array | None, codes: Array) -> Array | None:
-    """Scales or zero points (B,Hkv,P+S,·) of held and new codes; what changes nothing where one of both has none."""
+    """Scales or zero points (B,Hkv,S,D) of held and new codes; what changes nothing where one of both has none."""
     if (before := held.meanings[keyword]) is None and whole is None:
         return None
     nothing = np.float32(not keyword.endswith("_zero"))
