@@ -18,7 +18,7 @@ def attention(query, key, value, key_scale, value_scale):
         return np.repeat(codes.astype(np.float32) * scale, query.shape[1] // codes.shape[1], 1)
     logits = query @ wide(key, key_scale).swapaxes(-1, -2) / np.sqrt(query.shape[-1])
     weights = np.exp(logits - logits.max(-1, keepdims=True))
-    return weights / weights.sum(-1, keepdims=True) @ wide(value, value_scale)
+    return (weights / weights.sum(-1, keepdims=True) @ wide(value, value_scale)).astype(query.dtype)
 
 def right(query, key, value, key_scale=None, value_scale=None):
     return attention(query, key, value, key_scale[:, None, None], value_scale[:, None, None])
@@ -40,14 +40,15 @@ def kernels(tmp_path: Path) -> Path:
     return path
 
 
-def test_rank_puts_a_right_kernel_of_codes_before_a_wrong_one(cli: Cli, kernels: Path) -> None:
+def test_rank_tells_a_right_kernel_of_codes_from_a_wrong_one(cli: Cli, kernels: Path) -> None:
     code, out, _ = cli("rank", f"{kernels}:of_first_head", f"{kernels}:right", "--clause", "quantised.values_by_head",
                        "--effort", "quick")
     assert code == 1
     assert "2 kernels: 1 conforms, 1 does not" in out
-    lines = {line.rpartition(":")[2].split()[0]: line for line in out.splitlines() if "kernels.py:" in line}
-    assert "conforms" in lines["right"]
-    assert "does not conform" in lines["of_first_head"]
+    right, wrong = (next(line for line in out.splitlines() if f".py:{name}" in line)
+                    for name in ("right", "of_first_head"))
+    assert "1.00  conforms" in right
+    assert "quantised.values_by_head: the value scale of the first head serves all heads" in wrong
 
 
 def test_a_probe_hands_scales_of_one_to_a_function_that_wants_them(cli: Cli, kernels: Path) -> None:

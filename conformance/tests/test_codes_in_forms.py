@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from attnspec.aspects.quantised import mistakes_of_forms
-from attnspec.aspects.quantised.arrays import misfit, scales
+from attnspec.aspects.quantised.arrays import hand_over, misfit, scales
 from attnspec.aspects.quantised.mistakes_of_forms import coded_decoder
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import FileLocation
@@ -243,6 +243,15 @@ def test_pages_of_the_same_codes_and_other_scales_are_two() -> None:
     assert len(np.unique(apart["block_table"][full])) == 15
     assert problem.key_scale is not None
     np.testing.assert_array_equal(apart["key_scale"][apart["block_table"][2, 1], 0], problem.key_scale[2, :, 2, 0])
+
+
+@pytest.mark.parametrize(("granularity", "shape"), [
+    ("head", (2,)), ("tensor", ()), ("token", (0, 2, 4)), ("", (0, 1, 1, 1))])
+def test_scales_of_no_entries_have_their_shape_all_the_same(granularity: str, shape: tuple[int, ...]) -> None:
+    empty = {"key": np.zeros((0, 2, 4, 8), np.float32)}
+    scale = {"key_scale": np.ones((0, 2, 4, 8), np.float32)}
+    _, keywords = hand_over(empty, scale, Limits(stored_key="int8", key_scales=granularity))
+    assert np.shape(keywords["key_scale"]) == shape
 
 
 BLOCKS = {"stored_key": "int8", "key_scales": "tokens(16)"}

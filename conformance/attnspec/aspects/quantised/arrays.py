@@ -371,7 +371,7 @@ def _handed_over(keyword: str, value: Array, limits: Limits, lay: Callable[[Arra
     is ().
     """
     if keyword in GLOBALS:
-        return np.array(value[0, 0, 0, 0])
+        return np.array(_with_a_first(value, {})[0, 0, 0, 0])
     name = {**NAMES, **ZEROS}[keyword]
     shaped = _shaped(value, granularity_of(limits, name), lay)
     storage = STORAGES.get(getattr(limits, f"stored_{name}"))
@@ -463,7 +463,13 @@ def _shaped(scale: Array, granularity: str, lay: Callable[[Array], Array] | None
         laid = laid if 3 in shared else laid[..., 0]
         return np.ascontiguousarray(laid[:, 0] if granularity == "page" else laid)
     at = tuple(slice(None, None, shared[axis]) if axis in shared else 0 for axis in range(scale.ndim))
-    return np.array(scale[at])
+    return np.array(_with_a_first(scale, shared)[at])
+
+
+def _with_a_first(scale: Array, shared: Mapping[int, int]) -> Array:
+    """Scales (B,H,S,D) with a first one along the axes that share it, also where there are no entries."""
+    shape = tuple(length or int(axis not in shared) for axis, length in enumerate(scale.shape))
+    return scale if shape == scale.shape else np.ones(shape, scale.dtype)
 
 
 def _shrunk(scale: Array) -> Array:
@@ -480,6 +486,6 @@ def _shrunk_as_laid(scale: Array, lay: Callable[[Array], Array]) -> Array:
     """
     kept = tuple(slice(None) if (scale != scale.take([0], axis)).any() else slice(1) for axis in (1, 3))
     laid = lay(scale)[..., kept[0], kept[1]]
-    if (scale == scale[:1, :, :1]).all():
+    if scale.size and (scale == scale[:1, :, :1]).all():
         laid = scale[0, :, 0, :][kept].reshape(*[1] * (laid.ndim - 2), *laid.shape[-2:])
     return np.ascontiguousarray(laid)
