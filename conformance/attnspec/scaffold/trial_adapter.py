@@ -17,7 +17,7 @@ from attnspec.core.nouns import Verdict
 from attnspec.core.sizes import Refusal, read_refusal
 from attnspec.hosting.process import DIED
 from attnspec.problems.keyword_arrays import USUAL_PAGES
-from attnspec.problems.problem import Array, LayerProblem, Problem
+from attnspec.problems.problem import DENSE, Array, LayerProblem, Lays, Problem
 from attnspec.scaffold.arrangements import BACKS, LOG_SUM_EXPS, OF_EQUAL_LENGTHS, PACKED_BACK, WEIGHTS, OutputLayout
 from attnspec.scaffold.form import CallForm, OutputPlace
 from attnspec.scaffold.gathered import Gathered
@@ -30,7 +30,7 @@ from attnspec.scaffold.writing.telling import described
 from attnspec.subjects.call import Call, ReturnedArray, ReturnedTree
 from attnspec.subjects.callee import Hosted
 from attnspec.subjects.exceptions import refusal_words
-from attnspec.subjects.serving_forms import in_pages, pack
+from attnspec.subjects.serving_forms import in_pages, laid_in_pages, pack
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.target import offered
 
@@ -111,9 +111,10 @@ class Trier:
         subject = self.subject(form)
         callee = subject.callee
         assert isinstance(callee, Hosted)  # it was loaded there
-        arrays, given = _laid_out(problem, subject.declaration)
+        arrays, given, lays = _laid_out(problem, subject.declaration)
+        arrays, given = subject.hand_over(arrays, {**given, **_keywords(problem)}, lays)
         try:
-            whole = callee.whole(Call(arrays, {**given, **_keywords(problem)}, problem.dtype, ()))
+            whole = callee.whole(Call(arrays, given, problem.dtype, ()))
         except SubjectRaised as raised:
             self.keep(Attempt(form, Progress.RAISED, _told(raised)))
             return None
@@ -293,16 +294,20 @@ def _arrays(returned: ReturnedTree) -> Iterator[tuple[tuple[str, ...], Array]]:
     return ((part.path, part.array.astype(np.float64)) for part in _near(returned) if part.array is not None)
 
 
-def _laid_out(problem: AnyProblem, declared: Declaration) -> tuple[Mapping[str, Array], Mapping[str, object]]:
-    """Query (B,H,T,D), key and value as the adapter takes them, and what it is given beside them whatever is in use."""
+def _laid_out(problem: AnyProblem, declared: Declaration) -> tuple[Mapping[str, Array], Mapping[str, object], Lays]:
+    """Query (B,H,T,D), key and value as the adapter takes them, what it is given beside them whatever is in use, and
+    how what belongs to their entries lies.
+    """
     arrays = {name: getattr(problem, name) for name in ARRAYS}
     if TABLE in declared.given and isinstance(problem, Problem):
-        paged = in_pages(problem, USUAL_PAGES, declared.limits.page_multiple)
-        return {**arrays, "key": paged.key, "value": paged.value}, paged.given
+        multiple = declared.limits.page_multiple
+        paged = in_pages(problem, USUAL_PAGES, multiple)
+        return ({**arrays, "key": paged.key, "value": paged.value}, paged.given,
+                laid_in_pages(problem, USUAL_PAGES, multiple))
     if declared.form is Layout.PACKED and isinstance(problem, Problem):
         packed = pack(problem, declared.given)
-        return {"query": packed.query, "key": packed.key, "value": packed.value}, packed.given
-    return arrays, _layered(problem)
+        return {"query": packed.query, "key": packed.key, "value": packed.value}, packed.given, packed.lays
+    return arrays, _layered(problem), DENSE
 
 
 def _layered(problem: AnyProblem) -> Mapping[str, object]:
