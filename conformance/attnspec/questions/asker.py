@@ -15,8 +15,8 @@ from attnspec.core.forms import InputForm
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Verdict, is_bare
 from attnspec.problems.demand import lengths_near
+from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
-from attnspec.problems.rotary import RotaryProblem
 from attnspec.subjects.call import Call
 from attnspec.subjects.callee import Callee
 from attnspec.subjects.exceptions import refusal_words

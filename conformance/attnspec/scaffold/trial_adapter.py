@@ -14,7 +14,7 @@ from attnspec.core.errors import TargetError
 from attnspec.core.forms import TABLE
 from attnspec.core.forms import InputForm as Layout
 from attnspec.core.nouns import Verdict
-from attnspec.core.refusal import Refusal, read_refusal
+from attnspec.core.sizes import Refusal, read_refusal
 from attnspec.hosting.process import DIED
 from attnspec.problems.keyword_arrays import USUAL_PAGES
 from attnspec.problems.problem import Array, LayerProblem, Problem
