@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,7 +22,15 @@ from attnspec.scaffold.arrangements import BACKS, LOG_SUM_EXPS, OF_EQUAL_LENGTHS
 from attnspec.scaffold.form import CallForm, OutputPlace
 from attnspec.scaffold.gathered import Gathered
 from attnspec.scaffold.mistakes import MISTAKES
-from attnspec.scaffold.probe_problems import AnyProblem, close, expected_mistakes, plain, truths, unlike
+from attnspec.scaffold.probe_problems import (
+    AnyProblem,
+    Expected,
+    close,
+    expected_mistakes,
+    plain,
+    truths,
+    unlike,
+)
 from attnspec.scaffold.there import There
 from attnspec.scaffold.writing.lines import ARRAYS
 from attnspec.scaffold.writing.source import ADAPTER, source
@@ -97,6 +105,7 @@ class Trier:
     mistaken: list[CallForm] = field(default_factory=list)
     gathered: Gathered | None = None
     _born: dict[str, ReturnedTree | None] = field(default_factory=dict)
+    _mistakes: dict[tuple[object, ...], Sequence[tuple[str, Expected]]] = field(default_factory=dict)
 
     def subject(self, form: CallForm) -> Subject:
         """The adapter of the form, loaded. Raises TargetError."""
@@ -219,10 +228,21 @@ class Trier:
         always = replace(form, limits={**form.limits, "causal_only": True},
                          remarks=(*form.remarks, "It is always causal."))
         for known, posed in ((form, problem), (always, problem.but(causal=True))):
-            for name, told in expected_mistakes(posed):
+            for name, told in self._mistakes_at(posed):
                 for output in outputs:
                     if told.gap(output.array)[0] <= close(problem.dtype):
                         self._keep_one(replace(known, reading=output.reading, mistake=name))
+
+    def _mistakes_at(self, problem: AnyProblem) -> Sequence[tuple[str, Expected]]:
+        """The function `expected_mistakes`, asked once for each problem of three inputs and perhaps the causal flag:
+        hundreds of forms are put to the same few.
+        """
+        arrays = problem.params if isinstance(problem, LayerProblem) else {}
+        inputs = (problem.query, problem.key, problem.value, *arrays.values())
+        told = (problem.dtype, problem.sizes, problem.causal, *arrays, *(array.tobytes() for array in inputs))
+        if told not in self._mistakes:
+            self._mistakes[told] = tuple(expected_mistakes(problem))
+        return self._mistakes[told]
 
     def explained(self, form: CallForm, problem: AnyProblem, scale: float | None = None) -> str:
         """The plain mistake that explains what a form answers, in words; empty where none does. scale: as in
