@@ -56,7 +56,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "aspects/lengths/": "the aspect itself",
         "core/keywords.py": "its field",
         "numerics/operands.py": "from where places are counted",
-        "questions/masks.py": "a row that has no key",
+        "questions/inputs.py": "a row that has no key",
         "questions/undeclared.py": "the convention of such a row",
         "subjects/baseline.py": "the same, in a baseline",
         "faults/mechanisms.py": "real mistakes with it",

@@ -37,7 +37,7 @@ from attnspec.questions.asker import (
     shown,
     which,
 )
-from attnspec.questions.masks import ROW, without_last_key, without_row
+from attnspec.questions.inputs import ROW, without_last_key, without_row
 from attnspec.subjects.subject import SubjectAnswer
 
 _STEEP = 1.5

@@ -43,8 +43,7 @@ from attnspec.questions.asker import (
     reply_to,
     softmax,
 )
-from attnspec.questions.masks import alignment, hidden_row, mask_with_causal
-from attnspec.questions.shapes import NO, YES, heads_read
+from attnspec.questions.inputs import NO, YES, alignment, heads_read, hidden_row, mask_with_causal
 from attnspec.subjects.subject import Subject
 from attnspec.subjects.watching import surviving_errors
 

@@ -27,7 +27,7 @@ from attnspec.questions.asker import (
     promised,
     shown,
 )
-from attnspec.questions.masks import band
+from attnspec.questions.inputs import band
 from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import SubjectAnswer, SubjectRaised, UnusableAnswer
 from attnspec.vocabulary.observables import measure, verdict

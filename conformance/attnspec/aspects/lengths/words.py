@@ -28,7 +28,7 @@ from attnspec.questions.asker import (
     promised,
     shown,
 )
-from attnspec.questions.masks import hidden_row
+from attnspec.questions.inputs import hidden_row
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.transforms.axes import Attention
 from attnspec.vocabulary.transforms.contents import LARGE, hide_by_mask, poisoned

@@ -25,7 +25,7 @@ from attnspec.questions.asker import (
     promised,
     shown,
 )
-from attnspec.questions.masks import band
+from attnspec.questions.inputs import band
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.signature import DrawnRow
 from attnspec.vocabulary.transforms.axes import Attention

@@ -15,8 +15,8 @@ import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.declaration import Declaration
+from attnspec.core.forms import FARTHEST
 from attnspec.core.nouns import Kind
-from attnspec.core.rotary import FARTHEST
 from attnspec.numerics.precision import assumed, unit
 from attnspec.numerics.rotary import PAIRS, expect_rotary, is_interleaved, norm_allowance, pairs
 from attnspec.problems.make import RotaryProblem

@@ -11,7 +11,7 @@ import numpy as np
 
 from attnspec.problems.problem import Array
 from attnspec.questions.asker import FAILURES, Asker, Reply, keyword_question, promised, shown
-from attnspec.questions.masks import band
+from attnspec.questions.inputs import band
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.transforms.axes import Attention, entries_along
 from attnspec.vocabulary.transforms.contents import hide_by_mask

@@ -25,7 +25,7 @@ from attnspec.questions.asker import (
     shown,
     which,
 )
-from attnspec.questions.masks import band
+from attnspec.questions.inputs import band
 from attnspec.vocabulary.transforms.axes import Attention
 
 
