@@ -108,7 +108,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "faults/packed.py": "packed ones of it",
         "diagnosis/tolerance.py": "what of it is compared",
         "kernels/flashinfer.py": "an output of a benchmark's kernels",
-        "aspects/quantised/": "the two together: what is lost, and calls of a diagnosis",
+        "aspects/quantised/": "the two together: what is lost, and calls of a diagnosis; the mean of smoothed keys",
     },
     "past_key": {
         "aspects/past/": "the aspect itself",

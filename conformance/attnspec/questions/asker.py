@@ -118,7 +118,7 @@ class Asker:
         first S columns) is the weights.
         """
         B, H, D, number = self.batch(T, S), self.heads, self.width, numpy_dtype(self.dtype)
-        Hkv = max(1, H // self.group)
+        Hkv = self.subject.declaration.limits.nearest("Hkv", max(1, H // self.group))
         value = np.tile(np.eye(S, D), (B, Hkv, 1, 1)).astype(number)  # tiled: some kernels refuse odd strides
         return Problem(self.dtype, np.zeros((B, H, T, D), number), np.zeros((B, Hkv, S, D), number), value)
 
