@@ -37,8 +37,7 @@ from attnspec.problems.problem import Array, Recipe, Sizes
 from attnspec.record.boundaries import is_needed, parts_of
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.sizes import MOST_SEEDS, SEEDS, SURE, Resizer, length_along, move_axis
-from attnspec.vocabulary.gradients import OF_INPUT
-from attnspec.vocabulary.observables import QUANTITIES, axes_of, beyond, see
+from attnspec.vocabulary.observables import OF_INPUT, QUANTITIES, axes_of, beyond, see
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
 
 FORWARD = ("output", "lse")

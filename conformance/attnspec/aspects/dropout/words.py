@@ -19,10 +19,12 @@ from attnspec.numerics.expectation import Expectation
 from attnspec.problems.problem import Array, Problem
 from attnspec.questions.asker import FAILURES, OTHER, Asker, Reply, is_close, keyword_question, promised, shown
 from attnspec.record.outcome import Measured
-from attnspec.vocabulary.gradients import GRADIENTS, OF_INPUT, GradientOf
 from attnspec.vocabulary.observables import (
+    GRADIENTS,
     LOOKS,
+    OF_INPUT,
     QUANTITIES,
+    GradientOf,
     by_definition,
     equal,
     expectations,
