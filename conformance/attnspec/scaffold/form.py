@@ -285,7 +285,7 @@ class Vocabulary:
 
     array: the type of an array.  added: a mask as numbers to be added.  numbers: a mask as ones and zeros.
     hidden: the bias where the mask allows it.  mapped: a function over an axis more.  filled: an array of this shape in
-    which no number stands.  kv_heads: how many there are.
+    which no number stands.  kv_heads: how many there are.  parts: those of a fused matrix, in its order.
     """
 
     array: str
@@ -298,6 +298,7 @@ class Vocabulary:
     mapped: str
     filled: str
     kv_heads: str = "heads"
+    parts: str = "PARTS"
 
 
 VOCABULARIES: Mapping[str, Vocabulary] = {

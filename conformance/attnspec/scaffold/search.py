@@ -162,10 +162,19 @@ def _as_suggested(callee: Examined, trier: Trier) -> CallForm | None:
         trier.nearest = None
         trier.mistaken.clear()
         seen = suggestion.callee
-        if found := _form_of(seen, trier, suggestion.change) or _with_mistake(seen, trier):
+        found = _form_of(seen, trier, suggestion.change) or _with_mistake(seen, trier)
+        if found is None and _is_further(trier.nearest, nearest):
+            found = next(filter(None, (way(seen, trier) for way in (_without_rotation, _before_sum, _without_bias))),
+                         None)
+        if found is not None:
             return suggestion.told(found)
     trier.nearest, trier.mistaken[:] = nearest, mistaken
     return None
+
+
+def _is_further(now: Attempt | None, before: Attempt | None) -> bool:
+    """Whether it answers now, and did not before."""
+    return now is not None and before is not None and before.step < now.step is Progress.OTHER_NUMBERS
 
 
 def _without_rotation(callee: Examined, trier: Trier) -> CallForm | None:

@@ -39,6 +39,8 @@ DEATHS = 5
 """How often the callee's process may end before the search does: each time it is started anew."""
 _LARGEST_SIDE = 64
 """Of a square of tokens."""
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+"""What makes a part of a message bold or red on a terminal."""
 _DEEPEST = 2  # steps to an output in what comes back
 
 
@@ -113,7 +115,7 @@ class Trier:
         try:
             whole = callee.whole(Call(arrays, {**given, **_keywords(problem)}, problem.dtype, ()))
         except SubjectRaised as raised:
-            self.keep(Attempt(form, Progress.RAISED, f"it raises {raised}"))
+            self.keep(Attempt(form, Progress.RAISED, _told(raised)))
             return None
         except SubjectDied as died:
             self._died(form, died)
@@ -187,7 +189,7 @@ class Trier:
             names = "|".join(re.escape(each.parameter) for each in form.passed if each.parameter)
             is_named = bool(names) and raised.is_stated and bool(re.search(rf"\b({names})\b", raised.statement))
             is_refusal = is_named or bool(refusal_words(raised, problem, home=form.module.partition(".")[0]))
-            self.keep(Attempt(form, Progress.RAISED, f"it raises {raised}", is_refusal=is_refusal))
+            self.keep(Attempt(form, Progress.RAISED, _told(raised), is_refusal=is_refusal))
         except SubjectDied as died:
             self._died(form, died)
         except (UnusableAnswer, ValueError) as refused:
@@ -203,7 +205,8 @@ class Trier:
         if answer is None:
             return False
         meant = problem if scale is None else problem.but(scale=scale)
-        output, known = answer.output.astype(np.float64), list(truths(meant, form.default_scale, form.mistake))
+        output = answer.output.astype(np.float64)
+        known = [truth for each in _meanings(form, meant) for truth in truths(each, form.default_scale, form.mistake)]
         if min(truth.gap(output)[0] for truth in known) <= close(problem.dtype):
             return True
         told = f"its output is {known[0].gap(output)[1]}"
@@ -247,6 +250,24 @@ class Trier:
         self.asks_contiguous |= attempt.step is Progress.RAISED and "contiguous" in attempt.against
         if self.nearest is None or attempt.nearness > self.nearest.nearness:
             self.nearest = attempt
+
+
+def _meanings(form: CallForm, problem: AnyProblem) -> tuple[AnyProblem, ...]:
+    """What a problem may mean to a form: to one that is always causal, a mask may take the place of that."""
+    is_either = bool(form.limits.get("causal_only")) and {"mask", "causal"} <= problem.keywords
+    return (problem, problem.but(causal=False)) if is_either else (problem,)
+
+
+def _told(raised: SubjectRaised) -> str:
+    """What it raises; with the condition where that is all that an `assert` says, and with the second line of a message
+    whose first one only introduces it.
+    """
+    if raised.is_mute and raised.says_why:
+        return f"it raises {raised} ({raised.statement})"
+    words = str(raised).partition(": ")[2]
+    rest = raised.traceback.rpartition(words)[2].splitlines() if words.endswith((":", "().")) else []
+    second = next((line for each in rest if (line := _COLOURS.sub("", each).strip())), "")
+    return f"it raises {raised}{second and f' {second}'}"
 
 
 def _refused(form: CallForm) -> tuple[Refusal, ...]:
