@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from attnspec.aspects.softcap import words as softcap
 from attnspec.aspects.window import words as window
-from attnspec.aspects.window.faults import within
+from attnspec.aspects.window.faults import within_window
 from attnspec.faults.staged import SOUND, attention, exponentials, normalise
 from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
@@ -58,7 +58,7 @@ def windowed(more: int = 0, shift: int = 0) -> Liar:
             return np.ones((T, S), bool)
         left, right = work.window
         assert left is not None
-        return within(T, S, (left + more, right), shift * (S - T))
+        return within_window(T, S, (left + more, right), shift * (S - T))
 
     return with_stages(near=near)
 

@@ -131,7 +131,7 @@ FORM_FAULTS: tuple[Fault, ...] = (
           staged(), made=WrongForm("compile", staged(masked=lambda work: np.ones(work.shape, bool)))),
     Fault("compiled_backward_unmasked", GRAD, "The compiled backward pass does not see the mask.",
           "gradients of a mask, compiled", staged(), backward=as_backward,
-          made=_backward("compile", edit.without("mask"))),
+          made=_backward("compile", edit.reread_without("mask"))),
     Fault("exported_branch_taken_once", Stage.CAUSAL, "A branch on the number of keys is taken once, at the export.",
           "causal with 4 keys and more, exported", staged(), link=_LSG,
           made=WrongForm("export", around(_branch_of_trace))),
@@ -155,7 +155,7 @@ FORM_FAULTS: tuple[Fault, ...] = (
           made=_backward("checkpoint", _dropped_anew)),
     Fault("recomputed_without_mask", GRAD,
           "The mask is not handed over to what is computed again.", "gradients of a mask, recomputed", staged(),
-          backward=as_backward, made=_backward("checkpoint", edit.without("mask"))),
+          backward=as_backward, made=_backward("checkpoint", edit.reread_without("mask"))),
 )
 
 

@@ -31,7 +31,7 @@ from attnspec.numerics.bound import (
 from attnspec.numerics.gradient_sums import Gradient
 from attnspec.numerics.operands import LogitBend, Operands, attending, roundings_of, visible_keys
 from attnspec.numerics.precision import Precision, assumed
-from attnspec.numerics.reference import Truth, attend, blocks, is_wider, joined, scaled, wide_float
+from attnspec.numerics.reference import Truth, attend, blocks, is_wider, join_blocks, scaled, wide_float
 from attnspec.numerics.roundings import Roundings, roundings
 from attnspec.numerics.stored import entry_errors, stored_arrays, stored_blocks, with_rescaling
 from attnspec.numerics.stored_chance import (
@@ -173,7 +173,7 @@ def expect(
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
         found = ((block.place, work_out(block.operands))
                  for block in every_block(conventions, scale_width, rows))
-        every: dict[str, Any] = dict(joined((sizes.B, sizes.H, T), found))
+        every: dict[str, Any] = dict(join_blocks((sizes.B, sizes.H, T), found))
         return Expectation(**every, is_screened=screens)
 
 

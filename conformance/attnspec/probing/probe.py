@@ -18,7 +18,7 @@ from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.problems.make import make_layer, make_problem, model_width
 from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe, Sizes
 from attnspec.questions import inputs, numbers, undeclared
-from attnspec.questions.asker import AnyProblem, Asker, Failed, NotAsked, Question, Reply, When, reply_to, shown
+from attnspec.questions.asker import AnyProblem, Asker, Failed, NotAsked, Question, Reply, When, reply_to, show_numbers
 from attnspec.questions.inputs import drops, grouped, without_last_key, without_row
 from attnspec.questions.numbers import LONG, normal
 from attnspec.record.events import Found, SubjectProbed
@@ -164,7 +164,7 @@ def _output_or_reply(asker: Asker, problem: AnyProblem) -> Array | Reply:
 
 def _side(answer: Array | Reply) -> str:
     """What a side said, in words: its reply, or its output, (B,H,T,Dv) or (B,T,M)."""
-    return f"{answer.answer} ({answer.detail})" if isinstance(answer, Reply) else f"gives {shown(answer)}"
+    return f"{answer.answer} ({answer.detail})" if isinstance(answer, Reply) else f"gives {show_numbers(answer)}"
 
 
 def _first_difference(base: Array, variant: Array, apart: Array) -> Reply:

@@ -35,7 +35,7 @@ from attnspec.questions.asker import (
     is_close,
     no_claim,
     promised,
-    shown,
+    show_numbers,
     softmax,
     which,
 )
@@ -58,7 +58,7 @@ def alignment(asker: Asker, T: int, S: int, keyword: str = "causal") -> Reply:
     seen = asker.output(asker.even(T, S).but(**{keyword: PLACED[keyword]}))[..., :S]
     bands = {"top_left": np.tri(T, S, dtype=bool), "bottom_right": np.tri(T, S, S - T, dtype=bool),
              "everything": np.ones((T, S), bool)}
-    return Reply(band(seen, bands), shown(seen))
+    return Reply(band(seen, bands), show_numbers(seen))
 
 
 def band(weights: Array, bands: Mapping[str, Array]) -> str:
@@ -263,7 +263,7 @@ def _poisoned(asker: Asker, place: str, content: str, form: str) -> Reply:
     array = getattr(hidden, place).copy()
     array[:, :, -1, 0] = _POISON[content]
     seen = asker.output(hidden.but(**{place: array}))[:, :, :3, :4]
-    return Reply(_damage(seen, right), shown(seen))
+    return Reply(_damage(seen, right), show_numbers(seen))
 
 
 def _damage(seen: Array, right: Array) -> str:
@@ -348,7 +348,7 @@ def _value_width(asker: Asker) -> Reply:
         seen = asker.without_limits(ties_value_width=False).output(narrow)
     except Failed as failed:
         return Reply(NO, failed.reply.detail)
-    return Reply(YES if is_close(seen, np.full((4, 4), 0.25)) else NO, shown(seen))
+    return Reply(YES if is_close(seen, np.full((4, 4), 0.25)) else NO, show_numbers(seen))
 
 
 def _claims_groups(declaration: Declaration) -> str:
@@ -426,7 +426,7 @@ def _ask_mismatch(asker: Asker, pose: Pose, paired: int) -> Reply:
     except Failed as failed:
         named = {RAISES: REFUSES, UNUSABLE: ANSWERS}.get(failed.reply.answer, failed.reply.answer)
         return Reply(named, failed.reply.detail)
-    return Reply(_count_of_keys(output, paired), shown(output))
+    return Reply(_count_of_keys(output, paired), show_numbers(output))
 
 
 def _count_of_keys(output: Array, paired: int) -> str:

@@ -32,7 +32,7 @@ from attnspec.vocabulary.scene import (
     Posed,
     Scene,
     Side,
-    working,
+    as_working,
 )
 
 GRADIENTS = "gradients"
@@ -279,7 +279,7 @@ def observe(scene: Scene, run: str, name: str) -> Observed:
     if (run, name) not in scene.cache:
         posed = scene.runs[run]
         arrays, axes = LOOKS[name].observe(scene, posed)
-        joined = as_one([working(array, scene.dtype) for array in arrays], posed, axes)
+        joined = as_one([as_working(array, scene.dtype) for array in arrays], posed, axes)
         scene.cache[run, name] = Observed(joined, axes, tuple(arrays))
     observed: Observed = scene.cache[run, name]
     return observed
@@ -298,7 +298,7 @@ def as_one(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Arr
     return array
 
 
-def see(scene: Scene, run: str, name: str) -> ObservedRun:
+def look_at(scene: Scene, run: str, name: str) -> ObservedRun:
     """What the subject shows of a run beside what the definition says of it."""
     key = (run, f"{name} defined")
     if key not in scene.cache:
@@ -326,7 +326,7 @@ def _see(scene: Scene, run: str, name: str) -> ObservedRun:
     parts = [LOOKS[name].define(each, scene) for each in expected]
     truths, allowances, claims = (list(column) for column in zip(*parts, strict=True))
     # claims travel negated, as numbers: parts that are summed stay claimed only where every one of them is
-    unclaimed = as_one([numbers(~claim) for claim in claims], posed, observed.axes)
+    unclaimed = as_one([as_numbers(~claim) for claim in claims], posed, observed.axes)
     truth, allowance = (as_one(column, posed, observed.axes) for column in (truths, allowances))
     array = relative_logits(observed.array, truth) if name == "logits" else observed.array
     return ObservedRun(array, truth, allowance, unclaimed == 0, any(each.is_screened for each in expected))
@@ -336,7 +336,7 @@ def _refined(scene: Scene, problem: AnyProblem, expected: Expectation, output: A
     """Where a problem was screened, the sharp bound on the rows of the output (B,H,T,Dv) that come closest."""
     if not expected.is_screened or not isinstance(problem, Problem):
         return expected
-    rows = closest(working(output, scene.dtype), expected.output, expected.output_allowance, expected.claimed)
+    rows = closest(as_working(output, scene.dtype), expected.output, expected.output_allowance, expected.claimed)
     sharp = scene.evaluator.expect_rows(problem, rows)
     truth, allowance, claimed = expected.output.astype(sharp.output.dtype), expected.output_allowance, expected.claimed
     truth[:, :, rows] = sharp.output
@@ -350,10 +350,10 @@ def defined(scene: Scene, run: str, part: str, axes: tuple[str, ...], pick: Call
     relations compare.
     """
     posed = scene.runs[run]
-    return as_one([numbers(pick(expected)) for expected in expectations(scene, posed, part)], posed, axes)
+    return as_one([as_numbers(pick(expected)) for expected in expectations(scene, posed, part)], posed, axes)
 
 
-def numbers(array: Array) -> Array:
+def as_numbers(array: Array) -> Array:
     """An array of any shape, as numbers that can be added up: small ones where it says yes or no."""
     return array.astype(np.int16 if array.dtype == bool else float)
 
@@ -518,7 +518,7 @@ def keep(scene: Scene, found: Measured, seen: Side, expected: Side, bound: tuple
 
 def visible(scene: Scene, run: str) -> Array:
     """bool, (B,H,T,S): the keys of a run that each query may attend to."""
-    shown = [numbers(np.asarray(visible_keys(part, scene.conventions))) for part in scene.runs[run].parts]
+    shown = [as_numbers(np.asarray(visible_keys(part, scene.conventions))) for part in scene.runs[run].parts]
     return np.asarray(as_one(shown, scene.runs[run], ("B", "H", "T", "S")) > 0)
 
 
