@@ -37,8 +37,8 @@ from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import explain_bugs, likely_group, likely_words
 from attnspec.report.likely_cause import LikelyCause
 from attnspec.runner.session import prepared_environment
+from attnspec.spec.clause import read_refutations
 from attnspec.spec.load import load_spec
-from attnspec.spec.refutations import read_refutations
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.trial import Trial

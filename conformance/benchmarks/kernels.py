@@ -30,9 +30,8 @@ from attnspec.core.nouns import Kind, Level
 from attnspec.faults import sound
 from attnspec.faults.catalogue import ALL, FURTHER_PROFILES, declaration_of
 from attnspec.record.read import read_record
-from attnspec.spec.clause import Spec
+from attnspec.spec.clause import Refutations, Spec, read_refutations
 from attnspec.spec.load import load_spec
-from attnspec.spec.refutations import Refutations, read_refutations
 
 PACKAGE = "pieces"
 """How the copy of the catalogue is called."""

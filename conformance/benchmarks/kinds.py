@@ -31,11 +31,11 @@ from attnspec.engine.engine import Engine
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.engine.summon import load_subject
 from attnspec.hosting.client import close_all
-from attnspec.ranking.kernels import clearest_first
+from attnspec.ranking.jobs import clearest_first
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import likely_words
 from attnspec.runner.session import prepared_environment
-from attnspec.spec.refutations import read_refutations
+from attnspec.spec.clause import read_refutations
 from attnspec.trials.evaluator import Archives
 
 FOLDER = Path(__file__).parent / "kinds"

@@ -35,8 +35,7 @@ import click
 import yaml
 from attnspec.core.nouns import Effort
 from attnspec.core.plan import Plan
-from attnspec.ranking.jobs import as_ranking, find_kernels
-from attnspec.ranking.kernels import KernelWorker
+from attnspec.ranking.jobs import KernelWorker, as_ranking, find_kernels
 from attnspec.record.events import KernelRanked, KernelStanding
 from attnspec.runner.session import prepared_environment
 from attnspec.spec.load import load_spec

@@ -19,8 +19,7 @@ from pathlib import Path
 import click
 from attnspec.core.nouns import Effort
 from attnspec.core.plan import Plan
-from attnspec.ranking.jobs import as_ranking, find_kernels
-from attnspec.ranking.kernels import KernelWorker
+from attnspec.ranking.jobs import KernelWorker, as_ranking, find_kernels
 from attnspec.record.events import KernelRanked
 from attnspec.runner.session import prepared_environment
 

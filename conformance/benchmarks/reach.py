@@ -17,9 +17,8 @@ from attnspec.core.nouns import DType, Level
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.fault import Outside
 from attnspec.faults.mechanisms import BUGS
-from attnspec.spec.clause import Spec
+from attnspec.spec.clause import Refutations, Spec, read_refutations
 from attnspec.spec.load import load_spec
-from attnspec.spec.refutations import Refutations, read_refutations
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reach.md"
 FOUND = "found"

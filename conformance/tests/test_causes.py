@@ -20,8 +20,8 @@ from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array, Recipe
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import explain_bugs, likely_words
+from attnspec.spec.clause import Refutations, read_refutations
 from attnspec.spec.load import load_spec
-from attnspec.spec.refutations import Refutations, read_refutations
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of

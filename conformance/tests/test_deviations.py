@@ -11,7 +11,7 @@ from attnspec.core.errors import FileLocation, ManifestError
 from attnspec.core.nouns import DType, Effort, Level, Novelty, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
-from attnspec.engine.known_failures import check_deviations, has_reached, with_choice, with_deviations
+from attnspec.engine.expectations import check_deviations, has_reached, with_choice, with_deviations
 from attnspec.record.outcome import Change, Evidence, KnownFinding, Measured, Outcome
 from helpers.places import SMALL_SPEC
 

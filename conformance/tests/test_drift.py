@@ -17,8 +17,8 @@ from attnspec.faults.staged import Attend
 from attnspec.faults.subject import own_subject
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array
+from attnspec.spec.clause import read_refutations
 from attnspec.spec.load import load_spec
-from attnspec.spec.refutations import read_refutations
 from attnspec.subjects.subject import Subject
 from attnspec.trials.covering_cases import fixed_recipes
 from attnspec.trials.evaluator import Evaluator

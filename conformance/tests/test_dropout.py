@@ -28,8 +28,8 @@ from attnspec.numerics.precision import assumed
 from attnspec.numerics.roundings import backward_assumed
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe
+from attnspec.spec.clause import read_refutations
 from attnspec.spec.load import load_spec
-from attnspec.spec.refutations import read_refutations
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import log_call

@@ -18,7 +18,7 @@ from attnspec.engine.engine import Engine
 from attnspec.hosting import client
 from attnspec.problems.problem import Array
 from attnspec.questions.asker import Reply
-from attnspec.ranking.kernels import KernelWorker
+from attnspec.ranking.jobs import KernelWorker
 from attnspec.record.events import KernelStanding
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.call import Call

@@ -11,7 +11,7 @@ from attnspec.core.effort import EFFORTS
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
-from attnspec.engine.portions import Portions
+from attnspec.engine.expectations import Portions
 from attnspec.faults.subject import own_subject
 from attnspec.problems.choices import Menu, menu_of
 from attnspec.problems.domain import domain

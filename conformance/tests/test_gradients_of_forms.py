@@ -22,7 +22,7 @@ from attnspec.numerics.gradients import Gradient, expect_gradients
 from attnspec.subjects.misfits import Misfits
 from attnspec.subjects.registry import load
 from attnspec.trials.evaluator import Evaluator, rows_without_gradient
-from attnspec.vocabulary.gradients import OF_INPUT, definer_of
+from attnspec.vocabulary.observables import OF_INPUT, definer_of
 from attnspec.vocabulary.scene import Scene
 from helpers.gradients import grad, problem, verdicts
 

@@ -49,6 +49,6 @@ def test_what_lies_free_between_kept_arrays_goes_back_to_the_system() -> None:
 
 def test_a_kernel_that_was_judged_leaves_no_free_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     handed: list[str] = []
-    monkeypatch.setattr("attnspec.ranking.kernels.hand_back", lambda: handed.append("once"))
+    monkeypatch.setattr("attnspec.trials.evaluator.hand_back", lambda: handed.append("once"))
     ranked_by(tmp_path, SOUND)
     assert handed == ["once"]

@@ -25,7 +25,7 @@ from attnspec.subjects.callee import Callee
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject
 from attnspec.trials.evaluator import Evaluator
-from attnspec.vocabulary.observables import see
+from attnspec.vocabulary.observables import look_at
 from attnspec.vocabulary.scene import Posed, Scene
 
 PATIENT = """
@@ -127,7 +127,7 @@ def test_the_truth_is_worked_out_meanwhile(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(evaluator, "_expect", expecting)
     posed = Posed((Problem(DType.FLOAT32, *ONES.values(), scale=1.0),), key="original")
-    seen = see(Scene(subject, DType.FLOAT32, RECOMMENDED, {"original": posed}, evaluator), "original", "output")
+    seen = look_at(Scene(subject, DType.FLOAT32, RECOMMENDED, {"original": posed}, evaluator), "original", "output")
     assert np.allclose(seen.array, seen.truth)
 
 

@@ -13,7 +13,7 @@ from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.problems.problem import Array, Problem
 from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary import observables
-from attnspec.vocabulary.observables import MOST_BLOCKS, measure, observe, relative_logits, see
+from attnspec.vocabulary.observables import MOST_BLOCKS, look_at, measure, observe, relative_logits
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Posed, Scene
 from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms import axes
@@ -48,7 +48,7 @@ def scene(Dv: int, *, limits: Limits | None = None, S: int = S, H: int = H,
 @pytest.mark.parametrize(("width", "calls"), [(1, 7), (2, 4), (3, 3), (7, 1), (9, 1)])
 def test_weights_are_read_in_blocks_of_the_values_width(width: int, calls: int) -> None:
     case, subject = scene(width)
-    seen = see(case, "original", "weights")
+    seen = look_at(case, "original", "weights")
     assert seen.array.shape == (B, H, T, S)
     assert (np.abs(seen.array - seen.truth) <= seen.allowance).all()
     assert subject.widths == [width] * calls
@@ -56,7 +56,7 @@ def test_weights_are_read_in_blocks_of_the_values_width(width: int, calls: int) 
 
 def test_weights_are_read_of_a_subject_whose_widths_are_tied() -> None:
     case, subject = scene(D, limits=Limits(ties_value_width=True))
-    seen = see(case, "original", "weights")
+    seen = look_at(case, "original", "weights")
     assert (np.abs(seen.array - seen.truth) <= seen.allowance).all()
     assert set(subject.widths) == {D}
 
@@ -70,13 +70,13 @@ def test_a_read_out_that_takes_too_many_calls_says_nothing() -> None:
 def test_a_run_is_looked_at_once_a_case() -> None:
     case, subject = scene(S)
     for name in ("weights", "weights", "logits", "output", "output"):
-        see(case, "original", name)
+        look_at(case, "original", name)
     assert len(subject.widths) == 2  # the identity, and the values
 
 
 def test_logits_are_read_relative_to_the_top_key() -> None:
     case, _ = scene(S)
-    seen = see(case, "original", "logits")
+    seen = look_at(case, "original", "logits")
     problem = case.problem("original")
     logits = problem.query.astype(float) @ problem.key.astype(float).swapaxes(-1, -2) / np.sqrt(D)
     np.testing.assert_allclose(seen.truth, logits - logits.max(axis=-1, keepdims=True), rtol=1e-12)
@@ -87,7 +87,7 @@ def test_logits_are_read_relative_to_the_top_key() -> None:
 def test_logits_of_hidden_keys_are_not_claimed_on() -> None:
     mask = np.arange(S) % 2 == 0
     case, _ = scene(S, mask=np.broadcast_to(mask, (B, H, T, S)).copy())
-    np.testing.assert_array_equal(see(case, "original", "logits").claimed, np.broadcast_to(mask, (B, H, T, S)))
+    np.testing.assert_array_equal(look_at(case, "original", "logits").claimed, np.broadcast_to(mask, (B, H, T, S)))
 
 
 def test_a_weight_of_zero_has_an_infinitely_low_logit() -> None:
@@ -97,17 +97,17 @@ def test_a_weight_of_zero_has_an_infinitely_low_logit() -> None:
 
 def test_returned_weights_are_asked_for() -> None:
     case, _ = scene(2)
-    seen = see(case, "original", "returned_weights")
+    seen = look_at(case, "original", "returned_weights")
     assert seen.array.shape == (B, H, T, S)
     assert (np.abs(seen.array - seen.truth) <= seen.allowance).all()
 
 
 def test_parts_are_joined_in_their_order_and_read_back() -> None:
     case, _ = scene(3)
-    whole = see(case, "original", "output")
+    whole = look_at(case, "original", "output")
     moved = axes.split(axes.permute_batch(case.runs["original"], by=Drawn(3)), along="queries").named("parts")
     parts = Scene(case.subject, case.dtype, RECOMMENDED, {"original": moved}, case.evaluator)
-    apart = see(parts, "original", "output")
+    apart = look_at(parts, "original", "output")
     np.testing.assert_allclose(apart.truth, whole.truth, rtol=1e-12)
     assert (np.abs(apart.array - whole.array) <= apart.allowance + whole.allowance).all()
 

@@ -16,8 +16,8 @@ from attnspec.faults.subject import fault_subject
 from attnspec.problems.choices import menu_of
 from attnspec.problems.problem import Recipe, Sizes
 from attnspec.record.outcome import Outcome
+from attnspec.spec.clause import read_refutations
 from attnspec.spec.load import load_spec
-from attnspec.spec.refutations import read_refutations
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.covering_cases import deal_openings

@@ -12,7 +12,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort, Kind, Verdict
 from attnspec.problems.problem import Array
 from attnspec.questions.asker import Asker, NotAsked
-from attnspec.questions.shapes import MISMATCH_QUESTIONS
+from attnspec.questions.inputs import MISMATCH_QUESTIONS
 from attnspec.subjects.misfits import lower_problem
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator

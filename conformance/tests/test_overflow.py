@@ -16,7 +16,16 @@ from attnspec.faults.subject import own_subject
 from attnspec.numerics.precision import graded, precision_of, with_range_of_float32
 from attnspec.numerics.roundings import roundings
 from attnspec.problems.problem import Array
-from attnspec.questions.undeclared import MOST_KEYS, MOST_KEYS_SQUARE, Most, largest, number, ranges_of, told, tried
+from attnspec.questions.undeclared import (
+    MOST_KEYS,
+    MOST_KEYS_SQUARE,
+    Most,
+    describe_most,
+    describe_tried,
+    largest,
+    number,
+    ranges_of,
+)
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
@@ -115,7 +124,7 @@ def test_a_class_without_float16_is_left_as_it_is() -> None:
     ("fault/accumulated_bfloat16", DType.BFLOAT16, "logits up to 2^125, values up to 3.39e+38, 256 keys"),
     ("fault/softmax_without_maximum", DType.FLOAT16, "logits up to 64, values up to 65,504, 8,192 keys")])
 def test_how_much_a_subject_stands_is_read_off(name: str, dtype: DType, value: str) -> None:
-    assert told(ranges_of(own_subject(name), dtype)) == value
+    assert describe_most(ranges_of(own_subject(name), dtype)) == value
 
 
 def test_the_reading_stands_with_the_clause_held_or_not() -> None:
@@ -164,7 +173,7 @@ def test_a_reading_takes_forty_calls_at_the_most(dtype: DType) -> None:
         return np.full((*call.query.shape[:3], call.value.shape[-1]), np.nan)
 
     found = ranges_of(liar_subject(broken), dtype)
-    assert told(found) == "no logits, no values, no keys"
+    assert describe_most(found) == "no logits, no values, no keys"
     assert len(calls) <= 40
 
 
@@ -177,7 +186,7 @@ def test_the_largest_size_that_stands_is_found_wherever_it_is(limit: int) -> Non
 def test_sizes_are_written_as_they_are_best_read() -> None:
     assert [number(size) for size in (1, 2048, 65504, 2.0**30, 3.39e38)] == \
         ["1", "2,048", "65,504", "2^30", "3.39e+38"]
-    assert tried([Most("keys", 0, 8192)]) == "tried up to keys 8,192"
+    assert describe_tried([Most("keys", 0, 8192)]) == "tried up to keys 8,192"
 
 
 def test_what_a_subject_stands_is_asked_once_whatever_it_is_held_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,7 @@ from attnspec.cli.conclusion import format_summary
 from attnspec.cli.digest import Digest
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import Item, JobFailure, Plan
-from attnspec.probing.jobs import ProbeJobs
-from attnspec.probing.subjects import ProbeJob
+from attnspec.probing.jobs import ProbeJob, ProbeJobs
 from attnspec.record.events import Done, Found, ItemFinished, RunFinished, SubjectProbed
 from attnspec.record.outcome import Outcome
 from attnspec.runner.jobs import open_jobs

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from attnspec.aspects.softcap import words as softcap
 from attnspec.aspects.window import words as window
-from attnspec.aspects.window.faults import within
+from attnspec.aspects.window.faults import within_window
 from attnspec.faults.staged import SOUND, attention, exponentials, normalise
 from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
-from attnspec.questions import masks
+from attnspec.questions import inputs
 from helpers.liars import Liar, answers_to, changing, find_answer, sound, when, with_stages
 
 
@@ -58,7 +58,7 @@ def windowed(more: int = 0, shift: int = 0) -> Liar:
             return np.ones((T, S), bool)
         left, right = work.window
         assert left is not None
-        return within(T, S, (left + more, right), shift * (S - T))
+        return within_window(T, S, (left + more, right), shift * (S - T))
 
     return with_stages(near=near)
 
@@ -180,8 +180,8 @@ PLANTED: Mapping[str, Mapping[str, Liar]] = {
     **{f"hidden_{place}.{content}.{form}": DAMAGES for place in ("key", "value") for content in ("nan", "inf")
        for form in ("mask", "bias", "causal")},
 }
-ASKED = (*masks.MASK_QUESTIONS, *masks.IN_PLACE, *masks.CAUSAL_QUESTIONS,
-         *window.QUESTIONS, *softcap.QUESTIONS, *masks.HIDDEN_QUESTIONS)
+ASKED = (*inputs.MASK_QUESTIONS, *inputs.IN_PLACE, *inputs.CAUSAL_QUESTIONS,
+         *window.QUESTIONS, *softcap.QUESTIONS, *inputs.HIDDEN_QUESTIONS)
 CASES = [(question, answer) for question, answers in PLANTED.items() for answer in answers]
 
 

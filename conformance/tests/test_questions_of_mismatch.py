@@ -11,7 +11,7 @@ from attnspec.core.nouns import DType
 from attnspec.faults.staged import attention
 from attnspec.faults.staged_work import Answer, HandedOver
 from attnspec.questions.asker import Asker, NotAsked
-from attnspec.questions.shapes import MISMATCH_QUESTIONS
+from attnspec.questions.inputs import MISMATCH_QUESTIONS
 from attnspec.subjects.registry import load
 from helpers.liars import Liar, answers_to, everywhere, find_answer, liar_subject, sound, steps
 

@@ -22,8 +22,18 @@ from attnspec.core.plan import Item, JobFailure, Plan, Shard
 from attnspec.numerics.expectation import Expectation
 from attnspec.problems.choices import Menu
 from attnspec.problems.problem import Problem
-from attnspec.ranking.jobs import KernelJob, RankJobs, as_ranking, code_of, find_kernels, resume_ranking
-from attnspec.ranking.kernels import GRADE, KernelScore, KernelWorker, clearest_first
+from attnspec.ranking.jobs import (
+    GRADE,
+    KernelJob,
+    KernelScore,
+    KernelWorker,
+    RankJobs,
+    as_ranking,
+    clearest_first,
+    code_of,
+    find_kernels,
+    resume_ranking,
+)
 from attnspec.record.codec import record_schema
 from attnspec.record.events import Event, FirstFailure, ItemFinished, ItemStarted, KernelRanked, KernelStanding
 from attnspec.record.outcome import Reading

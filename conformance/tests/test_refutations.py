@@ -24,8 +24,7 @@ from attnspec.faults.sizes.families import FAMILIES
 from attnspec.faults.subject import own_subject
 from attnspec.faults.witnesses import all_faults
 from attnspec.record.events import Conviction, SubjectPut
-from attnspec.spec.load import load_spec
-from attnspec.spec.refutations import (
+from attnspec.spec.clause import (
     CASES,
     EFFORT,
     FILE,
@@ -36,6 +35,7 @@ from attnspec.spec.refutations import (
     read_refutations,
     witnesses,
 )
+from attnspec.spec.load import load_spec
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator

@@ -17,7 +17,7 @@ from attnspec.subjects.call import UnusableAnswer
 from attnspec.subjects.callee import InProcess
 from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary import relations
-from attnspec.vocabulary.observables import by_definition, equal, keep, measure, nothing, see, seen_of, verdict
+from attnspec.vocabulary.observables import by_definition, equal, keep, look_at, measure, nothing, seen_of, verdict
 from attnspec.vocabulary.scene import OutsideLimits, Posed, Scene
 from attnspec.vocabulary.signature import Drawn, RunName
 from attnspec.vocabulary.transforms import axes, contents
@@ -174,7 +174,7 @@ def test_what_a_violated_relation_compared_is_kept_on_demand(relation: Relation,
 
 def test_of_several_comparisons_the_worst_is_kept() -> None:
     asked = replace(scene(SOUND), kept=[])
-    seen = see(asked, "original", "output")
+    seen = look_at(asked, "original", "output")
     for number in (1.0, 3.0, 2.0):
         array = seen.array + number
         found = measure("is", array, seen.truth, 1.0, seen.claimed, what="x")
@@ -186,7 +186,7 @@ def test_of_several_comparisons_the_worst_is_kept() -> None:
 
 def test_two_nan_are_no_wrong_entry_where_equality_is_claimed() -> None:
     asked = replace(scene(SOUND), kept=[])
-    left = see(asked, "original", "output").array.copy()
+    left = look_at(asked, "original", "output").array.copy()
     left[0, 0, 0, 0] = np.nan
     right = left.copy()
     right[0, 0, 0, 1] += 1

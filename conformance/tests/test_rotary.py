@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from attnspec.aspects.rotary import words as rotary
 from attnspec.core.errors import SpecError, UsageError
+from attnspec.core.forms import FARTHEST, POSITION_PATTERNS, POSITIONS, WIDTH_PATTERNS, PositionPattern, width_of
 from attnspec.core.nouns import DType
-from attnspec.core.rotary import FARTHEST, POSITION_PATTERNS, POSITIONS, WIDTH_PATTERNS, PositionPattern, width_of
 from attnspec.faults.sound_forms import FORMULATIONS
 from attnspec.faults.subject import own_subject
 from attnspec.numerics.precision import Precision, precision_of, unit

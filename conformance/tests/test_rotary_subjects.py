@@ -22,8 +22,8 @@ from attnspec.problems.problem import Recipe
 from attnspec.questions.undeclared import probe_conventions
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import likely_words
+from attnspec.spec.clause import read_refutations
 from attnspec.spec.load import load_spec
-from attnspec.spec.refutations import read_refutations
 from attnspec.subjects.registry import load
 from attnspec.subjects.smoke import smoke_subject
 from attnspec.subjects.subject import Subject

@@ -14,10 +14,10 @@ from attnspec.aspects.past.keyword import PAST_PATTERNS
 from attnspec.aspects.segments.keyword import SEGMENT_PATTERNS
 from attnspec.aspects.sinks.keyword import SINK_PATTERNS
 from attnspec.aspects.slopes.keyword import SLOPE_PATTERNS
+from attnspec.core.forms import POSITION_PATTERNS, ROTARY, WIDTH_PATTERNS
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
-from attnspec.core.rotary import POSITION_PATTERNS, ROTARY, WIDTH_PATTERNS
 from attnspec.engine.engine import Engine
 from attnspec.faults.subject import fault_subject
 from attnspec.problems.problem import Recipe

@@ -20,9 +20,8 @@ from attnspec.core.errors import AttnspecError, FileLocation, SpecError
 from attnspec.core.paths import folder
 from attnspec.core.plan import FAULT, SOUND
 from attnspec.faults.witnesses import all_faults
-from attnspec.spec.clause import Clause, Spec, themes_of
+from attnspec.spec.clause import Clause, Spec, read_refutations, themes_of
 from attnspec.spec.load import load_spec
-from attnspec.spec.refutations import read_refutations
 from attnspec.subjects.outline import file_of_module, public_functions
 from attnspec.subjects.registry import library_folders, registered_subjects
 

@@ -31,9 +31,8 @@ from attnspec.faults.witnesses import all_faults, clauses_for
 from attnspec.record.codec import encode
 from attnspec.report.figures import count_noun
 from attnspec.runner.judge import text_of
-from attnspec.spec.clause import Citation, Clause, Spec, hint_of_theme, themes_of
+from attnspec.spec.clause import FILE, Citation, Clause, Spec, hint_of_theme, read_refutations, themes_of
 from attnspec.spec.load import OWN, added_files, load_spec
-from attnspec.spec.refutations import FILE, read_refutations
 from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.registry import registered_subjects
 

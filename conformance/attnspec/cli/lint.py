@@ -35,14 +35,13 @@ from attnspec.core.paths import folder, write_whole
 from attnspec.core.plan import FAULT, SOUND
 from attnspec.core.surroundings import kind_of
 from attnspec.core.texts import escape_hidden, other_script
-from attnspec.engine.known_failures import check_deviations
+from attnspec.engine.expectations import check_deviations
 from attnspec.faults.size_family import SEEDED
 from attnspec.record import codec as record
 from attnspec.record.events import Key
 from attnspec.record.read import read_records
-from attnspec.spec.clause import Clause, Spec, themes_of
+from attnspec.spec.clause import CASES, COMMAND, EFFORT, FILE, SEED, Clause, Spec, read_refutations, themes_of
 from attnspec.spec.load import load_spec
-from attnspec.spec.refutations import CASES, COMMAND, EFFORT, FILE, SEED, read_refutations
 from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.baseline import (
     BaselineEntry,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from attnspec.core.forms import PROFILE as MADE
+from attnspec.core.forms import POSITIONS, ROTARY_PROFILE, VARIANTS_PROFILE
 from attnspec.core.keywords import HIDING, KEYWORDS, UNCOMMON
 from attnspec.core.nouns import is_bare
-from attnspec.core.rotary import POSITIONS, PROFILE
 
 UNDEFINED = "undefined"
 
@@ -151,10 +150,10 @@ PROFILES: Mapping[str, str] = {
        for name in ("scale", "return_weights", "mask", "bias", "causal", *UNCOMMON)},
     "grouped": "fewer key/value heads than query heads (grouped-query and multi-query attention)",
     "layers": "whole layers with their projections and head split",
-    PROFILE: "a rotary embedding: pairs of features are turned by angles that grow with the position",
+    ROTARY_PROFILE: "a rotary embedding: pairs of features are turned by angles that grow with the position",
     "purity": "same call, same answer: inputs untouched, no hidden state, no dependence on memory layout",
     "batch_invariant": "the bits of a row do not depend on the batch, on chunks, or on padding",
-    MADE: "compiled, exported, mapped over the batch or recomputed, the function gives what it gives plain",
+    VARIANTS_PROFILE: "compiled, exported, mapped over the batch or recomputed, the function gives what it gives plain",
     QUANTISES: "what a precision class says is stored as codes is rounded to these codes, and to no others",
     QUANTISED_CACHE: "what a cache holds as codes is stored once, and read at every step: bit for bit",
 }

@@ -32,7 +32,7 @@ from attnspec.subjects.refusals import begin_interview
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.subjects.target import importable_name
 from attnspec.trials.trial import Trial
-from attnspec.vocabulary.observables import beyond, see
+from attnspec.vocabulary.observables import beyond, look_at
 
 _ASKS_FOR_TENSORS = re.compile(r"(must be|expected) Tensor\b.*\bnumpy\.ndarray")
 """As PyTorch's own functions say it, also where a module imports no more than such a function."""
@@ -103,7 +103,7 @@ def of_wrong_clause(trial: Trial, recipe: Recipe, added: Sequence[str]) -> Expla
         return None
     scene = trial.scene(recipe)
     asked = {str(word.args["observe"]) for word in clause.then if "observe" in word.args}
-    seen = [see(scene, run, each) for each in asked for run in scene.runs]
+    seen = [look_at(scene, run, each) for each in asked for run in scene.runs]
     if not seen or any((beyond(each.array, each.truth, each.allowance) | ~each.claimed).any() for each in seen):
         return None
     return Explanation("the clause is wrong: each answer in this case is right by the definition",

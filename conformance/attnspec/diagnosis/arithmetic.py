@@ -18,9 +18,9 @@ from types import MappingProxyType
 import numpy as np
 
 from attnspec.core.errors import ManifestError
+from attnspec.core.forms import POSITIONS
 from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import DType, Effort, Kind, Level, is_bare
-from attnspec.core.rotary import POSITIONS
 from attnspec.diagnosis.advice import frameworks_of, manifest_line
 from attnspec.diagnosis.candidate import PURSE, judge_case
 from attnspec.diagnosis.inputs import narrow_for

@@ -37,8 +37,7 @@ from attnspec.problems.problem import Array, Recipe, Sizes
 from attnspec.record.boundaries import is_needed, parts_of
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.sizes import MOST_SEEDS, SEEDS, SURE, Resizer, length_along, move_axis
-from attnspec.vocabulary.gradients import OF_INPUT
-from attnspec.vocabulary.observables import QUANTITIES, axes_of, beyond, see
+from attnspec.vocabulary.observables import OF_INPUT, QUANTITIES, axes_of, beyond, look_at
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
 
 FORWARD = ("output", "lse")
@@ -59,7 +58,7 @@ def right_beside(scene: Scene, recipe: Recipe) -> str:
 def _quantity_verdicts(scene: Scene, run: str, name: str) -> Iterator[bool]:
     """Whether it is right where a claim is made; nothing where none is, or it is not asked for."""
     try:
-        seen = see(scene, run, name)
+        seen = look_at(scene, run, name)
     except _SAYS_NOTHING:
         return
     if seen.claimed.any():
@@ -91,7 +90,7 @@ def wrong_entries(scene: Scene) -> tuple[Array, tuple[str, ...]] | None:
     bool, (B,H,T,Dv), of a layer (B,T,M), of a rotary embedding (B,H,T,D). None where every run's output is right.
     """
     for run, posed in scene.runs.items():
-        seen = see(scene, run, "output")
+        seen = look_at(scene, run, "output")
         with np.errstate(invalid="ignore"):
             near = np.abs(seen.array - seen.truth) <= seen.allowance
         wrong = seen.claimed & ~near & (seen.array != seen.truth)

@@ -33,7 +33,7 @@ from attnspec.faults.subject import Noise, noisy
 from attnspec.numerics.rotary import INTERLEAVED, PAIRS
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, Recipe
-from attnspec.spec.refutations import CASES, Refutations
+from attnspec.spec.clause import CASES, Refutations
 from attnspec.subjects.call import BackwardPass
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject

@@ -13,9 +13,9 @@ from typing import Any
 
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Limits
+from attnspec.core.forms import POSITIONS, width_of
 from attnspec.core.keywords import CACHED, COUNTS, FROM_PLACE
 from attnspec.core.nouns import DType, Kind
-from attnspec.core.rotary import POSITIONS, width_of
 from attnspec.diagnosis.candidate import FaultCandidate
 from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.faults.catalogue import RECOMMENDED
@@ -41,7 +41,7 @@ from attnspec.faults.fault import (
 from attnspec.numerics.precision import Precision
 from attnspec.problems.make import RotaryProblem, make_layer, make_problem, make_rotary, model_width
 from attnspec.problems.problem import Problem, Recipe, Sizes
-from attnspec.questions.shapes import YES
+from attnspec.questions.inputs import YES
 from attnspec.subjects.misfits import lowering_misfit
 from attnspec.subjects.subject import Subject
 from attnspec.trials.judging import LoggedCall, is_poisoned, log_call

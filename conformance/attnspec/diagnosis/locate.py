@@ -30,7 +30,7 @@ from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe, Size
 from attnspec.record.outcome import MAGNITUDE
 from attnspec.trials.judging import Ending, LoggedCall, log_call
 from attnspec.vocabulary.observables import relative_logits
-from attnspec.vocabulary.scene import AnyProblem, working
+from attnspec.vocabulary.scene import AnyProblem, as_working
 
 MOST_DOUBLINGS = 24
 HALVINGS = 5
@@ -223,7 +223,7 @@ class Reader:
             return None
         expected = expect(problem, self.bar.precision, conventions=self.bar.conventions,
                           scale_width=subject.scale_width(problem))
-        return SeenAnswer(working(step.answer_given.output, self.dtype), expected)
+        return SeenAnswer(as_working(step.answer_given.output, self.dtype), expected)
 
     def weights(self, keywords: str = "", *, is_flat: bool = False) -> SeenAnswer | None:
         """The weights in effect; is_flat: of a query of zeros."""
@@ -463,7 +463,7 @@ class RawExponentials:
     def _wrong_rows(self, step: LoggedCall) -> Array:
         """(B,H,T), of a layer (B,T): rows of the output that are not right."""
         expected = self.bar.expectation_for(step.problem, self.bar.precision)
-        gap = np.abs(working(step.answer_given.output, step.problem.dtype) - expected.output)
+        gap = np.abs(as_working(step.answer_given.output, step.problem.dtype) - expected.output)
         return np.asarray(~(gap <= expected.output_allowance).all(axis=-1) & expected.output_claimed)
 
     def _find_overflowing_rows(self, problem: AnyProblem) -> Array:

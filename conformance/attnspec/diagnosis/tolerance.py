@@ -28,7 +28,7 @@ from attnspec.subjects.call import grad_given, inputs_of
 from attnspec.subjects.subject import Subject
 from attnspec.trials.evaluator import rows_without_gradient
 from attnspec.trials.judging import Ending, LoggedCall
-from attnspec.vocabulary.scene import AnyProblem, working
+from attnspec.vocabulary.scene import AnyProblem, as_working
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -193,7 +193,7 @@ class AnswerRuler:
         answer = step.answer_given
         lse = answer.lse[..., None] if self.has_lse and answer.lse is not None else None
         gradients = (answer.by_input[name] for name in self.inputs)
-        return [working(array, self.dtype) for array in (answer.output, answer.weights, lse, *gradients)
+        return [as_working(array, self.dtype) for array in (answer.output, answer.weights, lse, *gradients)
                 if array is not None]
 
     def _trait(self, step: LoggedCall) -> object:

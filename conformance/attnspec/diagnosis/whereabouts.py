@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.core.forms import EVERY_VALUED
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Effort
-from attnspec.core.rotary import EVERY_VALUED
 from attnspec.diagnosis.boundaries import describe_ranges, find_boundary, wrong_entries
 from attnspec.diagnosis.conditions import Boundary, BoundaryCondition
 from attnspec.numerics.operands import extra_over_lse

@@ -16,24 +16,35 @@ from attnspec.core.nouns import FAILURES, DType, Effort, Novelty, does_gate_run,
 from attnspec.core.paths import VERSION
 from attnspec.core.plan import FAULT, Item, Plan, is_fault
 from attnspec.core.surroundings import kind_of
-from attnspec.engine.known_failures import as_new, check_deviations, with_choice, with_convention, with_deviations
-from attnspec.engine.portions import check_known, is_hurried, match_ids, no_clause, no_dtype
+from attnspec.engine.expectations import (
+    as_new,
+    check_deviations,
+    check_known,
+    is_hurried,
+    match_ids,
+    no_clause,
+    no_dtype,
+    with_choice,
+    with_convention,
+    with_deviations,
+)
 from attnspec.faults.witnesses import clauses_for, declaration_of_target
 from attnspec.record.outcome import KnownFinding, Outcome, SubjectCard
 from attnspec.spec.clause import (
     ALL,
     Clause,
     Contract,
+    Refutations,
     Spec,
     contract_clauses,
     contract_id,
     is_due,
     is_put_at,
     read_contract,
+    read_refutations,
     word_of,
 )
 from attnspec.spec.load import load_spec
-from attnspec.spec.refutations import Refutations, read_refutations
 from attnspec.subjects.baseline import (
     DIGITS,
     Conditions,

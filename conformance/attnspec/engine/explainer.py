@@ -19,14 +19,14 @@ from attnspec.diagnosis.candidate import Matrix, Witnesses, judge_case
 from attnspec.diagnosis.diagnose import Diagnosis, Examiner
 from attnspec.diagnosis.whereabouts import NOWHERE, FailureLocator, FailurePlace, borne_out
 from attnspec.engine.evidence import add_place, is_worth_explaining
-from attnspec.engine.portions import Portions
+from attnspec.engine.expectations import Portions
 from attnspec.faults.fault import Stage
 from attnspec.faults.subject import own_subject
 from attnspec.problems.demand import count_work
 from attnspec.problems.problem import Recipe
 from attnspec.record.boundaries import weaken_boundary
 from attnspec.record.outcome import MAGNITUDE, Evidence, Explanation
-from attnspec.spec.refutations import Refutations
+from attnspec.spec.clause import Refutations
 from attnspec.subjects.subject import Subject, SubjectRaised
 from attnspec.subjects.watching import lives_apart
 from attnspec.trials.compile import Check

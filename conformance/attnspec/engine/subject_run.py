@@ -17,12 +17,11 @@ from attnspec.core.coverage import triples_taken, write_pairs
 from attnspec.core.declaration import Deviation
 from attnspec.core.effort import CUT_SHORT, LEFT_OUT
 from attnspec.core.errors import FileLocation, UsageError, hint
+from attnspec.core.forms import EVERY_KEYWORD
 from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import DType, Effort, Kind, Level, Verdict, is_bare
 from attnspec.core.plan import Plan
-from attnspec.core.rotary import EVERY_KEYWORD
-from attnspec.engine.known_failures import find_deviation
-from attnspec.engine.portions import Portions
+from attnspec.engine.expectations import Portions, find_deviation
 from attnspec.engine.summon import as_put, compiling_time, samples_gradients
 from attnspec.numerics.resolution import describe_what_passes
 from attnspec.problems.choices import traits_within
@@ -30,7 +29,7 @@ from attnspec.problems.demand import count_work
 from attnspec.problems.problem import Recipe, Sizes
 from attnspec.problems.size_plan import taken_by
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
-from attnspec.spec.refutations import Refutations
+from attnspec.spec.clause import Refutations
 from attnspec.subjects.baseline import parsed_case
 from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.interview import WordedRefusal, case_of

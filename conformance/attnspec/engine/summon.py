@@ -15,7 +15,7 @@ from attnspec.core.forms import AS_DECLARED, FORMS, forms_asked
 from attnspec.core.keyword import DROPOUT_POOL, GRAD, GRADIENTS_POOL, GRADIENTS_PROFILE
 from attnspec.core.nouns import is_bare
 from attnspec.core.plan import Plan, is_own
-from attnspec.engine.portions import is_hurried
+from attnspec.engine.expectations import is_hurried
 from attnspec.problems.keyword_arrays import make_output_gradient
 from attnspec.problems.problem import Problem
 from attnspec.spec.clause import first_of

@@ -446,7 +446,7 @@ def reread(**changes: Any) -> Reread:  # noqa: ANN401  (the fields have types of
     return read
 
 
-def without(keyword: str) -> Reread:
+def reread_without(keyword: str) -> Reread:
     """A call that the backward pass reads without one keyword."""
     return reread(**{keyword: OFF[keyword]})
 

@@ -22,6 +22,9 @@ from attnspec.core.forms import (
     HELD_IN_CACHE,
     HELD_IN_PAGES,
     OF_ENTRIES,
+    POSITIONS,
+    ROTARY,
+    ROTARY_PROFILE,
     SAID,
     STATE,
     TABLE,
@@ -31,7 +34,6 @@ from attnspec.core.forms import (
 from attnspec.core.keyword import CACHES_POOL, DROPOUT_POOL, GRAD, GRADIENTS_POOL, QUANTISED_POOL, SERVING_POOL, Acts
 from attnspec.core.keywords import KEYWORDS, UNCOMMON, acting_on
 from attnspec.core.nouns import DType, Kind
-from attnspec.core.rotary import POSITIONS, PROFILE, ROTARY
 from attnspec.faults import backward as edit
 from attnspec.faults.backward import Reread, as_backward
 from attnspec.faults.edges import CONSTANT_FAULTS, READ_FAULTS, TAIL_FAULTS
@@ -129,7 +131,7 @@ FORM_FAULTS: tuple[Fault, ...] = (
           staged(), made=WrongForm("compile", staged(masked=lambda work: np.ones(work.shape, bool)))),
     Fault("compiled_backward_unmasked", GRAD, "The compiled backward pass does not see the mask.",
           "gradients of a mask, compiled", staged(), backward=as_backward,
-          made=_backward("compile", edit.without("mask"))),
+          made=_backward("compile", edit.reread_without("mask"))),
     Fault("exported_branch_taken_once", Stage.CAUSAL, "A branch on the number of keys is taken once, at the export.",
           "causal with 4 keys and more, exported", staged(), link=_LSG,
           made=WrongForm("export", around(_branch_of_trace))),
@@ -153,7 +155,7 @@ FORM_FAULTS: tuple[Fault, ...] = (
           made=_backward("checkpoint", _dropped_anew)),
     Fault("recomputed_without_mask", GRAD,
           "The mask is not handed over to what is computed again.", "gradients of a mask, recomputed", staged(),
-          backward=as_backward, made=_backward("checkpoint", edit.without("mask"))),
+          backward=as_backward, made=_backward("checkpoint", edit.reread_without("mask"))),
 )
 
 
@@ -224,7 +226,7 @@ FURTHER_PROFILES: Mapping[str, str] = {name: KEYWORDS[name].profile for name in 
 # The contract of a layer has no scale.
 LAYER_PROFILES = (*(profile for profile in ATTENTION_PROFILES if profile != "scale"), "layers")
 PROFILES_OF: Mapping[Kind, tuple[str, ...]] = {
-    Kind.ATTENTION: ATTENTION_PROFILES, Kind.LAYER: LAYER_PROFILES, Kind.ROTARY: (PROFILE,)}
+    Kind.ATTENTION: ATTENTION_PROFILES, Kind.LAYER: LAYER_PROFILES, Kind.ROTARY: (ROTARY_PROFILE,)}
 
 BESIDE_POOL: Mapping[str, tuple[str, ...]] = {
     CACHES_POOL: (SERVING_POOL,), GRADIENTS_POOL: (SERVING_POOL,), DROPOUT_POOL: (GRADIENTS_POOL,),

@@ -90,11 +90,11 @@ def packed(split: Split = lambda call: call.spans,
     """A maker of packed attention functions that take the sequences to be these, and answer each so."""
     def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Answer:  # noqa: ANN401  (a call's)
         """Query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv), borders (B+1,) -> output (Nq,H,Dv)."""
-        return together(taken(query, key, value, keywords), split, answer)
+        return together(packed_call(query, key, value, keywords), split, answer)
     return lambda: attend
 
 
-def taken(query: Array, key: Array, value: Array, keywords: Mapping[str, Any]) -> PackedCall:
+def packed_call(query: Array, key: Array, value: Array, keywords: Mapping[str, Any]) -> PackedCall:
     """The call of a packed function: query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv), the borders by name."""
     others = {name: value for name, value in keywords.items() if name not in BORDERS}
     of_queries, of_keys = (keywords[name] for name in BORDERS)

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.declaration import Declaration, Limits, within_form
+from attnspec.core.forms import DEFAULT_BASE, FARTHEST, ROTARY, ROTARY_PROFILE
 from attnspec.core.keywords import FROM_PLACE
 from attnspec.core.nouns import DType, Kind
-from attnspec.core.rotary import DEFAULT_BASE, FARTHEST, PROFILE, ROTARY
 from attnspec.faults import staged as stage
 from attnspec.faults import staged_forms as turning
-from attnspec.faults.packed import taken, together
+from attnspec.faults.packed import packed_call, together
 from attnspec.faults.staged import Attend, around, gather, table_of
 from attnspec.faults.staged_forms import Rotate, Rotation, staged_rotation, taken_in, with_cache
 from attnspec.faults.staged_work import Answer, HandedOver, wide_dtype
@@ -31,7 +31,7 @@ def by_sequence(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
     """A maker of packed functions that answer each sequence alone."""
     def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Answer:  # noqa: ANN401  (a call's)
         """Query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv), borders (B+1,) -> output (Nq,H,Dv)."""
-        return together(taken(query, key, value, keywords), lambda call: call.spans,
+        return together(packed_call(query, key, value, keywords), lambda call: call.spans,
                         lambda call, spans: answer(call.of(spans)))
     return lambda: attend
 
@@ -42,7 +42,7 @@ def with_block_mask() -> Attend:
     """
     def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Answer:  # noqa: ANN401  (a call's)
         """Query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv), borders (B+1,) -> output (Nq,H,Dv)."""
-        call = taken(query, key, value, keywords)
+        call = packed_call(query, key, value, keywords)
         (of_query, place), (of_key, other) = map(_places, (call.cu_query, call.cu_key))
         ahead = other - place[:, None]
         whole = HandedOver(*(array.swapaxes(0, 1)[None] for array in (query, key, value)), **call.keywords)
@@ -289,5 +289,5 @@ FORMULATIONS: tuple[tuple[str, str, Callable[[], Rotate], str], ...] = (
 def declaration_of_rotary(grade: str) -> Declaration:
     """All keywords of a rotary embedding, and the grade in half dtypes."""
     return Declaration(
-        kind=Kind.ROTARY, keywords=frozenset(ROTARY), limits=within_form(Limits()), claims=(PROFILE,),
+        kind=Kind.ROTARY, keywords=frozenset(ROTARY), limits=within_form(Limits()), claims=(ROTARY_PROFILE,),
         precision={dtype: {"grade": grade, "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)})

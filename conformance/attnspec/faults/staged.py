@@ -273,7 +273,7 @@ def report(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (see s
     return weights
 
 
-def narrow(array: Array, io: np.dtype[Any]) -> Array:
+def round_to_inputs(array: Array, io: np.dtype[Any]) -> Array:
     """The one rounding of output (B,H,T,Dv) and weights (B,H,T,S), to the dtype of the inputs."""
     return array.astype(io)
 
@@ -308,7 +308,7 @@ class Stages:
     finish: Callable[[Array, PreparedCall], Array] = finish
     clear: Callable[[Array, PreparedCall], Array] = clear
     report: Callable[[Array, PreparedCall], Array] = report
-    narrow: Callable[[Array, np.dtype[Any]], Array] = narrow
+    narrow: Callable[[Array, np.dtype[Any]], Array] = round_to_inputs
 
 
 SOUND = Stages()

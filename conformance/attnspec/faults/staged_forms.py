@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from attnspec.core.forms import DEFAULT_BASE
 from attnspec.core.keywords import KeywordArguments
-from attnspec.core.rotary import DEFAULT_BASE
 from attnspec.faults.staged import SOUND, Attend, Stages, around, attention
 from attnspec.faults.staged_work import Answer, HandedOver, wide_dtype
 from attnspec.problems.problem import Array

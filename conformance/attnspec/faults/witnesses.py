@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from attnspec.core.declaration import Declaration
 from attnspec.core.plan import is_own
 from attnspec.faults.size_family import SEEDED
-from attnspec.spec.clause import Spec
-from attnspec.spec.refutations import Refutations, known_faults, witnesses
+from attnspec.spec.clause import Refutations, Spec, known_faults, witnesses
 from attnspec.subjects.manifest import Registered
 
 

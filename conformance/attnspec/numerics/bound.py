@@ -74,6 +74,7 @@ def of_slopes(operands: Operands, truth: Truth, r: Roundings, error: Array | flo
     assert operands.bias is not None
     assert operands.reach is not None
     reach, bias = operands.reach, np.abs(operands.bias)
+# f: some kernels add m·j, others m·(j - p), so a product as large as `reach` may be formed
     formed = reach * ((1 + r.accumulate) * (1 + r.biased_logits) - 1)
     if r.bias_in_accumulator:
         formed = formed + operands.query.shape[-1] * r.accumulate * reach
@@ -91,6 +92,7 @@ def _plain_logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
         error = product_error(operands, truth, r)
         error[..., -1] += np.abs(operands.bias[..., -1]) * ((1 + r.accumulate) * (1 + r.logits) - 1)
     else:
+# a bias that begins the accumulator's sum is in each of its D partial sums
         seeded = operands.query.shape[-1] * r.accumulate if r.bias_in_accumulator else 0.0
         error = _of_products(operands, r) + seeded * np.abs(operands.bias)
         product = scaled(operands, truth)
@@ -102,6 +104,7 @@ def _plain_logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
 def _of_products(operands: Operands, r: Roundings) -> Array:
     """(B,H,T,S): the sum of products, in any order, times the scale."""
     a, D, sizes = abs(float(operands.scale)), operands.query.shape[-1], operands.sizes
+# D·u holds for a sum in any order, and for all D (Jeannerod and Rump): blocks and trees err less
     inside = r.prescale + D * r.accumulate * (1 + r.prescale)
     inside += r.inputs.of_logits * (1 + inside)  # each product is off by what its two entries are
     per_product = a * inside * (1 + r.scale)
@@ -129,6 +132,7 @@ def _beyond(sizes: Array, offset: float) -> Array:
 def product_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
     """(B,H,T,S): of the scaled and stored products alone, but for underflow."""
     error = _of_products(operands, r)
+# the scale is a rounded constant, and the product is rounded again where it is stored
     error *= 1 + r.logits
     error += scaled(operands, truth) * (r.scale * (1 + r.logits) + r.logits)
     return error
@@ -145,7 +149,9 @@ def _bent_logit_error(operands: Operands, bend: LogitBend, truth: Truth, r: Roun
 
 def _with_bias(error: Array, product: Array, logits: Array, r: Roundings) -> Array:
     """(B,H,T,S), as what it is given: the addition of the bias and the storing, on top of the error so far."""
+# d2: the sum with the bias is rounded in the accumulator
     error = error + r.accumulate * (logits + error)
+# d3: what is stored may be the product or the sum, so the larger of the two is rounded
     grown: Array = error + r.biased_logits * (np.maximum(product, logits) + error)
     return grown
 
@@ -153,6 +159,7 @@ def _with_bias(error: Array, product: Array, logits: Array, r: Roundings) -> Arr
 def logit_underflow(operands: Operands, r: Roundings) -> Array:
     """(B,H,T,S) or (B,H,T,1): what products, sums, storage and scaled operands lose below the normal range."""
     a, D, sizes = max(1.0, abs(float(operands.scale))), operands.query.shape[-1], operands.sizes
+# an underflow is absolute: of D products and D sums, two more on the way, and the scale multiplies it
     lost: Array = a * ((2 * D + 2) * r.lost_product + r.lost_logit + r.lost_input * sizes.query_sums[..., None])
     return lost + (a * r.lost_input) * sizes.key_sums[:, :, None, :] if r.lost_input else lost
 
@@ -178,8 +185,10 @@ def logarithm_error(error: Array, distance: Array, common: Array, rescales: Arra
     """(B,H,T,S): of the logarithm of a weight, given that of its logit, which is written over, how far the logit lies
     from the row's largest, how far the computed maximum may be off (B,H,T,1), and the rescales (B,H,T,1).
     """
+# three roundings: the subtraction, the product with log2(e), and that constant
     error *= 1 + r.argument
     error += r.argument * distance
+# a maximum that is off moves every argument; those of online blocks telescope, so that |t| is paid once
     error += r.argument * common + r.exp + 2 * rescales * (r.exp + r.softmax)
     return error
 
@@ -199,6 +208,7 @@ def normaliser_of(truth: Truth, visible: Array | None, r: Roundings) -> Array:
 
 def most_rescales(operands: Operands, r: Roundings) -> Array:
     """(B,H,T,1): the most rescales of an online softmax; a block without an attended key has none."""
+# the first block rescales nothing
     blocks = -(-operands.shape[3] // r.block)
     rescales: Array = np.maximum(np.minimum(operands.counts[..., None], blocks) - 1, 0)
     return rescales
@@ -206,6 +216,7 @@ def most_rescales(operands: Operands, r: Roundings) -> Array:
 
 def _perturbed(error: Array, worst: float, truth: Truth, visible: Array | None) -> tuple[Array, Array]:
     """(B,H,T,S) weight·(exp(error) - 1), and (B,H,T) the sum of weight·exp(-error): never less, never more."""
+# below this, x + x² is above exp(x) - 1, and 1 - x below exp(-x): two products in place of two exponentials
     if worst <= SMALL_ERROR:
         loss = truth.weights * error
         return loss * (1 + error), truth.total - loss.sum(axis=-1)
@@ -221,6 +232,7 @@ def _perturbed(error: Array, worst: float, truth: Truth, visible: Array | None) 
 def output_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T,Dv): D. Not finite, or meaningless, on rows that `in_domain` leaves out."""
     # B1, the sum of excess·|v_j - o| over least: entry by entry, or of large problems an upper bound by squares
+# entry by entry is sharp; by squares (Cauchy and Schwarz) it costs a quarter on normal data, and less memory
     largest = operands.sizes.largest_value
     by_squares = errors.excess.size * operands.value.shape[-1] > ELEMENTWISE_UP_TO
     by_squares = by_squares and SQUARABLE[0] < largest < SQUARABLE[1]
@@ -286,10 +298,13 @@ def allowance_of(
     operands: Operands, size: Array, errors: WeightError, r: Roundings, *, drift: Array, reach: Array,
 ) -> Array:
     """(B,H,T,Dv), as what it is given: D, from |o|, B1 and A1."""
+# gs: n additions, and three roundings for each online rescale of the sum so far
     summed = errors.chain * r.accumulate
     divided = errors.divided(r)
     answer, size, reach = size, _beyond(size, r.inputs.value_offset), _beyond(reach, r.inputs.value_offset)
+# B2: both sums err, numerator and denominator
     rounded = reach * (((1 + summed) * (1 + r.weights) - 1) * (1 + divided)) + (size + drift) * divided
+# the division may be two roundings: a reciprocal, and the product with it
     rounded += (size + drift + rounded) * (r.softmax * (2 + r.softmax))
     inside = drift + rounded + lost_weights(operands, size, r)
     if r.inputs.of_values:  # a mean of values that are off by so much, heaviest weights and their roundings included
@@ -314,6 +329,7 @@ def _drift_by_squares(value: Array, o: Array, errors: WeightError) -> Array:
     excess, S = errors.excess, value.shape[-2]
     mass = errors.mass[..., None] * errors.least[..., None]
     squares, shift = excess @ (value * value), o * o * mass
+# what float64 loses where o² is taken off a sum of S squares is added, so that the bound is never too small
     guard = (2 * S + 16) * 2.0**-52
     spread = np.maximum(squares - 2 * o * (excess @ value) + shift, 0.0) + guard * (squares + shift)
     drift: Array = np.sqrt(mass) * np.sqrt(spread + mass * SQUARED_AWAY) / errors.least[..., None]
@@ -338,6 +354,7 @@ def lost_weights(operands: Operands, size: Array, r: Roundings) -> Array:
     """(B,H,T,Dv): B3, weights that underflow, lost to numerator and denominator both, and products that do."""
     sizes, counts, visible = operands.sizes, operands.counts[..., None], operands.visible
     seen = sizes.value_sums[:, :, None, :] if visible is None else visible.astype(np.float64) @ sizes.value
+# a weight that underflows is missing from the numerator, |v|, and from the denominator, |o|
     lost: Array = r.lost_weight * (seen + counts * size) + 2 * counts * r.lost_product
     return lost
 

@@ -22,7 +22,7 @@ from attnspec.numerics.bound import WeightError, allowance_of, in_domain, lost_w
 from attnspec.numerics.expectation import NOTHING, Expectation
 from attnspec.numerics.operands import Operands
 from attnspec.numerics.precision import Precision, assumed, unit
-from attnspec.numerics.reference import ProblemBlock, Truth, attend, blocks, is_wider, joined, times, wide_float
+from attnspec.numerics.reference import ProblemBlock, Truth, attend, blocks, is_wider, join_blocks, times, wide_float
 from attnspec.numerics.roundings import Roundings, roundings
 from attnspec.problems.problem import Array, Problem
 
@@ -93,7 +93,7 @@ def _expected(problem: Problem, factor: Array, precision: Precision, around: _Ar
     classes = (precision, *(() if is_wider(precision.dtype) else (assumed(DType.FLOAT64),)))
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
         found = ((each.place, _block_fields(each.operands, factor[each.place], classes, around)) for each in parts)
-        every: dict[str, Any] = dict(joined((sizes.B, sizes.H, sizes.T), found))
+        every: dict[str, Any] = dict(join_blocks((sizes.B, sizes.H, sizes.T), found))
         return Expectation(**every)
 
 

@@ -31,7 +31,7 @@ from attnspec.numerics.bound import (
 from attnspec.numerics.gradient_sums import Gradient
 from attnspec.numerics.operands import LogitBend, Operands, attending, roundings_of, visible_keys
 from attnspec.numerics.precision import Precision, assumed
-from attnspec.numerics.reference import Truth, attend, blocks, is_wider, joined, scaled, wide_float
+from attnspec.numerics.reference import Truth, attend, blocks, is_wider, join_blocks, scaled, wide_float
 from attnspec.numerics.roundings import Roundings, roundings
 from attnspec.numerics.stored import entry_errors, stored_arrays, stored_blocks, with_rescaling
 from attnspec.numerics.stored_chance import (
@@ -173,7 +173,7 @@ def expect(
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
         found = ((block.place, work_out(block.operands))
                  for block in every_block(conventions, scale_width, rows))
-        every: dict[str, Any] = dict(joined((sizes.B, sizes.H, T), found))
+        every: dict[str, Any] = dict(join_blocks((sizes.B, sizes.H, T), found))
         return Expectation(**every, is_screened=screens)
 
 
@@ -423,6 +423,7 @@ def typical(operands: Operands, truth: Truth, r: Roundings, errors: WeightError)
     attended = variance if operands.visible is None else np.where(operands.visible, variance, 0.0)
     # exp(e) - 1 is linear in e only while e is small; the worst of them says how far that holds
     strain = np.sqrt(attended.max(axis=-1, keepdims=True, initial=0.0))
+# what all keys share does not average out: constants, the division, underflow
     sure = _of_constants(operands, truth, p, r) + size * (r.softmax * (2 + r.softmax)) + lost_weights(operands, size, r)
     sure = sure + size * errors.normaliser + _of_slopes(operands, truth, p, r)
     if r.stored:
@@ -456,11 +457,13 @@ def _unit_of(value: Array) -> Array:
 def _log_variance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T,S): the squared roundings in the logarithm of each weight that no other key shares."""
     a, D = abs(float(operands.scale)), float(operands.query.shape[-1])
+# each product is rounded, and each partial sum of them: in squares, as independent roundings add
     squares = np.square(operands.query) @ np.square(operands.key).swapaxes(-1, -2)
     summed = r.accumulate * a * np.sqrt(squares + _partial_sums(squares, truth.dots, D))
     size, logits = scaled(operands, truth), np.abs(truth.logits)
     stored = r.logits * (logits if operands.bend is None else size)
     if operands.bias is not None and operands.bend is None:
+# a bias that begins the sum is rounded D times, by chance: by the root of D
         summed = summed + (math.sqrt(D) * r.accumulate * r.bias_in_accumulator) * np.abs(operands.bias)
         stored = _added(size, logits, r)
     # the scale may be multiplied into keys, one rounding an entry, or into the logit
@@ -498,6 +501,7 @@ def _partial_sums(squares: Array, total: Array, n: Array | float) -> Array:
     mean over all orders of adding one after the other. Trees and blocks have smaller ones.
     """
     n = np.maximum(n, 1.0)
+# terms of one sign grow steadily, and their partial sums are larger than those of a random walk
     steady = total * total / n
     return np.asarray((n + 1) / 6 * np.maximum(squares - steady, 0.0) + (n + 1) * (2 * n + 1) / 6 * steady)
 
@@ -521,6 +525,7 @@ def _of_query(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Array
 def _of_sums(operands: Operands, truth: Truth, p: Array, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T,Dv): weights rounded before they meet the values, the sum of their products, and the row's sum."""
     n, o, squares = operands.counts[..., None], truth.output, p * p
+# a weight's own rounding meets one value alone: squares of both
     products = squares @ np.square(operands.value)
     longer = errors.chain / np.maximum(n, 1.0)  # rescaling rounds partial sums again
     numerator = products * (r.weights**2 + r.accumulate**2) + _partial_sums(products, o, n) * longer * r.accumulate**2

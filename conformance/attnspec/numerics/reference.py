@@ -176,8 +176,8 @@ def _along(array: Array | None, from_last: int, some: slice) -> Array | None:
     return array[(slice(None),) * (array.ndim - from_last) + (some,)]
 
 
-def joined(shape: tuple[int, int, int],
-           found: Iterator[tuple[BlockSlices, Mapping[str, Array]]]) -> Mapping[str, Array]:
+def join_blocks(shape: tuple[int, int, int],
+                found: Iterator[tuple[BlockSlices, Mapping[str, Array]]]) -> Mapping[str, Array]:
     """Arrays of one block each, by name, put together to (B,H,T,…); `shape` is (B,H,T). Those without any axis longer
     than 0 stand for what was not asked for, and stay as they are.
     """
@@ -305,7 +305,7 @@ def hull_of(problem: Problem, conventions: Mapping[str, str], every: Iterator[Pr
     """
     every = every or blocks(problem, conventions)
     found = ((block.place, _hull(block.operands)) for block in every)
-    both = joined((problem.sizes.B, problem.sizes.H, problem.sizes.T), found)
+    both = join_blocks((problem.sizes.B, problem.sizes.H, problem.sizes.T), found)
     return both["low"], both["high"]
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attnspec.core.forms import DEFAULT_BASE
 from attnspec.core.nouns import DType
-from attnspec.core.rotary import DEFAULT_BASE
 from attnspec.numerics.expectation import NOTHING, Expectation
 from attnspec.numerics.precision import Precision, Unit, assumed, unit
 from attnspec.numerics.reference import is_wider, wide_float

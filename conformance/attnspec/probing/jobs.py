@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Conclusion, JobFailure, Plan
-from attnspec.probing.subjects import ProbeJob, planned_probes
 from attnspec.record.events import Done, Found, RunStarted, SubjectProbed
 from attnspec.record.outcome import SubjectCard
 from attnspec.spec.clause import Spec
@@ -17,6 +16,56 @@ from attnspec.spec.load import load_spec
 
 if TYPE_CHECKING:
     from attnspec.probing.probe import ProbeWorker
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from attnspec.core.declaration import Declaration
+from attnspec.faults.witnesses import declaration_of_target
+from attnspec.record.events import part_of_probe
+from attnspec.spec.clause import first_of
+from attnspec.subjects.registry import registered_subjects
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeJob:
+    """A subject, or one of its variants, at one dtype."""
+
+    target: str
+    variant: str
+    dtype: str
+
+    @property
+    def part(self) -> str:
+        """As in the record."""
+        return part_of_probe(self.variant)
+
+    @property
+    def id(self) -> str:
+        """The job's name."""
+        return f"{self.target}-{self.part}-{self.dtype}"
+
+
+def planned_probes(plan: Plan) -> Iterator[ProbeJob]:
+    """Subject by subject, at every dtype; its variants at the first. Of a bare function nobody knows yet which dtypes
+    it supports; it has no variants.
+    """
+    known = registered_subjects(plan.implementations)
+    for target in dict.fromkeys(plan.targets):
+        declaration = declaration_of_target(target, known)
+        for dtype in offered_dtypes(declaration, plan):
+            variants = declaration.variants if dtype is main_dtype(declaration, plan) else ()
+            yield from (ProbeJob(target, variant, dtype.value) for variant in ("", *variants))
+
+
+def offered_dtypes(declaration: Declaration, plan: Plan) -> list[DType]:
+    """The dtypes at which a subject is probed."""
+    return [dtype for dtype in declaration.dtypes if not plan.dtypes or dtype in plan.dtypes]
+
+
+def main_dtype(declaration: Declaration, plan: Plan) -> DType:
+    """The one of them at which everything is asked: float32, or the first that there is."""
+    return first_of(offered_dtypes(declaration, plan))
+
 
 PROBES = "attnspec.probing.jobs:ProbeJobs"
 class ProbeJobs:
@@ -52,7 +101,8 @@ class ProbeJobs:
     def carry_out(self, job: ProbeJob) -> SubjectProbed:
         """Asks every question of a subject."""
         try:
-            return self._worker.probe(job.target, job.variant, DType(job.dtype))
+            dtype, declaration = DType(job.dtype), self._worker.subject(job.target).declaration
+            return self._worker.probe(job.target, job.variant, dtype, whole=dtype is main_dtype(declaration, self.plan))
         except AttnspecError as problem:
             return self.record_loss(job, JobFailure(str(problem)))
 

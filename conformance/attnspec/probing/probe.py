@@ -15,14 +15,12 @@ from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.plan import Plan
 from attnspec.engine.summon import load_subject
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
-from attnspec.probing.subjects import main_dtype
 from attnspec.problems.make import make_layer, make_problem, model_width
 from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe, Sizes
-from attnspec.questions import masks, numbers, shapes, undeclared
-from attnspec.questions.asker import AnyProblem, Asker, Failed, NotAsked, Question, Reply, When, reply_to, shown
-from attnspec.questions.masks import drops, without_last_key, without_row
+from attnspec.questions import inputs, numbers, undeclared
+from attnspec.questions.asker import AnyProblem, Asker, Failed, NotAsked, Question, Reply, When, reply_to, show_numbers
+from attnspec.questions.inputs import drops, grouped, without_last_key, without_row
 from attnspec.questions.numbers import LONG, normal
-from attnspec.questions.shapes import grouped
 from attnspec.record.events import Found, SubjectProbed
 from attnspec.subjects.subject import Subject
 from attnspec.trials.evaluator import Evaluator
@@ -166,7 +164,7 @@ def _output_or_reply(asker: Asker, problem: AnyProblem) -> Array | Reply:
 
 def _side(answer: Array | Reply) -> str:
     """What a side said, in words: its reply, or its output, (B,H,T,Dv) or (B,T,M)."""
-    return f"{answer.answer} ({answer.detail})" if isinstance(answer, Reply) else f"gives {shown(answer)}"
+    return f"{answer.answer} ({answer.detail})" if isinstance(answer, Reply) else f"gives {show_numbers(answer)}"
 
 
 def _first_difference(base: Array, variant: Array, apart: Array) -> Reply:
@@ -211,17 +209,17 @@ def _largest(problem: AnyProblem) -> float:
 
 
 PLAIN: tuple[Question, ...] = (
-    numbers.TWICE, *numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *numbers.WEIGHT_QUESTIONS,
-    *numbers.NUMBER_QUESTIONS, *numbers.DEVICE_QUESTIONS, *undeclared.RANGE_QUESTIONS, *masks.CAUSAL_QUESTIONS,
+    numbers.TWICE, *numbers.SCALE_QUESTIONS, *inputs.HEAD_QUESTIONS, *numbers.WEIGHT_QUESTIONS,
+    *numbers.NUMBER_QUESTIONS, *numbers.DEVICE_QUESTIONS, *undeclared.RANGE_QUESTIONS, *inputs.CAUSAL_QUESTIONS,
     *(question for part in load_parts("words") for question in getattr(part, "QUESTIONS", ())),
-    *masks.MASK_QUESTIONS[:1])
+    *inputs.MASK_QUESTIONS[:1])
 ROTARY: tuple[Question, ...] = tuple(
     question for part in load_parts("words") for question in getattr(part, "ROTARY_QUESTIONS", ()))
 """Those that are put to rotary embeddings alone."""
 MASKED: tuple[Question, ...] = (
-    *masks.MASK_QUESTIONS[1:], *masks.HIDDEN_QUESTIONS, *numbers.PURITY_QUESTIONS, *numbers.BIT_QUESTIONS,
+    *inputs.MASK_QUESTIONS[1:], *inputs.HIDDEN_QUESTIONS, *numbers.PURITY_QUESTIONS, *numbers.BIT_QUESTIONS,
     *numbers.GRADIENT_QUESTIONS)
-RISKY: tuple[Question, ...] = (*masks.IN_PLACE, *shapes.SIZE_QUESTIONS, *shapes.MISMATCH_QUESTIONS)
+RISKY: tuple[Question, ...] = (*inputs.IN_PLACE, *inputs.SIZE_QUESTIONS, *inputs.MISMATCH_QUESTIONS)
 """Native code may die: of masks first of all, of what nobody has tried last. What was found before is kept."""
 QUESTIONS = (*PLAIN, *MASKED, *RISKY)
 
@@ -256,7 +254,7 @@ def probe_subject(subject: Subject, dtype: DType, *, base: Subject | None = None
         yield from (_step(question, asker) for question in ROTARY if whole or question.when is When.EVERY_DTYPE)
         return
     if brief and base is not None:
-        yield from _flips(base, asker.knowing(drops=masks.drops(asker)), brief=True)
+        yield from _flips(base, asker.knowing(drops=inputs.drops(asker)), brief=True)
         return
     if not whole:
         yield from (_step(question, asker) for question in QUESTIONS if question.when is When.EVERY_DTYPE)
@@ -265,7 +263,7 @@ def probe_subject(subject: Subject, dtype: DType, *, base: Subject | None = None
     yield _step(first, asker)
     is_chance = not numbers.is_steady(asker)  # once the question is over: whoever dies of a call has done so
     yield from (replace(_step(question, asker), is_chance=is_chance) for question in plain)
-    asker = asker.knowing(drops=masks.drops(asker))  # likewise, of a mask
+    asker = asker.knowing(drops=inputs.drops(asker))  # likewise, of a mask
     more = [*(_step(question, asker) for question in MASKED), *_flips(base, asker),
             *(_step(question, asker) for question in RISKY)]
     yield from (replace(step, is_chance=is_chance) for step in more)
@@ -297,16 +295,18 @@ class ProbeWorker:
             self._subjects[target] = load_subject(target, self._plan)
         return self._subjects[target]
 
-    def probe(self, target: str, variant: str, dtype: DType) -> SubjectProbed:
-        """All that is found out at this dtype; nothing where the subject does not support it."""
+    def probe(self, target: str, variant: str, dtype: DType, *, whole: bool) -> SubjectProbed:
+        """All that is found out at this dtype; nothing where the subject does not support it.
+
+        whole: everything is asked.
+        """
         began = time.perf_counter()
         base = self.subject(target)
         subject = base.variant(variant) if variant else base
         found: list[Found] = []
         if dtype in subject.declaration.dtypes:
-            is_first = dtype is main_dtype(base.declaration, self._plan)
             is_brief = self._plan.effort is Effort.GLANCE
-            for step in probe_subject(subject, dtype, base=base if variant else None, whole=is_first, brief=is_brief):
+            for step in probe_subject(subject, dtype, base=base if variant else None, whole=whole, brief=is_brief):
                 found += filter(None, [step.take()])
         seconds = round(time.perf_counter() - began, 3)
         return SubjectProbed(target, variant, dtype, tuple(found), seconds)

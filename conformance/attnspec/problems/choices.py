@@ -41,9 +41,9 @@ from attnspec.core.coverage import (
 )
 from attnspec.core.declaration import Limits
 from attnspec.core.effort import EFFORTS
+from attnspec.core.forms import EVERY_VALUED
 from attnspec.core.keywords import BESIDE, CACHED
 from attnspec.core.nouns import Effort
-from attnspec.core.rotary import EVERY_VALUED
 from attnspec.problems.demand import Demand, adapt_sizes, count_logits, count_work, fit_to_limits, nearest_sizes
 from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind
 from attnspec.problems.families import random_words

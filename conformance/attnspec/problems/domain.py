@@ -8,10 +8,10 @@ from typing import Any, Literal, Unpack, get_args
 
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import SpecError, hint
+from attnspec.core.forms import EVERY_VALUED, POSITIONS, ROTARY, RotaryLists
 from attnspec.core.keyword import Values
 from attnspec.core.keywords import BESIDE, KEYWORDS, UNCOMMON, VALUES
 from attnspec.core.nouns import Kind as Poses
-from attnspec.core.rotary import EVERY_VALUED, POSITIONS, ROTARY, RotaryLists
 
 Kind = Literal["attention", "layer", "gaussian", "scale_ladder", "mask_attack", "mask_read_out", "logit_read_out",
                "worked_example", "acceptance", "score", "generic",

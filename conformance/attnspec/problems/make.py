@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.core.declaration import Limits
+from attnspec.core.forms import FARTHEST, POSITIONS, PositionPattern, width_of
 from attnspec.core.keywords import AXES, BESIDE, CACHED, DRAWN, OFF, VALUED, load_parts
 from attnspec.core.nouns import DType
-from attnspec.core.rotary import FARTHEST, POSITIONS, PositionPattern, width_of
 from attnspec.problems.domain import BiasName, MaskName
 from attnspec.problems.families import (
     FAMILIES,

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.core.errors import UsageError, hint
+from attnspec.core.forms import EVERY_KEYWORD, EVERY_VALUED
 from attnspec.core.keywords import CACHED, VALUES, KeywordArguments
 from attnspec.core.nouns import DType
-from attnspec.core.rotary import EVERY_KEYWORD, EVERY_VALUED
 from attnspec.core.sizes import MOST_ENTRIES, MOST_HEADS
 from attnspec.problems.domain import BiasName, FamilyName, Inputs, MaskName
 

@@ -285,7 +285,7 @@ def softmax(logits: Array) -> Array:
 def which(seen: Array, candidates: Mapping[str, Array]) -> Reply:
     """The name of the first candidate that is seen, any shape that broadcasts to it; `other` where none fits."""
     name = next((name for name, candidate in candidates.items() if is_close(seen, candidate)), OTHER)
-    return Reply(name, shown(seen))
+    return Reply(name, show_numbers(seen))
 
 
 def is_close(seen: Array, candidate: Array) -> bool:
@@ -293,7 +293,7 @@ def is_close(seen: Array, candidate: Array) -> bool:
     return np.allclose(seen, candidate, rtol=0, atol=CLOSE, equal_nan=True)
 
 
-def shown(seen: Array) -> str:
+def show_numbers(seen: Array) -> str:
     """`[0.5 0.5 0 0; 0 0.5 0.5 0]`: the first head's numbers, of (B,H,T,S) or any shape, to three digits."""
     rows = seen.reshape(-1, *seen.shape[-2:])[0] if seen.ndim >= 2 else seen[None]
     return "[" + "; ".join(" ".join(f"{entry:.3g}" for entry in row[:_SHOWN]) for row in rows[:_SHOWN]) + "]"

@@ -34,10 +34,10 @@ from attnspec.questions.asker import (
     When,
     is_close,
     promised,
-    shown,
+    show_numbers,
     which,
 )
-from attnspec.questions.masks import ROW, without_last_key, without_row
+from attnspec.questions.inputs import ROW, without_last_key, without_row
 from attnspec.subjects.subject import SubjectAnswer
 
 _STEEP = 1.5
@@ -153,7 +153,7 @@ def _huge(asker: Asker, share: float) -> Reply:
     problem.key[..., 0] = np.array([-0.5, 0.25, 0.5, 1.0]) * size
     seen = asker.output(problem)[..., :4]
     if not np.isfinite(seen).all():
-        return Reply("nan" if np.isnan(seen).any() else "infinite", shown(seen))
+        return Reply("nan" if np.isnan(seen).any() else "infinite", show_numbers(seen))
     return which(seen, {"right": np.eye(4)[3]})
 
 
@@ -268,7 +268,7 @@ def _small_problem(asker: Asker) -> Problem:
 
 def _heads(asker: Asker) -> Reply:
     form, answer = _form(asker)
-    return Reply(form, shown(_weights(answer)))
+    return Reply(form, show_numbers(_weights(answer)))
 
 
 def _sums(asker: Asker) -> Reply:
@@ -281,10 +281,10 @@ def _effect(asker: Asker) -> Reply:
     weights, effective = _weights(answer), answer.output.astype(np.float64)[..., :4]
     effective = effective.mean(axis=1) if form == AVERAGED else effective
     if is_close(weights, effective):
-        return Reply("in_effect", shown(weights))
+        return Reply("in_effect", show_numbers(weights))
     sums = is_close(weights.sum(axis=-1), np.ones(1)), is_close(effective.sum(axis=-1), np.ones(1))
     name = "before_dropout" if sums == (True, False) else OTHER
-    return Reply(name, f"{shown(weights)} was returned, {shown(effective)} was applied to the values")
+    return Reply(name, f"{show_numbers(weights)} was returned, {show_numbers(effective)} was applied to the values")
 
 
 def _weights(answer: SubjectAnswer) -> Array:

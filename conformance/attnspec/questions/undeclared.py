@@ -43,8 +43,7 @@ from attnspec.questions.asker import (
     reply_to,
     softmax,
 )
-from attnspec.questions.masks import alignment, hidden_row, mask_with_causal
-from attnspec.questions.shapes import NO, YES, heads_read
+from attnspec.questions.inputs import NO, YES, alignment, heads_read, hidden_row, mask_with_causal
 from attnspec.subjects.subject import Subject
 from attnspec.subjects.watching import surviving_errors
 
@@ -228,12 +227,12 @@ def largest(sizes: Sequence[float], stands: Callable[[float], bool]) -> float:
     return sizes[low] if low >= 0 else 0.0
 
 
-def told(found: Sequence[Most]) -> str:
+def describe_most(found: Sequence[Most]) -> str:
     """`logits up to 65,504, values up to 65,504, 2,048 keys`."""
     return ", ".join(map(str, found))
 
 
-def tried(found: Sequence[Most]) -> str:
+def describe_tried(found: Sequence[Most]) -> str:
     """What was the most of each that was tried: who stands it may stand more."""
     return "tried up to " + ", ".join(f"{each.noun} {number(each.tried)}" for each in found)
 
@@ -305,7 +304,7 @@ def _range(asker: Asker) -> Reply:
         raise NotAsked("it is asked only in float16 and bfloat16")
     asker.put(asker.even(KEYS, KEYS))  # who answers nothing at all fails here
     found = ranges_of(asker.subject, asker.dtype)
-    return Reply(told(found), tried(found))
+    return Reply(describe_most(found), describe_tried(found))
 
 
 RANGE_QUESTIONS = (

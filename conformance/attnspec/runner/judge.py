@@ -20,8 +20,7 @@ from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.paths import portable_argument, typed_here
 from attnspec.core.plan import HANDED, Conclusion, Item, JobFailure, Plan
-from attnspec.probing.jobs import ProbeJobs
-from attnspec.probing.subjects import ProbeJob
+from attnspec.probing.jobs import ProbeJob, ProbeJobs
 from attnspec.record.events import Done, ItemFinished, RunStarted, SubjectProbed
 from attnspec.record.outcome import ClauseText, Evidence, Likeness, Outcome, QuotedSource, SubjectCard
 from attnspec.runner import jobs

@@ -17,7 +17,7 @@ from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.precision import is_half
 from attnspec.problems.problem import Problem, numpy_dtype
-from attnspec.questions.shapes import NO, YES
+from attnspec.questions.inputs import NO, YES
 from attnspec.questions.undeclared import probe_conventions
 from attnspec.scaffold.form import CallableKind, CallForm
 from attnspec.scaffold.probe_problems import bias_of, close, mask_of, plain, square, truths

@@ -10,8 +10,8 @@ import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.errors import TargetError
+from attnspec.core.forms import DEFAULT_BASE, POSITIONS, ROTARY, ROTARY_PROFILE
 from attnspec.core.nouns import DType
-from attnspec.core.rotary import DEFAULT_BASE, POSITIONS, PROFILE, ROTARY
 from attnspec.numerics.precision import assumed
 from attnspec.numerics.rotary import PAIRS, expect_rotary
 from attnspec.problems.make import RotaryProblem
@@ -178,5 +178,5 @@ def _entry(form: RotaryForm, dtypes: list[DType]) -> Iterator[str]:
                 "    kind: rotary")
     yield from ((f"    lift: {form.call.lift}",) if form.call.lift else ())
     yield f"    dtypes: [{', '.join(dtype.value for dtype in dtypes)}]"
-    yield f"    claims: [{PROFILE}]"
+    yield f"    claims: [{ROTARY_PROFILE}]"
     yield from ((f"    conventions: {{{PAIRS}: {form.pairs}}}",) if form.pairs else ())

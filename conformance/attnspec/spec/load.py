@@ -13,8 +13,8 @@ from pathlib import Path
 from attnspec.core import paths
 from attnspec.core.conventions import PROFILES
 from attnspec.core.errors import FileLocation, SpecError, quoted
+from attnspec.core.forms import EVERY_KEYWORD
 from attnspec.core.nouns import Level
-from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.spec.clause import BibliographyEntry, Citation, Clause, Glance, Spec, Word
 from attnspec.spec.yaml_lines import Fields, Located, describe, parse_yaml, read_bytes, shown_path
 

@@ -24,9 +24,9 @@ from attnspec.core.errors import (
     hint,
     near_misses,
 )
+from attnspec.core.forms import EVERY_KEYWORD
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable_text
-from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.host.loading import PACKAGE
 from attnspec.host.raised import COMPUTED, SPOKE, UNREAL
 from attnspec.hosting.process import DIED, ProcessDeath

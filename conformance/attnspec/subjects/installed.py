@@ -24,8 +24,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from attnspec.core.errors import TargetError, quoted
-from attnspec.core.forms import VARIANTS
-from attnspec.core.rotary import EVERY_KEYWORD
+from attnspec.core.forms import EVERY_KEYWORD, VARIANTS
 from attnspec.core.surroundings import DEVICES, Surroundings, kind_of
 from attnspec.record.events import OF_SUBJECTS
 from attnspec.spec.yaml_lines import Fields

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.declaration import Limits
+from attnspec.core.forms import EVERY_KEYWORD, POSITIONS, width_of
 from attnspec.core.keywords import AXES, CACHED
 from attnspec.core.nouns import DType, Kind
-from attnspec.core.rotary import EVERY_KEYWORD, POSITIONS, width_of
 from attnspec.core.sizes import Refusal, RefusalCondition
 from attnspec.problems.demand import fit_to_limits
 from attnspec.problems.keyword_arrays import NEUTRAL, divided, keyword_array

@@ -15,9 +15,9 @@ from itertools import islice
 from typing import Any
 
 from attnspec.core.declaration import Limits, limits_saying, narrowed_by
+from attnspec.core.forms import EVERY_KEYWORD, POSITIONS, ROTARY
 from attnspec.core.keywords import OFF
 from attnspec.core.nouns import DType, Kind
-from attnspec.core.rotary import EVERY_KEYWORD, POSITIONS, ROTARY
 from attnspec.core.sizes import Refusal, read_refusal
 from attnspec.problems.demand import fit_to_limits
 from attnspec.problems.make import make_layer

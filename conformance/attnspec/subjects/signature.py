@@ -22,6 +22,8 @@ from attnspec.core.forms import (
     HELD_IN_CACHE,
     HELD_IN_PAGES,
     NUMBER,
+    POSITIONS,
+    ROTARY,
     SAID,
     STATE,
     TABLE,
@@ -30,7 +32,6 @@ from attnspec.core.forms import (
 from attnspec.core.keywords import CAUSAL, KEYWORDS, OTHER_NAMES, is_causal_flag, keyword_for, slip_of
 from attnspec.core.nouns import Kind
 from attnspec.core.paths import portable_text
-from attnspec.core.rotary import POSITIONS, ROTARY
 from attnspec.host.describing import described
 from attnspec.spec.yaml_lines import shown_path
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnspec.core.errors import FileLocation, TargetError
-from attnspec.core.forms import InputForm
+from attnspec.core.forms import FARTHEST, InputForm
 from attnspec.core.keywords import KEYWORDS, list_defaults
 from attnspec.core.nouns import DType, Kind
-from attnspec.core.rotary import FARTHEST
 from attnspec.core.surroundings import Surroundings
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype

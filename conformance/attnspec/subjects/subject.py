@@ -13,11 +13,10 @@ import numpy as np
 
 from attnspec.core.declaration import LIMITS, Declaration
 from attnspec.core.errors import FileLocation, UsageError
-from attnspec.core.forms import HELD_IN_CACHE, STATE, TABLE, InputForm, called_there
+from attnspec.core.forms import HELD_IN_CACHE, POSITIONS, STATE, TABLE, InputForm, called_there
 from attnspec.core.keyword import GRAD, LSE
 from attnspec.core.keywords import AXES, load_parts
 from attnspec.core.nouns import Kind
-from attnspec.core.rotary import POSITIONS
 from attnspec.host.lifts.making import FormNotMade, FrameworkForm
 from attnspec.problems.keyword_arrays import USUAL_PAGES, cut_scales
 from attnspec.problems.make import RotaryProblem

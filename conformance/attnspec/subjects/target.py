@@ -13,11 +13,10 @@ from typing import Any, TypeVar
 from attnspec.core import paths
 from attnspec.core.declaration import Declaration, Variant
 from attnspec.core.errors import EndedError, ImportingError, MissingNameError, TargetError
-from attnspec.core.forms import InputForm
+from attnspec.core.forms import EVERY_KEYWORD, InputForm
 from attnspec.core.keyword import BACKWARD, GRAD
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.plan import HANDED
-from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.host import loading
 from attnspec.hosting.client import Client, HostDied, LoadedFunction, NotLoadedThere, client_of, import_folders

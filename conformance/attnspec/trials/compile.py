@@ -19,7 +19,7 @@ from attnspec.problems.problem import FIELDS
 from attnspec.spec.clause import Clause, Spec, Word
 from attnspec.subjects.subject import Subject, no_form_of
 from attnspec.trials.covering_cases import FIXED_KINDS
-from attnspec.vocabulary.gradients import DIFFERENTIATED
+from attnspec.vocabulary.observables import DIFFERENTIATED
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, Posed
 from attnspec.vocabulary.signature import Bound, Drawn, DrawnName, check_word, look_up
 from attnspec.vocabulary.tables import (

@@ -31,10 +31,10 @@ from attnspec.core.coverage import (
 )
 from attnspec.core.declaration import Limits
 from attnspec.core.effort import EFFORTS, FULL_STRENGTH
+from attnspec.core.forms import EVERY_VALUED
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import BESIDE, CACHED, HIDING, KEYWORDS, OFF
 from attnspec.core.nouns import DType, Effort
-from attnspec.core.rotary import EVERY_VALUED
 from attnspec.numerics.expectation import visible_keys
 from attnspec.problems.choices import (
     FAMILIES_A_CALL,

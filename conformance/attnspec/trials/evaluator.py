@@ -47,7 +47,7 @@ from attnspec.subjects.call import grad_given
 from attnspec.subjects.misfits import LoweredProblem, lower_problem
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised
 from attnspec.trials.paths import CompilingTime, Paths
-from attnspec.vocabulary.gradients import GRADIENTS, PARAMETERS
+from attnspec.vocabulary.observables import GRADIENTS, PARAMETERS
 from attnspec.vocabulary.scene import AnyProblem
 
 HEAP = 2**25 - 2**14

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from attnspec.core.nouns import DType
 from attnspec.faults.subject import own_subject
-from attnspec.spec.refutations import CASES, EFFORT, SEED
+from attnspec.spec.clause import CASES, EFFORT, SEED
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of

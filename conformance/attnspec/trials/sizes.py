@@ -13,10 +13,9 @@ from math import log
 from typing import Any
 
 from attnspec.core.declaration import Limits
+from attnspec.core.forms import EVERY_VALUED, SHAPES
 from attnspec.core.forms import POOL as MADE
-from attnspec.core.forms import SHAPES
 from attnspec.core.nouns import DType, Effort, Kind
-from attnspec.core.rotary import EVERY_VALUED
 from attnspec.core.sizes import MOST_ENTRIES, MOST_HEADS, read_sizes, sizes_beside
 from attnspec.problems.choices import Menu, is_lawful, menu_of
 from attnspec.problems.demand import Demand, count_logits, count_work, nearest_sizes

@@ -30,14 +30,14 @@ from attnspec.vocabulary.observables import (
     by_definition,
     expectations,
     keep,
+    look_at,
     measure,
     nothing,
     observe,
-    see,
     seen_of,
     verdict,
 )
-from attnspec.vocabulary.scene import Scene, working
+from attnspec.vocabulary.scene import Scene, as_working
 from attnspec.vocabulary.signature import ORIGINAL, Between, RunName
 
 Rate = Annotated[float, Between(1e-15, 0.5)]
@@ -100,7 +100,7 @@ def has_variance(scene: Scene, *, value: Literal["one", "d_k"], false_alarm: Rat
     logits s = q·k / sqrt(d_k), exactly, when every query has keys of its own; the sums of independent queries add.
     The tails are bounded by Chernoff's inequality, so that the rate holds at every size.
     """
-    seen, problem = see(scene, run, "logits"), scene.problem(run)
+    seen, problem = look_at(scene, run, "logits"), scene.problem(run)
     if not seen.claimed.all():
         return nothing("has_variance", "some weights are too small to compute their logits from them")
     width = scene.subject.scale_width(problem)  # of a layer whose heads are padded, that of its heads
@@ -163,7 +163,7 @@ def has_no_drift(scene: Scene, *, direction: DirectionName, false_alarm: Annotat
     if not np.isfinite(output).all():
         return verdict("has_no_drift", "the output is not finite", broken=True)
     problem = scene.problem(run)
-    value = working(scene.evaluator.values_by_head(problem), scene.dtype)
+    value = as_working(scene.evaluator.values_by_head(problem), scene.dtype)
     drifts = scene.evaluator.drifts(scene.runs[run].key, lambda: _drifts(expected, scene, run, value, sliced))
     units = drifts.units(direction, _sliced(output, sliced) - drifts.truth)
     declared = _declared(scene, run, direction) + drift_of_sums(

@@ -1,5 +1,5 @@
 """Words of `observe`: what is looked at when a subject answers, what the definition says of it, and how far apart they
-are. What is compared is kept where it is to be drawn.
+are: outputs, and gradients beside them. What is compared is kept where it is to be drawn.
 """
 
 from __future__ import annotations
@@ -14,26 +14,127 @@ import numpy as np
 
 from attnspec.numerics.bound import closest
 from attnspec.numerics.expectation import Expectation, visible_keys
+from attnspec.numerics.gradients import Gradient
 from attnspec.numerics.operands import queries_within
 from attnspec.numerics.precision import unit
 from attnspec.problems.keyword_arrays import with_values
 from attnspec.problems.make import RotaryProblem
-from attnspec.problems.problem import Array, LayerProblem, Problem, joined
+from attnspec.problems.problem import HELD, INPUTS, Array, LayerProblem, Problem, joined
 from attnspec.record.outcome import Measured
-from attnspec.vocabulary.gradients import (
-    DIFFERENTIATED,
-    GRADIENTS,
-    OF_INPUT,
-    OF_PARAMETER,
-    PARAMETERS,
-    GradientOf,
-    ParameterGradient,
-    define_parameter,
-    definer_of,
-    observe_parameter,
-    observer_of,
+from attnspec.subjects.call import of_parameter
+from attnspec.vocabulary.scene import (
+    AnyProblem,
+    Compared,
+    NoClaim,
+    Observed,
+    ObservedRun,
+    OutsideLimits,
+    Posed,
+    Scene,
+    Side,
+    as_working,
 )
-from attnspec.vocabulary.scene import AnyProblem, Compared, NoClaim, Observed, ObservedRun, Posed, Scene, Side, working
+
+GRADIENTS = "gradients"
+"""The part of an expectation that they are."""
+
+GradientOf = Literal["query_gradient", "key_gradient", "value_gradient", "bias_gradient", "sinks_gradient"]
+
+OF_INPUT: Mapping[GradientOf, tuple[str, tuple[str, ...]]] = {
+    "query_gradient": ("query", ("B", "H", "T", "D")), "key_gradient": ("key", ("B", "H", "S", "D")),
+    "value_gradient": ("value", ("B", "H", "S", "Dv")), "bias_gradient": ("bias", ("B", "H", "T", "S")),
+    "sinks_gradient": ("sinks", ("H",))}
+"""By observable, the input and its axes."""
+
+PARAMETERS = "parameters"
+"""The part of an expectation that the gradients of a layer's parameters are."""
+
+ParameterGradient = Literal["w_query_gradient", "w_key_gradient", "w_value_gradient", "w_out_gradient",
+                            "b_query_gradient", "b_key_gradient", "b_value_gradient", "b_out_gradient"]
+
+OF_PARAMETER: Mapping[ParameterGradient, tuple[str, tuple[str, ...]]] = {
+    "w_query_gradient": ("w_query", ("In", "Out")), "w_key_gradient": ("w_key", ("In", "Out")),
+    "w_value_gradient": ("w_value", ("In", "Out")), "w_out_gradient": ("w_out", ("In", "Out")),
+    "b_query_gradient": ("b_query", ("Out",)), "b_key_gradient": ("b_key", ("Out",)),
+    "b_value_gradient": ("b_value", ("Out",)), "b_out_gradient": ("b_out", ("Out",))}
+"""By observable, the parameter and its axes."""
+
+OF_OUTPUT, BIASES = frozenset({"w_out", "b_out"}), frozenset({"b_query", "b_key", "b_value", "b_out"})
+"""What a layer without output projection has not, and what one without biases has not."""
+
+DIFFERENTIATED: Mapping[str, str] = {name: of for name, (of, _) in (*OF_INPUT.items(), *OF_PARAMETER.items())}
+"""By observable, what the gradient is with respect to."""
+
+Arrays = tuple[list[Array], tuple[str, ...]]
+Definition = tuple[Array, Array, Array]
+
+
+def observer_of(name: GradientOf) -> Callable[[Scene, Posed[Any]], Arrays]:
+    """How the gradient with respect to an input is observed."""
+    return partial(_observe, name)
+
+
+def _observe(name: GradientOf, scene: Scene, posed: Posed[Any]) -> Arrays:
+    """The gradient of each part, in the shape of the input, as (B,H,T,D), and its axes."""
+    of, axes = OF_INPUT[name]
+    if any(getattr(part, of) is None for part in posed.parts):
+        raise NoClaim(f"there is no {of} to differentiate with respect to")
+    answers = scene.answers(posed)
+    if any(of not in answer.by_input for answer in answers):
+        raise OutsideLimits(f"a {of} is a constant to it, without a gradient")
+    arrays = [answer.by_input[of] for answer in answers]
+    return arrays, axes[len(axes) - arrays[0].ndim:]
+
+
+def observe_parameter(name: ParameterGradient, scene: Scene, posed: Posed[Any]) -> Arrays:
+    """The gradient of a parameter, w_query (M,H·D) and its like, for each part, and its axes."""
+    of, axes = OF_PARAMETER[name]
+    if not scene.is_layer or any(part.grad_output is None for part in posed.parts):
+        raise NoClaim(f"there is no {of} to differentiate with respect to")
+    limits = scene.subject.declaration.limits
+    has_none = of in BIASES and not limits.is_biased(of.removeprefix("b_"))
+    if has_none or (of in OF_OUTPUT and not limits.projects_output):
+        raise OutsideLimits(f"it has no {of}")
+    return [answer.by_input[of_parameter(of)] for answer in scene.answers(with_parameters(posed))], axes
+
+
+def with_parameters(posed: Posed[Any]) -> Posed[Any]:
+    """The same run, of which the gradients of a layer's parameters are asked for, too."""
+    return replace(posed, parts=tuple(part.but(of_parameters=True) for part in posed.parts),
+                   key=f"{posed.key}+{PARAMETERS}")
+
+
+def define_parameter(name: ParameterGradient, expected: Expectation, scene: Scene) -> Definition:  # noqa: ARG001  (a definer's)
+    """Truth, allowance and claim of it, (M,H·D) and its like."""
+    assert expected.gradients is not None
+    found = expected.gradients[OF_PARAMETER[name][0]]
+    return found.truth, found.allowance, found.claimed
+
+
+def definer_of(name: GradientOf) -> Callable[[Expectation, Scene], Definition]:
+    """What the definition says of it."""
+    return partial(_define, name)
+
+
+def _define(name: GradientOf, expected: Expectation, scene: Scene) -> Definition:
+    """Truth, allowance and claim of the gradient, each in the shape of the input, as (B,H,T,D)."""
+    assert expected.gradients is not None
+    of = OF_INPUT[name][0]
+    found = expected.gradients[of]
+    if not scene.is_layer or of not in INPUTS:
+        return found.truth, found.allowance, found.claimed
+    return found.truth, found.allowance, found.claimed & _of_places(expected.gradients, of, scene)
+
+
+def _of_places(gradients: Mapping[str, Gradient], of: str, scene: Scene) -> Array:
+    """(B,1,T,1): the places of a layer's input of which something may be said. Its projections mix the heads, and what
+    one input serves as: key and value, which may lie side by side in one memory, or all three. One NaN spoils a place.
+    """
+    together: tuple[str, ...] = HELD if of in HELD else (of,)
+    together = INPUTS if scene.subject.declaration.limits.self_attention_only else together
+    whole = [gradients[name].claimed.all(axis=(1, 3), keepdims=True) for name in together]
+    return np.asarray(np.logical_and.reduce(whole))
+
 
 Observable = Literal["output", "weights", "returned_weights", "logits", "lse", GradientOf,
                      ParameterGradient]
@@ -178,7 +279,7 @@ def observe(scene: Scene, run: str, name: str) -> Observed:
     if (run, name) not in scene.cache:
         posed = scene.runs[run]
         arrays, axes = LOOKS[name].observe(scene, posed)
-        joined = as_one([working(array, scene.dtype) for array in arrays], posed, axes)
+        joined = as_one([as_working(array, scene.dtype) for array in arrays], posed, axes)
         scene.cache[run, name] = Observed(joined, axes, tuple(arrays))
     observed: Observed = scene.cache[run, name]
     return observed
@@ -197,7 +298,7 @@ def as_one(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Arr
     return array
 
 
-def see(scene: Scene, run: str, name: str) -> ObservedRun:
+def look_at(scene: Scene, run: str, name: str) -> ObservedRun:
     """What the subject shows of a run beside what the definition says of it."""
     key = (run, f"{name} defined")
     if key not in scene.cache:
@@ -225,7 +326,7 @@ def _see(scene: Scene, run: str, name: str) -> ObservedRun:
     parts = [LOOKS[name].define(each, scene) for each in expected]
     truths, allowances, claims = (list(column) for column in zip(*parts, strict=True))
     # claims travel negated, as numbers: parts that are summed stay claimed only where every one of them is
-    unclaimed = as_one([numbers(~claim) for claim in claims], posed, observed.axes)
+    unclaimed = as_one([as_numbers(~claim) for claim in claims], posed, observed.axes)
     truth, allowance = (as_one(column, posed, observed.axes) for column in (truths, allowances))
     array = relative_logits(observed.array, truth) if name == "logits" else observed.array
     return ObservedRun(array, truth, allowance, unclaimed == 0, any(each.is_screened for each in expected))
@@ -235,7 +336,7 @@ def _refined(scene: Scene, problem: AnyProblem, expected: Expectation, output: A
     """Where a problem was screened, the sharp bound on the rows of the output (B,H,T,Dv) that come closest."""
     if not expected.is_screened or not isinstance(problem, Problem):
         return expected
-    rows = closest(working(output, scene.dtype), expected.output, expected.output_allowance, expected.claimed)
+    rows = closest(as_working(output, scene.dtype), expected.output, expected.output_allowance, expected.claimed)
     sharp = scene.evaluator.expect_rows(problem, rows)
     truth, allowance, claimed = expected.output.astype(sharp.output.dtype), expected.output_allowance, expected.claimed
     truth[:, :, rows] = sharp.output
@@ -249,10 +350,10 @@ def defined(scene: Scene, run: str, part: str, axes: tuple[str, ...], pick: Call
     relations compare.
     """
     posed = scene.runs[run]
-    return as_one([numbers(pick(expected)) for expected in expectations(scene, posed, part)], posed, axes)
+    return as_one([as_numbers(pick(expected)) for expected in expectations(scene, posed, part)], posed, axes)
 
 
-def numbers(array: Array) -> Array:
+def as_numbers(array: Array) -> Array:
     """An array of any shape, as numbers that can be added up: small ones where it says yes or no."""
     return array.astype(np.int16 if array.dtype == bool else float)
 
@@ -417,7 +518,7 @@ def keep(scene: Scene, found: Measured, seen: Side, expected: Side, bound: tuple
 
 def visible(scene: Scene, run: str) -> Array:
     """bool, (B,H,T,S): the keys of a run that each query may attend to."""
-    shown = [numbers(np.asarray(visible_keys(part, scene.conventions))) for part in scene.runs[run].parts]
+    shown = [as_numbers(np.asarray(visible_keys(part, scene.conventions))) for part in scene.runs[run].parts]
     return np.asarray(as_one(shown, scene.runs[run], ("B", "H", "T", "S")) > 0)
 
 

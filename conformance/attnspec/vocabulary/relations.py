@@ -20,7 +20,7 @@ from attnspec.numerics.precision import with_range_of_float32
 from attnspec.numerics.stored import hull_of_stored
 from attnspec.problems.keyword_arrays import with_values
 from attnspec.problems.problem import Array, Problem, joined, numpy_dtype
-from attnspec.questions.undeclared import told, tried
+from attnspec.questions.undeclared import describe_most, describe_tried
 from attnspec.record.outcome import Measured, Reading
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
 from attnspec.vocabulary import observables
@@ -33,11 +33,11 @@ from attnspec.vocabulary.observables import (
     empty_rows,
     equal,
     keep,
+    look_at,
     measure,
     nothing,
     observe,
     of_run,
-    see,
     seen_of,
     settled_rows,
     verdict,
@@ -57,7 +57,7 @@ Parts = tuple[Array, Array, Array, Array]
 
 def agrees_with_definition(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
     """The observed array equals the definition's, within the rounding that the subject declares."""
-    seen = see(scene, run, observe)
+    seen = look_at(scene, run, observe)
     found = measure("agrees_with_definition", seen.array, seen.truth, seen.allowance, seen.claimed,
                     what=f"{observe} against the definition in higher precision")
     keep(scene, found, seen_of(observe, run, seen.array), by_definition(observe, run, seen.truth),
@@ -81,7 +81,7 @@ def agree(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
         allowance, claimed = np.zeros(()), fixed[0] & fixed[1]
         found = equal("agree", left, right, claimed, what=what, first_row=at_row or 0)
     else:
-        one, two = (see(scene, run, observe) for run in runs)
+        one, two = (look_at(scene, run, observe) for run in runs)
         _comparable(runs, [one.truth, two.truth])
         parts = one.array, two.array, one.allowance + two.allowance, one.claimed & two.claimed
         if within == "reordering":
@@ -113,7 +113,7 @@ def _with_empty_rows(scene: Scene, runs: tuple[RunName, RunName], parts: Parts) 
 def agree_on_prefix(scene: Scene, *, whole: RunName, prefix: RunName, observe: Observable,
                     rows_through: DrawnRow) -> Measured:
     """The first rows of the run `whole` equal the rows of the shorter run `prefix`, within the rounding of both."""
-    one, two = see(scene, whole, observe), see(scene, prefix, observe)
+    one, two = look_at(scene, whole, observe), look_at(scene, prefix, observe)
     array, allowance, claimed = (_rows(part, rows_through) for part in (one.array, one.allowance, one.claimed))
     _comparable((whole, prefix), [_rows(one.truth, rows_through), two.truth])
     bound = allowance + two.allowance, claimed & two.claimed
@@ -137,7 +137,7 @@ def _rows(array: Array, through: int | None, at: int | None = None) -> Array:
 
 def adds_up(scene: Scene, *, runs: tuple[RunName, RunName], to: RunName, observe: Observable) -> Measured:
     """The arrays of two runs add up to the array of a third, within rounding."""
-    one, two, both = (see(scene, run, observe) for run in (*runs, to))
+    one, two, both = (look_at(scene, run, observe) for run in (*runs, to))
     _comparable((*runs, to), [one.truth, two.truth, both.truth])
     slack = one.allowance + two.allowance + both.allowance
     bound, total = (slack, one.claimed & two.claimed & both.claimed), one.array + two.array
@@ -149,7 +149,7 @@ def adds_up(scene: Scene, *, runs: tuple[RunName, RunName], to: RunName, observe
 
 def is_multiple(scene: Scene, *, run: RunName, of: RunName, by: float, observe: Observable) -> Measured:
     """The array of one run is a multiple of the array of another, within rounding."""
-    one, other = see(scene, run, observe), see(scene, of, observe)
+    one, other = look_at(scene, run, observe), look_at(scene, of, observe)
     _comparable((run, of), [one.truth, other.truth])
     bound, times = (one.allowance + abs(by) * other.allowance, one.claimed & other.claimed), by * other.array
     found = measure("is_multiple", one.array, times, *bound, what=f"{run} should be {by:g} times {of} in {observe}")
@@ -160,7 +160,7 @@ def is_multiple(scene: Scene, *, run: RunName, of: RunName, by: float, observe: 
 
 def has_shape(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
     """The observed array has the shape that the definition gives."""
-    shape, wanted = _raw(scene, run, observe).shape, see(scene, run, observe).truth.shape
+    shape, wanted = _raw(scene, run, observe).shape, look_at(scene, run, observe).truth.shape
     return verdict("has_shape", f"the shape of {observe} is {shape}; it should be {wanted}", broken=shape != wanted)
 
 
@@ -175,7 +175,7 @@ def has_input_dtype(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
 
 def is_finite(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
     """Every entry is a finite number, in each row that sees a key and for which the rounding bound holds."""
-    seen = see(scene, run, observe)
+    seen = look_at(scene, run, observe)
     wrong = seen.claimed & ~np.isfinite(seen.array)
     found = verdict("is_finite", f"{int(wrong.sum())} of {int(seen.claimed.sum())} entries of {observe} are not finite",
                     broken=bool(wrong.any()), entries=int(seen.claimed.sum()))
@@ -185,7 +185,7 @@ def is_finite(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> 
 
 def not_negative(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
     """No entry is negative, not even by a rounding error."""
-    seen = see(scene, run, observe)
+    seen = look_at(scene, run, observe)
     found = measure("not_negative", np.minimum(seen.array, 0), np.zeros(()), 0.0, seen.claimed,
                     what=f"no entry of {observe} should be negative")
     shown = seen_of(observe, run, seen.array)
@@ -195,7 +195,7 @@ def not_negative(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) 
 
 def sums_to_one(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
     """Every row that sees a key sums to one, within rounding."""
-    seen = see(scene, run, observe)
+    seen = look_at(scene, run, observe)
     allowance = defined(scene, run, "weights", ("B", "H", "T"), lambda expected: expected.row_sum_allowance)
     if seen.array.ndim == 3:  # averaged over the heads
         # the mean of rows that sum to 1 sums to 1
@@ -211,7 +211,7 @@ def sums_to_one(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -
 
 def hidden_is_zero(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL) -> Measured:
     """The weight of every masked key is exactly zero, in every row that sees a key."""
-    seen = see(scene, run, observe)
+    seen = look_at(scene, run, observe)
     shown = defined(scene, run, "weights", ("B", "H", "T", "S"), lambda expected: expected.visible)
     hidden = np.asarray((shown if seen.array.ndim == 4 else shown.max(axis=1)) == 0)
     found = measure("hidden_is_zero", seen.array, np.zeros(()), 0.0, seen.claimed & hidden,
@@ -226,7 +226,7 @@ def inside_hull(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     The weights in effect of an honest row sum to 1 within the allowance of values that are all one. An entry leaves the
     hull by that times the largest visible value; underflow, which does not scale with it, is paid for from 1 upwards.
     """
-    seen, low, high = see(scene, run, "output"), *_hull(scene, run)
+    seen, low, high = look_at(scene, run, "output"), *_hull(scene, run)
     ones = _allowance_of_ones(scene, run)
     slack = np.fmin(ones * np.maximum(1, np.maximum(np.abs(low), np.abs(high))), seen.allowance)
     inside = np.clip(seen.array, low, high)
@@ -250,7 +250,7 @@ def _allowance_of_ones(scene: Scene, run: str) -> Array:
 
 def row_maxima_grow(scene: Scene, *, runs: tuple[RunName, RunName]) -> Measured:
     """In every row, the largest weight of the second run is at least that of the first."""
-    one, two = (see(scene, run, "weights") for run in runs)
+    one, two = (look_at(scene, run, "weights") for run in runs)
     low, high = (_top(seen) for seen in (one, two))
     slack = one.allowance.max(axis=-1) + two.allowance.max(axis=-1)
     claimed = np.asarray(one.claimed.all(axis=-1) & two.claimed.all(axis=-1))
@@ -299,9 +299,9 @@ def variants_agree(scene: Scene, *, observe: Observable, run: RunName = ORIGINAL
     variants = scene.variants()
     if not variants:
         raise NoClaim("variants that compile are not called in this case, to save time")
-    base, worst = see(scene, run, observe), nothing("variants_agree", "no variant could be judged")
+    base, worst = look_at(scene, run, observe), nothing("variants_agree", "no variant could be judged")
     for name, evaluator in variants.items():
-        other = see(scene.against(evaluator), run, observe)
+        other = look_at(scene.against(evaluator), run, observe)
         slack, claimed = base.allowance + other.allowance, claimed_of_both(base, other)
         found = measure("variants_agree", other.array, base.array, slack, claimed,
                         what=f"{observe} with {name} should be that without")
@@ -321,9 +321,9 @@ def merges(scene: Scene, *, parts: tuple[RunName, RunName], to: RunName) -> Meas
     Each output counts by exp(lse) over the sum of both. An error of the two log-sum-exps by a and b together moves a
     share w by w (1 - w) (exp(a + b) - 1) at the most, and the output by that times the distance of the two outputs.
     """
-    lses = [_to_base_e(scene, see(scene, run, "lse")) for run in parts]
-    outputs = [see(scene, run, "output") for run in parts]
-    whole = see(scene, to, "output")
+    lses = [_to_base_e(scene, look_at(scene, run, "lse")) for run in parts]
+    outputs = [look_at(scene, run, "output") for run in parts]
+    whole = look_at(scene, to, "output")
     shares = _shares(lses)
     moved = shares[0] * shares[1] * np.expm1(lses[0].allowance + lses[1].allowance)
     first, second = outputs
@@ -354,7 +354,7 @@ def _shares(lses: list[ObservedRun]) -> list[Array]:
 
 def lse_merges(scene: Scene, *, parts: tuple[RunName, RunName], to: RunName) -> Measured:
     """The log-sum-exp of all keys is the log-sum-exp of those of two parts."""
-    one, other, whole = (_to_base_e(scene, see(scene, run, "lse")) for run in (*parts, to))
+    one, other, whole = (_to_base_e(scene, look_at(scene, run, "lse")) for run in (*parts, to))
     merged = np.logaddexp(one.array, other.array)
     slack, claimed = np.maximum(one.allowance, other.allowance) + whole.allowance, one.claimed & other.claimed
     found = measure("lse_merges", merged, whole.array, slack, claimed & whole.claimed,
@@ -390,8 +390,8 @@ def form_agrees(scene: Scene, *, form: MadeForm, observe: Observable, run: RunNa
     if form == "onnx" and scene.dtype in (DType.FLOAT16, DType.BFLOAT16):
         raise OutsideLimits(OF_OPERATORS)
     name = called_there(form, lift)
-    other = see(scene.against(scene.evaluator.made(form)), run, observe)
-    base = see(scene, run, observe)
+    other = look_at(scene.against(scene.evaluator.made(form)), run, observe)
+    base = look_at(scene, run, observe)
     slack, claimed = base.allowance + other.allowance, claimed_of_both(base, other)
     found = measure("form_agrees", other.array, base.array, slack, claimed,
                     what=f"{observe} by {name} should be that without")
@@ -408,7 +408,7 @@ def does_not_overflow(scene: Scene, *, observe: Literal["output"], run: RunName 
     """
     wide = scene.evaluator.under(with_range_of_float32(scene.evaluator.precision))
     observables.observe(scene, run, observe)  # by the case's own evaluator, which may keep a log; then it is remembered
-    seen = observables.see(scene.against(wide), run, observe)
+    seen = observables.look_at(scene.against(wide), run, observe)
     found = measure("does_not_overflow", seen.array, seen.truth, seen.allowance, seen.claimed,
                     what=f"{observe} against the definition, no overflow excused")
     return replace(found, readings=_readings(scene))
@@ -417,7 +417,10 @@ def does_not_overflow(scene: Scene, *, observe: Literal["output"], run: RunName 
 def _readings(scene: Scene) -> tuple[Reading, ...]:
     """How much the subject takes without an overflow; nothing in a dtype that is no half."""
     found, dtype = scene.evaluator.ranges, scene.dtype.value
-    return (Reading("range", told(found), 0.0, f"{dtype}: {told(found)}; {tried(found)}"),) if found else ()
+    if not found:
+        return ()
+    most = describe_most(found)
+    return (Reading("range", most, 0.0, f"{dtype}: {most}; {describe_tried(found)}"),)
 
 
 MUST_SHOW = 2.0
@@ -511,7 +514,7 @@ def differ(scene: Scene, *, runs: tuple[RunName, RunName], observe: Observable,
 
     everywhere: all entries are judged.  it must show: only those whose difference is larger than rounding could hide.
     """
-    one, two = (see(scene, run, observe) for run in runs)
+    one, two = (look_at(scene, run, observe) for run in runs)
     due, slack, claimed = one.truth - two.truth, one.allowance + two.allowance, one.claimed & two.claimed
     if where == "it must show":
         claimed = claimed & (np.abs(due) > MUST_SHOW * slack)

@@ -252,6 +252,6 @@ class Scene:
         return self.subject.declaration.kind is Kind.LAYER
 
 
-def working(array: Array, dtype: DType) -> Array:
+def as_working(array: Array, dtype: DType) -> Array:
     """An observed array, of any shape, in the format that gaps are computed in."""
     return array.astype(np.longdouble if dtype is DType.FLOAT64 else np.float64)

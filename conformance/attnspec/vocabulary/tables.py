@@ -13,9 +13,9 @@ from typing import Any
 
 from attnspec.core.conventions import PROFILES
 from attnspec.core.errors import SpecError
+from attnspec.core.forms import EVERY_KEYWORD
 from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import Kind, Level
-from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.core.texts import docstring
 from attnspec.problems.domain import domain
 from attnspec.spec.clause import Clause, Glance, Word

@@ -11,8 +11,8 @@ from attnspec.faults.catalogue import ALL
 from attnspec.faults.fault import Fault
 from attnspec.faults.subject import fault_subject
 from attnspec.record.outcome import Measured
+from attnspec.spec.clause import read_refutations
 from attnspec.spec.load import load_spec
-from attnspec.spec.refutations import read_refutations
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of

@@ -20,9 +20,8 @@ from attnspec.faults.sizes.families import FAMILIES
 from attnspec.faults.witnesses import clauses_for, declaration_of_target
 from attnspec.record.events import SUITE, Done, RunStarted, SubjectPut, part_of_seed
 from attnspec.record.outcome import SubjectCard
-from attnspec.spec.clause import Spec
+from attnspec.spec.clause import Refutations, Spec, read_refutations
 from attnspec.spec.load import load_spec
-from attnspec.spec.refutations import Refutations, read_refutations
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered_subjects
 

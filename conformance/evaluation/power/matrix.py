@@ -12,9 +12,8 @@ from attnspec.core.errors import CANNOT_RUN, CONFORMS
 from attnspec.core.nouns import DType
 from attnspec.core.plan import FAULT, Conclusion, JobFailure, Plan
 from attnspec.record.events import Conviction, Done, RunStarted, SubjectPut
-from attnspec.spec.clause import Spec
+from attnspec.spec.clause import EFFORT, SEED, Refutations, Spec
 from attnspec.spec.load import load_spec
-from attnspec.spec.refutations import EFFORT, SEED, Refutations
 
 from evaluation.power.jobs import Measurement
 

@@ -1,4 +1,4 @@
-"""The text of `spec/refutations.json`, which attnspec reads (`attnspec.spec.refutations`)."""
+"""The text of `spec/refutations.json`, which attnspec reads (`attnspec.spec.clause`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping
 
 from attnspec.core.nouns import DType
-from attnspec.spec.refutations import Refutations
+from attnspec.spec.clause import Refutations
 
 # it names the command by its earlier name until the file is made anew: its bytes are those of a reader's checkout
 _ABOUT = ("Generated; do not edit. By clause, the faults that violate it within the first cases, under the dtypes at "

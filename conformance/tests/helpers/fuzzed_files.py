@@ -23,9 +23,9 @@ from attnspec.record.read import read_record
 from attnspec.report.page import render_page
 from attnspec.runner.judge import ENGINE, TrialJobs, pronounce_verdict, with_engine
 from attnspec.runner.session import prepared_environment
+from attnspec.spec.clause import FILE as REFUTATIONS
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import CITATION_KEYS, CLAUSE_KEYS, load_spec
-from attnspec.spec.refutations import FILE as REFUTATIONS
 from attnspec.subjects import manifest, registry
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import FINDINGS_FILE as FINDINGS

@@ -25,9 +25,9 @@ from attnspec.questions.asker import (
     is_close,
     keyword_question,
     promised,
-    shown,
+    show_numbers,
 )
-from attnspec.questions.masks import band
+from attnspec.questions.inputs import band
 from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import SubjectAnswer, SubjectRaised, UnusableAnswer
 from attnspec.vocabulary.observables import measure, verdict
@@ -115,7 +115,7 @@ def _steps(asker: Asker) -> Reply:
     first, second = np.arange(ALL) < (ALL - NEW) // 2, np.arange(ALL) < ALL - NEW
     groups = {"all": first | True, "last_call": ~first, "first_call": first | ~second, "new_only": ~second,
               "past_only": second}
-    return Reply(band(seen, {name: visible & own for name, visible in groups.items()}), shown(seen))
+    return Reply(band(seen, {name: visible & own for name, visible in groups.items()}), show_numbers(seen))
 
 
 def overfull_cache(asker: Asker) -> Reply:
@@ -133,7 +133,7 @@ def overfull_cache(asker: Asker) -> Reply:
     kept = np.arange(capacity + 1) % 2
     kept[-1] = 1
     forgetful = is_close(capacity * seen[:2], np.bincount(kept[1:], minlength=2))
-    return Reply("forgets_oldest" if forgetful else "unspecified", shown(seen[None]))
+    return Reply("forgets_oldest" if forgetful else "unspecified", show_numbers(seen[None]))
 
 
 def used_cache(asker: Asker) -> Reply:
@@ -147,7 +147,7 @@ def used_cache(asker: Asker) -> Reply:
         second = asker.output(problem.but(cache="tried_before"))
     except Failed as failed:
         return Reply("changed", failed.reply.detail)
-    return Reply("kept" if is_close(first, second) else "changed", shown(second[..., :ALL]))
+    return Reply("kept" if is_close(first, second) else "changed", show_numbers(second[..., :ALL]))
 
 
 def _with_past(asker: Asker, problem: Problem) -> Problem:

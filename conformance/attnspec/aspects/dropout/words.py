@@ -17,12 +17,14 @@ from attnspec.core.keyword import DROPOUT_PROFILE, GRAD, RATE, SEED
 from attnspec.numerics.dropout import expect_any_dropped, factors, limits, rescaling
 from attnspec.numerics.expectation import Expectation
 from attnspec.problems.problem import Array, Problem
-from attnspec.questions.asker import FAILURES, OTHER, Asker, Reply, is_close, keyword_question, promised, shown
+from attnspec.questions.asker import FAILURES, OTHER, Asker, Reply, is_close, keyword_question, promised, show_numbers
 from attnspec.record.outcome import Measured
-from attnspec.vocabulary.gradients import GRADIENTS, OF_INPUT, GradientOf
 from attnspec.vocabulary.observables import (
+    GRADIENTS,
     LOOKS,
+    OF_INPUT,
     QUANTITIES,
+    GradientOf,
     by_definition,
     equal,
     expectations,
@@ -32,7 +34,7 @@ from attnspec.vocabulary.observables import (
     observe,
     seen_of,
 )
-from attnspec.vocabulary.scene import NoClaim, Posed, Scene, Side, working
+from attnspec.vocabulary.scene import NoClaim, Posed, Scene, Side, as_working
 from attnspec.vocabulary.signature import ORIGINAL, Between, RunName
 from attnspec.vocabulary.transforms.axes import Attention
 
@@ -307,7 +309,7 @@ def _dropped(scene: Scene, posed: Posed[Any]) -> Dropped:
     with scene.subject.callee.meanwhile((partial(expectations, scene, plain, "weights"),)):
         [weights], _ = LOOKS["weights"].observe(scene, plain)
     [expected] = expectations(scene, plain, "weights")
-    return _read_dropped(working(weights, scene.dtype), expected, rate_of(posed.one), scene)
+    return _read_dropped(as_working(weights, scene.dtype), expected, rate_of(posed.one), scene)
 
 
 def _read_dropped(seen: Array, expected: Expectation, rate: float, scene: Scene) -> Dropped:
@@ -336,14 +338,14 @@ def _form(asker: Asker) -> Reply:
     share = kept / np.maximum(kept.sum(axis=-1, keepdims=True), 1)
     forms = {"ignored": np.full_like(seen, plain), "rescaled": kept * plain / HALF, "not_rescaled": kept * plain,
              "renormalised": share}
-    return Reply(next((name for name, form in forms.items() if is_close(seen, form)), OTHER), shown(seen))
+    return Reply(next((name for name, form in forms.items() if is_close(seen, form)), OTHER), show_numbers(seen))
 
 
 def _seed(asker: Asker) -> Reply:
     one, again, other = (_weights(asker, seed) for seed in (1, 1, 2))
     if not np.array_equal(one, again):
-        return Reply("anew", shown(again))
-    return Reply("ignored" if np.array_equal(one, other) else "same", shown(one))
+        return Reply("anew", show_numbers(again))
+    return Reply("ignored" if np.array_equal(one, other) else "same", show_numbers(one))
 
 
 QUESTIONS = (

@@ -12,8 +12,7 @@ from attnspec.problems.problem import heads_last, with_gaps
 from attnspec.record.outcome import Measured
 from attnspec.subjects.call import PARAMS
 from attnspec.subjects.subject import SubjectAnswer
-from attnspec.vocabulary.gradients import with_parameters
-from attnspec.vocabulary.observables import verdict
+from attnspec.vocabulary.observables import verdict, with_parameters
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Posed, Scene
 from attnspec.vocabulary.signature import ORIGINAL, RunName
 from attnspec.vocabulary.transforms.axes import Attention

@@ -26,9 +26,9 @@ from attnspec.questions.asker import (
     is_close,
     keyword_question,
     promised,
-    shown,
+    show_numbers,
 )
-from attnspec.questions.masks import hidden_row
+from attnspec.questions.inputs import hidden_row
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.transforms.axes import Attention
 from attnspec.vocabulary.transforms.contents import LARGE, hide_by_mask, poisoned
@@ -132,7 +132,7 @@ def _name_length(seen: Array, candidates: Mapping[str, Array]) -> Reply:
     """The first of the lengths (B,) that the weights (B,H,T,S) are spread evenly over."""
     fits = (name for name, lengths in candidates.items()
             if is_close(seen, even(np.arange(_KEYS) < lengths[:, None, None, None])))
-    return Reply(next(fits, OTHER), shown(seen))
+    return Reply(next(fits, OTHER), show_numbers(seen))
 
 
 def _causal(asker: Asker) -> Reply:
@@ -143,14 +143,14 @@ def _causal(asker: Asker) -> Reply:
     diagonals = {"top_left": np.tri(2, _KEYS, 0, dtype=bool), "from_lengths": np.tri(2, _KEYS, 1, dtype=bool),
                  "from_shape": np.tri(2, _KEYS, 2, dtype=bool), "everything": np.ones((2, _KEYS), bool)}
     fits = (name for name, visible in diagonals.items() if is_close(seen, even(visible & within)))
-    return Reply(next(fits, OTHER), shown(seen))
+    return Reply(next(fits, OTHER), show_numbers(seen))
 
 
 def beyond_length(asker: Asker) -> Reply:
     """Zeros, or anything else."""
     problem = asker.even_near(_KEYS, _KEYS)
     seen = asker.output(problem.but(query_lengths=np.full(problem.sizes.B, 2, np.int32)))[:, :, 2:]
-    return Reply("zeros" if (seen == 0).all() else "unspecified", shown(seen))
+    return Reply("zeros" if (seen == 0).all() else "unspecified", show_numbers(seen))
 
 
 def _diagonal(answers: Mapping[str, str]) -> Claim:

@@ -21,7 +21,7 @@ from attnspec.questions.asker import (
     is_close,
     keyword_question,
 )
-from attnspec.questions.masks import ROW, without_row
+from attnspec.questions.inputs import ROW, without_row
 from attnspec.vocabulary.transforms.axes import Attention
 
 

@@ -23,9 +23,9 @@ from attnspec.questions.asker import (
     Reply,
     keyword_question,
     promised,
-    shown,
+    show_numbers,
 )
-from attnspec.questions.masks import band
+from attnspec.questions.inputs import band
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.signature import DrawnRow
 from attnspec.vocabulary.transforms.axes import Attention
@@ -110,7 +110,7 @@ def _form(asker: Asker) -> Reply:
     seen = asker.output(divided(asker.even(queries, _KEYS), _PAST))[..., :_KEYS]
     is_past = np.arange(_KEYS) < _PAST
     return Reply(band(seen, {name: np.tile(visible, (queries, 1)) for name, visible in {
-        "all": is_past | True, "new_only": ~is_past, "past_only": is_past}.items()}), shown(seen))
+        "all": is_past | True, "new_only": ~is_past, "past_only": is_past}.items()}), show_numbers(seen))
 
 
 def _causal(asker: Asker) -> Reply:
@@ -120,7 +120,7 @@ def _causal(asker: Asker) -> Reply:
     seen = asker.output(divided(asker.even(T, S), past).but(causal=True))[..., :S]
     shifts = {"behind": past, "top_left": 0, "from_shape": S - T, "twice": 2 * past}
     bands = {name: np.tri(T, S, shift, dtype=bool) for name, shift in shifts.items()}
-    return Reply(band(seen, {**bands, "everything": np.ones((T, S), bool)}), shown(seen))
+    return Reply(band(seen, {**bands, "everything": np.ones((T, S), bool)}), show_numbers(seen))
 
 
 QUESTIONS = (

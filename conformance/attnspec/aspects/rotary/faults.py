@@ -12,8 +12,8 @@ import ml_dtypes
 import numpy as np
 
 from attnspec.core.declaration import Limits, within_form
+from attnspec.core.forms import DEFAULT_BASE, POSITIONS
 from attnspec.core.nouns import DType, Kind
-from attnspec.core.rotary import DEFAULT_BASE, POSITIONS
 from attnspec.faults import staged_forms as sound
 from attnspec.faults.fault import AspectFaults, Fault, Outside, Stage
 from attnspec.faults.staged_forms import Rotate, Rotation, halves_of, staged_rotation

@@ -15,16 +15,16 @@ import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.declaration import Declaration
+from attnspec.core.forms import FARTHEST
 from attnspec.core.nouns import Kind
-from attnspec.core.rotary import FARTHEST
 from attnspec.numerics.precision import assumed, unit
 from attnspec.numerics.rotary import PAIRS, expect_rotary, is_interleaved, norm_allowance, pairs
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.questions.asker import FAILURES, OTHER, Asker, Failed, NotAsked, Question, Reply, When, convention
 from attnspec.record.outcome import Measured
-from attnspec.vocabulary.observables import equal, keep, measure, of_run, see, seen_of
-from attnspec.vocabulary.scene import Axis, NoClaim, ObservedRun, Posed, Scene, Side, working
+from attnspec.vocabulary.observables import equal, keep, look_at, measure, of_run, seen_of
+from attnspec.vocabulary.scene import Axis, NoClaim, ObservedRun, Posed, Scene, Side, as_working
 from attnspec.vocabulary.signature import ORIGINAL, DrawnSeed, RunName
 from attnspec.vocabulary.transforms.axes import permutation
 
@@ -68,11 +68,11 @@ def leaves_input_as_it_is(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     """What is returned is the input, entry by entry: at position 0, cos is 1 and sin is 0, both exactly. Who declares
     to turn features in a narrower format may have rounded them to it.
     """
-    seen, problem = see(scene, run, "output"), scene.problem(run)
+    seen, problem = look_at(scene, run, "output"), scene.problem(run)
     narrow = unit(scene.evaluator.precision.rotation).roundoff
     if narrow <= unit(problem.dtype).roundoff:
         return _same(scene, "leaves_input_as_it_is", run, seen.array, seen.claimed)
-    own = working(problem.x, scene.dtype)
+    own = as_working(problem.x, scene.dtype)
     slack = narrow * np.abs(own)
     found = measure("leaves_input_as_it_is", seen.array, own, slack, seen.claimed,
                     what="what is not turned should be returned, rounded to the format of the products")
@@ -81,7 +81,7 @@ def leaves_input_as_it_is(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
 
 def leaves_the_rest(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     """Features beyond those that are turned are returned as they are, entry by entry."""
-    problem, seen = scene.problem(run), see(scene, run, "output")
+    problem, seen = scene.problem(run), look_at(scene, run, "output")
     beyond = np.arange(seen.array.shape[-1]) >= problem.width
     if not beyond.any():
         raise NoClaim("all features are turned")
@@ -90,16 +90,16 @@ def leaves_the_rest(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
 
 def _same(scene: Scene, relation: str, run: RunName, array: Array, claimed: Array) -> Measured:
     """Whether an output (B,H,T,D) equals x where that is claimed."""
-    own = working(scene.problem(run).x, scene.dtype)
+    own = as_working(scene.problem(run).x, scene.dtype)
     found = equal(relation, array, own, claimed, what="what is not turned should be returned as it is")
     return keep(scene, found, of_run("output", run, array), Side("x", run, own), (0.0, claimed))
 
 
 def keeps_pair_norms(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     """Every pair keeps its norm: whatever the angle, cos² + sin² is 1, so that no error of the angle counts."""
-    problem, seen = scene.problem(run), see(scene, run, "output")
+    problem, seen = scene.problem(run), look_at(scene, run, "output")
     norms = _norms(problem, seen.array, scene)
-    wanted = _norms(problem, working(problem.x, scene.dtype), scene)
+    wanted = _norms(problem, as_working(problem.x, scene.dtype), scene)
     slack = norm_allowance(problem, scene.evaluator.precision, scene.conventions)
     claimed = np.broadcast_to(seen.claimed[..., :1], norms.shape)
     found = measure("keeps_pair_norms", norms, wanted, slack, claimed, what="the norm of each pair should be kept")
@@ -116,9 +116,9 @@ def _norms(problem: RotaryProblem, array: Array, scene: Scene) -> Array:
 
 def scores_agree(scene: Scene, *, runs: tuple[RunName, RunName]) -> Measured:
     """The dot products of every two tokens are the same in both runs, within what the rounding of each token allows."""
-    (one, of_one), (two, of_two) = (_scores(see(scene, run, "output")) for run in runs)
+    (one, of_one), (two, of_two) = (_scores(look_at(scene, run, "output")) for run in runs)
     slack = of_one + of_two
-    first, second = (see(scene, run, "output").claimed.all(axis=-1) for run in runs)
+    first, second = (look_at(scene, run, "output").claimed.all(axis=-1) for run in runs)
     both = np.asarray(first & second)
     claimed = both[..., :, None] & both[..., None, :]
     found = measure("scores_agree", one, two, slack, claimed,
@@ -151,10 +151,10 @@ def composes(scene: Scene, *, first: RunName, whole: RunName) -> Measured:
     key = scene.runs[whole].key
     last = scene.evaluator.ask(further, key and f"{key}|turned on", fresh=False)
     expected = scene.evaluator.expect(further, "", "output")
-    seen, earlier = see(scene, whole, "output"), see(scene, first, "output")
+    seen, earlier = look_at(scene, whole, "output"), look_at(scene, first, "output")
     slack = seen.allowance + expected.output_allowance + _carried(start, earlier.allowance, scene)
     claimed = seen.claimed & earlier.claimed & expected.claimed[..., None]
-    array = working(last.output, scene.dtype)
+    array = as_working(last.output, scene.dtype)
     found = measure("composes", array, seen.array, slack, claimed, what=f"{first}, turned on, should be {whole}")
     shown = Side(f"output of `{first}`, turned on", whole, array)
     return keep(scene, found, shown, of_run("output", whole, seen.array), (slack, claimed))

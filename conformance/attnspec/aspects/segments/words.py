@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from attnspec.problems.problem import Array
-from attnspec.questions.asker import FAILURES, Asker, Reply, keyword_question, promised, shown
-from attnspec.questions.masks import band
+from attnspec.questions.asker import FAILURES, Asker, Reply, keyword_question, promised, show_numbers
+from attnspec.questions.inputs import band
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.transforms.axes import Attention, entries_along
 from attnspec.vocabulary.transforms.contents import hide_by_mask
@@ -82,7 +82,7 @@ def _form(asker: Asker) -> Reply:
     own, theirs = _QUERY_SEGMENTS[:, None], _KEY_SEGMENTS
     return Reply(band(seen, {"own": own == theirs, "at_most": own >= theirs, "others": own != theirs,
                              "of_queries": own == _QUERY_SEGMENTS, "ignored": np.ones((many, many), bool)}),
-                 shown(seen))
+                 show_numbers(seen))
 
 
 QUESTIONS = (

@@ -253,7 +253,7 @@ _BACKWARD = (
     gradient_fault("cap_forgotten", "The cap's derivative is left out.", "gradients together with softcap",
                    slope=lambda a, _: a * 0 + 1),
     gradient_fault("cap_dropped", "The backward pass does not know the cap.", "gradients together with softcap",
-                   reread=edit.without("softcap")),
+                   reread=edit.reread_without("softcap")),
     gradient_fault("cap_slope_linear", "The cap's derivative is 1 - |tanh|.", "gradients together with softcap",
                    slope=lambda a, _: 1 - np.sqrt(np.maximum(1 - a, 0))),
     gradient_fault("cap_slope_behind_bias", "The cap's derivative is taken at the capped logits plus the bias.",

@@ -29,7 +29,7 @@ def _lie_within(ahead: Array, window: Window) -> Array:
     return (ahead >= (-np.inf if left is None else -left)) & (ahead <= (np.inf if right is None else right))
 
 
-def within(T: int, S: int, window: Window, shift: int = 0) -> Array:
+def within_window(T: int, S: int, window: Window, shift: int = 0) -> Array:
     """(T,S): query i sees keys i + shift - left … i + shift + right; None is no bound."""
     return _lie_within(np.arange(S) - np.arange(T)[:, None] - shift, window)
 
@@ -86,19 +86,19 @@ def _past_stays(work: PreparedCall) -> Array:
 
 def _in_steps(T: int, S: int, window: Window, step: int = 4) -> Array:
     """(T,S): the bounds of the first row of each group of four, for all of them."""
-    return within(T, S, window)[np.arange(T) // step * step]
+    return within_window(T, S, window)[np.arange(T) // step * step]
 
 
 def _blocks_of_4(T: int, S: int, window: Window) -> Array:
     """(T,S): a block of four keys is seen whole where any of it is."""
-    near = within(T, S, window)
+    near = within_window(T, S, window)
     padded = np.pad(near, [(0, 0), (0, -S % 4)]).reshape(T, -1, 4)
     return np.repeat(padded.any(axis=-1), 4, axis=-1)[:, :S]
 
 
 def _ring(T: int, S: int, window: Window) -> Array:
     """(T,S): the sequence is taken for a ring: the first queries see its end."""
-    return within(T, S, window) | within(T, S, window, shift=S)
+    return within_window(T, S, window) | within_window(T, S, window, shift=S)
 
 
 def _only(axis: int) -> Near:
@@ -188,7 +188,7 @@ _FAULTS = (
           "a side without bound; on the right, without causal flag",
           staged(near=_with_window(lambda window: (window[0] or 0, window[1] or 0)))),
     Fault("window_bottom_right", "window", "The window is aligned bottom-right, while top-left is expected.",
-          "T ≠ S", staged(near=_where_windowed(lambda T, S, window: within(T, S, window, S - T))),
+          "T ≠ S", staged(near=_where_windowed(lambda T, S, window: within_window(T, S, window, S - T))),
           link="https://github.com/trymirai/lalamo/pull/200"),
     Fault("window_replaces_causal", "window",
           "The causal flag is dropped where there is a window: both share one mask.",
@@ -241,7 +241,7 @@ _FAULTS = (
 
 _BACKWARD = (
     gradient_fault("window_dropped", "The backward pass has no window.", "gradients together with window",
-                   reread=edit.without("window")),
+                   reread=edit.reread_without("window")),
 )
 
 _FAMILIES = (

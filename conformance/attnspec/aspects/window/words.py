@@ -22,10 +22,10 @@ from attnspec.questions.asker import (
     convention,
     keyword_question,
     promised,
-    shown,
+    show_numbers,
     which,
 )
-from attnspec.questions.masks import band
+from attnspec.questions.inputs import band
 from attnspec.vocabulary.transforms.axes import Attention
 
 
@@ -78,12 +78,12 @@ def _reach(asker: Asker) -> Reply:
     bands = {"as_asked": _expected_window(asker, 5, 5), "one_less": _expected_window(asker, 5, 5, more=-1),
              "one_more": _expected_window(asker, 5, 5, more=1), "past": np.tri(5, dtype=bool),
              "everything": np.ones((5, 5), bool)}
-    return Reply(band(seen, bands), shown(seen))
+    return Reply(band(seen, bands), show_numbers(seen))
 
 
 def _alignment(asker: Asker, T: int, S: int) -> Reply:
     seen = asker.output(_posed(asker, T, S))[..., :S]
-    return Reply(band(seen, _aligned(asker, T, S)), shown(seen))
+    return Reply(band(seen, _aligned(asker, T, S)), show_numbers(seen))
 
 
 def _aligned(asker: Asker, T: int, S: int) -> Mapping[str, Array]:

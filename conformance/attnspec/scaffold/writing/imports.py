@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from attnspec.core.forms import ROTARY
 from attnspec.core.keywords import KEYWORDS
-from attnspec.core.rotary import ROTARY
 from attnspec.scaffold.form import VOCABULARIES, CallForm
 from attnspec.scaffold.location import LOADERS, loading_lines
 

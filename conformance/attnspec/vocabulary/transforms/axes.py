@@ -31,7 +31,7 @@ def permutation(seed: int, length: int) -> Array:
     return np.random.RandomState(seed).permutation(length)
 
 
-def taken(array: Array | None, index: Array, axis: int) -> Array | None:
+def entries_at(array: Array | None, index: Array, axis: int) -> Array | None:
     """The entries at these places along an axis of an array of any shape; None stays None."""
     return None if array is None else np.ascontiguousarray(np.take(array, index, axis=axis))
 
@@ -147,7 +147,7 @@ def repeat_kv_heads(posed: Attention, *, order: Literal["declared", "repeat", "t
     if answer not in {"repeat", "tile"}:
         raise NoClaim("grouped_heads is undefined: none is declared, and no known order was found")
     heads = np.arange(H) // (H // Hkv) if answer == "repeat" else np.arange(H) % Hkv
-    return posed.but(key=taken(problem.key, heads, 1), value=taken(problem.value, heads, 1))
+    return posed.but(key=entries_at(problem.key, heads, 1), value=entries_at(problem.value, heads, 1))
 
 
 def keep_kv_heads(posed: Attention, *, kept: DrawnCount) -> Attention:
@@ -156,7 +156,7 @@ def keep_kv_heads(posed: Attention, *, kept: DrawnCount) -> Attention:
     if problem.sizes.H % kept:
         raise NoClaim("the number of query heads is not a multiple of the number of key/value heads")
     index = np.arange(kept)
-    return posed.but(key=taken(problem.key, index, 1), value=taken(problem.value, index, 1))
+    return posed.but(key=entries_at(problem.key, index, 1), value=entries_at(problem.value, index, 1))
 
 
 _PERMUTED_AXES: Mapping[str, Axis] = {"batch": "B", "heads": "H", "queries": "T"}
