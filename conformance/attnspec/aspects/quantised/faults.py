@@ -25,7 +25,7 @@ from attnspec.core.storage import STORAGES, UNBLOCKED
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import GROUPED, QUERIES, SQUARE, AspectFaults, Fault, Outside, SoundFormulation, panel_recipe
 from attnspec.faults.staged import Attend, staged
-from attnspec.faults.work import PreparedCall
+from attnspec.faults.staged_work import PreparedCall
 from attnspec.problems.problem import Array
 
 Restore = Callable[[PreparedCall], PreparedCall]

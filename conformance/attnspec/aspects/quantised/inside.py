@@ -16,10 +16,10 @@ from attnspec.core.conventions import QUANTISED_CACHE
 from attnspec.core.forms import InputForm
 from attnspec.core.storage import SCALE_AXES, STORAGES
 from attnspec.faults import staged as sound
-from attnspec.faults.decoding import with_cache
 from attnspec.faults.fault import SoundFormulation
 from attnspec.faults.staged import Attend, around, attention, staged
-from attnspec.faults.work import Answer, HandedOver, PreparedCall
+from attnspec.faults.staged_forms import with_cache
+from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 Coded = tuple[Array, Array]

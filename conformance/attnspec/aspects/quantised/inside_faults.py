@@ -34,7 +34,7 @@ from attnspec.core.storage import STORAGES
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import Attend, staged
-from attnspec.faults.work import HandedOver, PreparedCall
+from attnspec.faults.staged_work import HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 Store = Callable[[Array, str, str], Array]
