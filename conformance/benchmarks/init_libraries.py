@@ -2,7 +2,7 @@
 
     python conformance/benchmarks/init_libraries.py --record libraries.jsonl         # all; goes on where it was stopped
     python conformance/benchmarks/init_libraries.py --only 'timm.*' --init-only --again
-    python conformance/benchmarks/init_libraries.py --record libraries.jsonl --table libraries.md --count 0
+    python conformance/benchmarks/init_libraries.py --record libraries.jsonl --table libraries.md --count 0 --summary
 
 The classes stand in `library_classes.py`, with what each of them is by its source. None is helped: `init` is handed a
 path and nothing else. Each is judged in a folder of its own, by commands with a time limit.
@@ -34,6 +34,7 @@ import click
 from library_classes import CLASSES, LibraryClass, Truth
 
 _NEXT = re.compile(r"^Next: attnspec (check .*)$", re.MULTILINE)
+_TRACEBACK = "Traceback (most recent call last)"
 _CLAUSE = re.compile(r"^(\S+\.\S+) \(\S+\) is violated$", re.MULTILINE)
 _PARTLY = ("NOT JUDGED", "NOT TRIED", "WITHOUT ", "is left out", "Switched off")
 """What a line of `init` says of a class that is not judged as a whole."""
@@ -43,6 +44,7 @@ _PARTLY = ("NOT JUDGED", "NOT TRIED", "WITHOUT ", "is left out", "Switched off")
 class Tried:
     """What became of one class. ended: the exit codes of `init` and `check`.  said: the lines of `init` before what it
     wrote, or the reason for its refusal.  first: the first line of the verdict.  clauses: those that are violated.
+    has_crashed: whether one of the two printed a traceback of its own.
     """
 
     target: str
@@ -52,8 +54,7 @@ class Tried:
     said: Sequence[str] = ()
     first: str = ""
     clauses: Sequence[str] = ()
-    init_output: str = ""
-    check_output: str = ""
+    has_crashed: bool = False
 
     @property
     def is_partial(self) -> bool:
@@ -67,9 +68,9 @@ def outcome_of(row: LibraryClass, tried: Tried) -> str:
     if 124 in tried.ended:
         return "timeout"
     if of_init:
-        return "refused" if of_init in (1, 2) and "Traceback" not in tried.init_output else "crash"
+        return "refused" if of_init in (1, 2) and not tried.has_crashed else "crash"
     if of_check not in (0, 1):
-        return "crash" if "Traceback" in tried.check_output else "not judged"
+        return "crash" if tried.has_crashed else "not judged"
     is_false = (not row.fails) if of_check else row.truth is Truth.OTHER
     if is_false:
         return "WRONG"
@@ -79,7 +80,7 @@ def outcome_of(row: LibraryClass, tried: Tried) -> str:
 
 def run_command(arguments: Sequence[str], folder: Path, limit: float) -> tuple[int, str, float]:
     """Exit code, output and seconds of attnspec with these arguments."""
-    environment: Mapping[str, str] = {"KERAS_BACKEND": "jax", "OMP_NUM_THREADS": "1", **os.environ}
+    environment: Mapping[str, str] = {"OMP_NUM_THREADS": "1", **os.environ}
     begun = time.monotonic()
     process = subprocess.Popen([sys.executable, "-m", "attnspec", *arguments], cwd=folder, env=environment, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -101,18 +102,20 @@ def version_of(distribution: str) -> str:
 
 
 def try_class(row: LibraryClass, folder: Path, limit: float, options: Sequence[str], *, init_only: bool) -> Tried:
-    """`init` in this folder, then the command that it prints."""
+    """`init` in this folder, then the command that it prints; what they print is kept in two files there."""
     code, output, seconds = run_command(["init", row.target, "--deadline", str(round(limit))], folder, limit + 30)
+    (folder / "init.txt").write_text(output, encoding="utf-8")
     said = tuple(output.partition("\nwrote ")[0].splitlines()) if code == 0 else tuple(output.splitlines()[-1:])
     blank = Tried(row.target, version_of(row.distribution), (code, 0), (round(seconds, 1), 0.0), said,
-                  init_output=output)
+                  has_crashed=_TRACEBACK in output)
     printed = _NEXT.search(output)
     if code or printed is None or init_only:
         return blank
     code, output, more = run_command([*printed[1].split(), *options, "--no-record"], folder, limit)
+    (folder / "check.txt").write_text(output, encoding="utf-8")
     first = next((line for line in output.splitlines() if line.startswith(("Conforms", "Does not conform"))), "")
     return replace(blank, ended=(0, code), seconds=(round(seconds, 1), round(more, 1)), first=first,
-                   clauses=tuple(_CLAUSE.findall(output)), check_output=output)
+                   clauses=tuple(_CLAUSE.findall(output)), has_crashed=code not in (0, 1) and _TRACEBACK in output)
 
 
 def read_record(path: Path) -> dict[str, Tried]:
@@ -138,6 +141,30 @@ def table_of(tried: Mapping[str, Tried]) -> Iterator[str]:
             said, ", ".join(f"{each:.0f}" for each in one.seconds))) + " |"
 
 
+_COLUMNS = ("conforms", "conforms, in part", "fails", "fails, in part", "refused", "timeout", "WRONG")
+
+
+def summary_of(tried: Mapping[str, Tried]) -> Iterator[str]:
+    """The lines of a Markdown table with one row for each library, and below it each class that does not conform, with
+    the reason.
+    """
+    rows = [row for row in CLASSES if row.target in tried]
+    outcomes = {row.target: outcome_of(row, tried[row.target]) for row in rows}
+    shown = [column for column in _COLUMNS if column in outcomes.values()]
+    shown += sorted(set(outcomes.values()) - set(shown))
+    yield f"| library | classes | {' | '.join(shown)} |"
+    yield "|---|---|" + "---|" * len(shown)
+    for distribution in (*dict.fromkeys(row.distribution for row in rows), ""):
+        own = [row for row in rows if distribution in ("", row.distribution)]
+        counts = Counter(outcomes[row.target] for row in own)
+        name = f"{distribution} {tried[own[0].target].version}" if distribution else "all"
+        yield f"| {name} | {len(own)} | {' | '.join(str(counts[column] or '') for column in shown)} |"
+    yield ""
+    for row in rows:
+        if not outcomes[row.target].startswith("conforms"):
+            yield f"- {outcomes[row.target]}: `{row.target}`: {row.fails or row.says or 'see the record'}."
+
+
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
@@ -145,6 +172,7 @@ def _cell(text: str) -> str:
 @click.command(help=__doc__)
 @click.option("--record", type=click.Path(path_type=Path), default=Path("init_libraries.jsonl"), show_default=True)
 @click.option("--table", type=click.Path(path_type=Path), help="Write the Markdown table here.")
+@click.option("--summary", is_flag=True, help="One row for each library, and each class that does not conform.")
 @click.option("--into", type=click.Path(path_type=Path), help="Keep the folders here.")
 @click.option("--effort", type=click.Choice(["glance", "quick"]), default="glance", show_default=True)
 @click.option("--limit", type=float, default=180.0, show_default=True, help="Seconds that one command may take.")
@@ -152,8 +180,8 @@ def _cell(text: str) -> str:
 @click.option("--only", multiple=True, help="Only classes that this pattern matches.")
 @click.option("--init-only", is_flag=True, help="Run no check.")
 @click.option("--again", is_flag=True, help="Also those that are in the record.")
-def main(*, record: Path, table: Path | None, into: Path | None, effort: str, limit: float, count: int | None,
-         only: Sequence[str], init_only: bool, again: bool) -> None:
+def main(*, record: Path, table: Path | None, summary: bool, into: Path | None, effort: str, limit: float,
+         count: int | None, only: Sequence[str], init_only: bool, again: bool) -> None:
     """Try each, and write what became of it."""
     tried = read_record(record)
     rows = [row for row in CLASSES if not only or any(fnmatchcase(row.target, pattern) for pattern in only)]
@@ -169,7 +197,7 @@ def main(*, record: Path, table: Path | None, into: Path | None, effort: str, li
             click.echo(f"{outcome_of(row, one):18} {row.target} ({one.seconds[0]:.0f} s, {one.seconds[1]:.0f} s) "
                        f"{one.first}")
     if table is not None:
-        table.write_text("\n".join(table_of(tried)) + "\n", encoding="utf-8")
+        table.write_text("\n".join((summary_of if summary else table_of)(tried)) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

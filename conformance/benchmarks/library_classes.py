@@ -35,9 +35,14 @@ class LibraryClass:
 _TF = "transformers.models"
 
 
-def _all(distribution: str, truth: Truth, *targets: str | tuple[str, str]) -> tuple[LibraryClass, ...]:
-    pairs = [(each, "") if isinstance(each, str) else each for each in targets]
-    return tuple(LibraryClass(target, distribution, truth, says) for target, says in pairs)
+def _all(distribution: str, truth: Truth, *targets: str | tuple[str, ...]) -> tuple[LibraryClass, ...]:
+    """Classes of one library: each by its path, or with what it says, and with why it fails."""
+    rows = [(each,) if isinstance(each, str) else each for each in targets]
+    return tuple(LibraryClass(target, distribution, truth, *more) for target, *more in rows)
+
+
+_CAUSAL_DROPPED = "made causal, it sees later keys where a mask is given; its documentation does not say so"
+_UNSCALED = "the logits are not scaled; its weights are made for that"
 
 
 CLASSES: tuple[LibraryClass, ...] = (
@@ -48,7 +53,7 @@ CLASSES: tuple[LibraryClass, ...] = (
           f"{_TF}.electra.modeling_electra:ElectraSelfAttention",
           f"{_TF}.distilbert.modeling_distilbert:DistilBertSelfAttention",
           f"{_TF}.gpt2.modeling_gpt2:GPT2Attention",
-          f"{_TF}.gpt_neo.modeling_gpt_neo:GPTNeoSelfAttention",
+          (f"{_TF}.gpt_neo.modeling_gpt_neo:GPTNeoSelfAttention", "scale 1", _UNSCALED),
           f"{_TF}.vit.modeling_vit:ViTAttention",
           f"{_TF}.clip.modeling_clip:CLIPAttention",
           f"{_TF}.siglip.modeling_siglip:SiglipAttention",
@@ -73,18 +78,19 @@ CLASSES: tuple[LibraryClass, ...] = (
           (f"{_TF}.bloom.modeling_bloom:BloomAttention", "slopes, a residual"),
           (f"{_TF}.falcon.modeling_falcon:FalconAttention", "rotary, one key head"),
           (f"{_TF}.mpt.modeling_mpt:MptAttention", "slopes that are handed over"),
-          (f"{_TF}.t5.modeling_t5:T5Attention", "a bias by distance, scale 1"),
+          (f"{_TF}.t5.modeling_t5:T5Attention", "a bias by distance, scale 1", _UNSCALED),
           (f"{_TF}.swin.modeling_swin:SwinAttention", "windows, a bias by place"),
           (f"{_TF}.beit.modeling_beit:BeitAttention", "a bias by place"),
-          (f"{_TF}.segformer.modeling_segformer:SegformerAttention", "keys that a convolution made fewer")),
+          (f"{_TF}.segformer.modeling_segformer:SegformerAttention", "keys that a convolution made fewer"),
+          (f"{_TF}.deberta_v2.modeling_deberta_v2:DisentangledSelfAttention", "scores of place, off by default")),
     *_all("transformers", Truth.OTHER,
-          (f"{_TF}.deepseek_v3.modeling_deepseek_v3:DeepseekV3Attention", "latent keys"),
-          (f"{_TF}.deberta_v2.modeling_deberta_v2:DisentangledSelfAttention", "scores of content and place")),
+          (f"{_TF}.deepseek_v3.modeling_deepseek_v3:DeepseekV3Attention", "latent keys")),
     *_all("timm", Truth.ATTENTION,
           "timm.layers.attention:Attention",
           "timm.models.volo:Attention",
           "timm.models.visformer:Attention",
-          "timm.models.nest:Attention",
+          ("timm.models.nest:Attention", "heads interleave before the output projection",
+           "the output projection reads feature d of head h at d·H + h, where side by side is h·D + d"),
           "timm.layers.attention2d:Attention2d",
           "timm.models.crossvit:CrossAttention",
           "timm.models.cait:ClassAttn",
@@ -103,7 +109,8 @@ CLASSES: tuple[LibraryClass, ...] = (
           ("timm.layers.diff_attention:DiffAttention", "the difference of two softmaxes")),
     *_all("diffusers", Truth.ATTENTION,
           "diffusers.models.attention_processor:Attention",
-          "diffusers.models.transformers.transformer_flux:FluxAttention"),
+          ("diffusers.models.transformers.transformer_flux:FluxAttention", "two streams; norms",
+           "with one stream alone its to_out, which its default makes, is not used")),
     *_all("x-transformers", Truth.ATTENTION,
           "x_transformers.x_transformers:Attention"),
     *_all("vit-pytorch", Truth.ATTENTION,
@@ -120,7 +127,9 @@ CLASSES: tuple[LibraryClass, ...] = (
           "flax.linen:MultiHeadDotProductAttention",
           "flax.linen:SelfAttention"),
     *_all("attnax", Truth.ATTENTION, "attnax.attention:MultiHeadAttention"),
-    *_all("attnhut", Truth.ATTENTION, "attnhut.gqa:GroupedQueryAttention", "attnhut.standard:StandardAttention"),
+    *_all("attnhut", Truth.ATTENTION,
+          ("attnhut.gqa:GroupedQueryAttention", "", _CAUSAL_DROPPED),
+          ("attnhut.standard:StandardAttention", "", _CAUSAL_DROPPED)),
     *_all("keras", Truth.ATTENTION,
           "keras.layers:MultiHeadAttention",
           "keras.layers:GroupQueryAttention"),

@@ -108,3 +108,13 @@ def test_a_layer_that_hands_its_cache_back_becomes_one(tmp_path: Path, monkeypat
     assert 'The cache for its next call is answer["cache"].' in " ".join(found.found)
     assert subject.declaration.limits.self_attention_only
     assert subject.declaration.conventions["used_cache"] == "kept"
+
+
+def test_a_layer_with_a_scale_of_its_own_has_it_behind_a_past(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    source = TORCH.replace("attn_mask=mask)", "attn_mask=mask, scale=1.0)")
+    found, subject = write_adapter(tmp_path, "Attention", source, "unscaled", monkeypatch)
+    assert subject.declaration.form is InputForm.DECODER
+    assert "Its default scale is 1, not 1/sqrt(D)." in found.remarks
+    assert not any("handed on" in remark for remark in found.remarks)

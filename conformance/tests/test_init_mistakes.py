@@ -129,6 +129,11 @@ class KeysByValues(Layer):
     def keys(self, x):
         return self.to_values(x)
 
+class NotProjected(Layer):
+    def forward(self, x):
+        self.unify = nn.Identity()
+        return super().forward(x)
+
 class BiasForgotten(Layer):
     def values(self, x):
         return nn.functional.linear(x, self.to_values.weight)
@@ -177,7 +182,8 @@ def test_what_no_plain_mistake_explains_is_refused(there: There) -> None:
 
 
 @pytest.mark.parametrize(("name", "mistake"), [
-    ("Layer", ""), ("WithoutBiases", ""), ("KeysByValues", "keys_by_values"), ("BiasForgotten", "no_bias_of_values")])
+    ("Layer", ""), ("WithoutBiases", ""), ("KeysByValues", "keys_by_values"), ("BiasForgotten", "no_bias_of_values"),
+    ("NotProjected", "output_not_projected")])
 def test_a_layer_without_biases_is_told_from_one_that_forgets_them(name: str, mistake: str, there: There) -> None:
     pytest.importorskip("torch")
     form = form_in("mistaken_layers", name, there)

@@ -62,7 +62,7 @@ def layer(*lines: str) -> str:
     (layer("q = self._rope(q)") + "\n    @staticmethod\n    def _rope(x):\n        return x",
      {'Layer, "_rope"': "staticmethod(lambda a0, *_more, **_named: a0)"}),
     (layer("q, k = self.rotary(q, k)"),
-     {'type(layer.rotary), "forward"': "lambda _, a0, a1, *_more, **_named: (a0, a1)"})])
+     {'type(layer.rotary), "__call__"': "lambda _, a0, a1, *_more, **_named: (a0, a1)"})])
 def test_what_turns_is_found_by_its_calls(source: str, places: dict[str, str]) -> None:
     assert list(unturned_places(source, "Layer")) == [places]
 

@@ -55,6 +55,19 @@ def of_one_length_off_by_one(query, key, value, is_causal=False):
 '''
 LAYERS = LAYER + '''
 
+def trained(query, key, value, bias=None, is_causal=False):
+    """Its kernel with gradients takes a bias or the causal flag."""
+    if is_causal and bias is not None and bias.requires_grad:
+        raise RuntimeError("a bias should not be set when is_causal=True")
+    logits = query @ key.mT / query.shape[-1] ** 0.5 + (0 if bias is None else bias)
+    if is_causal:
+        logits = logits.masked_fill(torch.ones(logits.shape[-2:], dtype=torch.bool).triu(1), float("-inf"))
+    return logits.softmax(-1) @ value
+
+def causal_unless_masked(query, key, value, mask=None):
+    """As frameworks' kernels are often called: the causal flag is there where no mask is."""
+    return nn.functional.scaled_dot_product_attention(query, key, value, mask, is_causal=mask is None)
+
 class SomeBiases(nn.Module):
     def __init__(self, dim):
         super().__init__()
@@ -129,6 +142,20 @@ def test_a_keyword_that_the_adapter_hands_on_meanwhile_is_not_named(cli: Cli) ->
 def test_a_mask_of_few_axes_is_asked_together_with_the_causal_flag(cli: Cli) -> None:
     assert cli("init", "their_numpy:of_padding")[0] == 0
     assert "mask_with_causal: both" in Path("implementations/their_numpy/manifest.yaml").read_text(encoding="utf-8")
+
+
+def test_a_bias_beside_the_causal_flag_is_asked_with_gradients_too(cli: Cli) -> None:
+    pytest.importorskip("torch")
+    assert cli("init", "their_torch:trained")[0] == 0
+    manifest = Path("implementations/their_torch/manifest.yaml").read_text(encoding="utf-8")
+    assert "mask_with_causal: undefined" in manifest
+
+
+def test_a_mask_may_take_the_place_of_what_is_else_always_causal() -> None:
+    pytest.importorskip("torch")
+    form = form_found("their_torch:causal_unless_masked")
+    assert form.keywords == ("mask", "causal")
+    assert form.remarks == ("It is always causal.",)
 
 
 @pytest.mark.parametrize("name", ["with_sums", "with_sums_of_two"])

@@ -15,7 +15,7 @@ from attnspec.problems.keyword_arrays import divided
 from attnspec.problems.problem import Problem
 from attnspec.scaffold.form import CallForm, KeptCache, Passed
 from attnspec.scaffold.lookup import TheirParameter, plain, theirs
-from attnspec.scaffold.probe_problems import CROSS, close, problem_of
+from attnspec.scaffold.probe_problems import CROSS, SCALES, close, problem_of
 from attnspec.scaffold.probe_problems import plain as plain_problem
 from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 from attnspec.scaffold.writing.telling import say_handed_on
@@ -121,7 +121,10 @@ def _explained(form: CallForm, trier: Trier) -> str:
 
 def _scale(form: CallForm, posed: Problem, trier: Trier) -> float | None:
     """The scale of what a layer computes, where attention itself is put to it."""
-    return trier.subject(form).scale_width(posed)**-0.5 if form.kind is Kind.LAYER else None
+    if form.kind is not Kind.LAYER:
+        return None
+    width = trier.subject(form).scale_width(posed)
+    return SCALES[form.default_scale](replace(posed.sizes, D=width)) if form.default_scale else width**-0.5
 
 
 def _heeds_cache(form: CallForm, trier: Trier) -> bool:
@@ -195,7 +198,7 @@ _PLACES = ("start", "torch.arange(start, start + T)")
 
 def _places(called: tuple[TheirParameter, ...]) -> tuple[TheirParameter, ...]:
     """The parameters that may tell a module how many keys it has, but not which layer of a model it is."""
-    return tuple(each for each in theirs("place", called) if "layer" not in plain(each.name))
+    return tuple(each for each in theirs("place", called) if not _LAYER.search(plain(each.name)))
 
 
 def _empty_ones(form: CallForm, parameter: TheirParameter, trier: Trier) -> Iterator[KeptCache]:

@@ -137,6 +137,7 @@ class CallForm:
     that is told lengths where padding is handed over; padded_alike: whether these are all the same.
     called: the method by which an object of no framework is called; empty where the object itself is.
     initial: the names of its parameters that keep the values that it is born with.
+    scales: by what scales differ, and what they are like, that it is tried with where it takes codes of any.
     mode: of a module of PyTorch.  variants: by name, forms that must answer alike, such as the layer in training.
     """
 
@@ -185,6 +186,7 @@ class CallForm:
     padded: str = ""
     padded_alike: bool = False
     initial: tuple[str, ...] = ()
+    scales: str = "head/odd"
     mode: ModuleMode = ModuleMode.EVALUATION
     variants: Mapping[str, CallForm] = field(default_factory=dict)
 
@@ -285,7 +287,7 @@ class Vocabulary:
 
     array: the type of an array.  added: a mask as numbers to be added.  numbers: a mask as ones and zeros.
     hidden: the bias where the mask allows it.  mapped: a function over an axis more.  filled: an array of this shape in
-    which no number stands.  kv_heads: how many there are.
+    which no number stands.  kv_heads: how many there are.  parts: those of a fused matrix, in its order.
     """
 
     array: str
@@ -298,6 +300,7 @@ class Vocabulary:
     mapped: str
     filled: str
     kv_heads: str = "heads"
+    parts: str = "PARTS"
 
 
 VOCABULARIES: Mapping[str, Vocabulary] = {

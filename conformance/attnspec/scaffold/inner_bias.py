@@ -7,7 +7,8 @@ is not seen is 0 exactly. The logarithms of the others are the bias, up to one n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +18,9 @@ from attnspec.problems.problem import Array, LayerProblem
 from attnspec.scaffold.extended import Parameters
 from attnspec.scaffold.form import At, CallableKind, CallForm
 from attnspec.scaffold.probe_problems import SCALES, AnyProblem, close, plain, truths
+from attnspec.scaffold.replaced import ADDS_PLACES, unturned_places
 from attnspec.scaffold.trial_adapter import Trier
+from attnspec.scaffold.writing.imports import alias
 from attnspec.scaffold.writing.source import tensors_source
 from attnspec.subjects.call import Call
 from attnspec.subjects.callee import Hosted
@@ -187,17 +190,39 @@ def _explains(bias: PositionBias, form: CallForm, trier: Trier) -> bool:
 
 
 def switch_off(form: CallForm, parameters: Parameters, trier: Trier) -> Iterator[tuple[CallForm, str]]:
-    """The form with what may be its bias switched off, and how: by a flag that is on, or a tensor of a torch module."""
+    """The form with what may be its bias switched off, and how: by a flag that is on, a call that is named for it, or a
+    tensor of a torch module.
+    """
     flags = [(at, each.name) for at, listed in parameters.items() for each in listed if each.default is True]
     for at, name in flags:
         more = {name: "False"}
         given, construction = ({**form.given, **more}, form.construction) if at is At.CALL else (
             form.given, {**form.construction, **more})
         yield replace(form, given=given, construction=construction), f"{name} is False"
+    for places, names in places_by_calls(form, trier, ADDS_PLACES):
+        listed = " and ".join(names)
+        yield replace(form, replaced={**form.replaced, **places}), f"{listed} is replaced by what adds nothing"
     if form.family is CallableKind.TORCH:
         filled = {"".join(path).lstrip(".") for path in form.state or ()}
         yield from ((replace(form, zeroed=(name,)), f"{name} is set to 0")
                     for name in tensors_in(form, trier) if name not in filled)
+
+
+_APART = (CallableKind.LINEN, CallableKind.HAIKU)
+"""Whose submodules are there in a call alone."""
+
+
+def places_by_calls(form: CallForm, trier: Trier,
+                    named: re.Pattern[str]) -> Iterator[tuple[Mapping[str, str], list[str]]]:
+    """Every set of replacements for calls of a class that are named so, by place, and their names."""
+    if not form.is_class:
+        return
+    for places in unturned_places(trier.there.examined(form.target).source, alias(form), named):
+        if form.family in _APART and any(place.startswith("type(layer.") for place in places):
+            continue
+        names = [place.rpartition(", ")[2].strip('"') for place in places]
+        yield places, [place.partition(")")[0].rpartition(".")[2] if name in ("__call__", "forward") else name
+                       for place, name in zip(places, names, strict=True)]
 
 
 def tensors_in(form: CallForm, trier: Trier) -> list[str]:

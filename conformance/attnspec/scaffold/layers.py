@@ -97,8 +97,16 @@ def array_names(parameters: Sequence[TheirParameter]) -> tuple[str, ...]:
     return tuple(each.name for each in parameters if each.by_position)[:3]
 
 
+_STARRED = ("",)
+"""The name of the one input of what takes it by `*args`."""
+
+
 def named(names: Sequence[str], parameters: Sequence[TheirParameter]) -> tuple[str, ...]:
-    """The names by which the arrays are given; none where they come first, in our order, and may be given so."""
+    """The names by which the arrays are given; none where they come first, in our order, and may be given so, or have
+    none.
+    """
+    if tuple(names) == _STARRED:
+        return ()
     first = parameters[:len(names)]
     is_usual = tuple(each.name for each in first) == tuple(names) and all(each.by_position for each in first)
     return () if is_usual else tuple(names)
@@ -250,11 +258,11 @@ def _may_be_size(parameter: TheirParameter, means: Mapping[str, str]) -> bool:
 
 def _calls(form: CallForm, called: Sequence[TheirParameter]) -> Iterator[CallForm]:
     """How its arrays lie, and what else its call is given; what has a memory may be left to attend to its input."""
-    names = array_names(called)
+    names = array_names(called) or _STARRED
     if len(names) == 3 and theirs("key", called):
         yield from _called(form, called, names)
         return
-    if memory := memory_in(called):
+    if (memory := memory_in(called)) and query_in(called):
         held, pair = replace(form, limits={**form.limits, "one_memory": True}), (query_in(called), memory)
         for inputs in (pair, pair[::-1]):  # of `latents` and `inputs` the names do not say which is which
             yield from _called(held, called, inputs)
@@ -350,26 +358,27 @@ def _of_biases(state: State) -> Mapping[str, bool | str]:
     return {} if has_all else {"biases": " ".join(state.biased)}
 
 
-_BIAS_OF_PLACES = re.compile(r"(rel|pos).*(bias|emb|table)|bias_table")
+_BIAS_OF_PLACES = re.compile(r"(rel|pos).*(bias|emb|table)|bias_table|attention_bias")
 """What the name of a parameter has in it that is added to logits by the places of query and key."""
 
 
 def _with_state(form: CallForm, state: State) -> Iterator[CallForm]:
-    """With all that it has; if it normalises, without its norms; and without a bias of places that it learns."""
+    """Without a bias of places that it learns; with all that it has; and, if it normalises, without its norms."""
     limits = {**form.limits, **_of_biases(state),
               **({} if state.projects_output else {"projects_output": False})}
     known = replace(form, state=state.made, limits=limits)
     left = ["".join(path).strip('[]".') for path in state.left]
     known = replace(known, initial=tuple(left))
+    is_torch = form.family is CallableKind.TORCH
+    if biases := tuple(name for name in left if is_torch and _BIAS_OF_PLACES.search(name.lower())):
+        said = (f"WITHOUT ITS BIAS: its {' and '.join(biases)} is set to 0 in the adapter, so that everything else is "
+                f"judged. What that adds to the logits is not.")
+        yield replace(known, zeroed=biases, warnings=(*form.warnings, said))
     said = f"Parameters that keep their initial values: {', '.join(left)}."
     yield replace(known, remarks=(*form.remarks, said)) if left else known
-    if form.family is not CallableKind.TORCH:
+    if not is_torch:
         return
     norms = tuple(dict.fromkeys(name.rpartition(".")[0] for name in left if "norm" in name.rpartition(".")[0].lower()))
     if norms:
         said = f"Its {' and '.join(norms)} is left out, so that only attention is judged."
         yield replace(known, without=norms, remarks=(*form.remarks, said))
-    if biases := tuple(name for name in left if _BIAS_OF_PLACES.search(name.lower())):
-        said = (f"WITHOUT ITS BIAS: its {' and '.join(biases)} is set to 0 in the adapter, so that everything else is "
-                f"judged. What that adds to the logits is not.")
-        yield replace(known, zeroed=biases, warnings=(*form.warnings, said))

@@ -20,7 +20,7 @@ from attnspec.scaffold.lookup import SYNONYMS, theirs
 from attnspec.scaffold.lookup import plain as plain_name
 from attnspec.scaffold.pages import may_learn, with_named_pages
 from attnspec.scaffold.probe_problems import AnyProblem, bias_of, close, mask_of, plain, square, truth_of
-from attnspec.scaffold.row_masks import OF_KEYS, ON_QUERIES, as_mask_of_keys
+from attnspec.scaffold.row_masks import OF_BOTH, OF_KEYS, ON_QUERIES, as_mask_of_keys, hides_both
 from attnspec.scaffold.trial_adapter import Attempt, Limited, Progress, Trier
 from attnspec.scaffold.writing.telling import say_handed_on
 
@@ -95,6 +95,8 @@ def _at_nearest(form: CallForm, keyword: str, parameters: Parameters, attempt: A
         name = _not_understood(form, keyword, parameters)[0]
         if on_queries := as_mask_of_keys(form, name, trier):
             return handed_on(form, (on_queries,), OF_KEYS, ON_QUERIES)
+        if hides_both(form, name, trier):
+            return form.leave_out(name, OF_BOTH, [])
         attempt = _nearest_mask(form, parameters, trier) or attempt
     taken = {each.parameter for each in form.passed}
     more = tuple(each for each in attempt.form.passed if each not in form.passed)

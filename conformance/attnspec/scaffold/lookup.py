@@ -28,7 +28,7 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "heads": ("num_heads", "heads", "n_heads", "nhead", "head_num", "n_head", "num_attention_heads", "head_count",
               "num_query_heads", "no_heads", "nb_heads", "num_q_heads", "h", "heads_num"),
     "kv_heads": ("num_kv_heads", "kv_heads", "n_kv_heads", "num_key_value_heads", "n_local_heads", "num_query_groups",
-                 "kv_n_heads", "num_kv_groups", "num_kv"),
+                 "kv_n_heads", "num_kv_groups", "num_kv", "n_query_groups", "n_kv_groups"),
     "width": ("embed_dim", "dim", "d_model", "hidden_size", "n_embd", "model_dim", "query_dim", "in_features",
               "embed_size", "hidden_dim", "num_hiddens", "embedding_dim", "n_state", "n_feat", "channels", "emb_dim",
               "query_size", "input_dim", "d_in", "embed_dim_to_check", "n_units", "width", "features", "q_dim",
@@ -46,6 +46,7 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
                "maxlen"),
     "batch": ("max_batch_size", "max_batch", "batch_size", "max_bsz", "max_bs"),
     "grid": ("feat_size", "hw_shape", "hw_shapes", "spatial_shape", "grid_size", "x_size", "input_resolution", "size"),
+    "tile": ("resolution", "input_resolution", "fmap_size"),
     "rows": ("height", "grid_height"),
     "columns": ("width", "grid_width"),
     "queries": ("max_seqlen_q", "tgt_len", "q_len", "query_length", "max_query", "max_q", "m"),
@@ -61,7 +62,8 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "config": ("config", "cfg", "args", "model_args", "hparams", "conf", "model_config", "params_config", "settings"),
     "params": ("params", "parameters", "layer_params", "layer_weights", "weights", "p", "variables", "theta"),
     "scale_width": ("query_pre_attn_scalar",),
-    "rotary_width": ("rotary_dim", "rotary_ndims", "rope_dim", "rotary_emb_dim"),
+    "rotary_width": ("rotary_dim", "rotary_ndims", "rope_dim", "rotary_emb_dim", "rope_n_elem"),
+    "rotary_share": ("rotary_pct", "rotary_percentage", "partial_rotary_factor"),
     "one_kv_head": ("multi_query", "one_kv_head", "use_mqa"),
     "ratio": ("downsample_rate", "attention_downsample_rate", "sr_ratio", "sequence_reduction_ratio", "attn_ratio",
               "reduction_ratio"),
@@ -81,7 +83,8 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "turns": ("freqs_cis", "freqs", "rotary"),
     "caching": ("use_cache", "return_cache", "output_cache", "return_present", "return_kv", "cache_output"),
     "place": ("input_pos", "cache_position", "cache_pos", "cache_index", "past_length", "past_len", "offset",
-              "position", "pos", "layer_idx", "start_pos", "layer_id", "layer_number", "cur_pos", "layer_index"),
+              "position", "pos", "layer_idx", "start_pos", "layer_id", "layer_number", "cur_pos", "layer_index",
+              "block_idx", "block_index", "block_id"),
     "residual": ("residual",),
     "owner": ("module", "layer"),
     "activation": ("activation",),
@@ -109,7 +112,7 @@ def words_in(name: str) -> str:
 
 _BEFORE = "(?:w|x|to|fc|lin|conv|linear|proj|in|b)?"
 _NAMES: Mapping[str, str] = {
-    "qkv": rf"{_BEFORE}(?:qkv|kqv|qkvs)|combined", "kv": rf"{_BEFORE}kv",
+    "qkv": rf"{_BEFORE}(?:qkv|kqv|qvk|kvq|vkq|vqk|qkvs)|combined", "kv": rf"{_BEFORE}kv",
     "query": rf"{_BEFORE}(?:q|qs|query|queries)", "key": rf"{_BEFORE}(?:k|ks|key|keys)",
     "value": rf"{_BEFORE}(?:v|vs|value|values)",
     "out": rf"{_BEFORE}(?:o|out|output)|proj|projection|dense|fc|final|linear|lin|merge"}

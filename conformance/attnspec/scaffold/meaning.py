@@ -55,7 +55,7 @@ _MADE: Mapping[str, str] = {"": "np", "torch": "torch", "jax": "jnp"}
 NO_DROPOUT = "0.0"
 _OFF: Mapping[str, str] = {
     "dropout": NO_DROPOUT, "training": "False", "deterministic": "True", "place": "0", "spread": "1.0",
-    "decoding": "False", "seed": "0", "caching": "False", "ratio": "1"}
+    "decoding": "False", "seed": "0", "caching": "False", "ratio": "1", "rotary_share": "1.0"}
 """What stands for nothing."""
 
 _IS_OFF: Mapping[str, tuple[object, ...]] = {
@@ -71,9 +71,9 @@ _ANGLES = ("(query.new_ones(B, T, D), query.new_zeros(B, T, D))",
 _TURNS = ("torch.ones(T, D // 2, dtype=torch.complex64)", "torch.tensor([1.0, 0.0]).expand(T, D // 2, 2)")
 _UNTURNED: Mapping[str, tuple[str, ...]] = {
     "cosines": ("{made}.ones((T, D), dtype=query.dtype)", "{made}.ones((T, D // 2), dtype=query.dtype)",
-                "{made}.ones((1, 1, T, D), dtype=query.dtype)"),
+                "{made}.ones((1, 1, T, D), dtype=query.dtype)", "{made}.ones((1, T, D), dtype=query.dtype)"),
     "sines": ("{made}.zeros((T, D), dtype=query.dtype)", "{made}.zeros((T, D // 2), dtype=query.dtype)",
-              "{made}.zeros((1, 1, T, D), dtype=query.dtype)")}
+              "{made}.zeros((1, 1, T, D), dtype=query.dtype)", "{made}.zeros((1, T, D), dtype=query.dtype)")}
 """The cosines and sines of angles of 0, which turn nothing. They lie alike: both have the same place in their lists."""
 _GIVEN_ALIKE = frozenset(tuple(text.format(made=made) for text in texts) for texts in _UNTURNED.values()
                          for made in _MADE.values())
@@ -81,7 +81,8 @@ BY_PLACE = frozenset(word.name for word in KEYWORDS.values() if word.is_from_pla
 """The keywords by which each head adds something that depends on places."""
 _OF_LAYERS: Mapping[str, tuple[str, ...]] = {
     "positions": tuple(f"{{made}}.zeros((B, T), dtype={{made}}.{whole})" for whole in ("int32", "int64")),
-    "mask": ("None", "{made}.zeros((B, 1, T, S), dtype=query.dtype)"),
+    "mask": ("None", "{made}.zeros((B, 1, T, S), dtype=query.dtype)",
+             *(f"{{made}}.ones(({shape}), dtype={{truth}})" for shape in ("B, S", "B, T, S", "B, 1, T, S"))),
     **{role: ("None", *(f"{{made}}.zeros({shape}, dtype=query.dtype)"
                         for shape in ("(B * heads, 1, S)", "(heads, 1, S)", "(1, heads, 1, S)"))) for role in BY_PLACE}}
 """What a layer is handed that changes nothing: positions of tokens that all stand at the first; no mask; and what each
@@ -185,6 +186,8 @@ def _handed(parameter: TheirParameter, role: str, kind: Kind, at: At, lift: str)
     elif role in _HIDING_NUMBERS and _is_number(parameter):
         tiled = (f"(1, {length})", SIDE) if constructed and kind is Kind.LAYER else ()
         found = (length, *tiled, "None") if required else (length, *tiled)
+    elif role == "tile" and constructed and kind is Kind.LAYER:
+        found = (f"(1, {length})", *left)
     elif role in _SWITCHES and constructed:
         found = (_SWITCHES[role], *left)
     elif role == "context" and kind is Kind.LAYER:
@@ -216,7 +219,7 @@ def _needed(parameter: TheirParameter, role: str, kind: Kind, lift: str) -> tupl
         return _all_visible(parameter, lift)
     of_layers = _OF_LAYERS.get(role, ()) if kind is Kind.LAYER or role == "positions" else ()
     if of_layers:
-        return tuple(text.format(made=_MADE[lift]) for text in of_layers)
+        return tuple(text.format(made=_MADE[lift], truth=_truth(lift)) for text in of_layers)
     return _BY_ANNOTATION.get(parameter.annotation, ("None", "False"))
 
 
@@ -225,10 +228,14 @@ _BY_ANNOTATION: Mapping[str, tuple[str, ...]] = {
 """What a parameter is given of which nothing else is known."""
 
 
+def _truth(lift: str) -> str:
+    """The dtype of truth values."""
+    return "torch.bool" if lift == "torch" else "bool"
+
+
 def _all_visible(parameter: TheirParameter, lift: str) -> tuple[str, ...]:
     """No mask, or one that hides nothing: as truth values of keys or of scores, or as numbers to be added."""
-    made = _MADE[lift]
-    truth = "torch.bool" if lift == "torch" else "bool"
+    made, truth = _MADE[lift], _truth(lift)
     of_keys, of_scores = (f"{made}.ones(({shape}), dtype={truth})" for shape in ("B, S", "B, H, T, S"))
     added = f"{made}.zeros((B, H, T, S), dtype=query.dtype)"
     return ("None", of_keys, of_scores, added) if "key" in parameter.name else ("None", added, of_scores, of_keys)

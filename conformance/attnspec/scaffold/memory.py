@@ -38,7 +38,7 @@ def with_memory(form: CallForm, parameters: Sequence[TheirParameter], trier: Tri
     Left out, wrong attention to another input would never be judged.
     """
     name = memory_in(parameters)
-    if form.kind is not Kind.LAYER or not form.arrangement.is_one or not name:
+    if form.kind is not Kind.LAYER or not form.arrangement.is_one or not (name and query_in(parameters)):
         return form
     handed = _handed(form, name, query_in(parameters))
     problem = plain(handed)

@@ -180,6 +180,15 @@ def _without_bias(*projections: str) -> Callable[[LayerProblem], LayerProblem]:
                                                if name not in left_out})
 
 
+def _unprojected(problem: LayerProblem) -> LayerProblem:
+    """Without the projection of the output, where that has as many columns as rows."""
+    params = {name: array for name, array in problem.params.items() if name != "b_out"}
+    out = params.get("w_out")
+    if out is not None and out.shape[0] == out.shape[1]:
+        params["w_out"] = np.eye(len(out), dtype=out.dtype)
+    return problem.but(params=params)
+
+
 def _tiled(*names: str) -> Callable[[Problem], Problem]:
     """With the heads of these, (B,Hkv,S,D), in the order 0, 1, 0, 1 where others have 0, 0, 1, 1."""
     def tile(problem: Problem) -> Problem:
@@ -358,10 +367,12 @@ MISTAKES: Mapping[str, PlainMistake] = {
                                            of_problem=_write_at_start("key", "value"), is_of_past=True),
     "position_stays": PlainMistake("the position in the cache does not advance: each call begins at its start",
                                    of_problem=_write_at_start("key", "value", first=0), is_of_past=True),
-    # biases
+    # biases, and the projection of the output
     "no_bias_of_values": PlainMistake("the bias of the values is not added", of_params=_without_bias("value")),
     "no_bias_of_queries": PlainMistake("the bias of the queries is not added", of_params=_without_bias("query")),
     "no_bias_of_output": PlainMistake("the bias of the output is not added", of_params=_without_bias("out")),
+    "output_not_projected": PlainMistake("the output is not projected, though there is a matrix for that",
+                                         of_params=_unprojected),
     "no_bias": PlainMistake("none of its biases is added", of_params=_without_bias("query", "key", "value", "out")),
 }
 """By name; of two that explain the same numbers, the first is told."""

@@ -1,4 +1,6 @@
-"""What turns queries and keys inside of a layer, by the calls in its source, and what turns nothing in its place."""
+"""What turns queries and keys inside of a layer, or adds places to logits, by the calls in its source; and what hands
+back what it is handed in the place of that.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,10 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-_TURNS = re.compile(r"rope|rotary|rotat|(^|_)rot(_|$)")
+TURNS = re.compile(r"rope|rotary|rotat|(^|_)rot(_|$)")
+"""What the name of a call has in it that turns."""
+ADDS_PLACES = re.compile(r"alibi|slope|(rel|pos)[a-z]*_?(bias|pos|emb)")
+"""The same of one that adds a bias by places to what it is handed."""
 _OF_TWO = 2
 
 
@@ -23,18 +28,19 @@ class _Turning:
     arrays: tuple[int, ...]
 
 
-def unturned_places(source: str, name: str) -> Iterator[Mapping[str, str]]:
+def unturned_places(source: str, name: str, named: re.Pattern[str] = TURNS) -> Iterator[Mapping[str, str]]:
     """Every set of replacements after which a class, of this Python and name, may turn nothing: what is called by its
     name alone and its own methods, then its submodules. By place (`patch.object` takes it so), the Python of it.
+    named: what the name of such a call has in it.
     """
     layer = _class_in(source)
     if layer is None:
         return
     methods = {each.name: each for each in layer.body if isinstance(each, ast.FunctionDef)}
-    turning = list(dict.fromkeys(_turning_calls(layer)))
+    turning = list(dict.fromkeys(_turning_calls(layer, named)))
     written = {_place(each, name, methods): _replacement(each, methods) for each in turning
                if not each.is_own or each.name in methods}
-    inside = {f'type(layer.{each.name}), "forward"': f"lambda _, {_identity(each.arrays)}" for each in turning
+    inside = {f'type(layer.{each.name}), "__call__"': f"lambda _, {_identity(each.arrays)}" for each in turning
               if each.is_own and each.name not in methods}
     yield from (found for found in (written, inside) if found)
 
@@ -48,7 +54,7 @@ def _class_in(source: str) -> ast.ClassDef | None:
     return next((each for each in body if isinstance(each, ast.ClassDef)), None)
 
 
-def _turning_calls(layer: ast.ClassDef) -> Iterator[_Turning]:
+def _turning_calls(layer: ast.ClassDef, named: re.Pattern[str]) -> Iterator[_Turning]:
     """The calls of what is named for turning, whose arguments come back: assigned to one name, or to several."""
     targets = {call: names for node in ast.walk(layer) if isinstance(node, ast.Assign)
                for call, names in _assigned(node)}
@@ -56,7 +62,7 @@ def _turning_calls(layer: ast.ClassDef) -> Iterator[_Turning]:
         if not isinstance(node, ast.Call) or not node.args:
             continue
         called, is_own = _called(node.func)
-        if not _TURNS.search(called.lower()) or called.lower().endswith("half"):
+        if not named.search(called.lower()) or called.lower().endswith("half"):
             continue
         given = [each.id if isinstance(each, ast.Name) else "" for each in node.args]
         names = targets.get(node, ("",))

@@ -1,4 +1,6 @@
-"""A mask of padding on the wrong axis: it hides the rows of queries, where it should hide keys."""
+"""A mask of padding that hides the rows of queries: in place of keys, which is a mistake; or beside keys, which is a
+choice, since nobody reads what padding gets.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,8 @@ from attnspec.scaffold.probe_problems import AnyProblem, close, plain, truth_of
 from attnspec.scaffold.trial_adapter import Trier
 
 ON_QUERIES = "it hides the rows of queries, where a mask of padding hides keys"
+OF_BOTH = ("It hides tokens as keys and, beside that, as queries, whose rows are then no attention: that is fit for "
+           "padding, and is no `mask`. Rows of the tokens that it leaves were right in the one case that was tried.")
 OF_KEYS = {"mask_axes": "BS"}
 """The limit of a mask that is read as one of keys."""
 
@@ -33,6 +37,24 @@ def as_mask_of_keys(form: CallForm, parameter: str, trier: Trier) -> Passed | No
     return None
 
 
+def hides_both(form: CallForm, parameter: str, trier: Trier) -> bool:
+    """Whether a parameter of a layer that attends to itself hides tokens as keys and as queries: rows of the others are
+    right.
+    """
+    if not form.attends_to_itself:
+        return False
+    rows, posed = _posed(form)
+    sizes = posed.sizes
+    hidden = posed.but(mask=np.broadcast_to(rows[:, None, None], (sizes.B, sizes.H, sizes.T, sizes.S)).copy())
+    for _, of_keys, _ in _SHAPES:
+        for meaning, _ in _MEANINGS:
+            passed = Passed("mask", parameter, meaning.format(of_keys))
+            answer = trier.answer(replace(form, passed=(*form.passed, passed)), hidden)
+            if answer is not None and _hides_rows(form, answer.output.astype(np.float64), rows, hidden):
+                return True
+    return False
+
+
 def _posed(form: CallForm) -> tuple[Array, AnyProblem]:
     """The queries (B,T) that are not hidden, and a problem whose mask hides all keys from the others."""
     problem = plain(form)
@@ -42,9 +64,11 @@ def _posed(form: CallForm) -> tuple[Array, AnyProblem]:
     return rows, problem.but(mask=np.broadcast_to(rows[:, None, :, None], shape).copy())
 
 
-def _hides_rows(form: CallForm, output: Array, rows: Array) -> bool:
-    """Whether an output (B,H,T,Dv), or (B,T,M), is right in these rows (B,T) and in no other."""
-    problem = plain(form)
+def _hides_rows(form: CallForm, output: Array, rows: Array, meant: AnyProblem | None = None) -> bool:
+    """Whether an output (B,H,T,Dv), or (B,T,M), is right in these rows (B,T) and in no other. meant: the problem to
+    which those are held, where it is not the plain one.
+    """
+    problem = meant or plain(form)
     apart = np.abs(output - truth_of(form, problem).output)
     worst = np.where(np.isnan(apart), np.inf, apart).max(axis=-1)
     seen = rows if worst.ndim == rows.ndim else np.broadcast_to(rows[:, None], worst.shape)

@@ -40,9 +40,11 @@ def suggestions_of(callee: Examined, nearest: Attempt | None) -> Iterator[Sugges
         return
     for name, other in _flags_named(callee, nearest) if nearest.step is Progress.RAISED else ():
         yield Suggestion(_told_flag(callee, name, other), f"Its {name} is {other}: at its default {nearest.against}.")
-    if nearest.step is Progress.RAISED and "NoneType" in nearest.against and (names := _wanted_none(callee)):
+    if nearest.step is Progress.RAISED and "NoneType" in nearest.against and (names := _wanted_none(callee, _PLACED)):
         says = f"WITHOUT ITS {' AND '.join(names)}: handed over so that it changes nothing. What it does is not judged."
         yield Suggestion(_wanting(callee, names), says, _in_pairs, is_missing=True)
+    for name in _wanted_none(callee, ("mask",)) if nearest.step is Progress.RAISED else ():
+        yield Suggestion(_wanting(callee, [name]), f"It wants its {name}: without it, {nearest.against}.")
     if nearest.step is Progress.NO_OUTPUT and _may_put_first(nearest.form):
         yield Suggestion(callee, "It answers for its first row alone: each row is put first in turn.", _each_first)
     if nearest.step is Progress.OTHER_NUMBERS:
@@ -70,10 +72,10 @@ _PLACED = ("positions", "angles", "cosines", "sines", "turns", *BY_PLACE)
 """What parameters mean that tell places, and may be told so that places change nothing."""
 
 
-def _wanted_none(callee: Examined) -> Sequence[str]:
-    """The parameters of its call that tell places and are None unless they are given."""
+def _wanted_none(callee: Examined, meanings: Sequence[str]) -> Sequence[str]:
+    """The parameters of its call that mean one of these and are None unless they are given."""
     means = roles(callee.call, At.CALL)
-    return [each.name for each in callee.call if each.default is None and means.get(each.name) in _PLACED]
+    return [each.name for each in callee.call if each.default is None and means.get(each.name) in meanings]
 
 
 def _wanting(callee: Examined, names: Sequence[str]) -> Examined:

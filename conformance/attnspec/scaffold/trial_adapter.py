@@ -17,7 +17,7 @@ from attnspec.core.nouns import Verdict
 from attnspec.core.sizes import Refusal, read_refusal
 from attnspec.hosting.process import DIED
 from attnspec.problems.keyword_arrays import USUAL_PAGES
-from attnspec.problems.problem import Array, LayerProblem, Problem
+from attnspec.problems.problem import DENSE, Array, LayerProblem, Lays, Problem
 from attnspec.scaffold.arrangements import BACKS, LOG_SUM_EXPS, OF_EQUAL_LENGTHS, PACKED_BACK, WEIGHTS, OutputLayout
 from attnspec.scaffold.form import CallForm, OutputPlace
 from attnspec.scaffold.gathered import Gathered
@@ -30,7 +30,7 @@ from attnspec.scaffold.writing.telling import described
 from attnspec.subjects.call import Call, ReturnedArray, ReturnedTree
 from attnspec.subjects.callee import Hosted
 from attnspec.subjects.exceptions import refusal_words
-from attnspec.subjects.serving_forms import in_pages, pack
+from attnspec.subjects.serving_forms import in_pages, laid_in_pages, pack
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.target import offered
 
@@ -39,6 +39,8 @@ DEATHS = 5
 """How often the callee's process may end before the search does: each time it is started anew."""
 _LARGEST_SIDE = 64
 """Of a square of tokens."""
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+"""What makes a part of a message bold or red on a terminal."""
 _DEEPEST = 2  # steps to an output in what comes back
 
 
@@ -109,11 +111,12 @@ class Trier:
         subject = self.subject(form)
         callee = subject.callee
         assert isinstance(callee, Hosted)  # it was loaded there
-        arrays, given = _laid_out(problem, subject.declaration)
+        arrays, given, lays = _laid_out(problem, subject.declaration)
+        arrays, given = subject.hand_over(arrays, {**given, **_keywords(problem)}, lays)
         try:
-            whole = callee.whole(Call(arrays, {**given, **_keywords(problem)}, problem.dtype, ()))
+            whole = callee.whole(Call(arrays, given, problem.dtype, ()))
         except SubjectRaised as raised:
-            self.keep(Attempt(form, Progress.RAISED, f"it raises {raised}"))
+            self.keep(Attempt(form, Progress.RAISED, _told(raised)))
             return None
         except SubjectDied as died:
             self._died(form, died)
@@ -187,7 +190,7 @@ class Trier:
             names = "|".join(re.escape(each.parameter) for each in form.passed if each.parameter)
             is_named = bool(names) and raised.is_stated and bool(re.search(rf"\b({names})\b", raised.statement))
             is_refusal = is_named or bool(refusal_words(raised, problem, home=form.module.partition(".")[0]))
-            self.keep(Attempt(form, Progress.RAISED, f"it raises {raised}", is_refusal=is_refusal))
+            self.keep(Attempt(form, Progress.RAISED, _told(raised), is_refusal=is_refusal))
         except SubjectDied as died:
             self._died(form, died)
         except (UnusableAnswer, ValueError) as refused:
@@ -203,7 +206,8 @@ class Trier:
         if answer is None:
             return False
         meant = problem if scale is None else problem.but(scale=scale)
-        output, known = answer.output.astype(np.float64), list(truths(meant, form.default_scale, form.mistake))
+        output = answer.output.astype(np.float64)
+        known = [truth for each in _meanings(form, meant) for truth in truths(each, form.default_scale, form.mistake)]
         if min(truth.gap(output)[0] for truth in known) <= close(problem.dtype):
             return True
         told = f"its output is {known[0].gap(output)[1]}"
@@ -249,6 +253,24 @@ class Trier:
             self.nearest = attempt
 
 
+def _meanings(form: CallForm, problem: AnyProblem) -> tuple[AnyProblem, ...]:
+    """What a problem may mean to a form: to one that is always causal, a mask may take the place of that."""
+    is_either = bool(form.limits.get("causal_only")) and {"mask", "causal"} <= problem.keywords
+    return (problem, problem.but(causal=False)) if is_either else (problem,)
+
+
+def _told(raised: SubjectRaised) -> str:
+    """What it raises; with the condition where that is all that an `assert` says, and with the second line of a message
+    whose first one only introduces it.
+    """
+    if raised.is_mute and raised.says_why:
+        return f"it raises {raised} ({raised.statement})"
+    words = str(raised).partition(": ")[2]
+    rest = raised.traceback.rpartition(words)[2].splitlines() if words.endswith((":", "().")) else []
+    second = next((line for each in rest if (line := _COLOURS.sub("", each).strip())), "")
+    return f"it raises {raised}{second and f' {second}'}"
+
+
 def _refused(form: CallForm) -> tuple[Refusal, ...]:
     of_heads = [f"H ≠ {form.heads}"] if form.heads else []
     of_one = ["Hkv ≠ 1"] if form.one_kv_head else []
@@ -272,16 +294,20 @@ def _arrays(returned: ReturnedTree) -> Iterator[tuple[tuple[str, ...], Array]]:
     return ((part.path, part.array.astype(np.float64)) for part in _near(returned) if part.array is not None)
 
 
-def _laid_out(problem: AnyProblem, declared: Declaration) -> tuple[Mapping[str, Array], Mapping[str, object]]:
-    """Query (B,H,T,D), key and value as the adapter takes them, and what it is given beside them whatever is in use."""
+def _laid_out(problem: AnyProblem, declared: Declaration) -> tuple[Mapping[str, Array], Mapping[str, object], Lays]:
+    """Query (B,H,T,D), key and value as the adapter takes them, what it is given beside them whatever is in use, and
+    how what belongs to their entries lies.
+    """
     arrays = {name: getattr(problem, name) for name in ARRAYS}
     if TABLE in declared.given and isinstance(problem, Problem):
-        paged = in_pages(problem, USUAL_PAGES, declared.limits.page_multiple)
-        return {**arrays, "key": paged.key, "value": paged.value}, paged.given
+        multiple = declared.limits.page_multiple
+        paged = in_pages(problem, USUAL_PAGES, multiple)
+        return ({**arrays, "key": paged.key, "value": paged.value}, paged.given,
+                laid_in_pages(problem, USUAL_PAGES, multiple))
     if declared.form is Layout.PACKED and isinstance(problem, Problem):
         packed = pack(problem, declared.given)
-        return {"query": packed.query, "key": packed.key, "value": packed.value}, packed.given
-    return arrays, _layered(problem)
+        return {"query": packed.query, "key": packed.key, "value": packed.value}, packed.given, packed.lays
+    return arrays, _layered(problem), DENSE
 
 
 def _layered(problem: AnyProblem) -> Mapping[str, object]:

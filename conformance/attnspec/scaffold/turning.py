@@ -15,14 +15,13 @@ from attnspec.problems.problem import joined
 from attnspec.scaffold.decoders import is_right_behind, posed_step
 from attnspec.scaffold.extended import Parameters
 from attnspec.scaffold.form import TURNED, At, CallableKind, CallForm
-from attnspec.scaffold.inner_bias import depends_on_distance, tensors_in
+from attnspec.scaffold.inner_bias import depends_on_distance, places_by_calls, tensors_in
 from attnspec.scaffold.lookup import plain as plain_name
 from attnspec.scaffold.lookup import theirs
 from attnspec.scaffold.meaning import roles
 from attnspec.scaffold.probe_problems import close, plain
-from attnspec.scaffold.replaced import unturned_places
+from attnspec.scaffold.replaced import TURNS
 from attnspec.scaffold.trial_adapter import Trier
-from attnspec.scaffold.writing.imports import alias
 
 _COSINES, _SINES = re.compile(r"(^|_)cos(_|$|ines?)"), re.compile(r"(^|_)sin(_|$|es?$)")
 _COMPLEX = re.compile(r"(^|_)cis(_|$)|^freqs_complex")
@@ -53,7 +52,7 @@ def rotation_switches(form: CallForm, parameters: Parameters, trier: Trier) -> I
             yield RotationSwitch(f"{each.name} is 0 everywhere", _giving(At.CALL, each.name, zeros))
     if form.family is CallableKind.TORCH:
         yield from _of_tensors(tensors_in(form, trier))
-        yield from _of_calls(form, trier)
+    yield from _of_calls(form, trier)
 
 
 def _giving(at: At, name: str, text: str) -> Callable[[CallForm], CallForm]:
@@ -87,11 +86,8 @@ def _of_tensors(names: list[str]) -> Iterator[RotationSwitch]:
 
 def _of_calls(form: CallForm, trier: Trier) -> Iterator[RotationSwitch]:
     """By the functions, methods and submodules that are named for turning: others stand in their place in a call."""
-    for places in unturned_places(trier.there.examined(form.target).source, alias(form)):
-        names = [place.rpartition(", ")[2].strip('"') for place in places]
-        listed = [place.partition(")")[0].rpartition(".")[2] if name == "forward" else name
-                  for place, name in zip(places, names, strict=True)]
-        yield RotationSwitch(f"{_listed(listed)} is replaced by what turns nothing", _replacing(places, listed))
+    for places, names in places_by_calls(form, trier, TURNS):
+        yield RotationSwitch(f"{_listed(names)} is replaced by what turns nothing", _replacing(places, names))
 
 
 def _replacing(places: Mapping[str, str], names: list[str]) -> Callable[[CallForm], CallForm]:

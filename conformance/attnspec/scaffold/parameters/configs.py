@@ -23,7 +23,7 @@ OFF_IN_CONFIG = "None"
 """What the field of such a keyword is."""
 _FIELDS: Mapping[Kind, Mapping[str, str]] = {
     kind: {**SIZES[kind], "dropout": NO_DROPOUT, "biases": "True", "length": "T", "place": "0", "batch": "B",
-           "scale_width": "D", "rotary_width": "D", "ratio": "1", "one_kv_head": "False",
+           "scale_width": "D", "rotary_width": "D", "rotary_share": "1.0", "ratio": "1", "one_kv_head": "False",
            **dict.fromkeys(_SWITCHED_OFF, OFF_IN_CONFIG), **of_memory}
     for kind, of_memory in ((Kind.ATTENTION, {}), (Kind.LAYER, {"context_width": "M"}))}
 """What a field is set to, by what it means."""
@@ -50,7 +50,7 @@ def configs_of(layer: Examined, parameter: str, kind: Kind, others: Mapping[str,
     given = {name: _number(text) for name, text in others.items()}
     for is_dict in (False, True):
         asked = fields_asked(layer.target, parameter, _known(kind), given, there, is_dict=is_dict)
-        if asked:
+        if asked or is_told_heads:  # what raises before it asks for anything tells why once it is tried
             yield Config({name: _text(name, kind) for name in asked}, is_dict=is_dict)
 
 
@@ -79,9 +79,12 @@ def _fields_of(made_by: str, kind: Kind, there: There, *, is_told_heads: bool) -
 
 
 def _is_left(parameter: TheirParameter, role: str) -> bool:
-    """Whether a field keeps its default. A memory of no width is often none at all."""
+    """Whether a field keeps its default. A memory of no width is often none at all; what has a number for each stage of
+    a model tells nothing of one layer.
+    """
     has_no_memory = role == "context_width" and parameter.default is None
-    return not parameter.is_required and (role in _BY_DEFAULT or has_no_memory)
+    is_of_stages = isinstance(parameter.default, list | tuple)
+    return not parameter.is_required and (role in _BY_DEFAULT or has_no_memory or is_of_stages)
 
 
 def _known(kind: Kind) -> Mapping[str, int | float | bool]:

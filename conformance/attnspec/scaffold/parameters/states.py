@@ -49,6 +49,7 @@ class ParameterLayout:
 _JOINED = '{concatenate}([params[f"w_{{part}}"] for part in {parts}], 1)'
 _HEADS = 'params[f"w_{{part}}"].reshape(M, heads, -1)'
 _BY_HEAD = f"{{stack}}([{_HEADS} for part in {{parts}}], 2)"
+_BY_FEATURE = f"{{stack}}([{_HEADS} for part in {{parts}}], 1).swapaxes(1, 3).swapaxes(2, 3)"
 _OF_ONE_HEAD = "{w}[:, {at} * {d}:({at} + 1) * {d}]"
 _BIASES = 'params[f"b_{{part}}"]'
 _BIAS_HEADS = f"{_BIASES}.reshape(heads, -1)"
@@ -67,6 +68,7 @@ WAYS: Mapping[str, tuple[ParameterLayout, ...]] = {
     "fused": (ParameterLayout("(p h d) m", f"{_JOINED}.T"), ParameterLayout("m (p h d)", _JOINED),
               ParameterLayout("(h p d) m", f"{_BY_HEAD}.reshape(M, -1).T"),
               ParameterLayout("m (h p d)", f"{_BY_HEAD}.reshape(M, -1)"),
+              ParameterLayout("(d p h) m", f"{_BY_FEATURE}.reshape(M, -1).T"),
               ParameterLayout("p m (h d)", '{stack}([params[f"w_{{part}}"] for part in {parts}])'),
               ParameterLayout("p (h d) m", '{stack}([params[f"w_{{part}}"].T for part in {parts}])'),
               ParameterLayout("m p h d", f"{{stack}}([{_HEADS} for part in {{parts}}], 1)"),
@@ -82,6 +84,7 @@ WAYS: Mapping[str, tuple[ParameterLayout, ...]] = {
     "out bias": (ParameterLayout("m", "{w}"),),
     "fused bias": (ParameterLayout("(p h d)", f"{{concatenate}}([{_BIASES} for part in {{parts}}])"),
                    ParameterLayout("(h p d)", f"{{stack}}([{_BIAS_HEADS} for part in {{parts}}], 1).reshape(-1)"),
+                   ParameterLayout("(d p h)", f"{{stack}}([{_BIAS_HEADS}.T for part in {{parts}}], 1).reshape(-1)"),
                    ParameterLayout("p (h d)", f"{{stack}}([{_BIASES} for part in {{parts}}])"),
                    ParameterLayout("p h d", f"{{stack}}([{_BIAS_HEADS} for part in {{parts}}])"),
                    ParameterLayout("h p d", f"{{stack}}([{_BIAS_HEADS} for part in {{parts}}], 1)")),
@@ -94,6 +97,9 @@ HEAD = "{head}"
 _PARTS: Mapping[str, tuple[str, ...]] = {"qkv": ("query", "key", "value"), "kv": ("key", "value")}
 _KINDS: Mapping[str, str] = {"qkv": "fused", "kv": "fused", "out": "out"}
 PROJECTIONS = ("query", "key", "value", "out")
+_LETTERS: Mapping[str, str] = {"q": "query", "k": "key", "v": "value"}
+_USUAL_PARTS = "PARTS"
+"""What an adapter calls query, key and value, in this order."""
 _UNNAMED: Mapping[int, tuple[str, ...]] = {2: ("qkv", "out"), 3: PROJECTIONS[:3], 4: PROJECTIONS}
 """What so many matrices without telling names may be, in the likeliest order."""
 
@@ -143,7 +149,7 @@ def _assignments(leaves: Sequence[Leaf]) -> Iterator[Mapping[Path, str]]:
     named = {leaf.path: role_of((*leaf.path, *leaf.names)) for leaf in kept}
     matrices = [leaf.path for leaf in kept if not is_bias(leaf)]
     found = [named[path] for path in matrices if named[path]]
-    if len(set(found)) == len(found) and len(found) == len(matrices) and len(found) > 1:
+    if len(set(found)) == len(found) == len(matrices) and (len(found) > 1 or found == ["qkv"]):
         yield {path: role for path, role in named.items() if role}
     elif len(matrices) in _UNNAMED:
         biases = [leaf.path for leaf in kept if is_bias(leaf)]
@@ -153,6 +159,8 @@ def _assignments(leaves: Sequence[Leaf]) -> Iterator[Mapping[Path, str]]:
             paired = dict(zip(biases, order, strict=True)) if len(biases) == len(matrices) else {}
             beside = {_holder(path): role for path, role in of_matrices.items() if alone[_holder(path)] == 1}
             yield of_matrices | paired | {path: beside[_holder(path)] for path in biases if _holder(path) in beside}
+    if len(set(found)) == len(found) < len(matrices) and "out" in found:  # the rest keeps what it is born with
+        yield {path: role for path, role in named.items() if role}
 
 
 def _orders(named: Sequence[str], unnamed: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -181,10 +189,19 @@ def _filled(leaves: Sequence[Leaf], roles: Mapping[Path, str], sizes: Mapping[st
             by_kind.setdefault(_kind_of(leaf, role), []).append(leaf)
     fitting = [[(kind, way) for way in WAYS[kind] if all(_fits(leaf, way, roles, sizes) for leaf in alike)]
                for kind, alike in by_kind.items()]
-    for chosen in itertools.product(*fitting):
+    for order, chosen in itertools.product(_parts_in_order(roles), list(itertools.product(*fitting))):
         ways = dict(chosen)
         if all(leaf.shape for leaf in leaves) or _lie_alike(ways):
-            yield _state(leaves, roles, ways, words)
+            yield _state(leaves, roles, ways, replace(words, parts=order))
+
+
+def _parts_in_order(roles: Mapping[Path, str]) -> Sequence[str]:
+    """As Python, the parts of a fused matrix in the orders worth a try: that of the letters in its name, and the usual
+    one.
+    """
+    names = " ".join("".join(path).lower() for path, role in roles.items() if role == "qkv")
+    orders = [order for order in itertools.permutations(_LETTERS) if "".join(order) in names and order != (*_LETTERS,)]
+    return (*(str(tuple(_LETTERS[letter] for letter in order)).replace("'", '"') for order in orders), _USUAL_PARTS)
 
 
 def _lie_alike(ways: Mapping[str, ParameterLayout]) -> bool:
@@ -231,4 +248,4 @@ def _text(leaf: Leaf, role: str, ways: Mapping[str, ParameterLayout], words: Voc
     count = words.kv_heads if role in ("key", "value") else "heads"
     return ways[kind].text.format(w=f'params["{letter}_{role}"]', n=count, stack=words.stack, at="head",
                                   d="Dv" if role == "value" else "D",
-                                  parts="PARTS" if role == "qkv" else "PARTS[1:]", concatenate=words.concatenate)
+                                  parts=words.parts if role == "qkv" else "PARTS[1:]", concatenate=words.concatenate)

@@ -84,19 +84,25 @@ def _entry(name: str, text: str) -> str:
     return f'**{{f"{name}": {text} for head in range(heads)}}' if HEAD in name else f'"{name}": {text}'
 
 
+def _part(name: str) -> str:
+    """What is called so in a module of PyTorch, as Python: `layer.to_out[0]` of `to_out.0`."""
+    return "layer" + "".join(f"[{step}]" if step.isdigit() else f".{step}" for step in name.split("."))
+
+
 _SILENCED = ["    for part in layer.modules():",
              "        if isinstance(part, nn.Dropout):",
              "            part.p = 0.0  # its constructor does not take this rate"]
 
 
 def _torch(form: CallForm) -> list[str]:
-    made = _constructed(form, end=f").to(query.dtype).{'eval' if form.mode is ModuleMode.EVALUATION else 'train'}()")
+    made = _constructed(form, end=").to(query.dtype)")
+    made += [f"    layer.{'eval' if form.mode is ModuleMode.EVALUATION else 'train'}()"]
     made += _SILENCED if form.mode is ModuleMode.TRAINING_WITHOUT_DROPOUT else []
-    made += [f"    layer.{name} = nn.Identity()" for name in form.without]
+    made += [f"    {_part(name)} = nn.Identity()" for name in form.without]
     made += _first_call(form, "parameters") if form.family is CallableKind.LAZY else []
     made += ["    with torch.no_grad():"] if form.zeroed or form.filled else []
-    made += [f"        layer.{name}.zero_()" for name in form.zeroed]
-    made += [f"        layer.{name}.fill_({number})" for name, number in form.filled.items()]
+    made += [f"        {_part(name)}.zero_()" for name in form.zeroed]
+    made += [f"        {_part(name)}.fill_({number})" for name, number in form.filled.items()]
     if form.state:
         named = {"".join(path).lstrip("."): text for path, text in form.state.items()}
         made += [*_entries("state = {", (_entry(name, text) for name, text in named.items())),
@@ -110,7 +116,7 @@ def _judged(form: CallForm) -> list[str]:
     """What gives the output of a submodule."""
     array = words_of(form).array
     return ["    outputs = []",
-            f"    layer.{form.judged}.register_forward_hook(lambda _, given, output: outputs.append(output))", "",
+            f"    {_part(form.judged)}.register_forward_hook(lambda _, given, output: outputs.append(output))", "",
             f"    def call(*arrays: {array}, **more: {array} | None) -> {array}:", "        layer(*arrays, **more)",
             f"        return outputs.pop()  # of its {form.judged}, before its input is added", "", "    return call"]
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from attnspec.core.forms import BORDERS, GIVES, STATE, TABLE
 from attnspec.core.keywords import KEYWORDS, OFF
+from attnspec.core.nouns import Kind
 from attnspec.scaffold.form import VOCABULARIES, At, CallForm, Passed, Vocabulary
 from attnspec.scaffold.meaning import NAMES, PACKED_NAMES, PAGED_NAMES
 from attnspec.subjects.call import ValuePath as Path
@@ -132,15 +133,18 @@ def called_helper(lines: Sequence[str]) -> str:
 def with_axes(form: CallForm, body: Sequence[str]) -> list[str]:
     """The lines, and before them the lengths of axes that they speak of."""
     axes = PACKED_NAMES if form.is_packed else PAGED_NAMES if form.parameter(TABLE) else NAMES[form.kind]
+    if form.kind is Kind.LAYER and form.arrangement.is_one:
+        axes = {**axes, "S": "T"}  # there is no other input
     needed = names_in(*body) & axes.keys()
     while more := (names_in(*(axes[each] for each in needed)) & axes.keys()) - needed:
         needed |= more
-    return [*_unpacked(axes, needed), *body]
+    alike = [f"    {name} = {axes[name]}" for name in axes if name in needed and axes[name] in axes]
+    return [*_unpacked(axes, needed), *alike, *body]
 
 
 def _unpacked(axes: Mapping[str, str], needed: frozenset[str]) -> Iterator[str]:
     """`H = query.shape[1]`; `B, H, _, _ = query.shape` where several lengths of one array are needed."""
-    for array in dict.fromkeys(text.partition(".shape")[0] for text in axes.values()):
+    for array in dict.fromkeys(text.partition(".shape")[0] for text in axes.values() if ".shape" in text):
         own = [name for name, text in axes.items() if text.startswith(f"{array}.shape[") and text.endswith("]")]
         if len(needed & set(own)) > 1:
             count = 4 if "H" in axes and "B" in axes else 3
