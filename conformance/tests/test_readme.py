@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,18 @@ def test_the_table_of_a_group_of_rules_is_that_of_its_record(group: str) -> None
     page = CHECKOUT / "docs" / f"{group}.md"
     assert tables(page.read_text(encoding="utf-8")) == [markdown_table(*read_records(POWER / f"{group}.jsonl"))], (
         f"python -m evaluation report reports/power/{group}.jsonl --table prints the one that belongs into {page.name}")
+
+
+def test_the_figures_of_codes_are_those_of_their_records() -> None:
+    page = (CHECKOUT / "docs" / "quantised.md").read_text(encoding="utf-8")
+    [alone] = read_records(POWER / "quantised.jsonl")
+    found = sum(said.convicted for put in alone.puts for said in put.convictions)
+    assert f"Of {len(alone.puts)} faults, {found} are found" in page
+    beside = [put for part in (1, 2) for record in read_records(POWER / f"quantised_rules_{part}_of_4.jsonl")
+              for put in record.puts if put.convictions and not put.subject.startswith("fault/inside_")]
+    counts = Counter(said.rule for put in beside for said in put.convictions if said.convicted)
+    rows = re.findall(r"^\| (?:\*\*|\[)[^|]+ \| (\d+) \| ([\d.]+) % \| [\d, ]+\|$", page, re.MULTILINE)
+    assert sorted(rows) == sorted((str(count), f"{100 * count / len(beside):.1f}") for count in counts.values())
 
 
 @pytest.mark.parametrize(("group", "count"), [("gradients", 16), ("serving", 9)])

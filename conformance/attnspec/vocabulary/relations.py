@@ -319,13 +319,16 @@ def merges(scene: Scene, *, parts: tuple[RunName, RunName], to: RunName) -> Meas
     """Two runs on parts of the keys, merged by their log-sum-exps, are the run on all keys: output and log-sum-exp.
 
     Each output counts by exp(lse) over the sum of both. An error of the two log-sum-exps by a and b together moves a
-    share w by w (1 - w) (exp(a + b) - 1) at the most, and the output by that times the distance of the two outputs.
+    share w by w (1 - w) (exp(a + b) - 1) at the most, and the output by that times the distance of the two outputs. No
+    share is below 0 or above 1, however large the errors are.
     """
     lses = [_to_base_e(scene, look_at(scene, run, "lse")) for run in parts]
     outputs = [look_at(scene, run, "output") for run in parts]
     whole = look_at(scene, to, "output")
     shares = _shares(lses)
-    moved = shares[0] * shares[1] * np.expm1(lses[0].allowance + lses[1].allowance)
+    with np.errstate(invalid="ignore", over="ignore"):  # 0 times an error that may be anything
+        moved = shares[0] * shares[1] * np.expm1(lses[0].allowance + lses[1].allowance)
+    moved = np.fmin(moved, np.maximum(shares[0], shares[1]))
     first, second = outputs
     merged = np.asarray(shares[0][..., None] * first.array + shares[1][..., None] * second.array)
     slack = (shares[0] + moved)[..., None] * first.allowance + (shares[1] + moved)[..., None] * second.allowance
