@@ -36,7 +36,7 @@ from attnspec.record.codec import decode, encode
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import explain_bugs, likely_group, likely_words
 from attnspec.report.likely_cause import LikelyCause
-from attnspec.runner.environment import prepared_environment
+from attnspec.runner.session import prepared_environment
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import read_refutations
 from attnspec.trials.compile import compile_spec

@@ -10,9 +10,8 @@ import numpy as np
 from attnspec.core.nouns import DType
 from attnspec.diagnosis.locate import KNOBS, Magnitude
 from attnspec.diagnosis.whereabouts import shows_as_much
-from attnspec.problems.make import make_problem
+from attnspec.problems.make import RotaryProblem, make_problem
 from attnspec.problems.problem import Problem, Recipe, joined
-from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.boundaries import keywords_in, lengths_in, meets_condition, parts_of
 from attnspec.spec.load import load_spec
 from attnspec.vocabulary.scene import AnyProblem, Scene

@@ -31,8 +31,8 @@ import click
 
 KEYWORDS = ("softcap", "window")
 SMALL = 40
-_AXIS = r"(?:[BTHSDMR]|2R|Hkv|Dv|\d+|·|…|\.\.\.)"
-_PRODUCT = rf"{_AXIS}(?:[·*]{_AXIS})*"
+_AXIS = r"(?:[BTHSPDMR]|2R|Hkv|Dv|\d+|·|…|\.\.\.)"
+_PRODUCT = rf"{_AXIS}(?:[·*+]{_AXIS})*"
 SHAPE = re.compile(rf"\((?=[^)]*[BTHSDMR]){_PRODUCT}(?:, ?{_PRODUCT})*,?\)|\b[Aa]ny\s+shape\b")
 ARRAY = re.compile(r"\b(?:NDArray|ndarray|Array)\b")
 FOR_TOOLS = re.compile(r"#\s*(?:noqa|type: ignore|pragma|mypy:|ruff:)")

@@ -34,7 +34,7 @@ from attnspec.hosting.client import close_all
 from attnspec.ranking.kernels import clearest_first
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import likely_words
-from attnspec.runner.environment import prepared_environment
+from attnspec.runner.session import prepared_environment
 from attnspec.spec.refutations import read_refutations
 from attnspec.trials.evaluator import Archives
 

@@ -38,7 +38,7 @@ from attnspec.core.plan import Plan
 from attnspec.ranking.jobs import as_ranking, find_kernels
 from attnspec.ranking.kernels import KernelWorker
 from attnspec.record.events import KernelRanked, KernelStanding
-from attnspec.runner.environment import prepared_environment
+from attnspec.runner.session import prepared_environment
 from attnspec.spec.load import load_spec
 from evaluation.false_alarms.jobs import code_digest
 from mutation.battery import Answers, Compared

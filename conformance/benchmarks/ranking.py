@@ -22,7 +22,7 @@ from attnspec.core.plan import Plan
 from attnspec.ranking.jobs import as_ranking, find_kernels
 from attnspec.ranking.kernels import KernelWorker
 from attnspec.record.events import KernelRanked
-from attnspec.runner.environment import prepared_environment
+from attnspec.runner.session import prepared_environment
 
 SHOWN = 60
 """Functions of a profile that are printed."""

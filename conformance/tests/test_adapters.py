@@ -11,7 +11,7 @@ from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import precision_of
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
-from attnspec.questions.conventions import probe_conventions
+from attnspec.questions.undeclared import probe_conventions
 from attnspec.subjects.registry import load, registered_subjects
 from attnspec.subjects.subject import Subject, SubjectRaised
 

@@ -11,8 +11,7 @@ from attnspec.cli import main
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import Verdict
 from attnspec.record.read import RunRecord, read_record
-from attnspec.subjects.findings import known_findings
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import known_findings, load
 from helpers.places import CHECKOUT
 
 MANIFEST = """

@@ -41,7 +41,7 @@ def test_one_scale_a_block_is_handed_over(granularity: str, shape: tuple[int, ..
     assert np.asarray(keywords["key_scale"]).shape == shape
 
 
-def test_scales_of_shorter_blocks_are_not_put_where_longer_ones_are_declared() -> None:
+def test_scales_of_shorter_blocks_are_no_case_where_longer_are_declared() -> None:
     recipe = "B2,H4,Hkv2,T5,S40,D40,Dv3;mask=none;families=normal;with=key_scale;key_scale=int8/{0}/odd;seed=11"
     problem = make_problem(Recipe.parse(recipe.format("block(16)")), DType.FLOAT32)
     assert misfit(problem, Limits(key_scales="block(32)")) == "the scales of its key differ not only by block(32)"

@@ -12,10 +12,8 @@ import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.diagnosis import whereabouts
-from attnspec.diagnosis.boundaries import find_boundary
+from attnspec.diagnosis.boundaries import describe_ranges, find_boundary
 from attnspec.diagnosis.conditions import Boundary, LengthCondition, LengthRule, narrow_condition
-from attnspec.diagnosis.ranges import describe_ranges
-from attnspec.engine.cases import in_a_line
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults.subject import fault_subject
 from attnspec.problems.problem import Array, Recipe, Sizes
@@ -27,7 +25,7 @@ from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Violated
 from attnspec.trials.sizes import Resizer
-from attnspec.trials.trial import Trial
+from attnspec.trials.trial import Trial, in_a_line
 from helpers.planted import (
     Wrong,
     half_scale,

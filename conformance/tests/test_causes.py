@@ -13,9 +13,9 @@ from attnspec.core.plan import Plan
 from attnspec.diagnosis.candidate import Matrix, Witnesses
 from attnspec.diagnosis.diagnose import Examiner, diagnose
 from attnspec.engine.engine import Engine
-from attnspec.faults.blocks import BLOCK_FAULTS, SIZE, of_size
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.fault import Fault
+from attnspec.faults.softmax import BLOCK_FAULTS, SIZE, of_size
 from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array, Recipe
 from attnspec.record.outcome import Outcome

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.core.compiling import OWN_SIZES, RESHAPING, explain_left_out, is_cut_short, is_left_out
-from attnspec.core.effort import EFFORTS
-from attnspec.core.made_variants import AS_DECLARED
+from attnspec.core.effort import EFFORTS, OWN_SIZES, RESHAPING, explain_left_out, is_cut_short, is_left_out
+from attnspec.core.forms import AS_DECLARED
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.subject_run import SubjectRun

@@ -13,7 +13,7 @@ from attnspec.cli import baseline, outputs
 from attnspec.cli.conclusion import Detail, Verdicts
 from attnspec.cli.digest import Digest, format_applicable
 from attnspec.cli.outputs import LiveProgress, PlainProgress
-from attnspec.core.compiling import CUT_SHORT, LEFT_OUT
+from attnspec.core.effort import CUT_SHORT, LEFT_OUT
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
 from attnspec.diagnosis.locate import INVERTED, NOTHING, PARTLY_TAKEN, SPOILT, UNTAKEN
 from attnspec.faults.catalogue import ALL, CATALOGUE

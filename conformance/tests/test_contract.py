@@ -10,12 +10,12 @@ from attnspec.core.declaration import Limits
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
-from attnspec.core.refusal import read_refusal
+from attnspec.core.sizes import read_refusal
 from attnspec.engine.engine import Engine
 from attnspec.engine.subject_run import recipe_for
 from attnspec.record.outcome import Outcome
 from attnspec.runner.gate import gate
-from attnspec.spec.contract import MOST, read_contract
+from attnspec.spec.clause import MOST, read_contract
 from test_refused_sizes import HEAD
 
 WORDS = "Words are keywords, dtypes, and sizes such as D128."

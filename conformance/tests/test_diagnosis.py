@@ -18,13 +18,12 @@ from attnspec.diagnosis.locate import INVERTED, RawExponentials
 from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults import staged as sound
-from attnspec.faults.blocks import OF_OTHER_SIZES
 from attnspec.faults.catalogue import ALL, CATALOGUE
-from attnspec.faults.doubles import SoundArithmetic, double
 from attnspec.faults.fault import Fault
+from attnspec.faults.softmax import OF_OTHER_SIZES
 from attnspec.faults.staged import attention, staged
-from attnspec.faults.subject import own_subject
-from attnspec.faults.work import HandedOver
+from attnspec.faults.staged_work import HandedOver
+from attnspec.faults.subject import SoundArithmetic, double, own_subject
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Recipe
 from attnspec.record.outcome import Explanation, Outcome
@@ -33,9 +32,9 @@ from attnspec.spec.load import load_spec
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject
-from attnspec.trials.call_log import log_call
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.judging import log_call
 from attnspec.trials.trial import Trial
 
 SPEC = load_spec()

@@ -19,8 +19,8 @@ from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
 from attnspec.faults.fault import Fault
 from attnspec.faults.sound import DROPPING, EVERY, declaration_of_sound
+from attnspec.faults.staged_work import HandedOver
 from attnspec.faults.subject import fault_subject, own_subject
-from attnspec.faults.work import HandedOver
 from attnspec.numerics.dropout import expect_any_dropped, expect_dropped, factors, limits
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.gradients import expect_gradients
@@ -30,9 +30,9 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import read_refutations
-from attnspec.trials.call_log import log_call
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.judging import log_call
 from attnspec.trials.trial import Trial
 
 TEXT = ("B2,H4,Hkv2,T6,S9,D8,Dv5;mask=random;families=normal+uniform;with=mask+dropout_rate+seed;dropout_rate=0.25;"

@@ -10,7 +10,7 @@ from attnspec.core.plan import Plan
 from attnspec.diagnosis.advice import RaisingExplainer
 from attnspec.engine.engine import Engine
 from attnspec.engine.summon import load_subject
-from attnspec.questions.conventions import probe_conventions
+from attnspec.questions.undeclared import probe_conventions
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.call import SubjectRaised
 from attnspec.subjects.exceptions import Topic, refusal_words

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnspec.aspects.quantised.arrays import NAMES
+from attnspec.aspects.quantised.keyword import KEYWORDS as QUANTISED
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import InputForm
@@ -21,11 +21,11 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.faults import precision
 from attnspec.faults.catalogue import ALL, CATALOGUE, FIXED, RECOMMENDED, declaration_of, fault_named, fault_table
 from attnspec.faults.fault import Fault
-from attnspec.faults.layer import staged_layer
 from attnspec.faults.sound import DENSE, SOUND, declaration_of_sound, sound_named
 from attnspec.faults.staged import staged
+from attnspec.faults.staged_forms import staged_layer
+from attnspec.faults.staged_work import Answer
 from attnspec.faults.subject import own_subject
-from attnspec.faults.work import Answer
 from attnspec.numerics.expectation import Expectation, expect, expect_layer, visible_keys
 from attnspec.numerics.precision import Precision, precision_of
 from attnspec.problems.make import make_layer, make_problem
@@ -249,7 +249,7 @@ def test_attention_faults_depart_beyond_rounding_unless_equivalent(dtype: DType,
     # these stay below any rounding, or drop what is to be dropped: tests of their own have them convicted
     small = {fault.name for fault in ATTENTION
              if fault in precision.DRIFT_FAULTS or "batch_invariant" in fault.claims or fault.stage in DROPPING
-             or fault.stage in NAMES}  # of codes, for which test_quantised.py has problems
+             or fault.stage in {word.name for word in QUANTISED}}  # of codes, for which test_quantised.py has problems
     put = [fault for fault in ATTENTION
            if _part(fault) == part and fault.name not in small and dtype not in fault.equivalents]
     assert len(put) > 10

@@ -14,8 +14,8 @@ from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
+from attnspec.problems.choices import FEW, FeatureArray, deal_rows
 from attnspec.problems.demand import count_work
-from attnspec.problems.feature_array import FEW, FeatureArray, deal_rows
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Recipe
 from attnspec.record.outcome import Outcome

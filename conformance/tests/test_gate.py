@@ -14,10 +14,10 @@ import pytest
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import Effort, Verdict
 from attnspec.core.plan import Plan
-from attnspec.engine.cases import UNFINISHED
 from attnspec.engine.engine import Engine
-from attnspec.runner.environment import one_thread
 from attnspec.runner.gate import gate
+from attnspec.runner.session import one_thread
+from attnspec.trials.trial import UNFINISHED
 from helpers.places import STUBS
 
 FILE = """

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import DType
 from attnspec.faults.backward import take
+from attnspec.faults.staged_work import HandedOver
 from attnspec.faults.subject import own_subject
-from attnspec.faults.work import HandedOver
 from attnspec.problems.problem import Array, Problem
 from evaluation.baselines import gradcheck
 from evaluation.baselines.gradient_grids import QKV

@@ -11,11 +11,10 @@ from typing import cast
 import numpy as np
 import pytest
 from attnspec.core.declaration import Declaration, Limits
-from attnspec.core.forms import InputForm
-from attnspec.core.made_variants import AS_DECLARED
+from attnspec.core.forms import AS_DECLARED, InputForm
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
-from attnspec.core.refusal import Refusal
+from attnspec.core.sizes import Refusal
 from attnspec.engine.engine import Engine
 from attnspec.engine.summon import with_requested_features
 from attnspec.numerics.expectation import of_gradients

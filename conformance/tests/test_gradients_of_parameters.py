@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.aspects.gradients.faults import FAULTS, as_layer_backward
+from attnspec.aspects.gradients.faults import PARAMETER_FAULTS, as_layer_backward
 from attnspec.core.declaration import Limits
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType, Effort, Verdict
@@ -138,7 +138,7 @@ def test_a_sound_layers_gradients_of_parameters_are_within_bounds(dtype: DType, 
         assert (gap <= gradient.allowance).all(), (name, float((gap / gradient.allowance).max()))
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
+@pytest.mark.parametrize("fault", PARAMETER_FAULTS, ids=[fault.name for fault in PARAMETER_FAULTS])
 def test_a_fault_of_parameters_is_wrong_in_their_gradients_alone(fault: Fault) -> None:
     subject, dtype = fault_subject(f"fault/{fault.name}"), DType.FLOAT16
     made, evaluator = problem("", dtype, sizes=SQUARE), Evaluator(subject, dtype)

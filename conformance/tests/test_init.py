@@ -232,7 +232,7 @@ def test_a_flag_that_gives_other_numbers_is_written_in_to_be_judged() -> None:
     form = find_form("their_numpy:sees_one_more")
     assert form.keywords == ("causal",)
     assert form.remarks == (
-        "Its is_causal is handed on as `causal`, but its output is -1.44 where 1.34 is expected, at (3, 0, 1, 0): "
+        "Its is_causal is handed on as `causal`, but its causal mask is off by one: a query sees one later key: "
         "attnspec check says what is wrong. If is_causal means something else, take it out of the adapter.",)
 
 

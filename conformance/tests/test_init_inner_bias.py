@@ -27,6 +27,9 @@ def attend(query, key, value, falls=lambda distance: abs(distance), is_causal=Tr
 def sloping(query, key, value):
     return attend(query, key, value)
 
+def steep(query, key, value):
+    return attend(query, key, value, lambda distance: 10 * abs(distance))
+
 def with_flag(query, key, value, use_slopes=True):
     return attend(query, key, value, abs if use_slopes else np.zeros_like)
 
@@ -75,6 +78,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[There]:
 @pytest.mark.parametrize(("name", "says"), [
     ("sloping", r"with a bias of its own: head h adds -m·\(i - j\), for H = 2 with m = 0\.5, 0\.25\. attnspec would "
                 r"judge it with that switched off: .* let a parameter \(`alibi_slopes`, or `bias`\) hand it over"),
+    ("steep", r"with a bias of its own: head h adds -m·\(i - j\), for H = 2 with m = 5, 2\.5\. attnspec would"),
     ("bent", r"with a bias of its own that depends on j - i, of query i and key j \(for H = 2\)"),
     ("of_contents", "does not compute attention in any of the")])
 def test_a_bias_that_cannot_be_switched_off_is_told(name: str, says: str, there: There) -> None:

@@ -83,6 +83,10 @@ def behind(query, key, value, past_k=None, past_v=None):
         key, value = np.concatenate([past_k, key], 2), np.concatenate([past_v, value], 2)
     return attend(query, key, value, hidden=lambda T, S: ~np.tri(T, S, dtype=bool))
 
+def with_flag(query, key, value, causal=False):
+    """With its causal flag, a query does not see itself."""
+    return attend(query, key, value, hidden=lambda T, S: causal & np.tri(S, T, dtype=bool).T)
+
 def grouped(query, key, value):
     """The heads of its keys are tiled, and those of its values repeated."""
     groups = query.shape[1] // key.shape[1]
@@ -191,6 +195,12 @@ def test_what_is_wrong_behind_a_past_is_said_in_words(there: There) -> None:
     form = form_in("mistaken", "behind", there)
     assert (form.mistake, form.parameter("past_key")) == ("", "past_k")
     assert "behind a past, the causal mask counts from the first key" in form.remarks[-1]
+
+
+def test_what_is_wrong_of_a_flag_is_said_in_words(there: There) -> None:
+    form = form_in("mistaken", "with_flag", there)
+    assert (form.mistake, form.parameter("causal")) == ("", "causal")
+    assert "its causal mask is off by one: a query does not see its own place" in form.remarks[-1]
 
 
 def test_a_mistake_is_convicted_by_the_printed_command(there: There, cli: Cli, tmp_path: Path,

@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 from attnspec.core.errors import TargetError
 from attnspec.core.surroundings import Surroundings
-from attnspec.scaffold.form import CallForm
+from attnspec.scaffold.form import SIDE, CallForm
 from attnspec.scaffold.search import form_of
 from attnspec.scaffold.there import There
 from attnspec.scaffold.trial_adapter import Trier
+from attnspec.scaffold.writing.source import source
 from attnspec.subjects.target import host_of
 
 LAYERS = """
+import torch
 from torch import nn
 
 class Required(nn.Module):
@@ -45,6 +47,30 @@ class OneHead(nn.Module):
 
     def forward(self, x):
         return (self.q(x) @ self.k(x).transpose(-1, -2) / x.shape[-1] ** 0.5).softmax(-1) @ self.v(x)
+
+class MultiQuery(nn.Module):
+    def __init__(self, dim, num_heads):
+        super().__init__()
+        self.num_heads, self.width = num_heads, dim // num_heads
+        self.c_attn, self.c_proj = nn.Linear(dim, dim + 2 * self.width), nn.Linear(dim, dim)
+
+    def forward(self, x):
+        q, k, v = self.c_attn(x).split((x.shape[-1], self.width, self.width), -1)
+        q = q.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        weights = (q @ k.unsqueeze(1).mT / self.width ** 0.5).softmax(-1)
+        return self.c_proj((weights @ v.unsqueeze(1)).transpose(1, 2).flatten(2))
+
+class InSquares(Required):
+    # Its tokens fill a square window, and each pair of places has a bias
+    def __init__(self, dim, window_size, num_heads):
+        super().__init__(dim, num_heads)
+        self.position_bias = nn.Parameter(torch.randn(window_size ** 2, window_size ** 2))
+
+    def forward(self, x):
+        B, T, M = x.shape
+        q, k, v = (each(x).reshape(B, T, self.ways, -1).transpose(1, 2) for each in (self.q, self.k, self.v))
+        weights = (q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 + self.position_bias).softmax(-1)
+        return self.o((weights @ v).transpose(1, 2).reshape(B, T, M))
 """
 
 
@@ -61,6 +87,19 @@ def find_form(folder: Path, name: str) -> CallForm:
     pytest.param("OneHead", {"feats": "M"}, marks=pytest.mark.nightly)])
 def test_sizes_of_any_name_are_found_by_trying(here: Path, name: str, construction: Mapping[str, str]) -> None:
     assert find_form(here, name).construction == construction
+
+
+def test_a_window_of_two_axes_is_as_wide_as_its_tokens_fill_a_square(here: Path) -> None:
+    form = find_form(here, "InSquares")
+    assert form.construction == {"dim": "M", "window_size": SIDE, "num_heads": "heads"}
+    assert (form.zeroed, form.untried["position_bias"]) == (("position_bias",), "0")
+    assert "its tokens fill a square" in source(form)
+
+
+def test_one_head_of_keys_and_values_serves_all_query_heads(here: Path) -> None:
+    form = find_form(here, "MultiQuery")
+    assert (form.one_kv_head, form.construction) == (True, {"dim": "M", "num_heads": "heads"})
+    assert form.remarks == ("It has one head of keys and values for all query heads.",)
 
 
 def test_a_layer_that_is_right_at_one_number_of_heads_only_is_no_proof(here: Path) -> None:

@@ -60,6 +60,28 @@ class Restarting(Turning):
     def start(self, past):
         return 0
 
+def rotate(x, sign=1):
+    half = x.shape[-1] // 2
+    angles = sign * torch.arange(x.shape[-2])[:, None] * 100.0 ** -(torch.arange(half) / half)
+    return turn(x, angles.cos().repeat(1, 2).to(x.dtype), angles.sin().repeat(1, 2).to(x.dtype))
+
+class WithFunction(nn.Module):
+    """A function turns, which keeps nothing."""
+    def __init__(self, dim, heads):
+        super().__init__()
+        self.heads, self.qkv, self.proj = heads, nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        q, k = rotate(q), rotate(k)
+        return self.proj(((q @ k.mT * q.shape[-1] ** -0.5).softmax(-1) @ v).transpose(1, 2).flatten(2))
+
+class WithFunctionTheOtherWay(WithFunction):
+    def forward(self, x):
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        q, k = rotate(q), rotate(k, -1)
+        return self.proj(((q @ k.mT * q.shape[-1] ** -0.5).softmax(-1) @ v).transpose(1, 2).flatten(2))
+
 class HandedAngles(nn.Module):
     def __init__(self, dim, heads):
         super().__init__()
@@ -99,6 +121,13 @@ def test_keys_that_turn_the_other_way_are_told(there: There) -> None:
     form = form_named("TurnedTheOtherWay", there)
     assert form.warnings[0].startswith("TURNED DIFFERENTLY: turned by a quarter at all places, its output is")
     assert TURNED in form.variants
+
+
+@pytest.mark.parametrize(("name", "is_told"), [("WithFunction", False), ("WithFunctionTheOtherWay", True)])
+def test_a_function_that_turns_makes_weights_of_distances(name: str, is_told: bool, there: There) -> None:
+    form = form_named(name, there)
+    assert form.untried["rotate"] == "off"
+    assert form.warnings[0].startswith("TURNED DIFFERENTLY: with its rotation on") is is_told
 
 
 def test_positions_that_begin_again_in_every_call_are_told(there: There) -> None:

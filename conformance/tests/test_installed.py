@@ -12,7 +12,7 @@ import pytest
 from attnspec.cli.digest import format_opening
 from attnspec.core.plan import Plan
 from attnspec.record.read import read_record
-from attnspec.runner.environment import describe_environment
+from attnspec.runner.session import describe_environment
 from attnspec.subjects.installed import audited_environment, distribution_of, installed_version, is_installed, look_in
 from attnspec.subjects.registry import process_of
 from helpers.commands import Cli

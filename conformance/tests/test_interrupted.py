@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
-from attnspec.engine.cases import UNFINISHED
 from attnspec.record.read import read_record
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Failure
-from attnspec.trials.trial import Trial
+from attnspec.trials.trial import UNFINISHED, Trial
 from helpers.law import checks
 from helpers.planted import planted
 

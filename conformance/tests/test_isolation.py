@@ -21,9 +21,8 @@ from attnspec.core.plan import Plan
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.runner import session
-from attnspec.runner.environment import ONE_THREAD, prepared_environment
 from attnspec.runner.listener import last_words
-from attnspec.runner.session import Result, Session
+from attnspec.runner.session import ONE_THREAD, Result, Session, prepared_environment
 from helpers.places import STUBS
 from helpers.records import evidence_of
 

@@ -12,11 +12,11 @@ import pytest
 from attnspec.core.declaration import Limits, narrowed_by
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
-from attnspec.core.refusal import read_refusal
+from attnspec.core.sizes import read_refusal
 from attnspec.engine.engine import Engine
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.engine.summon import load_subject
-from attnspec.questions.conventions import probe_conventions
+from attnspec.questions.undeclared import probe_conventions
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import Subject

@@ -38,7 +38,7 @@ VIOLATIONS = {
     "host": ("attnspec/host/calling.py", "import attnspec.core.nouns"),
     "light": ("attnspec/record/outcome.py", "def later():\n    import numpy"),
     "frameworks": ("attnspec/numerics/precision.py", "import torch"),
-    "hypothesis": ("attnspec/questions/conventions.py", "import hypothesis"),
+    "hypothesis": ("attnspec/questions/undeclared.py", "import hypothesis"),
 }
 """By contract: a file, and the import in it that breaks the contract."""
 

@@ -18,8 +18,8 @@ from attnspec.core.nouns import DType
 from attnspec.core.surroundings import Surroundings
 from attnspec.faults.sound import DENSE, sound_named
 from attnspec.faults.staged import attention
+from attnspec.faults.staged_work import HandedOver
 from attnspec.faults.subject import fault_subject, sound_subject
-from attnspec.faults.work import HandedOver
 from attnspec.numerics.expectation import expect, visible_keys
 from attnspec.numerics.precision import precision_of
 from attnspec.numerics.reference import blocks
@@ -28,7 +28,7 @@ from attnspec.problems.keyword_arrays import NEUTRAL, keyword_array, sample_of
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from attnspec.questions.asker import Asker, reply_to
-from attnspec.questions.conventions import probe_conventions
+from attnspec.questions.undeclared import probe_conventions
 from attnspec.subjects.registry import load
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn

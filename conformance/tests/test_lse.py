@@ -23,7 +23,7 @@ from attnspec.numerics.precision import precision_of
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe
 from attnspec.questions.asker import Asker, reply_to
-from attnspec.questions.conventions import probe_conventions
+from attnspec.questions.undeclared import probe_conventions
 from attnspec.subjects.registry import load
 from attnspec.subjects.subject import UnusableAnswer
 from attnspec.vocabulary.scene import NoClaim, Posed

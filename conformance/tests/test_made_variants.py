@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from attnspec.core.declaration import Declaration
 from attnspec.core.errors import ManifestError, UsageError
-from attnspec.core.made_variants import AS_DECLARED, FORMS, VARIANTS, foretold_variants, forms_asked, read_variants
+from attnspec.core.forms import AS_DECLARED, FORMS, VARIANTS, foretold_variants, forms_asked, read_variants
 from attnspec.core.nouns import Effort, Kind, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine

@@ -249,8 +249,8 @@ def test_a_layer_is_put_what_is_drawn_alone() -> None:
 # --- where they fail and cannot be made small
 
 def test_a_large_case_that_fails_is_told_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(EFFORTS, Effort.QUICK, replace(EFFORTS[Effort.QUICK], shrinking=0))  # type: ignore[arg-type]  # a dict
-    monkeypatch.setitem(EFFORTS, Effort.THOROUGH, replace(EFFORTS[Effort.THOROUGH], largest=0))  # type: ignore[arg-type]  # a dict
+    monkeypatch.setitem(EFFORTS, Effort.QUICK, replace(EFFORTS[Effort.QUICK], shrinking=0))
+    monkeypatch.setitem(EFFORTS, Effort.THOROUGH, replace(EFFORTS[Effort.THOROUGH], largest=0))
     failed = judged(tmp_path, AT_192, check=ONLY_AT_192, effort=Effort.QUICK)
     assert failed.evidence is not None
     assert not failed.evidence.like

@@ -11,7 +11,7 @@ import pytest
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
-from attnspec.core.refusal import read_refusal
+from attnspec.core.sizes import read_refusal
 from attnspec.engine.engine import Engine
 from attnspec.engine.summon import load_subject
 from attnspec.problems.choices import menu_of
@@ -19,11 +19,9 @@ from attnspec.problems.demand import CALLS, Demand
 from attnspec.problems.domain import domain
 from attnspec.problems.problem import Sizes
 from attnspec.problems.size_plan import SizePlan, taken_by
-from attnspec.questions.conventions import probe_conventions
-from attnspec.questions.ranges import ranges_of
+from attnspec.questions.undeclared import probe_conventions, ranges_of
 from attnspec.record.outcome import Outcome
-from attnspec.subjects.causes import WordedRefusal
-from attnspec.subjects.interview import Interview, start_of
+from attnspec.subjects.interview import Interview, WordedRefusal, start_of
 from attnspec.subjects.refusals import narrow_subject
 from attnspec.trials.covering_cases import deal_openings
 from attnspec.trials.paths import gentle_cases

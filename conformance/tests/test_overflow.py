@@ -16,13 +16,13 @@ from attnspec.faults.subject import own_subject
 from attnspec.numerics.precision import graded, precision_of, with_range_of_float32
 from attnspec.numerics.roundings import roundings
 from attnspec.problems.problem import Array
-from attnspec.questions.ranges import MOST_KEYS, MOST_KEYS_SQUARE, Most, largest, number, ranges_of, told, tried
+from attnspec.questions.undeclared import MOST_KEYS, MOST_KEYS_SQUARE, Most, largest, number, ranges_of, told, tried
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
 from attnspec.trials import evaluator
-from attnspec.trials.call_log import LoggingEvaluator
 from attnspec.trials.evaluator import Evaluator
+from attnspec.trials.judging import LoggingEvaluator
 from helpers.law import checks
 from helpers.liars import liar_subject, sound, steps
 

@@ -24,8 +24,7 @@ from attnspec.spec.load import load_spec
 from attnspec.spec.yaml_lines import load_yaml
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.sizes import Dealer
-from attnspec.vocabulary.schema import schema
-from attnspec.vocabulary.tables import DRAWS, MEANINGS, WORDS
+from attnspec.vocabulary.tables import DRAWS, MEANINGS, WORDS, schema
 from helpers.commands import Cli
 from helpers.places import SMALL_SPEC
 from jsonschema import Draft202012Validator

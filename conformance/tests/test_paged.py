@@ -15,7 +15,6 @@ from attnspec.core.forms import InputForm
 from attnspec.core.keyword import PagePattern
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
-from attnspec.engine.cases import in_a_line
 from attnspec.engine.engine import Engine
 from attnspec.faults.sound import SOUND, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
@@ -29,7 +28,7 @@ from attnspec.subjects.serving_forms import LARGE, PagedProblem, in_pages
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.trial import Trial
+from attnspec.trials.trial import Trial, in_a_line
 from attnspec.vocabulary.scene import NoClaim, Posed
 from helpers.subjects import loaded
 

@@ -9,7 +9,7 @@ import pytest
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array
-from attnspec.questions.conventions import probe_conventions
+from attnspec.questions.undeclared import probe_conventions
 from attnspec.subjects.smoke import smoke_subject
 from attnspec.subjects.subject import Subject
 from helpers.subjects import subject_of

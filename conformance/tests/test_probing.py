@@ -11,8 +11,8 @@ from attnspec.core.declaration import Limits
 from attnspec.core.forms import InputForm
 from attnspec.core.nouns import DType
 from attnspec.faults.staged import as_attend, attention
+from attnspec.faults.staged_work import Answer, HandedOver
 from attnspec.faults.subject import own_subject
-from attnspec.faults.work import Answer, HandedOver
 from attnspec.probing.probe import probe_subject
 from attnspec.problems.problem import Array
 from attnspec.record.events import Found

@@ -17,6 +17,7 @@ from attnspec.numerics.precision import assumed
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, Recipe, joined
 from attnspec.vocabulary.scene import Posed
+from attnspec.vocabulary.signature import Drawn
 
 CONVENTIONS = {"grouped_heads": "repeat", "causal_alignment": "top_left"}
 RECIPE = ("B2,H4,Hkv2,T3,S8,D6,Dv3;mask=none;families=normal;with=past_key+past_value+key_scale+value_scale{0};"
@@ -65,7 +66,7 @@ def test_chunks_of_codes_have_the_scales_of_their_own_keys() -> None:
     recipe = Recipe.parse("B1,H2,Hkv2,T6,S6,D4,Dv4;mask=none;families=normal;with=causal+key_scale+value_scale;"
                           "key_scale=int8/token/odd;value_scale=int8/token/odd;seed=3")
     problem = make_problem(recipe, DType.FLOAT32)
-    first, second = in_chunks(Posed((problem,), {}), cut=3).parts
+    first, second = in_chunks(Posed((problem,)), cut=Drawn(3)).parts
     assert first.key_scale is not None
     assert second.key_scale is not None
     assert problem.key_scale is not None

@@ -13,7 +13,7 @@ from attnspec.aspects.softcap import words as softcap
 from attnspec.aspects.window import words as window
 from attnspec.aspects.window.faults import within
 from attnspec.faults.staged import SOUND, attention, exponentials, normalise
-from attnspec.faults.work import Answer, HandedOver, PreparedCall
+from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 from attnspec.questions import masks
 from helpers.liars import Liar, answers_to, changing, find_answer, sound, when, with_stages

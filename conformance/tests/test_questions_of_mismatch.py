@@ -9,7 +9,7 @@ import pytest
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
 from attnspec.faults.staged import attention
-from attnspec.faults.work import Answer, HandedOver
+from attnspec.faults.staged_work import Answer, HandedOver
 from attnspec.questions.asker import Asker, NotAsked
 from attnspec.questions.shapes import MISMATCH_QUESTIONS
 from attnspec.subjects.registry import load

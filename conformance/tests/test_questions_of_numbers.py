@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 from attnspec.faults.staged import attention
+from attnspec.faults.staged_work import Answer, HandedOver
 from attnspec.faults.state import Parts, summed, whole
-from attnspec.faults.work import Answer, HandedOver
 from attnspec.problems.problem import Array
-from attnspec.questions import numbers, outputs, shapes
+from attnspec.questions import numbers, shapes
 from helpers.liars import Liar, answers_to, changing, everywhere, find_answer, sound, when, with_stages
 
 
@@ -114,8 +114,8 @@ PLANTED: Mapping[str, Mapping[str, Liar]] = {
     "zero.queries": {"empty": sound}, "zero.batch": {"empty": sound},
     "zero.keys": {"zeros": sound, "nan": when(lambda call: call.key.shape[2] == 0, everywhere(np.nan))},
 }
-ASKED = (*numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *outputs.WEIGHT_QUESTIONS, *numbers.NUMBER_QUESTIONS,
-         outputs.TWICE, *outputs.PURITY_QUESTIONS, *numbers.BIT_QUESTIONS, *shapes.SIZE_QUESTIONS)
+ASKED = (*numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *numbers.WEIGHT_QUESTIONS, *numbers.NUMBER_QUESTIONS,
+         numbers.TWICE, *numbers.PURITY_QUESTIONS, *numbers.BIT_QUESTIONS, *shapes.SIZE_QUESTIONS)
 CASES = [(question, answer) for question, answers in PLANTED.items() for answer in answers]
 
 

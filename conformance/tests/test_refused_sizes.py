@@ -11,7 +11,7 @@ from attnspec.core.declaration import Limits, with_groups
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Effort, Verdict, does_gate_run
 from attnspec.core.plan import Plan
-from attnspec.core.refusal import RefusalCondition, read_refusal
+from attnspec.core.sizes import RefusalCondition, read_refusal
 from attnspec.engine.engine import Engine
 from attnspec.engine.summon import load_subject
 from attnspec.problems.choices import shapes_for

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from attnspec.core.nouns import DType, Effort
+from attnspec.diagnosis.boundaries import right_beside
 from attnspec.diagnosis.diagnose import RAISES_ALWAYS, diagnose
 from attnspec.diagnosis.locate import locate_stage
-from attnspec.diagnosis.ranges import right_beside
 from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.faults import staged
-from attnspec.faults.work import Answer, HandedOver
+from attnspec.faults.staged_work import Answer, HandedOver
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Recipe
 from attnspec.trials.evaluator import Evaluator

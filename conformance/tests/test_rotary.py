@@ -26,8 +26,8 @@ from attnspec.numerics.rotary import (
     pairs,
 )
 from attnspec.problems.domain import domain
+from attnspec.problems.make import RotaryProblem, make_rotary
 from attnspec.problems.problem import Array, Recipe
-from attnspec.problems.rotary import RotaryProblem, make_rotary
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn
 

@@ -17,9 +17,9 @@ from attnspec.engine.engine import Engine
 from attnspec.faults.fault import Fault
 from attnspec.faults.sound_forms import FORMULATIONS
 from attnspec.numerics.rotary import PAIRS
+from attnspec.problems.make import make_rotary
 from attnspec.problems.problem import Recipe
-from attnspec.problems.rotary import make_rotary
-from attnspec.questions.conventions import probe_conventions
+from attnspec.questions.undeclared import probe_conventions
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import likely_words
 from attnspec.spec.load import load_spec

@@ -9,8 +9,7 @@ import pytest
 from attnspec.core import paths
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.spec.yaml_lines import load_yaml
-from attnspec.vocabulary.schema import schema, schema_text
-from attnspec.vocabulary.tables import WORDS
+from attnspec.vocabulary.tables import WORDS, schema, schema_text
 from helpers.places import SMALL_SPEC
 from jsonschema import Draft202012Validator
 

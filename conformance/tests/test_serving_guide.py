@@ -18,14 +18,13 @@ from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.core.rotary import POSITION_PATTERNS, ROTARY, WIDTH_PATTERNS
-from attnspec.engine.cases import in_a_line
 from attnspec.engine.engine import Engine
 from attnspec.faults.subject import fault_subject
 from attnspec.problems.problem import Recipe
 from attnspec.spec.load import load_spec
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.trial import Trial
+from attnspec.trials.trial import Trial, in_a_line
 from helpers.places import CHECKOUT
 
 GUIDE, DROPPING = ((CHECKOUT / "docs" / name).read_text(encoding="utf-8") for name in ("serving.md", "dropout.md"))

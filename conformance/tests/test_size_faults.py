@@ -16,8 +16,8 @@ from attnspec.faults.fault import Fault
 from attnspec.faults.size_family import Axes, FaultFamily, Planted, axes_of
 from attnspec.faults.sizes.families import ALL_FAMILIES, FAMILIES
 from attnspec.faults.staged import staged
+from attnspec.faults.staged_work import Answer
 from attnspec.faults.subject import own_ids, own_subject
-from attnspec.faults.work import Answer
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import MOST_FEATURES, Problem, Recipe
 from attnspec.record.events import SUITE, Conviction, SubjectPut

@@ -29,7 +29,7 @@ from attnspec.problems.keyword_arrays import keyword_array
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from attnspec.questions.asker import Asker, reply_to
-from attnspec.questions.conventions import probe_conventions
+from attnspec.questions.undeclared import probe_conventions
 from attnspec.subjects.registry import load
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn

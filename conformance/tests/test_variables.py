@@ -10,8 +10,8 @@ import pytest
 from attnspec.core.nouns import DType, Effort
 from attnspec.diagnosis.whereabouts import FailureLocator, ProblemNumber, ProblemOutcome, condition_on
 from attnspec.faults import staged
+from attnspec.faults.staged_work import Answer, HandedOver
 from attnspec.faults.subject import own_subject
-from attnspec.faults.work import Answer, HandedOver
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Recipe
 from attnspec.report.bugs import likely_words

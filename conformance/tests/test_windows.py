@@ -23,7 +23,7 @@ from attnspec.problems.choices import Menu, menu_of
 from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, Recipe
-from attnspec.questions.conventions import probe_conventions
+from attnspec.questions.undeclared import probe_conventions
 from attnspec.subjects.registry import load
 from attnspec.trials.covering_cases import deal_openings, seed_of
 from attnspec.vocabulary.scene import NoClaim, Posed

@@ -17,7 +17,7 @@ from attnspec.cli import findings
 from attnspec.cli.baseline import format_gone, held_against
 from attnspec.cli.digest import UNDECIDED, Digest, format_applicable, name_few, name_probed, of_subject
 from attnspec.cli.findings import format_lacking, kept_away
-from attnspec.core.compiling import explain_left_out, is_cut_short, is_left_out
+from attnspec.core.effort import explain_left_out, is_cut_short, is_left_out
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.keyword import APART, GRAD
 from attnspec.core.keywords import list_defaults, meant_by

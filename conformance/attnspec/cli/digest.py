@@ -26,7 +26,7 @@ from attnspec.record.events import (
 from attnspec.record.outcome import ClauseText, KnownFinding, Outcome, is_choice
 from attnspec.report.comparison import is_gone
 from attnspec.report.figures import count_noun
-from attnspec.spec.contract import ALL, word_of
+from attnspec.spec.clause import ALL, word_of
 
 ALARMING = FAILURES | {Verdict.UNEXPECTED}
 UNDECIDED = frozenset({Verdict.NOT_RUN, Verdict.NO_CLAIM, Verdict.INAPPLICABLE})

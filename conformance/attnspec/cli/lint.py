@@ -52,10 +52,9 @@ from attnspec.subjects.baseline import (
     read_entries,
     read_tried,
 )
-from attnspec.subjects.findings import Finding, read_findings
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.outline import guess_meant_target, no_such_function
-from attnspec.subjects.registry import library_folders, registered_subjects
+from attnspec.subjects.registry import Finding, library_folders, read_findings, registered_subjects
 
 if TYPE_CHECKING:
     from attnspec.trials.compile import Check
@@ -231,8 +230,7 @@ def _generated() -> Iterator[tuple[Path, str]]:
 
 def _spec_schema() -> str:
     from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
-    from attnspec.vocabulary.schema import schema_text  # noqa: PLC0415  (weight: see below)
-    from attnspec.vocabulary.tables import WORDS  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.vocabulary.tables import WORDS, schema_text  # noqa: PLC0415  (weight: NumPy)
 
     return schema_text(WORDS, CATALOGUE)
 

@@ -25,7 +25,7 @@ from click.shell_completion import CompletionItem
 from attnspec.cli import completion
 from attnspec.cluster.worker import read_address
 from attnspec.core.errors import TargetError, UsageError, hint
-from attnspec.core.made_variants import VARIANTS as MADE
+from attnspec.core.forms import VARIANTS as MADE
 from attnspec.core.nouns import DType, Effort, is_bare
 from attnspec.core.paths import portable_argument
 from attnspec.core.plan import FAULT, SOUND, Plan, read_shard

@@ -26,9 +26,8 @@ from attnspec.core.plan import Plan, is_own
 from attnspec.record.codec import decode, encode, to_line
 from attnspec.record.events import Event, Handler, ItemStarted, RunFinished, RunStarted, SubjectCompiles
 from attnspec.record.write import Group
-from attnspec.runner.environment import describe_environment
 from attnspec.runner.jobs import NamedGroups
-from attnspec.runner.session import Session
+from attnspec.runner.session import Session, describe_environment
 from attnspec.spec.load import load_spec
 from attnspec.subjects.installed import is_installed, look_in
 from attnspec.subjects.manifest import Registered

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from attnspec.core.forms import PROFILE as MADE
 from attnspec.core.keywords import HIDING, KEYWORDS, UNCOMMON
-from attnspec.core.made_variants import PROFILE as MADE
 from attnspec.core.nouns import is_bare
 from attnspec.core.rotary import POSITIONS, PROFILE
 

@@ -14,7 +14,7 @@ from attnspec.core.forms import InputForm
 from attnspec.core.keyword import KeywordLimits
 from attnspec.core.keywords import CACHED, KEYWORDS, keywords_beside
 from attnspec.core.nouns import DType, Kind
-from attnspec.core.refusal import Refusal, RefusalCondition, nearest_taken
+from attnspec.core.sizes import Refusal, RefusalCondition, nearest_taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +306,7 @@ class Declaration:
     sizes: those that it is used at, which are tried beside what is drawn (see `core/sizes.py`).
     blocks: by axis, the lengths of the blocks that it cuts it into: their ends are drawn more often.
     form: how its arrays are laid out.  given: what that form gives it beside them.
-    made: the variants that attnspec makes itself in an audit (see `core/made_variants.py`).
+    made: the variants that attnspec makes itself in an audit (see `core/forms.py`).
     backward_precision: as precision, of the backward pass: what is otherwise there than the forward pass says.
     """
 

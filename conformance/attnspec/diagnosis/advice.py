@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED, unlike_any
 from attnspec.core.declaration import Limits, limits_saying, narrowed_by
 from attnspec.core.nouns import DType, Kind, is_bare
-from attnspec.core.refusal import Refusal
+from attnspec.core.sizes import Refusal
 from attnspec.diagnosis.diagnose import Diagnosis
 from attnspec.diagnosis.inputs import features_that_matter
 from attnspec.diagnosis.locate import INVERTED, NOTHING, SPOILT, WITHOUT_MAXIMUM
@@ -23,9 +23,8 @@ from attnspec.record.outcome import Explanation
 from attnspec.spec.load import added_files
 from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.call import UnusableAnswer
-from attnspec.subjects.causes import WordedRefusal, find_causes
 from attnspec.subjects.exceptions import refusal_words
-from attnspec.subjects.interview import PLAIN, Case, Interview, case_of
+from attnspec.subjects.interview import PLAIN, Case, Interview, WordedRefusal, case_of, find_causes
 from attnspec.subjects.refusals import begin_interview
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.subjects.target import importable_name

@@ -23,7 +23,7 @@ from attnspec.core.nouns import DType, Effort, Kind, Level, is_bare
 from attnspec.core.rotary import POSITIONS
 from attnspec.diagnosis.advice import frameworks_of, manifest_line
 from attnspec.diagnosis.candidate import PURSE, judge_case
-from attnspec.diagnosis.rotary import narrow_for
+from attnspec.diagnosis.inputs import narrow_for
 from attnspec.diagnosis.whereabouts import NOWHERE, FailurePlace
 from attnspec.numerics.precision import Precision, is_half, looser_words, precision_of
 from attnspec.numerics.width import acquitted_by

@@ -22,27 +22,25 @@ from attnspec.core.keywords import KEYWORDS, OFF
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.diagnosis.tolerance import AnswerRuler, Aspect, ComparisonStandard
 from attnspec.faults import staged as sound
-from attnspec.faults.decoding import with_cache
-from attnspec.faults.doubles import Noise, noisy
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.layer import LayerCall, LayerStages, as_layer, both, run_layer
 from attnspec.faults.sound_forms import by_sequence, concatenating, side_by_side
 from attnspec.faults.staged import SOUND, Attend, as_computed, computing, find_empty_rows, log_sum_exp, staged
-from attnspec.faults.work import Answer as Returned
-from attnspec.faults.work import HandedOver as StagedCall
-from attnspec.faults.work import PreparedCall
+from attnspec.faults.staged_forms import LayerCall, LayerStages, as_layer, output_and_weights, run_layer, with_cache
+from attnspec.faults.staged_work import Answer as Returned
+from attnspec.faults.staged_work import HandedOver as StagedCall
+from attnspec.faults.staged_work import PreparedCall
+from attnspec.faults.subject import Noise, noisy
 from attnspec.numerics.rotary import INTERLEAVED, PAIRS
+from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, Recipe
-from attnspec.problems.rotary import RotaryProblem
 from attnspec.spec.refutations import CASES, Refutations
-from attnspec.subjects.backward import BackwardPass
+from attnspec.subjects.call import BackwardPass
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
-from attnspec.trials.call_log import Ending, LoggedCall, LoggingEvaluator, is_poisoned, log_call
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.judging import Tally
+from attnspec.trials.judging import Ending, LoggedCall, LoggingEvaluator, Tally, is_poisoned, log_call
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.scene import AnyProblem
 
@@ -197,7 +195,8 @@ def _as_layer(function: Attend, call: LayerCall) -> Returned:
     """A layer around an attention."""
     def attend(inner: StagedCall, layer: LayerCall) -> tuple[Array, Array]:  # noqa: ARG001  (the stage's signature)
         """The function's output (B,H,T,Dv) and weights (B,H,T,S), whatever it was asked for."""
-        return both(function(inner.query, inner.key, inner.value, **{**inner.given, "return_weights": True}))
+        keywords = {**inner.given, "return_weights": True}
+        return output_and_weights(function(inner.query, inner.key, inner.value, **keywords))
     return run_layer(call, LayerStages(attend=attend))
 
 
@@ -210,7 +209,7 @@ def _stepping(decoder: Callable[..., Any], limits: Limits, *inputs: Array, cache
         *answer, held = decoder(inner.query, inner.key, inner.value,
                                 **{**inner.given, "return_weights": True, STATE: cache})
         kept.append(held)
-        return both(tuple(answer))
+        return output_and_weights(tuple(answer))
 
     layer = as_layer(partial(run_layer, stages=LayerStages(attend=attend)))
     answer = _answer_as_layer(layer, limits, *inputs, **keywords)

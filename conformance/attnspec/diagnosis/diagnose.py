@@ -13,27 +13,24 @@ from attnspec.core.forms import InputForm
 from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.diagnosis.candidate import FailingCase, Witnesses, judge_case
-from attnspec.diagnosis.inputs import PANELS, DiagnosticInputs
+from attnspec.diagnosis.inputs import PANELS, DiagnosticInputs, locate_in_rotation
 from attnspec.diagnosis.locate import BACKWARD, NOTHING, WITHOUT_MAXIMUM, RawExponentials, locate_stage
-from attnspec.diagnosis.rotary import locate_in_rotation
 from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard, aspect_of
 from attnspec.diagnosis.whereabouts import NOWHERE, FailurePlace
-from attnspec.faults.blocks import OF_OTHER_SIZES, SIZE, of_size
 from attnspec.faults.catalogue import ALL, CATALOGUE
-from attnspec.faults.doubles import SoundArithmetic, double
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.size_family import axes_of
-from attnspec.faults.subject import own_subject
+from attnspec.faults.softmax import OF_OTHER_SIZES, SIZE, of_size
+from attnspec.faults.subject import SoundArithmetic, double, own_subject
 from attnspec.numerics.precision import with_range_of_float32
 from attnspec.problems.problem import Recipe
 from attnspec.record.boundaries import suggest_blocks
 from attnspec.record.outcome import Likeness
 from attnspec.subjects.subject import Subject
-from attnspec.trials.call_log import Ending, LoggedCall, LoggingEvaluator
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.judging import Violated
+from attnspec.trials.judging import Ending, LoggedCall, LoggingEvaluator, Violated
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.relations import does_not_overflow
 

@@ -25,11 +25,10 @@ from attnspec.numerics.expectation import Expectation, expect, lowered
 from attnspec.numerics.operands import operands_of
 from attnspec.numerics.reference import attend
 from attnspec.problems.keyword_arrays import with_values
-from attnspec.problems.make import make_problem
+from attnspec.problems.make import RotaryProblem, make_problem
 from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe, Sizes, joined
-from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.outcome import MAGNITUDE
-from attnspec.trials.call_log import Ending, LoggedCall, log_call
+from attnspec.trials.judging import Ending, LoggedCall, log_call
 from attnspec.vocabulary.observables import relative_logits
 from attnspec.vocabulary.scene import AnyProblem, working
 

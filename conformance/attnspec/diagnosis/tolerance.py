@@ -22,12 +22,12 @@ from attnspec.numerics.gradients import expect_gradients
 from attnspec.numerics.precision import Precision, is_half, precision_of
 from attnspec.numerics.rotary import expect_rotary
 from attnspec.numerics.roundings import backward_precision_of, roundings
+from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, LayerProblem, Problem
-from attnspec.problems.rotary import RotaryProblem
-from attnspec.subjects.backward import grad_given, inputs_of
+from attnspec.subjects.call import grad_given, inputs_of
 from attnspec.subjects.subject import Subject
-from attnspec.trials.call_log import Ending, LoggedCall
 from attnspec.trials.evaluator import rows_without_gradient
+from attnspec.trials.judging import Ending, LoggedCall
 from attnspec.vocabulary.scene import AnyProblem, working
 
 

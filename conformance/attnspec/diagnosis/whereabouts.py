@@ -16,9 +16,8 @@ import numpy as np
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Effort
 from attnspec.core.rotary import EVERY_VALUED
-from attnspec.diagnosis.boundaries import find_boundary
+from attnspec.diagnosis.boundaries import describe_ranges, find_boundary, wrong_entries
 from attnspec.diagnosis.conditions import Boundary, BoundaryCondition
-from attnspec.diagnosis.ranges import describe_ranges, wrong_entries
 from attnspec.numerics.operands import extra_over_lse
 from attnspec.problems.demand import count_work
 from attnspec.problems.domain import ANY_MASK, Domain

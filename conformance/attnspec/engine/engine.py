@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from attnspec.core.conventions import PROFILES
 from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.errors import TargetError, UsageError, near_misses
-from attnspec.core.made_variants import forms_asked
+from attnspec.core.forms import forms_asked
 from attnspec.core.nouns import FAILURES, DType, Effort, Novelty, does_gate_run, is_bare
 from attnspec.core.paths import VERSION
 from attnspec.core.plan import FAULT, Item, Plan, is_fault
@@ -20,8 +20,18 @@ from attnspec.engine.known_failures import as_new, check_deviations, with_choice
 from attnspec.engine.portions import check_known, is_hurried, match_ids, no_clause, no_dtype
 from attnspec.faults.witnesses import clauses_for, declaration_of_target
 from attnspec.record.outcome import KnownFinding, Outcome, SubjectCard
-from attnspec.spec.clause import Clause, Spec, is_due
-from attnspec.spec.contract import ALL, Contract, contract_clauses, contract_id, is_put_at, read_contract, word_of
+from attnspec.spec.clause import (
+    ALL,
+    Clause,
+    Contract,
+    Spec,
+    contract_clauses,
+    contract_id,
+    is_due,
+    is_put_at,
+    read_contract,
+    word_of,
+)
 from attnspec.spec.load import load_spec
 from attnspec.spec.refutations import Refutations, read_refutations
 from attnspec.subjects.baseline import (

@@ -10,16 +10,15 @@ import numpy as np
 from attnspec.core.effort import EFFORTS
 from attnspec.core.nouns import Effort, Level, Panel
 from attnspec.core.sizes import spell_lengths
-from attnspec.diagnosis.ranges import describe_ranges
+from attnspec.diagnosis.boundaries import describe_ranges
 from attnspec.diagnosis.whereabouts import FailurePlace
-from attnspec.engine.cases import in_a_line
 from attnspec.problems.demand import count_logits, count_work
+from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, Recipe, Sizes
-from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.outcome import Evidence, Picture
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.judging import Failure, Violated
-from attnspec.trials.trial import Trial
+from attnspec.trials.trial import Trial, in_a_line
 from attnspec.vocabulary.observables import defined, visible
 from attnspec.vocabulary.scene import Compared, NoClaim, OutsideLimits, Scene, Side
 

@@ -14,11 +14,10 @@ from attnspec.core.nouns import Level
 from attnspec.core.plan import Plan, is_own
 from attnspec.diagnosis.advice import RaisingExplainer, missing_lift, of_no_answer, of_wrong_clause, way_out
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
+from attnspec.diagnosis.boundaries import right_beside
 from attnspec.diagnosis.candidate import Matrix, Witnesses, judge_case
 from attnspec.diagnosis.diagnose import Diagnosis, Examiner
-from attnspec.diagnosis.ranges import right_beside
 from attnspec.diagnosis.whereabouts import NOWHERE, FailureLocator, FailurePlace, borne_out
-from attnspec.engine.cases import CONVENTION, conventions_of
 from attnspec.engine.evidence import add_place, is_worth_explaining
 from attnspec.engine.portions import Portions
 from attnspec.faults.fault import Stage
@@ -30,10 +29,9 @@ from attnspec.record.outcome import MAGNITUDE, Evidence, Explanation
 from attnspec.spec.refutations import Refutations
 from attnspec.subjects.subject import Subject, SubjectRaised
 from attnspec.subjects.watching import lives_apart
-from attnspec.trials.call_log import LoggingEvaluator
 from attnspec.trials.compile import Check
-from attnspec.trials.judging import Violated
-from attnspec.trials.trial import Trial
+from attnspec.trials.judging import LoggingEvaluator, Violated
+from attnspec.trials.trial import CONVENTION, Trial, conventions_of
 
 MOST = 2
 """So many cases that fail alone are put to a new process: each costs the imports of the function's framework."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from attnspec.core.declaration import Declaration
 from attnspec.core.effort import EFFORTS
 from attnspec.core.errors import LISTINGS, UsageError, near_misses, quoted
+from attnspec.core.forms import AS_DECLARED
 from attnspec.core.keyword import GRAD
-from attnspec.core.made_variants import AS_DECLARED
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import GRADIENTS_ONCE, NOT_AT_FLOAT64, PUT_ONCE, Plan
 from attnspec.engine.known_failures import find_deviation

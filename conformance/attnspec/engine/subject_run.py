@@ -13,29 +13,27 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from attnspec.core.compiling import CUT_SHORT, LEFT_OUT
 from attnspec.core.coverage import triples_taken, write_pairs
 from attnspec.core.declaration import Deviation
+from attnspec.core.effort import CUT_SHORT, LEFT_OUT
 from attnspec.core.errors import FileLocation, UsageError, hint
 from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import DType, Effort, Kind, Level, Verdict, is_bare
 from attnspec.core.plan import Plan
 from attnspec.core.rotary import EVERY_KEYWORD
-from attnspec.engine.cases import unfinished_evidence, with_probed
 from attnspec.engine.known_failures import find_deviation
 from attnspec.engine.portions import Portions
 from attnspec.engine.summon import as_put, compiling_time, samples_gradients
 from attnspec.numerics.resolution import describe_what_passes
+from attnspec.problems.choices import traits_within
 from attnspec.problems.demand import count_work
-from attnspec.problems.feature_array import traits_within
 from attnspec.problems.problem import Recipe, Sizes
 from attnspec.problems.size_plan import taken_by
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.spec.refutations import Refutations
 from attnspec.subjects.baseline import parsed_case
-from attnspec.subjects.causes import WordedRefusal
 from attnspec.subjects.exceptions import refusal_words
-from attnspec.subjects.interview import case_of
+from attnspec.subjects.interview import WordedRefusal, case_of
 from attnspec.subjects.refusals import MOST_CAUSES, BegunInterview, begin_interview, narrow_subject
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 from attnspec.subjects.watching import GIVEN_UP, Asking, asking_for, incidents_of, repeat_first, surviving_errors
@@ -44,7 +42,7 @@ from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Archives, Evaluator
 from attnspec.trials.judging import Failure, Tally, Violated
 from attnspec.trials.sizes import Dealer, RequestedSizes, asked_of
-from attnspec.trials.trial import Trial
+from attnspec.trials.trial import Trial, unfinished_evidence, with_probed
 
 if TYPE_CHECKING:
     from attnspec.engine.explainer import Explainer
@@ -52,7 +50,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.keywords import BESIDE, VALUED
 from attnspec.problems.demand import nearest_sizes
 from attnspec.problems.make import make_problem
-from attnspec.spec.contract import ALL, Contract, contract_id
+from attnspec.spec.clause import ALL, Contract, contract_id
 from attnspec.subjects.interview import value_for
 from attnspec.subjects.subject import UnusableAnswer
 

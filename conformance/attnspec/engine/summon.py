@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from attnspec.core.effort import EFFORTS
 from attnspec.core.errors import AttnspecError, TargetError
+from attnspec.core.forms import AS_DECLARED, FORMS, forms_asked
 from attnspec.core.keyword import DROPOUT_POOL, GRAD, GRADIENTS_POOL, GRADIENTS_PROFILE
-from attnspec.core.made_variants import AS_DECLARED, FORMS, forms_asked
 from attnspec.core.nouns import is_bare
 from attnspec.core.plan import Plan, is_own
 from attnspec.engine.portions import is_hurried

@@ -22,10 +22,17 @@ from attnspec.core.keyword import GRAD
 from attnspec.core.keywords import OFF
 from attnspec.core.nouns import DType
 from attnspec.faults import staged as forward
-from attnspec.faults.aspect_stage import added_logits, bend_logits, bend_slope, own_queries, weight_factors
 from attnspec.faults.fault import Fault
 from attnspec.faults.staged import add_by_place, ahead, staged
-from attnspec.faults.work import HandedOver, wide_dtype
+from attnspec.faults.staged_work import (
+    HandedOver,
+    added_logits,
+    bend_logits,
+    bend_slope,
+    own_queries,
+    weight_factors,
+    wide_dtype,
+)
 from attnspec.problems.problem import Array
 
 Stored = Literal["logits", "weights", "kept", "products", "grads", "scaled", "group", "partial"]

@@ -26,15 +26,14 @@ from attnspec.core.forms import (
     STATE,
     TABLE,
     InputForm,
+    MadeForm,
 )
 from attnspec.core.keyword import CACHES_POOL, DROPOUT_POOL, GRAD, GRADIENTS_POOL, QUANTISED_POOL, SERVING_POOL, Acts
 from attnspec.core.keywords import KEYWORDS, UNCOMMON, acting_on
-from attnspec.core.made_variants import MadeForm
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.rotary import POSITIONS, PROFILE, ROTARY
 from attnspec.faults import backward as edit
 from attnspec.faults.backward import Reread, as_backward
-from attnspec.faults.blocks import BLOCK_FAULTS
 from attnspec.faults.edges import CONSTANT_FAULTS, READ_FAULTS, TAIL_FAULTS
 from attnspec.faults.fault import Fault, Stage, WrongForm, all_mistakes
 from attnspec.faults.heads import HEAD_FAULTS, PATH_FAULTS, REPORT_FAULTS, SWITCH_FAULTS
@@ -47,10 +46,10 @@ from attnspec.faults.size_family import SEEDED, FaultFamily, Planted, axes_of, r
 from attnspec.faults.sizes.families import ALL_FAMILIES, FAMILIES
 from attnspec.faults.sizes.keys import HIDING, KEYS
 from attnspec.faults.sizes.rows import GRIDS, ROWS, WIDTHS
-from attnspec.faults.softmax import EXPONENTIAL_FAULTS, SOFTMAX_FAULTS
+from attnspec.faults.softmax import BLOCK_FAULTS, EXPONENTIAL_FAULTS, SOFTMAX_FAULTS
 from attnspec.faults.staged import SOUND, Attend, around, attention, staged
+from attnspec.faults.staged_work import Answer, HandedOver, Mechanism
 from attnspec.faults.state import INVARIANCE_FAULTS, PURITY_FAULTS, STATE_FAULTS
-from attnspec.faults.work import Answer, HandedOver, Mechanism
 from attnspec.problems.problem import Array, Sizes
 
 _TRACED_LENGTH = 4

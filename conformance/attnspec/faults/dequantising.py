@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.forms import OF_ENTRIES
-from attnspec.faults.aspect_stage import restore
 from attnspec.faults.staged import Attend
-from attnspec.faults.work import PreparedCall, wide_dtype
+from attnspec.faults.staged_work import PreparedCall, restore, wide_dtype
 from attnspec.problems.problem import Array
 
 

@@ -17,7 +17,7 @@ from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.masks import with_mask
 from attnspec.faults.precision import smoothed
 from attnspec.faults.staged import Stages, around, attention, staged
-from attnspec.faults.work import Answer, HandedOver, PreparedCall
+from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 LOWEST_HALF = -65504.0

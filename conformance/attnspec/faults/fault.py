@@ -10,15 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attnspec.core.declaration import Limits
-from attnspec.core.forms import InputForm
+from attnspec.core.forms import InputForm, MadeForm
 from attnspec.core.keywords import load_parts
-from attnspec.core.made_variants import MadeForm
 from attnspec.core.nouns import DType, Kind
-from attnspec.faults.layer import Layer
-from attnspec.faults.rotary_work import Rotate
 from attnspec.faults.size_family import FaultFamily, Planted
 from attnspec.faults.staged import Attend
-from attnspec.faults.work import Mechanism
+from attnspec.faults.staged_forms import Layer, Rotate
+from attnspec.faults.staged_work import Mechanism
 from attnspec.problems.problem import Recipe, Sizes
 
 

@@ -15,7 +15,7 @@ from attnspec.core.nouns import DType
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import around, attention, staged
-from attnspec.faults.work import Answer, HandedOver, PreparedCall
+from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 _GROUPED = "1 < Hkv < H"

@@ -13,11 +13,11 @@ from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Kind
 from attnspec.faults import heads, masks
 from attnspec.faults import heads as head_faults
-from attnspec.faults import layer as sound
 from attnspec.faults import staged as core
+from attnspec.faults import staged_forms as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.layer import Layer, LayerCall, Params, attending, staged_layer
-from attnspec.faults.work import HandedOver, PreparedCall
+from attnspec.faults.staged_forms import Layer, LayerCall, Params, attending, staged_layer
+from attnspec.faults.staged_work import HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 

@@ -15,7 +15,7 @@ from attnspec.core.forms import BORDERS, InputForm
 from attnspec.faults import staged as stage
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import Attend
-from attnspec.faults.work import Answer, HandedOver
+from attnspec.faults.staged_work import Answer, HandedOver
 from attnspec.problems.problem import Array
 
 BLOCK = 8

@@ -17,7 +17,7 @@ from attnspec.core.nouns import DType
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import staged
-from attnspec.faults.work import HandedOver, PreparedCall
+from attnspec.faults.staged_work import HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)

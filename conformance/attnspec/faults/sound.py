@@ -18,11 +18,9 @@ from attnspec.core.keyword import DROPOUT_POOL
 from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, KEYWORDS, OFF, UNCOMMON, load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import staged as stage
-from attnspec.faults.aspect_stage import added_logits, bend_logits, extra_logit, near_keys, own_keys, own_queries
 from attnspec.faults.catalogue import ATTENTION_PROFILES, BESIDE_POOL, FORMED, FURTHER_PROFILES, RECOMMENDED
 from attnspec.faults.dequantising import dequantised_first
 from attnspec.faults.fault import all_mistakes
-from attnspec.faults.rotary_work import Rotate
 from attnspec.faults.sound_forms import (
     CAPACITY,
     FORGETFUL,
@@ -38,8 +36,20 @@ from attnspec.faults.sound_forms import (
 )
 from attnspec.faults.sound_forms import FORMULATIONS as OF_ROTARY
 from attnspec.faults.staged import Attend, around, attention, log_sum_exp, put_together, returned, staged, with_column
+from attnspec.faults.staged_forms import Rotate
+from attnspec.faults.staged_work import (
+    Answer,
+    HandedOver,
+    PreparedCall,
+    added_logits,
+    bend_logits,
+    extra_logit,
+    near_keys,
+    own_keys,
+    own_queries,
+    wide_dtype,
+)
 from attnspec.faults.state import in_parts, whole
-from attnspec.faults.work import Answer, HandedOver, PreparedCall, wide_dtype
 from attnspec.problems.problem import Array
 
 BLOCK = 16

@@ -18,13 +18,12 @@ from attnspec.core.declaration import Declaration, Limits, within_form
 from attnspec.core.keywords import FROM_PLACE
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.rotary import DEFAULT_BASE, FARTHEST, PROFILE, ROTARY
-from attnspec.faults import rotary_work as turning
 from attnspec.faults import staged as stage
-from attnspec.faults.decoding import with_cache
+from attnspec.faults import staged_forms as turning
 from attnspec.faults.packed import taken, together
-from attnspec.faults.rotary_work import Rotate, Rotation, staged_rotation, taken_in
 from attnspec.faults.staged import Attend, around, gather, table_of
-from attnspec.faults.work import Answer, HandedOver, wide_dtype
+from attnspec.faults.staged_forms import Rotate, Rotation, staged_rotation, taken_in, with_cache
+from attnspec.faults.staged_work import Answer, HandedOver, wide_dtype
 from attnspec.problems.problem import Array
 
 

@@ -18,10 +18,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from attnspec.core.forms import NUMBER, TABLE
-from attnspec.faults import aspect_stage
-from attnspec.faults.aspect_stage import bend_logits, near_keys
-from attnspec.faults.aspect_stage import restore as restore_entries
-from attnspec.faults.work import Answer, HandedOver, PreparedCall, wide_dtype
+from attnspec.faults import staged_work
+from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall, bend_logits, near_keys, wide_dtype
+from attnspec.faults.staged_work import restore as restore_entries
 from attnspec.problems.problem import Array
 
 
@@ -46,37 +45,37 @@ def ahead(work: PreparedCall) -> Array:
 
 def add_by_place(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) with what aspects add to them by the places of query and key."""
-    added = aspect_stage.added_logits(work, ahead(work), logits.dtype)
+    added = staged_work.added_logits(work, ahead(work), logits.dtype)
     return logits if added is None else logits + added
 
 
 def own_keys(work: PreparedCall) -> Array:
     """The keys that a query may see wherever it stands, (S,), (B,1,1,S) or (B,1,T,S)."""
-    return aspect_stage.own_keys(work, work.shape[3])
+    return staged_work.own_keys(work, work.shape[3])
 
 
 def join(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S+1): that of each head's extra key stands behind the others. As they are where there is none."""
-    extra = aspect_stage.extra_logit(work)
+    extra = staged_work.extra_logit(work)
     return logits if extra is None else with_column(logits, extra)
 
 
 def drop(weights: Array, work: PreparedCall) -> Array:
     """The weights (B,H,T,S) times what aspects multiply them by: the weights that meet the values."""
     B, H, T, S = weights.shape
-    factors = aspect_stage.weight_factors(work, (B, H, T, S))
+    factors = staged_work.weight_factors(work, (B, H, T, S))
     return weights if factors is None else weights * factors.astype(weights.dtype)
 
 
 def find_empty_rows(work: PreparedCall) -> Array:
     """bool, (B,H,T,1) or what broadcasts to it: the rows that see no key, and no extra one."""
     is_empty = np.logical_not(np.any(work.visible, axis=-1, keepdims=True))
-    return np.asarray(is_empty & (aspect_stage.extra_logit(work) is None))
+    return np.asarray(is_empty & (staged_work.extra_logit(work) is None))
 
 
 def clear(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv), with zeros beyond the number of queries of each batch entry."""
-    own = aspect_stage.own_queries(work, work.shape[2])
+    own = staged_work.own_queries(work, work.shape[2])
     return output if own is None else np.where(own, output, 0)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import Attend, Stages, around, as_attend, attention
-from attnspec.faults.work import Answer, HandedOver, PreparedCall
+from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 

@@ -15,9 +15,9 @@ from attnspec.core.errors import AttnspecError, TargetError, UsageError
 from attnspec.core.nouns import Effort, Level, Verdict, does_gate_run
 from attnspec.core.plan import Plan
 from attnspec.record.outcome import Outcome
-from attnspec.runner.environment import one_thread
 from attnspec.runner.gate import target_of
 from attnspec.runner.judge import clause_of, distinct_items, format_violation, load_engine, pronounce_verdict
+from attnspec.runner.session import one_thread
 
 RAGGED = ("q", "k", "v", "qo_indptr", "kv_indptr", "sm_scale")
 PREFILL = ("q", "k_cache", "v_cache", "qo_indptr", "kv_indptr", "kv_indices", "sm_scale")

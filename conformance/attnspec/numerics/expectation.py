@@ -168,7 +168,7 @@ def expect(
     every_block = functools.partial(blocks, posed)
     if subject.stored:
         formats = stored_arrays(problem, subject)
-        subject, every_block = with_rescaling(subject, formats), functools.partial(stored_blocks, posed, subject)
+        subject, every_block = with_rescaling(subject, posed, formats), functools.partial(stored_blocks, posed, subject)
     work_out = functools.partial(_screened if screens else _exactly, problem.dtype, subject, parts)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
         found = ((block.place, work_out(block.operands))

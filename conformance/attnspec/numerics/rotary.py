@@ -13,8 +13,8 @@ from attnspec.numerics.expectation import NOTHING, Expectation
 from attnspec.numerics.precision import Precision, Unit, assumed, unit
 from attnspec.numerics.reference import is_wider, wide_float
 from attnspec.numerics.roundings import function_error
+from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array
-from attnspec.problems.rotary import RotaryProblem
 
 LOG_ULPS = EXP_ULPS = 3.0  # OpenCL's bounds, the standard that those of pow, cos and sin are from
 PAIRS = "rotary_pairs"

@@ -25,8 +25,17 @@ ROUNDINGS_OF_A_QUOTIENT = 4
 """Of a scale (the largest entry over the largest code), of its reciprocal or the quotient with it, of a factor that is
 multiplied in before, and of the least scale that is added."""
 
+ROUNDINGS_WITH_A_ZERO = 8
+"""Of a range, of a scale (the range over the largest code), of its reciprocal, of the quotient with it, of the zero
+point (the least entry over the scale) and of the sum of both, where there may be a product more, and of a factor that
+is multiplied in before. None is of a number that stands for more than both ends of the range together.
+"""
+
 ROUNDINGS_OF_A_SCALE = 2
 """Where a scale is multiplied in again: the product with codes, logits or outputs, and that of two scales."""
+
+ROUNDINGS_OF_A_ZERO = 2
+"""Where a zero point is taken off again: its product with a scale, or with the other array, and the difference."""
 
 
 def stored_arrays(problem: Problem, r: Roundings) -> Mapping[str, StoredFormat]:
@@ -37,16 +46,26 @@ def stored_arrays(problem: Problem, r: Roundings) -> Mapping[str, StoredFormat]:
             if name in ARRAYS and getattr(problem, f"{name}_scale") is None}
 
 
-def with_rescaling(r: Roundings, stored: Mapping[str, StoredFormat]) -> Roundings:
-    """The numbers of a class with the scales that are multiplied in again: relative errors of logits and of values.
-    stored: the formats of arrays that are quantised; the others are not.
+def with_rescaling(r: Roundings, problem: Problem, stored: Mapping[str, StoredFormat]) -> Roundings:
+    """The numbers of a class with the scales that are multiplied in again, and the zero points that are taken off:
+    relative errors of logits and of values, and how much larger the numbers may be that are added up.
+    stored: the formats of the arrays of a problem that are quantised; the others are not.
     """
-    on_logits = ROUNDINGS_OF_A_SCALE * sum(name in stored for name in ("query", "key"))
+    times = {name: ROUNDINGS_OF_A_SCALE + ROUNDINGS_OF_A_ZERO * each.has_zero for name, each in stored.items()}
+    on_logits, on_values = times.get("query", 0) + times.get("key", 0), times.get("value", 0)
     u, inputs = _coarsest(r.precision), r.inputs
     kept = {**stored, **{name: each for name, each in r.stored.items() if name not in ARRAYS}}
+    offsets = {f"{name}_offset": getattr(inputs, f"{name}_offset") + _largest_zero(problem, name)
+               for name, each in stored.items() if each.has_zero}
     return replace(r, stored=kept, inputs=replace(
         inputs, of_logits=(1 + inputs.of_logits) * (1 + _compounded(u, on_logits)) - 1,
-        of_values=(1 + inputs.of_values) * (1 + _compounded(u, ROUNDINGS_OF_A_SCALE * ("value" in stored))) - 1))
+        of_values=(1 + inputs.of_values) * (1 + _compounded(u, on_values)) - 1, **offsets))
+
+
+def _largest_zero(problem: Problem, name: str) -> float:
+    """Twice the largest entry of an array: no zero point stands for more than one, and no code for more than two."""
+    size = np.abs(getattr(joined(problem), name).astype(np.float64))
+    return 2 * float(size.max(initial=0.0, where=np.isfinite(size)))
 
 
 def _coarsest(precision: Precision) -> float:
@@ -81,7 +100,8 @@ def hull_of_stored(problem: Problem, conventions: Mapping[str, str], precision: 
     r = roundings(precision)
     if not r.stored:
         return hull_of(problem, conventions)
-    posed, r = attending(problem), with_rescaling(r, stored_arrays(problem, r))
+    posed = attending(problem)
+    r = with_rescaling(r, posed, stored_arrays(problem, r))
     return hull_of(posed, conventions, stored_blocks(posed, r, conventions))
 
 
@@ -123,6 +143,8 @@ def entry_errors(entries: Array, stored: StoredFormat, precision: Precision) -> 
     """
     if stored.smoothed:
         return _smoothed_errors(entries, stored, precision)
+    if stored.has_zero:
+        return _errors_with_zeros(entries, stored, precision)
     size = np.abs(entries)
     largest = np.broadcast_to(largest_of_its_block(size, stored), size.shape) if stored.is_scaled else None
     step = np.full(size.shape, 1 / stored.factor) if largest is None else largest / stored.codes.largest + stored.least
@@ -144,9 +166,25 @@ def entry_errors(entries: Array, stored: StoredFormat, precision: Precision) -> 
     return np.where(np.isfinite(entries), found, 0.0)
 
 
+def _errors_with_zeros(entries: Array, stored: StoredFormat, precision: Precision) -> Array:
+    """The same of entries (B,H,S,D) where codes have a zero point: half a step; a step is the range of a block over
+    the largest code. A zero point that is a whole number cuts the ends off by no more.
+    """
+    size, u = np.abs(entries), _coarsest(precision)
+    least, largest = -largest_of_its_block(-entries, stored), largest_of_its_block(entries, stored)
+    spread, ends = largest - least, np.abs(largest) + np.abs(least)
+    step = spread / stored.codes.largest + stored.least
+    found = 0.5 * step + ROUNDINGS_WITH_A_ZERO * u * (ends + step) + 2 * stored.codes.largest * _lost(precision)
+    # of a step that underflows, or has no reciprocal, nothing is known; without any, all of a block are its least
+    found = np.where(_is_tiny(step, precision) & (step > 0), 2 * (ends + spread), found)
+    overflows = ends > min(unit(each).largest for each in (precision.dequantised, precision.accumulate)) / 2
+    found = np.where(np.isfinite(ends) & ~overflows, found, np.inf)
+    return np.where(np.isfinite(entries), np.broadcast_to(found, size.shape), 0.0)
+
+
 def _errors_of_nearest(entries: Array, step: Array, stored: StoredFormat, precision: Precision) -> Array:
-    """The same, as many axes, where just these steps (as many) are used: the distance to the nearest code. A quotient
-    that is off may have its neighbour's code, which is as much further away.
+    """The same of entries (B,H,S,D) where just these steps, as many, are used: the distance to the nearest code. A
+    quotient that is off may have its neighbour's code, which is as much further away.
     """
     quotients = entries / np.where(step == 0, 1.0, step)
     moved = np.abs(quotients - nearest_codes(stored.codes, quotients)) * step
@@ -176,17 +214,23 @@ def _is_tiny(step: Array, precision: Precision) -> Array:
     return np.asarray(step < max(4 * _lost(precision), 4 / largest))
 
 
-def largest_of_its_block(size: Array, stored: StoredFormat) -> Array:
-    """(B,H,S,D), or broadcast to it: the largest size among those that share a scale, NaN where one is not finite."""
+def largest_of_its_block(numbers: Array, stored: StoredFormat) -> Array:
+    """(B,H,S,D), or broadcast to it: the largest number among those that share a scale, NaN where one is NaN."""
     if stored.tokens:
-        S = size.shape[2]
+        S = numbers.shape[2]
         if not S:
-            return np.zeros((*size.shape[:2], 0, 1))
-        of_tokens = size.max(axis=3, initial=0.0)
+            return np.zeros((*numbers.shape[:2], 0, 1))
+        of_tokens = _largest_along(numbers, (3,))[..., 0]
         blocks_of = np.maximum.reduceat(of_tokens, np.arange(0, S, stored.tokens), axis=2)
         return np.asarray(np.repeat(blocks_of, stored.tokens, axis=2)[:, :, :S, None])
     others = tuple(axis for axis in range(4) if axis not in SCALE_AXES[stored.granularity])
-    return np.asarray(size.max(axis=others, keepdims=True, initial=0.0))
+    return _largest_along(numbers, others)
+
+
+def _largest_along(numbers: Array, axes: tuple[int, ...]) -> Array:
+    """The largest of numbers of any shape along some axes, of length 1 then; 0 where there is none."""
+    is_none = any(numbers.shape[axis] == 0 for axis in axes)
+    return np.asarray(numbers.max(axis=axes, keepdims=True, initial=0.0 if is_none else -np.inf))
 
 
 def _smoothed_errors(keys: Array, stored: StoredFormat, precision: Precision) -> Array:

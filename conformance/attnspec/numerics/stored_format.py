@@ -20,8 +20,8 @@ WEIGHTS = "weights"
 STORED_WORDS: Mapping[str, str] = {f"stored_{name}": name for name in (*ARRAYS, WEIGHTS)}
 """By the word of a precision class, what is stored."""
 
-SIGNED = tuple(name for name, each in STORAGES.items() if not each.is_unsigned and not each.block)
-"""The formats whose bound is derived: codes of either sign, with scales in float32."""
+FORMATS = tuple(name for name, each in STORAGES.items() if not each.block)
+"""The formats whose bound is derived: those with scales in float32, and zero points likewise."""
 
 _TEXT = re.compile(
     r"(?P<storage>\w+)"
@@ -39,10 +39,13 @@ class StoredFormat:
     """Codes of a storage, and what is multiplied to get them.
 
     granularity: which entries share a scale, the largest of them over the largest code; empty where the factor is
-    fixed.  tokens: of how many neighbouring tokens a block is that shares one; 0: no block.  factor: what entries are
+    fixed. Codes without a sign have a zero point, too: their scale is the range of the entries over the largest code.
+    tokens: of how many neighbouring tokens a block is that shares one; 0: no block.  factor: what entries are
     multiplied by before they are rounded, where no scale is taken from them.  least: what a scale is raised to, or
     what is added to it.  smoothed: of keys, the mean over all of them is taken off before.  divided: of weights, they
     are divided by the sum of their row before; else they are exp(logit - maximum).
+    summed: of weights, they are divided by the sum of their codes.  nearest: entries have the nearest of the codes, and
+    not those of a finer grid.
     """
 
     storage: str
@@ -66,9 +69,14 @@ class StoredFormat:
         return bool(self.granularity or self.tokens)
 
     @property
+    def has_zero(self) -> bool:
+        """Whether a zero point is taken from the entries, too."""
+        return self.is_scaled and self.codes.is_unsigned
+
+    @property
     def is_plain(self) -> bool:
         """Whether scales are the largest entries over the largest code, and nothing else is done to the entries."""
-        return self.is_scaled and not self.least and not self.smoothed
+        return self.is_scaled and not self.has_zero and not self.least and not self.smoothed
 
     @property
     def relative(self) -> float:
@@ -92,8 +100,8 @@ def read_stored(word: str, given: object) -> StoredFormat:
     found = _TEXT.fullmatch(given) if isinstance(given, str) else None
     if found is None:
         raise ManifestError(f"{word!r} in a precision class must be {_FORM}, not {quoted(given)}.")
-    if found["storage"] not in SIGNED:
-        raise ManifestError.unknown(f"format of codes (of {word!r} in a precision class)", found["storage"], SIGNED)
+    if found["storage"] not in FORMATS:
+        raise ManifestError.unknown(f"format of codes (of {word!r} in a precision class)", found["storage"], FORMATS)
     if found["granularity"] and found["granularity"] not in UNBLOCKED:
         raise ManifestError.unknown(f"granularity (of {word!r} in a precision class)", found["granularity"],
                                     (*UNBLOCKED, "64 tokens"))
@@ -123,6 +131,8 @@ def _nonsense(stored: StoredFormat, name: str, *, says_tokens: bool) -> str:
         "a factor and a number of tokens are above 0": stored.factor == 0 or (says_tokens and not stored.tokens),
         "a scale is taken from the entries, or a factor is fixed, not both": stored.is_scaled and stored.factor != 1,
         "only a scale that is taken from the entries can have a least": stored.least and not stored.is_scaled,
+        "codes without a sign need a zero point, which is taken from the entries: say who shares it, as in "
+        "`uint8 by token`": stored.codes.is_unsigned and not stored.is_scaled and not is_weights,
         "only keys have their mean taken off": stored.smoothed and name != "key",
         "weights are at most 1, and have a fixed factor, such as `float8_e4m3fn times 256` or `int8 times 127`":
             is_weights and stored.is_scaled,

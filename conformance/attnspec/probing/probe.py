@@ -18,7 +18,7 @@ from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.probing.subjects import main_dtype
 from attnspec.problems.make import make_layer, make_problem, model_width
 from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe, Sizes
-from attnspec.questions import masks, numbers, outputs, ranges, shapes
+from attnspec.questions import masks, numbers, shapes, undeclared
 from attnspec.questions.asker import AnyProblem, Asker, Failed, NotAsked, Question, Reply, When, reply_to, shown
 from attnspec.questions.masks import drops, without_last_key, without_row
 from attnspec.questions.numbers import LONG, normal
@@ -211,16 +211,16 @@ def _largest(problem: AnyProblem) -> float:
 
 
 PLAIN: tuple[Question, ...] = (
-    outputs.TWICE, *numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *outputs.WEIGHT_QUESTIONS,
-    *numbers.NUMBER_QUESTIONS, *numbers.DEVICE_QUESTIONS, *ranges.RANGE_QUESTIONS, *masks.CAUSAL_QUESTIONS,
+    numbers.TWICE, *numbers.SCALE_QUESTIONS, *shapes.HEAD_QUESTIONS, *numbers.WEIGHT_QUESTIONS,
+    *numbers.NUMBER_QUESTIONS, *numbers.DEVICE_QUESTIONS, *undeclared.RANGE_QUESTIONS, *masks.CAUSAL_QUESTIONS,
     *(question for part in load_parts("words") for question in getattr(part, "QUESTIONS", ())),
     *masks.MASK_QUESTIONS[:1])
 ROTARY: tuple[Question, ...] = tuple(
     question for part in load_parts("words") for question in getattr(part, "ROTARY_QUESTIONS", ()))
 """Those that are put to rotary embeddings alone."""
 MASKED: tuple[Question, ...] = (
-    *masks.MASK_QUESTIONS[1:], *masks.HIDDEN_QUESTIONS, *outputs.PURITY_QUESTIONS, *numbers.BIT_QUESTIONS,
-    *outputs.GRADIENT_QUESTIONS)
+    *masks.MASK_QUESTIONS[1:], *masks.HIDDEN_QUESTIONS, *numbers.PURITY_QUESTIONS, *numbers.BIT_QUESTIONS,
+    *numbers.GRADIENT_QUESTIONS)
 RISKY: tuple[Question, ...] = (*masks.IN_PLACE, *shapes.SIZE_QUESTIONS, *shapes.MISMATCH_QUESTIONS)
 """Native code may die: of masks first of all, of what nobody has tried last. What was found before is kept."""
 QUESTIONS = (*PLAIN, *MASKED, *RISKY)
@@ -263,7 +263,7 @@ def probe_subject(subject: Subject, dtype: DType, *, base: Subject | None = None
         return
     first, *plain = PLAIN
     yield _step(first, asker)
-    is_chance = not outputs.is_steady(asker)  # once the question is over: whoever dies of a call has done so
+    is_chance = not numbers.is_steady(asker)  # once the question is over: whoever dies of a call has done so
     yield from (replace(_step(question, asker), is_chance=is_chance) for question in plain)
     asker = asker.knowing(drops=masks.drops(asker))  # likewise, of a mask
     more = [*(_step(question, asker) for question in MASKED), *_flips(base, asker),

@@ -19,7 +19,7 @@ from attnspec.core.coverage import AXES, LONGEST
 from attnspec.core.declaration import Limits
 from attnspec.core.forms import STATE
 from attnspec.core.keywords import CACHED
-from attnspec.core.refusal import RefusalCondition
+from attnspec.core.sizes import RefusalCondition
 from attnspec.problems.domain import Domain, Grouped, domain, spell_domain
 from attnspec.problems.problem import Sizes
 

@@ -15,8 +15,8 @@ from attnspec.core.forms import InputForm
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Verdict, is_bare
 from attnspec.problems.demand import lengths_near
+from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
-from attnspec.problems.rotary import RotaryProblem
 from attnspec.subjects.call import Call
 from attnspec.subjects.callee import Callee
 from attnspec.subjects.exceptions import refusal_words
@@ -118,7 +118,7 @@ class Asker:
         first S columns) is the weights.
         """
         B, H, D, number = self.batch(T, S), self.heads, self.width, numpy_dtype(self.dtype)
-        Hkv = max(1, H // self.group)
+        Hkv = self.subject.declaration.limits.nearest("Hkv", max(1, H // self.group))
         value = np.tile(np.eye(S, D), (B, Hkv, 1, 1)).astype(number)  # tiled: some kernels refuse odd strides
         return Problem(self.dtype, np.zeros((B, H, T, D), number), np.zeros((B, Hkv, S, D), number), value)
 

@@ -24,14 +24,13 @@ from typing import Any, ParamSpec, TypeVar
 import pytest
 
 from attnspec.core.errors import AttnspecError, UsageError
+from attnspec.core.forms import foretold_variants, read_variants
 from attnspec.core.keyword import GRADIENTS_POOL
-from attnspec.core.made_variants import foretold_variants, read_variants
 from attnspec.core.nouns import DType, Effort, Novelty, Verdict
 from attnspec.core.plan import HANDED, Item, Plan, is_left_out
 from attnspec.core.sizes import foretell_costs, read_all
 from attnspec.record.codec import encode
 from attnspec.record.outcome import Outcome
-from attnspec.runner.environment import one_thread
 from attnspec.runner.judge import (
     ENGINE,
     Judge,
@@ -43,6 +42,7 @@ from attnspec.runner.judge import (
     load_engine,
     pronounce_verdict,
 )
+from attnspec.runner.session import one_thread
 from attnspec.spec.clause import Clause
 from attnspec.subjects.installed import look_in
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Protocol
 
-from attnspec.core.compiling import OWN_SIZES, RESHAPING
+from attnspec.core.effort import OWN_SIZES, RESHAPING
 from attnspec.core.errors import CANNOT_RUN, VIOLATED, AttnspecError, UsageError, quoted
 from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import DType, Level, Verdict

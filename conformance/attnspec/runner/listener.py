@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnspec.core.compiling import MOST_UNTOLD
+from attnspec.core.effort import MOST_UNTOLD
 from attnspec.core.nouns import Verdict
 from attnspec.core.paths import portable_text
 from attnspec.core.plan import Job, JobFailure, Plan

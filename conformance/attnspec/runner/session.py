@@ -1,36 +1,44 @@
 """A run of the `attnspec` command: a plan in, events out. Subjects run in sacrificial xdist workers, also with one.
 
 pytest runs in this process as xdist's controller, which collects nothing and imports no subject; it is cut off from
-the user's configuration, conftest files, plugins and PYTEST_ variables.
+the user's configuration, conftest files, plugins and PYTEST_ variables. Workers are born into an environment of their
+own, with one thread for what computes; a record says what it is.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
+import os
+import platform
 import signal
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
 from typing import Any, Protocol
 
+from threadpoolctl import ThreadpoolController
+
+import attnspec
 from attnspec.core.errors import CANNOT_RUN
 from attnspec.core.paths import portable_argument, scratch_folder
 from attnspec.core.plan import Job, Plan
-from attnspec.record.events import Done, Event, Handler, ItemFinished, RunFinished, RunStarted
+from attnspec.record.events import OF_SUBJECTS, OWN_DEVICE, Done, Event, Handler, ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
-from attnspec.runner.environment import describe_environment, prepared_environment
 from attnspec.runner.jobs import JobSource, Share, open_jobs, plan_text
 from attnspec.runner.judge import ENGINE, TRIALS, with_engine
 from attnspec.runner.listener import Listener, end_worker, silent_workers
 from attnspec.spec.clause import Spec
 from attnspec.spec.yaml_lines import shown_path
+from attnspec.subjects.installed import audited_environment
 
 INTERRUPTED, UNREACHED = "the run was interrupted", "the run ended before its turn came"
 """Why a job was lost that nobody took up."""
@@ -248,3 +256,97 @@ def _watch(folder: Path, over: threading.Event) -> None:
             continue
         for worker in silent_workers(folder, looked, SILENCE):
             end_worker(folder, worker)
+
+
+# One thread a worker: workers share the cores already, and the number of threads changes the order of summation.
+ONE_THREAD: Mapping[str, str] = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS",
+     "BLIS_NUM_THREADS"), "1")
+_XLA_ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+# Whatever would let the user's pytest (plugins, options, an outer xdist) reach into ours.
+_FOREIGN = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT",
+            "PYTEST_XDIST_TESTRUNUID", "PYTEST_CURRENT_TEST")
+_PACKAGES = (*OF_SUBJECTS, "hypothesis", "pytest", "pytest-xdist")
+
+
+@contextmanager
+def prepared_environment(process: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
+    """Set what workers inherit, at last what their subjects ask for, and put everything back afterwards."""
+    before = dict(os.environ)
+    for name in _FOREIGN:
+        os.environ.pop(name, None)
+    os.environ.update(ONE_THREAD)
+    # a plugin of Hypothesis comes with libraries such as trio: its import takes as long as Hypothesis itself
+    os.environ.update({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "HYPOTHESIS_NO_PLUGINS": "1"})
+    os.environ.setdefault("PYTHONHASHSEED", "0")  # a subject that iterates over a set does so alike in every worker
+    os.environ.update(process)
+    # of flags, the user's, the subject's and ours stand side by side
+    flags = (before.get("XLA_FLAGS", ""), process.get("XLA_FLAGS", ""), _XLA_ONE_THREAD)
+    os.environ["XLA_FLAGS"] = " ".join(filter(None, flags))
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def describe_environment(workers: int, device: str = "") -> Mapping[str, str]:
+    """What a reader of the record needs to compare it with another: versions, machine, threads.
+
+    Of the environment that is audited, where subjects live in another: then `judge` tells of this one.
+    """
+    own = {
+        "attnspec": attnspec.__version__,
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "platform": " ".join((platform.system(), *platform.libc_ver())).strip(),  # not how the kernel calls itself
+        "machine": platform.machine(),
+        "cpus": str(os.cpu_count() or ""),
+        "device": device or OWN_DEVICE,
+        "workers": str(workers),
+        "threads": "1 a worker",
+        **_versions(),
+    }
+    there = audited_environment(OF_SUBJECTS)
+    if not there:
+        return own
+    kept = {name: value for name, value in own.items() if name not in OF_SUBJECTS}
+    return {**kept, **there, "judge": f"{own['python']}, NumPy {own['numpy']}"}
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _PACKAGES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Limit BLAS, OpenMP and PyTorch. Small problems gain nothing by threads, and threads that spin cost many times."""
+    with _torch_has_one(), _pools(len(sys.modules)).limit(limits=1):
+        yield
+
+
+@contextmanager
+def _torch_has_one() -> Iterator[None]:
+    """PyTorch is told itself: its first call sets the pool to what it was last told."""
+    torch: Any = sys.modules.get("torch")  # not imported: then it has no threads
+    if torch is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@lru_cache(maxsize=1)
+def _pools(_modules: int) -> ThreadpoolController:
+    """The pools of this process, looked for anew after an import: it may have brought one along.
+
+    Finding them takes milliseconds, and a gate has hundreds of items.
+    """
+    return ThreadpoolController()

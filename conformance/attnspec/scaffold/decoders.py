@@ -221,7 +221,8 @@ def is_right_behind(form: CallForm, trier: Trier, past: int = CROSS.S - CROSS.T)
 
 def posed_step(form: CallForm, past: int = CROSS.S - CROSS.T) -> Problem:
     """Attention with so many keys past."""
-    sizes = replace(CROSS, **{axis: length for axis, length in form.sizes.items() if axis in ("D", "Dv")})
+    own = {axis: length for axis, length in form.sizes.items() if axis in ("H", "Hkv", "D", "Dv")}
+    sizes = replace(CROSS, **own)
     sizes = replace(sizes, H=1, Hkv=1) if form.limits.get("single_head") else sizes
     problem = problem_of(Kind.ATTENTION, sizes, form.dtype)
     assert isinstance(problem, Problem)  # it is what was asked for

@@ -11,6 +11,13 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.scaffold.arrangements import Arrangement, OutputLayout, arrangements
 from attnspec.subjects.call import ValuePath as Path
 
+SIDE = "round(T**0.5)"
+"""The side of a square of T tokens, as Python: what a constructor is told whose window has two axes and one number."""
+
+
+TURNED = "turned"
+"""The variant whose queries and keys are turned by a quarter at all places."""
+
 
 class CallableKind(enum.Enum):
     """What kind of thing is called, and so where its parameters are kept. The value says it in words."""
@@ -110,6 +117,8 @@ class CallForm:
     without: submodules that are replaced by nn.Identity.  zeroed: tensors of a module that are set to 0;
     filled: those that are filled with another number.  replaced: by place, Python of what stands there while it is
     called.  gathered: the inputs that it takes in one parameter, and whether in a dict; none where each has its own.
+    one_kv_head: whether it has one head of keys and values for all query heads.
+    unturned: the names of what turns queries and keys, and turns nothing in the adapter.
     even_heads: whether features turn in pairs, so that D is even.
     compiled: by jax.jit.  contiguous: its arrays are copied into plain order, which it asks for.
     default_scale: in words, where it is not 1/sqrt(D).  dtype, sizes: at which it was found; lengths of our axes that
@@ -151,6 +160,8 @@ class CallForm:
     replaced: Mapping[str, str] = field(default_factory=dict)
     gathered: tuple[str, ...] = ()
     gathers_dict: bool = False
+    one_kv_head: bool = False
+    unturned: tuple[str, ...] = ()
     even_heads: bool = False
     mask_of_squares: bool = False
     compiled: bool = False
@@ -227,6 +238,11 @@ class CallForm:
         return self.sizes.get("T") == 1
 
     @property
+    def takes_squares(self) -> bool:
+        """Whether its tokens fill a square, so that their number is a square number."""
+        return SIDE in self.construction.values()
+
+    @property
     def is_class(self) -> bool:
         """Whether it is constructed before it is called."""
         return self.family not in (CallableKind.FUNCTION, CallableKind.TREE)
@@ -249,6 +265,14 @@ class CallForm:
         has_modes = self.family in (CallableKind.TORCH, CallableKind.LAZY) and "training" not in self.variants
         mode = {"training": "False"} if has_modes else {}
         return {**{name: text for name, text in self.left.items() if name not in told}, **mode}
+
+    @property
+    def untried(self) -> Mapping[str, str]:
+        """What a verdict has to name as never tried: parameters at their defaults, and what is switched off inside; a
+        rotation is tried where a variant turns by another angle.
+        """
+        unturned = () if TURNED in self.variants else self.unturned
+        return {**self.defaults, **dict.fromkeys(self.zeroed, "0"), **dict.fromkeys(unturned, "off")}
 
     def parameter(self, keyword: str) -> str:
         """Theirs for one of ours; empty if there is none."""

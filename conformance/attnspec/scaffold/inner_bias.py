@@ -1,7 +1,8 @@
 """A bias by position that a callee adds of its own: measured, told, and switched off where it is kept in a tensor.
 
-With queries of 0 a row's weights are the softmax of the bias alone, and the output is those weights times values that
-are known. So the weights can be solved for, and their logarithms are the bias, up to one number a row.
+With queries of 0 a row's weights are the softmax of the bias alone. With the unit vectors as values, and an output
+projection that changes nothing, the output is these weights as they are: every product is by 0 or 1, so that a key that
+is not seen is 0 exactly. The logarithms of the others are the bias, up to one number a row.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnspec.numerics.expectation import lowered
+from attnspec.numerics.precision import unit
 from attnspec.problems.problem import Array, LayerProblem
 from attnspec.scaffold.extended import Parameters
 from attnspec.scaffold.form import At, CallableKind, CallForm
@@ -26,18 +27,18 @@ from attnspec.subjects.callee import Hosted
 from attnspec.subjects.subject import SubjectDied, SubjectRaised
 
 _PLACES = 5
-"""Queries and keys; fewer than a head is wide, so that weights can be solved for."""
-_HIDDEN = 2.0**-16
-"""A weight below it is that of a key that is not seen: solving in float32 leaves up to some 2^-18 in place of 0."""
+"""Queries and keys; fewer than a head is wide, so that each key has a unit vector of its own."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PositionBias:
     """matrix: (H,T,T), 0 on the diagonal, -inf where a key is not seen.  slopes: of each head, where the bias falls by
-    that with every place of distance; empty where it is of another form.
+    that with every place of distance; empty where it is of another form.  within: how far two numbers of it that are
+    meant to be one may lie apart.
     """
 
     matrix: Array
+    within: float
     slopes: tuple[float, ...] = ()
 
     @property
@@ -48,7 +49,7 @@ class PositionBias:
     @property
     def has_one_slope(self) -> bool:
         """Whether several heads fall by one slope."""
-        return len(self.slopes) > 1 and float(np.ptp(self.slopes)) <= _HIDDEN
+        return len(self.slopes) > 1 and float(np.ptp(self.slopes)) <= self.within
 
     @property
     def words(self) -> str:
@@ -69,22 +70,39 @@ def measure_bias(form: CallForm, trier: Trier) -> PositionBias | None:
 
 def _bias_of(form: CallForm, trier: Trier) -> PositionBias | None:
     """What its weights say where queries are 0; None where they are not those of a bias by position."""
-    problem = _without_queries(plain(form, T=_PLACES, S=_PLACES))
-    answer = trier.answer(form, problem)
-    if answer is None or problem.sizes.T != _PLACES:
+    problem, within = plain(form, T=_PLACES, S=_PLACES), close(form.dtype)
+    matrix = _logits_of_places(form, _without_queries(problem), trier)
+    if matrix is None or not _is_by_distance(matrix, within) or not _is_anything(matrix, within):
         return None
-    weights = _weights(problem, answer.output.astype(np.float64))
-    if weights is None or not np.allclose(weights, weights[:1], atol=close(problem.dtype)):
+    return PositionBias(matrix, within, _slopes(matrix, within))
+
+
+def depends_on_distance(form: CallForm, trier: Trier) -> bool | None:
+    """Whether the same query and the same key at all places are weighed by their distance alone, as by all who turn
+    both alike; None where the weights do not say.
+    """
+    matrix = _logits_of_places(form, _with_same_queries(plain(form, T=_PLACES, S=_PLACES)), trier)
+    return None if matrix is None else _is_by_distance(matrix, close(form.dtype))
+
+
+def _logits_of_places(form: CallForm, problem: AnyProblem, trier: Trier) -> Array | None:
+    """The logits (H,T,T) less those of a query's own place, by the weights of a problem in which tokens differ by their
+    place alone; None where these do not say, or are not alike in all entries of the batch.
+    """
+    posed = _with_unit_values(problem) if problem.sizes.T == problem.sizes.S == _PLACES else None
+    answer = trier.answer(form, posed) if posed is not None else None
+    if posed is None or answer is None or not np.isfinite(answer.output).all():
+        return None
+    weights = _weights(posed, answer.output.astype(np.float64))
+    if not np.allclose(weights, weights[:1], atol=close(posed.dtype)):
         return None
     later = np.triu(np.ones((_PLACES, _PLACES), bool), 1)
-    hidden = weights[0] < _HIDDEN
-    if hidden.all(axis=0).any() and not (hidden == later).all():
+    hidden = weights[0] < unit(problem.dtype).normal  # 0, or so far below 1 that the dtype holds few of its digits
+    if np.diagonal(hidden, axis1=1, axis2=2).any() or (hidden.all(axis=0).any() and not (hidden == later).all()):
         return None
-    with np.errstate(divide="ignore"):
-        logits = np.where(hidden, -np.inf, np.log(np.maximum(weights[0], _HIDDEN)))
-    matrix = logits - np.diagonal(logits, axis1=1, axis2=2)[:, :, None]
-    within = close(problem.dtype)
-    return PositionBias(matrix, _slopes(matrix, within)) if _is_by_distance(matrix, within) else None
+    logits: Array = np.where(hidden, -np.inf, np.log(np.where(hidden, 1.0, weights[0])))
+    matrix: Array = logits - np.diagonal(logits, axis1=1, axis2=2)[:, :, None]
+    return matrix
 
 
 def _without_queries(problem: AnyProblem) -> AnyProblem:
@@ -95,25 +113,58 @@ def _without_queries(problem: AnyProblem) -> AnyProblem:
     return problem.but(params={**problem.params, **zeros})
 
 
-def _weights(problem: AnyProblem, output: Array) -> Array | None:
-    """(B,H,T,S), from an output (B,H,T,Dv) or (B,T,M); None where an output of that shape does not say."""
-    if not np.isfinite(output).all():
+def _with_same_queries(problem: AnyProblem) -> AnyProblem:
+    """The problem with the same query and the same key at all places: of a layer, those of the features that all tokens
+    share.
+    """
+    if not isinstance(problem, LayerProblem):
+        same = {name: np.broadcast_to(array[:1, :, :1], array.shape).copy()
+                for name, array in (("query", problem.query), ("key", problem.key))}
+        return problem.but(**same)
+    made = {name: array.copy() for name, array in problem.params.items()}
+    for name in ("w_query", "w_key"):
+        made[name][:_PLACES] = 0
+    return problem.but(params=made)
+
+
+def _with_unit_values(problem: AnyProblem) -> AnyProblem | None:
+    """The problem with a unit vector as the value of each key, so that its output is its weights: of a layer, the first
+    features of a token say its place, and the others are those of the first token. None where a value is too narrow.
+    """
+    sizes = problem.sizes
+    if sizes.Dv < _PLACES:
         return None
     if not isinstance(problem, LayerProblem):
-        return output @ np.linalg.pinv(problem.value.astype(np.float64))
-    params = {name: array.astype(np.float64) for name, array in problem.params.items()}
-    heads = output - params.get("b_out", 0)
-    heads = heads @ np.linalg.pinv(params["w_out"]) if "w_out" in params else heads
-    mixed = heads.reshape(*heads.shape[:2], problem.heads, -1).swapaxes(1, 2)
-    return mixed @ np.linalg.pinv(lowered(problem).value)
+        return problem.but(value=np.broadcast_to(np.eye(_PLACES, sizes.Dv, dtype=problem.value.dtype),
+                                                 problem.value.shape).copy())
+    tokens = np.broadcast_to(problem.query[:1, :1], problem.query.shape).copy()
+    tokens[..., :_PLACES] = np.eye(_PLACES)
+    made = {name: np.zeros_like(array) if name in ("b_value", "b_out") else array
+            for name, array in problem.params.items()}
+    made["w_value"] = np.tile(np.eye(_PLACES, sizes.Dv, dtype=tokens.dtype), sizes.Hkv)
+    made["w_value"] = np.vstack([made["w_value"], np.zeros_like(problem.params["w_value"][_PLACES:])])
+    if "w_out" in made:
+        made["w_out"] = np.eye(*made["w_out"].shape, dtype=tokens.dtype)
+    return problem.but(**dict.fromkeys(("query", "key", "value"), tokens), params=made)
+
+
+def _weights(problem: AnyProblem, output: Array) -> Array:
+    """(B,H,T,S), from an output (B,H,T,Dv) or (B,T,M) that shows them."""
+    if isinstance(problem, LayerProblem):
+        sizes = problem.sizes
+        output = output[..., :sizes.H * sizes.Dv].reshape(sizes.B, sizes.T, sizes.H, sizes.Dv).swapaxes(1, 2)
+    return output[..., :_PLACES]
 
 
 def _is_by_distance(matrix: Array, within: float) -> bool:
-    """Whether a bias (H,T,T) depends on j - i alone, and is more than nothing."""
+    """Whether logits (H,T,T) depend on j - i alone."""
     diagonals = (np.diagonal(matrix, at, axis1=1, axis2=2) for at in range(1 - _PLACES, _PLACES))
-    is_alike = all(np.allclose(each, each[:, :1], atol=within) for each in diagonals)
-    seen = matrix[np.isfinite(matrix)]
-    return is_alike and bool(np.abs(seen).max() > within)
+    return all(np.allclose(each, each[:, :1], atol=within) for each in diagonals)
+
+
+def _is_anything(matrix: Array, within: float) -> bool:
+    """Whether a bias (H,T,T) is more than nothing."""
+    return bool(np.abs(matrix[np.isfinite(matrix)]).max() > within)
 
 
 def _slopes(matrix: Array, within: float) -> tuple[float, ...]:
@@ -148,7 +199,8 @@ def switch_off(form: CallForm, parameters: Parameters, trier: Trier) -> Iterator
         given, construction = ({**form.given, **more}, form.construction) if at is At.CALL else (
             form.given, {**form.construction, **more})
         yield replace(form, given=given, construction=construction), f"{name} is False"
-    for places, listed in places_by_calls(form, trier, ADDS_PLACES):
+    for places, names in places_by_calls(form, trier, ADDS_PLACES):
+        listed = " and ".join(names)
         yield replace(form, replaced={**form.replaced, **places}), f"{listed} is replaced by what adds nothing"
     if form.family is CallableKind.TORCH:
         filled = {"".join(path).lstrip(".") for path in form.state or ()}
@@ -160,16 +212,17 @@ _APART = (CallableKind.LINEN, CallableKind.HAIKU)
 """Whose submodules are there in a call alone."""
 
 
-def places_by_calls(form: CallForm, trier: Trier, named: re.Pattern[str]) -> Iterator[tuple[Mapping[str, str], str]]:
-    """Every set of replacements for calls of a class that are named so, by place, and their names in a list."""
+def places_by_calls(form: CallForm, trier: Trier,
+                    named: re.Pattern[str]) -> Iterator[tuple[Mapping[str, str], list[str]]]:
+    """Every set of replacements for calls of a class that are named so, by place, and their names."""
     if not form.is_class:
         return
     for places in unturned_places(trier.there.examined(form.target).source, alias(form), named):
         if form.family in _APART and any(place.startswith("type(layer.") for place in places):
             continue
         names = [place.rpartition(", ")[2].strip('"') for place in places]
-        yield places, " and ".join(place.partition(")")[0].rpartition(".")[2] if name == "__call__" else name
-                                   for place, name in zip(places, names, strict=True))
+        yield places, [place.partition(")")[0].rpartition(".")[2] if name in ("__call__", "forward") else name
+                       for place, name in zip(places, names, strict=True)]
 
 
 def tensors_in(form: CallForm, trier: Trier) -> list[str]:

@@ -15,7 +15,7 @@ from attnspec.host.lifts import LIFTS
 from attnspec.scaffold.allocated import ROOM, allocated_caches
 from attnspec.scaffold.arrangements import arrangements, of_one_query
 from attnspec.scaffold.examined import Examined
-from attnspec.scaffold.form import VOCABULARIES, At, CallableKind, CallForm, Config
+from attnspec.scaffold.form import SIDE, VOCABULARIES, At, CallableKind, CallForm, Config
 from attnspec.scaffold.lookup import TheirParameter, theirs
 from attnspec.scaffold.meaning import Choices, choices, combinations, roles
 from attnspec.scaffold.memory import memory_in, query_in
@@ -131,7 +131,7 @@ def class_forms(layer: Examined, trier: Trier) -> Iterator[CallForm]:
     for called_so in (each for made in _constructed(form, layer, trier) for each in _calls(made, layer.call)):
         known, born = _born(called_so, trier)
         if leaves := _leaves(family, born):
-            found = [each for state in _states(known, leaves) for each in _with_state(known, state)]
+            found = _with_states(known, leaves) or _with_states(_of_one_kv_head(known), leaves)
             if not found:
                 trier.keep(Attempt(known, Progress.NO_MATRICES, _not_told(leaves)))
             yield from found
@@ -140,6 +140,17 @@ def class_forms(layer: Examined, trier: Trier) -> Iterator[CallForm]:
             yield from (each for made in _constructed(attention, layer, trier)
                         for each in array_forms(made, layer.call))
             return
+
+
+def _with_states(form: CallForm, leaves: Sequence[Leaf]) -> list[CallForm]:
+    """The form with its parameters in every state worth a try."""
+    return [each for state in _states(form, leaves) for each in _with_state(form, state)]
+
+
+def _of_one_kv_head(form: CallForm) -> CallForm:
+    """The form for one head of keys and values (multi-query attention), whatever the number of query heads."""
+    return replace(form, one_kv_head=True, sizes={**form.sizes, "Hkv": 1},
+                   remarks=(*form.remarks, "It has one head of keys and values for all query heads."))
 
 
 def _born(form: CallForm, trier: Trier) -> tuple[CallForm, ReturnedTree | None]:
@@ -187,8 +198,10 @@ def _constructed(form: CallForm, layer: Examined, trier: Trier) -> Iterator[Call
     usual = [(each, False) for each in combinations(options)]
     guesses = [(each, True) for each in _with_unknown_sizes(form, made, means, options)]
     for construction, is_guess in (*usual, *guesses):
-        left = {each.name: each.text for each in made if each.name not in construction and not each.is_required}
-        known = replace(form, construction=construction, left=left, is_guess=is_guess)
+        left = {each.name: each.text for each in made if each.name not in construction and not each.is_required
+                and means.get(each.name) not in _OF_INITIAL_VALUES and each.name not in _OF_FAMILY.get(form.family, ())}
+        sizes = {**form.sizes, "T": _SQUARE} if SIDE in construction.values() else form.sizes
+        known = replace(form, construction=construction, left=left, is_guess=is_guess, sizes=sizes)
         if "heads" in construction.values() and "single_head" in form.limits:  # of another name than one knows
             known = replace(known, limits={name: limit for name, limit in form.limits.items() if name != "single_head"})
         if config is None or not config.is_required:
@@ -209,6 +222,12 @@ def _of_config(form: CallForm, config: Config) -> CallForm:
 _SIZES = ("M", "heads", "D")
 """What a number may be whose name says nothing: a width, a number of heads, the width of one."""
 _MOST_SIZES = 3
+_OF_INITIAL_VALUES = ("seed", "random_key")
+"""What tells a constructor which values its parameters begin with; they are filled with others."""
+_OF_FAMILY: Mapping[CallableKind, tuple[str, ...]] = {CallableKind.LINEN: ("parent", "name")}
+"""What a framework adds to every constructor of its own, for its bookkeeping."""
+_SQUARE = 9
+"""Tokens that fill a square; no other axis is as long."""
 
 
 def _with_unknown_sizes(form: CallForm, made: Sequence[TheirParameter], means: Mapping[str, str],
@@ -326,8 +345,9 @@ def _not_told(leaves: Sequence[Leaf]) -> str:
 
 def _states(form: CallForm, leaves: Sequence[Leaf]) -> Iterator[State]:
     sizes = plain(form).sizes
-    lengths = {"m": sizes.H * sizes.D, "h": sizes.H, "d": sizes.D}
-    return states(leaves, lengths, VOCABULARIES[form.lift], "Hkv" if form.is_told_groups else "heads")
+    lengths = {"m": sizes.H * sizes.D, "h": sizes.H, "kv": sizes.Hkv, "d": sizes.D}
+    is_grouped = form.is_told_groups or form.one_kv_head
+    return states(leaves, lengths, VOCABULARIES[form.lift], "Hkv" if is_grouped else "heads")
 
 
 def _of_biases(state: State) -> Mapping[str, bool | str]:

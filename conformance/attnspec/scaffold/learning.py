@@ -202,7 +202,7 @@ def _said(word: Keyword) -> Callable[[CallForm, Parameters, Trier], CallForm]:
             return form
         if found := _as_said(form, word, parameters, trier) or _as_said_of_squares(form, word, parameters, trier):
             return found
-        return _with_wrong_flag(form, word, parameters, trier.nearest)
+        return _with_wrong_flag(form, word, parameters, trier)
 
     return learn
 
@@ -262,11 +262,12 @@ def _as_said_of_squares(form: CallForm, word: Keyword, parameters: Parameters, t
     return _as_said(squares, word, parameters, trier)
 
 
-def _with_wrong_flag(form: CallForm, word: Keyword, parameters: Parameters, nearest: Attempt | None) -> CallForm:
+def _with_wrong_flag(form: CallForm, word: Keyword, parameters: Parameters, trier: Trier) -> CallForm:
     """With a flag that has the keyword's name and changes the output, but not as the keyword does: a check tells why.
 
     Left out, a wrong flag would never be judged. What a mask or a number means in other hands is anybody's guess.
     """
+    nearest = trier.nearest
     is_near = nearest is not None and nearest.step is Progress.OTHER_NUMBERS and bool(nearest.form.passed)
     if nearest is None or not is_near or word.annotation != "bool" or not word.hides:
         return form
@@ -275,7 +276,8 @@ def _with_wrong_flag(form: CallForm, word: Keyword, parameters: Parameters, near
                   for each in parameters[tried.at])
     if not is_flag or tried.keyword != word.name:
         return form
-    said = say_handed_on(tried.parameter, word.name, nearest.against)
+    why = trier.explained(nearest.form, square(nearest.form).but(**{word.name: True}))
+    said = say_handed_on(tried.parameter, word.name, why or nearest.against)
     return replace(form, passed=nearest.form.passed, limits=nearest.form.limits, remarks=(*nearest.form.remarks, said))
 
 

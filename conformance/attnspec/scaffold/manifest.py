@@ -17,8 +17,8 @@ from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.precision import is_half
 from attnspec.problems.problem import Problem, numpy_dtype
-from attnspec.questions.conventions import probe_conventions
 from attnspec.questions.shapes import NO, YES
+from attnspec.questions.undeclared import probe_conventions
 from attnspec.scaffold.form import CallableKind, CallForm
 from attnspec.scaffold.probe_problems import bias_of, close, mask_of, plain, square, truths
 from attnspec.scaffold.stored_steps import EVERY_STEP, Words, class_of_halves
@@ -123,6 +123,8 @@ def learned_of(form: CallForm, trier: Trier) -> Learned:
         probed = {**probed, "grouped": NO}
     if probed.get("grouped") == NO:  # then it does not matter which head would use which
         probed = {name: answer for name, answer in probed.items() if name != "grouped_heads"}
+    if form.one_kv_head:
+        probed = {**probed, "grouped_heads": "repeat"}  # with one head, all orders are the same
     grouped = {"grouped": probed["grouped"] == YES} if form.kind is Kind.ATTENTION and "grouped" in probed else {}
     limits = {**limited.limits, **grouped, **_refused(subject, narrowed), **grouped}
     return Learned(dtypes, {**probed, **_together(form, trier, probed)}, limits,
@@ -298,8 +300,8 @@ def _entry(form: CallForm, learned: Learned) -> Iterator[str]:
     yield from _precision(learned)
     yield from (("    variants:",) if form.variants else ())
     yield from (f'      {each}: {{function: "{name}:{variant_name(each)}"}}' for each in form.variants)
-    yield from (("    defaults:",) if form.defaults else ())
-    yield from (f"      {name}: {json.dumps(text or '…', ensure_ascii=False)}" for name, text in form.defaults.items())
+    yield from (("    defaults:",) if form.untried else ())
+    yield from (f"      {name}: {json.dumps(text or '…', ensure_ascii=False)}" for name, text in form.untried.items())
     noted = " ".join((*form.warnings, *learned.warnings, *form.remarks))
     yield from (("    note: >-", *wrapped(noted, indent=6)) if noted else ())
 

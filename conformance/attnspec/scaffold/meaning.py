@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from attnspec.core.keyword import Acts, Keyword
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
-from attnspec.scaffold.form import At
+from attnspec.scaffold.form import SIDE, At
 from attnspec.scaffold.lookup import SCALE_DIVIDES, SYNONYMS, TheirParameter, plain, role_of, theirs
 
 Choices = Mapping[str, tuple[str, ...]]
@@ -184,7 +184,7 @@ def _handed(parameter: TheirParameter, role: str, kind: Kind, at: At, lift: str)
     elif role in _UNTURNED and not constructed:
         found = tuple(text.format(made=_MADE[lift]) for text in _UNTURNED[role])
     elif role in _HIDING_NUMBERS and _is_number(parameter):
-        tiled = (f"(1, {length})",) if constructed and kind is Kind.LAYER else ()
+        tiled = (f"(1, {length})", SIDE) if constructed and kind is Kind.LAYER else ()
         found = (length, *tiled, "None") if required else (length, *tiled)
     elif role == "tile" and constructed and kind is Kind.LAYER:
         found = (f"(1, {length})", *left)

@@ -14,8 +14,8 @@ from attnspec.core.nouns import DType
 from attnspec.core.rotary import DEFAULT_BASE, POSITIONS, PROFILE, ROTARY
 from attnspec.numerics.precision import assumed
 from attnspec.numerics.rotary import PAIRS, expect_rotary
+from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import numpy_dtype
-from attnspec.problems.rotary import RotaryProblem
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.form import CallForm
 from attnspec.scaffold.layers import lifts_of

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from attnspec.core.errors import TargetError
-from attnspec.core.nouns import DType
+from attnspec.core.nouns import DType, Kind
 from attnspec.scaffold.causality import with_doubt
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.extended import Parameters
@@ -293,11 +293,16 @@ def _variations(form: CallForm) -> Iterator[CallForm]:
     yield from (form, *_scaled_otherwise(form), always, *_scaled_otherwise(always))
 
 
+_SCALED_IN_WEIGHTS = (": attnspec check convicts it. If its weights are drawn for that scale, as those of T5 are, "
+                      "multiply `w_query` by what is missing, in the adapter.")
+
+
 def _scaled_otherwise(form: CallForm) -> Iterator[CallForm]:
     """The form with each default scale that a library may have."""
+    is_layer = form.kind is Kind.LAYER
     for name in SCALES:
-        yield replace(form, default_scale=name,
-                      remarks=(*form.remarks, f"Its default scale is {name}, not 1/sqrt(D)."))
+        said = f"Its default scale is {name}, not 1/sqrt(D){_SCALED_IN_WEIGHTS if is_layer else '.'}"
+        yield replace(form, default_scale=name, remarks=(*form.remarks, said))
 
 
 def _right_ones(form: CallForm, outputs: list[Output]) -> Iterator[Output]:

@@ -14,7 +14,7 @@ from attnspec.core.errors import TargetError
 from attnspec.core.forms import TABLE
 from attnspec.core.forms import InputForm as Layout
 from attnspec.core.nouns import Verdict
-from attnspec.core.refusal import Refusal, read_refusal
+from attnspec.core.sizes import Refusal, read_refusal
 from attnspec.hosting.process import DIED
 from attnspec.problems.keyword_arrays import USUAL_PAGES
 from attnspec.problems.problem import Array, LayerProblem, Problem
@@ -37,6 +37,8 @@ from attnspec.subjects.target import offered
 Limited = Mapping[str, bool | int | str]
 DEATHS = 5
 """How often the callee's process may end before the search does: each time it is started anew."""
+_LARGEST_SIDE = 64
+"""Of a square of tokens."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 """What makes a part of a message bold or red on a terminal."""
 _DEEPEST = 2  # steps to an output in what comes back
@@ -270,11 +272,15 @@ def _told(raised: SubjectRaised) -> str:
 
 def _refused(form: CallForm) -> tuple[Refusal, ...]:
     of_heads = [f"H ≠ {form.heads}"] if form.heads else []
+    of_one = ["Hkv ≠ 1"] if form.one_kv_head else []
     of_pairs = ["D % 2 ≠ 0", "Dv % 2 ≠ 0"] if form.even_heads else []
     of_masks = ["mask with T ≠ S"] if form.mask_of_squares else []
+    squares = ", ".join(str(side**2) for side in range(1, _LARGEST_SIDE + 1))
+    of_squares = [f"T not in ({squares})"] if form.takes_squares else []
     of_one_query = ["T ≠ 1"] if form.takes_one_query else []
     of_segments = ["query_segments with T ≠ S"] if form.limits.get("segments_are_shared") else []
-    return tuple(map(read_refusal, [*of_heads, *of_pairs, *of_masks, *of_one_query, *of_segments]))
+    of_lengths = [*of_masks, *of_squares, *of_one_query, *of_segments]
+    return tuple(map(read_refusal, [*of_heads, *of_one, *of_pairs, *of_lengths]))
 
 
 def _near(returned: ReturnedTree) -> Iterator[ReturnedArray]:

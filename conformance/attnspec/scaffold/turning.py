@@ -14,17 +14,14 @@ from attnspec.core.forms import STATE
 from attnspec.problems.problem import joined
 from attnspec.scaffold.decoders import is_right_behind, posed_step
 from attnspec.scaffold.extended import Parameters
-from attnspec.scaffold.form import At, CallableKind, CallForm
-from attnspec.scaffold.inner_bias import places_by_calls, tensors_in
+from attnspec.scaffold.form import TURNED, At, CallableKind, CallForm
+from attnspec.scaffold.inner_bias import depends_on_distance, places_by_calls, tensors_in
 from attnspec.scaffold.lookup import plain as plain_name
 from attnspec.scaffold.lookup import theirs
 from attnspec.scaffold.meaning import roles
 from attnspec.scaffold.probe_problems import close, plain
 from attnspec.scaffold.replaced import TURNS
 from attnspec.scaffold.trial_adapter import Trier
-
-TURNED = "turned"
-"""The variant whose queries and keys are turned by a quarter at all places."""
 
 _COSINES, _SINES = re.compile(r"(^|_)cos(_|$|ines?)"), re.compile(r"(^|_)sin(_|$|es?$)")
 _COMPLEX = re.compile(r"(^|_)cis(_|$)|^freqs_complex")
@@ -89,12 +86,12 @@ def _of_tensors(names: list[str]) -> Iterator[RotationSwitch]:
 
 def _of_calls(form: CallForm, trier: Trier) -> Iterator[RotationSwitch]:
     """By the functions, methods and submodules that are named for turning: others stand in their place in a call."""
-    for places, listed in places_by_calls(form, trier, TURNS):
-        yield RotationSwitch(f"{listed} is replaced by what turns nothing", _replacing(places))
+    for places, names in places_by_calls(form, trier, TURNS):
+        yield RotationSwitch(f"{_listed(names)} is replaced by what turns nothing", _replacing(places, names))
 
 
-def _replacing(places: Mapping[str, str]) -> Callable[[CallForm], CallForm]:
-    return lambda form: replace(form, replaced=places, even_heads=True)
+def _replacing(places: Mapping[str, str], names: list[str]) -> Callable[[CallForm], CallForm]:
+    return lambda form: replace(form, replaced=places, unturned=tuple(names), even_heads=True)
 
 
 def _listed(names: list[str]) -> str:
@@ -102,7 +99,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _filling(filled: Mapping[str, str]) -> Callable[[CallForm], CallForm]:
-    return lambda form: replace(form, filled=filled, even_heads=True)
+    return lambda form: replace(form, filled=filled, unturned=tuple(filled), even_heads=True)
 
 
 def with_angles_handed(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
@@ -135,7 +132,22 @@ def with_rotation_off(form: CallForm, switch: RotationSwitch, trier: Trier) -> C
     said = (f"WITHOUT ITS ROTATION: its {switch.says} in the adapter, so that everything else is judged. What the "
             f"angles are is not: judge its rotary embedding by itself (docs/serving.md).")
     form = replace(form, warnings=(said, *form.warnings))
+    form = form if switch.turned else _with_distances(form, trier)
     return _with_quarter_turn(_with_steps_turned(form, trier), switch, trier)
+
+
+def _with_distances(form: CallForm, trier: Trier) -> CallForm:
+    """The form; with a warning where its rotation, once it is on, turns equal tokens so that their weights do not
+    depend on their distance alone.
+    """
+    if not form.replaced and not form.filled:
+        return form
+    if depends_on_distance(replace(form, filled={}, replaced={}, variants={}), trier) is not False:
+        return form
+    warning = ("TURNED DIFFERENTLY: with its rotation on, tokens that have all the same query and the same key do not "
+               "weigh by their distance alone. Queries and keys are not turned alike, or from other places. attnspec "
+               "check does not judge that.")
+    return replace(form, warnings=(warning, *form.warnings))
 
 
 def _with_quarter_turn(form: CallForm, switch: RotationSwitch, trier: Trier) -> CallForm:

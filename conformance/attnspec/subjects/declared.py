@@ -12,8 +12,7 @@ from attnspec.core.declaration import INPUT, LENGTHS, LIMITS, Declaration, Limit
 from attnspec.core.errors import UsageError
 from attnspec.core.keywords import HIDING
 from attnspec.core.nouns import DType, Kind
-from attnspec.core.refusal import Refusal, read_refusal
-from attnspec.core.sizes import read_sizes, spell_lengths
+from attnspec.core.sizes import Refusal, read_refusal, read_sizes, spell_lengths
 from attnspec.core.storage import GRANULARITIES, LAYOUTS, PAGED_GRANULARITIES, STORAGES, ZERO_FORMATS
 from attnspec.core.surroundings import DEVICES
 from attnspec.host.lifts import LIFTS

@@ -30,8 +30,8 @@ from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.host.loading import PACKAGE
 from attnspec.host.raised import COMPUTED, SPOKE, UNREAL
 from attnspec.hosting.process import DIED, ProcessDeath
+from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import LayerProblem, Problem
-from attnspec.problems.rotary import RotaryProblem
 from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.call import SubjectRaised
 from attnspec.subjects.installed import how_to_install

@@ -24,7 +24,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from attnspec.core.errors import TargetError, quoted
-from attnspec.core.made_variants import VARIANTS
+from attnspec.core.forms import VARIANTS
 from attnspec.core.rotary import EVERY_KEYWORD
 from attnspec.core.surroundings import DEVICES, Surroundings, kind_of
 from attnspec.record.events import OF_SUBJECTS

@@ -1,13 +1,15 @@
-"""Plain problems of any sizes and keywords, entries aside, with which a function is asked what it takes and refuses;
-remembers what it said, and finds one that it takes.
+"""What a function takes and refuses: it is asked with plain problems of any sizes and keywords, entries aside.
+
+What it said is remembered, and one that it takes is found. Of a problem that it refuses, it is found out what is
+refused: the fewest of its sizes and keywords, and from where on along each axis.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, product
+from itertools import chain, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -16,10 +18,11 @@ from attnspec.core.declaration import Limits
 from attnspec.core.keywords import AXES, CACHED
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.rotary import EVERY_KEYWORD, POSITIONS, width_of
+from attnspec.core.sizes import Refusal, RefusalCondition
 from attnspec.problems.demand import fit_to_limits
 from attnspec.problems.keyword_arrays import NEUTRAL, divided, keyword_array
+from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import LayerProblem, Problem, Sizes, numpy_dtype
-from attnspec.problems.rotary import RotaryProblem
 from attnspec.subjects.call import gist_of
 from attnspec.subjects.exceptions import Topic, refusal_words
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised, UnusableAnswer
@@ -223,7 +226,7 @@ def _follow_refusals(interview: Interview, start: Case) -> Case | None:
     for _ in range(MOST_STEPS):
         if not waiting or met == {""}:
             return None
-        for case in _moves(waiting.popleft()):
+        for case in _case_moves(waiting.popleft()):
             words = interview.refusal(case)
             if not words and interview.takes_case(case):
                 return case
@@ -233,7 +236,7 @@ def _follow_refusals(interview: Interview, start: Case) -> Case | None:
     return None
 
 
-def _moves(case: Case) -> Iterator[Case]:
+def _case_moves(case: Case) -> Iterator[Case]:
     sizes = case.sizes
     yield from (replace(case, sizes=replace(sizes, T=T, S=S)) for T, S in LENGTHS)
     yield from (replace(case, sizes=replace(sizes, D=width, Dv=width)) for width in WIDTHS)
@@ -241,3 +244,298 @@ def _moves(case: Case) -> Iterator[Case]:
     yield from (replace(case, sizes=replace(sizes, B=batch)) for batch in BATCHES)
     yield from (replace(case, sizes=Sizes(1, heads, kv_heads, T, S, width, width))
                 for (T, S), width, (heads, kv_heads) in product(*TOGETHER))
+
+
+MOST_WORK, TIMES_THE_START = 16_000_000, 16
+"""Multiply-adds of a problem that is asked on the way, so that a function of plain Python answers it, too; or so many
+times those of the problem to start from, where nothing small is taken.
+"""
+
+
+GROUPS = (2, 3, 4)
+"""Query heads for each key head at which one key head is held against more."""
+
+FEWER = 4
+"""Queries and keys where few are asked for: a keyword still shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class WordedRefusal:
+    """A refusal, and what the function says when it refuses."""
+
+    refusal: Refusal
+    words: str
+
+
+def find_causes(interview: Interview, start: Case, end: Case) -> tuple[WordedRefusal, ...]:
+    """What the function refuses of `end`, where it takes `start`; none where it answers, or is not clear about it.
+
+    A refusal that does not come again is none: it depends on something else than the sizes and keywords.
+    """
+    kept = frozenset(differences_between(start, end))
+    if not kept or not interview.lasting_words(end) or not interview.takes_case(start):
+        return ()
+    found = _RefusalSearch(interview, start, end, _needed_differences(interview, start, end, kept)).find_refusals()
+    return tuple(each for one in found for each in _at_other_sizes(interview, start, end, one))
+
+
+def _at_other_sizes(interview: Interview, start: Case, end: Case, found: WordedRefusal) -> tuple[WordedRefusal, ...]:
+    """A keyword that is refused at the sizes of the start may be taken at others: a mask at B = 1. A refusal goes no
+    further than what was refused, so the axis on which it depends is looked for.
+    """
+    keywords = found.refusal.keywords
+    refused = case_between(start, end, keywords)
+    if found.refusal.conditions or not keywords or refused is None:
+        return (found,)
+    plain = start.sizes
+    for move in _moves(plain):
+        moved = refused.move_case(**move)
+        if moved is None or moved.sizes == plain or not interview.takes_case(moved):
+            continue
+        axes = _needed_differences(interview, moved, refused, frozenset(differences_between(moved, refused)))
+        narrower = tuple(_RefusalSearch(interview, moved, refused, axes).find_refusals())
+        if narrower:
+            return tuple(WordedRefusal(Refusal(each.refusal.conditions, keywords), each.words) for each in narrower)
+    return (found,)
+
+
+def _moves(plain: Sizes) -> Iterator[Mapping[str, int]]:
+    """Where a keyword may be taken that is refused at plain sizes: few of an axis, or many of it."""
+    yield from ({"B": 1}, {"T": 1}, {"S": 2 * plain.S}, {"H": 1, "G": 1}, {"G": 2})
+    yield from ({"T": FEWER, "S": FEWER}, {"S": FEWER}, {"T": 2 * plain.T, "S": 2 * plain.S}, {"B": 2 * plain.B})
+    yield from ({"D": width, "Dv": width} for width in (plain.D // 2, 2 * plain.D, 4 * plain.D))
+
+
+def _needed_differences(interview: Interview, start: Case, end: Case, kept: frozenset[str]) -> frozenset[str]:
+    """What of the difference it takes for a refusal: without any one of these, or any two that move together, none."""
+    for each in (*map(frozenset, _TOGETHER.items()), *(frozenset({one}) for one in differences_between(start, end))):
+        fewer = case_between(start, end, kept - each)
+        if fewer is not None and interview.refusal(fewer):
+            kept -= each
+    return kept
+
+
+_TOGETHER: Mapping[str, str] = {"T": "S", "Dv": "D"}
+"""Axes that some functions take only where they are the same, each with the one in whose name both are moved."""
+
+
+def _work(sizes: Sizes) -> int:
+    return sizes.B * sizes.H * sizes.T * sizes.S * (sizes.D + sizes.Dv)
+
+
+@dataclass(frozen=True, slots=True)
+class _RefusalSearch:
+    """Looks for what a function refuses, from a start that it takes to an end that it refuses for what is `kept`."""
+
+    interview: Interview
+    start: Case
+    end: Case
+    kept_keywords: frozenset[str]
+
+    def find_refusals(self) -> Iterator[WordedRefusal]:
+        """The refusals, one for each way in which the conditions along the axes can be met."""
+        keywords = frozenset(self.end.keywords) & self.kept_keywords
+        axes = self.kept_keywords - keywords
+        least = case_between(self.start, self.end, self.kept_keywords)
+        assert least is not None  # it was refused, so it could be made
+        words = self.interview.refusal(least)
+        relation = self._relation(axes)
+        alternatives = [relation] if relation else [
+            each for axis in self._leading_axes(axes) for each in self._along_or_groups(axis)]
+        if words and all(alternatives):
+            for conditions in product(*alternatives):
+                yield WordedRefusal(Refusal(tuple(conditions), keywords), words)
+
+    def _leading_axes(self, axes: frozenset[str]) -> Sequence[str]:
+        """The axes to look along: one that moves with another is left to it."""
+        spared = {"S"} if {"T", "S"} <= axes and self._has_room() else set[str]()
+        return sorted(axis for axis in axes - spared if _TOGETHER.get(axis) not in axes or not self._are_tied(axis))
+
+    def _has_room(self) -> bool:
+        """Whether keys are many only because queries may not be more, which is known: it is refused with more, too."""
+        is_known = self.interview.subject.declaration.limits.lengths == "no_more_queries"
+        return is_known and self._refuses({"S": 2 * self.end.size_along("S")})
+
+    def _are_tied(self, axis: str) -> bool:
+        """Whether a limit keeps this axis equal to its partner."""
+        apart = self._move_refused_case({axis: 2 * self.start.size_along(axis)})
+        return self._is_kept(apart)
+
+    def _relation(self, axes: frozenset[str]) -> tuple[RefusalCondition, ...]:
+        """That two axes differ, where that is what matters and not how large they are."""
+        for second, first in _TOGETHER.items():
+            if axes and axes <= {first, second}:
+                size = self.start.size_along(first)
+                is_apart = self._refuses({first: 2 * size, second: size})
+                is_apart_the_other_way = self._refuses({first: size, second: 2 * size})
+                if (is_apart or is_apart_the_other_way) and not self._refuses({first: 2 * size, second: 2 * size}):
+                    sign = "≠" if is_apart and is_apart_the_other_way else "<" if is_apart else ">"
+                    return (RefusalCondition(second, sign, first),)
+        return ()
+
+    def _along_or_groups(self, axis: str) -> tuple[tuple[RefusalCondition, ...], ...]:
+        """The conditions along an axis. Where a function refuses all but one key head, which broadcasts, that is told
+        of Hkv: G says nothing of it.
+        """
+        if axis != "G" or "H" in self.kept_keywords or not self._refuses_all_but_one_key_head():
+            return (self._find_axis_conditions(axis),)
+        return (RefusalCondition("Hkv", ">", 1),), (RefusalCondition("Hkv", "<", "H"),)
+
+    def _refuses_all_but_one_key_head(self) -> bool:
+        one = ({"G": groups, "H": groups} for groups in GROUPS)
+        more = ({"G": groups, "H": groups * heads} for groups in GROUPS for heads in (2, 3))
+        return all(map(self._refuses, more)) and not any(map(self._refuses, one))
+
+    def _find_axis_conditions(self, axis: str) -> tuple[RefusalCondition, ...]:
+        def moved(size: int) -> Mapping[str, int]:
+            partners = {second: size for second, first in _TOGETHER.items()
+                        if first == axis and second in self.kept_keywords and self._are_tied(second)}
+            plain = self.start.size_along("H")
+            heads = {"H": size if plain % size else plain} if axis == "G" and "H" not in self.kept_keywords else {}
+            return {axis: size, **partners, **heads}
+
+        taken, refused = self._sort_answers(axis, moved)
+        if not taken or not refused:
+            return ()
+        found = AxisRefusals(axis, sorted(taken), sorted(refused), lambda size: self._refuses(moved(size)),
+                             lambda size: self._is_kept(self._move_refused_case(moved(size)))).conditions()
+        if axis == "H" and (unlike := self._unlike_batch(found)):
+            return unlike
+        sizes = {axis: self.end.size_along(axis)}
+        return found if any(each.holds_at(sizes)
+                            for each in found) else (RefusalCondition(axis, "=", self.end.size_along(axis)),)
+
+    def _unlike_batch(self, found: Sequence[RefusalCondition]) -> tuple[RefusalCondition, ...]:
+        """That there are not as many key heads as batch entries, where but one number of heads is taken: an array with
+        an axis too few meets the wrong one of these.
+        """
+        only = found[0] if len(found) == 1 and found[0].sign == "≠" and found[0].step == 1 else None
+        groups = self.end.size_along("G")
+        batch = (self.end if "B" in self.kept_keywords else self.start).size_along("B")
+        if only is None or only.than != groups * batch:
+            return ()
+        is_moved = self._refuses({"B": 2 * batch, "H": groups * batch}) and not self._refuses(
+            {"B": 2 * batch, "H": 2 * groups * batch})
+        return (RefusalCondition("Hkv", "≠", "B"),) if is_moved else ()
+
+    def _sort_answers(self, axis: str, moved: Callable[[int], Mapping[str, int]]) -> tuple[list[int], list[int]]:
+        listed = FEW if self.interview.subject.declaration.is_compiled else PLACES
+        asked = sorted({*listed.get(axis, listed["D"]), self.start.size_along(axis), self.end.size_along(axis)})
+        answers = {size: self._refuses(moved(size)) for size in asked
+                   if size in (self.start.size_along(axis), self.end.size_along(axis))
+                   or self._is_cheap(self._move_refused_case(moved(size)))}
+        return [size for size in answers if not answers[size]], [size for size in answers if answers[size]]
+
+    def _is_cheap(self, case: Case | None) -> bool:
+        """Whether it is small enough, and no limit that is known keeps it from the function."""
+        most = max(MOST_WORK, TIMES_THE_START * _work(self.start.sizes))
+        return case is not None and _work(case.sizes) <= most and not self._is_kept(case)
+
+    def _is_kept(self, case: Case | None) -> bool:
+        """Whether there is no such case, or a known limit keeps it from the function."""
+        return case is None or bool(self.interview.subject.refuses(case.problem(self.interview.dtype)))
+
+    def _move_refused_case(self, places: Mapping[str, int]) -> Case | None:
+        """The least case that is refused, moved."""
+        least = case_between(self.start, self.end, self.kept_keywords)
+        return least.move_case(**places) if least else None
+
+    def _refuses(self, places: Mapping[str, int]) -> bool:
+        case = self._move_refused_case(places)
+        return case is not None and bool(self.interview.refusal(case))
+
+
+# Where along one axis a function begins to refuse
+
+
+PLACES: Mapping[str, tuple[int, ...]] = {
+    "B": (1, 2, 3, 4, 9, 33),
+    "H": (1, 2, 3, 4, 7, 8, 16, 71, 128),
+    "G": (1, 2, 3, 4, 6, 7, 8),
+    "T": (1, 2, 3, 7, 8, 15, 16, 17, 24, 31, 32, 33, 48, 64, 65, 100, 127, 128, 129, 256, 300),
+    "S": (1, 2, 3, 7, 8, 15, 16, 17, 24, 31, 32, 33, 48, 64, 65, 100, 127, 128, 129, 256, 300),
+    "D": (1, 2, 3, 7, 8, 16, 24, 32, 33, 40, 64, 72, 80, 96, 112, 128, 160, 192, 255, 256),
+}
+"""The sizes that an axis is asked for, once it is known to matter: each side of multiples, and what models have."""
+
+FEW: Mapping[str, tuple[int, ...]] = {
+    "B": (1, 3), "H": (1, 3, 8), "G": (1, 3), "T": (1, 8, 17, 64, 65, 128), "S": (1, 8, 17, 64, 65, 128),
+    "D": (1, 8, 24, 33, 64, 72, 80, 96, 112, 128, 256)}
+"""The same where each costs a compilation. One lies behind a multiple of 64: else steps look like a least length."""
+
+STEPS = (512, 256, 128, 64, 32, 16, 8, 4, 2)
+LONGEST_LIST = 12
+
+
+@dataclass(frozen=True, slots=True)
+class AxisRefusals:
+    """Finds the conditions under which a function refuses sizes along one axis.
+
+    taken, refused: the sizes that it takes and those that it refuses so far.  refuses: asks about one more.
+    keeps: whether there is none such, or a known limit keeps it away.
+    """
+
+    name: str
+    taken_sizes: Sequence[int]
+    refused_sizes: Sequence[int]
+    refuses: Callable[[int], bool]
+    keeps: Callable[[int], bool] = lambda _: False
+
+    def conditions(self) -> tuple[RefusalCondition, ...]:
+        """The conditions under which it is refused, any of which is enough; none where nothing is refused."""
+        if len(self.taken_sizes) == 1 and self._takes_size(twice := 2 * self.taken_sizes[0]):
+            return replace(self, taken_sizes=(*self.taken_sizes, twice)).conditions()
+        least, most = min(self.taken_sizes), max(self.taken_sizes)
+        inner = [size for size in self.refused_sizes if least < size < most]
+        if not inner:
+            return tuple(self._ends(1))
+        step = self._step()
+        if all(size % step for size in inner):
+            return RefusalCondition(self.name, "≠", 0, step), *self._ends(step)
+        listed = self._list(inner)
+        return (listed,) if listed.sign == "not in" else (listed, *self._ends(1))
+
+    def _step(self) -> int:
+        """The largest step of which all that is taken is a multiple, unless half a step further is taken as well."""
+        step = next((step for step in STEPS if all(size % step == 0 for size in self.taken_sizes)), 1)
+        while step > 1 and self._takes_size(min(self.taken_sizes) + step // 2):
+            step //= 2
+        return step
+
+    def _takes_size(self, size: int) -> bool:
+        return not self.keeps(size) and not self.refuses(size)
+
+    def _ends(self, step: int) -> Iterator[RefusalCondition]:
+        """Refused from a size on, upwards and downwards, among the multiples of a step."""
+        below = [size for size in self.refused_sizes if size < min(self.taken_sizes) and size % step == 0]
+        above = [size for size in self.refused_sizes if size > max(self.taken_sizes) and size % step == 0]
+        if len(self.taken_sizes) == 1 and below and above and step == 1:
+            yield RefusalCondition(self.name, "≠", self.taken_sizes[0])
+            return
+        if below:
+            edge = self._edge(min(self.taken_sizes), max(below), step)
+            yield RefusalCondition(self.name, "=", 1) if edge == 2 else RefusalCondition(self.name, "<", edge)
+        if above:
+            yield RefusalCondition(self.name, ">", self._edge(max(self.taken_sizes), min(above), step))
+
+    def _edge(self, taken: int, refused: int, step: int) -> int:
+        """The last multiple of the step that is taken, on the way to one that is refused."""
+        while (middle := self._middle_size(taken, refused, step)) is not None:
+            taken, refused = (taken, middle) if self.refuses(middle) else (middle, refused)
+        return taken
+
+    def _middle_size(self, taken: int, refused: int, step: int) -> int | None:
+        """The multiple of the step that lies nearest to the middle, of those that no known limit keeps away."""
+        sizes = range(taken, refused, step if refused > taken else -step)[1:]
+        from_the_middle = sorted(sizes, key=lambda size: abs(2 * size - taken - refused))
+        return next((size for size in from_the_middle if not self.keeps(size)), None)
+
+    def _list(self, inner: Sequence[int]) -> RefusalCondition:
+        """Only those that were taken are, if all in between are refused, too; else those that were refused are not."""
+        taken = sorted(self.taken_sizes)
+        unlisted = [(low + high) // 2 for low, high in pairwise(taken) if high - low > 1]
+        if len(taken) <= LONGEST_LIST and all(map(self.refuses, unlisted)):
+            return RefusalCondition(self.name, "not in", tuple(taken))
+        if len(inner) > 1:
+            return RefusalCondition(self.name, "in", tuple(inner))
+        return RefusalCondition(self.name, "=", inner[0])

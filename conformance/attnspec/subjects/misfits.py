@@ -19,9 +19,9 @@ from attnspec.core.forms import InputForm
 from attnspec.core.keyword import APART, GRAD
 from attnspec.core.keywords import AXES, SEGMENTED, load_parts
 from attnspec.core.nouns import DType, Kind
+from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import HELD, INPUTS, Array, LayerProblem, Problem, Sizes, numpy_dtype
-from attnspec.problems.rotary import RotaryProblem
-from attnspec.subjects.backward import BackwardPass, can_differentiate, refuses_gradients, takes_codes
+from attnspec.subjects.call import BackwardPass, can_differentiate, refuses_gradients, takes_codes
 
 SHARES: Mapping[str, Mapping[str, int]] = {
     "separate": {"query": 0, "key": 0, "value": 0},

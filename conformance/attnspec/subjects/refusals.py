@@ -17,14 +17,13 @@ from typing import Any
 from attnspec.core.declaration import Limits, limits_saying, narrowed_by
 from attnspec.core.keywords import OFF
 from attnspec.core.nouns import DType, Kind
-from attnspec.core.refusal import Refusal, read_refusal
 from attnspec.core.rotary import EVERY_KEYWORD, POSITIONS, ROTARY
+from attnspec.core.sizes import Refusal, read_refusal
 from attnspec.problems.demand import fit_to_limits
 from attnspec.problems.make import make_layer
 from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe, Sizes, heads_last, with_gaps
-from attnspec.subjects.causes import WordedRefusal, find_causes
 from attnspec.subjects.exceptions import Topic, says_always_causal
-from attnspec.subjects.interview import Case, Interview, start_of, with_keyword
+from attnspec.subjects.interview import Case, Interview, WordedRefusal, find_causes, start_of, with_keyword
 from attnspec.subjects.misfits import GAPS, STRIDED, WITHOUT_CAUSAL, is_contiguous
 from attnspec.subjects.subject import Subject, SubjectDied
 

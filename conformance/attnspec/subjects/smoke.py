@@ -17,8 +17,8 @@ from attnspec.core.keywords import KEYWORDS, list_defaults
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.rotary import FARTHEST
 from attnspec.core.surroundings import Surroundings
+from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
-from attnspec.problems.rotary import RotaryProblem
 from attnspec.spec.clause import first_of
 from attnspec.subjects.call import Call
 from attnspec.subjects.callee import Hosted

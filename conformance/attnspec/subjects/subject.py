@@ -13,25 +13,29 @@ import numpy as np
 
 from attnspec.core.declaration import LIMITS, Declaration
 from attnspec.core.errors import FileLocation, UsageError
-from attnspec.core.forms import HELD_IN_CACHE, STATE, TABLE, InputForm
+from attnspec.core.forms import HELD_IN_CACHE, STATE, TABLE, InputForm, called_there
 from attnspec.core.keyword import GRAD, LSE
 from attnspec.core.keywords import AXES, load_parts
-from attnspec.core.made_variants import called_there
 from attnspec.core.nouns import Kind
 from attnspec.core.rotary import POSITIONS
 from attnspec.host.lifts.making import FormNotMade, FrameworkForm
 from attnspec.problems.keyword_arrays import USUAL_PAGES, cut_scales
+from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import DENSE, Array, LayerProblem, Lays, Problem, Sizes
-from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.outcome import KnownFinding, SubjectCard
-from attnspec.subjects.backward import (
+from attnspec.subjects.call import (
     BackwardPass,
+    Call,
+    NotDifferentiated,
+    SubjectAnswer,
+    SubjectDied,
+    SubjectRaised,
+    UnusableAnswer,
     call_of_backward,
     call_of_framework,
     can_differentiate,
     grad_given,
 )
-from attnspec.subjects.call import Call, NotDifferentiated, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.callee import Callee
 from attnspec.subjects.exceptions import failure_of_adapter
 from attnspec.subjects.manifest import Library

@@ -23,7 +23,7 @@ from attnspec.host import loading
 from attnspec.hosting.client import Client, HostDied, LoadedFunction, NotLoadedThere, client_of, import_folders
 from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.attributes import check_precision, check_width, declaration_of
-from attnspec.subjects.backward import backward_of
+from attnspec.subjects.call import backward_of
 from attnspec.subjects.callee import Callee, InProcess, check_lift, hosted_function
 from attnspec.subjects.exceptions import not_callable, not_ended, not_loaded, not_with_this_release
 from attnspec.subjects.installed import distribution_of

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from attnspec.core.compiling import NEW_TO_OLD
+from attnspec.core.effort import NEW_TO_OLD
 from attnspec.core.errors import AttnspecError
 from attnspec.core.nouns import DType, Verdict
 from attnspec.hosting.process import ProcessDeath

@@ -36,11 +36,21 @@ from attnspec.core.keywords import BESIDE, CACHED, HIDING, KEYWORDS, OFF
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.rotary import EVERY_VALUED
 from attnspec.numerics.expectation import visible_keys
-from attnspec.problems.choices import FAMILIES_A_CALL, SEED_BYTES, SMALL, Menu, byte_for, shapes_for
+from attnspec.problems.choices import (
+    FAMILIES_A_CALL,
+    SEED_BYTES,
+    SMALL,
+    FeatureArray,
+    Menu,
+    Row,
+    byte_for,
+    features_of,
+    shapes_for,
+    without_idle_flag,
+)
 from attnspec.problems.demand import count_logits
 from attnspec.problems.domain import GENERIC_KINDS, Domain, spell_domain
 from attnspec.problems.families import random_words
-from attnspec.problems.feature_array import FeatureArray, Row, features_of, without_idle_flag
 from attnspec.problems.make import make_problem, model_width
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 

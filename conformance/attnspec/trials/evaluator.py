@@ -40,12 +40,10 @@ from attnspec.numerics.roundings import (
 )
 from attnspec.numerics.score import Drifts
 from attnspec.problems.demand import count_work
-from attnspec.problems.make import make_layer, make_problem
+from attnspec.problems.make import RotaryProblem, make_layer, make_problem, make_rotary
 from attnspec.problems.problem import INPUTS, Array, Problem, Recipe, Sizes, joined
-from attnspec.problems.rotary import RotaryProblem, make_rotary
-from attnspec.questions.conventions import probe_conventions
-from attnspec.questions.ranges import Most, ranges_of
-from attnspec.subjects.backward import grad_given
+from attnspec.questions.undeclared import Most, probe_conventions, ranges_of
+from attnspec.subjects.call import grad_given
 from attnspec.subjects.misfits import LoweredProblem, lower_problem
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised
 from attnspec.trials.paths import CompilingTime, Paths

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from attnspec.core.compiling import SHARE
+from attnspec.core.effort import SHARE
 from attnspec.problems.choices import Menu
 from attnspec.problems.problem import Recipe, Sizes
 from attnspec.record.outcome import Reading

@@ -13,8 +13,8 @@ from math import log
 from typing import Any
 
 from attnspec.core.declaration import Limits
-from attnspec.core.made_variants import POOL as MADE
-from attnspec.core.made_variants import SHAPES
+from attnspec.core.forms import POOL as MADE
+from attnspec.core.forms import SHAPES
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.rotary import EVERY_VALUED
 from attnspec.core.sizes import MOST_ENTRIES, MOST_HEADS, read_sizes, sizes_beside

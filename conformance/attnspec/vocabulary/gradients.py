@@ -12,7 +12,7 @@ import numpy as np
 from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.gradients import Gradient
 from attnspec.problems.problem import HELD, INPUTS, Array
-from attnspec.subjects.backward import of_parameter
+from attnspec.subjects.call import of_parameter
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Posed, Scene
 
 GRADIENTS = "gradients"

@@ -17,8 +17,8 @@ from attnspec.numerics.expectation import Expectation, visible_keys
 from attnspec.numerics.operands import queries_within
 from attnspec.numerics.precision import unit
 from attnspec.problems.keyword_arrays import with_values
+from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, LayerProblem, Problem, joined
-from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.outcome import Measured
 from attnspec.vocabulary.gradients import (
     DIFFERENTIATED,

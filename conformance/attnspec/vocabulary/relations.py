@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED, of_hidden_rows
+from attnspec.core.forms import COMPILING, MadeForm, called_there
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
-from attnspec.core.made_variants import COMPILING, MadeForm, called_there
 from attnspec.core.nouns import DType
 from attnspec.numerics.bound import CLOSEST
 from attnspec.numerics.expectation import visible_keys
@@ -20,7 +20,7 @@ from attnspec.numerics.precision import with_range_of_float32
 from attnspec.numerics.stored import hull_of_stored
 from attnspec.problems.keyword_arrays import with_values
 from attnspec.problems.problem import Array, Problem, joined, numpy_dtype
-from attnspec.questions.ranges import told, tried
+from attnspec.questions.undeclared import told, tried
 from attnspec.record.outcome import Measured, Reading
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
 from attnspec.vocabulary import observables

@@ -14,9 +14,9 @@ from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.precision import Precision
 from attnspec.numerics.score import Drifts
 from attnspec.numerics.stored_format import StoredFormat
+from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, LayerProblem, Problem
-from attnspec.problems.rotary import RotaryProblem
-from attnspec.questions.ranges import Most
+from attnspec.questions.undeclared import Most
 from attnspec.subjects.subject import NotDifferentiated, Subject, SubjectAnswer
 
 AnyProblem = Problem | LayerProblem | RotaryProblem

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from attnspec.faults import staged
 from attnspec.faults.backward import BackwardMethod, Taken, backward, fold, take
-from attnspec.faults.work import HandedOver
+from attnspec.faults.staged_work import HandedOver
 from attnspec.problems.problem import Array, Problem
 
 from evaluation.baselines.references import ReferencedProblem

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from attnspec.core.forms import NUMBER, TABLE
 from attnspec.faults import staged
-from attnspec.faults.aspect_stage import near_keys, own_keys
-from attnspec.faults.layer import LayerCall, run_layer
 from attnspec.faults.staged import Stages, attention
-from attnspec.faults.work import Answer, HandedOver, PreparedCall, wide_dtype
+from attnspec.faults.staged_forms import LayerCall, run_layer
+from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall, near_keys, own_keys, wide_dtype
 from attnspec.problems.problem import Array, LayerProblem, Problem
 
 

@@ -25,8 +25,8 @@ from attnspec.numerics.precision import precision_of
 from attnspec.numerics.rotary import expect_rotary
 from attnspec.problems.choices import menu_of
 from attnspec.problems.domain import GENERIC_KINDS
+from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import LayerProblem, Problem, Recipe
-from attnspec.problems.rotary import RotaryProblem
 from attnspec.record.outcome import Measured
 from attnspec.spec.load import load_spec
 from attnspec.subjects.registry import load, registered_subjects

@@ -21,14 +21,14 @@ from attnspec.record.events import Event, ItemFinished, RunFinished, SubjectKnow
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.report.page import render_page
-from attnspec.runner.environment import prepared_environment
 from attnspec.runner.judge import ENGINE, TrialJobs, pronounce_verdict, with_engine
+from attnspec.runner.session import prepared_environment
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import CITATION_KEYS, CLAUSE_KEYS, load_spec
 from attnspec.spec.refutations import FILE as REFUTATIONS
 from attnspec.subjects import manifest, registry
-from attnspec.subjects.findings import FILE as FINDINGS
 from attnspec.subjects.manifest import Registered
+from attnspec.subjects.registry import FINDINGS_FILE as FINDINGS
 from attnspec.subjects.registry import registered_subjects
 from attnspec.vocabulary.signature import parameters_of
 

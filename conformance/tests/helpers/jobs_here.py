@@ -19,10 +19,9 @@ from attnspec.hosting import client
 from attnspec.record.codec import decode, from_line, to_line
 from attnspec.record.events import Done, Event, ItemStarted, SubjectKnown
 from attnspec.record.outcome import SubjectCard
-from attnspec.runner.environment import prepared_environment
 from attnspec.runner.jobs import JobSource, open_jobs, plan_text
 from attnspec.runner.listener import Listener
-from attnspec.runner.session import Session, _importing_from_here
+from attnspec.runner.session import Session, _importing_from_here, prepared_environment
 
 from helpers.places import CHECKOUT
 

@@ -11,7 +11,7 @@ import numpy as np
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
 from attnspec.faults.staged import SOUND, as_attend, attention
-from attnspec.faults.work import Answer, HandedOver
+from attnspec.faults.staged_work import Answer, HandedOver
 from attnspec.probing.probe import PendingQuestion, probe_subject
 from attnspec.questions.asker import FAILURES, Question
 from attnspec.record.events import Found

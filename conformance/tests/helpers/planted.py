@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 from attnspec.faults import staged
+from attnspec.faults.staged_work import Answer, HandedOver
 from attnspec.faults.subject import own_subject
-from attnspec.faults.work import Answer, HandedOver
 from attnspec.problems.problem import Array, Sizes
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject

@@ -19,7 +19,9 @@ from attnspec.core.forms import STATE, InputForm
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
 from attnspec.faults import staged as sound
-from attnspec.faults.decoding import (
+from attnspec.faults.fault import AspectFaults, Fault
+from attnspec.faults.staged import Attend, around, as_attend, attention, log_sum_exp
+from attnspec.faults.staged_forms import (
     Behind,
     CacheContent,
     both,
@@ -31,9 +33,7 @@ from attnspec.faults.decoding import (
     storing,
     with_cache,
 )
-from attnspec.faults.fault import AspectFaults, Fault
-from attnspec.faults.staged import Attend, around, as_attend, attention, log_sum_exp
-from attnspec.faults.work import Answer, HandedOver, PreparedCall
+from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 CAPACITY = 12

@@ -18,11 +18,10 @@ from attnspec.core.keyword import RATE, SEED
 from attnspec.core.keywords import KeywordArguments
 from attnspec.faults import staged as sound
 from attnspec.faults import staged as stage
-from attnspec.faults.aspect_stage import AspectStage
 from attnspec.faults.backward import BackwardMethod, BackwardValues, Edit, Edits, as_backward
 from attnspec.faults.fault import AspectFaults, Fault, Outside
 from attnspec.faults.staged import SOUND, Attend, around, as_attend, attention, drop, staged
-from attnspec.faults.work import Answer, HandedOver, PreparedCall, wide_dtype
+from attnspec.faults.staged_work import Answer, AspectStage, HandedOver, PreparedCall, wide_dtype
 from attnspec.problems.problem import Array
 
 Shape = tuple[int, int, int, int]

@@ -32,10 +32,20 @@ from attnspec.faults.backward import (
 )
 from attnspec.faults.backward import gradient_fault as _fault
 from attnspec.faults.fault import AspectFaults, Fault, Outside
-from attnspec.faults.layer import SOUND_LAYER, LayerCall, Params, both, heads_of, merge, split, staged_layer, take
 from attnspec.faults.staged import SOUND, Attend, as_attend, attention, staged
+from attnspec.faults.staged_forms import (
+    SOUND_LAYER,
+    LayerCall,
+    Params,
+    heads_of,
+    merge,
+    output_and_weights,
+    split,
+    staged_layer,
+    take,
+)
+from attnspec.faults.staged_work import PreparedCall
 from attnspec.faults.state import misread
-from attnspec.faults.work import PreparedCall
 from attnspec.problems.problem import INPUTS, Array
 
 _REACH = "gradients of parameters"
@@ -195,7 +205,7 @@ def _attention_gradients(
         work: LayerCall, grad: Array, io: np.dtype[Any]) -> tuple[Mapping[str, Array], LayerBackwardInputs]:
     """The gradients of what attention is handed, by name, and what is known; grad (B,T,M)."""
     handed = heads_of(work, SOUND_LAYER)
-    output, _ = both(attention(handed.but(return_weights=True)))
+    output, _ = output_and_weights(attention(handed.but(return_weights=True)))
     of_heads = grad @ work.params["w_out"].T if "w_out" in work.params else grad
     found = backward(handed, split(of_heads, work.heads))
     given = {**{name: getattr(work, name) for name in INPUTS}, OUT: merge(output)}

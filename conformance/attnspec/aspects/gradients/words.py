@@ -10,7 +10,7 @@ import numpy as np
 
 from attnspec.problems.problem import heads_last, with_gaps
 from attnspec.record.outcome import Measured
-from attnspec.subjects.backward import PARAMS
+from attnspec.subjects.call import PARAMS
 from attnspec.subjects.subject import SubjectAnswer
 from attnspec.vocabulary.gradients import with_parameters
 from attnspec.vocabulary.observables import verdict

@@ -15,7 +15,7 @@ from attnspec.core.keywords import acting_on
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import BLOCKS, EVEN, GROUPED, QUERIES, RAGGED, SQUARE, AspectFaults, Fault, panel_recipe
 from attnspec.faults.staged import around, attention, log_sum_exp, staged
-from attnspec.faults.work import Answer, HandedOver, PreparedCall
+from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 BLOCK = 16

@@ -25,7 +25,7 @@ from attnspec.faults.staged import (
     staged,
     table_of,
 )
-from attnspec.faults.work import Answer, HandedOver, PreparedCall
+from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 KERNEL_PAGE = 4

@@ -27,7 +27,7 @@ from attnspec.faults.fault import (
     panel_recipe,
 )
 from attnspec.faults.staged import around, attention, staged
-from attnspec.faults.work import Answer, HandedOver, PreparedCall
+from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 Change = Callable[[Array, Array], Array]

@@ -16,7 +16,7 @@ from attnspec.aspects.quantised.stage import scaled
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Outside, SoundFormulation, panel_recipe
 from attnspec.faults.staged import staged
-from attnspec.faults.work import PreparedCall
+from attnspec.faults.staged_work import PreparedCall
 from attnspec.problems.problem import Array, Sizes
 
 Restore = Callable[[PreparedCall], PreparedCall]

@@ -14,7 +14,7 @@ from attnspec.aspects.quantised import mistakes_beside, mistakes_of_forms
 from attnspec.aspects.quantised.arrays import EVERY, NAMES
 from attnspec.aspects.quantised.block_faults import BLOCK_BUGS, BLOCK_FAULTS, BLOCK_PANEL, SOUND_BLOCKS
 from attnspec.aspects.quantised.inside import INSIDE
-from attnspec.aspects.quantised.inside_faults import INSIDE_FAULTS
+from attnspec.aspects.quantised.inside_faults import BESIDE_LSE, INSIDE_FAULTS
 from attnspec.aspects.quantised.keyword import POOL, USUAL_ZEROS
 from attnspec.aspects.quantised.microscaling_faults import MICROSCALING_BUGS, MICROSCALING_FAULTS, MICROSCALING_PANEL
 from attnspec.aspects.quantised.nibble_faults import NIBBLE_FAULTS, SOUND_NIBBLES
@@ -25,7 +25,7 @@ from attnspec.core.storage import STORAGES, UNBLOCKED
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import GROUPED, QUERIES, SQUARE, AspectFaults, Fault, Outside, SoundFormulation, panel_recipe
 from attnspec.faults.staged import Attend, staged
-from attnspec.faults.work import PreparedCall
+from attnspec.faults.staged_work import PreparedCall
 from attnspec.problems.problem import Array
 
 Restore = Callable[[PreparedCall], PreparedCall]
@@ -365,6 +365,7 @@ _EVERY = (*_of_scales(), *_of_paths(), *_OF_CODES, *_OF_TWO, *ZERO_FAULTS, *BLOC
 
 MISTAKES = AspectFaults(
     about={keyword: tuple(fault for fault in _EVERY if fault.stage == keyword) for keyword in EVERY},
+    beside={"return_lse": BESIDE_LSE},
     bugs={**_BUGS, **BLOCK_BUGS, **MICROSCALING_BUGS},
     panel=(*_PANEL, *_ZERO_PANEL, *BLOCK_PANEL, *MICROSCALING_PANEL),
     sound=(*_SOUND, *SOUND_ZEROS, *SOUND_BLOCKS, *SOUND_NIBBLES, *INSIDE), of_any_call=INSIDE_FAULTS)

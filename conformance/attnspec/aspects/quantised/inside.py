@@ -16,10 +16,10 @@ from attnspec.core.conventions import QUANTISED_CACHE
 from attnspec.core.forms import InputForm
 from attnspec.core.storage import SCALE_AXES, STORAGES
 from attnspec.faults import staged as sound
-from attnspec.faults.decoding import with_cache
 from attnspec.faults.fault import SoundFormulation
 from attnspec.faults.staged import Attend, around, attention, staged
-from attnspec.faults.work import Answer, HandedOver, PreparedCall
+from attnspec.faults.staged_forms import with_cache
+from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 Coded = tuple[Array, Array]
@@ -28,18 +28,19 @@ Restore = Callable[[PreparedCall], PreparedCall]
 Softmax = Callable[[Array, PreparedCall], Array]
 
 
-def largest_of(size: Array, granularity: str) -> Array:
-    """Of sizes (B,H,S,D), the largest among those that share a scale: by a granularity, or by so many `tokens`; as many
-    axes, of length 1 where they share it.
+def largest_of(numbers: Array, granularity: str) -> Array:
+    """Of numbers (B,H,S,D), the largest among those that share a scale: by a granularity, or by so many `tokens`; as
+    many axes, of length 1 where they share it. 0 where there is none.
     """
+    initial = -np.inf if numbers.size else 0.0
     if not granularity.endswith("tokens"):
         others = tuple(axis for axis in range(4) if axis not in SCALE_AXES[granularity])
-        return size.max(axis=others, keepdims=True, initial=0)
-    tokens, S = int(granularity.split(maxsplit=1)[0]), size.shape[2]
+        return numbers.max(axis=others, keepdims=True, initial=initial)
+    tokens, S = int(granularity.split(maxsplit=1)[0]), numbers.shape[2]
     starts = range(0, S, tokens)
-    parts = [np.repeat(size[:, :, start:start + tokens].max(axis=(2, 3), keepdims=True, initial=0),
+    parts = [np.repeat(numbers[:, :, start:start + tokens].max(axis=(2, 3), keepdims=True, initial=initial),
                        min(tokens, S - start), axis=2) for start in starts]
-    return np.concatenate(parts, axis=2) if parts else size[..., :1]
+    return np.concatenate(parts, axis=2) if parts else numbers[..., :1]
 
 
 def coded(entries: Array, storage: str, granularity: str) -> Coded:
@@ -55,9 +56,23 @@ def nearest(numbers: Array, storage: str) -> Array:
 
 
 def read_back(entries: Array, storage: str, granularity: str) -> Array:
-    """Entries (B,H,S,D) as they are read back: codes times scales."""
+    """Entries (B,H,S,D) as they are read back: codes, less a zero point if they have no sign, times scales."""
+    if STORAGES[storage].is_unsigned:
+        codes, scale, zero = coded_range(entries, storage, granularity)
+        return (codes - zero) * scale
     codes, scale = coded(entries, storage, granularity)
     return codes * scale
+
+
+def coded_range(entries: Array, storage: str, granularity: str) -> tuple[Array, Array, Array]:
+    """Codes without a sign of entries (B,H,S,D), their scale and their zero point: the range of a block over the
+    largest code, and what its least entry is in codes, with the sign turned. A block of one number has a scale of 1.
+    """
+    least, largest = -largest_of(-entries, granularity), largest_of(entries, granularity)
+    scale = (largest - least) / entries.dtype.type(STORAGES[storage].largest)
+    scale = np.where(scale == 0, scale.dtype.type(1), scale)
+    zero = -least / scale
+    return nearest(entries / scale + zero, storage), scale, zero
 
 
 def stored_by(**formats: str) -> Restore:
@@ -110,6 +125,23 @@ def _scaled_output(output: Array, work: PreparedCall) -> Array:
     assert work.value_scale is not None
     return sound.finish(output, work) * sound.group(np.broadcast_to(
         work.value_scale, (1, work.value_scale.shape[1], 1, 1)), work.shape[1])
+
+
+def _range_apart(work: PreparedCall) -> PreparedCall:
+    """Codes of keys, whose scale and zero point by token stand beside them; values are read back."""
+    work = stored_by(value="uint8 by token")(work)
+    with np.errstate(all="ignore"):  # a token that holds NaN
+        codes, scale, zero = coded_range(work.key, "uint8", "token")
+    return work.but(key=codes, key_scale=scale, key_zero=zero)
+
+
+def _zeros_off_products(work: PreparedCall, factor: float) -> Array:
+    """Products (B,H,T,S) of queries and codes of keys, less the products with zero points, times the scales."""
+    assert work.key_scale is not None
+    assert work.key_zero is not None
+    scale, zero = (sound.group(each, work.shape[1]).swapaxes(-1, -2) for each in (work.key_scale, work.key_zero))
+    sums = work.query.sum(axis=-1, keepdims=True)
+    return (sound.logits(work, factor) - sums * zero * work.query.dtype.type(factor)) * scale
 
 
 def _into_query(work: PreparedCall) -> PreparedCall:
@@ -170,7 +202,7 @@ def _in_blocks(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (th
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CodedCache:
-    """Codes and scales of keys (B,Hkv,P,D) and values (B,Hkv,P,Dv), each token with a scale of its own."""
+    """Codes and scales of keys (B,Hkv,S,D) and values (B,Hkv,S,Dv), each token with a scale of its own."""
 
     key: Coded
     value: Coded
@@ -188,13 +220,13 @@ def coded_cache(held: CodedCache | None, call: HandedOver) -> CodedCache:
 
 
 def decoded(cache: CodedCache) -> dict[str, Array]:
-    """The keys (B,Hkv,P,D) and values (B,Hkv,P,Dv) that a cache holds, as they are read back."""
+    """The keys (B,Hkv,S,D) and values (B,Hkv,S,Dv) that a cache holds, as they are read back."""
     return {name: codes * scale for name, (codes, scale) in (("key", cache.key), ("value", cache.value))}
 
 
 def decoder_of(keep: Callable[[Any, HandedOver], Any], read: Callable[[Any], Mapping[str, Array]],
                ) -> Callable[[], Attend]:
-    """A maker of decoders that attend to what they have stored, the keys of their own call among it."""
+    """A maker of decoders that attend to what they have stored, the keys (B,Hkv,S,D) of their own call among it."""
     def answered(call: HandedOver) -> Answer:
         """As attention answers, and the cache."""
         cache, alone = keep(call.cache, call), call.but(cache=None)
@@ -207,6 +239,7 @@ def decoder_of(keep: Callable[[Any, HandedOver], Any], read: Callable[[Any], Map
     return around(answered)
 
 
+_RANGES = {"stored_key": "uint8 by token", "stored_value": "uint8 by token"}
 _BY_TOKEN = {"stored_query": "int8 by token", "stored_key": "int8 by token"}
 _CACHE = {"stored_key": "int8 by token", "stored_value": "int8 by token"}
 _FLOAT8 = {"stored_query": "float8_e4m3fn by head", "stored_key": "float8_e4m3fn by head"}
@@ -257,6 +290,13 @@ INSIDE = (
     _inside("four_bits", "keys and values in INT4, by token",
             staged(restore=stored_by(key="int4 by token", value="int4 by token")),
             {"stored_key": "int4 by token", "stored_value": "int4 by token"}),
+    _inside("ranges", "keys and values in UINT8, each token with its range: codes less a zero point, times a scale",
+            staged(restore=stored_by(key="uint8 by token", value="uint8 by token")), _RANGES),
+    _inside("zeros_off_products", "the same; the query's sum times the zero point is taken off the products of codes",
+            staged(restore=_range_apart, logits=_zeros_off_products), _RANGES),
+    _inside("four_bit_ranges", "keys and values in UINT4, each channel of keys and each token of values with its range",
+            staged(restore=stored_by(key="uint4 by channel", value="uint4 by token")),
+            {"stored_key": "uint4 by channel", "stored_value": "uint4 by token"}),
     _inside("decoder", "a decoder stores its keys and values in INT8, each token with its scale",
             decoder_of(coded_cache, decoded), _CACHE, InputForm.DECODER),
 )

@@ -17,6 +17,7 @@ from attnspec.aspects.quantised.inside import (
     Restore,
     coded,
     coded_cache,
+    coded_range,
     decoded,
     decoder_of,
     largest_of,
@@ -33,7 +34,7 @@ from attnspec.core.storage import STORAGES
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import Attend, staged
-from attnspec.faults.work import HandedOver, PreparedCall
+from attnspec.faults.staged_work import HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 Store = Callable[[Array, str, str], Array]
@@ -50,9 +51,9 @@ def _words(formats: Mapping[str, str], **more: str) -> Mapping[str, object]:
 
 def _fault(name: str, story: str, reach: str, make: Callable[[], Attend], words: Mapping[str, object], *,
            equivalents: Mapping[DType, str] | None = None, form: InputForm = InputForm.DENSE,
-           claims: tuple[str, ...] = ()) -> Fault:
+           claims: tuple[str, ...] = (), stage: str = Stage.PRECISION) -> Fault:
     """A fault of a kernel that declares what it stores."""
-    return Fault(f"inside_{name}", Stage.PRECISION, story, reach, make, words=words, equivalents=equivalents or {},
+    return Fault(f"inside_{name}", stage, story, reach, make, words=words, equivalents=equivalents or {},
                  form=form, claims=claims)
 
 
@@ -80,7 +81,10 @@ def _by_scale(change: Callable[[Array, Array], Array]) -> Store:
 
 
 def _coding(code: Callable[[Array, str], Array], *, steps: float = 0.0) -> Store:
-    """Quotients become codes in another way; steps: what the largest entry is divided by, 0 for the largest code."""
+    """Quotients (B,H,S,D) become codes in another way.
+
+    steps: what the largest entry is divided by, 0 for the largest code.
+    """
     def store(entries: Array, storage: str, granularity: str) -> Array:
         """Entries (B,H,S,D) as they are read back."""
         largest = largest_of(np.abs(entries), granularity)
@@ -157,6 +161,33 @@ def _tail_without(codes: Array, scale: Array) -> Array:
     S = codes.shape[2]
     is_tail = (np.arange(S) >= S // 4 * 4)[:, None]
     return np.where(is_tail & (S > 4), scale[:, :, :1], scale)
+
+
+Ranged = tuple[Array, Array, Array]
+"""Codes without a sign (B,H,S,D), their scale and their zero point, which broadcast to them."""
+
+
+def _by_range(change: Callable[[Ranged], Ranged]) -> Store:
+    """Codes (B,H,S,D), scales and zero points are changed before they are read back."""
+    def store(entries: Array, storage: str, granularity: str) -> Array:
+        """Entries (B,H,S,D) as they are read back."""
+        codes, scale, zero = change(coded_range(entries, storage, granularity))
+        return (codes - zero) * scale
+    return store
+
+
+def _zero_in_codes(entries: Array, storage: str, granularity: str) -> Array:
+    """(B,H,S,D): a zero point is kept as a code, and cut off where entries of a block have one sign."""
+    _, scale, zero = coded_range(entries, storage, granularity)
+    zero = nearest(zero, storage)
+    return (nearest(entries / scale + zero, storage) - zero) * scale
+
+
+def _negative_lost(entries: Array, storage: str, granularity: str) -> Array:
+    """(B,H,S,D): the scale is that of the largest entry, without a zero point: negative ones become 0."""
+    scale = largest_of(np.maximum(entries, 0), granularity) / entries.dtype.type(STORAGES[storage].largest)
+    scale = np.where(scale == 0, scale.dtype.type(1), scale)
+    return nearest(entries / scale, storage) * scale
 
 
 def _exchanged(work: PreparedCall) -> PreparedCall:
@@ -242,7 +273,7 @@ def _rescaled(held: Any, call: HandedOver) -> CodedCache:  # noqa: ANN401  (a ca
 
 
 def _under_last(codes: Array, scale: Array, new: int) -> Coded:
-    """Codes (B,Hkv,P,D) under one scale, that of the last token but `new` for the new ones."""
+    """Codes (B,Hkv,S,D) under one scale, that of the last token but `new` for the new ones."""
     old = scale.shape[2] - new
     last = np.broadcast_to(scale[:, :, -1:], scale[:, :, :old].shape) if new else scale[:, :, :old]
     return codes, np.concatenate([last, scale[:, :, old:]], axis=2)
@@ -274,7 +305,7 @@ def _of_last_sequence() -> Attend:
 
 
 def _of_first(codes: Array, scale: Array, old: int) -> Coded:
-    """Codes (B,Hkv,P,D) of which those behind the old ones are made by the first scale."""
+    """Codes (B,Hkv,S,D) of which those behind the old ones are made by the first scale."""
     first = np.broadcast_to(scale[:, :, :1], scale.shape)
     is_new = (np.arange(scale.shape[2]) >= old)[:, None]
     again = nearest(codes * scale / first, "int8")
@@ -283,6 +314,7 @@ def _of_first(codes: Array, scale: Array, old: int) -> Coded:
 
 _HALF = dict.fromkeys((DType.FLOAT16, DType.BFLOAT16), "the error is below a rounding of the output")
 _ANY, _TOKENS = "any entries", "tokens that differ in size"
+_RANGES = {"key": "uint8 by token", "value": "uint8 by token"}
 _FLOAT8 = {"value": "float8_e4m3fn by head"}
 _CACHE = {"key": "int8 by token", "value": "int8 by token"}
 _P8 = {"stored_weights": "float8_e4m3fn times 256"}
@@ -346,6 +378,21 @@ _OF_CODES = (
            _words({"query": "int8 by token", "key": "int8 by token"})),
 )
 
+_OF_RANGES = (
+    _fault("zero_ignored", "Codes without a sign are used without their zero point.", _ANY,
+           _storing(_by_range(lambda made: (made[0], made[1], np.zeros_like(made[2]))), "key", formats=_RANGES),
+           _words(_RANGES)),
+    _fault("zero_added", "The zero point is added to the codes, not taken off.", _ANY,
+           _storing(_by_range(lambda made: (made[0], made[1], -made[2])), "value", formats=_RANGES), _words(_RANGES)),
+    _fault("zero_of_token_before", "Values have the zero point of the token before.", _TOKENS,
+           _storing(_by_range(lambda made: (*made[:2], np.roll(made[2], 1, 2))), "value", formats=_RANGES),
+           _words(_RANGES)),
+    _fault("zero_cut_off", "A zero point is kept as a code from 0 to 255.", "blocks whose entries have one sign",
+           _storing(_zero_in_codes, "key", "value", formats=_RANGES), _words(_RANGES)),
+    _fault("negative_lost", "The largest entry decides the scale of codes without a sign, and no zero point is made.",
+           "entries below 0", _storing(_negative_lost, "key", formats=_RANGES), _words(_RANGES)),
+)
+
 _OF_MEANS = (
     _fault("mean_of_blocks", "The mean of every four keys is taken off, as if it were common to all.", "S > 4",
            staged(restore=_smoothing(_mean_of_blocks)),
@@ -353,10 +400,14 @@ _OF_MEANS = (
     _fault("mean_of_features", "The mean of each key's own features is taken off.", "keys whose features have a mean",
            staged(restore=_smoothing(lambda keys: keys.mean(axis=3, keepdims=True))),
            _words({"query": "int8 by token", "key": "int8 by token smoothed"})),
+)
+
+BESIDE_LSE = (
     _fault("mean_not_put_back", "The log-sum-exp is that of the keys without their mean.", "a log-sum-exp is returned",
            staged(restore=_smoothing(_mean_of_keys)),
-           _words({"query": "int8 by token", "key": "int8 by token smoothed"})),
+           _words({"query": "int8 by token", "key": "int8 by token smoothed"}), stage="return_lse"),
 )
+"""Wrong ones that show in a log-sum-exp alone."""
 
 _OF_WEIGHTS = (
     _fault("weights_factor_left", "Weights are multiplied by 256, stored, and divided by 448.", _ANY,
@@ -388,5 +439,5 @@ _OF_CACHES = (
            claims=(QUANTISED_CACHE,)),
 )
 
-INSIDE_FAULTS = (*_of_scales(), *_OF_CODES, *_OF_MEANS, *_OF_WEIGHTS, *_OF_CACHES)
+INSIDE_FAULTS = (*_of_scales(), *_OF_CODES, *_OF_RANGES, *_OF_MEANS, *_OF_WEIGHTS, *_OF_CACHES)
 """Wrong ones. Each declares what it says that it stores."""

@@ -79,7 +79,7 @@ def dequantised(codes: Array, scale: Array | None, zero: Array | None = None) ->
 
 
 def _largest_product(zero: Array, scale: Array | None) -> float:
-    """The largest size of a zero point times its scale, of the same shape."""
+    """The largest size of a zero point, of any shape, times its scale, of the same."""
     products = zero.astype(np.float64) if scale is None else zero.astype(np.float64) * scale.astype(np.float64)
     return float(np.abs(products).max(initial=0.0))
 

@@ -14,7 +14,7 @@ from attnspec.aspects.quantised.arrays import GLOBALS
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Outside, panel_recipe
 from attnspec.faults.staged import staged
-from attnspec.faults.work import PreparedCall
+from attnspec.faults.staged_work import PreparedCall
 from attnspec.problems.problem import INPUTS, Array, Sizes
 
 Restore = Callable[[PreparedCall], PreparedCall]

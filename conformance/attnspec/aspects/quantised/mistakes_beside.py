@@ -16,10 +16,9 @@ import numpy as np
 from attnspec.core.keyword import CACHES_POOL, SERVING_POOL, Acts
 from attnspec.core.keywords import CACHED, KEYWORDS, UNCOMMON
 from attnspec.faults import staged as sound
-from attnspec.faults.aspect_stage import extra_logit
 from attnspec.faults.fault import Fault
 from attnspec.faults.staged import Attend, around, attention, staged, with_column
-from attnspec.faults.work import Answer, HandedOver, PreparedCall
+from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall, extra_logit
 from attnspec.problems.problem import Array
 
 Restore = Callable[[PreparedCall], PreparedCall]

@@ -18,7 +18,6 @@ import numpy as np
 from attnspec.aspects.quantised.arrays import EVERY
 from attnspec.aspects.quantised.mistakes_beside import PAST_CHANGES, ScaleChange
 from attnspec.core.forms import BORDERS, OF_ENTRIES, STATE, TABLE, InputForm
-from attnspec.faults.decoding import decoder, storing
 from attnspec.faults.dequantising import dequantised_first, whole_scale
 from attnspec.faults.fault import Fault
 from attnspec.faults.packed import packed
@@ -33,7 +32,8 @@ from attnspec.faults.staged import (
     gathered,
     slots_of_keys,
 )
-from attnspec.faults.work import HandedOver
+from attnspec.faults.staged_forms import decoder, storing
+from attnspec.faults.staged_work import HandedOver
 from attnspec.problems.problem import HELD, Array
 
 PackedChange = Callable[[Array, Array, Array], Array]

@@ -14,7 +14,7 @@ from attnspec.aspects.quantised.keyword import POOL
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, SoundFormulation
 from attnspec.faults.staged import staged
-from attnspec.faults.work import PreparedCall
+from attnspec.faults.staged_work import PreparedCall
 from attnspec.problems.problem import INPUTS, Array
 
 Restore = Callable[[PreparedCall], PreparedCall]

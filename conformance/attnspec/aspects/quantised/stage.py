@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from attnspec.aspects.quantised.arrays import GLOBALS, NAMES, ZEROS
-from attnspec.faults.aspect_stage import AspectStage
-from attnspec.faults.work import PreparedCall
+from attnspec.faults.staged_work import AspectStage, PreparedCall
 from attnspec.problems.problem import INPUTS, Array
 
 

@@ -14,9 +14,9 @@ import numpy as np
 from attnspec.core.declaration import Limits, within_form
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.rotary import DEFAULT_BASE, POSITIONS
-from attnspec.faults import rotary_work as sound
+from attnspec.faults import staged_forms as sound
 from attnspec.faults.fault import AspectFaults, Fault, Outside, Stage
-from attnspec.faults.rotary_work import Rotate, Rotation, halves_of, staged_rotation
+from attnspec.faults.staged_forms import Rotate, Rotation, halves_of, staged_rotation
 from attnspec.problems.problem import Array
 
 _LIMITS = within_form(Limits())

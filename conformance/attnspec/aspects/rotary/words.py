@@ -19,8 +19,8 @@ from attnspec.core.nouns import Kind
 from attnspec.core.rotary import FARTHEST
 from attnspec.numerics.precision import assumed, unit
 from attnspec.numerics.rotary import PAIRS, expect_rotary, is_interleaved, norm_allowance, pairs
+from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, numpy_dtype
-from attnspec.problems.rotary import RotaryProblem
 from attnspec.questions.asker import FAILURES, OTHER, Asker, Failed, NotAsked, Question, Reply, When, convention
 from attnspec.record.outcome import Measured
 from attnspec.vocabulary.observables import equal, keep, measure, of_run, see, seen_of

@@ -14,7 +14,7 @@ from attnspec.faults import staged as sound
 from attnspec.faults.fault import AspectFaults, Fault, Outside, Stage
 from attnspec.faults.precision import BFLOAT16, FLOAT16, through
 from attnspec.faults.staged import staged
-from attnspec.faults.work import PreparedCall
+from attnspec.faults.staged_work import PreparedCall
 from attnspec.problems.problem import Array
 
 

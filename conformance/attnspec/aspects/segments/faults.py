@@ -12,10 +12,9 @@ import numpy as np
 
 from attnspec.core.keywords import KeywordArguments
 from attnspec.faults import staged as sound
-from attnspec.faults.aspect_stage import AspectStage
 from attnspec.faults.fault import BLOCKS, GROUPED, RAGGED, SQUARE, AspectFaults, Fault, Outside, panel_recipe
 from attnspec.faults.staged import Attend, staged
-from attnspec.faults.work import PreparedCall
+from attnspec.faults.staged_work import AspectStage, PreparedCall
 from attnspec.problems.problem import Array
 
 

@@ -12,10 +12,9 @@ import numpy as np
 
 from attnspec.core.keywords import KeywordArguments
 from attnspec.faults import staged as sound
-from attnspec.faults.aspect_stage import AspectStage
 from attnspec.faults.fault import BLOCKS, GROUPED, ONE, QUERIES, RAGGED, SQUARE, AspectFaults, Fault, panel_recipe
 from attnspec.faults.staged import staged
-from attnspec.faults.work import PreparedCall
+from attnspec.faults.staged_work import AspectStage, PreparedCall
 from attnspec.problems.problem import Array
 
 BLOCK = 16

@@ -13,10 +13,9 @@ import numpy as np
 
 from attnspec.core.keywords import KeywordArguments
 from attnspec.faults import staged as sound
-from attnspec.faults.aspect_stage import AspectStage
 from attnspec.faults.fault import GROUPED, ONE, QUERIES, SQUARE, AspectFaults, Fault, panel_recipe
 from attnspec.faults.staged import staged
-from attnspec.faults.work import PreparedCall
+from attnspec.faults.staged_work import AspectStage, PreparedCall
 from attnspec.problems.problem import Array
 
 Lower = Callable[[Array, PreparedCall], Array]

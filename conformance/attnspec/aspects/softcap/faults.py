@@ -13,13 +13,12 @@ from attnspec.core.keywords import KeywordArguments
 from attnspec.core.nouns import Kind
 from attnspec.faults import backward as edit
 from attnspec.faults import staged as sound
-from attnspec.faults.aspect_stage import AspectStage, Keep, keep_as_is
 from attnspec.faults.backward import BackwardValues, gradient_fault
 from attnspec.faults.fault import GROUPED, ONE, QUERIES, SQUARE, AspectFaults, Fault, Outside, Stage, panel_recipe
-from attnspec.faults.layer import attending, staged_layer
 from attnspec.faults.size_family import BLOCKS, SPLITS, WIDTHS, FaultFamily, above, partial
 from attnspec.faults.staged import staged
-from attnspec.faults.work import Change, Mechanism, PreparedCall, in_last
+from attnspec.faults.staged_forms import attending, staged_layer
+from attnspec.faults.staged_work import AspectStage, Change, Keep, Mechanism, PreparedCall, in_last, keep_as_is
 from attnspec.problems.problem import Array
 
 BLOCK = 16

@@ -11,14 +11,13 @@ from attnspec.core.keywords import KeywordArguments
 from attnspec.core.nouns import Kind
 from attnspec.faults import backward as edit
 from attnspec.faults import staged as sound
-from attnspec.faults.aspect_stage import AspectStage
 from attnspec.faults.backward import gradient_fault
 from attnspec.faults.edges import over_zero
 from attnspec.faults.fault import EVEN, GROUPED, ONE, QUERIES, SQUARE, AspectFaults, Fault, Outside, panel_recipe
-from attnspec.faults.layer import attending, staged_layer
 from attnspec.faults.size_family import BLOCKS, LENGTHS, FaultFamily, above
 from attnspec.faults.staged import staged
-from attnspec.faults.work import Mechanism, PreparedCall
+from attnspec.faults.staged_forms import attending, staged_layer
+from attnspec.faults.staged_work import AspectStage, Mechanism, PreparedCall
 from attnspec.problems.problem import Array
 
 Near = Callable[[PreparedCall], Array]

@@ -13,10 +13,10 @@ import numpy as np
 
 from attnspec.core.nouns import DType
 from attnspec.faults import staged as sound
-from attnspec.faults.blocks import Online
 from attnspec.faults.masks import with_mask
 from attnspec.faults.precision import through
-from attnspec.faults.work import Change, Mechanism, PreparedCall, Replaced, each_by, in_last, last_block
+from attnspec.faults.softmax import Online
+from attnspec.faults.staged_work import Change, Mechanism, PreparedCall, Replaced, each_by, in_last, last_block
 from attnspec.problems.problem import Array, numpy_dtype
 
 

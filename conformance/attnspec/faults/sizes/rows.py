@@ -12,7 +12,16 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from attnspec.faults import staged as sound
-from attnspec.faults.work import Change, Mechanism, PreparedCall, Replaced, each_by, in_last, last_block, power_above
+from attnspec.faults.staged_work import (
+    Change,
+    Mechanism,
+    PreparedCall,
+    Replaced,
+    each_by,
+    in_last,
+    last_block,
+    power_above,
+)
 from attnspec.problems.problem import Array
 
 

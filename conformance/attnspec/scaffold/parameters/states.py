@@ -35,6 +35,11 @@ class ParameterLayout:
         """Whether heads are an axis of their own."""
         return "h" in re.sub(r"\([^)]*\)", "", self.axes)
 
+    @property
+    def is_joined(self) -> bool:
+        """Whether the parts of a fused one stand one behind the other, each with as many heads as it has."""
+        return "(p h d)" in self.axes
+
     def shape(self, sizes: Mapping[str, int]) -> Shape:
         """The shape at these lengths of m, h, d and p."""
         groups = re.findall(r"\([^)]*\)|\S+", self.axes)
@@ -119,7 +124,9 @@ def is_bias(leaf: Leaf) -> bool:
 
 
 def states(leaves: Sequence[Leaf], sizes: Mapping[str, int], words: Vocabulary, kv_heads: str) -> Iterator[State]:
-    """Every state worth a try. kv_heads: their number, as the adapter says it."""
+    """Every state worth a try. sizes: of m, h, d and kv, the heads of keys and values.  kv_heads: their number, as the
+    adapter says it.
+    """
     leaves = _by_head(leaves, sizes["h"])
     for roles in _assignments(leaves):
         if {"query", "key", "value"} <= {part for role in roles.values() for part in _PARTS.get(role, (role,))}:
@@ -214,7 +221,12 @@ def _kind(role: str) -> str:
 
 def _fits(leaf: Leaf, way: ParameterLayout, roles: Mapping[Path, str], sizes: Mapping[str, int]) -> bool:
     """By its shape; of a shape that nobody knows only the usual ways."""
-    lengths = {**sizes, "p": len(_PARTS.get(roles[leaf.path], ("",)))}
+    role = roles[leaf.path]
+    heads = [sizes["kv" if part in ("key", "value") else "h"] for part in _PARTS.get(role, (role,))]
+    is_even = len(set(heads)) == 1
+    if not is_even and not way.is_joined:
+        return False
+    lengths = {**sizes, **({"p": len(heads), "h": heads[0]} if is_even else {"p": 1, "h": sum(heads)})}
     if leaf.shape is None:
         return not way.axes.endswith(" 1") and (not is_bias(leaf) or not way.axes.startswith("p ("))
     return way.shape(lengths) == leaf.shape

@@ -9,7 +9,7 @@ from dataclasses import replace
 from attnspec.core.forms import STATE, TABLE
 from attnspec.core.keywords import AXES, OFF
 from attnspec.core.nouns import Kind
-from attnspec.scaffold.form import CallForm, OutputPlace
+from attnspec.scaffold.form import SIDE, CallForm, OutputPlace
 from attnspec.scaffold.meaning import DESTINATION
 from attnspec.scaffold.writing.families import BORN, LAYER, layer_lines
 from attnspec.scaffold.writing.imports import alias, import_lines
@@ -165,6 +165,9 @@ def _unused(form: CallForm) -> Iterator[str]:
     if form.mask_of_squares:
         yield "    if mask is not None and T != S:"
         yield '        raise ValueError("it takes a mask where T = S only")'
+    if form.takes_squares:
+        yield f"    if {SIDE} ** 2 != T:"
+        yield '        raise ValueError("its tokens fill a square: T is a square number")'
     if form.even_heads:
         yield from ("    if D % 2:", '        raise ValueError("features turn in pairs: the width of a head is even")')
     if form.limits.get("causal_only"):

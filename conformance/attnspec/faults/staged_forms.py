@@ -1,0 +1,315 @@
+"""What else is staged: a layer, an attention that is called step after step, and a rotary embedding.
+
+The layer projects, splits into heads, attends, merges and projects out, with one rounding at the end. A fault replaces
+one stage; of a decoder also what is stored and what is read.
+"""
+
+# mypy: no-warn-return-any
+# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from attnspec.core.keywords import KeywordArguments
+from attnspec.core.rotary import DEFAULT_BASE
+from attnspec.faults.staged import SOUND, Attend, Stages, around, attention
+from attnspec.faults.staged_work import Answer, HandedOver, wide_dtype
+from attnspec.problems.problem import Array
+
+Params = Mapping[str, Array]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerCall(KeywordArguments[Array]):
+    """What `layer` was handed."""
+
+    query: Array
+    key: Array
+    value: Array
+    params: Params
+    heads: int
+
+
+def take(call: LayerCall) -> LayerCall:
+    """The arrays and parameters in the dtype of the computation."""
+    wide = wide_dtype(call.query.dtype)
+    params = {name: np.asarray(array).astype(wide) for name, array in call.params.items()}
+    query, key, value = (np.asarray(array).astype(wide) for array in (call.query, call.key, call.value))
+    return call.but(query=query, key=key, value=value, params=params)
+
+
+def project(x: Array, which: str, params: Params) -> Array:
+    """(B,·,M) or, for `out`, (B,T,H·Dv): x @ w_which + b_which (no bias where the layer has none)."""
+    projected: Array = x @ params[f"w_{which}"]
+    return projected + params[f"b_{which}"] if f"b_{which}" in params else projected
+
+
+def head_width(call: LayerCall) -> int:
+    """D. Raises ValueError where the heads do not divide the width of the projection."""
+    width = call.params["w_query"].shape[1]
+    if width % call.heads:
+        raise ValueError(f"{call.heads} heads do not divide a projection of width {width}")
+    return width // call.heads
+
+
+def split(x: Array, heads: int) -> Array:
+    """(B,T,H·D) -> (B,H,T,D), with H = `heads`; keys and values have S and Hkv in their place."""
+    B, T, width = x.shape
+    return x.reshape(B, T, heads, width // heads).swapaxes(1, 2)
+
+
+def attend(call: HandedOver, layer: LayerCall) -> tuple[Array, Array]:  # noqa: ARG001  (faults look at the whole layer)
+    """Attention of the heads: output (B,H,T,Dv) and weights (B,H,T,S)."""
+    return output_and_weights(attention(call.but(return_weights=True)))
+
+
+def output_and_weights(answer: Answer) -> tuple[Array, Array]:
+    """Output (B,H,T,Dv) and weights (B,H,T,S) of an attention that was asked for its weights."""
+    output, weights = answer
+    return output, weights
+
+
+def merge(x: Array) -> Array:
+    """(B,H,T,Dv) -> (B,T,H·Dv)."""
+    B, H, T, Dv = x.shape
+    return x.swapaxes(1, 2).reshape(B, T, H * Dv)
+
+
+def report(weights: Array) -> Array:
+    """The weights (B,H,T,S) that are returned, per head."""
+    return weights
+
+
+@dataclass(frozen=True, slots=True)
+class LayerStages:
+    """The stages of a layer in the order in which they run."""
+
+    take: Callable[[LayerCall], LayerCall] = take
+    head_width: Callable[[LayerCall], int] = head_width
+    project_query: Callable[[Array, str, Params], Array] = project
+    project_key: Callable[[Array, str, Params], Array] = project
+    project_value: Callable[[Array, str, Params], Array] = project
+    split: Callable[[Array, int], Array] = split
+    attend: Callable[[HandedOver, LayerCall], tuple[Array, Array]] = attend
+    merge: Callable[[Array], Array] = merge
+    project_out: Callable[[Array, str, Params], Array] = project
+    report: Callable[[Array], Array] = report
+
+
+SOUND_LAYER = LayerStages()
+
+
+def run_layer(call: LayerCall, stages: LayerStages = SOUND_LAYER) -> Answer:
+    """Output (B,T,M), or the pair with weights (B,H,T,S). Raises ValueError where the heads do not fit."""
+    io = call.query.dtype
+    with np.errstate(all="ignore"):  # overflow and 0/0 are what many faults are about
+        work = stages.take(call)
+        output, weights = stages.attend(heads_of(work, stages), work)
+        result = stages.project_out(stages.merge(output), "out", work.params).astype(io)
+        return (result, stages.report(weights).astype(io)) if call.return_weights else result
+
+
+def heads_of(work: LayerCall, stages: LayerStages) -> HandedOver:
+    """What attention is handed: the projected inputs, split into heads."""
+    kv_heads = work.params["w_key"].shape[1] // stages.head_width(work)
+    query = stages.split(stages.project_query(work.query, "query", work.params), work.heads)
+    key = stages.split(stages.project_key(work.key, "key", work.params), kv_heads)
+    value = stages.split(stages.project_value(work.value, "value", work.params), kv_heads)
+    return HandedOver(query, key, value, **work.given).but(return_weights=False)
+
+
+class Layer(Protocol):
+    """The contract of a layer function."""
+
+    def __call__(self, query: Array, key: Array, value: Array, *, params: Params, heads: int,
+                 **keywords: Any) -> Answer:  # noqa: ANN401  (LayerCall's)
+        """Query (B,T,M), key and value (B,S,M) -> output (B,T,M), or (output, weights)."""
+
+
+def as_layer(answer: Callable[[LayerCall], Answer]) -> Layer:
+    """A layer function that takes every keyword of layers, around a function of the whole call."""
+
+    def layer(query: Array, key: Array, value: Array, *, params: Params, heads: int,
+              **keywords: Any) -> Answer:  # noqa: ANN401  (LayerCall's)
+        """Query (B,T,M), key and value (B,S,M) -> output (B,T,M), or (output, weights)."""
+        return answer(LayerCall(query, key, value, params, heads, **keywords))
+
+    return layer
+
+
+def staged_layer(**changes: Any) -> Callable[[], Layer]:  # noqa: ANN401  (as dataclasses.replace)
+    """A maker of layer functions with some stages replaced; names and order are those of `LayerStages`."""
+    stages = replace(SOUND_LAYER, **changes)
+    return lambda: as_layer(lambda call: run_layer(call, stages))
+
+
+def attending(**changes: Any) -> Callable[[HandedOver, LayerCall], tuple[Array, Array]]:  # noqa: ANN401  (as dataclasses.replace)
+    """The attention of a layer, output (B,H,T,Dv) and weights (B,H,T,S), with some of *its* stages replaced."""
+    stages = replace(Stages(), **changes)
+    return lambda call, _: output_and_weights(attention(call.but(return_weights=True), stages))
+
+
+@dataclass(slots=True, eq=False)
+class CacheContent:
+    """The content of a cache: keys (B,Hkv,P,D) and values (B,Hkv,P,Dv).  ends: how many keys it had after each call."""
+
+    key: Array
+    value: Array
+    ends: tuple[int, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """P."""
+        return int(self.key.shape[2])
+
+
+Store = Callable[[CacheContent | None, HandedOver], CacheContent]
+"""What a call hands back: made from the cache that it was handed and from the call, which is left alone."""
+Recall = Callable[[CacheContent, HandedOver], HandedOver]
+"""The call with the past that a cache holds."""
+Behind = Callable[[CacheContent], Mapping[str, Any]]
+"""The stages that are replaced behind a cache."""
+
+
+def both(old: Array, new: Array) -> Array:
+    """(B,Hkv,P+S,D) of past (B,Hkv,P,D) and new ones (B,Hkv,S,·)."""
+    return np.concatenate([old, new], axis=2)
+
+
+def stored(held: CacheContent | None, call: HandedOver) -> CacheContent:
+    """The new keys and values behind those that there were."""
+    if held is None:
+        return CacheContent(call.key, call.value, (call.key.shape[2],))
+    return CacheContent(both(held.key, call.key), both(held.value, call.value),
+                        (*held.ends, held.count + call.key.shape[2]))
+
+
+def storing(change: Callable[[Array, Array], Array], *, of_value: Callable[[Array, Array], Array] | None = None,
+            ) -> Store:
+    """A cache in which keys, and values, (B,Hkv,S,D) are put behind others in another way."""
+    def store(held: CacheContent | None, call: HandedOver) -> CacheContent:
+        if held is None:
+            return stored(held, call)
+        made = stored(held, call)
+        return replace(made, key=np.ascontiguousarray(change(held.key, call.key)),
+                       value=np.ascontiguousarray((of_value or change)(held.value, call.value)))
+    return store
+
+
+def recalled(held: CacheContent, call: HandedOver) -> HandedOver:
+    """All keys and values that are held are past ones."""
+    return call.but(past_key=held.key, past_value=held.value)
+
+
+def recalling(change: Callable[[Array], Array]) -> Recall:
+    """Another past (B,Hkv,P,D) than what is held."""
+    return lambda held, call: recalled(replace(held, key=change(held.key), value=change(held.value)), call)
+
+
+def with_cache(answer: Answer, cache: object) -> Any:  # noqa: ANN401  (a cache is among it)
+    """What a decoder returns: what attention answers, (B,H,T,Dv) alone or with more, and its cache."""
+    return (*answer, cache) if isinstance(answer, tuple) else (answer, cache)
+
+
+def decoder(store: Store = stored, recall: Recall = recalled, *, behind: Behind = lambda _: {},
+            ) -> Callable[[], Attend]:
+    """A maker of decoders."""
+    def answered(call: HandedOver) -> Answer:
+        """As attention answers, and the cache."""
+        return one_call(call.cache, call.but(cache=None), store, recall, behind)
+    return around(answered)
+
+
+def one_call(held: CacheContent | None, call: HandedOver, store: Store = stored, recall: Recall = recalled,
+             behind: Behind = lambda _: {}) -> Any:  # noqa: ANN401  (a cache is among it)
+    """A call behind what is held, and what is stored by it."""
+    posed = call if held is None else recall(held, call)
+    stages = SOUND if held is None else replace(SOUND, **behind(held))
+    return with_cache(attention(posed, stages), store(held, call))
+
+
+Rotate = Callable[..., Array]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rotation:
+    """A call taken in: x (B,H,T,D) in the dtype of the computation, positions (B,T), and what else it was handed.
+
+    width: how many features are turned.  io: the dtype of the input.
+    """
+
+    x: Array
+    positions: Array
+    base: float
+    width: int
+    interleaved: bool
+    io: np.dtype[Any]
+
+    @property
+    def real(self) -> type[np.floating]:
+        """The type of the computation."""
+        return self.x.dtype.type
+
+
+Stage = Callable[[Rotation], Array]
+
+
+def frequency(work: Rotation) -> Array:
+    """(R,): base^(-2i/r)."""
+    exponent = np.arange(0, work.width, 2).astype(work.real) / work.real(work.width)
+    return work.real(1) / work.real(work.base) ** exponent
+
+
+def places(work: Rotation) -> Array:
+    """(B,T): the place of each token."""
+    return work.positions.astype(work.real)
+
+
+def halves_of(width: int, *, interleaved: bool) -> tuple[slice, slice]:
+    """Where the first and the second feature of each pair stand."""
+    return (slice(0, width, 2), slice(1, width, 2)) if interleaved else (slice(width // 2), slice(width // 2, width))
+
+
+def paired(work: Rotation) -> tuple[slice, slice]:
+    """Where the first and the second feature of each pair stand, as the call says."""
+    return halves_of(work.width, interleaved=work.interleaved)
+
+
+def angles(work: Rotation, places: Array, frequency: Array) -> Array:  # noqa: ARG001  (the stage's signature)
+    """(B,T,R): the products of places (B,T) and frequencies (R,)."""
+    return places[..., None] * frequency
+
+
+def turn(first: Array, second: Array, angle: Array) -> tuple[Array, Array]:
+    """Both features of each pair (B,H,T,R), turned by its angle (B,1,T,R)."""
+    return (first * np.cos(angle) - second * np.sin(angle), second * np.cos(angle) + first * np.sin(angle))
+
+
+def taken_in(x: Array, positions: Array, base: float, rotary_width: int | None, interleaved: bool) -> Rotation:
+    """The call in the dtype of the computation; x (B,H,T,D), positions (B,T)."""
+    width = x.shape[-1] if rotary_width is None else rotary_width
+    return Rotation(x.astype(wide_dtype(x.dtype)), positions, base, width, interleaved, x.dtype)
+
+
+def staged_rotation(*, take: Callable[[Rotation], Rotation] = lambda work: work, frequency: Stage = frequency,
+                    places: Stage = places, angles: Callable[[Rotation, Array, Array], Array] = angles,
+                    paired: Callable[[Rotation], tuple[slice, slice]] = paired,
+                    turn: Callable[[Array, Array, Array], tuple[Array, Array]] = turn) -> Callable[[], Rotate]:
+    """Makes a rotary embedding of these stages, each sound unless it is given."""
+    def rotate(x: Array, positions: Array, *, base: float = DEFAULT_BASE, rotary_width: int | None = None,
+               interleaved: bool = False) -> Array:
+        """An answer (B,H,T,D) to x (B,H,T,D) and positions (B,T)."""
+        work = take(taken_in(x, positions, base, rotary_width, interleaved))
+        angle = angles(work, places(work), frequency(work))[:, None]
+        output, places_of = work.x.copy(), paired(work)
+        first, second = (work.x[..., at] for at in places_of)
+        turned = turn(first, second, angle)
+        for at, values in zip(places_of, turned, strict=True):
+            output[..., at] = values
+        return output.astype(work.io)
+    return lambda: rotate
