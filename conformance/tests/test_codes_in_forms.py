@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from attnspec.aspects.quantised import mistakes_of_forms
-from attnspec.aspects.quantised.arrays import misfit, scales
+from attnspec.aspects.quantised.arrays import hand_over, misfit, scales
 from attnspec.aspects.quantised.mistakes_of_forms import coded_decoder
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import FileLocation
@@ -72,8 +72,10 @@ FAULTS = {fault.name: fault for fault in mistakes_of_forms.FAULTS}
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_each_fault_of_a_form_departs(name: str) -> None:
-    subject = own_subject(f"fault/{name}")
-    assert any(departs(subject, problem) for problem in problems(FAULTS[name].form))
+    subject, form = own_subject(f"fault/{name}"), FAULTS[name].form
+    ways = {InputForm.PAGED: (";block_table=shuffled",), InputForm.DECODER: (";cache=halves",)}.get(form, ("",))
+    posed = [with_zeros(form, "token", each) for each in ways] if "_zero" in name else problems(form)
+    assert any(departs(subject, problem) for problem in posed)
 
 
 def seen(form: InputForm, limits: Limits, problem: Problem) -> dict[str, Array]:
@@ -243,6 +245,15 @@ def test_pages_of_the_same_codes_and_other_scales_are_two() -> None:
     np.testing.assert_array_equal(apart["key_scale"][apart["block_table"][2, 1], 0], problem.key_scale[2, :, 2, 0])
 
 
+@pytest.mark.parametrize(("granularity", "shape"), [
+    ("head", (2,)), ("tensor", ()), ("token", (0, 2, 4)), ("", (0, 1, 1, 1))])
+def test_scales_of_no_entries_have_their_shape_all_the_same(granularity: str, shape: tuple[int, ...]) -> None:
+    empty = {"key": np.zeros((0, 2, 4, 8), np.float32)}
+    scale = {"key_scale": np.ones((0, 2, 4, 8), np.float32)}
+    _, keywords = hand_over(empty, scale, Limits(stored_key="int8", key_scales=granularity))
+    assert np.shape(keywords["key_scale"]) == shape
+
+
 BLOCKS = {"stored_key": "int8", "key_scales": "tokens(16)"}
 NIBBLES = {"stored_key": "int4", "packed_key": "low_first_tokens"}
 
@@ -252,14 +263,14 @@ OF_A_BYTE = "it packs neighbouring tokens of its key, and two of a byte may belo
 
 
 @pytest.mark.parametrize(("form", "limits", "reason"), [
-    (InputForm.PACKED, BLOCKS, f"{BY_BLOCKS}a sequence may begin within a block: declare token"),
-    (InputForm.PAGED, BLOCKS, f"{BY_BLOCKS}a page may end within a block: declare page or token"),
-    (InputForm.DECODER, BLOCKS, f"{BY_BLOCKS}a call may begin within a block: declare token"),
-    (InputForm.PACKED, NIBBLES, f"{OF_A_BYTE}two sequences: declare a layout along the features"),
-    (InputForm.PAGED, NIBBLES, f"{OF_A_BYTE}two pages: declare a layout along the features"),
-    (InputForm.DECODER, NIBBLES, f"{OF_A_BYTE}two calls: declare a layout along the features"),
+    (InputForm.PACKED, BLOCKS, f"{BY_BLOCKS}a sequence may begin within a block (declare token)"),
+    (InputForm.PAGED, BLOCKS, f"{BY_BLOCKS}a page may end within a block (declare page or token)"),
+    (InputForm.DECODER, BLOCKS, f"{BY_BLOCKS}a call may begin within a block (declare token)"),
+    (InputForm.PACKED, NIBBLES, f"{OF_A_BYTE}two sequences (declare a layout along the features)"),
+    (InputForm.PAGED, NIBBLES, f"{OF_A_BYTE}two pages (declare a layout along the features)"),
+    (InputForm.DECODER, NIBBLES, f"{OF_A_BYTE}two calls (declare a layout along the features)"),
     (InputForm.PACKED, {"key_scales": "page"},
-     "it declares key_scales: page, and its keys do not lie in pages: declare token, or another"),
+     "scales of its key are declared by page, and its keys lie in none (declare token, or another)"),
 ])
 def test_what_has_no_meaning_in_a_form_is_refused_with_a_reason(form: InputForm, limits: dict[str, str],
                                                                 reason: str) -> None:
@@ -271,4 +282,4 @@ def test_tokens_of_a_byte_are_neither_past_nor_new_alone() -> None:
     recipe = RECIPE.format("past_key+past_value+key_scale", "past_key=half;key_scale=int4/head/odd")
     limits = Limits(**NIBBLES, grouped=True)  # type: ignore[arg-type]  # by name
     problem = make_problem(Recipe.parse(recipe), DType.FLOAT32)
-    assert misfit(problem, limits) == f"{OF_A_BYTE}past and new keys: declare a layout along the features"
+    assert misfit(problem, limits) == f"{OF_A_BYTE}past and new keys (declare a layout along the features)"

@@ -105,6 +105,12 @@ def departs(fault: Fault, problem: Problem) -> bool:
     return bool(off or (~(np.abs(more[0] - truth.lse) <= truth.lse_allowance))[truth.claimed].any())
 
 
+def with_zeros() -> Iterator[Problem]:
+    """Codes by token with zero points, some of them past."""
+    for past in ("half", "one_new"):
+        yield posed("uint8/token/odd", past, "+key_zero+value_zero")
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_each_fault_beside_another_keyword_departs(name: str) -> None:
-    assert any(departs(FAULTS[name], problem) for problem in calls())
+    assert any(departs(FAULTS[name], problem) for problem in (with_zeros() if "_zero_" in name else calls()))

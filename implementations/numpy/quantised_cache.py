@@ -12,6 +12,7 @@ import numpy as np
 
 from . import packed, paged, serving
 from .attention import Array, wide_of
+from .packed_codes import unpacked
 from .quantised import times
 
 
@@ -161,3 +162,22 @@ def decoder_by_token(query: Array, key: Array, value: Array, cache: CachedCodes 
                       value_scale=held.value_scale)
     assert isinstance(answer, np.ndarray)  # nothing else was asked for
     return answer, held
+
+
+def paged_nibbles_with_zeros(query: Array, key: Array, value: Array, *, block_table: Array, key_lengths: Array,
+                             causal: bool = False, window: tuple[int | None, int | None] | None = None,
+                             key_scale: Array | None = None, value_scale: Array | None = None,
+                             key_zero: Array | None = None, value_zero: Array | None = None) -> Array:
+    """Query (B,H,T,D), bytes key (pages,page,Hkv,D/2) and value (pages,page,Hkv,Dv/2) of two codes of UINT4 each, low
+    nibble first, scales and zero points (pages,page,Hkv), one for each slot, to (B,H,T,Dv).
+    """
+    wide = wide_of(query)
+    numbers = []
+    for codes, scale, zero in ((unpacked(key, query.shape[-1]), key_scale, key_zero),
+                               (unpacked(value, 2 * value.shape[-1]), value_scale, value_zero)):
+        left = codes.astype(wide) if zero is None else codes.astype(wide) - zero[..., None].astype(wide)
+        numbers.append(times(left, None if scale is None else scale[..., None], wide))
+    answer = paged.attention(query.astype(wide), *numbers, block_table=block_table, key_lengths=key_lengths,
+                             causal=causal, window=window)
+    assert isinstance(answer, np.ndarray)  # nothing else was asked for
+    return answer.astype(query.dtype)

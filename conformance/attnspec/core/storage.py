@@ -55,6 +55,11 @@ class Storage:
         return f"block({self.block})", f"channel_tokens({self.block})"
 
     @property
+    def shared(self) -> str:
+        """How many entries share a scale by the definition of the format; empty where it defines nothing."""
+        return self.granularities[0] if self.block else ""
+
+    @property
     def is_whole(self) -> bool:
         """Whether codes are whole numbers."""
         return self.bits == 0

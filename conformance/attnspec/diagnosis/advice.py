@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED, unlike_any
 from attnspec.core.declaration import Limits, limits_saying, narrowed_by
+from attnspec.core.keyword import Acts
+from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind, is_bare
 from attnspec.core.sizes import Refusal
+from attnspec.core.storage import GRANULARITIES, PAGED_GRANULARITIES
 from attnspec.diagnosis.diagnose import Diagnosis
 from attnspec.diagnosis.inputs import features_that_matter
 from attnspec.diagnosis.locate import INVERTED, NOTHING, SPOILT, WITHOUT_MAXIMUM
@@ -226,7 +229,8 @@ class RaisingExplainer:
         others = [each for each in self.subject.declaration.dtypes
                   if each is not dtype and Interview(self.subject, each).takes_case(Case(PLAIN))]
         if not others:
-            self._everywhere[raised.origin] = Explanation(f"every call raises {raised.origin}", "Mend it", "")
+            self._everywhere[raised.origin] = Explanation(
+                f"every call raises {raised.origin}", f"Mend it{_or_declaration(self.subject)}", "")
             return self._everywhere[raised.origin]
         function = self.subject.id.rpartition(":")[2]
         return Explanation(
@@ -235,10 +239,26 @@ class RaisingExplainer:
 
     def _explain_place(self, raised: SubjectRaised, found: Sequence[WordedRefusal]) -> Explanation:
         told = " or ".join(dict.fromkeys(_write(each.refusal) for each in found))
+        is_of_codes = any(KEYWORDS[name].acts is Acts.STORAGE for each in found for name in each.refusal.keywords
+                          if name in KEYWORDS)
         return Explanation(
             f"it raises {raised.origin} where {told}",
-            "Mend it. If it is not meant to be called so, let it raise an exception that says so",
+            f"Mend it{_or_declaration(self.subject) if is_of_codes else ''}. If it is not meant to be called so, let "
+            "it raise an exception that says so",
             _declare(self.subject, [each.refusal for each in found]))
+
+
+def _or_declaration(subject: Subject) -> str:
+    """That the declaration may be wrong of what a function is handed as codes and scales; empty where it says nothing
+    of them.
+    """
+    limits, told = subject.declaration.limits, []
+    for array in dict.fromkeys(word.meaning_of for word in KEYWORDS.values() if word.acts is Acts.STORAGE):
+        stored, shared = getattr(limits, f"stored_{array}"), getattr(limits, f"{array}_scales")
+        told += [f"codes of the {array} in {stored} (stored_{array})"] if stored else []
+        shape = {**GRANULARITIES, **PAGED_GRANULARITIES}.get(shared, "")
+        told += [f"its scales by {shared}, {shape} ({array}_scales)"] if shared else []
+    return f", or what is declared: it is handed {', '.join(told)}" if told else ""
 
 
 def _write(refusal: Refusal) -> str:

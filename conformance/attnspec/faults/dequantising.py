@@ -43,7 +43,7 @@ def _narrowed(found: Any, io: np.dtype[Any], keywords: Mapping[str, Any]) -> Any
     return (*(each.astype(io) for each in found[:asked]), *found[asked:])
 
 
-def whole_scale(keywords: Mapping[str, Any], array: str, codes: Array) -> Array | None:
-    """The scales of an array in the shape of its codes, whatever that is; None where it has none."""
-    scale = keywords.get(f"{array}_scale")
-    return None if scale is None else np.broadcast_to(scale, codes.shape)
+def whole_array(keywords: Mapping[str, Any], keyword: str, codes: Array) -> Array | None:
+    """Scales or zero points in the shape of their codes, any shape; None where there are none."""
+    found = keywords.get(keyword)
+    return None if found is None else np.broadcast_to(found, codes.shape)

@@ -12,9 +12,11 @@ import numpy as np
 from attnspec.core.conventions import UNDEFINED
 from attnspec.core.declaration import Declaration
 from attnspec.core.forms import InputForm
+from attnspec.core.keyword import Acts
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Verdict, is_bare
 from attnspec.problems.demand import lengths_near
+from attnspec.problems.keyword_arrays import NEUTRAL, keyword_array
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
 from attnspec.subjects.call import Call
@@ -156,7 +158,16 @@ class Asker:
 
     def put(self, problem: AnyProblem | RotaryProblem) -> SubjectAnswer:
         """What the subject makes of it. Raises NotAsked or Failed."""
-        return self._guarded(problem, lambda: self.subject.answer_any(problem))
+        posed = self._with_scales(problem) if isinstance(problem, Problem) else problem
+        return self._guarded(posed, lambda: self.subject.answer_any(posed))
+
+    def _with_scales(self, problem: Problem) -> Problem:
+        """The problem with scales of 1 where the subject takes no codes without: a function may want them."""
+        declared = self.subject.declaration
+        wanted = {name for word in KEYWORDS.values() if word.acts is Acts.STORAGE and word.comes_with
+                  for name in word.comes_with(declared.limits)} & declared.keywords - problem.keywords
+        return problem.but(**{name: keyword_array(name, NEUTRAL[name], 0, problem.sizes, problem.dtype)
+                              for name in sorted(wanted)})
 
     def gradients(self, problem: Problem, rows: Array) -> Gradients | None:
         """The function `gradients` for this subject: (B,H,T,D) of the query; rows (T,) bool. Raises NotAsked, of a

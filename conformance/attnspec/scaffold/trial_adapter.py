@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,12 +17,20 @@ from attnspec.core.nouns import Verdict
 from attnspec.core.sizes import Refusal, read_refusal
 from attnspec.hosting.process import DIED
 from attnspec.problems.keyword_arrays import USUAL_PAGES
-from attnspec.problems.problem import Array, LayerProblem, Problem
+from attnspec.problems.problem import DENSE, Array, LayerProblem, Lays, Problem
 from attnspec.scaffold.arrangements import BACKS, LOG_SUM_EXPS, OF_EQUAL_LENGTHS, PACKED_BACK, WEIGHTS, OutputLayout
 from attnspec.scaffold.form import CallForm, OutputPlace
 from attnspec.scaffold.gathered import Gathered
 from attnspec.scaffold.mistakes import MISTAKES
-from attnspec.scaffold.probe_problems import AnyProblem, close, expected_mistakes, plain, truths, unlike
+from attnspec.scaffold.probe_problems import (
+    AnyProblem,
+    Expected,
+    close,
+    expected_mistakes,
+    plain,
+    truths,
+    unlike,
+)
 from attnspec.scaffold.there import There
 from attnspec.scaffold.writing.lines import ARRAYS
 from attnspec.scaffold.writing.source import ADAPTER, source
@@ -30,7 +38,7 @@ from attnspec.scaffold.writing.telling import described
 from attnspec.subjects.call import Call, ReturnedArray, ReturnedTree
 from attnspec.subjects.callee import Hosted
 from attnspec.subjects.exceptions import refusal_words
-from attnspec.subjects.serving_forms import in_pages, pack
+from attnspec.subjects.serving_forms import in_pages, laid_in_pages, pack
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.target import offered
 
@@ -97,6 +105,7 @@ class Trier:
     mistaken: list[CallForm] = field(default_factory=list)
     gathered: Gathered | None = None
     _born: dict[str, ReturnedTree | None] = field(default_factory=dict)
+    _mistakes: dict[tuple[object, ...], Sequence[tuple[str, Expected]]] = field(default_factory=dict)
 
     def subject(self, form: CallForm) -> Subject:
         """The adapter of the form, loaded. Raises TargetError."""
@@ -111,9 +120,10 @@ class Trier:
         subject = self.subject(form)
         callee = subject.callee
         assert isinstance(callee, Hosted)  # it was loaded there
-        arrays, given = _laid_out(problem, subject.declaration)
+        arrays, given, lays = _laid_out(problem, subject.declaration)
+        arrays, given = subject.hand_over(arrays, {**given, **_keywords(problem)}, lays)
         try:
-            whole = callee.whole(Call(arrays, {**given, **_keywords(problem)}, problem.dtype, ()))
+            whole = callee.whole(Call(arrays, given, problem.dtype, ()))
         except SubjectRaised as raised:
             self.keep(Attempt(form, Progress.RAISED, _told(raised)))
             return None
@@ -218,10 +228,21 @@ class Trier:
         always = replace(form, limits={**form.limits, "causal_only": True},
                          remarks=(*form.remarks, "It is always causal."))
         for known, posed in ((form, problem), (always, problem.but(causal=True))):
-            for name, told in expected_mistakes(posed):
+            for name, told in self._mistakes_at(posed):
                 for output in outputs:
                     if told.gap(output.array)[0] <= close(problem.dtype):
                         self._keep_one(replace(known, reading=output.reading, mistake=name))
+
+    def _mistakes_at(self, problem: AnyProblem) -> Sequence[tuple[str, Expected]]:
+        """The function `expected_mistakes`, asked once for each problem of three inputs and perhaps the causal flag:
+        hundreds of forms are put to the same few.
+        """
+        arrays = problem.params if isinstance(problem, LayerProblem) else {}
+        inputs = (problem.query, problem.key, problem.value, *arrays.values())
+        told = (problem.dtype, problem.sizes, problem.causal, *arrays, *(array.tobytes() for array in inputs))
+        if told not in self._mistakes:
+            self._mistakes[told] = tuple(expected_mistakes(problem))
+        return self._mistakes[told]
 
     def explained(self, form: CallForm, problem: AnyProblem, scale: float | None = None) -> str:
         """The plain mistake that explains what a form answers, in words; empty where none does. scale: as in
@@ -293,16 +314,20 @@ def _arrays(returned: ReturnedTree) -> Iterator[tuple[tuple[str, ...], Array]]:
     return ((part.path, part.array.astype(np.float64)) for part in _near(returned) if part.array is not None)
 
 
-def _laid_out(problem: AnyProblem, declared: Declaration) -> tuple[Mapping[str, Array], Mapping[str, object]]:
-    """Query (B,H,T,D), key and value as the adapter takes them, and what it is given beside them whatever is in use."""
+def _laid_out(problem: AnyProblem, declared: Declaration) -> tuple[Mapping[str, Array], Mapping[str, object], Lays]:
+    """Query (B,H,T,D), key and value as the adapter takes them, what it is given beside them whatever is in use, and
+    how what belongs to their entries lies.
+    """
     arrays = {name: getattr(problem, name) for name in ARRAYS}
     if TABLE in declared.given and isinstance(problem, Problem):
-        paged = in_pages(problem, USUAL_PAGES, declared.limits.page_multiple)
-        return {**arrays, "key": paged.key, "value": paged.value}, paged.given
+        multiple = declared.limits.page_multiple
+        paged = in_pages(problem, USUAL_PAGES, multiple)
+        return ({**arrays, "key": paged.key, "value": paged.value}, paged.given,
+                laid_in_pages(problem, USUAL_PAGES, multiple))
     if declared.form is Layout.PACKED and isinstance(problem, Problem):
         packed = pack(problem, declared.given)
-        return {"query": packed.query, "key": packed.key, "value": packed.value}, packed.given
-    return arrays, _layered(problem)
+        return {"query": packed.query, "key": packed.key, "value": packed.value}, packed.given, packed.lays
+    return arrays, _layered(problem), DENSE
 
 
 def _layered(problem: AnyProblem) -> Mapping[str, object]:

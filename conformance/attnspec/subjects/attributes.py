@@ -20,7 +20,7 @@ from attnspec.numerics.precision import precision_of
 from attnspec.numerics.roundings import backward_named, backward_precision_of
 from attnspec.numerics.width import refuse_too_wide
 from attnspec.spec.yaml_lines import Fields, Located, LocatedList
-from attnspec.subjects.declared import read_declaration
+from attnspec.subjects.declared import codes_without_scale, read_declaration
 from attnspec.subjects.signature import SOMEWHERE, FunctionDescription, described_of, signature_of
 
 ATTRIBUTES: Mapping[str, str] = {
@@ -96,6 +96,8 @@ def declaration_of(function: Callable[..., object] | FunctionDescription, name: 
     said = replace(_read_attributes(name, given, function.place), keywords=signature.keywords,
                    defaults=signature.defaults, off=signature.off, spelled=signature.spelled, form=signature.form,
                    given=signature.given)
+    if wrong := codes_without_scale(said.limits, said.keywords, name):
+        raise TargetError(f"{function.place}: {name}.{wrong}")
     return of_kind(said, signature.kind)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain, combinations
 from typing import Any
 
@@ -105,13 +105,26 @@ def _check_storage(fields: Fields, limits: Limits, array: str) -> None:
     """Raises where the codes of an array cannot be stored, packed and scaled as declared."""
     stored, shared = getattr(limits, f"stored_{array}"), getattr(limits, f"{array}_scales")
     storage = STORAGES.get(stored)
-    if f"packed_{array}" in fields.mapping and storage is not None and not storage.is_nibble:
+    if f"packed_{array}" in fields.mapping and (storage is None or not storage.is_nibble):
         nibbles = ", ".join(name for name, each in STORAGES.items() if each.is_nibble)
-        raise fields.complain(f"packed_{array}", f"needs stored_{array} to be a format of four bits ({nibbles}), not "
-                                                 f"{stored}.")
+        raise fields.complain(f"packed_{array}", f"needs stored_{array} to be a format of four bits ({nibbles})"
+                                                 f"{f', not {stored}' if stored else ''}.")
     if storage is not None and storage.block and shared and shared not in storage.granularities:
         raise fields.complain(f"{array}_scales", f"is {shared}, but {stored} has a scale for each {storage.block} "
                                                  f"neighbours: write {' or '.join(storage.granularities)}.")
+
+
+def codes_without_scale(limits: Limits, taken: Collection[str], name: str) -> str:
+    """What is wrong where codes are declared of an array and the function `name` takes no scale of them; empty where
+    nothing is. taken: its keywords.
+    """
+    for array in ("query", "key", "value"):
+        declared = [limit for limit in (f"stored_{array}", f"{array}_scales", f"packed_{array}")
+                    if getattr(limits, limit)]
+        if declared and f"{array}_scale" not in taken:
+            return (f"{declared[0]} declares codes of the {array}, and {name} has no parameter {array}_scale. Add it "
+                    f"(None where codes are the numbers), or leave {declared[0]} out.")
+    return ""
 
 
 def _limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (by the limit)

@@ -255,7 +255,7 @@ class Subject:
     def _arguments(self, problem: Problem) -> Arguments:
         """Of one call, as the subject takes it."""
         if self.declaration.kind is not Kind.LAYER:
-            return self._handed_over(_inputs(problem), self._keywords(problem))
+            return self.hand_over(_inputs(problem), self._keywords(problem))
         lowered = lower_problem(problem, self.declaration.limits)
         return _inputs(lowered), {"params": lowered.params, "heads": problem.sizes.H, **self._keywords(problem)}
 
@@ -294,8 +294,8 @@ class Subject:
                   **({"lse": problem.query.shape[:3]} if problem.return_lse else {})}
         return self._call(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)), lays)
 
-    def _handed_over(self, arrays: Mapping[str, Array], keywords: Mapping[str, object],
-                     lays: Lays = DENSE) -> tuple[Mapping[str, Array], Mapping[str, object]]:
+    def hand_over(self, arrays: Mapping[str, Array], keywords: Mapping[str, object],
+                  lays: Lays = DENSE) -> tuple[Mapping[str, Array], Mapping[str, object]]:
         """Arrays, query (B,H,T,D) and its like, and keywords in the storage and shape that the subject takes."""
         for part in load_parts("arrays"):
             if self.declaration.keywords.isdisjoint(part.ARRAYS):
@@ -307,7 +307,7 @@ class Subject:
         return arrays, keywords
 
     def _call(self, call: Call, lays: Lays = DENSE) -> SubjectAnswer:
-        arrays, keywords = self._handed_over(call.arrays, call.keywords, lays)
+        arrays, keywords = self.hand_over(call.arrays, call.keywords, lays)
         call = replace(call, arrays=arrays, keywords=keywords)
         try:
             return self.callee.perform(self.as_spelled(call))

@@ -197,11 +197,22 @@ def flash_attn_3_func(q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | No
                       window_size: Window = (-1, -1), attention_chunk: int = 0, softcap: float = 0.0,
                       num_splits: int = 1, pack_gqa: bool | None = None, deterministic: bool = False,
                       sm_margin: int = 0, return_attn_probs: bool = False) -> Tensor:
-    """(B,T,H,D), and the logarithm of the sum of exponentials where it is asked for, under a flag that says weights."""
-    q, k, v = (array.transpose(1, 2) for array in (q, k, v))
+    """(B,T,H,D), and the logarithm of the sum of exponentials where it is asked for, under a flag that says weights.
+    Descales are (B,Hkv).
+    """
+    q, k, v = (_dequantised(array.transpose(1, 2), scale) for array, scale in (
+        (q, q_descale), (k, k_descale), (v, v_descale)))
     weights = _weights(q, _spread(q, k), softmax_scale, causal=causal, softcap=softcap, window=window_size)
     out = (weights @ _spread(q, v)).transpose(1, 2)
     return (out, weights.sum(-1).log()) if return_attn_probs else out
+
+
+def _dequantised(codes: Tensor, scale: Tensor | None) -> Tensor:
+    """Codes (B,H,T,D) times scales (B,Hkv), or (Hkv,), each of which serves its group of heads."""
+    if scale is None:
+        return codes
+    of_heads = scale.repeat_interleave(codes.shape[1] // scale.shape[-1], -1)[..., None, None]
+    return (codes * of_heads).to(codes.dtype)
 
 
 class _Flash(torch.autograd.Function):  # type: ignore[misc]  # torch is not seen by mypy
@@ -242,9 +253,10 @@ def single_prefill_with_kv_cache(
         sm_scale: float | None = None, window_left: int = -1, logits_soft_cap: float | None = None,
         rope_scale: float | None = None, rope_theta: float | None = None, backend: str = "auto",
         return_lse: bool = False) -> Tensor:
-    """(T,H,D): one sequence."""
+    """(T,H,D): one sequence; scales of each head, (H,) and (Hkv,)."""
     assert q.ndim == 3
-    q, k, v = (array.transpose(0, 1) for array in (q, k, v))
+    q, k, v = (array.transpose(0, 1) if scale is None else (array.transpose(0, 1) * scale[:, None, None]).to(array.dtype)
+               for array, scale in ((q, scale_q), (k, scale_k), (v, scale_v)))
     weights = _weights(q, k, sm_scale, causal=causal, visible=custom_mask, softcap=logits_soft_cap)
     return (weights @ v).transpose(0, 1)
 

@@ -43,6 +43,9 @@ _UNSCALED = "uint8/tensor/ones"
 USUAL_SLOTS = 4
 """Of a page, where a pattern is made without the problem whose pages it belongs to."""
 
+_SEED = 1
+"""Of the scales that a function is tried with: any will do."""
+
 _RARE = 16
 """One code in so many is any code of its storage, the others are rounded from the family's entries."""
 
@@ -191,6 +194,27 @@ def settle(problem: Problem, recipe: Recipe) -> Problem:
     return problem
 
 
+def in_codes(problem: Problem, patterns: Mapping[str, str], multiple: int = 1) -> Problem:
+    """The problem with scales and zero points by these patterns, by keyword, and its entries as the nearest codes. None
+    of them is drawn, so that the answer is much like that to the entries. multiple: of the slots of a page.
+    """
+    slots = _slots(problem, multiple)
+    for keyword, name in NAMES.items():
+        if keyword not in patterns:
+            continue
+        pattern, zero = patterns[keyword], f"{name}_zero"
+        storage, offset = STORAGES[parts_of(pattern)[0]], np.zeros(())
+        made = {keyword: scales(keyword, pattern, _SEED, problem.sizes, slots)}
+        if zero in patterns:
+            made[zero] = offset = zero_points(zero, patterns[zero], pattern, _SEED, problem.sizes, slots=slots)
+        entries = getattr(problem, name).astype(np.float64)
+        entries = np.abs(entries) if storage.is_unsigned and zero not in patterns else entries
+        steps = entries / (1.0 if parts_of(pattern)[2] == "ones" else storage.step)
+        made[name] = round_to(storage, steps + offset).astype(numpy_dtype(problem.dtype))
+        problem = problem.but(**made)
+    return problem
+
+
 def _slots(problem: Problem, multiple: int) -> int:
     """The slots of a page of a problem's keys, which are a multiple of a number; of the usual pages where none are
     said.
@@ -279,15 +303,15 @@ def _without_meaning(problem: Problem, limits: Limits, form: InputForm) -> Itera
         granularity, layout = granularity_of(limits, name), getattr(limits, f"packed_{name}")
         is_of_keys = name in HELD
         if granularity == "page" and form is not InputForm.PAGED:
-            yield f"it declares {name}_scales: page, and its keys do not lie in pages: declare token, or another"
+            yield f"scales of its {name} are declared by page, and its keys lie in none (declare token, or another)"
         if SCALE_AXES.get(granularity, {}).get(2, 1) > 1 and form in _BLOCKS_OF_ANOTHER and (
                 is_of_keys or form is InputForm.PACKED):
-            yield (f"its {name} has scales by {granularity}, and {_BLOCKS_OF_ANOTHER[form]}: declare "
-                   f"{'page or token' if form is InputForm.PAGED else 'token'}")
+            yield (f"its {name} has scales by {granularity}, and {_BLOCKS_OF_ANOTHER[form]} (declare "
+                   f"{'page or token' if form is InputForm.PAGED else 'token'})")
         if layout and is_along_tokens(layout) and (form is InputForm.PACKED or (is_of_keys and (
                 form is not InputForm.DENSE or problem.has_past))):
             yield (f"it packs neighbouring tokens of its {name}, and two of a byte may belong to "
-                   f"{_BYTES_OF_ANOTHER[form]}: declare a layout along the features")
+                   f"{_BYTES_OF_ANOTHER[form]} (declare a layout along the features)")
 
 
 def _misfits(problem: Problem, limits: Limits) -> Iterator[str]:
@@ -296,7 +320,7 @@ def _misfits(problem: Problem, limits: Limits) -> Iterator[str]:
         stored, granularity = getattr(limits, f"stored_{name}"), granularity_of(limits, name)
         scale, zero = getattr(problem, keyword), getattr(problem, f"{name}_zero")
         if getattr(limits, f"packed_{name}") and not stored:
-            yield f"it declares how codes of its {name} are packed, and not what they are: declare stored_{name}, too"
+            yield f"it declares how codes of its {name} are packed, and not what they are (declare stored_{name}, too)"
         if stored and not holds(STORAGES[stored], getattr(problem, name)):
             yield f"{stored} cannot hold the entries of its {name}"
         for word, numbers in (("scales", scale), ("zero points", zero)):
@@ -347,7 +371,7 @@ def _handed_over(keyword: str, value: Array, limits: Limits, lay: Callable[[Arra
     is ().
     """
     if keyword in GLOBALS:
-        return np.array(value[0, 0, 0, 0])
+        return np.array(_with_a_first(value, {})[0, 0, 0, 0])
     name = {**NAMES, **ZEROS}[keyword]
     shaped = _shaped(value, granularity_of(limits, name), lay)
     storage = STORAGES.get(getattr(limits, f"stored_{name}"))
@@ -363,7 +387,7 @@ def _handed_over(keyword: str, value: Array, limits: Limits, lay: Callable[[Arra
 def granularity_of(limits: Limits, name: str) -> str:
     """How many entries of an array share a scale: as declared, else as its storage defines; empty: any."""
     declared, storage = str(getattr(limits, f"{name}_scales")), STORAGES.get(getattr(limits, f"stored_{name}"))
-    return declared or (storage.granularities[0] if storage is not None and storage.block else "")
+    return declared or (storage.shared if storage is not None else "")
 
 
 def in_storage(codes: Array, name: str, layout: str) -> Array:
@@ -439,7 +463,13 @@ def _shaped(scale: Array, granularity: str, lay: Callable[[Array], Array] | None
         laid = laid if 3 in shared else laid[..., 0]
         return np.ascontiguousarray(laid[:, 0] if granularity == "page" else laid)
     at = tuple(slice(None, None, shared[axis]) if axis in shared else 0 for axis in range(scale.ndim))
-    return np.array(scale[at])
+    return np.array(_with_a_first(scale, shared)[at])
+
+
+def _with_a_first(scale: Array, shared: Mapping[int, int]) -> Array:
+    """Scales (B,H,S,D) with a first one along the axes that share it, also where there are no entries."""
+    shape = tuple(length or int(axis not in shared) for axis, length in enumerate(scale.shape))
+    return scale if shape == scale.shape else np.ones(shape, scale.dtype)
 
 
 def _shrunk(scale: Array) -> Array:
@@ -456,6 +486,6 @@ def _shrunk_as_laid(scale: Array, lay: Callable[[Array], Array]) -> Array:
     """
     kept = tuple(slice(None) if (scale != scale.take([0], axis)).any() else slice(1) for axis in (1, 3))
     laid = lay(scale)[..., kept[0], kept[1]]
-    if (scale == scale[:1, :, :1]).all():
+    if scale.size and (scale == scale[:1, :, :1]).all():
         laid = scale[0, :, 0, :][kept].reshape(*[1] * (laid.ndim - 2), *laid.shape[-2:])
     return np.ascontiguousarray(laid)

@@ -123,6 +123,18 @@ def _zero_misfit(limits: KeywordLimits, zero: Any) -> str:  # noqa: ANN401  (a p
     return "only zero points that are codes" if is_no_code else ""
 
 
+_SCALE_NAMES = ("{0}_scales", "{1}_scales", "{0}_cache_scale", "{1}_cache_scale", "{0}_scale_cache", "{0}_descales",
+                "{0}_dequant_scale", "{1}_dequant_scale", "{0}_dequant", "scale_{0}", "scale_{1}", "{0}_scaling_factor")
+_ZERO_NAMES = ("{0}_zero", "{0}_zeros", "{0}_zp", "{0}_zero_points", "{1}_zeros", "{1}_zp", "{1}_zero_points",
+               "zero_{0}")
+"""What else such parameters are called; {0} is the first letter of the array, {1} the array."""
+
+
+def _spelled(array: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names for one array."""
+    return tuple(name.format(array[0], array) for name in names)
+
+
 def _zero_of(array: str, axes: str, shape: str, *names: str) -> Keyword:
     asks = f"What does a zero point do to the codes of the {array}?"
     keyword = f"{array}_zero"
@@ -136,8 +148,8 @@ def _zero_of(array: str, axes: str, shape: str, *names: str) -> Keyword:
         values=make_pattern_values(keyword, ZERO_PATTERNS, USUAL_ZEROS, "zero points", f"{keyword}_patterns"),
         sample="spread", is_uncommon=True, pool=POOL, meaning_of=array,
         misfit=lambda limits, zero, _: _zero_misfit(limits, zero), comes_with=_comes_with,
-        questions={f"{keyword}.form": asks}, asks=asks, other_names=names, parameters=(keyword, *names),
-        sayings=(Saying(keyword),))
+        questions={f"{keyword}.form": asks}, asks=asks, other_names=names,
+        parameters=(keyword, *names, *_spelled(array, _ZERO_NAMES)), sayings=(Saying(keyword),))
 
 
 def _global_of(array: str, axes: str) -> Keyword:
@@ -151,7 +163,8 @@ def _global_of(array: str, axes: str) -> Keyword:
         kinds=_ATTENTION, in_layers=False, axes=axes,
         values=make_pattern_values(keyword, GLOBAL_PATTERNS, USUAL_GLOBALS, "second scales", f"{keyword}_patterns"),
         sample="odd", is_uncommon=True, pool=POOL, meaning_of=array, comes_with=_comes_with,
-        questions={f"{keyword}.form": asks}, asks=asks, parameters=(keyword,), sayings=(Saying(keyword),))
+        questions={f"{keyword}.form": asks}, asks=asks,
+        parameters=(keyword, f"{array[0]}_global_scale"), sayings=(Saying(keyword),))
 
 
 def _scale_of(array: str, axes: str, shape: str, *names: str) -> Keyword:
@@ -166,8 +179,8 @@ def _scale_of(array: str, axes: str, shape: str, *names: str) -> Keyword:
         values=Values(USUAL, f"{array}_scale_patterns", USUAL[0], str, _read, _check),
         sample=USUAL[0], is_uncommon=True, pool=POOL, meaning_of=array,
         misfit=lambda limits, scale, _: _misfit(array, limits, scale), comes_with=_comes_with,
-        questions={f"{array}_scale.form": asks}, asks=asks,
-        other_names=names, parameters=(f"{array}_scale", *names), sayings=(Saying(f"{array}_scale"),))
+        questions={f"{array}_scale.form": asks}, asks=asks, other_names=names,
+        parameters=(f"{array}_scale", *names, *_spelled(array, _SCALE_NAMES)), sayings=(Saying(f"{array}_scale"),))
 
 
 KEYWORDS = (

@@ -19,22 +19,22 @@ from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault
 from attnspec.faults.staged import Attend, around, attention, staged, with_column
 from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall, extra_logit
-from attnspec.problems.problem import Array
+from attnspec.problems.problem import HELD, Array
 
 Restore = Callable[[PreparedCall], PreparedCall]
 ScaleChange = Callable[[Array, int], Array]
 """Other scales (B,Hkv,S,·), made from those of all keys and the number of past ones."""
 
 
-def _reading(array: str, change: ScaleChange) -> Restore:
-    """A `restore` stage that reads other scales of keys, or of values, where there is a past."""
+def _reading(keyword: str, change: ScaleChange) -> Restore:
+    """A `restore` stage that reads other scales, or zero points, of keys or values where there is a past."""
     def restore(work: PreparedCall) -> PreparedCall:
         """The call, dequantised by the changed scales (B,Hkv,S,·)."""
-        scale = getattr(work, f"{array}_scale")
-        if scale is None or work.past_key is None:
+        given = getattr(work, keyword)
+        if given is None or work.past_key is None:
             return sound.restore(work)
-        whole = np.broadcast_to(scale, getattr(work, array).shape)
-        return sound.restore(work.but(**{f"{array}_scale": change(whole, work.past_key.shape[2])}))
+        whole = np.broadcast_to(given, getattr(work, KEYWORDS[keyword].meaning_of).shape)
+        return sound.restore(work.but(**{keyword: change(whole, work.past_key.shape[2])}))
     return restore
 
 
@@ -93,13 +93,25 @@ PAST_CHANGES: Mapping[str, tuple[str, str, ScaleChange]] = {
 }
 """By name: story, reach, and what becomes of the scales behind a past; {} is the array."""
 
+ZERO_CHANGES: Mapping[str, tuple[str, str, ScaleChange]] = {
+    "lost_on_past": ("No {} zero point is taken off past codes.", "a past, {} zero points other than 0",
+                     lambda zero, past: np.where(_is_past(zero, past), zero.dtype.type(0), zero)),
+    "of_last_past": ("New {} codes have the zero point of the last past one.", "a past, {} zero points by token",
+                     _of_last_past),
+    "of_new_first": ("The {} zero points of new codes stand before those of the past.",
+                     "a past, {} zero points by token", _new_first),
+}
+"""The same of zero points."""
+
 
 def _of_past() -> Iterator[Fault]:
-    """Each mistake with the scales of a past."""
-    for array in ("key", "value"):
-        for name, (story, reach, change) in PAST_CHANGES.items():
-            yield Fault(f"{array}_scale_{name}", f"{array}_scale", story.format(array), reach.format(array),
-                        staged(restore=_reading(array, change)))
+    """Each mistake with the scales, or zero points, of a past."""
+    for array in HELD:
+        for word, changes in (("scale", PAST_CHANGES), ("zero", ZERO_CHANGES)):
+            for name, (story, reach, change) in changes.items():
+                keyword = f"{array}_{word}"
+                yield Fault(f"{keyword}_{name}", keyword, story.format(array), reach.format(array),
+                            staged(restore=_reading(keyword, change)))
 
 
 _BESIDE = tuple(name for name in UNCOMMON if (word := KEYWORDS[name]).pool in {"", SERVING_POOL, CACHES_POOL}
@@ -150,7 +162,7 @@ def _late(**changes: Any) -> Callable[[], Attend]:  # noqa: ANN401  (stages)
 
 
 def _scaled_sink(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S+1), the sink of each head times the scale of its first key, as if it were a key."""
+    """Logits (B,H,T,S) and one more, the sink of each head times the scale of its first key, as if it were a key."""
     extra = extra_logit(work)
     if extra is None:
         return logits

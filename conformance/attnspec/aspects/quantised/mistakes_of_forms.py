@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from attnspec.aspects.quantised.arrays import EVERY
-from attnspec.aspects.quantised.mistakes_beside import PAST_CHANGES, ScaleChange
+from attnspec.aspects.quantised.mistakes_beside import PAST_CHANGES, ZERO_CHANGES, ScaleChange
 from attnspec.core.forms import BORDERS, OF_ENTRIES, STATE, TABLE, InputForm
-from attnspec.faults.dequantising import dequantised_first, whole_scale
+from attnspec.faults.dequantising import dequantised_first, whole_array
 from attnspec.faults.fault import Fault
 from attnspec.faults.packed import packed
 from attnspec.faults.staged import (
@@ -37,54 +37,54 @@ from attnspec.faults.staged_work import HandedOver
 from attnspec.problems.problem import HELD, Array
 
 PackedChange = Callable[[Array, Array, Array], Array]
-"""Other scales (Nk,Hkv,·), made from those of packed keys and the borders of queries and of keys (B+1,)."""
+"""Other scales (S,Hkv,D), made from those of packed keys and the borders of queries and of keys (B+1,)."""
 
 
-def _packed(array: str, change: PackedChange) -> Callable[[], Attend]:
-    """A maker of packed functions that read other scales of keys, or of values."""
+def _packed(keyword: str, change: PackedChange) -> Callable[[], Attend]:
+    """A maker of packed functions that read other scales, or zero points, of keys or values."""
     def make() -> Attend:
         inner = dequantised_first(packed()())
 
         def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
-            """Query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv) -> output (Nq,H,Dv)."""
-            scale = whole_scale(keywords, array, {"key": key, "value": value}[array])
-            if scale is None or not scale.size:
+            """Query (T,H,D), key (S,Hkv,D), value (S,Hkv,Dv) of all sequences -> output (T,H,Dv)."""
+            whole = whole_array(keywords, keyword, {"key": key, "value": value}[EVERY[keyword]])
+            if whole is None or not whole.size:
                 return inner(query, key, value, **keywords)
-            changed = change(scale, *(keywords[name] for name in BORDERS))
-            return inner(query, key, value, **{**keywords, f"{array}_scale": changed})
+            changed = change(whole, *(keywords[name] for name in BORDERS))
+            return inner(query, key, value, **{**keywords, keyword: changed})
         return attend
     return make
 
 
 def _places(borders: Array) -> tuple[Array, Array]:
-    """(N,) twice: the number of each token's sequence, and the first place of that sequence."""
+    """Of any shape, (N,) twice: the number of each token's sequence, and the first place of that sequence."""
     number = np.repeat(np.arange(len(borders) - 1), np.diff(borders))
     return number, borders[:-1][number]
 
 
 def _without_offset(scale: Array, _: Array, of_keys: Array) -> Array:
-    """(Nk,Hkv,·): each sequence reads scales from the first of all on."""
+    """(S,Hkv,D): each sequence reads scales from the first of all on."""
     return scale[np.arange(len(scale)) - _places(of_keys)[1]]
 
 
 def _by_borders_of_queries(scale: Array, of_queries: Array, of_keys: Array) -> Array:
-    """(Nk,Hkv,·): scales are looked up where the sequence's queries begin."""
+    """(S,Hkv,D): scales are looked up where the sequence's queries begin."""
     number, first = _places(of_keys)
     return scale[np.minimum(np.arange(len(scale)) - first + of_queries[:-1][number], len(scale) - 1)]
 
 
 def _of_first_token(scale: Array, _: Array, of_keys: Array) -> Array:
-    """(Nk,Hkv,·): the scale of its first token serves all of a sequence."""
+    """(S,Hkv,D): the scale of its first token serves all of a sequence."""
     return scale[_places(of_keys)[1]]
 
 
 def _of_first_sequence(scale: Array, _: Array, of_keys: Array) -> Array:  # noqa: ARG001  (the same parameters for all)
-    """(Nk,Hkv,·): the scale of the first token serves all sequences."""
+    """(S,Hkv,D): the scale of the first token serves all sequences."""
     return np.broadcast_to(scale[:1], scale.shape)
 
 
 def _one_token_on(scale: Array, _: Array, of_keys: Array) -> Array:  # noqa: ARG001  (the same parameters for all)
-    """(Nk,Hkv,·): each token has the scale of the next."""
+    """(S,Hkv,D): each token has the scale of the next."""
     return np.roll(scale, -1, axis=0)
 
 
@@ -102,9 +102,9 @@ _PACKED: Mapping[str, tuple[str, str, PackedChange]] = {
 """By name: story, reach, and what becomes of the scales of packed sequences; {} is the array."""
 
 
-def _paged(array: str, find: FindSlots) -> Callable[[], Attend]:
-    """A maker of functions that look the scales of keys, or of values, up in other pages than the codes; zero points
-    are looked up where the codes are.
+def _paged(keyword: str, find: FindSlots) -> Callable[[], Attend]:
+    """A maker of functions that look the scales of keys, or of values, or zero points, up in other pages than the
+    codes.
     """
     look = gathered(find)
 
@@ -112,17 +112,17 @@ def _paged(array: str, find: FindSlots) -> Callable[[], Attend]:
         """Output (B,H,T,Dv), and what else is asked for."""
         if getattr(call, TABLE) is None:
             return attention(call)
-        laid = {keyword: _looked_up(call, whole, look if keyword == f"{array}_scale" else gather)
-                for keyword, whole in _whole_meanings(call).items() if whole is not None}
+        laid = {name: _looked_up(call, whole, look if name == keyword else gather)
+                for name, whole in _whole_meanings(call).items() if whole is not None}
         side_by_side = gather(call)
         return attention(side_by_side.but(**laid))
     return around(answer)
 
 
 def _whole_meanings(call: HandedOver) -> Mapping[str, Array | None]:
-    """By keyword, what says which numbers codes of keys and values stand for, in the shape of the codes."""
-    return {keyword: None if (found := call.given.get(keyword)) is None else np.broadcast_to(
-        found, getattr(call, array).shape) for keyword, array in EVERY.items() if array in HELD}
+    """By keyword, what says which numbers codes (B,Hkv,S,D) of keys and values stand for, in their shape."""
+    return {keyword: whole_array(call.given, keyword, getattr(call, array)) for keyword, array in EVERY.items()
+            if array in HELD}
 
 
 def _looked_up(call: HandedOver, pool: Array, look: Callable[[HandedOver], HandedOver]) -> Array:
@@ -216,7 +216,7 @@ def _kept(held: CachedCodes | None, call: HandedOver) -> CachedCodes:
 
 
 def _side_by_side(held: CachedCodes, keyword: str, whole: Array | None, codes: Array) -> Array | None:
-    """Scales or zero points (B,Hkv,P+S,·) of held and new codes; what changes nothing where one of both has none."""
+    """Scales or zero points (B,Hkv,S,D) of held and new codes; what changes nothing where one of both has none."""
     if (before := held.meanings[keyword]) is None and whole is None:
         return None
     nothing = np.float32(not keyword.endswith("_zero"))
@@ -233,7 +233,7 @@ def _stale(array: str) -> Callable[[], Attend]:
         def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
             """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) -> output (B,H,T,Dv), and the cache."""
             codes = {"key": key, "value": value}[array]
-            scale = whole_scale(keywords, array, codes)
+            scale = whole_array(keywords, f"{array}_scale", codes)
             if scale is None or not scale.size:
                 return inner(query, key, value, **keywords)
             first = scale[:, :, :1]
@@ -262,21 +262,37 @@ def _in_eight_bits(array: Array) -> Array:
     return np.rint(array / np.where(step == 0, 1, step)) * step
 
 
+_OF_ZEROS: Mapping[str, tuple[str, str, PackedChange]] = {"without_offset": (
+    "Each sequence reads its {} zero points from the first token of all on.", "{} zero points by token, two sequences",
+    _without_offset)}
+_ZEROS_IN_PAGES: Mapping[str, tuple[str, str, FindSlots]] = {"stay_behind": (
+    "A page is given to an entry, and its {} zero points stay where pages would lie in order.",
+    "{} zero points by token or page, pages that do not lie in order", _PAGED["stay_behind"][2])}
+"""The same of zero points, which lie as scales do: one mistake of each form."""
+
+
 def _faults_of_forms() -> Iterator[Fault]:
-    """Each mistake with the scales of keys and of values, in each form."""
-    for array in ("key", "value"):
-        for name, (story, reach, change) in _PACKED.items():
-            yield Fault(f"packed_{array}_scale_{name}", f"{array}_scale", story.format(array), reach.format(array),
-                        _packed(array, change), form=InputForm.PACKED)
-        for name, (story, reach, find) in _PAGED.items():
-            yield Fault(f"paged_{array}_scale_{name}", f"{array}_scale", story.format(array), reach.format(array),
-                        _paged(array, find), form=InputForm.PAGED)
-        for name, (story, reach, read) in PAST_CHANGES.items():
-            yield Fault(f"decoder_{array}_scale_{name}", f"{array}_scale", story.format(array), reach.format(array),
-                        coded_decoder({f"{array}_scale": read}), form=InputForm.DECODER)
-        yield Fault(f"decoder_{array}_scale_stale", f"{array}_scale",
-                    f"The {array} scale of the first call of all is kept for later ones.",
-                    f"{array} scales by token, or another sequence before", _stale(array), form=InputForm.DECODER)
+    """Each mistake with the scales and the zero points of keys and of values, in each form."""
+    for array in HELD:
+        for word, of_packed, of_pages, of_past in (("scale", _PACKED, _PAGED, PAST_CHANGES),
+                                                   ("zero", _OF_ZEROS, _ZEROS_IN_PAGES, ZERO_CHANGES)):
+            keyword = f"{array}_{word}"
+            for name, (story, reach, change) in of_packed.items():
+                yield _fault_of_form(keyword, InputForm.PACKED, name, (story, reach), _packed(keyword, change))
+            for name, (story, reach, find) in of_pages.items():
+                yield _fault_of_form(keyword, InputForm.PAGED, name, (story, reach), _paged(keyword, find))
+            for name, (story, reach, read) in of_past.items():
+                yield _fault_of_form(keyword, InputForm.DECODER, name, (story, reach), coded_decoder({keyword: read}))
+        yield _fault_of_form(f"{array}_scale", InputForm.DECODER, "stale",
+                             ("The {} scale of the first call of all is kept for later ones.",
+                              "{} scales by token, or another sequence before"), _stale(array))
+
+
+def _fault_of_form(keyword: str, form: InputForm, name: str, texts: tuple[str, str],
+                   make: Callable[[], Attend]) -> Fault:
+    """One of them. texts: its story and its reach, with {} for the array."""
+    story, reach = (text.format(EVERY[keyword]) for text in texts)
+    return Fault(f"{form.value}_{keyword}_{name}", keyword, story, reach, make, form=form)
 
 
 FAULTS: tuple[Fault, ...] = (*_faults_of_forms(), Fault(
