@@ -116,5 +116,5 @@ def test_a_layer_with_a_scale_of_its_own_has_it_behind_a_past(
     source = TORCH.replace("attn_mask=mask)", "attn_mask=mask, scale=1.0)")
     found, subject = write_adapter(tmp_path, "Attention", source, "unscaled", monkeypatch)
     assert subject.declaration.form is InputForm.DECODER
-    assert "Its default scale is 1, not 1/sqrt(D)." in found.remarks
+    assert any(remark.startswith("Its default scale is 1, not 1/sqrt(D)") for remark in found.remarks)
     assert not any("handed on" in remark for remark in found.remarks)

@@ -204,6 +204,18 @@ def test_two_judges_find_the_same_in_any_order(tmp_path: Path) -> None:
     assert {item: again.try_item(item) for item in reversed(items)} == forwards
 
 
+@pytest.mark.parametrize(("joint", "always", "features"), [
+    ("mask", ("causal",), {"causal"}), ("mask", (), {"causal", "mask"}),
+    ("mask", ("causal", "mask"), {"causal", "mask"}), ("causal", ("mask",), {"mask"}),
+    ("causal", ("causal",), {"causal", "mask"}), ("both", ("causal",), {"causal", "mask"})])
+def test_a_clause_about_one_is_put_without_what_makes_it_ignored(
+        tmp_path: Path, joint: str, always: tuple[str, ...], features: set[str]) -> None:
+    either = subject(tmp_path, LATE, f'attend.conventions = {{"mask_with_causal": "{joint}"}}')
+    recipe = Recipe(Sizes(1, 1, 1, 2, 2, 4, 4), ("normal",), "all_true", frozenset({"causal", "mask"}), 0)
+    found = fit_to_domain(recipe, domain(always=always, sometimes=("causal", "mask")), Evaluator(either, DType.FLOAT32))
+    assert found.features == features
+
+
 @pytest.mark.parametrize(("always", "features"), [((), frozenset({"mask"})), (("window",), {"mask", "window"})])
 def test_a_keyword_is_left_out_where_it_is_refused_and_not_needed(
         tmp_path: Path, always: tuple[str, ...], features: frozenset[str]) -> None:

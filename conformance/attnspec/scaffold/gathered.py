@@ -60,7 +60,7 @@ def _found(method: ast.FunctionDef, parameter: str) -> tuple[Gathered, frozenset
     if names := tuple(dict.fromkeys(name for name, _ in read)):
         needed = frozenset(name for name, is_needed in read if is_needed)
         return Gathered(parameter, names, is_dict=True), needed
-    for node in ast.walk(method):
+    for node in method.body:  # below an `if`, it is one way of several in which the input may come
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id == parameter and (
                 isinstance(node.targets[0], ast.Tuple)):
             parts = [each.id for each in node.targets[0].elts if isinstance(each, ast.Name)]

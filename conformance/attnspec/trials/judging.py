@@ -257,7 +257,8 @@ class CaseJudge:
 
 def fit_to_domain(recipe: Recipe, domain: Domain, evaluator: Evaluator) -> Recipe:
     """The causal flag is not put where lengths forbid it, nor beside mask or bias to a subject that refuses both or
-    promises nothing; nor is any keyword where it is refused. Raises OutsideLimits where the clause needs both.
+    promises nothing; nor is any keyword where it is refused. A clause about the one is put without the other to a
+    subject that ignores the one beside the other. Raises OutsideLimits where the clause needs both.
     """
     limits = evaluator.subject.declaration.limits
     sizes, spare_causal = recipe.sizes, "causal" in recipe.features - domain.always
@@ -266,6 +267,9 @@ def fit_to_domain(recipe: Recipe, domain: Domain, evaluator: Evaluator) -> Recip
     for each in limits.refuses:
         if each.meets(with_groups(sizes.by_axis), recipe.features):
             recipe = replace(recipe, features=recipe.features - (each.keywords - domain.always))
+    ignored = {"mask": "causal", "causal": "mask"}.get(evaluator.conventions.get("mask_with_causal", ""))
+    if ignored in domain.always:
+        recipe = replace(recipe, features=recipe.features - ({"causal", "mask"} - domain.always))
     together = {"mask", "bias"} & recipe.features and "causal" in recipe.features
     if not together or evaluator.conventions.get("mask_with_causal") not in {"raises", "undefined"}:
         return recipe
