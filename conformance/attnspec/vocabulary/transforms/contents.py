@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
+from attnspec.core.forms import OF_ENTRIES
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import BESIDE, CACHED, OFF, acting_on
 from attnspec.numerics.expectation import visible_keys
@@ -170,9 +171,11 @@ def again(posed: Attention) -> Attention:
 def after_another(posed: Attention, *, by: DrawnSeed) -> Attention:
     """Make the call after one with other arrays of the same shapes; if T = S, also after one of a single position.
 
-    If a scale is given, it is larger by 1 in the earlier calls.
+    If a scale is given, it is larger by 1 in the earlier calls; scales and zero points of codes are in opposite order.
     """
     other = other_content(posed, by=by, arrays=("query", "key", "value"))
+    beside = {name: getattr(posed.one, name) for name in OF_ENTRIES}
+    other = other.but(**{name: np.flip(array, axis=2) for name, array in beside.items() if array is not None})
     # a scale that is remembered from the call before shows only where it was another
     other = other.but(scale=None if other.one.scale is None else other.one.scale + 1)
     square = other.one.sizes.T == other.one.sizes.S
