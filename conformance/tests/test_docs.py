@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import re
 import shlex
@@ -153,6 +154,28 @@ def test_the_page_of_changes_names_files_that_exist() -> None:
     text = (CHECKOUT / "docs" / "where-to-change.md").read_text(encoding="utf-8")
     assert len(FILE.findall(text)) > 50
     assert unknown_files(text) == []
+
+
+FICTIONAL = {"mine.py", "sage.py", "implementations/mine/adapter.py"}
+"""Files of the reader, in examples."""
+
+OF_OTHERS = "peers.md"
+"""The page that names files of other projects."""
+
+
+@functools.cache
+def python_files() -> frozenset[str]:
+    """The Python files of the checkout, each by all ends of its path."""
+    found = [path.relative_to(CHECKOUT).parts for top in ("conformance", "implementations", "docs")
+             for path in (CHECKOUT / top).rglob("*.py")]
+    return frozenset("/".join(parts[at:]) for parts in found for at in range(len(parts)))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != OF_OTHERS],
+                         ids=lambda page: str(page.relative_to(CHECKOUT)))
+def test_a_page_names_python_files_that_exist(page: Path) -> None:
+    named = [name for name in FILE.findall(page.read_text(encoding="utf-8")) if name.endswith(".py")]
+    assert [name for name in named if name not in python_files() | FICTIONAL] == []
 
 
 def test_these_tests_can_fail(tmp_path: Path) -> None:

@@ -1,9 +1,12 @@
-"""Docstrings: a function of the package that takes or returns arrays says their shapes in the legend's letters."""
+"""Docstrings: a function that takes or returns arrays says their shapes in the legend's letters, and a dataclass
+explains fields that it has."""
 
 from __future__ import annotations
 
 import ast
 import functools
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,3 +56,33 @@ def test_a_shape_is_a_list_of_letters_or_the_words_any_shape(docstring: str) -> 
     "The weights.", "The weights (per head).", "Of shape (2, 3).", "Its shape is told.", "Many shapes.", "f(x)."])
 def test_words_and_numbers_in_parentheses_are_no_shape(docstring: str) -> None:
     assert not has_shape(function_with(docstring))
+
+
+EXPLAINED = re.compile(r"(?:^|\.  |\n\n|\n)([a-z_]+(?:, [a-z_]+)*): ")
+"""`name: ` or `name, other: `, where a sentence may begin."""
+
+
+def unknown_fields(tree: ast.AST) -> Iterator[str]:
+    """What the docstrings of dataclasses without a base explain, and what is no attribute of theirs."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and not node.bases and (docstring := ast.get_docstring(node)):
+            if not any("dataclass" in ast.unparse(each) for each in node.decorator_list):
+                continue
+            known = {target.id for each in node.body if isinstance(each, ast.AnnAssign | ast.Assign)
+                     for target in ([each.target] if isinstance(each, ast.AnnAssign) else each.targets)
+                     if isinstance(target, ast.Name)}
+            known |= {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+            named = {name for found in EXPLAINED.finditer(docstring) for name in found[1].split(", ")}
+            yield from (f"{node.name}: {name}" for name in sorted(named - known))
+
+
+def test_dataclasses_explain_fields_that_they_have() -> None:
+    gone = [f"{path.relative_to(package)} {field}" for package in PACKAGES for path in sorted(package.rglob("*.py"))
+            for field in unknown_fields(ast.parse(path.read_text(encoding="utf-8")))]
+    assert gone == [], "These docstrings name fields that have other names now:\n" + "\n".join(gone)
+
+
+def test_a_field_that_was_renamed_is_found() -> None:
+    docstring = '"""What was met.  held: cases.  last, first: one.\n\n    kept: all.\n    """'
+    text = f"@dataclass\nclass Tally:\n    {docstring}\n    last: int\n    kept: int\n"
+    assert list(unknown_fields(ast.parse(text))) == ["Tally: first", "Tally: held"]

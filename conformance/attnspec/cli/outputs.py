@@ -249,7 +249,7 @@ class Outputs:
     """What the user asked for. `record` is empty where none is kept; `html` where no page is wanted.
 
     is_named_here: the user left it to us how the record is called, so that there must not be one of that name.
-    also: lines that say where other handlers write.  page_of: how a page is made of the record.
+    further_lines: lines that say where other handlers write.  page_of: how a page is made of the record.
     """
 
     console_stream: TextIO

@@ -188,7 +188,7 @@ def resources_for(device: str) -> Mapping[str, float]:
 
 @dataclass(slots=True)
 class ClusterWorkers:
-    """The workers that were asked. digest: of the spec by which all must judge.  unfit: those that have another
+    """The workers that were asked. digest: of the spec by which all must judge.  unfit_workers: those that have another
     attnspec, another spec, another release of a library, or not what the plan names.
     """
 
@@ -300,7 +300,7 @@ Groups = Mapping[Group, Jobs]
 
 @dataclass(slots=True)
 class ClusterCarrier:
-    """Carries out jobs on a cluster. say: tells the user, in a line, what no record has."""
+    """Carries out jobs on a cluster. tell_user: tells the user, in a line, what no record has."""
 
     connection: Connection
     workforce: ClusterWorkers

@@ -253,8 +253,8 @@ def judge_case(trial: Trial, evaluator: Evaluator, recipe: Recipe) -> Tally:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FailingCase:
-    """The failing case: every call that the subject was put in judging it. fails: whether it failed again.  held: the
-    case at sizes at which the subject does not fail.
+    """The failing case: every call that the subject was put in judging it.  fails: whether it failed again.
+    held_recipes: the case at sizes at which the subject does not fail.
     """
 
     trial: Trial

@@ -43,7 +43,8 @@ class BoundaryCondition:
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """The sizes at which a case fails. smallest: the case at the smallest of them. outside: sizes beside it that hold.
+    """The sizes at which a case fails.  smallest: the case at the smallest of them.  holding_sizes: sizes beside it
+    that hold.
 
     sentence: empty where its sizes do not matter.
     """

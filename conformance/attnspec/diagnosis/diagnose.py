@@ -44,7 +44,7 @@ PATIENCE = 4
 class FaultMatch:
     """How well a fault matches the subject: on the calls where either is wrong, how often they agree.
 
-    unbroken: how many clauses that were asked about it, and that the subject violates, it leaves whole.
+    unbroken_clauses: how many clauses that were asked about it, and that the subject violates, it leaves whole.
     """
 
     fault: Fault
@@ -138,7 +138,9 @@ RAISES_ALWAYS = "every call raises "
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """like: the faults that explain the violation, likeliest first.  located: where read-outs find it, if none does."""
+    """likely_faults: the faults that explain the violation, likeliest first.  located_stage: where read-outs find it,
+    if none does.
+    """
 
     likely_faults: tuple[Likeness, ...] = ()
     located_stage: str = ""

@@ -35,8 +35,9 @@ from attnspec.vocabulary.scene import AnyProblem, as_working
 class ArrayGauge:
     """The true array, how far the subject's and a fault's class may be from it, and which rows are judged.
 
-    either: (…,1) the most that honest answers of both may be apart in a row, be it that nothing is hidden from it: a
-    wrong answer may see what it should not.  relative: the roundings of both that are proportional to what is returned.
+    honest_difference: (…,1) the most that honest answers of both may be apart in a row, be it that nothing is hidden
+    from it: a wrong answer may see what it should not.  relative: the roundings of both that are proportional to what
+    is returned.
     """
 
     truth: Array

@@ -236,8 +236,8 @@ BRIEF, USUAL = SearchBudget(1, 40, 8, 1e8, 2.0), SearchBudget(4, 60, 20, 1e9, 8.
 class FailurePlace:
     """Where a failure lies: the sizes at which it begins, and the entries that are wrong.
 
-    begins: at which sizes it fails, in a sentence; "" where all are alike.  wrong: which entries, in a sentence.
-    case: the failing case of which that is told, with room around the smallest.  held: some that hold at other sizes.
+    begins: at which sizes it fails, in a sentence; "" where all are alike.  wrong: which entries, in a sentence.  case:
+    the failing case of which that is told, with room around the smallest.  held_recipes: some that hold at other sizes.
     smallest: the sizes at which it is told to begin.
     """
 

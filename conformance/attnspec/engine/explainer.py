@@ -49,7 +49,8 @@ class FreshProcessRerun:
     """Puts a failing case to its subject again in a new process, to tell whether it fails by itself or only after other
     calls. Nothing is found out of a subject that does not live in a process of its own.
 
-    known: the sizes at which cases begin to fail that hold by themselves; what begins there is the same mistake.
+    _known_beginnings: the sizes at which cases begin to fail that hold by themselves; what begins there is the same
+    mistake.
     """
 
     subject: Subject

@@ -151,7 +151,7 @@ def _errors(found: KernelJudgement) -> dict[str, float]:
 class KernelJudgement:
     """What the clauses say of a kernel.
 
-    held: how many `must` clauses hold.  failure: the first that does not.  told: in words.
+    held_count: how many `must` clauses hold.  failure: the first that does not.  told_text: in words.
     """
 
     held_count: int

@@ -93,7 +93,7 @@ class Precision:
     where they are computed in it), whatever else is declared.  tanh_by_exp: that tanh is formed
     from an exponential, and its error is in ulps of 1.  block: keys per step of an online softmax, at the least.
     systematic: how small an error that is the same everywhere is kept: `accumulator`, some units of what is computed
-    in; `output`, a sixteenth of a unit of the output (see `systematic.py`).
+    in; `output`, a sixteenth of a unit of the output (see `score.py`).
     angle: of a rotary embedding, its frequencies, their products with positions, cos and sin; rotation: what cos and
     sin are stored in, and their products with features.  pow_ulps, sincos_ulps: the documented errors of pow, and of
     cos and sin, in such ulps of 1.

@@ -166,8 +166,8 @@ class Explanation:
 
     cause: what it does ("every step is rounded to float16").  advice: how to mend it, or else to own it.
     declare: the line to paste in order to own it, as an attribute of a function or in a manifest.  words: the precision
-    class in it, for the outcome's dtype; empty if it declares something else.  declared: all that the line says, by
-    dtype: these words, and what the subject declares already.
+    class in it, for the outcome's dtype; empty if it declares something else.  declared: all that the line says for
+    each dtype, which is these words and what the subject declares already.
     """
 
     cause: str

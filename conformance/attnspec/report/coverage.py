@@ -51,8 +51,8 @@ class CoverageRow:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredCoverage:
-    """What the cases of one subject met. met, taken: sets of pairs (`core.coverage`). triples, triples_taken: sets of
-    triples of features (`core.coverage`).
+    """What the cases of one subject met.  met_pairs, taken_pairs: sets of pairs (`core.coverage`).  triples,
+    triples_taken: sets of triples of features (`core.coverage`).
 
     spans: by axis, the least and the greatest length.
     """

@@ -30,7 +30,7 @@ SAYS: Mapping[str, str] = {
 class PictureCell:
     """One entry in a picture: its corner, the CSS class of its colour, the text in it and the text of its tooltip.
 
-    over: the class of what is drawn over its colour; empty if nothing is.
+    overlay_css: the class of what is drawn over its colour; empty if nothing is.
     """
 
     x: int

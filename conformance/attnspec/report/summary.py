@@ -58,7 +58,7 @@ class SubjectStanding:
     """How one subject fared, clause by clause: one that fails at any dtype fails, one decided at any is not open.
 
     cause: what is likely behind most of its failures, as the console says it.  begins: where the clearest of them
-    begins, unless the cause says so.  refused: what it refuses, by name.  conventions: those that are others than
+    begins, unless the cause says so.  refused_words: what it refuses, by name.  conventions: those that are others than
     recommended, as what it does.
     """
 

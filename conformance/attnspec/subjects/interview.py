@@ -471,7 +471,7 @@ LONGEST_LIST = 12
 class AxisRefusals:
     """Finds the conditions under which a function refuses sizes along one axis.
 
-    taken, refused: the sizes that it takes and those that it refuses so far.  refuses: asks about one more.
+    taken_sizes, refused_sizes: the sizes that it takes and those that it refuses so far.  refuses: asks about one more.
     keeps: whether there is none such, or a known limit keeps it away.
     """
 

@@ -66,7 +66,7 @@ class Library:
 
     versions: those that the adapters are written for, as a version specifier (`>=0.10,<0.14`); empty: any.
     program: the host of a library that is no Python.  interpreter: the one that its manifest names.
-    told: the version that the process of its subjects tells.  tested: how some of `versions` are installed.
+    told_version: the version that the process of its subjects tells.  tested: how some of `versions` are installed.
     since: by keyword, the versions that know it, where not all do.
     """
 
@@ -330,7 +330,7 @@ def _deviation(fields: Fields, folder: Path) -> Deviation:
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A command that starts Python. written: as the manifest has it.  where: its place there."""
+    """A command that starts Python. command_text: as the manifest has it.  where: its place there."""
 
     path: str
     command_text: str

@@ -67,12 +67,11 @@ __all__ = ["NotDifferentiated", "Subject", "SubjectAnswer", "SubjectDied", "Subj
 class Subject:
     """What is on trial. `callee`: what answers.  `source`: where its function stands.
 
-    variants: the same with one hidden switch flipped.  refused: what it was found to refuse, by `refusals.py`, with its
-    words.  entry: its place in a manifest.  described: what is known of its function; None of attnspec's own.
-    backward: its backward pass, where it has one of its own.  made: by form, what attnspec makes of it itself.
-    replays: by clause and dtype, the recipe of a case on which a finding shows.
-    takes_storage: whether codes and scales are handed over in the storage and shape that it declares; if not, as a
-    problem has them.
+    variants: the same with one hidden switch flipped.  refused_words: what it was found to refuse, by `refusals.py`,
+    with its words.  entry: its place in a manifest.  description: what is known of its function; None of attnspec's
+    own.  backward: its backward pass, where it has one of its own.  made: by form, what attnspec makes of it itself.
+    replays: by clause and dtype, the recipe of a case on which a finding shows.  takes_storage: whether codes and
+    scales are handed over in the storage and shape that it declares; if not, as a problem has them.
     """
 
     id: str

@@ -146,7 +146,7 @@ class Incident:
 
 @dataclass(slots=True)
 class Incidents:
-    """The log of one subject and its variants. asking: what calls are made for now; None in a trial.
+    """The log of one subject and its variants. current_asking: what calls are made for now; None in a trial.
 
     hangs: so many calls, the last ones, did not return.  hang_words: what was said of the last of them.  first: a call
     that was answered first, and the output, of any shape.  times: how long calls took.

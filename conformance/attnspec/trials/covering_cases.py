@@ -137,7 +137,7 @@ def acting_triples(recipe: Recipe) -> int:
 
 @dataclass(slots=True)
 class _TripleRedealing:
-    """Deals triples again, among other features each time. left: those that act in no problem so far."""
+    """Deals triples again, among other features each time. cases_left: those that act in no problem so far."""
 
     array: FeatureArray
     cases_left: int

@@ -69,14 +69,13 @@ class TrialEnded(BaseException):
 
 @dataclass(slots=True)
 class Tally:
-    """What a trial has met so far. `tried` counts the problems that were put, with a claim or without; `silent` are the
-    reasons of those without.  work: what the cases cost (`demand.count_work`).  claimed: the cases of which something
-    was claimed.
-    refused: what the subject turned out to refuse clearly, which ended the trial.
-    asked: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
+    """What a trial has met so far. `tried_count` counts the problems that were put, with a claim or without; `silent`
+    are the reasons of those without.  work: what the cases cost (`demand.count_work`).  claimed: the cases of which
+    something was claimed.  word_refusals: what the subject turned out to refuse clearly, which ended the trial.
+    named_sizes: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
     sample: so many cases stand for all; 0 if none do.  triples: of features that acted together in a case.
-    held: the cases of which something was claimed, and which held.  first: the case that failed first, as it was met.
-    is_cut_short: whether cases were left out.
+    held_recipes: the cases of which something was claimed, and which held.  first: the case that failed first, as it
+    was met.  is_cut_short: whether cases were left out.
     """
 
     tried_count: int = 0
@@ -301,7 +300,8 @@ class Ending(enum.Enum):
 class LoggedCall:
     """One call and what came of it. variant: the hidden switch that was flipped, "" for none.
 
-    shape: of an unusable answer, in words; "" where it has none.  raised: the exception in a line, if there was one.
+    shape: of an unusable answer, in words; "" where it has none.  exception_text: the exception in a line, if there was
+    one.
     """
 
     problem: AnyProblem

@@ -45,7 +45,9 @@ class SwitchDifference:
 
 @dataclass(frozen=True, slots=True)
 class Switches:
-    """A subject, the variants that were tried, and every disagreement. lost: variants that told nothing, and why."""
+    """A subject, the variants that were tried, and every disagreement.  lost_variants: variants that told nothing, and
+    why.
+    """
 
     subject: JudgedSubject
     variants: tuple[str, ...]
@@ -166,7 +168,8 @@ COLUMNS: tuple[Column, ...] = (
 class ConventionAnswer:
     """One answer of a subject to one or several forms of a question, as in `mask` and `bias` of `hidden_row`.
 
-    asks: the question.  claimed: what the manifest says.  otherwise: pairs of dtypes and what is answered there.
+    question_text: the question.  claimed_answer: what the manifest says.  other_answers: pairs of dtypes and what is
+    answered there.
     """
 
     forms: tuple[str, ...]

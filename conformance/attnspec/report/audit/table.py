@@ -245,13 +245,13 @@ _PARAMETERS = "params"
 
 @dataclass(frozen=True, slots=True)
 class GradientLine:
-    """A subject whose gradients were judged. held: of the clauses that apply to it, as `SubjectLine.counts` has them.
+    """A subject whose gradients were judged.  held_share: of the clauses that apply to it, as `SubjectLine.counts` has
+    them.
 
-    broken: the clauses that it does not keep.  rounds: pairs of a dtype and where its backward pass rounds there, as
-    declared.  closest: at each dtype, of the clauses that it holds, which came nearest to its bound.
-    row, key: what there is for a query that sees no key, and for a masked key.
-    given: with respect to what gradients were judged.  ungiven: with respect to what else there might be some, by the
-    reason why they were not.
+    broken_clauses: the clauses that it does not keep.  rounds: pairs of a dtype and where its backward pass rounds
+    there, as declared.  closest: at each dtype, of the clauses that it holds, which came nearest to its bound.  row,
+    key: what there is for a query that sees no key, and for a masked key.  given_arrays: with respect to what gradients
+    were judged.  ungiven: with respect to what else there might be some, by the reason why they were not.
     """
 
     subject: JudgedSubject
@@ -275,7 +275,9 @@ class UnjudgedGradients:
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """The table.  partly: why some were judged with respect to some things alone.  wholly: why others not at all."""
+    """The table.  partly_judged: why some were judged with respect to some things alone.  never_judged: why others not
+    at all.
+    """
 
     lines: tuple[GradientLine, ...]
     partly_judged: tuple[UnjudgedGradients, ...]

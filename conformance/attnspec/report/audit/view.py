@@ -55,7 +55,7 @@ class AuditSquare:
 class Cells:
     """themes: names with their clauses.  rows: a subject with its squares, in the clauses' order, blank ones merged.
 
-    behind: JSON of what a cell tells when it is asked, see `_behind`.
+    cell_data: JSON of what a cell tells when it is asked, see `_behind`.
     """
 
     themes: tuple[tuple[str, tuple[ClauseText, ...]], ...]
