@@ -16,6 +16,7 @@ from attnspec.core.declaration import LIMITS, Declaration, Limits
 from attnspec.core.errors import TargetError
 from attnspec.core.keywords import KEYWORDS, OFF
 from attnspec.core.nouns import DType, Kind
+from attnspec.problems.problem import INPUTS
 from attnspec.subjects.attributes import ATTRIBUTES, declaration_of
 from attnspec.subjects.declared import DECLARED
 from attnspec.subjects.registry import load, registered_subjects
@@ -28,6 +29,15 @@ FLOAT16 = 'attend.precision = {"float16": {"grade": "G4", "reason": "every step 
 def carrying(**attributes: Any) -> Callable[..., object]:  # noqa: ANN401  (right values and wrong ones)
     """A function of one's own that carries these attributes."""
     def attend(query: object, key: object, value: object, *, mask: object = None, causal: bool = False) -> None: ...
+
+    vars(attend).update(attributes)
+    return attend
+
+
+def carrying_codes(**attributes: Any) -> Callable[..., object]:  # noqa: ANN401  (right values and wrong ones)
+    """A function of one's own that takes codes and carries these attributes."""
+    def attend(query: object, key: object, value: object, *, query_scale: object = None, key_scale: object = None,
+               value_scale: object = None) -> None: ...
 
     vars(attend).update(attributes)
     return attend
@@ -46,13 +56,17 @@ def complaint(function: Callable[..., object]) -> str:
     return said
 
 
+OF_CODES = {f"{word}_{array}" for word in ("stored", "packed") for array in INPUTS} | {
+    f"{array}_scales" for array in INPUTS}
 OF_DECODERS = ("cache",)  # a function of another form may keep something of its own there
 
 
 @pytest.mark.parametrize("attribute", [each for each in ATTRIBUTES if each not in OF_DECODERS])
 def test_every_attribute_may_be_written_as_its_example_says(attribute: str) -> None:
-    value = ast.literal_eval(ATTRIBUTES[attribute])
-    said, unsaid = declared(**{attribute: value}), declared()
+    value, array = ast.literal_eval(ATTRIBUTES[attribute]), attribute.partition("_")[2]
+    beside = {f"stored_{array}": "int4"} if attribute.startswith("packed_") else {}
+    carries = carrying_codes if attribute in OF_CODES else carrying
+    said, unsaid = (declaration_of(carries(**each), "attend") for each in ({attribute: value, **beside}, beside))
     found, default = ((getattr(each.limits if attribute in LIMITS else each, attribute)) for each in (said, unsaid))
     assert found != default
 

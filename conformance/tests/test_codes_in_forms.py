@@ -136,7 +136,7 @@ def test_scales_lie_in_the_pages_of_their_codes(granularity: str) -> None:
     np.testing.assert_array_equal(own, problem.key_scale[1, :, 4, 0])
 
 
-def test_scales_of_any_granularity_broadcast_to_codes_in_pages_and_packed_ones() -> None:
+def test_scales_of_any_granularity_broadcast_to_codes_in_every_form() -> None:
     for form in (InputForm.PACKED, InputForm.PAGED):
         for granularity in ("tensor", "batch", "head", "batch_head", "channel", "token"):
             got = seen(form, Limits(), posed(form, f"int8/{granularity}/odd"))

@@ -215,7 +215,7 @@ def test_a_record_says_of_a_fault_that_it_shows_only_at_certain_sizes(monkeypatc
     ((), (SUITE, *RULES)), ((SUITE,), (SUITE,)), (("baselines",), tuple(RULES)),
     (("baselines", SUITE), (SUITE, *RULES)), (("kernelbench", "onnx_nodes"), ("kernelbench", "onnx_nodes")),
     (("gradients", SUITE), (SUITE, *GRADIENT_RULES)), (("serving", SUITE), (SUITE, *SERVING_RULES)),
-    (("gradcheck", "gradients", "serving", "baselines"), tuple(EVERY))])
+    (("gradcheck", "gradients", "serving", "baselines", "quantised"), tuple(EVERY))])
 def test_the_suite_or_the_other_rules_can_be_measured_alone(
     power: Cli, words: Sequence[str], rules: Sequence[str],
 ) -> None:

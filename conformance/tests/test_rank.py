@@ -15,7 +15,7 @@ from unittest.mock import Mock
 
 import pytest
 from attnspec.cli import main
-from attnspec.cli.check import KernelsAlone, line_of
+from attnspec.cli.rank import KernelsAlone, line_of
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Item, JobFailure, Plan, Shard

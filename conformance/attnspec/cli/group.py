@@ -140,7 +140,7 @@ USERS: Mapping[str, str] = {
     "list": "attnspec.cli.explain:list_",
     "report": "attnspec.cli.report:report",
     "probe": "attnspec.cli.manifests:probe",
-    "rank": "attnspec.cli.check:rank",
+    "rank": "attnspec.cli.rank:rank",
     "lint": "attnspec.cli.lint:lint",
 }
 """What `attnspec --help` lists, in the order of a first visit and not of the alphabet."""

@@ -14,27 +14,29 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from attnspec.core.coverage import triples_taken, write_pairs
-from attnspec.core.declaration import Deviation
+from attnspec.core.declaration import Deviation, Limits
 from attnspec.core.effort import CUT_SHORT, LEFT_OUT
 from attnspec.core.errors import FileLocation, UsageError, hint
 from attnspec.core.forms import EVERY_KEYWORD
 from attnspec.core.keyword import GRAD
+from attnspec.core.keywords import BESIDE, VALUED
 from attnspec.core.nouns import DType, Effort, Kind, Level, Verdict, is_bare
 from attnspec.core.plan import Plan
 from attnspec.engine.expectations import Portions, find_deviation
 from attnspec.engine.summon import as_put, compiling_time, samples_gradients
 from attnspec.numerics.resolution import describe_what_passes
 from attnspec.problems.choices import traits_within
-from attnspec.problems.demand import count_work
+from attnspec.problems.demand import count_work, nearest_sizes
+from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Recipe, Sizes
 from attnspec.problems.size_plan import taken_by
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
-from attnspec.spec.clause import Refutations
+from attnspec.spec.clause import ALL, Contract, Refutations, contract_id
 from attnspec.subjects.baseline import parsed_case
 from attnspec.subjects.exceptions import refusal_words
-from attnspec.subjects.interview import WordedRefusal, case_of
+from attnspec.subjects.interview import WordedRefusal, case_of, value_for
 from attnspec.subjects.refusals import MOST_CAUSES, BegunInterview, begin_interview, narrow_subject
-from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
+from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.watching import GIVEN_UP, Asking, asking_for, incidents_of, repeat_first, surviving_errors
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
@@ -45,13 +47,7 @@ from attnspec.trials.trial import Trial, unfinished_evidence, with_probed
 
 if TYPE_CHECKING:
     from attnspec.engine.explainer import Explainer
-from attnspec.core.declaration import Limits
-from attnspec.core.keywords import BESIDE, VALUED
-from attnspec.problems.demand import nearest_sizes
-from attnspec.problems.make import make_problem
-from attnspec.spec.clause import ALL, Contract, contract_id
-from attnspec.subjects.interview import value_for
-from attnspec.subjects.subject import UnusableAnswer
+
 
 SMALL = Sizes(B=1, H=1, Hkv=1, T=16, S=16, D=16, Dv=16)
 MOST_SCORES, MOST_WORK = 2**27, 2**34

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from attnspec.core.declaration import Declaration
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED, AttnspecError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Conclusion, JobFailure, Plan
-from attnspec.record.events import Done, Found, RunStarted, SubjectProbed
+from attnspec.faults.witnesses import declaration_of_target
+from attnspec.record.events import Done, Found, RunStarted, SubjectProbed, part_of_probe
 from attnspec.record.outcome import SubjectCard
-from attnspec.spec.clause import Spec
+from attnspec.spec.clause import Spec, first_of
 from attnspec.spec.load import load_spec
+from attnspec.subjects.registry import registered_subjects
 
 if TYPE_CHECKING:
     from attnspec.probing.probe import ProbeWorker
-from collections.abc import Iterator
-from dataclasses import dataclass
-
-from attnspec.core.declaration import Declaration
-from attnspec.faults.witnesses import declaration_of_target
-from attnspec.record.events import part_of_probe
-from attnspec.spec.clause import first_of
-from attnspec.subjects.registry import registered_subjects
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,45 +8,38 @@ it explains outcomes and excuses none: what is known and tolerated is a deviatio
 from __future__ import annotations
 
 import ast
+import fnmatch
+import math
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from dataclasses import fields as fields_of
 from functools import cache
 from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING
 
+from packaging.specifiers import SpecifierSet
+
 from attnspec.core import paths
-from attnspec.core.errors import FileLocation, ManifestError, TargetError, UsageError
+from attnspec.core.declaration import Harm
+from attnspec.core.errors import FileLocation, ManifestError, TargetError, UsageError, quoted
 from attnspec.core.github_actions import in_repository
-from attnspec.core.nouns import is_bare
+from attnspec.core.keywords import KEYWORDS
+from attnspec.core.nouns import DType, is_bare
 from attnspec.core.plan import HANDED
 from attnspec.core.surroundings import Surroundings, kind_of
-from attnspec.record.outcome import KnownFinding
-from attnspec.spec.yaml_lines import shown_path
-from attnspec.subjects.installed import audited_command
-from attnspec.subjects.manifest import FILE, Library, Registered, read_manifest
+from attnspec.record.outcome import COMPARISON, SIZES, VALUES, KnownFinding, Outcome, Seen, does_explain, is_named
+from attnspec.spec.yaml_lines import Fields, load_yaml, shown_path
+from attnspec.subjects.installed import audited_command, read_device, read_versions
+from attnspec.subjects.manifest import FILE, Library, Registered, read_manifest, read_script
 from attnspec.subjects.outline import file_of_module, no_such_subject, parse_file
 
 if TYPE_CHECKING:
     from attnspec.subjects.subject import Subject
-import fnmatch
-import math
-import re
-from dataclasses import dataclass
-from dataclasses import fields as fields_of
 
-from packaging.specifiers import SpecifierSet
-
-from attnspec.core.declaration import Harm
-from attnspec.core.errors import quoted
-from attnspec.core.keywords import KEYWORDS
-from attnspec.core.nouns import DType
-from attnspec.record.outcome import COMPARISON, SIZES, VALUES, Outcome, Seen, does_explain, is_named
-from attnspec.spec.yaml_lines import Fields, load_yaml
-from attnspec.subjects.installed import read_device, read_versions
-from attnspec.subjects.manifest import read_script
 
 FINDINGS_FILE = "findings.yaml"
 _PARTS = ("SUBJECT", "CLAUSE", "DTYPE", "RECIPE")

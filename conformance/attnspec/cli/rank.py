@@ -1,0 +1,254 @@
+"""`attnspec rank`: many kernels, a line each as soon as it is known; started again on the same record, it goes on."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from attnspec.cli import completion
+from attnspec.cli.group import own_up
+from attnspec.cli.options import (
+    CLUSTER,
+    IMPLEMENTATIONS,
+    JSON,
+    LIFT,
+    MANY,
+    MUST_TAKE,
+    RANDOM,
+    SEED_OR_RANDOM,
+    SPEC,
+    SPEC_ADD,
+    WORKERS,
+    Given,
+    OneOf,
+    Seconds,
+    available_cpus,
+    cluster_carrier,
+    in_run_order,
+    keep_apart,
+    plan_from,
+    shard_options,
+    sharing_of,
+    surroundings,
+    typed_command,
+)
+from attnspec.cli.outputs import VisibleHandler, is_coloured
+from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
+from attnspec.core.nouns import DType, Effort
+from attnspec.core.plan import Plan
+from attnspec.ranking.jobs import (
+    RANKING,
+    as_ranking,
+    code_of,
+    count_standings,
+    file_digest,
+    find_kernels,
+    resume_ranking,
+)
+from attnspec.record.events import Event, Handler, ItemStarted, KernelRanked, KernelStanding, SubjectKnown
+from attnspec.record.read import RunRecord, read_record, show_hidden
+from attnspec.record.write import RecordWriter, StreamWriter, WriteMode, reopen_record
+from attnspec.report.figures import count_noun
+from attnspec.runner.session import INTERRUPTED, UNREACHED, Result, Session
+
+if TYPE_CHECKING:
+    from attnspec.cluster.carrier import ClusterCarrier
+
+
+RECORD = Path("reports") / "run" / "rank.jsonl"  # not named by the time, so that the next start goes on with it
+DRAWN = 2**31
+"""Seeds that are drawn are below it."""
+
+WORDS = {KernelStanding.CONFORMS: "conforms", KernelStanding.VIOLATED: "does not conform",
+         KernelStanding.NOT_JUDGED: "not judged"}
+_COLOURS = {KernelStanding.CONFORMS: "green", KernelStanding.VIOLATED: "red", KernelStanding.NOT_JUDGED: "yellow"}
+_CODES = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
+
+
+class KernelLines(Handler):
+    """A handler that tells each kernel in a line, as soon as it is known."""
+
+    def __init__(self, stream: TextIO, done: int, wanted: int) -> None:
+        self._stream, self._done, self._wanted = stream, done, wanted
+
+    def handle(self, event: Event) -> None:
+        """Tell a kernel."""
+        if isinstance(event, KernelRanked):
+            self._done += 1
+            count = f"{self._done:>{len(str(self._wanted))}}/{self._wanted}"
+            click.echo(f"{count}  {line_of(event)}", file=self._stream, color=is_coloured(self._stream))
+            self._stream.flush()
+
+
+def line_of(kernel: KernelRanked) -> str:
+    """`0.93  does not conform  k.py:attend  0.8 s  causal.definition: each query sees one later key`."""
+    standing = click.style(f"{WORDS[kernel.verdict]:<16}", fg=_COLOURS[kernel.verdict])
+    score = "   -" if kernel.verdict is KernelStanding.NOT_JUDGED else f"{kernel.score:.2f}"
+    why = _format_reason(kernel)
+    return f"{score}  {standing}  {kernel.subject}  {kernel.seconds:.1f} s{f'  {why}' if why else ''}"
+
+
+def _format_reason(kernel: KernelRanked) -> str:
+    if kernel.lost or kernel.verdict is KernelStanding.NOT_JUDGED:
+        return (kernel.lost or kernel.reason).partition("\n")[0]
+    if kernel.first is None:
+        return f"refuses {', '.join(kernel.refused)}" if kernel.refused else ""
+    told = kernel.first.cause or kernel.first.seen.partition("\n")[0]
+    return f"{kernel.first.clause}: {told}{f'; {kernel.stopped}' if kernel.stopped else ''}"
+
+
+class KernelsAlone:
+    """A handler that hands on a line a kernel of which something is known, and the header and the footer."""
+
+    def __init__(self, handler: Handler) -> None:
+        self._handler = handler
+        self.start, self.shutdown = handler.start, handler.shutdown
+
+    def handle(self, event: Event) -> None:
+        """Hand it on, unless it says that a kernel was begun, or that its turn did not come."""
+        is_unreached = isinstance(event, KernelRanked) and event.lost in {INTERRUPTED, UNREACHED}
+        if not (is_unreached or isinstance(event, ItemStarted | SubjectKnown)):
+            self._handler.handle(event)
+
+
+@click.command()
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET...", shell_complete=completion.targets)
+@click.option("--function", default="", metavar="NAME",
+              help="The function of files for which none is named. [default: attend, or the only one]")
+@click.option("--stop-after", default=None, type=MANY, metavar="N", help="Drop a kernel after N failing clauses.")
+@click.option("--effort", default=Effort.GLANCE.value, show_default=True, type=OneOf("effort", Effort),
+              help="How many cases to try.")
+@click.option("--profile", "profiles", multiple=True, metavar="NAME", shell_complete=completion.profiles,
+              help="Only the clauses of this profile.")
+@click.option("--clause", "clauses", multiple=True, metavar="ID", shell_complete=completion.clauses,
+              help="Only this clause; 'causal.*' is all of a theme.")
+@click.option("--dtype", "dtypes", multiple=True, type=OneOf("dtype", DType), help="Only this dtype.")
+@click.option("--strict", is_flag=True, help="A violated `should` clause counts, too.")
+@click.option("--seed", default="0", show_default=True, type=SEED_OR_RANDOM,
+              help="The cases are drawn from this seed; 'random' draws one.")
+@LIFT
+@IMPLEMENTATIONS
+@SPEC
+@SPEC_ADD
+@click.option("--deadline", default=30.0, show_default=True, type=Seconds(), metavar="SECONDS",
+              help="How long one clause at one dtype may take.")
+@surroundings
+@MUST_TAKE
+@click.option("-n", "--workers", default=available_cpus, type=WORKERS, metavar="N",
+              help="Worker processes. [default: one per CPU]")
+@click.option("--record", default=RECORD, show_default=True, metavar="PATH",
+              type=click.Path(dir_okay=False, path_type=Path),
+              help="The record, a line for each kernel. If it exists, the ranking goes on in it.")
+@click.option("--html", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path),
+              help="Also write an HTML page that compares them.")
+@JSON
+@shard_options
+@CLUSTER
+def rank(targets: tuple[str, ...], record: Path, html: Path | None, **options: Given) -> int:
+    """Judge many kernels, and compare them: one line for each, as soon as it is known.
+
+    TARGET is a target of `check`, a file or a folder of kernels, a pattern such as 'kernels/*.py:attend', or a .txt
+    file with a target on each line. A killed run goes on where it was. Exit codes: 0 all conform, 1 one does not, 2 one
+    could not be judged, or the run was interrupted.
+    """
+    keep_apart({"--record": record, "--html": html})
+    as_json, workers = options.pop("as_json"), options.pop("workers")
+    stream = sys.stderr if as_json else sys.stdout
+    with cluster_carrier(options) as carrier:
+        plan = _plan(targets, record, options, stream)
+        ranking = _Ranking(plan, record, workers, stream, is_json=as_json, carrier=carrier)
+        judged, result = ranking.run()
+    if html:
+        _write_page(judged, html, stream)
+    return _conclude(judged, plan, result, record, stream)
+
+
+def _plan(targets: Sequence[str], record: Path, options: dict[str, Given], stream: TextIO) -> Plan:
+    sharing, stop_after, function = sharing_of(options), options.pop("stop_after") or 0, options.pop("function")
+    contract, seed = " ".join(options.pop("must_take")), options.pop("seed")
+    named = find_kernels(targets, function)
+    plan = plan_from(named, {**options, "seed": _choose_seed(record, stream) if seed == RANDOM else seed})
+    return as_ranking(replace(plan, must_take=contract), stop_after, sharing)
+
+
+def _choose_seed(record: Path, stream: TextIO) -> int:
+    """A seed that is drawn, or that of the record in which the ranking goes on."""
+    goes_on = record.exists() and record.stat().st_size
+    seed = read_record(record).header.seed if goes_on else secrets.randbelow(DRAWN)
+    click.echo(f"seed: {seed} ({'from the record' if goes_on else 'drawn'}; --seed {seed} draws the same cases)",
+               file=stream)
+    return seed
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranking:
+    """Which kernels, and where their lines are kept."""
+
+    plan: Plan
+    path: Path
+    workers: int
+    stream: TextIO
+    is_json: bool
+    carrier: ClusterCarrier | None = None
+
+    def run(self) -> tuple[RunRecord, Result | None]:
+        """Judge what the record does not have; the record, and what the run came to, if there was anything to do."""
+        record = resume_ranking(self.path, self.plan)
+        known = {rank.subject: rank for rank in record.ranks if not rank.lost} if record else {}
+        stale = [name for name, rank in known.items() if name in self.plan.targets and rank.digest != file_digest(name)]
+        left = tuple(each for each in self.plan.targets if each not in known or each in stale)
+        if record and not left:
+            return record, None
+        if record:
+            reopen_record(self.path, stale)
+        done = len(self.plan.targets) - len(left)
+        if done:
+            click.echo(f"{done} of {count_noun(len(self.plan.targets), 'kernel')} stand in {self.path} already.",
+                       file=self.stream)
+        mode = WriteMode.GO_ON if record else WriteMode.REPLACE
+        session = Session(replace(self.plan, targets=left), workers=self.workers, command=typed_command(),
+                          source=RANKING, carrier=self.carrier)
+        result = session.run(self._handlers(done, mode))
+        in_run_order(self.carrier, self.path, result)
+        return read_record(self.path), result
+
+    def _handlers(self, done: int, mode: WriteMode) -> list[Handler]:
+        lines = KernelLines(self.stream, done, len(self.plan.targets))
+        json = [KernelsAlone(StreamWriter(sys.stdout))] if self.is_json else []
+        return [KernelsAlone(VisibleHandler(lines)), KernelsAlone(RecordWriter(self.path, mode)), *json]
+
+
+def _write_page(record: RunRecord, path: Path, stream: TextIO) -> None:
+    from attnspec.report.page import write_page  # noqa: PLC0415  (weight: Jinja2)
+
+    write_page([record], path)
+    click.echo(f"page: {path}", file=stream)
+
+
+def _count_standing(standing: KernelStanding, count: int) -> str:
+    """`1 conforms`, `2 do not conform`."""
+    several = {KernelStanding.CONFORMS: "conform", KernelStanding.VIOLATED: "do not conform"}
+    return f"{count} {WORDS[standing] if count == 1 else several.get(standing, WORDS[standing])}"
+
+
+def _conclude(record: RunRecord, plan: Plan, result: Result | None, path: Path, stream: TextIO) -> int:
+    """Tell what the ranking comes to; its exit code."""
+    if result and result.defects:
+        own_up(result.defects)
+    ranks = [rank for rank in show_hidden(record.ranks) if rank.subject in plan.targets and not rank.lost]
+    is_short = bool(result and (result.is_interrupted or result.defects)) or len(ranks) < len(plan.targets)
+    code = code_of(ranks, interrupted=is_short)
+    click.echo(f"record: {path}", file=stream)
+    counted = (_count_standing(KernelStanding(name), count) for name, count in count_standings(ranks).items())
+    told = ", ".join(counted) or "no kernel judged"
+    of = f"{len(ranks)} of {count_noun(len(plan.targets), 'kernel')}" if is_short else count_noun(len(ranks), "kernel")
+    rest = " Run the same command again to go on." if is_short else ""
+    click.echo(click.style(f"{of}: {told}.{rest} (exit code {code})", fg=_CODES[code], bold=True), file=stream,
+               color=is_coloured(stream))
+    return code
