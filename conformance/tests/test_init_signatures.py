@@ -257,10 +257,8 @@ STRANGERS: Mapping[str, str] = {
                                     "where -0.618 is expected, at (3, 1, 12); it adds its input (a residual), "
                                     "without which "
                                     "it would be right.",
-    "strangers:AttentionPool2d": "but which of its parameters (positional_embedding (1, 16), k_proj.weight (16, 16), "
-                                 "k_proj.bias (16,), q_proj.weight (16, 16) and 5 more) is which matrix could not be "
-                                 "told. What its spacial_dim means could not be found out, and it has no "
-                                 "default.",
+    "strangers:AttentionPool2d": "but it returns (4, 16), of which nothing can be read as (4, 3, 16). What its "
+                                 "spacial_dim means could not be found out",
     "strangers:Headless": "given thing=None; but it raises TypeError: object of type 'NoneType' has no len(). What "
                           "its thing means could not be found out, and it has no default.",
     "strangers:wants_more": "given workspace=None; but it raises TypeError: 'NoneType' object is not subscriptable. "
