@@ -102,11 +102,10 @@ def test_a_function_of_blocks_conforms(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_a_last_block_without_its_scale_is_named(cli: Cli, tmp_path: Path) -> None:
-    wrong = CODES.format(32, 32).replace("np.repeat(scale, 32, axis=-1)[..., :codes.shape[-1]]", "full(codes, scale)")
-    wrong += '''
+    wrong = CODES.format(32, 32).replace("heads(key, key_scale)", "heads(key, full(key, key_scale))") + '''
 def full(codes, scale):
-    every = np.repeat(scale, 32, axis=-1)[..., :codes.shape[-1]]
-    return np.where(np.arange(codes.shape[-1]) < codes.shape[-1] // 32 * 32, every, np.float32(1))
+    is_full = (1 + np.arange(scale.shape[-1])) * 32 <= codes.shape[-1] if scale is not None else False
+    return scale if scale is None else np.where(is_full, scale, np.float32(1))
 '''
     (tmp_path / "mine.py").write_text(wrong, encoding="utf-8")
     code, out, _ = cli("check", str(tmp_path / "mine.py:attend"), "--clause", "quantised.keys_by_block")

@@ -112,7 +112,12 @@ def test_a_function_of_packed_codes_conforms(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_nibbles_in_the_wrong_order_are_named(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(CODES.format(HIGH_FIRST, "int4"), encoding="utf-8")
+    right = "heads(value, value_scale, 2 * value.shape[-1])"
+    wrong = CODES.format(LOW_FIRST, "int4").replace(right, f"exchanged({right})") + """
+def exchanged(values):
+    return values.reshape(*values.shape[:-1], -1, 2)[..., ::-1].reshape(values.shape)
+"""
+    (tmp_path / "mine.py").write_text(wrong, encoding="utf-8")
     code, out, _ = cli("check", str(tmp_path / "mine.py:attend"), "--clause", "quantised.value_nibbles")
     assert code == 1
     assert "codes_nibbles_exchanged_in_values" in out

@@ -14,7 +14,7 @@ from typing import Any
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Limits
 from attnspec.core.forms import POSITIONS, width_of
-from attnspec.core.keywords import CACHED, COUNTS, FROM_PLACE
+from attnspec.core.keywords import CACHED, COUNTS, FROM_PLACE, load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.diagnosis.candidate import FaultCandidate
 from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
@@ -288,6 +288,8 @@ def _calls(bar: ComparisonStandard, dtype: DType) -> Iterator[tuple[AnyProblem, 
     is_layer = subject.declaration.kind is Kind.LAYER
     for call in (*(LAYER_CALLS if is_layer else ()), *CALLS, *UNCOMMON_CALLS):
         if subject.lacks(call.recipe.features) or not _is_common(call.recipe, bar):
+            continue
+        if not all(part.has_declared_blocks(call.recipe, subject.declaration.limits) for part in load_parts("arrays")):
             continue
         if is_layer and lowering_misfit(call.recipe.sizes, subject.declaration.limits):
             continue

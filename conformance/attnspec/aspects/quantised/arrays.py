@@ -16,7 +16,7 @@ from attnspec.core.forms import TABLE, InputForm
 from attnspec.core.keyword import PagePattern
 from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import DType
-from attnspec.core.storage import SCALE_AXES, STORAGES, Storage, is_along_tokens
+from attnspec.core.storage import SCALE_AXES, STORAGES, UNBLOCKED, Storage, is_along_tokens
 from attnspec.problems.families import Words, random_words
 from attnspec.problems.keyword_arrays import USUAL_PAGES, slots_of_page
 from attnspec.problems.problem import DENSE, HELD, INPUTS, Array, Lays, Problem, Recipe, Sizes, joined, numpy_dtype
@@ -312,6 +312,15 @@ def _without_meaning(problem: Problem, limits: Limits, form: InputForm) -> Itera
                 form is not InputForm.DENSE or problem.has_past))):
             yield (f"it packs neighbouring tokens of its {name}, and two of a byte may belong to "
                    f"{_BYTES_OF_ANOTHER[form]} (declare a layout along the features)")
+
+
+def has_declared_blocks(recipe: Recipe, limits: Limits) -> bool:
+    """Whether scales of a recipe lie in the blocks that a subject declares; true where it declares none. Other scales
+    can be handed over in its blocks as well, but a fault, which is told no length, does not know where these end.
+    """
+    declared = {keyword: granularity_of(limits, name) for keyword, name in NAMES.items()}
+    return all(granularity in {*UNBLOCKED, "", parts_of(recipe.value(keyword))[1]}
+               for keyword, granularity in declared.items() if keyword in recipe.features)
 
 
 def _misfits(problem: Problem, limits: Limits) -> Iterator[str]:
