@@ -38,6 +38,7 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from helpers.codes import departs
 from helpers.commands import Cli
+from helpers.places import CHECKOUT
 
 SIZES = Sizes(2, 4, 2, 5, 7, 6, 3)
 RECIPE = ("B2,H4,Hkv2,T5,S7,D6,Dv3;mask=none;families=normal;with=key_scale+value_scale;"
@@ -247,3 +248,17 @@ def test_a_storage_that_is_none_gets_the_nearest_name(cli: Cli, tmp_path: Path) 
 def test_ml_dtypes_knows_every_storage() -> None:
     types = {name for storage in STORAGES.values() for name in (storage.code_type, storage.scales)}
     assert all(name in {"int8", "uint8", "float32"} or hasattr(ml_dtypes, name) for name in types)
+
+
+@pytest.mark.parametrize(("wrong", "name"), [
+    ("numbers * scale[0]", "both_scales_of_first_head"), ("numbers", "both_scales_ignored"),
+    ("numbers * scale[:, None, None] ** 2", "both_scales_twice")])
+def test_a_mistake_in_a_helper_for_keys_and_values_is_named(wrong: str, name: str, cli: Cli, tmp_path: Path) -> None:
+    right = "numbers * scale[:, None, None]"
+    example = (CHECKOUT / "docs" / "quantised.md").read_text(encoding="utf-8")
+    code = example.partition("```python\n")[2].partition("```")[0]
+    assert right in code
+    (tmp_path / "mine.py").write_text(code.replace(right, wrong), encoding="utf-8")
+    exit_code, out, _ = cli("check", str(tmp_path / "mine.py:attend"), "--clause", "quantised.values")
+    assert exit_code == 1
+    assert name in out

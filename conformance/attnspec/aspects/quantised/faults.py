@@ -32,15 +32,16 @@ Restore = Callable[[PreparedCall], PreparedCall]
 Change = Callable[[Array], Array]
 
 
-def _with_scale(name: str, change: Change) -> Restore:
-    """A `restore` stage that reads other scales of one array than it was given; scales have the array's four axes."""
+def _with_scale(name: str, change: Change, *others: str) -> Restore:
+    """A `restore` stage that reads other scales than it was given, of one array or of more; scales have the four axes
+    of the array.
+    """
     def restore(work: PreparedCall) -> PreparedCall:
         """The call, dequantised by the changed scales (B,H,S,D)."""
-        scale = getattr(work, f"{name}_scale")
-        if scale is None:
-            return sound.restore(work)
-        whole = np.broadcast_to(scale, getattr(work, name).shape)
-        return sound.restore(work.but(**{f"{name}_scale": change(whole)}))
+        scales = {each: getattr(work, f"{each}_scale") for each in (name, *others)}
+        changed = {f"{each}_scale": change(np.broadcast_to(scale, getattr(work, each).shape))
+                   for each, scale in scales.items() if scale is not None}
+        return sound.restore(work.but(**changed))
     return restore
 
 
@@ -183,6 +184,19 @@ def _of_scales() -> Iterator[Fault]:
                         link=_LINKS.get(f"{keyword}_{name}", ""))
 
 
+_IN_BOTH = ("ignored", "twice", "reciprocal", "of_first_head", "of_first_entry", "of_first_token", "of_first_channel",
+            "of_head_before", "of_token_before", "lost_in_tail", "power_of_two")
+"""Those that keys and values have alike where one helper dequantises both."""
+
+
+def _of_both_scales() -> Iterator[Fault]:
+    """Mistakes with the scales of keys and of values alike."""
+    for name in _IN_BOTH:
+        story, reach, change, equivalents = _SCALES[name]
+        yield Fault(f"both_scales_{name}", "value_scale", story.format("key and value"), reach.format("key or value"),
+                    staged(restore=_with_scale("key", change, "value")), equivalents=equivalents)
+
+
 _LINKS: Mapping[str, str] = {
     "key_scale_ignored": "https://github.com/flashinfer-ai/flashinfer/issues/4979",
     "value_scale_ignored": "https://github.com/sgl-project/sglang/pull/20705",
@@ -261,6 +275,9 @@ _OF_CODES = (
           staged(restore=_with_codes(_nibbles_exchanged, "key"))),
     Fault("codes_nibbles_exchanged_in_values", "value_scale", "The two codes of a byte of values change places.",
           "Dv > 1", staged(restore=_with_codes(_nibbles_exchanged, "value"))),
+    Fault("codes_nibbles_exchanged_in_both", "value_scale",
+          "The two codes of a byte change places, of keys and values.", "D > 1 or Dv > 1",
+          staged(restore=_with_codes(_nibbles_exchanged, "key", "value"))),
     Fault("codes_last_nibble_lost", "value_scale", "Of an odd number of features the last one is lost.",
           "an odd Dv", staged(restore=_with_codes(_last_nibble_lost, "value"))),
     Fault("codes_flushed", "value_scale", "Subnormal codes become 0.", "codes below 2^-6 by token or channel",
@@ -360,8 +377,8 @@ _ZERO_PANEL = tuple(
     for storage in STORAGES if STORAGES[storage].is_whole for at, granularity in enumerate(("token", "head", "channel"))
     for zero in USUAL_ZEROS for sizes, array in ((GROUPED, "key"), (SQUARE, "query"), (QUERIES, "value")))
 
-_EVERY = (*_of_scales(), *_of_paths(), *_OF_CODES, *_OF_TWO, *ZERO_FAULTS, *BLOCK_FAULTS, *NIBBLE_FAULTS,
-          *MICROSCALING_FAULTS, *mistakes_beside.FAULTS, *mistakes_of_forms.FAULTS)
+_EVERY = (*_of_scales(), *_of_both_scales(), *_of_paths(), *_OF_CODES, *_OF_TWO, *ZERO_FAULTS, *BLOCK_FAULTS,
+          *NIBBLE_FAULTS, *MICROSCALING_FAULTS, *mistakes_beside.FAULTS, *mistakes_of_forms.FAULTS)
 
 MISTAKES = AspectFaults(
     about={keyword: tuple(fault for fault in _EVERY if fault.stage == keyword) for keyword in EVERY},
