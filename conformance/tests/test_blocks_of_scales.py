@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from attnspec.aspects.quantised.arrays import hand_over, misfit, scales, shape_of
 from attnspec.aspects.quantised.block_faults import BLOCK_FAULTS, block_length
-from attnspec.aspects.quantised.faults import MISTAKES
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
 from attnspec.core.storage import BLOCKED, BLOCKS
@@ -17,7 +16,7 @@ from attnspec.faults.fault import Fault, SoundFormulation
 from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, Recipe, Sizes
-from helpers.codes import departs
+from helpers.codes import SOUND, calls_of, departs
 from helpers.commands import Cli
 
 SIZES = Sizes(2, 4, 2, 5, 40, 37, 3)
@@ -54,13 +53,8 @@ def test_a_clause_may_ask_for_wide_values() -> None:
 
 def calls(fault: Fault) -> Iterator[Problem]:
     """Problems of some storages whose scales lie in blocks of every kind, beside scales of the other arrays."""
-    names = sorted({fault.stage, "key_scale", "value_scale"})
-    for storage in ("int8", "float8_e4m3fn", "uint4"):
-        for granularity in (f"{family}(16)" for family in BLOCKED):
-            for sizes in ("B1,H4,Hkv2,T20,S40,D40,Dv41", "B2,H2,Hkv2,T1,S33,D33,Dv48"):
-                values = ";".join(f"{name}={storage}/{granularity}/odd" for name in names)
-                text = f"{sizes};mask=none;families=normal;with={'+'.join(names)};{values};seed=5"
-                yield make_problem(Recipe.parse(text), DType.FLOAT32)
+    return calls_of(fault, ("int8", "float8_e4m3fn", "uint4"), [f"{family}(16)" for family in BLOCKED],
+                    ("B1,H4,Hkv2,T20,S40,D40,Dv41", "B2,H2,Hkv2,T1,S33,D33,Dv48"))
 
 
 @pytest.mark.parametrize("fault", BLOCK_FAULTS, ids=lambda fault: fault.name)
@@ -69,7 +63,7 @@ def test_each_fault_of_blocks_departs_beyond_rounding(fault: Fault) -> None:
     assert any(departs(attend, problem) for problem in calls(fault))
 
 
-@pytest.mark.parametrize("formulation", [each for each in MISTAKES.sound if each.pool], ids=lambda each: each.name)
+@pytest.mark.parametrize("formulation", SOUND, ids=lambda each: each.name)
 def test_right_formulations_of_blocks_stay_within_rounding(formulation: SoundFormulation) -> None:
     attend = formulation.make()
     assert not any(departs(attend, problem) for problem in calls(BLOCK_FAULTS[-1]))

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from attnspec.aspects.quantised.arrays import GLOBALS, global_scale, hand_over, misfit, scales, storage_dtype
-from attnspec.aspects.quantised.faults import MISTAKES
 from attnspec.aspects.quantised.keyword import PATTERNS
 from attnspec.aspects.quantised.microscaling_faults import MICROSCALING_FAULTS
 from attnspec.core.declaration import Limits
@@ -20,7 +19,7 @@ from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import assumed
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, Recipe, Sizes
-from helpers.codes import CONVENTIONS, departs
+from helpers.codes import CONVENTIONS, SOUND, departs
 from helpers.commands import Cli
 
 SIZES = Sizes(2, 4, 2, 5, 40, 40, 40)
@@ -119,7 +118,7 @@ def test_each_fault_of_microscaling_departs_beyond_rounding(fault: Fault) -> Non
     assert any(departs(attend, problem) for problem in calls())
 
 
-@pytest.mark.parametrize("formulation", [each for each in MISTAKES.sound if each.pool], ids=lambda each: each.name)
+@pytest.mark.parametrize("formulation", SOUND, ids=lambda each: each.name)
 def test_right_formulations_of_microscaling_stay_within_rounding(formulation: SoundFormulation) -> None:
     attend = formulation.make()
     assert not any(departs(attend, problem) for problem in calls())

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from attnspec.aspects.quantised.arrays import hand_over, in_storage, packed
-from attnspec.aspects.quantised.faults import MISTAKES
 from attnspec.aspects.quantised.nibble_faults import NIBBLE_FAULTS
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
@@ -16,7 +15,7 @@ from attnspec.core.storage import LAYOUTS
 from attnspec.faults.fault import Fault, SoundFormulation
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, Recipe
-from helpers.codes import departs
+from helpers.codes import SOUND, calls_of, departs
 from helpers.commands import Cli
 
 NIBBLES = np.arange(1, 7, dtype=np.uint8).reshape(1, 1, 2, 3)
@@ -61,13 +60,8 @@ def test_lengths_that_bytes_do_not_tell_are_even(limits: Limits, axes: tuple[str
 
 def calls(fault: Fault) -> Iterator[Problem]:
     """Problems of four bits with odd and even widths, and of eight bits, which no nibble holds."""
-    names = sorted({fault.stage, "key_scale", "value_scale"})
-    for storage in ("int4", "uint4", "int8"):
-        for granularity in ("head", "token", "channel"):
-            for sizes in ("B2,H4,Hkv2,T5,S7,D6,Dv4", "B1,H2,Hkv2,T1,S7,D5,Dv3"):
-                values = ";".join(f"{name}={storage}/{granularity}/odd" for name in names)
-                text = f"{sizes};mask=none;families=normal;with={'+'.join(names)};{values};seed=5"
-                yield make_problem(Recipe.parse(text), DType.FLOAT32)
+    return calls_of(fault, ("int4", "uint4", "int8"), ("head", "token", "channel"),
+                    ("B2,H4,Hkv2,T5,S7,D6,Dv4", "B1,H2,Hkv2,T1,S7,D5,Dv3"))
 
 
 @pytest.mark.parametrize("fault", NIBBLE_FAULTS, ids=lambda fault: fault.name)
@@ -76,7 +70,7 @@ def test_each_fault_of_nibbles_departs_beyond_rounding(fault: Fault) -> None:
     assert any(departs(attend, problem) for problem in calls(fault))
 
 
-@pytest.mark.parametrize("formulation", [each for each in MISTAKES.sound if each.pool], ids=lambda each: each.name)
+@pytest.mark.parametrize("formulation", SOUND, ids=lambda each: each.name)
 def test_right_formulations_of_nibbles_stay_within_rounding(formulation: SoundFormulation) -> None:
     attend = formulation.make()
     assert not any(departs(attend, problem) for problem in calls(NIBBLE_FAULTS[-1]))

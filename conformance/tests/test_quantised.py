@@ -36,7 +36,7 @@ from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import assumed
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes
-from helpers.codes import departs
+from helpers.codes import SOUND, departs
 from helpers.commands import Cli
 from helpers.places import CHECKOUT
 
@@ -195,7 +195,7 @@ def test_each_fault_departs_beyond_rounding(name: str) -> None:
     assert any(departs(attend, problem) for problem in calls(FAULTS[name]))
 
 
-@pytest.mark.parametrize("formulation", [each for each in MISTAKES.sound if each.pool], ids=lambda each: each.name)
+@pytest.mark.parametrize("formulation", SOUND, ids=lambda each: each.name)
 def test_right_formulations_stay_within_rounding(formulation: SoundFormulation) -> None:
     attend, fault = formulation.make(), FAULTS["query_scale_ignored"]
     assert not any(departs(attend, problem) for problem in calls(fault))

@@ -20,7 +20,7 @@ from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import assumed
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes
-from helpers.codes import CONVENTIONS, departs
+from helpers.codes import CONVENTIONS, SOUND, departs
 from helpers.commands import Cli
 
 SIZES = Sizes(2, 4, 2, 5, 7, 6, 3)
@@ -148,7 +148,7 @@ def test_each_fault_of_zero_points_departs_beyond_rounding(name: str) -> None:
     assert any(departs(attend, problem) for problem in calls("" if by_token else name))
 
 
-@pytest.mark.parametrize("formulation", [each for each in MISTAKES.sound if each.pool], ids=lambda each: each.name)
+@pytest.mark.parametrize("formulation", SOUND, ids=lambda each: each.name)
 def test_right_formulations_with_zero_points_stay_within_rounding(formulation: SoundFormulation) -> None:
     attend = formulation.make()
     assert not any(departs(attend, problem) for name in ("", "head") for problem in calls(name))

@@ -12,14 +12,13 @@ import numpy as np
 
 from attnspec.aspects.quantised.arrays import NAMES
 from attnspec.aspects.quantised.keyword import POOL
-from attnspec.aspects.quantised.stage import scaled
+from attnspec.aspects.quantised.stage import Restore, scaled
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Outside, SoundFormulation, panel_recipe
 from attnspec.faults.staged import staged
 from attnspec.faults.staged_work import PreparedCall
 from attnspec.problems.problem import Array, Sizes
 
-Restore = Callable[[PreparedCall], PreparedCall]
 Change = Callable[[Array, int], Array]
 
 TOKENS, FEATURES = 2, 3

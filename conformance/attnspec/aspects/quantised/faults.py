@@ -18,31 +18,17 @@ from attnspec.aspects.quantised.inside_faults import BESIDE_LSE, INSIDE_FAULTS
 from attnspec.aspects.quantised.keyword import POOL, USUAL_ZEROS
 from attnspec.aspects.quantised.microscaling_faults import MICROSCALING_BUGS, MICROSCALING_FAULTS, MICROSCALING_PANEL
 from attnspec.aspects.quantised.nibble_faults import NIBBLE_FAULTS, SOUND_NIBBLES
-from attnspec.aspects.quantised.stage import STAGE, scaled
+from attnspec.aspects.quantised.stage import STAGE, Restore, keep_stale, read_changed, scaled
 from attnspec.aspects.quantised.zero_faults import SOUND_ZEROS, ZERO_FAULTS
 from attnspec.core.nouns import DType
 from attnspec.core.storage import STORAGES, UNBLOCKED
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import GROUPED, QUERIES, SQUARE, AspectFaults, Fault, Outside, SoundFormulation, panel_recipe
-from attnspec.faults.staged import Attend, staged
+from attnspec.faults.staged import staged
 from attnspec.faults.staged_work import PreparedCall
 from attnspec.problems.problem import Array
 
-Restore = Callable[[PreparedCall], PreparedCall]
 Change = Callable[[Array], Array]
-
-
-def _with_scale(name: str, change: Change, *others: str) -> Restore:
-    """A `restore` stage that reads other scales than it was given, of one array or of more; scales have the four axes
-    of the array.
-    """
-    def restore(work: PreparedCall) -> PreparedCall:
-        """The call, dequantised by the changed scales (B,H,S,D)."""
-        scales = {each: getattr(work, f"{each}_scale") for each in (name, *others)}
-        changed = {f"{each}_scale": change(np.broadcast_to(scale, getattr(work, each).shape))
-                   for each, scale in scales.items() if scale is not None}
-        return sound.restore(work.but(**changed))
-    return restore
 
 
 def _with_codes(change: Change, *names: str) -> Restore:
@@ -115,25 +101,6 @@ def _tail_unscaled(scale: Array) -> Array:
     return np.where(is_tail, scale.dtype.type(1), scale)
 
 
-def _stale(name: str) -> Callable[[], Attend]:
-    """A maker of functions that keep the scales of the call before wherever they fit."""
-    def make() -> Attend:
-        kept: dict[str, Array] = {}
-
-        def restore(work: PreparedCall) -> PreparedCall:
-            """The call, dequantised by the scales (B,H,S,D) of the call before."""
-            scale = getattr(work, f"{name}_scale")
-            if scale is None:
-                return sound.restore(work)
-            before = kept.get("scale")
-            kept["scale"] = np.array(scale)
-            used = before if before is not None and before.shape == np.shape(scale) else scale
-            return sound.restore(work.but(**{f"{name}_scale": used}))
-
-        return staged(restore=restore)()
-    return make
-
-
 __all__ = ["MISTAKES", "STAGE"]
 
 _ANY = "{} scales other than 1"
@@ -180,7 +147,7 @@ def _of_scales() -> Iterator[Fault]:
     for keyword, array in NAMES.items():
         for name, (story, reach, change, equivalents) in _SCALES.items():
             yield Fault(f"{keyword}_{name}", keyword, story.format(array), reach.format(array),
-                        staged(restore=_with_scale(array, change)), equivalents=equivalents,
+                        staged(restore=read_changed(change, keyword)), equivalents=equivalents,
                         link=_LINKS.get(f"{keyword}_{name}", ""))
 
 
@@ -194,7 +161,7 @@ def _of_both_scales() -> Iterator[Fault]:
     for name in _IN_BOTH:
         story, reach, change, equivalents = _SCALES[name]
         yield Fault(f"both_scales_{name}", "value_scale", story.format("key and value"), reach.format("key or value"),
-                    staged(restore=_with_scale("key", change, "value")), equivalents=equivalents)
+                    staged(restore=read_changed(change, "key_scale", "value_scale")), equivalents=equivalents)
 
 
 _LINKS: Mapping[str, str] = {
@@ -296,12 +263,13 @@ _OF_TWO = (
     Fault("key_scale_in_values", "key_scale", "The key scale is multiplied into the values, after the softmax.",
           "key scales other than 1", staged(restore=_after_softmax)),
     Fault("key_scale_stale", "key_scale", "The key scale of the call before is kept.", "a call after another",
-          _stale("key")),
+          keep_stale("key_scale")),
     Fault("value_scale_stale", "value_scale", "The value scale of the call before is kept.", "a call after another",
-          _stale("value")),
+          keep_stale("value_scale")),
     Fault("value_scale_on_first_half", "value_scale", "The value scale is applied to the first half of the features.",
-          "value scales other than 1, Dv > 1", staged(restore=_with_scale(
-              "value", lambda scale: np.where(np.arange(scale.shape[-1]) < (scale.shape[-1] + 1) // 2, scale, 1)))),
+          "value scales other than 1, Dv > 1", staged(restore=read_changed(
+              lambda scale: np.where(np.arange(scale.shape[-1]) < (scale.shape[-1] + 1) // 2, scale, 1),
+              "value_scale"))),
 )
 
 

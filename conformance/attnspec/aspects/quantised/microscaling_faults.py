@@ -11,13 +11,13 @@ import ml_dtypes
 import numpy as np
 
 from attnspec.aspects.quantised.arrays import GLOBALS
+from attnspec.aspects.quantised.stage import Restore
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Outside, panel_recipe
 from attnspec.faults.staged import staged
 from attnspec.faults.staged_work import PreparedCall
 from attnspec.problems.problem import INPUTS, Array, Sizes
 
-Restore = Callable[[PreparedCall], PreparedCall]
 Change = Callable[[Array], Array]
 
 

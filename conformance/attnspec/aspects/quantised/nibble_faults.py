@@ -11,13 +11,13 @@ import numpy as np
 
 from attnspec.aspects.quantised.arrays import NAMES, packed
 from attnspec.aspects.quantised.keyword import POOL
+from attnspec.aspects.quantised.stage import Restore
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, SoundFormulation
 from attnspec.faults.staged import staged
 from attnspec.faults.staged_work import PreparedCall
 from attnspec.problems.problem import INPUTS, Array
 
-Restore = Callable[[PreparedCall], PreparedCall]
 Unpack = Callable[[Array, int, bool], Array]
 """Of bytes (B,H,S,D/2), how many features there were, and whether codes have a sign, the codes (B,H,S,D)."""
 

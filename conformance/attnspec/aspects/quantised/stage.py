@@ -5,11 +5,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from attnspec.aspects.quantised.arrays import GLOBALS, NAMES, ZEROS
+from attnspec.aspects.quantised.arrays import EVERY, GLOBALS, NAMES, ZEROS
+from attnspec.faults import staged as sound
+from attnspec.faults.staged import Attend, staged
 from attnspec.faults.staged_work import AspectStage, PreparedCall
 from attnspec.problems.problem import INPUTS, Array
+
+Restore = Callable[[PreparedCall], PreparedCall]
 
 
 class QuantisedStage(AspectStage):
@@ -40,3 +46,35 @@ def scaled(codes: Array, scale: Array | None) -> Array:
 def shifted(codes: Array, zero: Array | None) -> Array:
     """Codes (B,H,S,D), in the dtype of the computation, less zero points that broadcast to them."""
     return codes if zero is None else codes - np.asarray(zero).astype(codes.dtype)
+
+
+def read_changed(change: Callable[[Array], Array], *keywords: str) -> Restore:
+    """A `restore` stage that reads other scales or zero points than it was given, by keyword; all have the four axes of
+    their array.
+    """
+    def restore(work: PreparedCall) -> PreparedCall:
+        """The call, dequantised by what was changed (B,H,S,D)."""
+        given = {keyword: value for keyword in keywords if (value := getattr(work, keyword)) is not None}
+        changed = {keyword: change(np.broadcast_to(value, getattr(work, EVERY[keyword]).shape))
+                   for keyword, value in given.items()}
+        return sound.restore(work.but(**changed))
+    return restore
+
+
+def keep_stale(keyword: str) -> Callable[[], Attend]:
+    """A maker of functions that keep the scales or zero points of the call before wherever they fit."""
+    def make() -> Attend:
+        kept: dict[str, Array] = {}
+
+        def restore(work: PreparedCall) -> PreparedCall:
+            """The call, dequantised by those (B,H,S,D) of the call before."""
+            value = getattr(work, keyword)
+            if value is None:
+                return sound.restore(work)
+            before = kept.get(keyword)
+            kept[keyword] = np.array(value)
+            used = before if before is not None and before.shape == np.shape(value) else value
+            return sound.restore(work.but(**{keyword: used}))
+
+        return staged(restore=restore)()
+    return make

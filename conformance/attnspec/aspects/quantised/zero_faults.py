@@ -11,27 +11,14 @@ import numpy as np
 
 from attnspec.aspects.quantised.arrays import ZEROS
 from attnspec.aspects.quantised.keyword import POOL
-from attnspec.aspects.quantised.stage import scaled, shifted
+from attnspec.aspects.quantised.stage import Restore, keep_stale, read_changed, scaled, shifted
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, SoundFormulation
-from attnspec.faults.staged import Attend, staged
+from attnspec.faults.staged import staged
 from attnspec.faults.staged_work import PreparedCall
 from attnspec.problems.problem import INPUTS, Array
 
-Restore = Callable[[PreparedCall], PreparedCall]
 Change = Callable[[Array], Array]
-
-
-def _with_zero(name: str, change: Change) -> Restore:
-    """A `restore` stage that reads other zero points of one array than it was given."""
-    def restore(work: PreparedCall) -> PreparedCall:
-        """The call, dequantised by the changed zero points (B,H,S,D)."""
-        zero = getattr(work, f"{name}_zero")
-        if zero is None:
-            return sound.restore(work)
-        whole = np.broadcast_to(zero, getattr(work, name).shape)
-        return sound.restore(work.but(**{f"{name}_zero": change(whole)}))
-    return restore
 
 
 def _with_difference(change: Change) -> Restore:
@@ -68,25 +55,6 @@ def _unscaled(name: str) -> Restore:
 def _dropped_if(name: str, condition: Callable[[PreparedCall], bool]) -> Restore:
     """A `restore` stage that takes no zero point off one array on some paths."""
     return lambda work: sound.restore(work.but(**{f"{name}_zero": None}) if condition(work) else work)
-
-
-def _stale(name: str) -> Callable[[], Attend]:
-    """A maker of functions that keep the zero points of the call before wherever they fit."""
-    def make() -> Attend:
-        kept: dict[str, Array] = {}
-
-        def restore(work: PreparedCall) -> PreparedCall:
-            """The call, dequantised by the zero points (B,H,S,D) of the call before."""
-            zero = getattr(work, f"{name}_zero")
-            if zero is None:
-                return sound.restore(work)
-            before = kept.get("zero")
-            kept["zero"] = np.array(zero)
-            used = before if before is not None and before.shape == np.shape(zero) else zero
-            return sound.restore(work.but(**{f"{name}_zero": used}))
-
-        return staged(restore=restore)()
-    return make
 
 
 def _of_other(name: str, other: str) -> Restore:
@@ -172,7 +140,7 @@ def _of_zeros() -> Iterator[Fault]:
     for keyword, array in ZEROS.items():
         for name, (story, reach, change) in {**_OF_ZEROS, **(_OF_CHANNELS if array != "key" else {})}.items():
             yield Fault(f"{keyword}_{name}", keyword, story.format(array), reach.format(array),
-                        staged(restore=_with_zero(array, change)))
+                        staged(restore=read_changed(change, f"{array}_zero")))
         yield Fault(f"{keyword}_unscaled", keyword, f"The {array} zero point is taken off of what is scaled already.",
                     f"{array} zero points other than 0, scales other than 1", staged(restore=_unscaled(array)))
 
@@ -191,7 +159,7 @@ def _of_paths() -> Iterator[Fault]:
             yield Fault(f"{array}_zero_dropped_{name}", f"{array}_zero", f"The {array} zero point is dropped {words}.",
                         f"{array} zero points other than 0, {words}", staged(restore=_dropped_if(array, condition)))
         yield Fault(f"{array}_zero_stale", f"{array}_zero", f"The {array} zero point of the call before is kept.",
-                    "a call after another", _stale(array))
+                    "a call after another", keep_stale(f"{array}_zero"))
 
 
 ZERO_FAULTS = (
