@@ -109,7 +109,7 @@ def _smoothed_sizes(problem: Problem) -> dict[str, Array]:
     """Keys (B,Hkv,S,D), past ones likewise, no smaller than what is left of them without their mean, and the mean."""
     keys = joined(problem).key.astype(np.float64)
     mean = _mean(keys)
-    return _apart("key", np.abs(keys - mean) + np.abs(mean), problem)
+    return _split_past("key", np.abs(keys - mean) + np.abs(mean), problem)
 
 
 def _mean(keys: Array) -> Array:
@@ -117,7 +117,7 @@ def _mean(keys: Array) -> Array:
     return keys.mean(axis=2, keepdims=True) if keys.shape[2] else np.zeros((*keys.shape[:2], 1, keys.shape[3]))
 
 
-def _apart(name: str, array: Array, problem: Problem) -> dict[str, Array]:
+def _split_past(name: str, array: Array, problem: Problem) -> dict[str, Array]:
     """Keys (B,Hkv,S,D) or values (B,Hkv,S,Dv) as a problem holds them: new ones, and past ones where it has a past."""
     P = problem.past
     return {name: array[:, :, P:], **({CACHED[HELD.index(name)]: array[:, :, :P]} if problem.has_past else {})}
@@ -133,8 +133,8 @@ def error_problem(problem: Problem, precision: Precision, formats: Mapping[str, 
             entries = getattr(whole, name).astype(np.float64)
             arrays[name] = entry_errors(entries, formats[name], precision) if name in formats else np.zeros(
                 entries.shape)
-    return problem.but(query=arrays["query"], **_apart("key", arrays["key"], problem),
-                       **_apart("value", arrays["value"], problem))
+    return problem.but(query=arrays["query"], **_split_past("key", arrays["key"], problem),
+                       **_split_past("value", arrays["value"], problem))
 
 
 def entry_errors(entries: Array, stored: StoredFormat, precision: Precision) -> Array:

@@ -125,7 +125,7 @@ class Trier:
         try:
             whole = callee.whole(Call(arrays, given, problem.dtype, ()))
         except SubjectRaised as raised:
-            self.keep(Attempt(form, Progress.RAISED, _told(raised)))
+            self.keep(Attempt(form, Progress.RAISED, _describe_raised(raised)))
             return None
         except SubjectDied as died:
             self._died(form, died)
@@ -199,7 +199,7 @@ class Trier:
             names = "|".join(re.escape(each.parameter) for each in form.passed if each.parameter)
             is_named = bool(names) and raised.is_stated and bool(re.search(rf"\b({names})\b", raised.statement))
             is_refusal = is_named or bool(refusal_words(raised, problem, home=form.module.partition(".")[0]))
-            self.keep(Attempt(form, Progress.RAISED, _told(raised), is_refusal=is_refusal))
+            self.keep(Attempt(form, Progress.RAISED, _describe_raised(raised), is_refusal=is_refusal))
         except SubjectDied as died:
             self._died(form, died)
         except (UnusableAnswer, ValueError) as refused:
@@ -279,7 +279,7 @@ def _meanings(form: CallForm, problem: AnyProblem) -> tuple[AnyProblem, ...]:
     return (problem, problem.but(causal=False)) if is_either else (problem,)
 
 
-def _told(raised: SubjectRaised) -> str:
+def _describe_raised(raised: SubjectRaised) -> str:
     """What it raises; with the condition where that is all that an `assert` says, and with the second line of a message
     whose first one only introduces it.
     """

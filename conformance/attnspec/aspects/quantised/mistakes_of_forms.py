@@ -196,7 +196,7 @@ def coded_decoder(changes: Mapping[str, ScaleChange]) -> Callable[[], Attend]:
     def answer(call: HandedOver) -> Any:  # noqa: ANN401  (a cache is among it)
         """Output (B,H,T,Dv), what else is asked for, and the cache."""
         held, alone = getattr(call, STATE), call.but(**{STATE: None})
-        kept = _kept(held, alone)
+        kept = _keep_codes(held, alone)
         read = {keyword: whole if held is None or keyword not in changes else changes[keyword](whole, held.count)
                 for keyword, whole in kept.meanings.items() if whole is not None}
         past = {} if held is None else {f"past_{name}": codes for name, codes in held.codes.items()}
@@ -205,7 +205,7 @@ def coded_decoder(changes: Mapping[str, ScaleChange]) -> Callable[[], Attend]:
     return around(answer)
 
 
-def _kept(held: CachedCodes | None, call: HandedOver) -> CachedCodes:
+def _keep_codes(held: CachedCodes | None, call: HandedOver) -> CachedCodes:
     """The codes and scales of a call behind those that are held."""
     new, meanings = {name: getattr(call, name) for name in HELD}, _whole_meanings(call)
     if held is None:
