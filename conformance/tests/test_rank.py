@@ -23,15 +23,15 @@ from attnspec.numerics.expectation import Expectation
 from attnspec.problems.choices import Menu
 from attnspec.problems.problem import Problem
 from attnspec.ranking.jobs import (
-    GRADE,
+    GRADE_QUANTITY,
     KernelJob,
     KernelScore,
     KernelWorker,
     RankJobs,
     as_ranking,
     clearest_first,
-    code_of,
     find_kernels,
+    ranking_exit_code,
     resume_ranking,
 )
 from attnspec.record.codec import record_schema
@@ -355,7 +355,7 @@ def test_a_margin_that_is_no_number_is_infinite() -> None:
 
 
 def test_a_line_tells_the_grade_at_each_dtype() -> None:
-    graded = replace(outcome(Verdict.HELD, dtype=DType.FLOAT16), readings=(Reading(GRADE, "G1", 0.0, ""),))
+    graded = replace(outcome(Verdict.HELD, dtype=DType.FLOAT16), readings=(Reading(GRADE_QUANTITY, "G1", 0.0, ""),))
     assert scored(graded).grade == {"float16": "G1"}
 
 
@@ -373,8 +373,8 @@ def of(*standings: KernelStanding) -> list[KernelRanked]:
     ([KernelStanding.CONFORMS, KernelStanding.NOT_JUDGED], 2),
     ([KernelStanding.VIOLATED, KernelStanding.NOT_JUDGED], 1), ([], 2)])
 def test_the_exit_code_follows_from_the_verdicts(standings: Sequence[KernelStanding], code: int) -> None:
-    assert code_of(of(*standings)) == code
-    assert code_of(of(*standings), interrupted=True) == 2
+    assert ranking_exit_code(of(*standings)) == code
+    assert ranking_exit_code(of(*standings), interrupted=True) == 2
 
 
 def test_a_kernel_that_attnspec_itself_lost_is_judged_again(tmp_path: Path) -> None:

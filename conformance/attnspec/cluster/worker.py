@@ -34,7 +34,7 @@ from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered_subjects
 
 MOST_WORKERS = 1024
-FORMS = "Write tcp://HOST:PORT for a scheduler that runs, or local:4 to start four workers here."
+ADDRESS_FORMS = "Write tcp://HOST:PORT for a scheduler that runs, or local:4 to start four workers here."
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def read_address(text: str) -> ClusterAddress:
         return ClusterAddress(workers=workers)
     port = re.fullmatch(r"(?:tcp|tls)://(?:[^\s/:\[\]]+|\[[0-9a-fA-F:.%]+\]):(\d{1,5})", text)
     if not port or not 1 <= int(port[1]) <= 65_535:
-        raise UsageError(f"{text!r} is no address of a cluster. {FORMS}")
+        raise UsageError(f"{text!r} is no address of a cluster. {ADDRESS_FORMS}")
     return ClusterAddress(scheduler=text)
 
 
@@ -112,10 +112,11 @@ class TaskResult:
     seconds: float = 0.0
 
 
-_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from attnspec.cluster.worker import main; main()"
+_BOOT_PROGRAM = ("import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+                 "from attnspec.cluster.worker import main; main()")
 """The process sees what its worker sees, and no variable tells it so: subjects' own interpreters would heed that."""
 
-_OF_DASK = frozenset({"MALLOC_TRIM_THRESHOLD_"})
+_DASK_VARIABLES = frozenset({"MALLOC_TRIM_THRESHOLD_"})
 """What Dask's nannies set in a worker: memory goes back to the system at once, which makes a judge's many small arrays
 take three times as long.
 """
@@ -128,8 +129,8 @@ _running_processes: dict[str, list[subprocess.Popen[bytes]]] = {}
 
 def answer_question(question: WorkerQuestion) -> WorkerAnswer:
     """Answers what can be judged here. What goes wrong is an answer, too."""
-    plan, folder = _plan_of(question), Path(question.folder)
-    if absent := tuple(_absent(plan)):
+    plan, folder = _absolute_plan(question), Path(question.folder)
+    if absent := tuple(_absent_files(plan)):
         return WorkerAnswer(attnspec.__version__, absent=absent)
     try:
         look_in(plan.surroundings({}))
@@ -143,14 +144,14 @@ def answer_question(question: WorkerQuestion) -> WorkerAnswer:
         return WorkerAnswer(attnspec.__version__, wrong=str(problem))
 
 
-def _plan_of(question: WorkerQuestion) -> Plan:
+def _absolute_plan(question: WorkerQuestion) -> Plan:
     """The plan with its relative names as they are meant in the client's folder: this process stands elsewhere."""
     plan, folder = question.plan, Path(question.folder)
     return replace(plan, spec_add=tuple(str(folder / name) for name in plan.spec_add),
                    baseline=str(folder / plan.baseline) if plan.baseline else "")
 
 
-def _absent(plan: Plan) -> Iterator[str]:
+def _absent_files(plan: Plan) -> Iterator[str]:
     for name in filter(None, (*plan.implementations, plan.spec, *plan.spec_add, plan.baseline)):
         if not Path(name).exists():
             yield name
@@ -180,9 +181,9 @@ def judge_task(task: Task) -> TaskResult:
     with scratch_folder() as scratch, tempfile.TemporaryFile() as printed:
         result = scratch / "part.json"
         process = subprocess.Popen(
-            [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(result)], stdin=subprocess.PIPE, stdout=printed,
-            stderr=printed, cwd=task.folder if Path(task.folder).is_dir() else scratch,
-            env={name: value for name, value in os.environ.items() if name not in _OF_DASK})
+            [sys.executable, "-c", _BOOT_PROGRAM, json.dumps(sys.path), str(result)], stdin=subprocess.PIPE,
+            stdout=printed, stderr=printed, cwd=task.folder if Path(task.folder).is_dir() else scratch,
+            env={name: value for name, value in os.environ.items() if name not in _DASK_VARIABLES})
         _running_processes.setdefault(task.run, []).append(process)
         _hand_over(process, task)
         process.wait()
@@ -229,7 +230,7 @@ class RecordLines(Handler):
         return time.monotonic() - self._began if self._began else 0.0
 
 
-def carried_out(task: Task) -> TaskResult:
+def carry_out_task(task: Task) -> TaskResult:
     """What comes of the part. An interruption leaves no part: nobody waits for it."""
     kept = RecordLines()
     try:
@@ -245,7 +246,7 @@ def main() -> None:
     """Read the task from standard input, and write its part to the file that is named."""
     task = decode(Task, json.loads(sys.stdin.buffer.readline()))
     threading.Thread(target=_end_with_worker, daemon=True).start()
-    part = carried_out(task)
+    part = carry_out_task(task)
     write_whole(Path(sys.argv[2]), json.dumps(encode(part)), "part")
 
 

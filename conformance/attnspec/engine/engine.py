@@ -17,10 +17,10 @@ from attnspec.core.paths import VERSION
 from attnspec.core.plan import FAULT, Item, Plan, is_fault
 from attnspec.core.surroundings import kind_of
 from attnspec.engine.expectations import (
-    as_new,
     check_deviations,
     check_known,
     is_hurried,
+    mark_as_new,
     match_ids,
     no_clause,
     no_dtype,
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from attnspec.trials.compile import Check
     from attnspec.trials.evaluator import Archives
 
-REMEMBERED = 4
+MAX_SUBJECTS = 4
 """How many subjects an engine remembers at most: what JAX compiles for one takes some hundred megabytes."""
 
 
@@ -83,38 +83,39 @@ class Engine:
         self.tell: Callable[[Outcome], None] = lambda _: None
         """Is told an outcome that fails before its smallest case and a cause are found."""
         self.breadcrumb = breadcrumb
-        self._law: Spec = load_spec(plan.spec, plan.spec_add)
+        self._spec_of_plan: Spec = load_spec(plan.spec, plan.spec_add)
         of_clauses = (word for word in map(word_of, plan.clauses) if word not in ("", ALL, "*"))
         self.contract: Contract = read_contract(" ".join((plan.must_take, *of_clauses)))
         self._subject_runs: dict[str, SubjectRun] = {}
-        self._absent: dict[str, TargetError] = {}  # by target, why it cannot be had: it is not tried item by item
+        # by target, why it cannot be had: it is not tried item by item
+        self._missing_targets: dict[str, TargetError] = {}
         self._manifests: dict[str, Mapping[str, Registered]] = {}
-        self._known: dict[str, tuple[KnownFinding, ...]] = {}
+        self._known_findings: dict[str, tuple[KnownFinding, ...]] = {}
 
     @cached_property
     def spec(self) -> Spec:
         """The law, and the clauses that the contract makes."""
-        return replace(self._law, clauses=(*self._law.clauses, *self._of_contract))
+        return replace(self._spec_of_plan, clauses=(*self._spec_of_plan.clauses, *self._contract_clauses))
 
     @cached_property
-    def _of_contract(self) -> tuple[Clause, ...]:
+    def _contract_clauses(self) -> tuple[Clause, ...]:
         return contract_clauses(self.contract, is_whole=contract_id(ALL) in self.plan.clauses)
 
     @cached_property
     def clauses(self) -> tuple[Clause, ...]:
         """The clauses that the plan asks for. Raises UsageError for an id, pattern or profile that fits none."""
         named = tuple(name for name in self.plan.clauses if not word_of(name))
-        asked = match_ids(named, [clause.id for clause in self._law.clauses])
+        asked = match_ids(named, [clause.id for clause in self._spec_of_plan.clauses])
         check_known("profile", tuple(sorted(self.plan.asked_for)), PROFILES)
-        return tuple(clause for clause in self._law.clauses
+        return tuple(clause for clause in self._spec_of_plan.clauses
                      if clause.id in (asked if self.plan.clauses else (clause.id,))
                      and clause.profile in (self.plan.narrowing or (clause.profile,)))
 
-    def _of_variants(self, target: str) -> frozenset[str]:
+    def _variant_clauses(self, target: str) -> frozenset[str]:
         """The clauses of variants that attnspec makes itself which a target is put."""
         found = self._find_registered(target)
         forms = forms_asked(self.plan, found.declaration.made if found else ())
-        return frozenset(clause.id for clause in self._law.clauses if clause.made & forms)
+        return frozenset(clause.id for clause in self._spec_of_plan.clauses if clause.made & forms)
 
     @cached_property
     def _baseline(self) -> Mapping[str, tuple[Deviation, ...]]:
@@ -138,11 +139,11 @@ class Engine:
 
     def _findings(self, target: str) -> tuple[KnownFinding, ...]:
         """What is known of what a registered subject does; nothing of any other."""
-        if target not in self._known:
+        if target not in self._known_findings:
             found, device = self._find_registered(target), kind_of(self.plan.device)
-            self._known[target] = () if found is None else findings_about(
+            self._known_findings[target] = () if found is None else findings_about(
                 target, found.library, self.plan.implementations, device)
-        return self._known[target]
+        return self._known_findings[target]
 
     def items(self) -> tuple[Item, ...]:
         """What is on trial, in an order that depends on the plan alone: by target, dtype and clause.
@@ -153,23 +154,23 @@ class Engine:
         if self.plan.spec or self.plan.spec_add:
             _ = self.checks
         self._check_deviations()
-        items = tuple(self._items())
+        items = tuple(self._walk_items())
         if not items and self.plan.dtypes:
             raise no_dtype(self.plan, {target: self._find_registered(target) for target in self.plan.targets})
         return items
 
-    def _items(self) -> Iterator[Item]:
+    def _walk_items(self) -> Iterator[Item]:
         for target in self.plan.targets:
             yield from self.items_of(target)
 
     def items_of(self, target: str) -> Sequence[Item]:
         """What one target is put to, by dtype and clause."""
-        dtypes = self._dtypes(target)
+        dtypes = self._dtypes_asked(target)
         taken, named = self._taken_dtypes(target), dict.fromkeys((*dtypes, *self.contract.dtypes))
         return [
-            *(Item(target, clause.id, dtype.value) for dtype in dtypes for clause in self._put_to(target)
+            *(Item(target, clause.id, dtype.value) for dtype in dtypes for clause in self._clauses_put_to(target)
               if not taken or clause.id in self.plan.clauses or is_due(clause, dtype, self.plan.effort, taken)),
-            *(Item(target, clause.id, dtype.value) for dtype in named for clause in self._of_contract
+            *(Item(target, clause.id, dtype.value) for dtype in named for clause in self._contract_clauses
               if is_put_at(clause.id, dtype))]
 
     def _taken_dtypes(self, target: str) -> tuple[DType, ...]:
@@ -180,13 +181,13 @@ class Engine:
             return ()
         is_glanced = self.plan.effort is Effort.GLANCE and is_fault(target)
         of_fault = declaration_of_target(target, {}).dtypes if is_glanced else tuple(DType)
-        return tuple(dtype for dtype in self._dtypes(target) if dtype in of_fault)
+        return tuple(dtype for dtype in self._dtypes_asked(target) if dtype in of_fault)
 
     def compiles(self, target: str) -> bool:
         """Whether some variant of a target compiles, as its manifest says, or is asked that attnspec makes itself."""
         found = self._find_registered(target)
         is_declared = found is not None and found.declaration.has_compiled_variant
-        return is_declared or bool(self._of_variants(target))
+        return is_declared or bool(self._variant_clauses(target))
 
     def hurries(self, target: str) -> bool:
         """Whether a target is known to compile for each shape, before it is loaded, and has little time for that."""
@@ -199,23 +200,23 @@ class Engine:
         """What a compiler has taken so far for a subject, by the clock. Loads nothing."""
         return self._subject_runs[target].seconds_compiling if target in self._subject_runs else 0.0
 
-    def _put_to(self, target: str) -> tuple[Clause, ...]:
+    def _clauses_put_to(self, target: str) -> tuple[Clause, ...]:
         """The clauses that a target is put to: a fault, unless clauses are asked for, to those that witness it."""
         if self.plan.clauses or self.plan.narrowing or not is_fault(target):
-            named, made = {clause.id for clause in self.clauses}, self._of_variants(target)
+            named, made = {clause.id for clause in self.clauses}, self._variant_clauses(target)
             named |= made if self.plan.variants else frozenset()
-            return tuple(clause for clause in self._law.clauses
+            return tuple(clause for clause in self._spec_of_plan.clauses
                          if clause.id in named and (clause.id in made or not clause.made))
-        names = clauses_for(self._law, self._refutations, target.removeprefix(FAULT))
+        names = clauses_for(self._spec_of_plan, self._refutations, target.removeprefix(FAULT))
         return tuple(clause for clause in self.clauses if clause.id in names)
 
     @cached_property
     def _refutations(self) -> Refutations:
-        return read_refutations(self._law)
+        return read_refutations(self._spec_of_plan)
 
     def _check_deviations(self) -> None:
         """Manifests speak of the law that is shipped with them: another one, of `--spec`, may lack their clauses."""
-        clauses = [clause.id for clause in self._law.clauses]
+        clauses = [clause.id for clause in self._spec_of_plan.clauses]
         _ = self._known_conventions, self._tried_conditions  # a mistake there is told before anything is run
         for target in self.plan.targets:
             if not self.plan.spec and (found := self._find_registered(target)):
@@ -233,7 +234,7 @@ class Engine:
             if near := near_misses(subject, ids) if is_id else guess_meant_target(subject, self.plan.targets):
                 raise UsageError.unknown("subject", subject, near, where=known[0].where)
 
-    def _dtypes(self, target: str) -> tuple[DType, ...]:
+    def _dtypes_asked(self, target: str) -> tuple[DType, ...]:
         known = self._find_registered(target)
         supported = known.declaration.dtypes if known else tuple(DType)
         return tuple(dtype for dtype in supported if not self.plan.dtypes or dtype in self.plan.dtypes)
@@ -243,7 +244,7 @@ class Engine:
         """Every clause compiled. Raises SpecError at the first word that means nothing."""
         from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: numpy)
 
-        return compile_spec(self._law, faults=self._faults)
+        return compile_spec(self._spec_of_plan, faults=self._faults)
 
     @property
     def _faults(self) -> Collection[str] | None:
@@ -255,18 +256,18 @@ class Engine:
         return CATALOGUE.keys()
 
     def _subject_run(self, target: str) -> SubjectRun:
-        if target in self._absent:
-            raise TargetError(str(self._absent[target]))
+        if target in self._missing_targets:
+            raise TargetError(str(self._missing_targets[target]))
         if target not in self._subject_runs:
-            self._let_go()
-            self._begin(target)
+            self._forget_earlier_subjects()
+            self._begin_process(target)
             from attnspec.engine.subject_run import SubjectRun  # noqa: PLC0415  (weight: numpy)
             from attnspec.engine.summon import load_subject  # noqa: PLC0415  (weight: numpy)
 
             try:
                 subject = load_subject(target, self.plan)
             except TargetError as problem:
-                self._absent[target] = problem
+                self._missing_targets[target] = problem
                 raise
             declaration = with_baseline(subject.declaration, self._baseline.get(target, ()))
             subject = replace(subject, declaration=declaration)
@@ -276,7 +277,7 @@ class Engine:
             self._subject_runs[target].tell = lambda outcome: self.tell(self.compare_with_known(outcome))
         return self._subject_runs[target]
 
-    def _begin(self, target: str) -> None:
+    def _begin_process(self, target: str) -> None:
         """Have the subject's process begin while what judges it is imported here."""
         from attnspec.subjects.target import begin_target  # noqa: PLC0415  (weight: numpy)
 
@@ -286,9 +287,9 @@ class Engine:
             surroundings = self.plan.surroundings(process_of(target, self.plan.implementations))
             begin_target(target, surroundings, known, map(Path, self.plan.implementations))
 
-    def _let_go(self) -> None:
+    def _forget_earlier_subjects(self) -> None:
         """Forget what was remembered of earlier subjects, and what their libraries compiled for them."""
-        if len(self._subject_runs) < REMEMBERED:
+        if len(self._subject_runs) < MAX_SUBJECTS:
             return
         for subject_run in self._subject_runs.values():
             subject_run.subject.callee.forget()
@@ -297,7 +298,7 @@ class Engine:
     def forget(self, target: str) -> None:
         """Forget what is known of a subject."""
         self._subject_runs.pop(target, None)
-        self._absent.pop(target, None)
+        self._missing_targets.pop(target, None)
 
     def fetch(self, target: str) -> None:
         """Load what the target names. Raises TargetError or ManifestError if it cannot be had."""
@@ -337,7 +338,7 @@ class Engine:
         told = with_deviations(outcome, deviations, found.library.version if found else "")
         told = with_convention(with_choice(told, self._findings(outcome.subject)), self._known_conventions)
         is_new = told.verdict in FAILURES and does_gate_run(told.verdict, told.level, strict=self.plan.strict)
-        return as_new(told, *self._novelty(told)) if is_new and self.plan.baseline else told
+        return mark_as_new(told, *self._novelty(told)) if is_new and self.plan.baseline else told
 
     def _novelty(self, failure: Outcome) -> tuple[Novelty, str]:
         """How a failure that no list has stands to the baseline; what a contract asks for is asked of every run."""
@@ -348,7 +349,7 @@ class Engine:
     @property
     def conditions(self) -> Conditions:
         """What the plan's outcomes are found under."""
-        return Conditions(VERSION, self._law.digest[:DIGITS], self.plan.effort, self.plan.seed,
+        return Conditions(VERSION, self._spec_of_plan.digest[:DIGITS], self.plan.effort, self.plan.seed,
                           self.plan.strict)
 
     def replay(self, item: Item, recipe: str) -> Outcome:

@@ -127,8 +127,8 @@ class Portions:
         return 0 if is_put_whole(clause, dtype, self.dtypes) else self.plan.sample
 
 
-_SILENT = frozenset({Verdict.INAPPLICABLE, Verdict.NO_CLAIM, Verdict.NOT_RUN})
-_RELEASE = re.compile(r"(\d+(?:\.\d+)*)((?:a|b|rc|\.?dev)\d+)?")
+_SILENT_VERDICTS = frozenset({Verdict.INAPPLICABLE, Verdict.NO_CLAIM, Verdict.NOT_RUN})
+_RELEASE_NUMBER = re.compile(r"(\d+(?:\.\d+)*)((?:a|b|rc|\.?dev)\d+)?")
 
 
 def check_deviations(subject: str, declaration: Declaration, clauses: Collection[str]) -> None:
@@ -169,13 +169,13 @@ def with_deviations(outcome: Outcome, deviations: Iterable[Deviation], version: 
     listing = f"listed as {deviation.verdict}{until} ({deviation.proof})"
     reason = f"{listing}, but {how}: {deviation.remedy}. {outcome.reason}".strip()
     said = f"is listed as {deviation.failure}{until}"
-    novelty, says = (Novelty.CHANGED, f"{said}, and {how}") if is_met else _change(outcome, said)
+    novelty, says = (Novelty.CHANGED, f"{said}, and {how}") if is_met else _describe_change(outcome, said)
     if novelty is Novelty.MENDED and not deviation.until:  # good news for a list; a manifest that says so is wrong
         return replace(outcome, change=Change(novelty, says, outcome.verdict))
     return replace(outcome, verdict=Verdict.UNEXPECTED, reason=reason, change=Change(novelty, says, outcome.verdict))
 
 
-def as_new(outcome: Outcome, novelty: Novelty, why: str) -> Outcome:
+def mark_as_new(outcome: Outcome, novelty: Novelty, why: str) -> Outcome:
     """The outcome, a failure, marked as one that is listed nowhere. why: the rest of a sentence; empty for none."""
     says = f"{_describe_verdict(outcome)}; {why}" if why else _describe_verdict(outcome)
     return replace(outcome, change=Change(novelty, says, outcome.verdict))
@@ -205,15 +205,15 @@ def with_convention(outcome: Outcome, known: Mapping[ConventionKey, str]) -> Out
 
 
 def _how_it_differs(outcome: Outcome, deviation: Deviation) -> str:
-    if outcome.verdict in _SILENT:
+    if outcome.verdict in _SILENT_VERDICTS:
         return f"it was not judged ({outcome.verdict.value})"
     if outcome.verdict not in FAILURES:
         return "it passes now"
     return f"it is {outcome.verdict.value}{' otherwise' if outcome.verdict.value == deviation.verdict else ''} now"
 
 
-def _change(outcome: Outcome, said: str) -> tuple[Novelty, str]:
-    if outcome.verdict in _SILENT:
+def _describe_change(outcome: Outcome, said: str) -> tuple[Novelty, str]:
+    if outcome.verdict in _SILENT_VERDICTS:
         return Novelty.CHANGED, f"was not judged ({outcome.verdict.value}), and {said}"
     if outcome.verdict not in FAILURES:
         return Novelty.MENDED, f"holds now, and {said}"
@@ -226,12 +226,12 @@ def _describe_verdict(outcome: Outcome) -> str:
 
 def has_reached(version: str, until: str) -> bool:
     """Whether a version is `until` or later. A release before its number (2.14rc1) has not reached it."""
-    return bool(version) and _rank(version) >= _rank(until)
+    return bool(version) and _release_rank(version) >= _release_rank(until)
 
 
-def _rank(version: str) -> tuple[tuple[int, ...], bool]:
+def _release_rank(version: str) -> tuple[tuple[int, ...], bool]:
     """Numbers without their trailing zeros, and whether it is the release itself; what follows is left out."""
-    match = _RELEASE.match(version)
+    match = _RELEASE_NUMBER.match(version)
     if match is None:
         return (), True
     numbers = [int(number) for number in match[1].split(".")]

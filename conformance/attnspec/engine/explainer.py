@@ -31,15 +31,15 @@ from attnspec.subjects.subject import Subject, SubjectRaised
 from attnspec.subjects.watching import lives_apart
 from attnspec.trials.compile import Check
 from attnspec.trials.judging import LoggingEvaluator, Violated
-from attnspec.trials.trial import CONVENTION, Trial, conventions_of
+from attnspec.trials.trial import CONVENTION_RELATION, Trial, conventions_of
 
-MOST = 2
+MAX_PROCESSES = 2
 """So many cases that fail alone are put to a new process: each costs the imports of the function's framework."""
 
 HOLDS_ALONE = "the answer depends on earlier calls, or on chance: in a new process, the case alone holds"
 """What is said where no fault of the catalogue is like it, and beside the one that is."""
 
-_REMEMBERS = Explanation(
+_STATEFUL_EXPLANATION = Explanation(
     HOLDS_ALONE, "Look for what outlives a call (a cache, a buffer, a counter), or for numbers that are drawn. The "
                  "line `again` puts the case alone, which holds: judge the whole clause to see it fail", "")
 
@@ -54,7 +54,7 @@ class FreshProcessRerun:
     """
 
     subject: Subject
-    _processes_left: int = MOST
+    _processes_left: int = MAX_PROCESSES
     _known_beginnings: set[str] = field(default_factory=set)
 
     def began_alike(self, evidence: Evidence) -> bool:
@@ -94,10 +94,10 @@ def mark_as_stateful(evidence: Evidence) -> Evidence:
     """Marks evidence as that of a function with a memory: it holds by itself and is like no fault, so at which sizes it
     was seen says nothing.
     """
-    return replace(evidence, begins="", explained=_REMEMBERS)
+    return replace(evidence, begins="", explained=_STATEFUL_EXPLANATION)
 
 
-MOST_BESIDE = 2**20
+MAX_WORK_BESIDE = 2**20
 """Multiply-adds of a case beyond which it is not put once more to see what is right beside what is wrong."""
 
 
@@ -113,11 +113,12 @@ class Explainer:
         self._subject, self._plan = subject, plan
         self._examiner = Examiner(self._make_fresh_subject, Witnesses(Matrix(checks, refutations), plan.seed))
         self._whereabouts = FailureLocator()
-        self._alone = FreshProcessRerun(subject)
-        self._raising = RaisingExplainer(subject)
+        self._rerun = FreshProcessRerun(subject)
+        self._raising_explainer = RaisingExplainer(subject)
         self._arithmetic = ArithmeticExplainer(checks, plan.seed)
-        self._failing: list[str] = []  # the cases of clauses that hold the output of their cases against the definition
-        self._unlike: set[str] = set()  # where failures begin that no fault of the catalogue explains
+        # the cases of clauses that hold the output of their cases against the definition
+        self._failing_recipes: list[str] = []
+        self._unlike_beginnings: set[str] = set()  # where failures begin that no fault of the catalogue explains
 
     def is_known_fault(self, trial: Trial, recipe: Recipe) -> bool:
         """Whether a fault that another failure is like is what a case shows, too. One bug breaks many clauses."""
@@ -136,16 +137,16 @@ class Explainer:
         At a glance only the first failure is located, and nothing else is diagnosed but a missing lift, unless the plan
         has some diagnosed: a third of a subject's time; whoever replays the case is told.
         """
-        if evidence.measured and evidence.measured.relation == CONVENTION:
+        if evidence.measured and evidence.measured.relation == CONVENTION_RELATION:
             found = of_no_answer(self._subject, conventions_of(trial.check), trial.evaluator.conventions)
             return replace(evidence, explained=found)
         if why := self._explained_by_its_ending(trial, evidence, ended):
             return replace(evidence, explained=why)
         is_known = (not trial.is_glance and bool(evidence.measured)
                     and self.is_known_fault(trial, Recipe.parse(evidence.recipe)))
-        place = borne_out(self._place(trial, evidence, searches=not is_known), evidence.recipe, held)
+        place = borne_out(self._find_place(trial, evidence, searches=not is_known), evidence.recipe, held)
         if trial.check.clause.holds_output:
-            self._failing.append(evidence.recipe)
+            self._failing_recipes.append(evidence.recipe)
             place = self._as_spoken_against(place, held)
         evidence = add_place(trial, evidence, place)
         if not evidence.measured and (lift := missing_lift(self._subject, evidence.sentence)):  # at a glance, too
@@ -164,8 +165,8 @@ class Explainer:
         """What is said of a call that raises, or returns what is never an output."""
         if isinstance(ended, SubjectRaised):
             is_of_lift = missing_lift(self._subject, evidence.sentence)
-            return None if is_of_lift else self._raising.explain(ended, trial.evaluator.dtype)
-        return self._raising.explain_return(ended.no_array) if ended and ended.no_array else None
+            return None if is_of_lift else self._raising_explainer.explain(ended, trial.evaluator.dtype)
+        return self._raising_explainer.explain_return(ended.no_array) if ended and ended.no_array else None
 
     def _add_diagnosis(self, trial: Trial, evidence: Evidence, place: FailurePlace, first: Recipe | None, *,
                        is_known: bool) -> Evidence:
@@ -182,15 +183,15 @@ class Explainer:
         if evidence.measured and not is_known and (
                 explained := self._arithmetic.explain(trial, recipe, evidence.measured.claimed, place, first)):
             return replace(evidence, explained=explained)
-        if evidence.begins in self._unlike or _is_spent(trial):
+        if evidence.begins in self._unlike_beginnings or _is_spent(trial):
             return evidence
-        if self._alone.began_alike(evidence):
+        if self._rerun.began_alike(evidence):
             return mark_as_stateful(evidence)
         diagnose = partial(self._examiner.diagnose, trial, recipe, place=place)
-        diagnosis = self._alone.refine_diagnosis(diagnose(), trial, evidence, diagnose)
+        diagnosis = self._rerun.refine_diagnosis(diagnose(), trial, evidence, diagnose)
         if diagnosis.located_stage == HOLDS_ALONE and not diagnosis.likely_faults:
             return mark_as_stateful(evidence)
-        self._unlike |= {evidence.begins} - {""} if not diagnosis.likely_faults else set()
+        self._unlike_beginnings |= {evidence.begins} - {""} if not diagnosis.likely_faults else set()
         if diagnosis.located_stage.startswith(MAGNITUDE):  # sizes matter as far as they make numbers large
             evidence = replace(evidence, begins="")
         return replace(evidence, like=diagnosis.likely_faults, located=diagnosis.located_stage,
@@ -200,16 +201,16 @@ class Explainer:
         """The place of the last failing case; with what was told of earlier ones, where a case that holds speaks
         against that and nothing else is told of this one.
         """
-        weak = self._whereabouts.spoken_against(self._failing, held)
+        weak = self._whereabouts.spoken_against(self._failing_recipes, held)
         if not weak or (place.begins not in {"", weak} and weaken_boundary(place.begins) != weak):
             return place
-        return replace(place, begins=borne_out(FailurePlace(weak), self._failing[-1], ()).begins)
+        return replace(place, begins=borne_out(FailurePlace(weak), self._failing_recipes[-1], ()).begins)
 
     def _make_fresh_subject(self) -> Subject:
         """The subject anew where it is one of our own; loading another's code twice is no help of ours to offer."""
         return own_subject(self._subject.id) if is_own(self._subject.id) else self._subject
 
-    def _place(self, trial: Trial, evidence: Evidence, *, searches: bool) -> FailurePlace:
+    def _find_place(self, trial: Trial, evidence: Evidence, *, searches: bool) -> FailurePlace:
         """The sizes at which it fails and the entries that are wrong. searches: what is known already, or not."""
         failure = Violated if evidence.measured else SubjectRaised
         try:
@@ -227,7 +228,7 @@ def _is_spent(trial: Trial) -> bool:
 def _with_what_is_right(trial: Trial, recipe: Recipe, evidence: Evidence) -> Evidence:
     """The evidence with what is right beside what is wrong, where the case asks for more than the output."""
     asks_for_more = recipe.features & {GRAD, "return_lse"}
-    if not evidence.measured or not asks_for_more or count_work(recipe.sizes) > MOST_BESIDE:
+    if not evidence.measured or not asks_for_more or count_work(recipe.sizes) > MAX_WORK_BESIDE:
         return evidence
     told = right_beside(trial.scene(recipe), recipe)
     return replace(evidence, wrong=" ".join(filter(None, (evidence.wrong, told))))

@@ -23,7 +23,7 @@ from attnspec.core.keywords import BESIDE, VALUED
 from attnspec.core.nouns import DType, Effort, Kind, Level, Verdict, is_bare
 from attnspec.core.plan import Plan
 from attnspec.engine.expectations import Portions, find_deviation
-from attnspec.engine.summon import as_put, compiling_time, samples_gradients
+from attnspec.engine.summon import compiling_time, samples_gradients, with_clause_gradients
 from attnspec.numerics.resolution import describe_what_passes
 from attnspec.problems.choices import traits_within
 from attnspec.problems.demand import count_work, nearest_sizes
@@ -42,18 +42,18 @@ from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Archives, Evaluator
 from attnspec.trials.judging import Failure, Tally, Violated
-from attnspec.trials.sizes import Dealer, RequestedSizes, asked_of
-from attnspec.trials.trial import Trial, unfinished_evidence, with_probed
+from attnspec.trials.sizes import Dealer, RequestedSizes, requested_sizes
+from attnspec.trials.trial import Trial, add_probed, unfinished_evidence
 
 if TYPE_CHECKING:
     from attnspec.engine.explainer import Explainer
 
 
-SMALL = Sizes(B=1, H=1, Hkv=1, T=16, S=16, D=16, Dv=16)
-MOST_SCORES, MOST_WORK = 2**27, 2**34
+SMALL_SIZES = Sizes(B=1, H=1, Hkv=1, T=16, S=16, D=16, Dv=16)
+MAX_SCORES, MAX_WORK = 2**27, 2**34
 """Scores (B·H·T·S) and multiply-adds of all words together: what is larger is put word by word only."""
 
-_FOLLOWS = {"T": "S", "S": "T", "D": "Dv", "Dv": "D", "H": "Hkv", "Hkv": "H"}
+_FOLLOWING_AXES = {"T": "S", "S": "T", "D": "Dv", "Dv": "D", "H": "Hkv", "Hkv": "H"}
 """Axes that are as long as one that is named, unless they are named themselves."""
 
 
@@ -62,15 +62,15 @@ def try_word(subject: Subject, contract: Contract, word: str, dtype: DType) -> O
     if dtype not in subject.declaration.dtypes:
         reason = subject.declaration.left_out.get(dtype, f"{subject.id} does not take {dtype.value}")
         verdict = Verdict.VIOLATED if word == dtype.value else Verdict.INAPPLICABLE
-        return _outcome(subject, word, dtype, verdict,
-                        reason=_format_broken_word(word, reason) if word == dtype.value else reason)
+        return _contract_outcome(subject, word, dtype, verdict,
+                                 reason=_format_broken_word(word, reason) if word == dtype.value else reason)
     if word in {each.value for each in contract.dtypes if each is not dtype}:
-        return _outcome(subject, word, dtype, Verdict.INAPPLICABLE, reason=f"it is tested at {word}")
+        return _contract_outcome(subject, word, dtype, Verdict.INAPPLICABLE, reason=f"it is tested at {word}")
     if word != ALL and (lacking := subject.lacks(frozenset({word} & {*contract.keywords}))):
-        return _outcome(subject, word, dtype, Verdict.VIOLATED, reason=_format_broken_word(word, lacking))
+        return _contract_outcome(subject, word, dtype, Verdict.VIOLATED, reason=_format_broken_word(word, lacking))
     recipe = recipe_for(contract, word, subject.declaration.limits)
-    if word == ALL and (reason := _too_large(recipe.sizes) or _find_word_refused_alone(subject, contract, dtype)):
-        return _outcome(subject, word, dtype, Verdict.INAPPLICABLE, reason=reason)
+    if word == ALL and (reason := _why_too_large(recipe.sizes) or _find_word_refused_alone(subject, contract, dtype)):
+        return _contract_outcome(subject, word, dtype, Verdict.INAPPLICABLE, reason=reason)
     return try_recipe(subject, word, dtype, recipe)
 
 
@@ -78,16 +78,17 @@ def try_recipe(subject: Subject, word: str, dtype: DType, recipe: Recipe) -> Out
     """Whether the subject takes this one problem: it answers with an array of the right shape, right or wrong."""
     problem = make_problem(recipe, dtype)
     if reason := subject.refuses(problem):
-        return _outcome(subject, word, dtype, Verdict.VIOLATED, recipe, reason=_format_broken_word(word, reason))
+        return _contract_outcome(subject, word, dtype, Verdict.VIOLATED, recipe,
+                                 reason=_format_broken_word(word, reason))
     try:
         subject.answer(problem)
     except (SubjectRaised, UnusableAnswer) as raised:
         trace = raised.traceback if isinstance(raised, SubjectRaised) else ""
-        return _outcome(subject, word, dtype, Verdict.VIOLATED, recipe, reason=_format_broken_word(word, str(raised)),
-                        trace=trace)
+        return _contract_outcome(subject, word, dtype, Verdict.VIOLATED, recipe,
+                                 reason=_format_broken_word(word, str(raised)), trace=trace)
     except SubjectDied as died:
-        return _outcome(subject, word, dtype, died.verdict, recipe, reason=str(died), trace=died.traceback)
-    return _outcome(subject, word, dtype, Verdict.HELD)
+        return _contract_outcome(subject, word, dtype, died.verdict, recipe, reason=str(died), trace=died.traceback)
+    return _contract_outcome(subject, word, dtype, Verdict.HELD)
 
 
 def recipe_for(contract: Contract, word: str, limits: Limits) -> Recipe:
@@ -95,30 +96,31 @@ def recipe_for(contract: Contract, word: str, limits: Limits) -> Recipe:
     keywords = set(contract.keywords) if word == ALL else {word} & set(contract.keywords)
     keywords = keywords.union({"causal"} if limits.causal_only else (), *map(limits.brings, keywords))
     keywords |= {BESIDE[name] for name in keywords & BESIDE.keys()}
-    asked = contract.largest if word == ALL else _named_by(contract, word)
-    followed = {_FOLLOWS[axis]: size for axis, size in asked.items() if axis in _FOLLOWS}
-    return _recipe(replace(nearest_sizes(SMALL, limits), **{**followed, **asked}), frozenset(keywords), limits)
+    asked = contract.largest if word == ALL else _size_of_word(contract, word)
+    followed = {_FOLLOWING_AXES[axis]: size for axis, size in asked.items() if axis in _FOLLOWING_AXES}
+    return _contract_recipe(replace(nearest_sizes(SMALL_SIZES, limits), **{**followed, **asked}), frozenset(keywords),
+                            limits)
 
 
-def _named_by(contract: Contract, word: str) -> dict[str, int]:
+def _size_of_word(contract: Contract, word: str) -> dict[str, int]:
     """The size that a word says, and that of the axis that would follow it, where another word says that one."""
     if word not in contract.sizes:
         return {}
     axis, size = contract.sizes[word]
-    partner = _FOLLOWS.get(axis, "")
+    partner = _FOLLOWING_AXES.get(axis, "")
     return {axis: size} | {each: most for each, most in contract.largest.items() if each == partner}
 
 
-def _recipe(sizes: Sizes, keywords: frozenset[str], limits: Limits) -> Recipe:
+def _contract_recipe(sizes: Sizes, keywords: frozenset[str], limits: Limits) -> Recipe:
     values = {name: value_for(name, limits) for name in keywords & VALUED.keys()}
     scale = value_for("scale", limits) if "scale" in keywords else 1.0
     mask = "all_true" if "mask" in keywords else "none"
     return Recipe(sizes, ("normal",), mask, keywords, 0, scale=scale, values=values)
 
 
-def _too_large(sizes: Sizes) -> str:
+def _why_too_large(sizes: Sizes) -> str:
     scores = sizes.B * sizes.H * sizes.T * sizes.S
-    if scores <= MOST_SCORES and scores * (sizes.D + sizes.Dv) <= MOST_WORK:
+    if scores <= MAX_SCORES and scores * (sizes.D + sizes.Dv) <= MAX_WORK:
         return ""
     return f"all of it together is too large to test here ({sizes}); each word is tested by itself"
 
@@ -135,8 +137,8 @@ def _format_broken_word(word: str, why: str) -> str:
     return f"the contract says {'all of it together' if word == ALL else word}: {why}"
 
 
-def _outcome(subject: Subject, word: str, dtype: DType, verdict: Verdict, recipe: Recipe | None = None, *,
-             reason: str = "", trace: str = "") -> Outcome:
+def _contract_outcome(subject: Subject, word: str, dtype: DType, verdict: Verdict, recipe: Recipe | None = None, *,
+                      reason: str = "", trace: str = "") -> Outcome:
     evidence = Evidence(reason, str(recipe.sizes), recipe.text, traceback=trace) if recipe else None
     return Outcome(subject.id, contract_id(word), dtype, Level.MUST, verdict, reason,
                    int(recipe is not None or verdict is Verdict.HELD), evidence=evidence)
@@ -183,10 +185,10 @@ class Refusals:
         return replace(outcome, refused=found) if found else outcome
 
 
-MOST_SIZES = 3
+MAX_SMALL_SIZES = 3
 """At so many sizes of failing cases that were shrunk before a further one is put first."""
 
-CASES_OF_THE_KNOWN = 10
+KNOWN_FAILURE_CASES = 10
 """How many cases a clause is tried on that the subject is known to violate, where none is known on which it does."""
 
 
@@ -204,16 +206,16 @@ class SubjectRun:
         self.archives: Archives | None = None
         self.tell: Callable[[Outcome], None] = lambda _: None
         """Is told a clause that fails before its smallest case and a cause are found."""
-        self.held: dict[tuple[str, DType], tuple[Recipe, ...]] = {}
+        self.held_recipes: dict[tuple[str, DType], tuple[Recipe, ...]] = {}
         """By clause and dtype: the cases of it that held."""
-        self._looked_into = 0
+        self._diagnosed_count = 0
         self._is_card_asked = False
         self.plan = plan
         self.breadcrumb = breadcrumb
         self._checks, self._refutations = checks, refutations
         self._evaluators: dict[DType, Evaluator] = {}
-        self._failed: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
-        self._raised: set[str] = set()
+        self._failed_recipes: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
+        self._raised_gists: set[str] = set()
         self._refusals = Refusals(subject)
         self._compiling = compiling_time(plan, subject)
         self._dealer = Dealer(subject, checks, plan.effort, plan.seed, hurries=self._compiling is not None)
@@ -250,24 +252,24 @@ class SubjectRun:
         clause = check.clause
         if dtype not in self.subject.declaration.dtypes:
             reason = self.subject.declaration.left_out.get(dtype, f"the subject does not take {dtype.value}")
-            return self._inapplicable(check, dtype, reason)
+            return self._make_inapplicable(check, dtype, reason)
         is_spared = self.spares(check, dtype)
-        if reason := check.lacking(as_put(self.subject, check)):
+        if reason := check.why_not_put(with_clause_gradients(self.subject, check)):
             if (broken := self._broken_claims(check)) and clause.level is Level.MUST and not is_spared:
                 reason = f"the subject claims {' and '.join(map(repr, broken))}, but {reason}"
-                return self._outcome(check, dtype, Verdict.VIOLATED, reason=reason)
-            return self._inapplicable(check, dtype, reason)
+                return self._make_outcome(check, dtype, Verdict.VIOLATED, reason=reason)
+            return self._make_inapplicable(check, dtype, reason)
         if is_spared:
-            return self._inapplicable(check, dtype, self._portions.why_spared(clause, dtype))
-        return self._left_out(check, dtype) or self._try_within_limits(check, dtype)
+            return self._make_inapplicable(check, dtype, self._portions.why_spared(clause, dtype))
+        return self._why_left_out(check, dtype) or self._try_within_limits(check, dtype)
 
-    def _left_out(self, check: Check, dtype: DType) -> Outcome | None:
+    def _why_left_out(self, check: Check, dtype: DType) -> Outcome | None:
         """The outcome of a clause that is not put, since calls hang, or compilers have taken all that they may."""
         incidents, compiling = incidents_of(self.subject), self._compiling
         if incidents is not None and incidents.is_given_up:
-            return self._outcome(check, dtype, Verdict.NOT_RUN, reason=GIVEN_UP)
+            return self._make_outcome(check, dtype, Verdict.NOT_RUN, reason=GIVEN_UP)
         if compiling and compiling.is_spent and not self._find_known_deviation(check, dtype):
-            return self._outcome(check, dtype, Verdict.NO_CLAIM, reason=LEFT_OUT.format(compiling.of_a_shape))
+            return self._make_outcome(check, dtype, Verdict.NO_CLAIM, reason=LEFT_OUT.format(compiling.seconds_a_shape))
         return None
 
     @property
@@ -301,7 +303,7 @@ class SubjectRun:
     def applies(self, check: Check, dtype: DType) -> bool:
         """Whether the clause is tried at this dtype."""
         return dtype in self.subject.declaration.dtypes and not self.spares(check, dtype) and not (
-            check.lacking(self.subject))
+            check.why_not_put(self.subject))
 
     def spares(self, check: Check, dtype: DType) -> bool:
         """Whether the clause is not put at this dtype, though it could be."""
@@ -319,29 +321,29 @@ class SubjectRun:
         """
         evaluator = self._evaluator_for(check, dtype)
         for left in range(MOST_CAUSES, -1, -1):
-            if reason := check.lacking(evaluator.subject):
-                return self._refusals.add_refusals(self._inapplicable(check, dtype, reason), evaluator.subject)
-            trial = self._trial(check, evaluator)
-            known = self._as_known(trial)  # what is listed as a failure is one, whatever its words
+            if reason := check.why_not_put(evaluator.subject):
+                return self._refusals.add_refusals(self._make_inapplicable(check, dtype, reason), evaluator.subject)
+            trial = self._make_trial(check, evaluator)
+            known = self._try_known_case(trial)  # what is listed as a failure is one, whatever its words
             trial = replace(trial, refused_by=self._refusals.refusal_finder(dtype)) if left else trial
             tally = known or trial.hold()
             if not tally.word_refusals:
-                told = with_probed(self._sentence(trial, tally), check, evaluator)
+                told = add_probed(self._conclude_trial(trial, tally), check, evaluator)
                 return self._refusals.add_refusals(told, evaluator.subject)
-            evaluator = evaluator.within_limits_of(narrow_subject(evaluator.subject, tally.word_refusals))
+            evaluator = evaluator.with_limits_of(narrow_subject(evaluator.subject, tally.word_refusals))
         raise AssertionError("the last trial takes refusals for failures")
 
     def _evaluator_for(self, check: Check, dtype: DType) -> Evaluator:
-        evaluator, subject = self.evaluator(dtype), as_put(self.subject, check)
-        return evaluator if subject is self.subject else evaluator.within_limits_of(subject)
+        evaluator, subject = self.evaluator(dtype), with_clause_gradients(self.subject, check)
+        return evaluator if subject is self.subject else evaluator.with_limits_of(subject)
 
     def replay(self, check: Check, dtype: DType, recipe: str) -> Outcome:
         """The verdict on one case."""
-        trial, parsed = self._trial(check, self._evaluator_for(check, dtype)), Recipe.parse(recipe)
+        trial, parsed = self._make_trial(check, self._evaluator_for(check, dtype)), Recipe.parse(recipe)
         if unknown := sorted(parsed.drawn.keys() - check.clause.draw.keys()):
             raise UsageError(f"the recipe has {unknown[0]}={parsed.drawn[unknown[0]]}, and the clause "
                              f"{check.clause.id!r} draws no such value.{hint(unknown[0], check.clause.draw)}")
-        return self._sentence(trial, trial.judge_recipe(parsed))
+        return self._conclude_trial(trial, trial.judge_recipe(parsed))
 
     def claims(self, profile: str) -> bool:
         """Whether the subject claims a profile; every subject claims core."""
@@ -350,28 +352,30 @@ class SubjectRun:
     def _find_known_deviation(self, check: Check, dtype: DType) -> Deviation | None:
         return find_deviation(self.subject.declaration.deviations, check.clause.id, dtype)
 
-    def _as_known(self, trial: Trial) -> Tally | None:
+    def _try_known_case(self, trial: Trial) -> Tally | None:
         """What comes of the case on which the clause is known to fail; None if none is known, or it holds there."""
         known, dtype = self._find_known_deviation(trial.check, trial.evaluator.dtype), trial.evaluator.dtype
         shown = self.subject.replays.get((trial.check.clause.id, dtype.value), "")
         case, where = (known.case, known.where) if known else (shown, self.subject.entry or FileLocation(""))
         if not case:
             return None
-        unhurried = replace(trial, longest=math.inf)  # how fast this machine is decides nothing about a listed case
+        # how fast this machine is decides nothing about a listed case
+        unhurried = replace(trial, max_call_seconds=math.inf)
         tally = unhurried.judge_recipe(parsed_case(case, where))
         return tally if tally.failure else None
 
-    def _trial(self, check: Check, evaluator: Evaluator) -> Trial:
+    def _make_trial(self, check: Check, evaluator: Evaluator) -> Trial:
         known = self._find_known_deviation(check, evaluator.dtype)  # the listed failure is not shrunk anew in every run
         is_spent = self._compiling is not None and self._compiling.is_spent  # each smaller case would be compiled
-        trial = Trial(check, evaluator, self.plan.effort, seed_of(self.plan.seed, check.domain),
-                      self.breadcrumb, shrinks=known is None and not self._is_explained and not is_spent,
-                      cases=CASES_OF_THE_KNOWN if known and not known.case else 0,
-                      failed_before=self._failed.get(check.clause.id), raised_before=frozenset(self._raised),
+        trial = Trial(check, evaluator, self.plan.effort, seed_of(self.plan.seed, check.domain), self.breadcrumb,
+                      shrinks=known is None and not self._has_enough_diagnoses and not is_spent,
+                      cases=KNOWN_FAILURE_CASES if known and not known.case else 0,
+                      failed_before=self._failed_recipes.get(check.clause.id),
+                      raised_before=frozenset(self._raised_gists),
                       shapes=self._dealer.shapes(check, evaluator.dtype, evaluator.subject.declaration.limits),
                       named_sizes=self._requested_sizes(check, evaluator),
-                      sample=self._portions.sample(check.clause, evaluator.dtype),
-                      small=self._small, is_explained=self._is_known)
+                      sample=self._portions.sample(check.clause, evaluator.dtype), small_sizes=self._small_sizes,
+                      is_explained=self._is_known_mistake)
         until = self._compiling.end_of_clause if self._compiling and not known else math.inf
         return replace(trial, compiling_ends=until, tell_failure=partial(self._tell_failure, trial))
 
@@ -379,63 +383,65 @@ class SubjectRun:
         """Tell of a failure as it is found: who is interrupted while it is made small has it."""
         evidence = unfinished_evidence(trial, failure, recipe)
         verdict = Verdict.ERRORED if isinstance(failure, SubjectRaised) else Verdict.VIOLATED
-        self.tell(self._outcome(trial.check, trial.evaluator.dtype, verdict, reason=evidence.sentence,
-                                evidence=evidence))
+        self.tell(self._make_outcome(trial.check, trial.evaluator.dtype, verdict, reason=evidence.sentence,
+                                     evidence=evidence))
 
     def _requested_sizes(self, check: Check, evaluator: Evaluator) -> tuple[RequestedSizes, ...]:
         """The sizes that the user names, or the subject declares, where the clause is put them."""
         declared = evaluator.subject.declaration
         if evaluator.dtype not in declared.main_dtypes:
             return ()
-        return asked_of(check, evaluator.subject, dict.fromkeys((*self.plan.sizes, *declared.sizes)))
+        return requested_sizes(check, evaluator.subject, dict.fromkeys((*self.plan.sizes, *declared.sizes)))
 
     def _broken_claims(self, check: Check) -> list[str]:
         """The claimed profiles that promise a keyword which the clause needs and the subject does not take."""
         missing = check.needs - self.subject.with_gradients.declaration.keywords  # not asked for is no broken promise
         return sorted({EVERY_KEYWORD[name].profile for name in missing if self.claims(EVERY_KEYWORD[name].profile)})
 
-    def _inapplicable(self, check: Check, dtype: DType, reason: str) -> Outcome:
-        return self._outcome(check, dtype, Verdict.INAPPLICABLE, reason=reason)
+    def _make_inapplicable(self, check: Check, dtype: DType, reason: str) -> Outcome:
+        return self._make_outcome(check, dtype, Verdict.INAPPLICABLE, reason=reason)
 
-    def _sentence(self, trial: Trial, tally: Tally) -> Outcome:
+    def _conclude_trial(self, trial: Trial, tally: Tally) -> Outcome:
         check, dtype = trial.check, trial.evaluator.dtype
-        self.held[check.clause.id, dtype] = tuple(tally.held_recipes)
+        self.held_recipes[check.clause.id, dtype] = tuple(tally.held_recipes)
         if tally.failure:
-            return self._failure(trial, tally, tally.failure)
+            return self._conclude_failure(trial, tally, tally.failure)
         if tally.cases:
-            return self._outcome(check, dtype, Verdict.HELD, tally, reason=self._why_short(tally))
-        if tally.outside and tally.no_claims == sum(tally.silent.values()):  # the rest was no case of the clause at all
-            return self._outcome(check, dtype, Verdict.INAPPLICABLE, tally, reason=next(iter(tally.outside)))
-        return self._outcome(check, dtype, Verdict.NO_CLAIM, tally, reason=tally.why_no_claim)
+            return self._make_outcome(check, dtype, Verdict.HELD, tally, reason=self._why_short(tally))
+        # the rest was no case of the clause at all
+        if tally.outside_reasons and tally.no_claims == sum(tally.silent_reasons.values()):
+            return self._make_outcome(check, dtype, Verdict.INAPPLICABLE, tally,
+                                      reason=next(iter(tally.outside_reasons)))
+        return self._make_outcome(check, dtype, Verdict.NO_CLAIM, tally, reason=tally.why_no_claim)
 
     def _why_short(self, tally: Tally) -> str:
         """Why cases were left out of a clause that held; empty if none were."""
         is_short = self._compiling and tally.is_cut_short
-        return CUT_SHORT.format(self._compiling.of_a_shape) if self._compiling and is_short else ""
+        return CUT_SHORT.format(self._compiling.seconds_a_shape) if self._compiling and is_short else ""
 
-    def _failure(self, trial: Trial, tally: Tally, failure: Failure) -> Outcome:
+    def _conclude_failure(self, trial: Trial, tally: Tally, failure: Failure) -> Outcome:
         """The verdict on what failed. Of a subject that dies nothing more is asked."""
-        from attnspec.engine.evidence import evidence_of  # noqa: PLC0415  (weight: pictures, where nothing fails)
+        from attnspec.engine.evidence import make_evidence  # noqa: PLC0415  (weight: pictures, where nothing fails)
 
-        evidence = evidence_of(trial, failure, tally.last)
+        evidence = make_evidence(trial, failure, tally.last_recipe)
         verdict = failure.verdict if isinstance(failure, SubjectDied) else Verdict.VIOLATED
         if isinstance(failure, SubjectRaised):
             verdict = Verdict.VIOLATED if self._declines(trial.check, failure) else Verdict.ERRORED
-            self._raised.add(failure.gist)
+            self._raised_gists.add(failure.gist)
         if not isinstance(failure, SubjectDied):
-            evidence = self._add_diagnosis(trial, evidence, failure, tally.first, self._cases_that_hold(trial))
-        return self._outcome(trial.check, trial.evaluator.dtype, verdict, tally, reason=evidence.sentence,
-                             evidence=evidence)
+            evidence = self._add_diagnosis(trial, evidence, failure, tally.first_failing, self._cases_that_hold(trial))
+        return self._make_outcome(trial.check, trial.evaluator.dtype, verdict, tally, reason=evidence.sentence,
+                                  evidence=evidence)
 
     def _cases_that_hold(self, trial: Trial) -> tuple[Recipe, ...]:
         """The cases that held so far and may speak against a boundary: of this clause, and where it holds the output of
         its cases against the definition, of all that do so.
         """
         dtype, clause = trial.evaluator.dtype, trial.check.clause
-        mine, checks = self.held.get((clause.id, dtype), ()), self._checks()
+        mine, checks = self.held_recipes.get((clause.id, dtype), ()), self._checks()
         if not clause.holds_output:
             return mine
-        others = (recipes for (name, at), recipes in self.held.items()
+        others = (recipes for (name, at), recipes in self.held_recipes.items()
                   if name != clause.id and at is dtype and name in checks and checks[name].clause.holds_output)
         return (*mine, *(recipe for recipes in others for recipe in recipes))
 
@@ -455,18 +461,19 @@ class SubjectRun:
         if not trial.shrinks or not evidence.recipe or trial.is_sparing or (
                 self.plan.diagnosed and not self._is_of_the_diagnosed(trial)):
             return evidence
-        self._failed.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
+        self._failed_recipes.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
         with asking_for(self.subject, Asking.CAUSES):
             return self._explainer.explain_failure(trial, evidence, ended, first, held)
 
     @property
-    def _small(self) -> tuple[Sizes, ...]:
+    def _small_sizes(self) -> tuple[Sizes, ...]:
         """The sizes of the failing cases that were shrunk so far, those of the least work first."""
-        return tuple(sorted({recipe.sizes for recipe in self._failed.values()}, key=count_work))[:MOST_SIZES]
+        return tuple(sorted({recipe.sizes for recipe in self._failed_recipes.values()},
+                            key=count_work))[:MAX_SMALL_SIZES]
 
-    def _is_known(self, trial: Trial, recipe: Recipe) -> bool:
+    def _is_known_mistake(self, trial: Trial, recipe: Recipe) -> bool:
         """Whether what explains an earlier failure explains this case."""
-        if not self._failed or trial.is_glance:
+        if not self._failed_recipes or trial.is_glance:
             return False
         with asking_for(self.subject, Asking.CAUSES):
             return self._explainer.is_known_fault(trial, recipe)
@@ -478,20 +485,20 @@ class SubjectRun:
         return Explainer(self.subject, self.plan, self._checks, self._refutations)
 
     @property
-    def _is_explained(self) -> bool:
+    def _has_enough_diagnoses(self) -> bool:
         """Whether so many failures were diagnosed at a glance as the plan says: of others nobody is told the case."""
         return bool(self.plan.diagnosed) and self.plan.effort is Effort.GLANCE and (
-            self._looked_into >= self.plan.diagnosed)
+            self._diagnosed_count >= self.plan.diagnosed)
 
     def _is_of_the_diagnosed(self, trial: Trial) -> bool:
         """Whether this failure is one of the first under `must` clauses, which are diagnosed though it is a glance."""
         if not trial.is_glance:
             return True
-        self._looked_into += trial.check.clause.level is Level.MUST
-        return trial.check.clause.level is Level.MUST and self._looked_into <= self.plan.diagnosed
+        self._diagnosed_count += trial.check.clause.level is Level.MUST
+        return trial.check.clause.level is Level.MUST and self._diagnosed_count <= self.plan.diagnosed
 
-    def _outcome(self, check: Check, dtype: DType, verdict: Verdict, tally: Tally | None = None, *, reason: str = "",
-                 evidence: Evidence | None = None) -> Outcome:
+    def _make_outcome(self, check: Check, dtype: DType, verdict: Verdict, tally: Tally | None = None, *,
+                      reason: str = "", evidence: Evidence | None = None) -> Outcome:
         tally = tally or Tally()
         return Outcome(self.subject.id, check.clause.id, dtype, check.clause.level, verdict, reason, tally.cases,
                        tally.no_claims, tally.worst, evidence, instrument=check.instrument,

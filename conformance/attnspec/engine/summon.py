@@ -45,7 +45,7 @@ def with_requested_features(subject: Subject, plan: Plan) -> Subject:
     subject = with_made(subject, FORMS) if plan.variants or forms_asked(plan) else subject
     if _names_gradients(plan, subject):
         return subject.with_gradients
-    return _with_its_gradients(subject) if samples_gradients(plan, subject) else subject
+    return _with_gradients_if_any(subject) if samples_gradients(plan, subject) else subject
 
 
 def _names_gradients(plan: Plan, subject: Subject) -> bool:
@@ -64,14 +64,14 @@ def samples_gradients(plan: Plan, subject: Subject) -> bool:
     return subject.backward is None and not is_narrowed and not _names_gradients(plan, subject)
 
 
-def _with_its_gradients(subject: Subject) -> Subject:
+def _with_gradients_if_any(subject: Subject) -> Subject:
     """The subject, of which gradients can be had unless its framework says that there are none."""
     asked = subject.with_gradients
-    words = "" if asked is subject else _without_derivative(asked)
+    words = "" if asked is subject else _words_without_derivative(asked)
     return replace(subject, refused_words={**subject.refused_words, GRAD: words}) if words else asked
 
 
-def _without_derivative(subject: Subject) -> str:
+def _words_without_derivative(subject: Subject) -> str:
     """In what words the framework says that it cannot differentiate the function; empty where it can, or fails."""
     dtype = first_of(subject.declaration.dtypes)
     sizes, given = PLAIN, {"causal": True} if subject.declaration.limits.causal_only else {}
@@ -99,10 +99,10 @@ def compiling_time(plan: Plan, subject: Subject) -> CompilingTime | None:
     if not subject.declaration.is_compiled or not is_hurried(plan):
         return None
     most = EFFORTS[plan.effort].compiling
-    return CompilingTime(most, spent=min(most / 4, subject.callee.cpu_seconds()))
+    return CompilingTime(most, seconds_spent=min(most / 4, subject.callee.cpu_seconds()))
 
 
-def as_put(subject: Subject, check: Check) -> Subject:
+def with_clause_gradients(subject: Subject, check: Check) -> Subject:
     """The subject as a clause is put to it: where a form of it is asked for gradients, the plain function is, too."""
     return subject.with_gradients if check.clause.made and GRAD in check.needs else subject
 

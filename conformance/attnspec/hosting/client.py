@@ -22,10 +22,10 @@ from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Verdict
 from attnspec.core.surroundings import Surroundings
 from attnspec.host.frames import Entries, Header
-from attnspec.host.serving import VERSION
+from attnspec.host.serving import PROTOCOL_VERSION
 from attnspec.hosting.process import NO_ANSWER, HostDied, HostProcess, ProcessDeath
 
-MOST = 4
+MAX_HOSTS = 4
 """How many hosts a process keeps: a framework takes some hundred megabytes. One that is ended is started again when it
 is asked again."""
 
@@ -37,7 +37,7 @@ def client_of(key: Hashable, make: Callable[[], Client]) -> Client:
     if key not in _clients:
         _clients[key] = make()
     _clients.move_to_end(key)
-    while len(_clients) > MOST:
+    while len(_clients) > MAX_HOSTS:
         _clients.popitem(last=False)[1].close()
     return _clients[key]
 
@@ -49,16 +49,16 @@ def close_all() -> None:
         _clients.popitem()[1].close()
 
 
-PLAIN = 2**20
+MAX_PLAIN_BYTES = 2**20
 """Bytes that an answer without arrays may take; messages and tracebacks are bounded where they are made."""
 
-DEATHS = 2
+MAX_DEATHS = 2
 """How often the same kind of call may end a host; after that it is not tried again in this run."""
 
-LEAST = 1.0
+MIN_CALL_SECONDS = 1.0
 """Seconds that a call always gets, though the calls before it took all that their item may take."""
 
-GREETING = 60.0
+GREETING_SECONDS = 60.0
 """Seconds that a host has to answer for the first time."""
 
 
@@ -67,7 +67,7 @@ class LoadedFunction:
     """A function in the host: by which number, and what the host tells of it, and of a backward pass beside it."""
 
     number: int
-    described: Mapping[str, Any]
+    description: Mapping[str, Any]
     versions: Mapping[str, str]
     backward: Mapping[str, Any] | None = None
 
@@ -77,7 +77,7 @@ class NotLoadedThere(Exception):  # noqa: N818  (it becomes an error with words)
 
     def __init__(self, told: Mapping[str, Any]) -> None:
         super().__init__(str(told.get("kind", "")))
-        self.told = told
+        self.details = told
 
 
 class Client:
@@ -91,21 +91,21 @@ class Client:
         self.about: Mapping[str, Any] = {}
         self._hello: Header = {"do": "hello", "path": list(path), "adapters": list(adapters), "files": dict(files)}
         self._process: HostProcess | None = None
-        self._begun: HostProcess | None = None  # one that has not answered yet
+        self._starting_process: HostProcess | None = None  # one that has not answered yet
         self._loads: list[Header] = []
         self._handles: dict[int, int] = {}
         self._deaths: Counter[Hashable] = Counter()
         self._last: dict[Hashable, ProcessDeath] = {}
-        self._spent = 0.0
+        self._spent_seconds = 0.0
         self.life = 0
         self._lift: Header = {}
-        self._lifted: dict[str, Header] = {}
+        self._lift_answers: dict[str, Header] = {}
         self._work: Iterator[Callable[[], object]] = iter(())
-        self._own, self._is_at_work = 0.0, False
+        self._own_seconds, self._is_at_work = 0.0, False
 
     def begin_item(self) -> None:
         """From now on calls have the whole deadline again."""
-        self._spent = 0.0
+        self._spent_seconds = 0.0
 
     @contextlib.contextmanager
     def meanwhile(self, work: Iterable[Callable[[], object]]) -> Iterator[None]:
@@ -126,8 +126,8 @@ class Client:
         began, self._is_at_work = time.monotonic(), True
         with contextlib.suppress(Exception):
             piece()
-        self._own, self._is_at_work = time.monotonic() - began, False
-        return self._own
+        self._own_seconds, self._is_at_work = time.monotonic() - began, False
+        return self._own_seconds
 
     def load(self, header: Mapping[str, Any]) -> LoadedFunction:
         """Load a function. Raises NotLoadedThere; HostDied where the import ends the process; TargetError."""
@@ -149,21 +149,21 @@ class Client:
     def lift(self, name: str) -> Header:
         """What the framework does there, on the device of these surroundings: asked once. Raises HostDied."""
         self._lift = {"do": "lift", "lift": name, "device": self.surroundings.device}
-        if name not in self._lifted:
-            self._lifted[name] = self._exchange(self._lift, (), is_call=False)[0]
-        return self._lifted[name]
+        if name not in self._lift_answers:
+            self._lift_answers[name] = self._exchange(self._lift, (), is_call=False)[0]
+        return self._lift_answers[name]
 
-    def request(self, header: Header, arrays: Sequence[Entries] = (), *, most: int = PLAIN, kind: Hashable = None,
-                ) -> tuple[Header, list[Entries]]:
+    def request(self, header: Header, arrays: Sequence[Entries] = (), *, most: int = MAX_PLAIN_BYTES,
+                kind: Hashable = None,) -> tuple[Header, list[Entries]]:
         """Ask. `most`: bytes that the arrays of the answer, any shape, may take.  kind: what must not kill too often.
 
         Raises HostDied, at once where this kind of call has ended hosts before.
         """
-        if kind and self._deaths[kind] >= DEATHS:
+        if kind and self._deaths[kind] >= MAX_DEATHS:
             raise HostDied(self._last[kind])
         try:
             if "of" in header:
-                header = {**header, "of": self._handle(header["of"])}
+                header = {**header, "of": self._current_handle(header["of"])}
             return self._exchange(header, arrays, most=most)
         except NotLoadedThere as cause:
             again = f"the process had ended, and the function could not be loaded again ({cause})"
@@ -183,9 +183,9 @@ class Client:
         """What the memory of an earlier result holds now, any shape; nothing where the host has died meanwhile."""
         if self._process is None or life != self.life:
             return []
-        return self.request({"do": "recall", "call": call}, most=most + PLAIN)[1]
+        return self.request({"do": "recall", "call": call}, most=most + MAX_PLAIN_BYTES)[1]
 
-    def _handle(self, number: int) -> int:
+    def _current_handle(self, number: int) -> int:
         if self._process is None:
             self._start()
         if number not in self._handles:
@@ -194,23 +194,23 @@ class Client:
                 self._exchange(self._lift, (), is_call=False)
         return self._handles[number]
 
-    def _exchange(self, header: Header, arrays: Sequence[Entries], *, most: int = PLAIN,
+    def _exchange(self, header: Header, arrays: Sequence[Entries], *, most: int = MAX_PLAIN_BYTES,
                   is_call: bool = True) -> tuple[Header, list[Entries]]:
         """is_call: whether its time is the item's; an import has a deadline to itself."""
         assert not self._is_at_work, "an answer is still awaited"
         if self._process is None:
             self._start()
         assert self._process is not None  # it was started
-        began, self._own = time.monotonic(), 0.0
+        began, self._own_seconds = time.monotonic(), 0.0
         try:
-            seconds = max(LEAST, self.surroundings.deadline - self._spent * is_call)
-            told, found = self._process.exchange(header, arrays, seconds=seconds, most=most + PLAIN,
+            seconds = max(MIN_CALL_SECONDS, self.surroundings.deadline - self._spent_seconds * is_call)
+            told, found = self._process.exchange(header, arrays, seconds=seconds, most=most + MAX_PLAIN_BYTES,
                                                  meanwhile=self._work_on)
         except HostDied:
             self._process = None
             raise
         finally:
-            self._spent += (time.monotonic() - began - self._own) * is_call
+            self._spent_seconds += (time.monotonic() - began - self._own_seconds) * is_call
         if handed := str(self.about.get("handed") or ""):  # places are told as they are here
             told = json.loads(json.dumps(told).replace(f"{handed}/", ""))
         if "error" in told:
@@ -219,26 +219,26 @@ class Client:
 
     def begin(self) -> None:
         """Start the host, and do not wait for it. Whoever asks it first hears what is wrong."""
-        if self._process is None and self._begun is None and self.surroundings.is_quick:
+        if self._process is None and self._starting_process is None and self.surroundings.is_quick:
             with contextlib.suppress(TargetError, HostDied):
-                self._begun = self._opened()
+                self._starting_process = self._open_process()
 
-    def _opened(self) -> HostProcess:
+    def _open_process(self) -> HostProcess:
         process = HostProcess(self.surroundings)
-        process.ask(self._hello, until=time.monotonic() + GREETING)
+        process.ask(self._hello, until=time.monotonic() + GREETING_SECONDS)
         return process
 
     def _start(self) -> None:
         self._handles, self.life = {}, self.life + 1
         try:
-            process, self._begun = self._begun or self._opened(), None
-            self.about, _ = process.answer(until=time.monotonic() + GREETING, most=PLAIN)
+            process, self._starting_process = self._starting_process or self._open_process(), None
+            self.about, _ = process.answer(until=time.monotonic() + GREETING_SECONDS, most=MAX_PLAIN_BYTES)
         except HostDied as died:
-            raise TargetError(_no_start(died.death, self.surroundings)) from None
+            raise TargetError(_explain_no_start(died.death, self.surroundings)) from None
         self._process = process
-        if self.about.get("version") != VERSION:
+        if self.about.get("version") != PROTOCOL_VERSION:
             raise TargetError(f"the host speaks version {self.about.get('version')} of the protocol; this attnspec "
-                              f"speaks version {VERSION}.")
+                              f"speaks version {PROTOCOL_VERSION}.")
         self._process.remember_host(dict(self.about))
 
     def cpu_seconds(self) -> float:
@@ -248,17 +248,17 @@ class Client:
         pid = self.about.get("pid")
         if not self.surroundings.is_here or not isinstance(pid, int):
             return time.monotonic()
-        return seconds_of(pid) if self._process else 0.0
+        return processor_seconds(pid) if self._process else 0.0
 
     def close(self) -> None:
         """Ends the host; it is started anew if it is asked again."""
-        for process in (self._process, self._begun):
+        for process in (self._process, self._starting_process):
             if process is not None:
                 process.close()
-        self._process = self._begun = None
+        self._process = self._starting_process = None
 
 
-def _no_start(death: ProcessDeath, surroundings: Surroundings) -> str:
+def _explain_no_start(death: ProcessDeath, surroundings: Surroundings) -> str:
     """Why a host cannot begin, and what to do."""
     command = " ".join(surroundings.command) or sys.executable
     if "No module named 'numpy'" in death.printed:
@@ -282,14 +282,14 @@ __all__ = ["Client", "HostDied", "LoadedFunction", "NotLoadedThere", "Verdict", 
 _USER, _SYSTEM = 11, 12
 """Where the ticks stand behind the name of a process in its `stat` (proc(5))."""
 
-_TELLS = Path("/proc/self/stat").is_file()
+_HAS_PROC = Path("/proc/self/stat").is_file()
 
 
-def seconds_of(pid: int) -> float:
+def processor_seconds(pid: int) -> float:
     """Seconds that processors have worked in all threads of a process, 0 of one that has ended; by the clock where the
     system does not tell.
     """
-    if not _TELLS:
+    if not _HAS_PROC:
         return time.monotonic()
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()

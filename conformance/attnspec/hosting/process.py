@@ -29,22 +29,22 @@ from attnspec.core.nouns import Verdict
 from attnspec.core.surroundings import HostLanguage, Surroundings
 from attnspec.host.frames import (
     NO_ROOMS,
-    PIECE,
-    ROOM,
+    READ_AHEAD_BYTES,
+    ROOM_BYTES,
     BrokenFrame,
     Entries,
     Header,
     Incoming,
-    packed,
-    received,
-    rooms,
-    send,
+    map_rooms,
+    pack_frame,
+    receive_frame,
+    send_frame,
 )
-from attnspec.host.supervisor import ENDED
+from attnspec.host.supervisor import END_MARK
 
-_FILES = Path(__file__).parents[1] / "host"
-_APART = ("main.py", "supervisor.py")
-READY = b"\x01READY\n"
+_HOST_FOLDER = Path(__file__).parents[1] / "host"
+_SEPARATE_FILES = ("main.py", "supervisor.py")
+READY_MARK = b"\x01READY\n"
 """What the far end says once it can be handed the program; a greeting may come before it."""
 
 ONE_THREAD: Mapping[str, str] = dict.fromkeys(
@@ -57,13 +57,13 @@ SHARED_DEVICE: Mapping[str, str] = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 """Several processes use one GPU, and the first of JAX would take three quarters of its memory."""
 
 _LINE_BY_LINE = ("-ISqi",)
-_CLIENTS = ("docker", "podman", "nerdctl", "kubectl", "ssh", "wsl")
+_CLIENT_COMMANDS = ("docker", "podman", "nerdctl", "kubectl", "ssh", "wsl")
 """Commands whose processes are children of somebody else, on this machine or on another."""
 
-_TELLING = ("PYTEST_", "HYPOTHESIS_", "ATTNSPEC_", "COV_", "COVERAGE_", "TOX_", "_PYTEST")
+_TELLING_PREFIXES = ("PYTEST_", "HYPOTHESIS_", "ATTNSPEC_", "COV_", "COVERAGE_", "TOX_", "_PYTEST")
 """How variables begin that would tell a subject that it is judged."""
 
-POISON = "1"
+POISON_BYTE = "1"
 """glibc fills what it hands out with the complement of this byte: as float32 -1.7e38, as float16 NaN, never 0."""
 
 KEPT_HEAP: Mapping[str, str] = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**26)}
@@ -73,20 +73,20 @@ KEPT_HEAP: Mapping[str, str] = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TR
 def first_line(count: int) -> bytes:
     """What an interactive interpreter is told first: to say that it is there, and to run so many bytes, none more."""
     exact = "io.BufferedReader(io.FileIO(0,'rb',False),1)"
-    return (f"import io,os,sys;_=os.write(1,{READY!r});sys.ps1=sys.ps2='';exec(compile({exact}.read({count}),"
+    return (f"import io,os,sys;_=os.write(1,{READY_MARK!r});sys.ps1=sys.ps2='';exec(compile({exact}.read({count}),"
             "'program','exec'))\n").encode()
 
 
 def program_text(surroundings: Surroundings, shared: int = -1) -> bytes:
     """The supervisor, the files of the host, and what it is to set. shared: a descriptor of memory; -1 for none."""
-    settings: dict[str, Any] = {"without": _TELLING, "memory": surroundings.memory, "shared": shared}
+    settings: dict[str, Any] = {"without": _TELLING_PREFIXES, "memory": surroundings.memory, "shared": shared}
     if surroundings.speaks is HostLanguage.PYTHON:
-        files, folder = _files(), str(Path.cwd()) if surroundings.is_here else ""
-        settings.update(environment=_environment(surroundings), folder=folder)
+        files, folder = _host_files(), str(Path.cwd()) if surroundings.is_here else ""
+        settings.update(environment=_host_environment(surroundings), folder=folder)
     else:
         files = {}
         settings.update(environment=dict(surroundings.environment), command=surroundings.command)
-    supervisor = (_FILES / "supervisor.py").read_text(encoding="utf-8")
+    supervisor = (_HOST_FOLDER / "supervisor.py").read_text(encoding="utf-8")
     calls = f"\nmain(json.loads({json.dumps(json.dumps(files))}), json.loads({json.dumps(json.dumps(settings))}))"
     # an interactive interpreter would wait for more after an error, such as a file that cannot be written
     guarded = f"\ntry:{calls.replace(chr(10), chr(10) + '    ')}\nexcept Exception as problem:\n    _give_up(problem)"
@@ -94,16 +94,16 @@ def program_text(surroundings: Surroundings, shared: int = -1) -> bytes:
 
 
 @cache
-def _files() -> Mapping[str, str]:
+def _host_files() -> Mapping[str, str]:
     """By the name that each file has there, its text."""
-    inside = {f"_serve/{path.relative_to(_FILES).as_posix()}": path.read_text(encoding="utf-8")
-              for path in sorted(_FILES.rglob("*.py")) if path.name not in _APART}
-    return {"main.py": (_FILES / "main.py").read_text(encoding="utf-8"), **inside}
+    inside = {f"_serve/{path.relative_to(_HOST_FOLDER).as_posix()}": path.read_text(encoding="utf-8")
+              for path in sorted(_HOST_FOLDER.rglob("*.py")) if path.name not in _SEPARATE_FILES}
+    return {"main.py": (_HOST_FOLDER / "main.py").read_text(encoding="utf-8"), **inside}
 
 
-def _environment(surroundings: Surroundings) -> dict[str, str]:
+def _host_environment(surroundings: Surroundings) -> dict[str, str]:
     given = surroundings.environment
-    own = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"), "MALLOC_PERTURB_": POISON, **KEPT_HEAP,
+    own = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"), "MALLOC_PERTURB_": POISON_BYTE, **KEPT_HEAP,
            **ONE_THREAD, **SHARED_DEVICE, **given}
     before = os.environ.get("XLA_FLAGS", "") if surroundings.is_here else ""
     # of flags, the user's, the subject's and ours stand side by side, each once
@@ -115,7 +115,7 @@ def process_environment(surroundings: Surroundings) -> dict[str, str] | None:
     """What a program that speaks the protocol is born into. None: Python inherits all, and is told the rest."""
     if surroundings.speaks is HostLanguage.PYTHON:
         return None
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_TELLING)}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_TELLING_PREFIXES)}
     return {**inherited, **surroundings.environment}
 
 
@@ -136,30 +136,30 @@ def start_command(surroundings: Surroundings) -> tuple[str, ...]:
         return surroundings.command
     if surroundings.speaks is HostLanguage.PYTHON:
         return (*(surroundings.command or (sys.executable,)), *_LINE_BY_LINE)
-    if (name := Path(surroundings.command[0]).stem) in _CLIENTS:
+    if (name := Path(surroundings.command[0]).stem) in _CLIENT_COMMANDS:
         raise TargetError(f"--memory cannot be kept for {' '.join(surroundings.command)!r}: what {name} starts is no "
                           "process that can be watched from here. Limit the memory there, as `docker run --memory` "
                           "does, and leave --memory out.")
     return (sys.executable, *_LINE_BY_LINE)
 
 
-STARTING = 120.0
+START_SECONDS = 120.0
 """Seconds that a process may take before it says that it is there: a container may have to be fetched."""
 
-LAST_WORDS = 3.0
+LAST_WORDS_SECONDS = 3.0
 """Seconds that the far end may take to tell how it ended."""
 
 NO_ANSWER = "what came back is not an answer"
 
-DIED = "the process died while the implementation ran"
+DIED_REASON = "the process died while the implementation ran"
 
 LAST_PRINTED = 4000
 """Bytes of what a program without a supervisor printed on stderr, told once it has died."""
 
-_PIPE = 2**20
+_PIPE_BYTES = 2**20
 """Bytes that a pipe holds; what Linux allows everybody."""
 
-_OURS = re.compile(r'^Extension modules:|File "[^"]*/(_serve/[^"]*|main\.py)"')
+_HOST_FRAME = re.compile(r'^Extension modules:|File "[^"]*/(_serve/[^"]*|main\.py)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ class HostProcess:
         self._surroundings = surroundings
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the process lives)
         shared = shared_memory(surroundings)
-        self._offered, self._rooms = rooms(shared) if shared >= 0 else NO_ROOMS, NO_ROOMS
+        self._offered, self._rooms = map_rooms(shared) if shared >= 0 else NO_ROOMS, NO_ROOMS
         command = start_command(surroundings)
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -226,19 +226,19 @@ class HostProcess:
         for descriptor in (self._requests, self._answers):
             os.set_blocking(descriptor, False)
             with contextlib.suppress(OSError, AttributeError):  # Linux knows this, and may forbid it
-                fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE)
+                fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._readable = _poll_descriptor(self._answers, select.POLLIN)
         self._writable = _poll_descriptor(self._requests, select.POLLOUT)
-        self._pid, self._number, self._ahead = 0, 0, memoryview(bytearray(PIECE))
+        self._pid, self._number, self._ahead = 0, 0, memoryview(bytearray(READ_AHEAD_BYTES))
         if is_handed_a_program(surroundings):
-            self._hand_over(shared, time.monotonic() + STARTING)
+            self._hand_over(shared, time.monotonic() + START_SECONDS)
 
     def _hand_over(self, shared: int, until: float) -> None:
         text = program_text(self._surroundings, shared)
         try:
             self._write([first_line(len(text))], until)
             said, byte = b"", bytearray(1)
-            while not said.endswith(READY):
+            while not said.endswith(READY_MARK):
                 said += byte if self._fill(memoryview(byte), until) else b""
             os.ftruncate(self._stderr.fileno(), os.lseek(self._stderr.fileno(), 0, os.SEEK_SET))  # its greeting
             self._write([text], until)
@@ -262,15 +262,15 @@ class HostProcess:
 
     def ask(self, header: Header, arrays: Sequence[Entries] = (), *, until: float) -> None:
         """Put a request with these arrays, any shape, before that time (monotonic). Raises HostDied."""
-        with _telling_death(self._died):
+        with _telling_death(self._end_with_death):
             self._number += 1
-            self._write(packed({**header, "number": self._number}, arrays, self._rooms.requests), until)
+            self._write(pack_frame({**header, "number": self._number}, arrays, self._rooms.requests), until)
 
     def answer(self, *, until: float, most: int) -> tuple[Header, list[Entries]]:
         """The answer to the last request; its arrays, any shape, take `most` bytes. Raises HostDied."""
-        with _telling_death(self._died):
-            told, found = received(Incoming(lambda view: self._fill(view, until), self._ahead, most=most,
-                                            room=self._rooms.answers, memory=_memory))
+        with _telling_death(self._end_with_death):
+            told, found = receive_frame(Incoming(lambda view: self._fill(view, until), self._ahead, most=most,
+                                                 room=self._rooms.answers, memory=_plain_buffer))
             unsaid = self._number if self._surroundings.speaks is HostLanguage.PROTOCOL else None
             if (said := told.get("number", unsaid)) != self._number:
                 # something in that process has written an answer of its own
@@ -283,16 +283,16 @@ class HostProcess:
                 try:
                     return os.writev(self._requests, buffers)
                 except BlockingIOError:
-                    _await(self._writable, until)
+                    _wait_until(self._writable, until)
                 except OSError:
                     raise _NobodyReads from None
 
-        send(parts, write)
+        send_frame(parts, write)
 
     def _fill(self, view: memoryview, until: float) -> int:
         """Read as much as is there, as soon as something is."""
         while True:
-            _await(self._readable, until)
+            _wait_until(self._readable, until)
             try:
                 got = os.readv(self._answers, [view])
             except BlockingIOError:
@@ -311,21 +311,21 @@ class HostProcess:
         self._pid = pid if isinstance(pid, int) else 0
         self._rooms = self._offered if about.get("shared") is True else NO_ROOMS
 
-    def _died(self, verdict: Verdict, why: str = "") -> ProcessDeath:
+    def _end_with_death(self, verdict: Verdict, why: str = "") -> ProcessDeath:
         self.close()
         words = self._last_words()
-        reason = why or _reason(verdict, words, self._surroundings)
+        reason = why or _death_reason(verdict, words, self._surroundings)
         trace = str(words.get("trace", ""))
         if verdict is Verdict.TIMED_OUT:  # it was told to say where it stands, which reads like a crash
             trace = trace.removeprefix("Fatal Python error: Aborted").lstrip()
-        return ProcessDeath(verdict, reason, _without_ours(trace), str(words.get("printed", "")))
+        return ProcessDeath(verdict, reason, _without_host_frames(trace), str(words.get("printed", "")))
 
     def _last_words(self) -> dict[str, Any]:
-        lines = [line for line in self._end_of_stderr(2**17).splitlines() if line.startswith(ENDED)]
+        lines = [line for line in self._end_of_stderr(2**17).splitlines() if line.startswith(END_MARK)]
         with contextlib.suppress(ValueError, IndexError):
-            words = json.loads(lines[-1].removeprefix(ENDED))
+            words = json.loads(lines[-1].removeprefix(END_MARK))
             if isinstance(words, dict):
-                return {"printed": self._end_of_stderr(LAST_PRINTED).partition(ENDED)[0].strip(), **words}
+                return {"printed": self._end_of_stderr(LAST_PRINTED).partition(END_MARK)[0].strip(), **words}
         if not is_handed_a_program(self._surroundings):  # nobody stands beside it: it was our own child
             return {"status": self._process.returncode, "printed": self._end_of_stderr(LAST_PRINTED)}
         if self._pid and self._surroundings.is_here:
@@ -345,19 +345,19 @@ class HostProcess:
                 if stream is not None:
                     stream.close()
         try:
-            self._process.wait(LAST_WORDS)
+            self._process.wait(LAST_WORDS_SECONDS)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(OSError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
 
-def _without_ours(trace: str) -> str:
+def _without_host_frames(trace: str) -> str:
     """Where the threads of the subject stood, without the frames that are the host's."""
-    return "\n".join(line for line in trace.splitlines() if not _OURS.search(line)).strip()
+    return "\n".join(line for line in trace.splitlines() if not _HOST_FRAME.search(line)).strip()
 
 
-def _memory(count: int) -> Any:  # noqa: ANN401  (of the class that NumPy has)
+def _plain_buffer(count: int) -> Any:  # noqa: ANN401  (of the class that NumPy has)
     """So many bytes that can be written to; uint8 (count,)."""
     return np.empty(count, np.uint8)
 
@@ -368,13 +368,13 @@ def _poll_descriptor(descriptor: int, event: int) -> select.poll:
     return poll
 
 
-def _await(poll: select.poll, until: float) -> None:
+def _wait_until(poll: select.poll, until: float) -> None:
     """What is there already is taken though it is late."""
     if not poll.poll(1000 * max(0.0, until - time.monotonic())):
         raise _DeadlinePassed
 
 
-def _reason(verdict: Verdict, words: dict[str, Any], surroundings: Surroundings) -> str:
+def _death_reason(verdict: Verdict, words: dict[str, Any], surroundings: Surroundings) -> str:
     """Why there was no answer, in words for a report."""
     if verdict is Verdict.TIMED_OUT:
         return f"the implementation had not returned after {surroundings.deadline:g} s"
@@ -382,10 +382,10 @@ def _reason(verdict: Verdict, words: dict[str, Any], surroundings: Surroundings)
     if why.startswith("memory "):
         taken = int(why.removeprefix("memory "))
         return f"the process took {taken / 2**20:.0f} MiB where {surroundings.memory / 2**20:.0f} MiB are allowed"
-    return f"{DIED}{_ending(status)}"
+    return f"{DIED_REASON}{_describe_status(status)}"
 
 
-def _ending(status: object) -> str:
+def _describe_status(status: object) -> str:
     if not isinstance(status, int):
         return ""
     if status < 0:
@@ -403,7 +403,7 @@ def shared_memory(surroundings: Surroundings) -> int:
         return -1
     with contextlib.suppress(OSError):
         descriptor = os.memfd_create("memory", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(descriptor, 2 * ROOM)
+        os.ftruncate(descriptor, 2 * ROOM_BYTES)
         # who reads memory that has been cut off is ended by SIGBUS
         fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         return descriptor

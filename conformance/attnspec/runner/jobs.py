@@ -107,7 +107,7 @@ def source_of(config: pytest.Config, breadcrumb: Breadcrumb, tell: Callable[[Don
 
 
 # The verdicts of items in which the subject was called and judged.
-EXECUTED = FAILURES | {Verdict.HELD, Verdict.EXPECTED, Verdict.UNEXPECTED}
+EXECUTED_VERDICTS = FAILURES | {Verdict.HELD, Verdict.EXPECTED, Verdict.UNEXPECTED}
 
 
 def count_verdicts(outcomes: Iterable[Outcome]) -> Mapping[str, int]:
@@ -129,7 +129,7 @@ def exit_code(outcomes: Sequence[Outcome], *, strict: bool, interrupted: bool) -
 
 def is_idle(outcomes: Sequence[Outcome]) -> bool:
     """Whether nothing at all was executed. An empty run says nothing about anybody's attention."""
-    return not any(outcome.verdict in EXECUTED for outcome in outcomes)
+    return not any(outcome.verdict in EXECUTED_VERDICTS for outcome in outcomes)
 
 
 J = TypeVar("J", bound=Job)
@@ -148,17 +148,17 @@ class Sharing:
         """The jobs of this shard, in the order of the run. Raises RecordError where the timings cannot be read, and
         UsageError where there are more shards than subjects and dtypes.
         """
-        mine = frozenset(self.shares(jobs)[self.shard.index - 1])
-        return tuple(job for job in jobs if _group(job) in mine)
+        mine = frozenset(self.divide_groups(jobs)[self.shard.index - 1])
+        return tuple(job for job in jobs if _group_of_job(job) in mine)
 
-    def marked(self, header: RunStarted, plan: Plan, jobs: Sequence[Job]) -> RunStarted:
+    def mark_header(self, header: RunStarted, plan: Plan, jobs: Sequence[Job]) -> RunStarted:
         """The header of this shard's record. jobs: all of the run."""
         return replace(header, shard=str(self.shard),
-                       plan_digest=plan_digest(plan, header.spec_digest, self.shares(jobs)))
+                       plan_digest=plan_digest(plan, header.spec_digest, self.divide_groups(jobs)))
 
-    def shares(self, jobs: Sequence[Job]) -> tuple[tuple[Group, ...], ...]:
+    def divide_groups(self, jobs: Sequence[Job]) -> tuple[tuple[Group, ...], ...]:
         """What each shard gets, the first shard's first. Raises as `of` does."""
-        costs = _costs(jobs, _seconds(self.timings))
+        costs = _cost_of_groups(jobs, _read_timings(self.timings))
         if len(costs) < self.shard.count:
             raise UsageError(f"a run of {len(costs)} pairs of subject and dtype cannot be divided into "
                              f"{self.shard.count} shards: every clause of a pair is judged in one shard.")
@@ -173,9 +173,9 @@ class NamedGroups:
 
     def select_jobs(self, jobs: Sequence[J]) -> tuple[J, ...]:
         """The jobs of these groups, in the order of the run."""
-        return tuple(job for job in jobs if _group(job) in self.groups)
+        return tuple(job for job in jobs if _group_of_job(job) in self.groups)
 
-    def marked(self, header: RunStarted, plan: Plan, jobs: Sequence[Job]) -> RunStarted:  # noqa: ARG002
+    def mark_header(self, header: RunStarted, plan: Plan, jobs: Sequence[Job]) -> RunStarted:  # noqa: ARG002
         """The header as it is."""
         return header
 
@@ -187,15 +187,15 @@ def groups_of(jobs: Sequence[J]) -> Mapping[Group, Sequence[J]]:
     """What stays together, in the order of the run."""
     found: dict[Group, list[J]] = {}
     for job in jobs:
-        found.setdefault(_group(job), []).append(job)
+        found.setdefault(_group_of_job(job), []).append(job)
     return found
 
 
-def _group(job: Job) -> Group:
+def _group_of_job(job: Job) -> Group:
     return job.target, job.dtype
 
 
-def _costs(jobs: Sequence[Job], seconds: Mapping[Group, float]) -> Mapping[Group, float]:
+def _cost_of_groups(jobs: Sequence[Job], seconds: Mapping[Group, float]) -> Mapping[Group, float]:
     """Of each group, its seconds in the earlier record; of one that it has not, as many a job as of all others."""
     counts = {group: len(of_one) for group, of_one in groups_of(jobs).items()}
     known = sum(counts[group] for group in counts if group in seconds)
@@ -203,15 +203,15 @@ def _costs(jobs: Sequence[Job], seconds: Mapping[Group, float]) -> Mapping[Group
     return {group: seconds.get(group, each * count) for group, count in counts.items()}
 
 
-def _seconds(timings: Path | None) -> Mapping[Group, float]:
+def _read_timings(timings: Path | None) -> Mapping[Group, float]:
     spent: dict[Group, float] = {}
     for record in read_records(timings) if timings else ():
-        for group, seconds in _spent(record):
+        for group, seconds in _seconds_in_record(record):
             spent[group] = spent.get(group, 0.0) + seconds
     return spent
 
 
-def _spent(record: RunRecord) -> Iterator[tuple[Group, float]]:
+def _seconds_in_record(record: RunRecord) -> Iterator[tuple[Group, float]]:
     every: list[Outcome | SubjectPut | BlockJudged | SubjectProbed] = [
         *record.outcomes, *record.puts, *record.blocks, *record.probes]
     for each in every:

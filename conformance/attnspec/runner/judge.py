@@ -28,8 +28,8 @@ from attnspec.runner.jobs import Breadcrumb
 from attnspec.spec.clause import Citation, Clause, Spec
 from attnspec.subjects.registry import registered_subjects
 
-_WORDS = 4
-ENGINE = "attnspec.engine.engine:Engine"
+_REPLAY_WORDS = 4
+ENGINE_CLASS = "attnspec.engine.engine:Engine"
 
 
 class Judge(Protocol):
@@ -73,7 +73,7 @@ class Judge(Protocol):
         """An outcome that `try_item` did not live to give, in the light of the failures that are known."""
 
 
-def load_engine(plan: Plan, *, engine: str = ENGINE, breadcrumb: Breadcrumb = lambda _: None) -> Judge:
+def load_engine(plan: Plan, *, engine: str = ENGINE_CLASS, breadcrumb: Breadcrumb = lambda _: None) -> Judge:
     """The engine for this plan. Raises AttnspecError where the law, a manifest or the plan is badly written."""
     module, _, name = engine.partition(":")
     judge: Judge = getattr(importlib.import_module(module), name)(plan, breadcrumb=breadcrumb)
@@ -128,7 +128,7 @@ def replay_command(item: Item, recipe: str, plan: Plan) -> str:
 def read_replay(line: str) -> tuple[Item, str]:
     """The item and the recipe of a line that `replay_command` printed. Only the target may hold spaces."""
     words = line.rsplit(maxsplit=3)
-    if len(words) != _WORDS:
+    if len(words) != _REPLAY_WORDS:
         raise UsageError("a line to replay has four parts, 'TARGET CLAUSE DTYPE RECIPE', as a report prints it.")
     target, clause, dtype, recipe = words
     if any(sign in clause for sign in "*?["):
@@ -139,7 +139,7 @@ def read_replay(line: str) -> tuple[Item, str]:
     return Item(target, clause, dtype), recipe
 
 
-HAPPENED: Mapping[Verdict, str] = {
+VERDICT_PHRASES: Mapping[Verdict, str] = {
     Verdict.HELD: "holds",
     Verdict.VIOLATED: "is violated",
     Verdict.INAPPLICABLE: "does not apply",
@@ -153,14 +153,14 @@ HAPPENED: Mapping[Verdict, str] = {
 }
 
 
-RECOMMENDED = "is a recommendation that is not followed"
+RECOMMENDATION_PHRASE = "is a recommendation that is not followed"
 """What happened where a clause that does not gate is violated."""
 
-OTHER_CONVENTION = "recommends another convention; libraries use both"
+CONVENTION_PHRASE = "recommends another convention; libraries use both"
 """The same where libraries differ, and the subject does what some of them do."""
 
 
-LIKE = 5
+MAX_LIKENESSES = 5
 """So many of the faults that explain a failure are told."""
 
 
@@ -169,39 +169,39 @@ def format_violation(outcome: Outcome, *, says: str, where: str, also: Sequence[
 
     also: the other dtypes at which it fails.  happened: in the place of what the verdict says.
     """
-    head = f"{outcome.clause} ({where}) {happened or HAPPENED[outcome.verdict]}"
+    head = f"{outcome.clause} ({where}) {happened or VERDICT_PHRASES[outcome.verdict]}"
     others = f" (also {', '.join(dtype.value for dtype in also)})" if also else ""
     by = f"{outcome.subject}, {outcome.dtype.value}{others}"
     seen = outcome.evidence.sentence if outcome.evidence else ""
     note = outcome.reason if outcome.reason != seen else ""
-    rows = [*_place(outcome.evidence), *_explanation(outcome.evidence), ("says", says), ("by", by),
-            *_evidence(outcome.evidence), ("note", note), ("again", outcome.repeat)]
-    return "\n".join([head, *(f"  {name}: {_indented(text)}" for name, text in rows if text)])
+    rows = [*_place_rows(outcome.evidence), *_explanation_rows(outcome.evidence), ("says", says), ("by", by),
+            *_evidence_rows(outcome.evidence), ("note", note), ("again", outcome.repeat)]
+    return "\n".join([head, *(f"  {name}: {_indent_lines(text)}" for name, text in rows if text)])
 
 
-def _place(evidence: Evidence | None) -> list[tuple[str, str]]:
+def _place_rows(evidence: Evidence | None) -> list[tuple[str, str]]:
     return [("begins", evidence.begins), ("wrong", evidence.wrong)] if evidence else []
 
 
-def _explanation(evidence: Evidence | None) -> list[tuple[str, str]]:
+def _explanation_rows(evidence: Evidence | None) -> list[tuple[str, str]]:
     explained = evidence.explained if evidence else None
     return [("cause", explained.cause), ("do", explained.advice), ("paste", explained.declare)] if explained else []
 
 
-def _evidence(evidence: Evidence | None) -> list[tuple[str, str]]:
+def _evidence_rows(evidence: Evidence | None) -> list[tuple[str, str]]:
     if evidence is None:
         return []
     return [("case", evidence.case or evidence.recipe), ("seen", evidence.sentence),
-            ("like", _likeness(evidence.like)), ("where", "" if evidence.explained else evidence.located),
-            ("trace", _shortened(_without_carets(evidence.traceback), 3, 3)),
-            ("printed", _shortened(evidence.stderr, 1, 2))]
+            ("like", _describe_likeness(evidence.like)), ("where", "" if evidence.explained else evidence.located),
+            ("trace", _shorten_lines(_without_carets(evidence.traceback), 3, 3)),
+            ("printed", _shorten_lines(evidence.stderr, 1, 2))]
 
 
-def _likeness(like: Sequence[Likeness]) -> str:
+def _describe_likeness(like: Sequence[Likeness]) -> str:
     """The likeliest fault with its story and link; the names of those that explain it as well."""
     if not like:
         return ""
-    first, *others = like[:LIKE]
+    first, *others = like[:MAX_LIKENESSES]
     told = f"{first.fault} (in {first.agreed} of {first.tried} cases): {first.story} {first.link}".rstrip()
     return f"{told}\nor {', '.join(each.fault for each in others)}" if others else told
 
@@ -211,24 +211,24 @@ def _without_carets(traceback: str) -> str:
     return "\n".join(line for line in traceback.splitlines() if line.strip("^~ ") or not line)
 
 
-def _shortened(text: str, first: int, last: int) -> str:
+def _shorten_lines(text: str, first: int, last: int) -> str:
     """What matters of a stack or of a library's output stands at one of its ends."""
     lines = text.rstrip().splitlines()
     return "\n".join([*lines[:first], "…", *lines[-last:]] if len(lines) > first + last + 1 else lines)
 
 
-def _indented(text: str) -> str:
+def _indent_lines(text: str) -> str:
     return text.replace("\n", "\n" + 8 * " ")
 
 
-def in_short(outcome: Outcome) -> str:
+def summarise_outcome(outcome: Outcome) -> str:
     """An outcome in one line: the verdict and why."""
     begins, seen = (outcome.evidence.begins, outcome.evidence.sentence) if outcome.evidence else ("", "")
     why = " ".join(filter(None, (begins, outcome.reason or seen)))
-    return f"{outcome.clause} {HAPPENED[outcome.verdict]}" + (f": {why}" if why else "")
+    return f"{outcome.clause} {VERDICT_PHRASES[outcome.verdict]}" + (f": {why}" if why else "")
 
 
-def text_of(clause: Clause, spec: Spec) -> ClauseText:
+def describe_clause(clause: Clause, spec: Spec) -> ClauseText:
     """What a record's header keeps of a clause."""
     return ClauseText(
         clause.id, clause.theme, clause.level, clause.profile, clause.says, clause.formula,
@@ -242,13 +242,13 @@ def _quote_source(citation: Citation, spec: Spec) -> QuotedSource:
                         citation.translation)
 
 
-TRIALS = "attnspec.runner.judge:TrialJobs"
-_ENGINE, _RECIPE = "engine", "recipe"
+TRIAL_SOURCE = "attnspec.runner.judge:TrialJobs"
+_ENGINE_KEY, _RECIPE_KEY = "engine", "recipe"
 
 
 def with_engine(plan: Plan, *, engine: str, recipe: str) -> Plan:
     """The plan, saying by which engine and, to replay, on which one case."""
-    return replace(plan, more={**plan.more, _ENGINE: (engine,), _RECIPE: (recipe,)})
+    return replace(plan, more={**plan.more, _ENGINE_KEY: (engine,), _RECIPE_KEY: (recipe,)})
 
 
 def _dearness(clause: Clause) -> int:
@@ -262,7 +262,7 @@ class TrialJobs:
     """A source of jobs: each item of the engine is tried."""
 
     def __init__(self, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> None:
-        [engine], [self.recipe] = plan.more[_ENGINE], plan.more[_RECIPE]
+        [engine], [self.recipe] = plan.more[_ENGINE_KEY], plan.more[_RECIPE_KEY]
         self.plan = plan
         self.judge: Judge = load_engine(plan, engine=engine, breadcrumb=breadcrumb)
 
@@ -279,9 +279,9 @@ class TrialJobs:
         """
         asking = {clause.id for clause in self.spec.clauses if clause.flips or clause.made}
         groups = groupby(distinct_items(self.judge), lambda item: (item.target, item.dtype))
-        return tuple(item for (target, _), group in groups for item in self._ordered(target, tuple(group), asking))
+        return tuple(item for (target, _), group in groups for item in self._order_items(target, tuple(group), asking))
 
-    def _ordered(self, target: str, items: Sequence[Item], first: Collection[str]) -> Sequence[Item]:
+    def _order_items(self, target: str, items: Sequence[Item], first: Collection[str]) -> Sequence[Item]:
         if self.judge.hurries(target):
             dear = {clause.id: _dearness(clause) for clause in self.spec.clauses}
             return sorted(items, key=lambda item: dear.get(item.clause, 0))
@@ -290,7 +290,7 @@ class TrialJobs:
     def header(self, blank: RunStarted) -> RunStarted:
         """Adds every clause that is on trial."""
         clauses = dict.fromkeys(item.clause for item in distinct_items(self.judge))
-        texts = tuple(text_of(clause_of(self.spec, name), self.spec) for name in clauses)
+        texts = tuple(describe_clause(clause_of(self.spec, name), self.spec) for name in clauses)
         return replace(blank, clauses=texts, sample=self.plan.sample)
 
     def card(self, target: str) -> SubjectCard:
@@ -331,8 +331,8 @@ class TrialJobs:
         return Conclusion(code, jobs.count_verdicts(outcomes))
 
 
-AUDIT = "attnspec.runner.judge:AuditJobs"
-LIBRARIES = "libraries"
+AUDIT_SOURCE = "attnspec.runner.judge:AuditJobs"
+LIBRARIES_KEY = "libraries"
 """Where a plan says which libraries are audited; none named: all."""
 
 
@@ -358,7 +358,7 @@ class AuditJobs:
 
     def header(self, blank: RunStarted) -> RunStarted:
         """Adds every clause that is on trial, and who could not be put on trial."""
-        return replace(self._trials.header(blank), absent=tuple(_absent(self._trials.plan)))
+        return replace(self._trials.header(blank), absent=tuple(_absent_subjects(self._trials.plan)))
 
     def card(self, target: str) -> SubjectCard:
         """The engine's card of the subject."""
@@ -391,9 +391,9 @@ class AuditJobs:
         return Conclusion(code, {**trials.counts, **probes.counts})
 
 
-def _absent(plan: Plan) -> Iterator[Mapping[str, str]]:
+def _absent_subjects(plan: Plan) -> Iterator[Mapping[str, str]]:
     """The subjects of the audited libraries that cannot be judged here, each with its reason."""
-    libraries = plan.more.get(LIBRARIES, ())
+    libraries = plan.more.get(LIBRARIES_KEY, ())
     for name, subject in registered_subjects(plan.implementations).items():
         if subject.why_missing and subject.library.folder in (libraries or (subject.library.folder,)):
             yield {"subject": name, "library": subject.library.name, "title": subject.title,

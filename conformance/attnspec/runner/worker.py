@@ -34,7 +34,7 @@ from attnspec.record.events import Done
 from attnspec.record.outcome import SubjectCard
 from attnspec.runner.jobs import CountsCompiling, JobSource, plan_of, source_of
 
-SUITE = Path(__file__)
+SUITE_FILE = Path(__file__)
 """The file that is handed to pytest."""
 
 
@@ -104,12 +104,12 @@ def _freeze_garbage() -> None:
     gc.freeze()
 
 
-BEAT = 1.0
+BEAT_SECONDS = 1.0
 """Seconds between two signs of life. The time of a case may begin so much late: most are over by then, and setting the
 clock takes a thread.
 """
 
-OWN_TIME = 60.0
+OWN_SECONDS = 60.0
 """Seconds that attnspec's own part of a case may take beside the deadline of its calls."""
 
 
@@ -117,19 +117,19 @@ class Guard:
     """A pytest plugin. `deadline` is in seconds, for the calls of an item; each is measured where it is made."""
 
     def __init__(self, folder: Path, worker: str, deadline: float) -> None:
-        self._limit = 2 * deadline + OWN_TIME
-        self._case = self._timed = 0  # which of the item's cases is on trial, and whose time runs; 0: none
+        self._limit = 2 * deadline + OWN_SECONDS
+        self._current_case = self._timed_case = 0  # which of the item's cases is on trial, and whose time runs; 0: none
         self._clock = threading.Lock()
         self._crumb = (folder / f"{worker}.crumb").open("wb", buffering=0)
-        self._trace = _opened(folder, worker, "trace")
-        self._stderr = _opened(folder, worker, "stderr")
-        self._failure = _opened(folder, worker, "failure")
+        self._trace = _open_trace(folder, worker, "trace")
+        self._stderr = _open_trace(folder, worker, "stderr")
+        self._failure = _open_trace(folder, worker, "failure")
         (folder / f"{worker}.pid").write_text(str(os.getpid()), encoding="ascii")
         # Ctrl-C reaches the whole process group; the controller alone answers it
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         faulthandler.enable(self._trace)
         os.dup2(self._stderr.fileno(), 2)
-        threading.Thread(target=self._live, args=(folder / f"{worker}.beat",), daemon=True).start()
+        threading.Thread(target=self._beat_for_ever, args=(folder / f"{worker}.beat",), daemon=True).start()
 
     @classmethod
     def install_guard(cls, config: pytest.Config) -> Guard:
@@ -145,7 +145,7 @@ class Guard:
     def drop_crumb(self, recipe: str) -> None:
         """Note the case on trial, which has its time from here on: one system call, no flush to disk."""
         os.pwrite(self._crumb.fileno(), f"{recipe}\n".encode(), 0)
-        self._case += 1
+        self._current_case += 1
 
     def keep_failure(self, failed: Done) -> None:
         """Note how the item has failed, while a smaller case and a cause are looked for."""
@@ -153,7 +153,7 @@ class Guard:
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> JobFile | None:
         """The one file that is handed to pytest stands for the jobs; pytest asks about every file beside it, too."""
-        if not file_path.samefile(SUITE):
+        if not file_path.samefile(SUITE_FILE):
             return None
         source = source_of(parent.config, self.drop_crumb, self.keep_failure)
         return JobFile.from_parent(parent, path=file_path, source=source)
@@ -170,29 +170,29 @@ class Guard:
             self._stop_clock()
         return True
 
-    def _live(self, beat: Path) -> None:
+    def _beat_for_ever(self, beat: Path) -> None:
         """Show that the process goes on. Its folder is gone when the run is over."""
         while True:
             try:
                 beat.write_text(str(time.monotonic()), encoding="ascii")
             except OSError:
                 return
-            time.sleep(BEAT)
+            time.sleep(BEAT_SECONDS)
             self._set_clock()
 
     def _set_clock(self) -> None:
         """Have the time of the case on trial run, in a thread that needs no interpreter lock."""
         with self._clock:
-            if self._timed != self._case:
-                self._timed = self._case
+            if self._timed_case != self._current_case:
+                self._timed_case = self._current_case
                 faulthandler.dump_traceback_later(self._limit, exit=True, file=self._trace)
 
     def _stop_clock(self) -> None:
         """Nothing is on trial: whoever waits for the next item may take any time."""
         with self._clock:
-            if self._timed:
+            if self._timed_case:
                 faulthandler.cancel_dump_traceback_later()
-            self._case = self._timed = 0
+            self._current_case = self._timed_case = 0
 
 
 def _carry_out(item: pytest.Item) -> None:
@@ -203,6 +203,6 @@ def _carry_out(item: pytest.Item) -> None:
     hook.pytest_runtest_logreport(report=hook.pytest_runtest_makereport(item=item, call=call))
 
 
-def _opened(folder: Path, worker: str, suffix: str) -> BinaryIO:
+def _open_trace(folder: Path, worker: str, suffix: str) -> BinaryIO:
     # appending, so that a file truncated behind the back of whoever prints into it has no hole
     return (folder / f"{worker}.{suffix}").open("ab", buffering=0)

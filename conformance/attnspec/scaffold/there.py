@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attnspec.core.errors import TargetError
-from attnspec.host.frames import LARGEST_HEADER
+from attnspec.host.frames import MAX_HEADER_BYTES
 from attnspec.hosting.client import Client, HostDied
 from attnspec.scaffold.examined import Examined, read_examined
 from attnspec.subjects.exceptions import not_ended
@@ -38,12 +38,12 @@ class There:
         if self.preload:
             self.written("def preloaded(query, key, value): ...\n", "preloaded", "")
         loaded = loaded_there(_source(target), target, self.client)
-        if not loaded.described["is_callable"]:
-            raise TargetError(f"{target!r} is {loaded.described['type']} and cannot be called.")
+        if not loaded.description["is_callable"]:
+            raise TargetError(f"{target!r} is {loaded.description['type']} and cannot be called.")
         header = {"do": "examine", "of": loaded.number, "sources": sources}
         try:
-            told, _ = self.client.request(header, most=LARGEST_HEADER)
-            return read_examined(target, loaded.described, told)
+            told, _ = self.client.request(header, most=MAX_HEADER_BYTES)
+            return read_examined(target, loaded.description, told)
         except HostDied as died:
             deadline = self.client.surroundings.deadline
             raise TargetError(not_ended(f"looking at {target!r}", died.death, deadline)) from None

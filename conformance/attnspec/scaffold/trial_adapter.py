@@ -15,7 +15,7 @@ from attnspec.core.forms import TABLE
 from attnspec.core.forms import InputForm as Layout
 from attnspec.core.nouns import Verdict
 from attnspec.core.sizes import Refusal, read_refusal
-from attnspec.hosting.process import DIED
+from attnspec.hosting.process import DIED_REASON
 from attnspec.problems.keyword_arrays import USUAL_PAGES
 from attnspec.problems.problem import DENSE, Array, LayerProblem, Lays, Problem
 from attnspec.scaffold.arrangements import BACKS, LOG_SUM_EXPS, OF_EQUAL_LENGTHS, PACKED_BACK, WEIGHTS, OutputLayout
@@ -146,8 +146,9 @@ class Trier:
             raise TargetError(f"{died}. It was given this form: {described(form)}.")
         if self.deaths >= DEATHS:
             last = (died.stderr.strip().splitlines() or [""])[-1]
-            raise TargetError(f"the process died{str(died).removeprefix(DIED)} in {self.deaths} of {self.tried} forms "
-                              f"that were tried{last and f': {last}'}")
+            raise TargetError(
+                f"the process died{str(died).removeprefix(DIED_REASON)} in {self.deaths} of {self.tried} forms "
+                f"that were tried{last and f': {last}'}")
         self.keep(Attempt(form, Progress.RAISED, str(died)))
 
     def outputs(self, form: CallForm, returned: ReturnedTree, problem: AnyProblem,

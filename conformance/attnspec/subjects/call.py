@@ -24,8 +24,8 @@ from attnspec.core.keyword import GRAD, LSE, OUTPUT, Acts
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind, Verdict
 from attnspec.core.paths import portable_text
-from attnspec.host.calling import LARGEST, NO_GRADIENT, NOT_MADE, NOT_REACHED, Arguments, Ended, own_name
-from attnspec.host.frames import BITS, Entries, bounds, placed
+from attnspec.host.calling import MAX_SENT_BYTES, NO_GRADIENT, NOT_MADE, NOT_REACHED, Arguments, CallEnding, own_name
+from attnspec.host.frames import BIT_DTYPES, Entries, bounds, place_array
 from attnspec.host.lifts.making import FormNotMade, FrameworkForm
 from attnspec.hosting.process import ProcessDeath
 from attnspec.numerics.gradients import BIAS, DIFFERENTIATED
@@ -209,7 +209,7 @@ class Call:
     @cached_property
     def most(self) -> int:
         """The bytes that an answer of these shapes may take, gradients and the arguments themselves besides."""
-        results = sum(8 * math.prod(shape) for shape in self.shapes) if self.shapes else LARGEST
+        results = sum(8 * math.prod(shape) for shape in self.shapes) if self.shapes else MAX_SENT_BYTES
         return results + sum(2 * _span(array) + 8 * array.size for array in self.named_arrays.values())
 
     def arguments(self, kept: Mapping[int, Entries], rows: Array | None = None) -> Arguments:
@@ -249,7 +249,7 @@ def _span(array: Array) -> int:
 def entries_of(array: Array) -> Entries:
     """An array of any shape as the host's code has it: what NumPy has no dtype for by its bits."""
     name = _name(array.dtype)
-    return Entries(name, array.view(BITS[name]) if name in BITS else array)
+    return Entries(name, array.view(BIT_DTYPES[name]) if name in BIT_DTYPES else array)
 
 
 @cache
@@ -270,27 +270,27 @@ def private_copy(array: Array) -> Array:
     low, high = bounds(array.shape, array.strides)
     # zeros in the gaps: a subject that ignores strides then misreads the same each time, and its case can be repeated
     memory = np.zeros(high - low + array.itemsize, np.uint8)
-    copy: Array = placed(array.shape, array.dtype, memory, array.strides, -low)
+    copy: Array = place_array(array.shape, array.dtype, memory, array.strides, -low)
     copy[...] = array
     return copy
 
 
-def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Array | None]) -> SubjectAnswer:
+def answer_of(ended: CallEnding, call: Call, changed: Set[int], now: Callable[[], Array | None]) -> SubjectAnswer:
     """What a call that has ended comes to. `changed`: the ids of the arrays given, of any shape, that it changed.
     now: what the subject's memory of the output (B,H,T,Dv) or (B,T,M) holds when asked; None where it was let go.
 
     Raises SubjectRaised, UnusableAnswer, NotDifferentiated or FormNotMade.
     """
-    if ended.ended == "raised":
-        raise raised_there(ended.told, ended.said)
-    if ended.ended == "unusable":
-        if ended.told["name"] == NO_GRADIENT:
+    if ended.how == "raised":
+        raise raised_there(ended.details, ended.stderr)
+    if ended.how == "unusable":
+        if ended.details["name"] == NO_GRADIENT:
             raise NotDifferentiated("its output requires no gradient")
-        if ended.told["name"] == NOT_REACHED:
+        if ended.details["name"] == NOT_REACHED:
             raise NotDifferentiated(UNRETURNED if call.is_backward else UNREACHED)
-        if ended.told["name"] == NOT_MADE:
-            raise FormNotMade(portable_text(str(ended.told["named"])))
-        raise UnusableAnswer(_unusable(ended.told, call), _name_no_array(ended.told, call))
+        if ended.details["name"] == NOT_MADE:
+            raise FormNotMade(portable_text(str(ended.details["named"])))
+        raise UnusableAnswer(_unusable(ended.details, call), _name_no_array(ended.details, call))
     named = call.named_arrays
     mutated = tuple(name for name, array in named.items() if id(array) in changed) if changed else ()
     shared = {id(list(named.values())[at]) for at in ended.aliases}
@@ -302,7 +302,7 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
         held = now()
         return held is None or held.tobytes() == results[0].tobytes()
 
-    said = portable_text(ended.said) if ended.said else ""
+    said = portable_text(ended.stderr) if ended.stderr else ""
     found = dict(zip(call.names, results, strict=False))  # an output alone has one name of two
     by_input = {name: found[of_input(name)] for name in call.wrt}
     return SubjectAnswer(found.get("output", results[0]), found.get("weights"), mutated, aliases, said, is_kept,

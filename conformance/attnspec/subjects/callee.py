@@ -16,7 +16,7 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable_text
 from attnspec.core.surroundings import HostLanguage
 from attnspec.host import calling
-from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, READABLE, Ended
+from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, READABLE_DTYPES, CallEnding
 from attnspec.host.frames import Entries, same_bits
 from attnspec.host.lifts import LIFTS, plain
 from attnspec.host.serving import lift_named
@@ -215,7 +215,7 @@ def _keywords_as_json(value: object, places: Mapping[int, int]) -> object:
 
 
 def _read_call_end(told: Mapping[str, Any], found: Sequence[Entries], call: Call,
-                   arrays: Sequence[Array]) -> tuple[Ended, frozenset[int]]:
+                   arrays: Sequence[Array]) -> tuple[CallEnding, frozenset[int]]:
     """How the call ended, and the ids of the arrays given, of any shape, that it changed. Raises _NoAnswer for what is
     none: whatever is in that process can write it.
     """
@@ -226,8 +226,8 @@ def _read_call_end(told: Mapping[str, Any], found: Sequence[Entries], call: Call
         _check_words(told["ended"], told["told"], call)
         shared = {id(arrays[int(at)]) for at in told["aliases"]}
         aliases = [at for at, array in enumerate(call.named_arrays.values()) if id(array) in shared] if shared else []
-        ended = Ended(told["ended"], results, (), gradients, told["has_gradients"] is True, aliases, dict(told["told"]),
-                      str(told["said"]))
+        ended = CallEnding(told["ended"], results, (), gradients, told["has_gradients"] is True, aliases,
+                           dict(told["told"]), str(told["said"]))
         return ended, frozenset(id(arrays[int(at)]) for at in told["changed"])
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
         raise _NoAnswer(str(wrong)) from None
@@ -237,7 +237,7 @@ def _check_arrays(told: Mapping[str, Any], call: Call, results: Sequence[Entries
     """Raise ValueError for results and gradients, any shape, that are not those that are due."""
     int(str(told["call"]))
     due = [tuple(shape) for shape in call.shapes] if told["ended"] == "answered" else []
-    if [each.array.shape for each in results] != due or any(each.dtype not in READABLE for each in results):
+    if [each.array.shape for each in results] != due or any(each.dtype not in READABLE_DTYPES for each in results):
         raise ValueError("the arrays are not those that were expected")
     shapes = [array.shape for array in call.arrays.values()] if told["has_gradients"] is True else []
     if [each.shape for each in gradients] != shapes or any(each.dtype != "float64" for each in gradients):
@@ -297,7 +297,7 @@ class InProcess:
 
     def flushed(self, dtype: DType) -> str:
         """What the framework does here."""
-        return plain.flushed_by(lift_named(self.lift), dtype.value) if self.lift else ""
+        return plain.find_flushing_operation(lift_named(self.lift), dtype.value) if self.lift else ""
 
     def not_taken(self, dtype: DType) -> str:  # noqa: ARG002  (the protocol's)
         """Attnspec's own process can hold every dtype."""

@@ -66,7 +66,7 @@ class FunctionSource:
         if library.program:
             return cls(library.folder, function, is_program=True)
         adapter, _, name = function.partition(":")
-        return cls(f"{loading.PACKAGE}.{library.folder}.{adapter}", name)
+        return cls(f"{loading.ADAPTER_PACKAGE}.{library.folder}.{adapter}", name)
 
     @property
     def header(self) -> Mapping[str, Any]:
@@ -115,7 +115,7 @@ class FoundFunction:
 def load_in_host(source: FunctionSource, target: str, client: Client, versions: Iterable[str] = ()) -> FoundFunction:
     """The function in its own process."""
     loaded = loaded_there(source, target, client, versions)
-    described = _description(loaded.described, source.name)
+    described = _description(loaded.description, source.name)
     backward = None if loaded.backward is None else _description(loaded.backward, source.name + BACKWARD)
     return FoundFunction(described, lambda lift: hosted_function(client, loaded.number, lift), loaded.versions,
                          backward)
@@ -129,7 +129,7 @@ def loaded_there(source: FunctionSource, target: str, client: Client, versions: 
         named = {"backward": source.backward} if source.backward else {}
         return client.load({"from": where, "name": source.name, "versions": list(versions), **named})
     except NotLoadedThere as cause:
-        raise not_loaded(cause.told, _shown_file(source.file) or source.module, target) from None
+        raise not_loaded(cause.details, _shown_file(source.file) or source.module, target) from None
     except HostDied as died:
         raise EndedError(not_ended(f"importing {source.module!r}", died.death, client.surroundings.deadline)) from None
 
@@ -145,9 +145,9 @@ def _description(told: Mapping[str, Any], name: str) -> FunctionDescription:
 def in_process(source: FunctionSource, target: str) -> FoundFunction:
     """The function in this process."""
     try:
-        function, backward = loading.pair(source.header, source.name, source.backward)
+        function, backward = loading.load_with_backward(source.header, source.name, source.backward)
     except loading.NotLoaded as cause:
-        raise not_loaded(cause.told, _shown_file(source.file) or source.module, target) from None
+        raise not_loaded(cause.details, _shown_file(source.file) or source.module, target) from None
     beside = None if backward is None else described_of(backward)
     return FoundFunction(described_of(function), lambda lift: InProcess(function, lift, backward), {}, beside)
 
@@ -284,7 +284,7 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
     surroundings = _living_in(registered, surroundings)
     client = _client(registered.id, surroundings, folders) if surroundings else None
     if client is None:
-        loading.extend([str(folder.absolute()) for folder in (paths.folder("implementations"), *folders)])
+        loading.extend_adapters([str(folder.absolute()) for folder in (paths.folder("implementations"), *folders)])
 
     def assembled(function: str) -> Subject:
         return _assembled(registered, function, lift, client)

@@ -38,8 +38,8 @@ from attnspec.vocabulary.tables import (
     instrument_of,
 )
 
-ASKED: Mapping[object, str] = {"returned_weights": "return_weights", "lse": "return_lse",
-                               **dict.fromkeys(DIFFERENTIATED, GRAD)}
+ASKING_KEYWORDS: Mapping[object, str] = {"returned_weights": "return_weights", "lse": "return_lse",
+                                         **dict.fromkeys(DIFFERENTIATED, GRAD)}
 """By what is observed, the keyword by which it is asked for."""
 
 
@@ -52,14 +52,14 @@ class BoundWord:
 
     def __call__(self, subject: Any, drawn: Mapping[str, int]) -> Any:  # noqa: ANN401  (a run or a scene: the word's own)
         """The function carried out with the drawn values put in."""
-        return self.function(subject, **{name: _fill(value, drawn) for name, value in self.bound.values.items()})
+        return self.function(subject, **{name: _fill_drawn(value, drawn) for name, value in self.bound.values.items()})
 
 
-def _fill(value: object, drawn: Mapping[str, int]) -> object:
+def _fill_drawn(value: object, drawn: Mapping[str, int]) -> object:
     """The value of an argument, its names of drawn values replaced by their numbers."""
     if isinstance(value, DrawnName):
         return drawn[value]
-    return tuple(_fill(entry, drawn) for entry in value) if isinstance(value, tuple) else value
+    return tuple(_fill_drawn(entry, drawn) for entry in value) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Check:
         implies.
         """
         looks = {step.bound.values.get("observe") for step in self.then}
-        asked = frozenset(keyword for look, keyword in ASKED.items() if look in looks)
+        asked = frozenset(keyword for look, keyword in ASKING_KEYWORDS.items() if look in looks)
         return self.clause.needs | self.domain.always | asked
 
     def demand(self, *, projects: bool) -> Demand:
@@ -91,7 +91,7 @@ class Check:
                       runs=max(1, len(self.runs)), passes=passes, projects=projects or self.domain.is_layer,
                       flips=self.clause.flips or bool(self.clause.made), pool=self.clause.pool)
 
-    def lacking(self, subject: Subject) -> str:
+    def why_not_put(self, subject: Subject) -> str:
         """Why the clause cannot be put to the subject at all; empty if it can."""
         kind = subject.declaration.kind
         if self.domain.is_layer and kind is not Kind.LAYER:
@@ -113,7 +113,7 @@ class Check:
 
     def draw_values(self, problem: AnyProblem, numbers: Mapping[str, int]) -> dict[str, int]:
         """The drawn values: each recipe number picks from what the draw word offers for this problem."""
-        return {name: _pick(DRAWS[word](problem), numbers.get(name, 0), word)
+        return {name: _pick_value(DRAWS[word](problem), numbers.get(name, 0), word)
                 for name, word in self.clause.draw.items()}
 
     def pose(self, problem: AnyProblem, drawn: Mapping[str, int], key: str, conventions: Mapping[str, str],
@@ -124,7 +124,7 @@ class Check:
             posed: Posed[Any] = Posed((problem,), conventions=conventions, precision=precision)
             for step in steps:
                 posed = step(posed, drawn)
-            runs[name] = posed.named(f"{key}|{_chain(self.clause.runs[name], drawn)}")
+            runs[name] = posed.named(f"{key}|{_format_transforms(self.clause.runs[name], drawn)}")
         return runs
 
 
@@ -140,25 +140,25 @@ def _not_made(subject: Subject) -> str:
 
 def compile_spec(spec: Spec, *, faults: Collection[str] | None = None) -> dict[str, Check]:
     """Every clause by id. Raises SpecError at the first word that means nothing; `faults`: the names that exist."""
-    return {**_compiled(spec, None if faults is None else frozenset(faults))}
+    return {**_compile_once(spec, None if faults is None else frozenset(faults))}
 
 
 @lru_cache(maxsize=2)
-def _compiled(spec: Spec, faults: frozenset[str] | None) -> Mapping[str, Check]:
+def _compile_once(spec: Spec, faults: frozenset[str] | None) -> Mapping[str, Check]:
     """The same, made once: a process may make many engines."""
-    return {clause.id: _compile(clause, faults) for clause in spec.clauses}
+    return {clause.id: _compile_clause(clause, faults) for clause in spec.clauses}
 
 
-def _compile(clause: Clause, faults: Collection[str] | None) -> Check:
+def _compile_clause(clause: Clause, faults: Collection[str] | None) -> Check:
     _check_faults(clause, faults)
     _check_draws(clause)
     made = domain_of(clause.given, clause.place_of("given"))
     table = TABLES[made.poses]
-    runs = {name: tuple(_step(word, table, "transform", clause) for word in words)
+    runs = {name: tuple(_bind_word(word, table, "transform", clause) for word in words)
             for name, words in clause.runs.items()}
     for words in clause.runs.values():
         _check_order(words)
-    then = tuple(_step(word, RELATIONS, "relation", clause) for word in clause.then)
+    then = tuple(_bind_word(word, RELATIONS, "relation", clause) for word in clause.then)
     _check_chance(clause.then, made)
     if made.is_layer:
         _check_layer(clause.then)
@@ -226,16 +226,17 @@ def _check_chance(words: tuple[Word, ...], made: Domain) -> None:
                             where=word.where)
 
 
-def _step(word: Word, table: Mapping[str, Callable[..., Any]], kind: str, clause: Clause) -> BoundWord:
+def _bind_word(word: Word, table: Mapping[str, Callable[..., Any]], kind: str, clause: Clause) -> BoundWord:
     poses = next((poses for poses, words in TABLES.items() if word.name in words), None)
     if kind == "transform" and poses and word.name not in table:
-        raise SpecError(f"the transform {word.name!r} is for {POSED[poses]}. Give the clause a problem of such a kind.",
-                        where=word.where)
+        raise SpecError(
+            f"the transform {word.name!r} is for {PROBLEM_NAMES[poses]}. Give the clause a problem of such a kind.",
+            where=word.where)
     function = look_up(word.name, table, kind, word.where)
     return BoundWord(function, check_word(word, function, kind, drawn=clause.draw, runs=clause.runs))
 
 
-POSED: Mapping[Kind, str] = {
+PROBLEM_NAMES: Mapping[Kind, str] = {
     Kind.ATTENTION: "attention's problems", Kind.LAYER: "layers' problems", Kind.ROTARY: "rotary embeddings' problems"}
 """By the kind that a transform takes, what a reader calls its problems."""
 
@@ -246,13 +247,13 @@ def _check_faults(clause: Clause, faults: Collection[str] | None) -> None:
             raise SpecError.unknown("fault", name, faults, where=clause.place_of("refuted_by"))
 
 
-def _pick(choices: Sequence[int], number: int, word: str) -> int:
+def _pick_value(choices: Sequence[int], number: int, word: str) -> int:
     if not choices:
         raise NoClaim(f"there is no {word.replace('_', ' ')} to draw")
     return Drawn(choices[number % len(choices)])
 
 
-def _chain(words: tuple[Word, ...], drawn: Mapping[str, int]) -> str:
+def _format_transforms(words: tuple[Word, ...], drawn: Mapping[str, int]) -> str:
     """The transforms of a run in one line: two runs of one recipe with the same line pose the same problem."""
     return ",".join(
         f"{word.name}({', '.join(f'{k}={_drawn_value(v, drawn)}' for k, v in word.args.items())})" for word in words)

@@ -50,7 +50,7 @@ from attnspec.trials.paths import CompilingTime, Paths
 from attnspec.vocabulary.observables import GRADIENTS, PARAMETERS
 from attnspec.vocabulary.scene import AnyProblem
 
-HEAP = 2**25 - 2**14
+HEAP_BYTES = 2**25 - 2**14
 """Bytes of the block that `keep_heap` frees: more, and glibc takes no hint from it."""
 
 
@@ -60,10 +60,10 @@ def keep_heap() -> None:
 
     Each case frees all of its arrays. Fresh pages for the next were a third of its time, and half of a large call's.
     """
-    np.empty(HEAP, np.uint8)
+    np.empty(HEAP_BYTES, np.uint8)
 
 
-def hand_back() -> None:
+def release_free_pages() -> None:
     """Hand the free pages back, where the C library can (glibc): those between what is remembered, too.
 
     Without it, what a thousand kernels free piles up between the little that is kept of each.
@@ -73,23 +73,23 @@ def hand_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-REMEMBERED = 512
+MAX_REMEMBERED = 512
 """How many answers and expectations an evaluator keeps: some clauses' worth of cases."""
 
-MOST_BYTES = 2**25
+MAX_BYTES = 2**25
 """How many bytes of one kind an evaluator keeps: large cases are seldom met again, and would fill the machine."""
 
 V = TypeVar("V")
 
 
 class Memory(OrderedDict[str, V]):
-    """The `most` most recently used values by key, so far as their arrays hold together at most `most_bytes`; the last
-    one always. The key "" is never remembered.
+    """The `max_count` most recently used values by key, so far as their arrays hold together at most `max_bytes`; the
+    last one always. The key "" is never remembered.
     """
 
-    def __init__(self, most: int = REMEMBERED, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, most: int = MAX_REMEMBERED, most_bytes: int = MAX_BYTES) -> None:
         super().__init__()
-        self.most, self.most_bytes, self.held = most, most_bytes, 0
+        self.max_count, self.max_bytes, self.held_total = most, most_bytes, 0
 
     def recall(self, key: str, make: Callable[[], V]) -> V:
         """The remembered value, or a new one."""
@@ -99,9 +99,9 @@ class Memory(OrderedDict[str, V]):
         value = make()
         if key:
             self[key] = value
-            self.held += held_bytes(value)
-            while len(self) > self.most or (self.held > self.most_bytes and len(self) > 1):
-                self.held -= held_bytes(self.popitem(last=False)[1])
+            self.held_total += held_bytes(value)
+            while len(self) > self.max_count or (self.held_total > self.max_bytes and len(self) > 1):
+                self.held_total -= held_bytes(self.popitem(last=False)[1])
         return value
 
 
@@ -109,9 +109,9 @@ def held_bytes(value: object) -> int:
     """How many bytes the arrays hold that are fields of a dataclass, or stand in a mapping that is one: gradients by
     name, those of all parameters of a layer, which may be large. A view counts as if it had memory of its own.
     """
-    if type(value) not in _READERS:
-        _READERS[type(value)] = _reader(type(value))
-    read, held = _READERS[type(value)], 0
+    if type(value) not in _FIELD_READERS:
+        _FIELD_READERS[type(value)] = _field_reader(type(value))
+    read, held = _FIELD_READERS[type(value)], 0
     for each in read(value) if read else ():
         if isinstance(each, np.ndarray):
             held += each.nbytes
@@ -121,10 +121,10 @@ def held_bytes(value: object) -> int:
 
 
 _Reader = Callable[[object], tuple[object, ...]]
-_READERS: dict[type, _Reader | None] = {}  # every value that is kept is asked
+_FIELD_READERS: dict[type, _Reader | None] = {}  # every value that is kept is asked
 
 
-def _reader(kind: type) -> _Reader | None:
+def _field_reader(kind: type) -> _Reader | None:
     """What reads all fields of such a dataclass at once; None of what has fewer than two, or is none."""
     names = tuple(getattr(kind, "__dataclass_fields__", ()))
     return attrgetter(*names) if len(names) > 1 else None
@@ -133,21 +133,21 @@ def _reader(kind: type) -> _Reader | None:
 # The evaluator
 
 
-PROBLEMS = 64
+MAX_PROBLEMS = 64
 """How many problems are kept for the next clause of the same domain."""
 
-LONGEST = 5.0
+MAX_CALL_SECONDS = 5.0
 """Seconds that a call may be expected to take; what would take longer is left out, and the reason told."""
 
-TELLING = 2e6
+TELLING_WORK = 2e6
 """The work of a call from which on its seconds tell the pace: below, most of them are the way there."""
 
-COMPUTING = 0.1
+COMPUTING_SHARE = 0.1
 """The part of a call's time that processors take of one that computes: one that waits, for a device, is timed by the
 clock.
 """
 
-COLD = 1.0
+COLD_SECONDS = 1.0
 """Seconds from which on a call is made again before it tells the pace: the first of its kind may have been compiled."""
 
 
@@ -157,9 +157,9 @@ class Archive:
     may share it.
     """
 
-    problems: Memory[AnyProblem] = field(default_factory=lambda: Memory(PROBLEMS))
+    problems: Memory[AnyProblem] = field(default_factory=lambda: Memory(MAX_PROBLEMS))
     expectations: Memory[Expectation] = field(default_factory=Memory)
-    drifts: Memory[Drifts] = field(default_factory=lambda: Memory(PROBLEMS))
+    drifts: Memory[Drifts] = field(default_factory=lambda: Memory(MAX_PROBLEMS))
 
 
 class Evaluator:
@@ -171,24 +171,24 @@ class Evaluator:
         self.subject = subject
         self.dtype = dtype
         self.precision: Precision = precision_of(subject.declaration.precision.get(dtype), dtype)
-        self._given = conventions
+        self._given_conventions = conventions
         self._answers: Memory[SubjectAnswer] = Memory()
         self._archive = archive or Archive()
         self._pace = self._slowest = 0.0  # of the last large call, and of the slowest one that was made again
-        self._made: dict[str, Evaluator] = {}
+        self._form_evaluators: dict[str, Evaluator] = {}
         self._ranges: list[tuple[Most, ...]] = []
         self.paths = Paths()
         self.compiling: CompilingTime | None = None
         """What its calls take is counted here, where each new shape is compiled."""
 
-    def under(self, precision: Precision) -> Evaluator:
+    def with_precision(self, precision: Precision) -> Evaluator:
         """The subject, its answers remembered, held to another class of arithmetic."""
         other = Evaluator(self.subject, self.dtype, self.conventions)
         other.precision, other._answers, other._ranges = precision, self._answers, self._ranges
         other.compiling = self.compiling
         return other
 
-    def under_backward(self, words: Mapping[str, object]) -> Evaluator:
+    def with_backward_words(self, words: Mapping[str, object]) -> Evaluator:
         """The subject, its answers remembered, its backward pass held to another class."""
         declared = self.subject.declaration
         of_backward = {**declared.backward_precision, self.dtype: words}
@@ -198,7 +198,7 @@ class Evaluator:
         other.compiling = self.compiling
         return other
 
-    def within_limits_of(self, subject: Subject) -> Evaluator:
+    def with_limits_of(self, subject: Subject) -> Evaluator:
         """The evaluator of its subject within other limits: what it answered and what it is held to stand."""
         other = Evaluator(subject, self.dtype, self.conventions, archive=self._archive)
         other.precision, other._answers, other.compiling = self.precision, self._answers, self.compiling
@@ -217,8 +217,8 @@ class Evaluator:
     @cached_property
     def conventions(self) -> Mapping[str, str]:
         """What the subject is held to: as declared, and where it says nothing, as a probe finds it."""
-        if self._given is not None:
-            return self._given
+        if self._given_conventions is not None:
+            return self._given_conventions
         declared, said = self.subject.declaration.conventions, self.subject.declaration
         if all(name in declared for name in asked_of(said.kind, said.keywords)):
             return declared
@@ -228,7 +228,7 @@ class Evaluator:
         return {**silent, **declared}
 
     @cached_property
-    def asked(self) -> Mapping[str, str]:
+    def probed_conventions(self) -> Mapping[str, str]:
         """What a probe finds of conventions, whatever is declared."""
         return probe_conventions(self.subject, self.dtype)
 
@@ -260,20 +260,20 @@ class Evaluator:
 
     def _ask(self, problem: AnyProblem) -> SubjectAnswer:
         size = count_work(problem.sizes)
-        answer, seconds = self._timed(problem)
-        if size >= TELLING:
-            if seconds > max(COLD, 2 * self._slowest * size):
-                seconds = self._timed(problem)[1]
+        answer, seconds = self._time_answer(problem)
+        if size >= TELLING_WORK:
+            if seconds > max(COLD_SECONDS, 2 * self._slowest * size):
+                seconds = self._time_answer(problem)[1]
                 self._slowest = max(self._slowest, seconds / size)
             self._pace = seconds / size
         return answer
 
-    def _timed(self, problem: AnyProblem) -> tuple[SubjectAnswer, float]:
+    def _time_answer(self, problem: AnyProblem) -> tuple[SubjectAnswer, float]:
         """The subject's answer, and the seconds that it took: of processors where these did most of it, so that what
         is left out does not depend on what else the machine does.
         """
         # seconds of processors are counted where they matter: where a compiler runs, and of large calls
-        is_counted = self.compiling is not None or count_work(problem.sizes) >= TELLING
+        is_counted = self.compiling is not None or count_work(problem.sizes) >= TELLING_WORK
         begun, before = time.perf_counter(), self.subject.callee.cpu_seconds() if is_counted else 0.0
         try:
             with np.errstate(all="ignore"):
@@ -290,9 +290,9 @@ class Evaluator:
         else:
             self.paths.taken_count += 1
         seconds = time.perf_counter() - begun
-        return answer, min(seconds, worked) if worked >= COMPUTING * seconds else seconds
+        return answer, min(seconds, worked) if worked >= COMPUTING_SHARE * seconds else seconds
 
-    def seconds(self, sizes: Sizes) -> float:
+    def expected_seconds(self, sizes: Sizes) -> float:
         """How long a call of these sizes is expected to take, by the last one that was large; 0 before there was. Where
         each new shape is compiled, by what that takes.
         """
@@ -358,7 +358,7 @@ class Evaluator:
         found = self._expect_gradients(problem).gradients
         assert found is not None
         grad = lowered.output_of(grad_given(problem, self.subject.declaration))
-        return of_gradients(of_parameters(
+        return of_gradients(expect_parameters(
             problem, lowered, found, self._expect(problem, "output"), grad,
             settled=rows_without_gradient(problem, self.conventions),
             classes=erring(self.precision, self.backward_precision)))
@@ -404,12 +404,13 @@ class Evaluator:
         found.compiling = self.compiling
         return found
 
-    def made(self, form: str) -> Evaluator:
+    def form_evaluator(self, form: str) -> Evaluator:
         """The evaluator of a form that attnspec makes of the subject itself."""
-        if form not in self._made:
-            self._made[form] = Evaluator(self.subject.made[form], self.dtype, self.conventions, archive=self._archive)
-            self._made[form].compiling = self.compiling
-        return self._made[form]
+        if form not in self._form_evaluators:
+            self._form_evaluators[form] = Evaluator(self.subject.made[form], self.dtype, self.conventions,
+                                                    archive=self._archive)
+            self._form_evaluators[form].compiling = self.compiling
+        return self._form_evaluators[form]
 
     def variants(self) -> Mapping[str, Evaluator]:
         """The evaluators of the variants of the subject (a hidden switch flipped)."""
@@ -439,21 +440,22 @@ def rows_without_gradient(problem: Problem, conventions: Mapping[str, str]) -> A
 # What the definition says of the gradients of a layer's parameters, where attention is lowered to the layer
 
 
-OUT = "out"
+OUTPUT_PARAMETER = "out"
 
 
-def of_parameters(problem: Problem, lowered: LoweredProblem, found: Mapping[str, Gradient], output: Expectation,
-                  grad: Array, *, settled: Array, classes: Sequence[BackwardRoundings]) -> Mapping[str, Gradient]:
+def expect_parameters(problem: Problem, lowered: LoweredProblem, found: Mapping[str, Gradient], output: Expectation,
+                      grad: Array, *, settled: Array, classes: Sequence[BackwardRoundings]) -> Mapping[str, Gradient]:
     """By the names of the parameters. found: the gradients of the inputs.  output: of attention.  grad: of the layer's
     output, (B,T,M).  settled: (B,T) bool, where the output of a row that sees no key is zeros.
     """
     real, own = np.dtype(wide_float(problem.dtype)), classes[0]
     pairs = {name: (exact(getattr(lowered, name), real, own),
-                    spread_over_heads(lowered, name, _of_input(found[name], real)))
+                    spread_over_heads(lowered, name, _input_factor(found[name], real)))
              for name in INPUTS}
-    heads = spread_over_heads(lowered, OUT, _of_output(problem, output, settled, real))
+    heads = spread_over_heads(lowered, OUTPUT_PARAMETER, _output_factor(problem, output, settled, real))
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is not claimed
-        return dict(_parameter_gradients(lowered.params, {**pairs, OUT: (heads, exact(grad, real, own))}, classes))
+        return dict(_parameter_gradients(lowered.params, {**pairs, OUTPUT_PARAMETER: (heads, exact(grad, real, own))},
+                                         classes))
 
 
 def _parameter_gradients(params: Mapping[str, Array], pairs: Mapping[str, tuple[Factor, Factor]],
@@ -466,12 +468,12 @@ def _parameter_gradients(params: Mapping[str, Array], pairs: Mapping[str, tuple[
             yield f"b_{name}", gradient_of_bias(back, classes)
 
 
-def _of_input(gradient: Gradient, real: np.dtype[np.floating]) -> Factor:
+def _input_factor(gradient: Gradient, real: np.dtype[np.floating]) -> Factor:
     """Of the query (B,H,T,D), or its like, as it comes back from attention."""
     return Factor(gradient.truth.astype(real), gradient.allowance, gradient.claimed)
 
 
-def _of_output(problem: Problem, output: Expectation, settled: Array, real: np.dtype[np.floating]) -> Factor:
+def _output_factor(problem: Problem, output: Expectation, settled: Array, real: np.dtype[np.floating]) -> Factor:
     """The output of the heads (B,H,T,Dv), zeros in rows that see nothing, where that is known of them."""
     none = (output.empty | ~queries_within(problem)[:, None])[..., None]
     claimed = np.where(none, settled[:, None, :, None], output.output_claimed[..., None])
@@ -489,14 +491,14 @@ def spread_over_heads(lowered: LoweredProblem, name: str, heads: Factor) -> Fact
     return Factor(truth, error, ~lowered.project_heads(name, whole))
 
 
-SHARED = 8
+MAX_ARCHIVES = 8
 """How many archives are kept at most: two classes at four dtypes."""
 
 
 class Archives:
     """The archives of evaluators to whom the definition says the same, the most recently used ones."""
 
-    def __init__(self, most: int = SHARED) -> None:
+    def __init__(self, most: int = MAX_ARCHIVES) -> None:
         self._most, self._held = most, OrderedDict[str, Archive]()
 
     def share_archive(self, evaluator: Evaluator) -> Evaluator:

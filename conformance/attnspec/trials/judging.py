@@ -36,12 +36,13 @@ from attnspec.subjects.subject import (
 )
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, acting_features, fixed_recipes
-from attnspec.trials.evaluator import LONGEST, Evaluator
+from attnspec.trials.evaluator import MAX_CALL_SECONDS, Evaluator
 from attnspec.vocabulary.observables import verdict
 from attnspec.vocabulary.scene import AnyProblem, Compared, Incomparable, NoClaim, OutsideLimits, Scene
 
-UNLIKE = ("{!r} compares runs of different shapes: {}. Let its runs keep or change the same queries and keys; the "
-          "first rows of a longer run are compared by `agree_on_prefix`.")
+UNLIKE_SHAPES = (
+    "{!r} compares runs of different shapes: {}. Let its runs keep or change the same queries and keys; the "
+    "first rows of a longer run are compared by `agree_on_prefix`.")
 TOO_LONG = "a call of such sizes would take it more than {:g} seconds"
 NONE_SURE = "what the clause is about did not come up, or rounding or overflow may change that by any amount"
 """Why nothing is said of a case in which a relation has nothing to compare, or nothing that the bound covers."""
@@ -69,11 +70,11 @@ class TrialEnded(BaseException):
 
 @dataclass(slots=True)
 class Tally:
-    """What a trial has met so far. `tried_count` counts the problems that were put, with a claim or without; `silent`
-    are the reasons of those without.  work: what the cases cost (`demand.count_work`).  claimed: the cases of which
-    something was claimed.  word_refusals: what the subject turned out to refuse clearly, which ended the trial.
-    named_sizes: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
-    sample: so many cases stand for all; 0 if none do.  triples: of features that acted together in a case.
+    """What a trial has met so far. `tried_count` counts the problems that were put, with a claim or without;
+    `silent_reasons` are the reasons of those without.  work: what the cases cost (`demand.count_work`).  claimed: the
+    cases of which something was claimed.  word_refusals: what the subject turned out to refuse clearly, which ended the
+    trial. named_sizes: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it
+    was. sample: so many cases stand for all; 0 if none do.  triples: of features that acted together in a case.
     held_recipes: the cases of which something was claimed, and which held.  first: the case that failed first, as it
     was met.  is_cut_short: whether cases were left out.
     """
@@ -82,31 +83,31 @@ class Tally:
     work: float = 0.0
     cases: int = 0
     no_claims: int = 0
-    silent: dict[str, int] = field(default_factory=dict)
-    outside: dict[str, int] = field(default_factory=dict)
+    silent_reasons: dict[str, int] = field(default_factory=dict)
+    outside_reasons: dict[str, int] = field(default_factory=dict)
     worst: Measured | None = None
-    last: Recipe | None = None
+    last_recipe: Recipe | None = None
     failure: Failure | None = None
     readings: dict[Reading, None] = field(default_factory=dict)
-    claimed: list[Recipe] = field(default_factory=list)
+    claimed_recipes: list[Recipe] = field(default_factory=list)
     triples: int = 0
     named_sizes: dict[str, str] = field(default_factory=dict)
     word_refusals: tuple[WordedRefusal, ...] = ()
     sample: int = 0
     held_recipes: list[Recipe] = field(default_factory=list)
     is_cut_short: bool = False
-    first: Recipe | None = None
+    first_failing: Recipe | None = None
 
     @property
     def met_pairs(self) -> int:
         """The pairs of sizes and keywords that the claimed cases met (`core.coverage`)."""
-        return reduce(or_, (met_at(lengths_of(recipe.sizes), recipe.features) for recipe in self.claimed), 0)
+        return reduce(or_, (met_at(lengths_of(recipe.sizes), recipe.features) for recipe in self.claimed_recipes), 0)
 
     @property
     def spans(self) -> dict[str, tuple[int, int]]:
         """The least and the greatest length of each axis in the claimed cases."""
         return joined_spans({axis: (length, length) for axis, length in lengths_of(recipe.sizes).items()}
-                            for recipe in self.claimed)
+                            for recipe in self.claimed_recipes)
 
     def add(self, measured: Measured) -> None:
         """Remember the closest call, and each reading once, in the order they came."""
@@ -117,15 +118,18 @@ class Tally:
     @property
     def why_no_claim(self) -> str:
         """Why nothing was claimed, where nothing was."""
-        outside = f"; {next(iter(self.outside))}" if self.outside else ""
         cases = "its only case shows" if self.no_claims == 1 else f"its {self.no_claims} cases show"
-        why = next(iter(self.silent)) if len(self.silent) == 1 and not self.outside else f"{NONE_SURE}{outside}"
+        why = NONE_SURE
+        if self.outside_reasons:
+            why += f"; {next(iter(self.outside_reasons))}"
+        elif len(self.silent_reasons) == 1:
+            why = next(iter(self.silent_reasons))
         return f"{cases} nothing either way, since {why}"
 
     @property
     def failing_recipe(self) -> Recipe | None:
         """The case that failed, as it was put; None if none did."""
-        return self.failure.recipe if isinstance(self.failure, Violated) else self.last
+        return self.failure.recipe if isinstance(self.failure, Violated) else self.last_recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +138,7 @@ class CaseJudge:
 
     `breadcrumb` is told each recipe before it is tried.  compiles: whether variants that compile are asked.
     refused_by: what of sizes and keywords an exception refuses clearly, which ends the trial; none if it is a failure.
-    longest: see `evaluator.LONGEST`.
+    max_call_seconds: see `evaluator.MAX_CALL_SECONDS`.
     """
 
     check: Check
@@ -144,7 +148,7 @@ class CaseJudge:
     breadcrumb: Callable[[str], None]
     compiles: bool = True
     refused_by: Callable[[SubjectRaised], tuple[WordedRefusal, ...]] = lambda _: ()
-    longest: float = LONGEST
+    max_call_seconds: float = MAX_CALL_SECONDS
 
     def judge_recipe(self, recipe: Recipe) -> Tally:
         """The clause on this one case; what failed is the tally's failure."""
@@ -164,15 +168,15 @@ class CaseJudge:
         try:
             recipe = fit_to_domain(recipe, self.check.domain, self.evaluator)
             # a call would take too long, by what large calls have taken so far
-            if self.evaluator.seconds(recipe.sizes) > self.longest:
-                raise OutsideLimits(TOO_LONG.format(self.longest))
+            if self.evaluator.expected_seconds(recipe.sizes) > self.max_call_seconds:
+                raise OutsideLimits(TOO_LONG.format(self.max_call_seconds))
             found = list(self._measure(self.scene(recipe)))
         except NoClaim as silent:
             tally.no_claims += 1
-            tally.silent[str(silent)] = tally.silent.get(str(silent), 0) + 1
+            tally.silent_reasons[str(silent)] = tally.silent_reasons.get(str(silent), 0) + 1
             return None
         except OutsideLimits as outside:
-            tally.outside[str(outside)] = tally.outside.get(str(outside), 0) + 1
+            tally.outside_reasons[str(outside)] = tally.outside_reasons.get(str(outside), 0) + 1
             return None
         except UnusableAnswer as unusable:
             found, no_array = [verdict("answers_with_an_array", str(unusable), broken=True)], unusable.no_array
@@ -180,14 +184,14 @@ class CaseJudge:
             if isinstance(raised, SubjectRaised) and (refused := self.refused_by(raised)):
                 tally.word_refusals = refused
                 raise TrialEnded from None
-            tally.cases, tally.failure, tally.last = tally.cases + 1, raised, recipe
+            tally.cases, tally.failure, tally.last_recipe = tally.cases + 1, raised, recipe
             raise
         return self._conclude(found, recipe, tally, no_array)
 
     def _conclude(self, found: list[Measured], recipe: Recipe, tally: Tally, no_array: str) -> float | None:
         claimed = any(measured.claimed for measured in found)
         if claimed:
-            tally.claimed.append(recipe)
+            tally.claimed_recipes.append(recipe)
             if self.check.domain.kind == "features":  # a clause that is about triples of features alone
                 tally.triples |= self._acting_triples(recipe)
         tally.cases += claimed
@@ -196,7 +200,7 @@ class CaseJudge:
             tally.add(measured)
         worst = max(found, key=lambda measured: measured.margin)
         if worst.margin > 1:
-            tally.failure, tally.first = Violated(worst, recipe, no_array), tally.first or recipe
+            tally.failure, tally.first_failing = Violated(worst, recipe, no_array), tally.first_failing or recipe
             raise tally.failure
         if claimed:
             tally.held_recipes.append(recipe)
@@ -216,7 +220,8 @@ class CaseJudge:
                 with np.errstate(all="ignore"):
                     measured = relation(scene, drawn)
             except Incomparable as shapes:
-                raise SpecError(UNLIKE.format(self.check.clause.id, shapes), where=self.check.clause.where) from None
+                raise SpecError(UNLIKE_SHAPES.format(self.check.clause.id, shapes),
+                                where=self.check.clause.where) from None
             yield measured
 
     def compared_arrays(self, scene: Scene) -> Compared | None:
@@ -234,12 +239,12 @@ class CaseJudge:
         drawn = self.check.draw_values(problem, recipe.drawn)
         runs = self.check.pose(problem, drawn, recipe.undrawn.text, asked.conventions, asked.precision)
         # the cases of a clause that is not searched share a rate of false alarms
-        cases = len(self._fixed) if self.check.domain.kind in FIXED_KINDS else 1
+        cases = len(self._fixed_recipes) if self.check.domain.kind in FIXED_KINDS else 1
         return Scene(asked.subject, asked.dtype, asked.conventions, runs, asked, drawn,
                      cases=max(1, cases), compiles=self.compiles)
 
     @property
-    def _fixed(self) -> tuple[Recipe, ...]:
+    def _fixed_recipes(self) -> tuple[Recipe, ...]:
         """The cases of a clause that is not searched."""
         if self.check.domain.kind not in FIXED_KINDS:
             return ()
@@ -285,7 +290,7 @@ def _refused_together(evaluator: Evaluator) -> str:
     return "it does not say what mask or bias do together with the causal flag"
 
 
-_SHAPE = re.compile(r"of shape (\([\d, ]*\))")
+_SHAPE_IN_WORDS = re.compile(r"of shape (\([\d, ]*\))")
 
 
 class Ending(enum.Enum):
@@ -317,7 +322,7 @@ class LoggedCall:
         return self.answer is None or self.answer.is_kept()
 
     @property
-    def let_go(self) -> LoggedCall:
+    def without_memory(self) -> LoggedCall:
         """The call without the subject's own memory of the answer: whether that is kept is not to be asked."""
         return self if self.answer is None else replace(self, answer=replace(self.answer, is_kept=lambda: True))
 
@@ -337,16 +342,17 @@ def log_call(subject: Subject, problem: AnyProblem, variant: str = "") -> Logged
     except NotDifferentiated as ended:  # a fault without a backward pass, asked for gradients
         return LoggedCall(problem, variant, Ending.RAISED, exception_text=str(ended))
     except (SubjectRaised, SubjectDied, UnusableAnswer) as ended:
-        return _unanswered(problem, variant, ended)
+        return _log_failed_call(problem, variant, ended)
     return LoggedCall(problem, variant, Ending.ANSWERED, answer)
 
 
-def _unanswered(problem: AnyProblem, variant: str, ended: SubjectRaised | SubjectDied | UnusableAnswer) -> LoggedCall:
+def _log_failed_call(problem: AnyProblem, variant: str,
+                     ended: SubjectRaised | SubjectDied | UnusableAnswer) -> LoggedCall:
     if isinstance(ended, SubjectDied):
         return LoggedCall(problem, variant, Ending.RAISED, exception_text=str(ended))
     if isinstance(ended, SubjectRaised):
         return LoggedCall(problem, variant, Ending.RAISED, exception_text=ended.summary)
-    shape = _SHAPE.search(ended.sentence)
+    shape = _SHAPE_IN_WORDS.search(ended.sentence)
     return LoggedCall(problem, variant, Ending.UNUSABLE, shape=shape[1] if shape else "")
 
 
@@ -371,7 +377,7 @@ class LoggingEvaluator(Evaluator):
         try:
             answer = super()._ask(problem)
         except (SubjectRaised, SubjectDied, UnusableAnswer) as ended:
-            self._log.append(_unanswered(problem, self._variant, ended))
+            self._log.append(_log_failed_call(problem, self._variant, ended))
             raise
         self._log.append(LoggedCall(problem, self._variant, Ending.ANSWERED, answer))
         return answer

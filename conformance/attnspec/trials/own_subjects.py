@@ -15,13 +15,13 @@ from attnspec.trials.judging import Tally
 from attnspec.trials.sizes import Dealer
 from attnspec.trials.trial import Trial
 
-KEPT = 6
+MAX_ARCHIVES = 6
 """Archives: attention and the kinds of layers at one dtype. Subjects come dtype by dtype."""
 
-MOST = 4096
+MAX_REMEMBERED = 4096
 """Problems, and as many expectations, in each: what a sound subject is put to at effort quick, and more."""
 
-MOST_BYTES = 2**28
+MAX_BYTES = 2**28
 """Bytes of each: what all of these hold. With less, large ones would be worked out anew for each fault of sizes."""
 
 
@@ -30,9 +30,9 @@ def shared_archive(subject: Subject, dtype: DType) -> Archive:
     return _archive(Evaluator(subject, dtype).shared_by)
 
 
-@lru_cache(KEPT)
+@lru_cache(MAX_ARCHIVES)
 def _archive(_shared_by: str) -> Archive:
-    return Archive(Memory(MOST, MOST_BYTES), Memory(MOST, MOST_BYTES))
+    return Archive(Memory(MAX_REMEMBERED, MAX_BYTES), Memory(MAX_REMEMBERED, MAX_BYTES))
 
 
 def forget_archives() -> None:
@@ -49,4 +49,4 @@ def try_first_cases(check: Check, target: str, dtype: DType, dealer: Dealer) -> 
     subject = own_subject(target)
     evaluator = Evaluator(subject, dtype, archive=shared_archive(subject, dtype))
     return Trial(check, evaluator, EFFORT, seed_of(SEED, check.domain), lambda _: None, shrinks=False,
-                 most=CASES, shapes=dealer.shapes(check, dtype)).hold()
+                 max_cases=CASES, shapes=dealer.shapes(check, dtype)).hold()

@@ -28,7 +28,7 @@ from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, Choices, deal_openings
 from attnspec.trials.judging import Tally, Violated
 
-COMPILED = SHAPES
+COMPILED_OPENINGS = SHAPES
 """Variants that compile are put the first cases of a trial: so many. In these all keywords stand together once and each
 alone once, at sizes that clauses share; what comes later is put to other variants.
 """
@@ -63,14 +63,14 @@ class Dealer:
         """What all clauses ask of sizes that search for cases and can be put to the subject."""
         if self._demands is None:
             put = (check for check in self.checks().values()
-                   if check.domain.kind not in FIXED_KINDS and not check.lacking(self.subject))
+                   if check.domain.kind not in FIXED_KINDS and not check.why_not_put(self.subject))
             self._demands = tuple(dict.fromkeys(check.demand(projects=self._projects) for check in put))
         return self._demands
 
     def _plan(self, demands: tuple[Demand, ...], dtype: DType, limits: Limits) -> SizePlan:
         declared = self.subject.declaration
         is_shared = declared.has_compiled_variant or demands[0].pool == MADE
-        flipped = COMPILED if is_shared else 0
+        flipped = COMPILED_OPENINGS if is_shared else 0
         return plan_for(demands, limits, self.effort, self.seed, dtype, compiles=declared.is_compiled,
                         flipped=flipped, blocks=tuple(declared.blocks.items()), hurries=self.hurries)
 
@@ -82,7 +82,7 @@ class Dealer:
 LARGEST_ARRAYS = 2**26
 """Scores (B·H·T·S) up to which a problem has a mask or a bias, which have an entry for each."""
 
-DEFINITION = "agrees_with_definition"
+DEFINITION_RELATION = "agrees_with_definition"
 
 
 # The cases of a clause at sizes that a user names, and why it has none at others
@@ -99,20 +99,22 @@ class RequestedSizes:
 def is_of_one_call(check: Check) -> bool:
     """Whether a clause holds the answer of one call to the definition, whatever the entries: it may be large."""
     relations = [(step.bound.name, step.bound.values.get("observe")) for step in check.then]
-    return (relations == [(DEFINITION, "output")] and check.domain.kind == "attention" and not any(check.runs.values())
-            and check.domain.families == ANY_FAMILY and check.demand(projects=False).is_plain)
+    return (relations == [(DEFINITION_RELATION, "output")] and check.domain.kind == "attention"
+            and not any(check.runs.values()) and check.domain.families == ANY_FAMILY
+            and check.demand(projects=False).is_plain)
 
 
-def asked_of(check: Check, subject: Subject, texts: Iterable[str]) -> tuple[RequestedSizes, ...]:
+def requested_sizes(check: Check, subject: Subject, texts: Iterable[str]) -> tuple[RequestedSizes, ...]:
     """What a clause is put of the sizes that these texts name: they themselves, and those beside."""
     if not is_of_one_call(check):
         return ()
-    lengths = (each for text in texts for own in [Sizes(**read_sizes(text))] for each in (own, _one_more(own, subject)))
-    grouped = (_grouped(each, check.domain, subject) for each in lengths)
-    return tuple(RequestedSizes(sizes, _why_not(sizes, check, subject)) for sizes in dict.fromkeys(grouped))
+    lengths = (each for text in texts for own in [Sizes(**read_sizes(text))]
+               for each in (own, _sizes_beside_own(own, subject)))
+    grouped = (_with_head_groups(each, check.domain, subject) for each in lengths)
+    return tuple(RequestedSizes(sizes, _why_sizes_not_put(sizes, check, subject)) for sizes in dict.fromkeys(grouped))
 
 
-def _one_more(own: Sizes, subject: Subject) -> Sizes:
+def _sizes_beside_own(own: Sizes, subject: Subject) -> Sizes:
     """One more query and one more key, or as many more as it takes for the subject to take them."""
     longer = Sizes(**sizes_beside(own.by_axis))
     least = {"T": longer.T, "S": longer.S}
@@ -120,7 +122,7 @@ def _one_more(own: Sizes, subject: Subject) -> Sizes:
     return replace(longer, T=taken.T, S=taken.S)
 
 
-def _grouped(sizes: Sizes, domain: Domain, subject: Subject) -> Sizes:
+def _with_head_groups(sizes: Sizes, domain: Domain, subject: Subject) -> Sizes:
     """With a key/value head for each query head, unless clause and subject speak of grouped ones."""
     limits = subject.declaration.limits
     grouping = Demand(domain).grouping(limits)
@@ -128,7 +130,7 @@ def _grouped(sizes: Sizes, domain: Domain, subject: Subject) -> Sizes:
     return sizes if is_grouped else replace(sizes, Hkv=sizes.H)
 
 
-def _why_not(sizes: Sizes, check: Check, subject: Subject) -> str:
+def _why_sizes_not_put(sizes: Sizes, check: Check, subject: Subject) -> str:
     """Why a clause is not put at these sizes; empty if it is."""
     arrays = check.domain.always & {"mask", "bias"}
     if subject.declaration.kind is Kind.LAYER:
@@ -158,25 +160,25 @@ def cases_at(menu: Menu, seed: int) -> Iterator[Choices]:
     yield from deal_openings(menu, seed, 1 + len(menu.optional))
 
 
-SEEDS, MOST_SEEDS = 2, 8
+MIN_SEEDS, MAX_SEEDS = 2, 8
 """With so many entries a case is put before it counts as holding; with more, where it fails with some entries only."""
 
-DEAREST = 0.1
+DEAREST_SHARE = 0.1
 """Sizes that would cost more than this share of what work is left are not put, but those that it failed at."""
 
-SURE = 0.01
+MISSED_SHARE = 0.01
 """The share of cases that may be missed so."""
 
 _OF_FIXED_SIZES = FIXED_KINDS - {"features"}
-_HEADS, _LENGTHS = frozenset({"B", "H", "Hkv", "G"}), frozenset({"T", "S", "T=S"})
-_PAIRS: Mapping[str, tuple[str, str]] = {"T=S": ("T", "S"), "D=Dv": ("D", "Dv")}
+_HEAD_AXES, _LENGTH_AXES = frozenset({"B", "H", "Hkv", "G"}), frozenset({"T", "S", "T=S"})
+_AXIS_PAIRS: Mapping[str, tuple[str, str]] = {"T=S": ("T", "S"), "D=Dv": ("D", "Dv")}
 
 
 def length_along(sizes: Sizes, axis: str) -> int:
     """The length of an axis; G is H / Hkv, and T=S and D=Dv are two of one length."""
     if axis == "G":
         return sizes.H // sizes.Hkv
-    value: int = getattr(sizes, _PAIRS.get(axis, (axis,))[0])
+    value: int = getattr(sizes, _AXIS_PAIRS.get(axis, (axis,))[0])
     return value
 
 
@@ -187,7 +189,7 @@ def move_axis(sizes: Sizes, axis: str, value: int) -> Sizes:
         return replace(sizes, Hkv=value, H=value * groups)
     if axis == "G":
         return replace(sizes, H=sizes.Hkv * value)
-    return replace(sizes, **dict.fromkeys(_PAIRS.get(axis, (axis,)), value))
+    return replace(sizes, **dict.fromkeys(_AXIS_PAIRS.get(axis, (axis,)), value))
 
 
 def resize_recipe(recipe: Recipe, sizes: Sizes, domain: Domain, limits: Limits) -> Recipe | None:
@@ -231,18 +233,18 @@ class Resizer:
     recipe: Recipe
     domain: Domain
     limits: Limits
-    most: int
+    max_sizes: int
     work_left: float
     seconds: float
     failure: type[Violated | SubjectRaised] = Violated
-    least: int = 1
+    min_length: int = 1
     tried_count: int = 0
     cases: int = 0
     known_sizes: dict[Sizes, bool] = field(default_factory=dict)
     failing_recipes: dict[Sizes, Recipe] = field(default_factory=dict)
-    seeds: int = SEEDS
+    seeds: int = MIN_SEEDS
     any_family: bool = False
-    _unknown: set[Sizes] = field(default_factory=set)
+    _unknown_sizes: set[Sizes] = field(default_factory=set)
     _holding_counts: dict[Sizes, int] = field(default_factory=dict)
     _started_at: float = field(default_factory=time.monotonic)
 
@@ -250,25 +252,25 @@ class Resizer:
     def is_spent(self) -> bool:
         """Whether no further sizes are put."""
         is_late = time.monotonic() - self._started_at > self.seconds
-        return self.tried_count >= self.most or self.work_left <= 0 or is_late
+        return self.tried_count >= self.max_sizes or self.work_left <= 0 or is_late
 
     def fails(self, sizes: Sizes) -> bool | None:
         """Whether it fails there as well; None where that cannot be said: no such problem, no claim, or no time."""
-        if sizes in self.known_sizes and (self.known_sizes[sizes] or self._holding_counts[sizes] >= self._enough(sizes)
-                                          or self.is_spent):
+        if sizes in self.known_sizes and (
+            self.known_sizes[sizes] or self._holding_counts[sizes] >= self._entries_enough(sizes) or self.is_spent):
             return self.known_sizes[sizes]
-        is_dear = count_work(sizes) > self.work_left * DEAREST and sizes != self.recipe.sizes
-        if sizes in self._unknown or self.is_spent or is_dear:
+        is_dear = count_work(sizes) > self.work_left * DEAREST_SHARE and sizes != self.recipe.sizes
+        if sizes in self._unknown_sizes or self.is_spent or is_dear:
             return None
         if self._make_recipe_at(sizes, 0) is None:
-            self._unknown.add(sizes)
+            self._unknown_sizes.add(sizes)
             return None
         self.tried_count += sizes not in self.known_sizes
         return self._try_sizes(sizes)
 
     def _try_sizes(self, sizes: Sizes) -> bool | None:
         """The same, with entries that were not put yet."""
-        enough = self._enough(sizes)
+        enough = self._entries_enough(sizes)
         for number in range(self._holding_counts.get(sizes, 0), enough):
             tally = self._judge_case(sizes, number)
             if type(tally.failure) is self.failure:
@@ -278,7 +280,7 @@ class Resizer:
                 self.known_sizes[sizes] = False
         self._holding_counts[sizes] = enough
         if sizes not in self.known_sizes:
-            self._unknown.add(sizes)
+            self._unknown_sizes.add(sizes)
         return self.known_sizes.get(sizes)
 
     @property
@@ -302,7 +304,7 @@ class Resizer:
         recipe = resize_recipe(replace(self.recipe, families=led), sizes, self.domain, self.limits)
         return recipe and replace(recipe, seed=(recipe.seed + number) % 2**24)
 
-    def _enough(self, sizes: Sizes) -> int:
+    def _entries_enough(self, sizes: Sizes) -> int:
         """With so many entries a case at these sizes is put before it counts as holding."""
         return max(self.seeds, len(self.recipe.families) * self._drops_families(sizes))
 
@@ -322,9 +324,9 @@ class Resizer:
 
     def find_out_how_often(self, sizes: Sizes) -> None:
         """Put more entries from now on, if at these sizes it fails with some entries only."""
-        often = self.how_often(sizes, range(MOST_SEEDS // 2))
-        share = min(often / (MOST_SEEDS // 2), 1 - SURE)
-        self.seeds = min(MOST_SEEDS, max(SEEDS, round(log(SURE) / log(1 - share)))) if share else MOST_SEEDS
+        often = self.how_often(sizes, range(MAX_SEEDS // 2))
+        share = min(often / (MAX_SEEDS // 2), 1 - MISSED_SHARE)
+        self.seeds = min(MAX_SEEDS, max(MIN_SEEDS, round(log(MISSED_SHARE) / log(1 - share)))) if share else MAX_SEEDS
 
     def how_often(self, sizes: Sizes, numbers: range) -> int:
         """With how many of these entries the case fails."""
@@ -334,7 +336,7 @@ class Resizer:
         """Whether it fails there with further entries, though it held with those that were put: then it counts as
         failing.
         """
-        fails = self.how_often(sizes, range(MOST_SEEDS, 2 * MOST_SEEDS)) > 0
+        fails = self.how_often(sizes, range(MAX_SEEDS, 2 * MAX_SEEDS)) > 0
         self.known_sizes[sizes] = self.known_sizes[sizes] or fails
         return fails
 
@@ -353,10 +355,10 @@ class Resizer:
         What has to be equal moves together; what happens to be equal does so first, and then each alone.
         """
         sizes = self.recipe.sizes
-        return (*self._pair("D=Dv"), "B", *self._heads(sizes), *self._pair("T=S"))
+        return (*self._axes_of_pair("D=Dv"), "B", *self._head_axes(sizes), *self._axes_of_pair("T=S"))
 
-    def _pair(self, pair: str) -> tuple[str, ...]:
-        sizes, (one, other) = self.recipe.sizes, _PAIRS[pair]
+    def _axes_of_pair(self, pair: str) -> tuple[str, ...]:
+        sizes, (one, other) = self.recipe.sizes, _AXIS_PAIRS[pair]
         is_tied = {"D=Dv": self.limits.ties_value_width, "T=S": self._ties_lengths()}[pair]
         if is_tied:
             return (pair,)
@@ -367,47 +369,48 @@ class Resizer:
         return (domain.lengths == "self" or domain.inputs == "one" or self.recipe.inputs == "one"
                 or limits.self_attention_only or limits.lengths == "equal")
 
-    def _heads(self, sizes: Sizes) -> tuple[str, ...]:
+    def _head_axes(self, sizes: Sizes) -> tuple[str, ...]:
         if self.limits.single_head:
             return ()
         grouped = replace(sizes, H=4, Hkv=2)
         may_group = sizes.Hkv < sizes.H or is_lawful(grouped, self.domain, self.limits)
         return ("G", "Hkv") if may_group else ("H",)
 
-    def smallest(self) -> Sizes:
+    def find_smallest(self) -> Sizes:
         """The smallest sizes at which it still fails, one axis after the other; twice, where that shrinks further."""
-        sizes = self._all_at_once(self.recipe.sizes)
+        sizes = self._shrink_all_at_once(self.recipe.sizes)
         for _ in range(2):
             before = sizes
             alone = replace(sizes, Hkv=sizes.H)  # what needs many heads needs no groups
             sizes = alone if alone != sizes and self.fails(alone) else sizes
             for axis in self.axes:
-                if axis not in _PAIRS or len({length_along(sizes, each) for each in _PAIRS[axis]}) == 1:
-                    sizes = move_axis(sizes, axis, self._lowest(sizes, axis))
+                if axis not in _AXIS_PAIRS or len({length_along(sizes, each) for each in _AXIS_PAIRS[axis]}) == 1:
+                    sizes = move_axis(sizes, axis, self._lowest_failing(sizes, axis))
             if sizes == before:
                 break
         return sizes
 
-    def _all_at_once(self, sizes: Sizes) -> Sizes:
+    def _shrink_all_at_once(self, sizes: Sizes) -> Sizes:
         """With the least widths and heads, if it fails there, or else with the least lengths: one put for many."""
         for are_lengths in (False, True):
             small = sizes
             for axis in self.axes:
-                if (axis in _LENGTHS) is are_lengths:
-                    small = move_axis(small, axis, min(length_along(small, axis), 1 if axis in _HEADS else self.least))
+                if (axis in _LENGTH_AXES) is are_lengths:
+                    small = move_axis(small, axis,
+                                      min(length_along(small, axis), 1 if axis in _HEAD_AXES else self.min_length))
             if small != sizes and self.fails(small):
                 return small
         return sizes
 
-    def _lowest(self, sizes: Sizes, axis: str) -> int:
+    def _lowest_failing(self, sizes: Sizes, axis: str) -> int:
         """The least length of an axis that fails, one below which holds; all else as it is.
 
         First the least there is, then one less; between them, where blocks end, by halves.
         """
         here = length_along(sizes, axis)
-        first = 1 if axis in _HEADS else self.least
+        first = 1 if axis in _HEAD_AXES else self.min_length
         least = next((value for value in range(first, min(here, first + 4))
-                      if self._fits(move_axis(sizes, axis, value))), here)
+                      if self._is_possible(move_axis(sizes, axis, value))), here)
         if here <= least or self.fails(move_axis(sizes, axis, least)):
             return least
         if here <= least + 1 or not self.fails(move_axis(sizes, axis, here - 1)):
@@ -416,7 +419,7 @@ class Resizer:
         held, failed = self._bisect_axis(sizes, axis, rungs)
         return self._bisect_axis(sizes, axis, range(held, failed + 1))[1]
 
-    def _fits(self, sizes: Sizes) -> bool:
+    def _is_possible(self, sizes: Sizes) -> bool:
         return resize_recipe(self.recipe, sizes, self.domain, self.limits) is not None
 
     def _bisect_axis(self, sizes: Sizes, axis: str, values: range | list[int]) -> tuple[int, int]:

@@ -123,11 +123,11 @@ class AnyEvaluator(Protocol):
     def unit(self) -> float:
         """The unit roundoff of what the subject returns."""
 
-    def under(self, precision: Precision) -> AnyEvaluator:
+    def with_precision(self, precision: Precision) -> AnyEvaluator:
         """The same subject, its answers remembered, held to another class of arithmetic."""
 
     @property
-    def asked(self) -> Mapping[str, str]:
+    def probed_conventions(self) -> Mapping[str, str]:
         """What a probe finds of conventions, whatever is declared."""
 
     @property
@@ -140,7 +140,7 @@ class AnyEvaluator(Protocol):
     def values_by_head(self, problem: Problem) -> Array:
         """The values with one head for each query head, (B,H,S,Dv)."""
 
-    def made(self, form: str) -> AnyEvaluator:
+    def form_evaluator(self, form: str) -> AnyEvaluator:
         """The same evaluator for a form that attnspec makes of the subject itself."""
 
     def variants(self) -> Mapping[str, AnyEvaluator]:

@@ -176,7 +176,7 @@ def _subject_runs(block: CampaignBlock, evaluator: Evaluator, checks: Mapping[st
 
 def is_put(check: Check, subject: Subject) -> bool:
     """Whether a clause is one of those that gate, and can be put to the subject at all."""
-    return check.clause.level is Level.MUST and not check.lacking(subject)
+    return check.clause.level is Level.MUST and not check.why_not_put(subject)
 
 
 MOST = 4096

@@ -102,7 +102,7 @@ def _evaluator(name: str, dtype: str) -> Evaluator:
 
 def lacking(subject: str, clause: str) -> str:
     """Why the clause cannot be put to the subject; empty if it can."""
-    return checks()[clause].lacking(_subject(subject))
+    return checks()[clause].why_not_put(_subject(subject))
 
 
 def dealt(subject: str, clause: str, effort: str) -> list[str]:

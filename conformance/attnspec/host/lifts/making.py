@@ -28,13 +28,13 @@ class NotReached(Exception):  # noqa: N818  (named for what happened; it is no e
     """No gradient flows from the output to any of a layer's parameters."""
 
 
-def argument(given: Mapping[str, Any], name: str) -> Any:
+def find_argument(given: Mapping[str, Any], name: str) -> Any:
     """An argument, an array of any shape, by its name; one in a mapping by that of both, as `params.w_out`."""
     outer, _, inner = name.partition(".")
     return given[outer][inner] if inner else given[outer]
 
 
-def replaced(given: Mapping[str, Any], arrays: Mapping[str, Any]) -> Dict[str, Any]:
+def replace_arguments(given: Mapping[str, Any], arrays: Mapping[str, Any]) -> Dict[str, Any]:
     """Arguments of which some, arrays of any shape by name, are others."""
     every = dict(given)
     for name, array in arrays.items():
@@ -59,7 +59,7 @@ def refusing() -> Iterator[None]:
         raise FormNotMade(str(cause)) from cause
 
 
-class Given(NamedTuple):
+class CallArguments(NamedTuple):
     """The arguments of a call: arrays by name, mappings of arrays among them (the parameters of a layer), and the rest,
     which a framework takes for constants.
     """
@@ -68,7 +68,8 @@ class Given(NamedTuple):
     rest: Dict[str, Any]
 
     @classmethod
-    def of(cls, inputs: Sequence[Any], keywords: Mapping[str, Any], is_array: Callable[[Any], bool]) -> Given:
+    def from_call(cls, inputs: Sequence[Any], keywords: Mapping[str, Any],
+                  is_array: Callable[[Any], bool]) -> CallArguments:
         """Parted. inputs: query, key and value."""
         every = {**dict(zip(INPUTS, inputs)), **keywords}
         arrays = {name: value for name, value in every.items() if is_array(value) or isinstance(value, dict)}
@@ -80,30 +81,31 @@ class Given(NamedTuple):
         return tuple(self.arrays), repr(sorted(self.rest.items()))
 
 
-def called(function: Callable[..., Any], rest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
+def call_by_name(function: Callable[..., Any], rest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
     """What the function answers to arrays by name, any shape, and the rest of its arguments."""
     every = {**arrays, **rest}
     inputs = [every.pop(name) for name in INPUTS]
     return function(*inputs, **every)
 
 
-def of_entry(function: Callable[..., Any], rest: Mapping[str, Any], mapped: Sequence[str],
-             arrays: Mapping[str, Any]) -> Any:
+def call_on_entry(function: Callable[..., Any], rest: Mapping[str, Any], mapped: Sequence[str],
+                  arrays: Mapping[str, Any]) -> Any:
     """What the function makes of one entry of the batch: arrays without their first axis if they are mapped, which is
     then as long as one.
     """
     alone = {name: value[None] if name in mapped else value for name, value in arrays.items()}
-    answer = called(function, rest, alone)
+    answer = call_by_name(function, rest, alone)
     return tuple(each[0] for each in answer) if isinstance(answer, (tuple, list)) else answer[0]
 
 
-class Kept:
+class FormCache:
     """The forms that were made, each once, so that what a framework keeps by identity is found again."""
 
     def __init__(self) -> None:
         self._made: Dict[Any, Tuple[Any, Callable[..., Any]]] = {}  # with the function, so that no other has its id
 
-    def of(self, function: Callable[..., Any], form: FrameworkForm, made: Callable[[], Callable[..., Any]]) -> Any:
+    def find_form(self, function: Callable[..., Any], form: FrameworkForm,
+                  made: Callable[[], Callable[..., Any]]) -> Any:
         """The form of the function, made now where it was not before."""
         key = (id(function), form.name, tuple(form.mapped))
         if key not in self._made:

@@ -12,13 +12,14 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ..frames import BITS, Entries
+from ..frames import BIT_DTYPES, Entries
 from . import making
 from .making import FormNotMade, FrameworkForm
 
 INPUTS = making.INPUTS
-GRAD = "grad_output"
-_NAMES = {np.dtype(name): name for name in ("float64", "float32", "float16")}  # NumPy puts a name together each time
+GRAD_KEYWORD = "grad_output"
+# NumPy puts a name together each time
+_DTYPE_NAMES = {np.dtype(name): name for name in ("float64", "float32", "float16")}
 
 
 class Lift:
@@ -32,18 +33,18 @@ class Lift:
         if device not in ("", "cpu"):
             raise LookupError("cpu")
 
-    def around(self, dtype: str) -> Any:
+    def context_for(self, dtype: str) -> Any:
         """What must be set while arrays of this dtype are handed over, computed with and read."""
         return contextlib.nullcontext()
 
     def takes(self, dtype: str) -> str:
         """Why it cannot hand over arrays of this dtype; empty if it can."""
-        return "" if dtype not in BITS or narrow_dtype(dtype) else \
+        return "" if dtype not in BIT_DTYPES or narrow_dtype(dtype) else \
             "NumPy has no {} where ml_dtypes is not installed: pip install ml_dtypes".format(dtype)
 
     def hand(self, entries: Entries) -> Any:
         """The framework's array with the same entries, any shape, dtype and, where it can, memory and strides."""
-        return entries.array.view(narrow_dtype(entries.dtype)) if entries.dtype in BITS else entries.array
+        return entries.array.view(narrow_dtype(entries.dtype)) if entries.dtype in BIT_DTYPES else entries.array
 
     def read(self, value: Any) -> Entries:
         """The same entries, any shape, in NumPy. Raises TypeError or ValueError for what is no array.
@@ -64,15 +65,15 @@ class Lift:
         """
         return function(*inputs), None
 
-    def differentiated(self, function: Callable[..., Any], inputs: Sequence[Any], keywords: Mapping[str, Any],
-                       wrt: Sequence[str]) -> Tuple[Any, Optional[List[Any]]]:
+    def differentiate(self, function: Callable[..., Any], inputs: Sequence[Any], keywords: Mapping[str, Any],
+                      wrt: Sequence[str]) -> Tuple[Any, Optional[List[Any]]]:
         """The output, and the gradients with respect to these arguments, query, key, value or keywords, in their
         shapes, as (B,H,T,D), where that of the output is the keyword `grad_output`; None where there are none.
         """
-        keywords = {name: value for name, value in keywords.items() if name != GRAD}
+        keywords = {name: value for name, value in keywords.items() if name != GRAD_KEYWORD}
         return function(*inputs, **keywords), None
 
-    def formed(self, function: Callable[..., Any], form: FrameworkForm) -> Callable[..., Any]:
+    def make_form(self, function: Callable[..., Any], form: FrameworkForm) -> Callable[..., Any]:
         """The function in a form that the framework makes of it, with the same arguments, arrays (B,H,T,D); each once.
         It, or this, raises FormNotMade where there is none.
         """
@@ -99,7 +100,7 @@ LIFT = Lift
 
 
 def narrow_dtype(name: str) -> Any:
-    """The dtype that ml_dtypes gives NumPy, of those in `BITS`; None where that is not installed."""
+    """The dtype that ml_dtypes gives NumPy, of those in `BIT_DTYPES`; None where that is not installed."""
     try:
         import ml_dtypes  # noqa: PLC0415  (its environment may lack it)
     except Exception:  # not there, or it does not get on with a NumPy that the subject has changed
@@ -109,9 +110,9 @@ def narrow_dtype(name: str) -> Any:
 
 def entries_of(array: Any) -> Entries:
     """An array of NumPy, any shape, as its dtype's name and what can travel."""
-    name = _NAMES.get(array.dtype) or array.dtype.name
-    if name in BITS:
-        return Entries(name, array.view(BITS[name]))
+    name = _DTYPE_NAMES.get(array.dtype) or array.dtype.name
+    if name in BIT_DTYPES:
+        return Entries(name, array.view(BIT_DTYPES[name]))
     return Entries(name, array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("=")))
 
 
@@ -131,35 +132,35 @@ def read_tensor(value: Any) -> Entries:
     return Entries(array.dtype.name, array)
 
 
-_NVIDIA = Path("/proc/driver/nvidia/version")
+_NVIDIA_VERSION_FILE = Path("/proc/driver/nvidia/version")
 
 
-def nvidia() -> str:
+def nvidia_driver_version() -> str:
     """The version of NVIDIA's kernel module, such as 550.54.15; empty where none is loaded."""
     try:
-        found = re.search(r"\b\d{3}\.\d+(\.\d+)?\b", _NVIDIA.read_text(encoding="utf-8"))
+        found = re.search(r"\b\d{3}\.\d+(\.\d+)?\b", _NVIDIA_VERSION_FILE.read_text(encoding="utf-8"))
     except OSError:
         return ""
     return found.group() if found else ""
 
 
-SHAPE = 6, 17, 16
+FLUSH_TEST_SHAPE = 6, 17, 16
 """Batched and of several heads: kernels for bfloat16 that flush take over only at such sizes."""
 
-SMALLEST = {"float64": 2.0 ** -1022, "float32": 2.0 ** -126, "bfloat16": 2.0 ** -126, "float16": 2.0 ** -14}
+SMALLEST_NORMAL = {"float64": 2.0 ** -1022, "float32": 2.0 ** -126, "bfloat16": 2.0 ** -126, "float16": 2.0 ** -14}
 """The smallest normal number of each dtype (IEEE 754)."""
 
-OPERATIONS: Sequence[Tuple[str, Callable[[Any, Any], Any]]] = (
+FLUSH_TEST_OPERATIONS: Sequence[Tuple[str, Callable[[Any, Any], Any]]] = (
     ("a product", lambda tiny, halves: tiny * halves),
     ("a matrix product", lambda tiny, halves: tiny.swapaxes(-1, -2) @ halves))
 
 
-def flushed_by(lift: Any, dtype: str) -> str:
+def find_flushing_operation(lift: Any, dtype: str) -> str:
     """The first operation whose result, half of the smallest normal number, comes back as 0; empty if none does."""
-    smallest = _make_entries(np.full(SHAPE, SMALLEST[dtype]), dtype)
-    halves = _make_entries(np.broadcast_to(np.eye(*SHAPE[1:]) / 2, SHAPE), dtype)
-    with lift.around(dtype):
-        for name, operation in OPERATIONS:
+    smallest = _make_entries(np.full(FLUSH_TEST_SHAPE, SMALLEST_NORMAL[dtype]), dtype)
+    halves = _make_entries(np.broadcast_to(np.eye(*FLUSH_TEST_SHAPE[1:]) / 2, FLUSH_TEST_SHAPE), dtype)
+    with lift.context_for(dtype):
+        for name, operation in FLUSH_TEST_OPERATIONS:
             if _is_lost(operation, lift, lift.hand(smallest), lift.hand(halves)):
                 return name
     return ""
