@@ -56,8 +56,8 @@ TORCH_HALF_EXP_ULPS = 940
 class WiderArithmetic:
     """A class of arithmetic: what such a function does, what would mend it, and the words that declare it.
 
-    shows: whether it is so coarse that answers to ordinary values tell it from the declared class; a function whose
-    ordinary answers are finer than that is none of it.  fits: the format that holds all answers; "" where none does.
+    is_coarse: whether answers to ordinary values tell it from the declared class; a function whose ordinary answers are
+    finer than that is none of it.  answer_format: the format that holds all answers; "" where none does.
     """
 
     cause: str

@@ -219,7 +219,7 @@ ROOMY_LENGTH = 6
 class SearchBudget:
     """What locating may cost: so many failures of a subject, and each so many sizes, multiply-adds and seconds.
 
-    compiled: sizes where each is compiled for.
+    compiled_sizes: how many where each is compiled for.
     """
 
     failures: int

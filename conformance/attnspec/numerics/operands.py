@@ -222,8 +222,9 @@ class Operands:
     key, value or bias that is not finite, or where the batch entry has no such query. `held` and held_key are of the
     finite hidden entries too, which key and value need not hold: they can overflow a subject's storage.
     has_sink: the last key is a sink.  only_sink: its logit is all that `bias` holds.  reach (B,H,T,S): of what
-    aspects add, which `bias` holds, the largest number that it may be made from; None where none adds.  stored: what
-    quantising inside may do to the entries, which `sizes` and `held` count; None where nothing is quantised.
+    aspects add, which `bias` holds, the largest number that it may be made from; None where none adds.
+    stored_errors: what quantising inside may do to the entries, which `sizes` and `held` count; None where nothing is
+    quantised.
     """
 
     query: Array

@@ -52,7 +52,7 @@ class Roundings:
     What each storage can hold: largest_*, scale_range, and normal_weight, below which a weight is not rounded
     relatively.
     inputs: what may happen to the entries before they meet.
-    stored: by name, the formats of the arrays, and of the weights, that are quantised inside.
+    stored_formats: by name, the formats of the arrays, and of the weights, that are quantised inside.
     precision: the class itself, from which an aspect works out the numbers of its own steps.
     """
 

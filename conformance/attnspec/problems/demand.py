@@ -303,7 +303,7 @@ _WORK_PER_ENTRY = 40
 class Demand:
     """The problems of a clause, and how they are looked at. Clauses that ask the same are dealt the same sizes.
 
-    reads: whether weights are read out through the values.  parted: the axes along which a run takes a problem apart.
+    reads: whether weights are read out through the values.  cut_axes: those along which a run takes a problem apart.
     runs: how many runs a case has.  passes: 2 where gradients are compared: a call forward and one back.
     projects: whether the subject is a layer, whose projections cost, too.
     flips: whether variants of the subject are asked, which may compile for every shape.  pool: the name of the clauses
