@@ -101,7 +101,7 @@ def is_of_one_call(check: Check) -> bool:
     relations = [(step.bound.name, step.bound.values.get("observe")) for step in check.then]
     return (relations == [(DEFINITION_RELATION, "output")] and check.domain.kind == "attention"
             and not any(check.runs.values()) and check.domain.families == ANY_FAMILY
-            and check.demand(projects=False).is_plain)
+            and check.demand(projects=False).is_one_run)
 
 
 def requested_sizes(check: Check, subject: Subject, texts: Iterable[str]) -> tuple[RequestedSizes, ...]:
