@@ -15,9 +15,8 @@ from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
 from attnspec.problems.choices import FEW_LENGTHS, FeatureArray, deal_rows
-from attnspec.problems.demand import count_work
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Recipe
+from attnspec.problems.problem import Recipe, count_work
 from attnspec.record.outcome import Outcome
 from attnspec.report.coverage import measure_coverage
 from attnspec.subjects.registry import load

@@ -16,8 +16,7 @@ from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.subject import own_subject
 from attnspec.probing.probe import SWITCH_FLIPS, probe_subject
 from attnspec.problems.choices import shapes_for
-from attnspec.problems.demand import count_logits
-from attnspec.problems.problem import Array, Recipe
+from attnspec.problems.problem import Array, Recipe, count_logits
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.callee import InProcess
 from attnspec.trials.covering_cases import fixed_recipes, seed_of

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from attnspec.core.nouns import DType, Effort
-from attnspec.problems.demand import count_work
-from attnspec.problems.problem import Sizes
+from attnspec.problems.problem import Sizes, count_work
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import TELLING_WORK, Evaluator
 from attnspec.trials.judging import Tally

@@ -27,8 +27,7 @@ from attnspec.diagnosis.inputs import narrow_rotations
 from attnspec.diagnosis.whereabouts import NOWHERE, FailurePlace
 from attnspec.numerics.precision import Precision, declared_precision, is_half, looser_words
 from attnspec.numerics.width import acquitted_by
-from attnspec.problems.demand import count_work
-from attnspec.problems.problem import Recipe, Sizes, numpy_dtype
+from attnspec.problems.problem import Recipe, Sizes, count_work, numpy_dtype
 from attnspec.record.outcome import A_CHOICE, Explanation
 from attnspec.subjects.subject import Subject, SubjectAnswer
 from attnspec.trials.compile import Check

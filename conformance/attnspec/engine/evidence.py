@@ -12,9 +12,8 @@ from attnspec.core.nouns import Effort, Level, Panel
 from attnspec.core.sizes import spell_lengths
 from attnspec.diagnosis.boundaries import describe_ranges
 from attnspec.diagnosis.whereabouts import FailurePlace
-from attnspec.problems.demand import count_logits, count_work
 from attnspec.problems.make import RotaryProblem
-from attnspec.problems.problem import Array, Recipe, Sizes
+from attnspec.problems.problem import Array, Recipe, Sizes, count_logits, count_work
 from attnspec.record.outcome import Evidence, Picture
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.judging import Failure, Violated

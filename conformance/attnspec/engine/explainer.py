@@ -28,8 +28,7 @@ from attnspec.engine.evidence import add_place, is_worth_explaining
 from attnspec.engine.expectations import Portions
 from attnspec.faults.fault import Stage
 from attnspec.faults.subject import own_subject
-from attnspec.problems.demand import count_work
-from attnspec.problems.problem import Recipe
+from attnspec.problems.problem import Recipe, count_work
 from attnspec.record.boundaries import weaken_boundary
 from attnspec.record.outcome import MAGNITUDE, Evidence, Explanation
 from attnspec.spec.clause import Refutations

@@ -26,9 +26,9 @@ from attnspec.engine.expectations import Portions, find_deviation
 from attnspec.engine.summon import compiling_time, samples_gradients, with_clause_gradients
 from attnspec.numerics.resolution import describe_what_passes
 from attnspec.problems.choices import traits_within
-from attnspec.problems.demand import count_work, nearest_sizes
+from attnspec.problems.demand import nearest_sizes
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Recipe, Sizes
+from attnspec.problems.problem import Recipe, Sizes, count_work
 from attnspec.problems.size_plan import taken_pairs
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.spec.clause import ALL, Contract, Refutations, contract_id

@@ -53,8 +53,8 @@ class LogitBend(Protocol):
 
 
 class Mathematics:
-    """What one aspect adds to the definition; each method does nothing by default. Problems that have no keyword of the
-    aspect do not ask it.
+    """What one aspect adds to the definition. An aspect overrides the questions that it answers, and is asked these
+    alone, of problems that have one of its keywords.
     """
 
     def bend_of(self, problem: Problem) -> LogitBend | None:
@@ -97,27 +97,27 @@ class Mathematics:
         del problem
         return None
 
-    def counts_places(self, problem: Problem) -> bool:
-        """Whether `visible_keys` needs to know how far ahead each key lies."""
-        del problem
-        return False
-
 
 @functools.cache
-def _all_mathematics() -> tuple[tuple[frozenset[str], Mathematics], ...]:
-    """The mathematics of every aspect that has some, in order, each with the keywords of the aspect."""
-    return tuple((keywords_of_aspect(part), part.MATHEMATICS) for part in load_parts("mathematics"))
+def _aspects_answering(question: str) -> tuple[tuple[frozenset[str], Mathematics], ...]:
+    """The mathematics of every aspect that answers a question, in order, each with the keywords of the aspect."""
+    return tuple((keywords_of_aspect(part), part.MATHEMATICS) for part in load_parts("mathematics")
+                 if getattr(type(part.MATHEMATICS), question) is not getattr(Mathematics, question))
 
 
-def given_mathematics(problem: Problem) -> tuple[Mathematics, ...]:
-    """The mathematics of the aspects of which the problem has a keyword, in order."""
+def given_mathematics(problem: Problem, question: str) -> tuple[Mathematics, ...]:
+    """The mathematics of the aspects that answer this question, such as `bend_of`, and of which the problem has a
+    keyword, in order.
+    """
     given = problem.keywords
-    return tuple(mathematics for keywords, mathematics in _all_mathematics() if not given.isdisjoint(keywords))
+    return tuple(mathematics for keywords, mathematics in _aspects_answering(question)
+                 if not given.isdisjoint(keywords))
 
 
 def extra_key(problem: Problem) -> Array | None:
     """(H,): the logit of one more key for each head; None without. Raises NotImplementedError for two such keys."""
-    extra = [key for aspect in given_mathematics(problem) if (key := aspect.extra_key(problem)) is not None]
+    extra = [key for aspect in given_mathematics(problem, "extra_key")
+             if (key := aspect.extra_key(problem)) is not None]
     if len(extra) > 1:
         raise NotImplementedError("two aspects give one problem a further key, and the bounds know of one only")
     return extra[0] if extra else None
@@ -127,7 +127,8 @@ def bend_of(problem: Problem) -> LogitBend | None:
     """How a problem bends its scaled dot products; None where it does not. Raises NotImplementedError for two bends at
     once: an aspect that brings a second one says here which goes first.
     """
-    bends = [bend for aspect in given_mathematics(problem) if (bend := aspect.bend_of(problem)) is not None]
+    bends = [bend for aspect in given_mathematics(problem, "bend_of")
+             if (bend := aspect.bend_of(problem)) is not None]
     if len(bends) > 1:
         raise NotImplementedError("two aspects bend the logits of one problem, and nothing says which goes first")
     return bends[0] if bends else None
@@ -135,7 +136,9 @@ def bend_of(problem: Problem) -> LogitBend | None:
 
 def dequantise_problem(problem: Problem) -> Problem:
     """The problem with the numbers that attend in the place of what stands for them, by every aspect."""
-    return functools.reduce(lambda posed, aspect: aspect.dequantise(posed), given_mathematics(problem), problem)
+    for aspect in given_mathematics(problem, "dequantise"):
+        problem = aspect.dequantise(problem)
+    return problem
 
 
 def roundings_of(problem: Problem, precision: Precision) -> Roundings:
@@ -143,7 +146,7 @@ def roundings_of(problem: Problem, precision: Precision) -> Roundings:
     aspect together.
     """
     r = roundings(precision)
-    errors = [more for aspect in given_mathematics(problem)
+    errors = [more for aspect in given_mathematics(problem, "input_errors")
               if (more := aspect.input_errors(problem, precision)) != EXACT_INPUTS]
     if not errors:
         return r
@@ -270,15 +273,14 @@ def _visible_or_none(problem: Problem, conventions: Mapping[str, str], rows: Arr
     parts: list[Array | None] = []
     if problem.mask is not None and not (problem.causal and joint == "causal"):
         parts.append(_take_rows(problem.mask, problem, rows).astype(bool, copy=False))
-    given = given_mathematics(problem)
+    counting = given_mathematics(problem, "visible_keys")
     is_causal = problem.causal and not (problem.mask is not None and joint == "mask")
-    counting = [aspect for aspect in given if aspect.counts_places(problem)]
     if is_causal or counting:
         # how far each key lies ahead of the query's own place: (T,S), or (B,1,T,S) where lengths count
         ahead = np.arange(problem.sizes.S, dtype=np.int32) - own_places(problem, conventions, rows)
         parts += [ahead <= 0] if is_causal else []
         parts += [aspect.visible_keys(problem, ahead) for aspect in counting]
-    parts += [aspect.own_keys(problem, rows) for aspect in given]
+    parts += [aspect.own_keys(problem, rows) for aspect in given_mathematics(problem, "own_keys")]
     if problem.bias is not None:
         unbiased = _take_rows(problem.bias, problem, rows).astype(np.float64) != -np.inf
         parts += [] if unbiased.all() else [unbiased]
@@ -346,7 +348,7 @@ def prepare_operands(
     visible, sizes = _visible_or_none(problem, conventions, rows), _measure_operands(query, keys)
     bias = None if problem.bias is None else _take_rows(problem.bias, problem, rows).astype(np.float64)
     reach: Array | None = None
-    for aspect in given_mathematics(problem):
+    for aspect in given_mathematics(problem, "added_logits"):
         if more := aspect.added_logits(problem, own_places(problem, conventions, rows)):
             added, largest = more
             bias = added if bias is None else np.asarray(added + bias)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -124,7 +124,7 @@ class Check:
             posed: Posed[Any] = Posed((problem,), conventions=conventions, precision=precision)
             for step in steps:
                 posed = step(posed, drawn)
-            runs[name] = posed.named(f"{key}|{_format_transforms(self.clause.runs[name], drawn)}")
+            runs[name] = replace(posed, key=f"{key}|{_format_transforms(self.clause.runs[name], drawn)}")
         return runs
 
 

@@ -48,11 +48,10 @@ from attnspec.problems.choices import (
     shapes_for,
     without_idle_flag,
 )
-from attnspec.problems.demand import count_logits
 from attnspec.problems.domain import GENERIC_KINDS, Domain, spell_domain
 from attnspec.problems.families import random_words
 from attnspec.problems.make import make_problem, model_width
-from attnspec.problems.problem import Array, Problem, Recipe, Sizes
+from attnspec.problems.problem import Array, Problem, Recipe, Sizes, count_logits
 
 MIN_KEYS = 2
 """One key has all of the weight, whatever its logit: with so many, a logit shows."""

@@ -39,9 +39,8 @@ from attnspec.numerics.roundings import (
     format_backward,
 )
 from attnspec.numerics.score import Drifts
-from attnspec.problems.demand import count_work
 from attnspec.problems.make import RotaryProblem, make_layer, make_problem, make_rotary
-from attnspec.problems.problem import INPUTS, Array, Problem, Recipe, Sizes, join_past
+from attnspec.problems.problem import INPUTS, Array, Problem, Recipe, Sizes, count_work, join_past
 from attnspec.questions.undeclared import Most, probe_conventions, probe_ranges
 from attnspec.subjects.call import grad_given
 from attnspec.subjects.misfits import LoweredProblem, lower_problem

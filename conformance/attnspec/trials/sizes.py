@@ -18,10 +18,10 @@ from attnspec.core.forms import POOL as MADE
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.sizes import MOST_ENTRIES, MOST_HEADS, read_sizes, sizes_beside
 from attnspec.problems.choices import Menu, is_lawful, menu_of
-from attnspec.problems.demand import Demand, count_logits, count_work, nearest_sizes
+from attnspec.problems.demand import Demand, nearest_sizes
 from attnspec.problems.domain import ANY_FAMILY, Domain
 from attnspec.problems.make import model_width
-from attnspec.problems.problem import Recipe, Sizes
+from attnspec.problems.problem import Recipe, Sizes, count_logits, count_work
 from attnspec.problems.size_plan import SizePlan, plan_for
 from attnspec.subjects.subject import Subject, SubjectRaised
 from attnspec.trials.compile import Check

@@ -13,10 +13,9 @@ from attnspec.core.keywords import CACHED, COUNTS, VALUED
 from attnspec.core.nouns import Effort, Verdict
 from attnspec.core.sizes import spell_lengths
 from attnspec.problems.choices import SEED_BYTES, Menu, menu_of
-from attnspec.problems.demand import count_logits
 from attnspec.problems.domain import Domain
 from attnspec.problems.keyword_arrays import count_past, keyword_array
-from attnspec.problems.problem import Recipe, Sizes
+from attnspec.problems.problem import Recipe, Sizes, count_logits
 from attnspec.record.outcome import Evidence, Outcome, ProbedConvention
 from attnspec.subjects.refusals import limits_without_refusals
 from attnspec.subjects.subject import SubjectDied, SubjectRaised

@@ -12,6 +12,7 @@ import numpy as np
 
 from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.precision import Precision, unit
+from attnspec.numerics.reference import wide_float
 from attnspec.numerics.score import (
     DirectionName,
     Drifts,
@@ -37,7 +38,7 @@ from attnspec.vocabulary.observables import (
     seen_of,
     verdict,
 )
-from attnspec.vocabulary.scene import Scene, as_working
+from attnspec.vocabulary.scene import Scene
 from attnspec.vocabulary.signature import ORIGINAL, Between, RunName
 
 Rate = Annotated[float, Between(1e-15, 0.5)]
@@ -163,7 +164,7 @@ def has_no_drift(scene: Scene, *, direction: DirectionName, false_alarm: Annotat
     if not np.isfinite(output).all():
         return verdict("has_no_drift", "the output is not finite", broken=True)
     problem = scene.problem(run)
-    value = as_working(scene.evaluator.values_by_head(problem), scene.dtype)
+    value = scene.evaluator.values_by_head(problem).astype(wide_float(scene.dtype))
     drifts = scene.evaluator.drifts(scene.runs[run].key, lambda: _drifts(expected, scene, run, value, sliced))
     units = drifts.units(direction, _sliced(output, sliced) - drifts.truth)
     declared = _declared(scene, run, direction) + drift_of_sums(

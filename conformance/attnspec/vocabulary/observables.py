@@ -17,6 +17,7 @@ from attnspec.numerics.expectation import Expectation, visible_keys
 from attnspec.numerics.gradients import Gradient
 from attnspec.numerics.operands import queries_within
 from attnspec.numerics.precision import unit
+from attnspec.numerics.reference import wide_float
 from attnspec.problems.keyword_arrays import replace_values
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import CACHED_INPUTS, INPUTS, Array, LayerProblem, Problem, join_past
@@ -32,7 +33,6 @@ from attnspec.vocabulary.scene import (
     Posed,
     Scene,
     Side,
-    as_working,
 )
 
 GRADIENTS = "gradients"
@@ -279,7 +279,7 @@ def observe(scene: Scene, run: str, name: str) -> Observed:
     if (run, name) not in scene.cache:
         posed = scene.runs[run]
         arrays, axes = LOOKS[name].observe(scene, posed)
-        joined = as_one([as_working(array, scene.dtype) for array in arrays], posed, axes)
+        joined = as_one([array.astype(wide_float(scene.dtype)) for array in arrays], posed, axes)
         scene.cache[run, name] = Observed(joined, axes, tuple(arrays))
     observed: Observed = scene.cache[run, name]
     return observed
@@ -299,11 +299,25 @@ def as_one(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Arr
 
 
 def look_at(scene: Scene, run: str, name: str) -> ObservedRun:
-    """What the subject shows of a run beside what the definition says of it."""
-    key = (run, f"{name} defined")
-    if key not in scene.cache:
-        scene.cache[key] = _see(scene, run, name)
-    seen: ObservedRun = scene.cache[key]
+    """What the subject shows of a run beside what the definition says of it; looked at once a case."""
+    cache_key, posed = (run, f"{name} defined"), scene.runs[run]
+    if cache_key in scene.cache:
+        seen: ObservedRun = scene.cache[cache_key]
+        return seen
+    # what has no key is not remembered, so that nothing is gained by working it out early
+    with scene.subject.callee.meanwhile(_truths(scene, posed, LOOKS[name].part) if posed.key else ()):
+        observed = observe(scene, run, name)
+    expected = [work_out() for work_out in _truths(scene, posed, LOOKS[name].part)]
+    if name == "output" and any(each.is_screened for each in expected):
+        expected = [_refined(scene, *each) for each in zip(posed.parts, expected, observed.parts, strict=True)]
+    parts = [LOOKS[name].define(each, scene) for each in expected]
+    truths, allowances, claims = (list(column) for column in zip(*parts, strict=True))
+    # claims travel negated, as numbers: parts that are summed stay claimed only where every one of them is
+    unclaimed = as_one([(~claim).astype(np.int16) for claim in claims], posed, observed.axes)
+    truth, allowance = (as_one(column, posed, observed.axes) for column in (truths, allowances))
+    array = relative_logits(observed.array, truth) if name == "logits" else observed.array
+    is_screened = any(each.is_screened for each in expected)
+    scene.cache[cache_key] = seen = ObservedRun(array, truth, allowance, unclaimed == 0, is_screened)
     return seen
 
 
@@ -315,28 +329,11 @@ def claimed_of_both(one: ObservedRun, other: ObservedRun) -> Array:
     return np.asarray(one.claimed & other.claimed & ~same_nan)
 
 
-def _see(scene: Scene, run: str, name: str) -> ObservedRun:
-    posed = scene.runs[run]
-    # what has no key is not remembered, so that nothing is gained by working it out early
-    with scene.subject.callee.meanwhile(_truths(scene, posed, LOOKS[name].part) if posed.key else ()):
-        observed = observe(scene, run, name)
-    expected = expectations(scene, posed, LOOKS[name].part)
-    if name == "output" and any(each.is_screened for each in expected):
-        expected = [_refined(scene, *each) for each in zip(posed.parts, expected, observed.parts, strict=True)]
-    parts = [LOOKS[name].define(each, scene) for each in expected]
-    truths, allowances, claims = (list(column) for column in zip(*parts, strict=True))
-    # claims travel negated, as numbers: parts that are summed stay claimed only where every one of them is
-    unclaimed = as_one([as_numbers(~claim) for claim in claims], posed, observed.axes)
-    truth, allowance = (as_one(column, posed, observed.axes) for column in (truths, allowances))
-    array = relative_logits(observed.array, truth) if name == "logits" else observed.array
-    return ObservedRun(array, truth, allowance, unclaimed == 0, any(each.is_screened for each in expected))
-
-
 def _refined(scene: Scene, problem: AnyProblem, expected: Expectation, output: Array) -> Expectation:
     """Where a problem was screened, the sharp bound on the rows of the output (B,H,T,Dv) that come closest."""
     if not expected.is_screened or not isinstance(problem, Problem):
         return expected
-    rows = find_closest_queries(as_working(output, scene.dtype), expected.output,
+    rows = find_closest_queries(output.astype(wide_float(scene.dtype)), expected.output,
                                 expected.output_allowance, expected.claimed)
     sharp = scene.evaluator.expect_rows(problem, rows)
     truth, allowance, claimed = expected.output.astype(sharp.output.dtype), expected.output_allowance, expected.claimed

@@ -86,10 +86,6 @@ class Posed(Generic[P]):
         """
         return replace(self, back=(Back(axis, np.asarray(index)), *self.back))
 
-    def named(self, key: str) -> Posed[P]:
-        """The same, remembered under a key."""
-        return replace(self, key=key)
-
 
 class OutsideLimits(Exception):  # noqa: N818  (no error: such cases are counted)
     """A run lies outside what the subject declares to take."""
@@ -250,8 +246,3 @@ class Scene:
     def is_layer(self) -> bool:
         """Whether the subject is a layer."""
         return self.subject.declaration.kind is Kind.LAYER
-
-
-def as_working(array: Array, dtype: DType) -> Array:
-    """An observed array, of any shape, in the format that gaps are computed in."""
-    return array.astype(np.longdouble if dtype is DType.FLOAT64 else np.float64)

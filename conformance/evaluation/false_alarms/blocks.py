@@ -16,10 +16,9 @@ from attnspec.engine.summon import load_subject
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.numerics.expectation import Expectation
 from attnspec.problems.choices import MOST_SMALL_LOGITS, Menu, shapes_for
-from attnspec.problems.demand import count_logits
 from attnspec.problems.domain import Domain
 from attnspec.problems.families import random_words
-from attnspec.problems.problem import Recipe
+from attnspec.problems.problem import Recipe, count_logits
 from attnspec.record.events import BINS, BlockJudged
 from attnspec.record.outcome import Measured, SubjectCard
 from attnspec.spec.clause import Spec
