@@ -28,8 +28,8 @@ from attnspec.runner.jobs import exit_code
 from attnspec.spec.load import load_spec
 from attnspec.subjects.baseline import (
     Conditions,
-    by_key,
     changed_convention,
+    index_conventions,
     read_baseline,
     read_conventions,
     read_entries,
@@ -374,7 +374,7 @@ def test_conventions_are_kept_by_dtype_and_by_form(tmp_path: Path) -> None:
     assert [(each.name, each.answer, [dtype.value for dtype in each.dtypes]) for each in read_conventions(path)] == [
         ("hidden_row", "uniform", ["float16"]), ("hidden_row", "zeros", ["float64", "float32"]),
         ("hidden_row.bias", "nan", ["float16"])]
-    known = by_key(read_conventions(path))
+    known = index_conventions(read_conventions(path))
     same = probed(DType.FLOAT16, hidden_row="uniform", hidden_row__bias="nan")
     assert changed_convention(same, known) == ("", "")
     assert changed_convention(probed(DType.FLOAT16, hidden_row="uniform"), known)[1] == (

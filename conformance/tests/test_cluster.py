@@ -32,7 +32,7 @@ from attnspec.record.write import put_in_order
 from attnspec.runner.jobs import NamedGroups
 from attnspec.runner.judge import ENGINE_CLASS, TRIAL_SOURCE, TrialJobs, with_engine
 from attnspec.runner.listener import Listener
-from attnspec.subjects.installed import asked_workers
+from attnspec.subjects.installed import note_workers
 from attnspec.subjects.registry import registered_subjects
 from helpers.commands import Cli
 from helpers.outcomes import outcome
@@ -201,7 +201,7 @@ def test_the_environments_of_all_workers_are_told_as_one() -> None:
 def test_what_no_worker_has_is_missing_as_on_one_machine() -> None:
     force = workforce(fake(FIT))
     force.begin()
-    with asked_workers(force.why_missing()):
+    with note_workers(force.why_missing()):
         known = registered_subjects()
         assert known["jax/attention"].why_missing == "jax is not installed."
         assert known["torch/sdpa"].why_missing == ""

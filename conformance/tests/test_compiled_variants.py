@@ -14,7 +14,7 @@ from attnspec.numerics.precision import declared_precision
 from attnspec.record.outcome import Outcome
 from attnspec.runner.jobs import open_jobs
 from attnspec.runner.judge import ENGINE_CLASS, TRIAL_SOURCE, with_engine
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.trials.sizes import COMPILED_OPENINGS
 
 MANIFEST = """
@@ -114,7 +114,7 @@ def test_a_variant_that_does_not_compile_is_asked_of_every_case(tmp_path: Path) 
 @pytest.mark.parametrize(("compiles", "put"), [("true", {"", "plain"}), ("false", {"", "plain", "compiled"})])
 def test_a_diagnosis_does_not_compile(tmp_path: Path, compiles: str, put: set[str]) -> None:
     trial = engine(tmp_path, compiles=compiles)
-    subject = load(trial.plan.targets[0], folders=trial.plan.implementations)
+    subject = load_target(trial.plan.targets[0], folders=trial.plan.implementations)
     precision = declared_precision(None, DType.FLOAT32)
     panel = DiagnosticInputs(ComparisonStandard(subject, precision, subject.declaration.conventions, Aspect.NONE),
                              DType.FLOAT32)

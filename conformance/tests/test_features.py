@@ -19,7 +19,7 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Recipe, count_work
 from attnspec.record.outcome import Outcome
 from attnspec.report.coverage import measure_coverage
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.trials.covering_cases import MAX_TRIES, _TripleRedealing, acting_features, acting_triples, feature_recipes
 from helpers.law import checks
 from helpers.subjects import module_of
@@ -206,4 +206,4 @@ def test_pages_of_any_length_and_number_are_read() -> None:
         engine = Engine(Plan((f"fault/{fault}",), clauses=("paged.features_together",), effort=Effort.QUICK,
                              dtypes=(DType.FLOAT32,)))
         assert [engine.try_item(item).verdict for item in engine.items()] == [Verdict.VIOLATED]
-    assert "block_table" in load("numpy/paged").declaration.keywords
+    assert "block_table" in load_target("numpy/paged").declaration.keywords

@@ -17,7 +17,7 @@ from attnspec.host.frames import PREFIX, BrokenFrame, Entries, Incoming, receive
 from attnspec.hosting.client import Client
 from attnspec.subjects.call import Call, SubjectDied
 from attnspec.subjects.callee import Hosted
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 
 CALL = Call({name: np.ones((1, 1, 2, 2), np.float32) for name in ("query", "key", "value")}, {}, DType.FLOAT32,
             ((1, 1, 2, 2),))
@@ -123,6 +123,6 @@ def attend(query, key, value):
 
 def test_an_answer_to_another_request_is_a_crash(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OUT_OF_TURN, encoding="utf-8")
-    subject = load(f"{tmp_path}/mine.py:attend", Surroundings())
+    subject = load_target(f"{tmp_path}/mine.py:attend", Surroundings())
     with pytest.raises(SubjectDied, match=r"it answers request 1, but request \d+ was sent"):
         subject.callee.perform(CALL)

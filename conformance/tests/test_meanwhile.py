@@ -22,7 +22,7 @@ from attnspec.numerics.expectation import Expectation
 from attnspec.problems.problem import Problem
 from attnspec.subjects.call import Call, SubjectDied
 from attnspec.subjects.callee import Callee
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.subjects.subject import Subject
 from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary.observables import look_at
@@ -50,7 +50,7 @@ DIES = replace(CALL, keywords={"scale": 2.0})
 
 def patient(folder: Path, deadline: float = 20) -> Subject:
     (folder / "patient.py").write_text(PATIENT.format(file=str(folder / "written")), encoding="utf-8")
-    return load(f"{folder}/patient.py:attend", Surroundings(deadline=deadline))
+    return load_target(f"{folder}/patient.py:attend", Surroundings(deadline=deadline))
 
 
 @pytest.fixture

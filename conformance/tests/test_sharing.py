@@ -29,7 +29,7 @@ from attnspec.host.serving import MAX_KEPT_RESULTS
 from attnspec.hosting.process import shared_memory
 from attnspec.subjects.call import Call, SubjectAnswer, SubjectDied
 from attnspec.subjects.callee import Hosted
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 
 ON_LINUX = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="only Linux has memory of a fixed size")
 KEEPS = '''
@@ -81,7 +81,7 @@ def call(given: Mapping[str, Any]) -> Call:
 
 def callee(folder: Path, name: str, surroundings: Surroundings | None = None) -> Hosted:
     (folder / "mine.py").write_text(KEEPS, encoding="utf-8")
-    found = load(f"{folder}/mine.py:{name}", surroundings or Surroundings(deadline=20)).callee
+    found = load_target(f"{folder}/mine.py:{name}", surroundings or Surroundings(deadline=20)).callee
     assert isinstance(found, Hosted)
     return found
 

@@ -13,14 +13,15 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.subjects.call import private_copy
 from attnspec.subjects.misfits import lower_problem
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
 from helpers.subjects import subject_of
 
 SMALL = Sizes(2, 4, 4, 3, 3, 2, 2)
 
 
-def problem_of(sizes: Sizes = SMALL, dtype: DType = DType.FLOAT32, **more: Any) -> Problem:  # noqa: ANN401  (of a Problem)
+def problem_of(sizes: Sizes = SMALL, dtype: DType = DType.FLOAT32,
+               **more: Any) -> Problem:  # noqa: ANN401  (of a Problem)
     draw, number = np.random.default_rng(5), numpy_dtype(dtype)
 
     def entries(heads: int, length: int, width: int) -> Array:
@@ -305,7 +306,7 @@ def test_a_parameter_that_is_changed_is_named() -> None:
 
 
 def test_the_card_shows_only_the_limits_that_limit() -> None:
-    subject = load("numpy/msa")
+    subject = load_target("numpy/msa")
     card = subject.card({}, {})
     assert card.id == "numpy/msa"
     assert card.limits["self_attention_only"] == "True"

@@ -45,7 +45,7 @@ from attnspec.spec.load import load_spec
 from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.baseline import (
     BaselineEntry,
-    parsed_case,
+    parse_case,
     read_baseline,
     read_conventions,
     read_entries,
@@ -185,7 +185,7 @@ def _check_entry(entry: BaselineEntry, subjects: Mapping[str, Registered], claus
     if entry.subject in subjects and DType(entry.dtype) not in subjects[entry.subject].declaration.dtypes:
         raise UsageError(f"{entry.subject} does not take {entry.dtype}, so it cannot fail there.", where=entry.where)
     if entry.case:
-        parsed_case(entry.case, entry.where)
+        parse_case(entry.case, entry.where)
 
 
 def _check_own(entry: BaselineEntry, own: Iterable[str]) -> None:
@@ -398,9 +398,9 @@ def _unsaid(finding: Finding) -> Iterator[AttnspecError]:
 
 def _check_recipe(recipe: str, where: FileLocation) -> None:
     """Raise UsageError, with file and line, for a recipe that is none."""
-    from attnspec.subjects.baseline import parsed_case  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.subjects.baseline import parse_case  # noqa: PLC0415  (weight: NumPy)
 
-    parsed_case(recipe, where)
+    parse_case(recipe, where)
 
 
 def _unmatched(finding: Finding, noun: str, patterns: Sequence[str], names: Collection[str]) -> Iterator[AttnspecError]:

@@ -46,11 +46,11 @@ from attnspec.spec.clause import (
 )
 from attnspec.spec.load import load_spec
 from attnspec.subjects.baseline import (
-    DIGITS,
+    DIGEST_DIGITS,
     Conditions,
     ConventionKey,
     TriedConditions,
-    by_key,
+    index_conventions,
     novelty_of,
     read_baseline,
     read_conventions,
@@ -123,7 +123,7 @@ class Engine:
 
     @cached_property
     def _known_conventions(self) -> Mapping[ConventionKey, str]:
-        return by_key(read_conventions(Path(self.plan.baseline))) if self.plan.baseline else {}
+        return index_conventions(read_conventions(Path(self.plan.baseline))) if self.plan.baseline else {}
 
     @cached_property
     def _tried_conditions(self) -> TriedConditions:
@@ -349,7 +349,7 @@ class Engine:
     @property
     def conditions(self) -> Conditions:
         """What the plan's outcomes are found under."""
-        return Conditions(VERSION, self._spec_of_plan.digest[:DIGITS], self.plan.effort, self.plan.seed,
+        return Conditions(VERSION, self._spec_of_plan.digest[:DIGEST_DIGITS], self.plan.effort, self.plan.seed,
                           self.plan.strict)
 
     def replay(self, item: Item, recipe: str) -> Outcome:

@@ -32,12 +32,19 @@ from attnspec.problems.problem import Recipe, Sizes, count_work
 from attnspec.problems.size_plan import taken_pairs
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.spec.clause import ALL, Contract, Refutations, contract_id
-from attnspec.subjects.baseline import parsed_case
+from attnspec.subjects.baseline import parse_case
 from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.interview import WordedRefusal, case_of, value_for
 from attnspec.subjects.refusals import MOST_CAUSES, BegunInterview, begin_interview, narrow_subject
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised, UnusableAnswer
-from attnspec.subjects.watching import GIVEN_UP, Asking, asking_for, incidents_of, repeat_first, surviving_errors
+from attnspec.subjects.watching import (
+    GIVEN_UP_SENTENCE,
+    Asking,
+    asking_for,
+    incidents_of,
+    repeat_first,
+    surviving_errors,
+)
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Archives, Evaluator
@@ -267,7 +274,7 @@ class SubjectRun:
         """The outcome of a clause that is not put, since calls hang, or compilers have taken all that they may."""
         incidents, compiling = incidents_of(self.subject), self._compiling
         if incidents is not None and incidents.is_given_up:
-            return self._make_outcome(check, dtype, Verdict.NOT_RUN, reason=GIVEN_UP)
+            return self._make_outcome(check, dtype, Verdict.NOT_RUN, reason=GIVEN_UP_SENTENCE)
         if compiling and compiling.is_spent and not self._find_known_deviation(check, dtype):
             return self._make_outcome(check, dtype, Verdict.NO_CLAIM, reason=LEFT_OUT.format(compiling.seconds_a_shape))
         return None
@@ -361,7 +368,7 @@ class SubjectRun:
             return None
         # how fast this machine is decides nothing about a listed case
         unhurried = replace(trial, max_call_seconds=math.inf)
-        tally = unhurried.judge_recipe(parsed_case(case, where))
+        tally = unhurried.judge_recipe(parse_case(case, where))
         return tally if tally.failure else None
 
     def _make_trial(self, check: Check, evaluator: Evaluator) -> Trial:

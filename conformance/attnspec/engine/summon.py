@@ -23,12 +23,12 @@ from attnspec.subjects.call import NotDifferentiated, SubjectRaised, UnusableAns
 from attnspec.subjects.exceptions import says_no_derivative
 from attnspec.subjects.interview import PLAIN, Case
 from attnspec.subjects.refusals import with_refusals
-from attnspec.subjects.registry import load, process_of
+from attnspec.subjects.registry import load_target, process_of
 from attnspec.subjects.smoke import check_axes, complaint_of_all_calls
-from attnspec.subjects.subject import Subject, SubjectDied, with_made
+from attnspec.subjects.subject import Subject, SubjectDied, add_made_variants
 from attnspec.subjects.target import importable_name
 from attnspec.subjects.watching import (
-    SLOW,
+    SLOW_FACTOR,
     Asking,
     asking_for,
     incidents_of,
@@ -42,7 +42,7 @@ from attnspec.trials.paths import CompilingTime
 
 def with_requested_features(subject: Subject, plan: Plan) -> Subject:
     """The subject, of which gradients and forms can be had if the plan asks for them."""
-    subject = with_made(subject, FORMS) if plan.variants or forms_asked(plan) else subject
+    subject = add_made_variants(subject, FORMS) if plan.variants or forms_asked(plan) else subject
     if _names_gradients(plan, subject):
         return subject.with_gradients
     return _with_gradients_if_any(subject) if samples_gradients(plan, subject) else subject
@@ -110,7 +110,7 @@ def with_clause_gradients(subject: Subject, check: Check) -> Subject:
 def _is_slow(subject: Subject, seconds: float) -> bool:
     """Whether its first calls, all of other shapes, took so long that a compiler may be why."""
     incidents = incidents_of(subject)
-    return incidents is not None and seconds >= SLOW * incidents.calls
+    return incidents is not None and seconds >= SLOW_FACTOR * incidents.calls
 
 
 def _check_lift(subject: Subject, plan: Plan) -> None:
@@ -146,7 +146,7 @@ def load_subject(target: str, plan: Plan) -> Subject:
 
         return own_subject(target)
     surroundings = None if target in plan.in_process else plan.surroundings(process_of(target, plan.implementations))
-    subject = load(target, surroundings, lift=plan.lift, folders=plan.implementations)
+    subject = load_target(target, surroundings, lift=plan.lift, folders=plan.implementations)
     subject = watch_subject(subject)
     if is_bare(target):
         with asking_for(subject, Asking.TAKES), contextlib.suppress(SubjectDied), surviving_errors(subject):

@@ -341,9 +341,9 @@ class KernelScore:
     @property
     def is_given_up(self) -> bool:
         """Whether no further call is made, since several in a row did not return."""
-        from attnspec.subjects.watching import GIVEN_UP  # noqa: PLC0415  (weight: as above)
+        from attnspec.subjects.watching import GIVEN_UP_SENTENCE  # noqa: PLC0415  (weight: as above)
 
-        return any(each.reason == GIVEN_UP for each in self.outcomes)
+        return any(each.reason == GIVEN_UP_SENTENCE for each in self.outcomes)
 
     @property
     def _musts(self) -> list[Outcome]:

@@ -58,12 +58,12 @@ class ReturnedTree:
     parts: tuple[ReturnedArray, ...]
 
 
-def whole_of(told: Mapping[str, Any], found: Sequence[Entries]) -> ReturnedTree:
+def read_tree(told: Mapping[str, Any], found: Sequence[Entries]) -> ReturnedTree:
     """Reads the tree that a host tells of. Raises what reading something else may raise."""
-    return ReturnedTree(str(told["type"]), tuple(_part(each, found) for each in told["parts"]))
+    return ReturnedTree(str(told["type"]), tuple(_read_part(each, found) for each in told["parts"]))
 
 
-def _part(told: Mapping[str, Any], found: Sequence[Entries]) -> ReturnedArray:
+def _read_part(told: Mapping[str, Any], found: Sequence[Entries]) -> ReturnedArray:
     shape = None if told["shape"] is None else tuple(map(int, told["shape"]))
     array = array_of(found[int(told["array"])]) if "array" in told else None
     return ReturnedArray(tuple(map(str, told["path"])), str(told["type"]), shape, array)
@@ -120,10 +120,10 @@ class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is n
     @property
     def gist(self) -> str:
         """What the summary has in common with the same refusal of other shapes."""
-        return gist_of(self.summary)
+        return find_gist(self.summary)
 
 
-def gist_of(words: str) -> str:
+def find_gist(words: str) -> str:
     """The words of an exception without numbers."""
     return re.sub(r"\d+", "", words)
 
@@ -204,10 +204,10 @@ class Call:
     @cached_property
     def named_arrays(self) -> Mapping[str, Array]:
         """Every array among the arguments, of any shape, by its name (`params.w_out`)."""
-        return dict(_flat({**self.arrays, **self.keywords}))
+        return dict(_flatten_arrays({**self.arrays, **self.keywords}))
 
     @cached_property
-    def most(self) -> int:
+    def most_bytes(self) -> int:
         """The bytes that an answer of these shapes may take, gradients and the arguments themselves besides."""
         results = sum(8 * math.prod(shape) for shape in self.shapes) if self.shapes else MAX_SENT_BYTES
         return results + sum(2 * _span(array) + 8 * array.size for array in self.named_arrays.values())
@@ -220,13 +220,13 @@ class Call:
                          self.form)
 
 
-def _flat(arguments: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Array]]:
+def _flatten_arrays(arguments: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Array]]:
     """Every array, of any shape, among arguments and in mappings among them, by its dotted name."""
     for name, value in arguments.items():
         if isinstance(value, np.ndarray):
             yield prefix + name, value
         elif isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
+            yield from _flatten_arrays(value, f"{prefix}{name}.")
 
 
 def _keyword_value(value: object, kept: Mapping[int, Entries]) -> object:
@@ -248,12 +248,12 @@ def _span(array: Array) -> int:
 
 def entries_of(array: Array) -> Entries:
     """An array of any shape as the host's code has it: what NumPy has no dtype for by its bits."""
-    name = _name(array.dtype)
+    name = _name_dtype(array.dtype)
     return Entries(name, array.view(BIT_DTYPES[name]) if name in BIT_DTYPES else array)
 
 
 @cache
-def _name(dtype: np.dtype[Any]) -> str:
+def _name_dtype(dtype: np.dtype[Any]) -> str:
     return str(dtype.name)  # NumPy puts it together each time
 
 
@@ -275,14 +275,14 @@ def private_copy(array: Array) -> Array:
     return copy
 
 
-def answer_of(ended: CallEnding, call: Call, changed: Set[int], now: Callable[[], Array | None]) -> SubjectAnswer:
+def read_answer(ended: CallEnding, call: Call, changed: Set[int], now: Callable[[], Array | None]) -> SubjectAnswer:
     """What a call that has ended comes to. `changed`: the ids of the arrays given, of any shape, that it changed.
     now: what the subject's memory of the output (B,H,T,Dv) or (B,T,M) holds when asked; None where it was let go.
 
     Raises SubjectRaised, UnusableAnswer, NotDifferentiated or FormNotMade.
     """
     if ended.how == "raised":
-        raise raised_there(ended.details, ended.stderr)
+        raise read_raised(ended.details, ended.stderr)
     if ended.how == "unusable":
         if ended.details["name"] == NO_GRADIENT:
             raise NotDifferentiated("its output requires no gradient")
@@ -290,7 +290,7 @@ def answer_of(ended: CallEnding, call: Call, changed: Set[int], now: Callable[[]
             raise NotDifferentiated(UNRETURNED if call.is_backward else UNREACHED)
         if ended.details["name"] == NOT_MADE:
             raise FormNotMade(portable_text(str(ended.details["named"])))
-        raise UnusableAnswer(_unusable(ended.details, call), _name_no_array(ended.details, call))
+        raise UnusableAnswer(_describe_unusable(ended.details, call), _name_no_array(ended.details, call))
     named = call.named_arrays
     mutated = tuple(name for name, array in named.items() if id(array) in changed) if changed else ()
     shared = {id(list(named.values())[at]) for at in ended.aliases}
@@ -304,18 +304,18 @@ def answer_of(ended: CallEnding, call: Call, changed: Set[int], now: Callable[[]
 
     said = portable_text(ended.stderr) if ended.stderr else ""
     found = dict(zip(call.names, results, strict=False))  # an output alone has one name of two
-    by_input = {name: found[of_input(name)] for name in call.wrt}
+    by_input = {name: found[name_gradient(name)] for name in call.wrt}
     return SubjectAnswer(found.get("output", results[0]), found.get("weights"), mutated, aliases, said, is_kept,
                          gradients, found.get("lse"), by_input)
 
 
-def of_input(name: str) -> str:
+def name_gradient(name: str) -> str:
     """What the gradient of an input, or of one of a layer's parameters, is called among what comes back."""
     mapping, _, own = name.rpartition(".")
     return f"gradient of {own}" if mapping else f"gradient of the {own}"
 
 
-def raised_there(told: Mapping[str, Any], said: str) -> SubjectRaised:
+def read_raised(told: Mapping[str, Any], said: str) -> SubjectRaised:
     """The exception in the words of the process that it was raised in."""
     module, file, line = map(str, told.get("by") or ("", "", 0))
     statement = str(told["statement"])
@@ -324,15 +324,16 @@ def raised_there(told: Mapping[str, Any], said: str) -> SubjectRaised:
     return SubjectRaised(portable_text(str(told["summary"])), portable_text(str(told["traceback"])),
                          portable_text(said),
                          classes=frozenset(map(str, told["classes"])), statement=statement, is_stated=is_stated,
-                         module=module, place=_place(file, int(line)), own_place=_place(*told.get("at", ("", 0))),
+                         module=module, place=_format_place(file, int(line)),
+                         own_place=_format_place(*told.get("at", ("", 0))),
                          act=str(told.get("act") or ""))
 
 
-def _place(file: str, line: int) -> FileLocation | None:
+def _format_place(file: str, line: int) -> FileLocation | None:
     return FileLocation(shown_path(Path(file)), line) if file else None
 
 
-def _unusable(told: Mapping[str, Any], call: Call) -> str:
+def _describe_unusable(told: Mapping[str, Any], call: Call) -> str:
     """What came back where an array, of any shape, is due, and what is expected."""
     if told["name"] == "the mapping":
         own = [own_name(name) for name in call.wrt]
@@ -424,13 +425,13 @@ def backward_of(described: FunctionDescription | None, name: str, kind: Kind, *,
     if any(each.kind not in _POSITIONAL for each in inputs) or [each.name for each in inputs][-1] != GRAD:
         raise TargetError(f"{name} takes ({', '.join(map(str, parameters))}); the first four should be query, key, "
                           f"value and grad_output, given by position: {form}.", where=described.where)
-    if wrong := _misfit(rest, frozenset(word.name for word in KEYWORDS.values() if kind in word.required)):
+    if wrong := _find_misfit(rest, frozenset(word.name for word in KEYWORDS.values() if kind in word.required)):
         raise TargetError(f"{name} takes {wrong.format(form)}", where=described.where)
     known = frozenset(each.name for each in rest)
     return BackwardPass(name, known & KEYWORDS.keys(), known & {OUTPUT, LSE}, described.where)
 
 
-def _misfit(rest: Sequence[Parameter], required: frozenset[str]) -> str:
+def _find_misfit(rest: Sequence[Parameter], required: frozenset[str]) -> str:
     """What stands against calling a function with these parameters behind the first four, with a gap for the form that
     is expected; empty if nothing does. required: what is given in every call.
     """
@@ -482,10 +483,10 @@ def call_of_framework(problem: Problem, arrays: Mapping[str, Array], keywords: M
     once: inputs for which one before them serves, too, so that its gradient is theirs.
     """
     inputs = tuple(name for name in inputs_of(problem, limits) if name not in once)
-    parameters = _parameters(problem, keywords)
-    shapes = (grad.shape, *_shapes(problem, arrays, inputs, parameters))
+    parameters = _list_parameters(problem, keywords)
+    shapes = (grad.shape, *_list_gradient_shapes(problem, arrays, inputs, parameters))
     names = (*inputs, *parameters)
-    return Call(arrays, {**keywords, GRAD: grad}, problem.dtype, shapes, (OUTPUT, *map(of_input, names)), names)
+    return Call(arrays, {**keywords, GRAD: grad}, problem.dtype, shapes, (OUTPUT, *map(name_gradient, names)), names)
 
 
 def call_of_backward(problem: Problem, arrays: Mapping[str, Array], keywords: Mapping[str, object], grad: Array,
@@ -495,27 +496,28 @@ def call_of_backward(problem: Problem, arrays: Mapping[str, Array], keywords: Ma
     once: as of a framework.  kept: what it wants of the forward pass.
     """
     inputs = tuple(name for name in inputs_of(problem, limits) if name not in once)
-    parameters = _parameters(problem, keywords)
+    parameters = _list_parameters(problem, keywords)
     given = {name: value for name, value in keywords.items()
              if name != GRAD and KEYWORDS[name].acts is not Acts.ANSWER}
     names = (*inputs, *parameters)
-    return Call({**arrays, GRAD: grad}, {**given, **kept}, problem.dtype, _shapes(problem, arrays, inputs, parameters),
-                tuple(map(of_input, names)), names, is_backward=True)
+    return Call({**arrays, GRAD: grad}, {**given, **kept}, problem.dtype,
+                _list_gradient_shapes(problem, arrays, inputs, parameters),
+                tuple(map(name_gradient, names)), names, is_backward=True)
 
 
-def of_parameter(name: str) -> str:
+def name_parameter(name: str) -> str:
     """What a parameter of a layer is called among the arguments."""
     return f"{PARAMS}.{name}"
 
 
-def _parameters(problem: Problem, keywords: Mapping[str, object]) -> Mapping[str, Array]:
+def _list_parameters(problem: Problem, keywords: Mapping[str, object]) -> Mapping[str, Array]:
     """By their names among the arguments, the parameters, w_query (M,H·D) and its like, that have gradients here."""
     given = keywords.get(PARAMS) if problem.of_parameters else None
-    return {of_parameter(name): array for name, array in given.items()} if isinstance(given, Mapping) else {}
+    return {name_parameter(name): array for name, array in given.items()} if isinstance(given, Mapping) else {}
 
 
-def _shapes(problem: Problem, arrays: Mapping[str, Array], inputs: tuple[str, ...],
-            parameters: Mapping[str, Array]) -> tuple[tuple[int, ...], ...]:
+def _list_gradient_shapes(problem: Problem, arrays: Mapping[str, Array], inputs: tuple[str, ...],
+                          parameters: Mapping[str, Array]) -> tuple[tuple[int, ...], ...]:
     """Those of the gradients of inputs, query (B,H,T,D) as the function takes it, and parameters, w_query (M,H·D)."""
     return (*(np.shape(arrays.get(name, getattr(problem, name))) for name in inputs),
             *(np.shape(array) for array in parameters.values()))

@@ -81,7 +81,7 @@ class LoweredProblem:
         """Gradients of the layer's inputs, (B,T,M) and its like, as those of attention, (B,H,T,D) and its like: each
         column of an input is an entry of one head. Those of other inputs stay as they are.
         """
-        n, parts, found = self.sizes, _parts(self.shares), dict(gradients)
+        n, parts, found = self.sizes, _list_parts(self.shares), dict(gradients)
         lie = {"query": (n.H, self.head_width, n.D), "key": (n.Hkv, self.head_width, n.D),
                "value": (n.Hkv, self.value_width, n.Dv)}
         for name, (heads, padded, width) in lie.items():
@@ -111,24 +111,24 @@ def lowering_misfit(sizes: Sizes, limits: Limits) -> str:
 
 def head_width(sizes: Sizes, limits: Limits) -> int:
     """The head width of the lowered layer: the one whose root scales its logits."""
-    if (parts := _parts(SHARES[limits.inputs])) > 1:
+    if (parts := _list_parts(SHARES[limits.inputs])) > 1:
         # an input that serves for several holds them side by side in every head
         return parts * max(sizes.D, sizes.Dv)
-    return max(sizes.D, sizes.Dv) if _ties(limits) else sizes.D
+    return max(sizes.D, sizes.Dv) if _list_ties(limits) else sizes.D
 
 
-def _parts(shares: Mapping[str, int]) -> int:
+def _list_parts(shares: Mapping[str, int]) -> int:
     return 1 + max(shares.values())
 
 
-def _ties(limits: Limits) -> bool:
+def _list_ties(limits: Limits) -> bool:
     return limits.ties_value_width or limits.ties_model_width
 
 
 def _three_inputs(problem: Problem, limits: Limits) -> LoweredProblem:
     """Identity projections; the model is as wide as the widest of its heads laid side by side."""
     sizes, width = problem.sizes, head_width(problem.sizes, limits)
-    value_width = width if _ties(limits) else sizes.Dv
+    value_width = width if _list_ties(limits) else sizes.Dv
     M = sizes.H * max(width, value_width)
     columns = {"query": (sizes.H, width), "key": (sizes.Hkv, width), "value": (sizes.Hkv, value_width)}
     inputs = {name: _side_by_side(getattr(problem, name), per_head, M) for name, (_, per_head) in columns.items()}
@@ -151,7 +151,7 @@ def _in_parts(problem: Problem, limits: Limits) -> LoweredProblem:
 
 def _join_projections(problem: Problem, names: Sequence[str], shares: Mapping[str, int], width: int) -> Array:
     """(B,T,H·width) or (B,S,H·width): these of query, key and value, each in its part of every head's columns."""
-    arrays, parts = {name: getattr(problem, name) for name in names}, _parts(shares)
+    arrays, parts = {name: getattr(problem, name) for name in names}, _list_parts(shares)
     B, _, length, _ = arrays[names[0]].shape
     model = np.zeros((B, length, problem.sizes.H, parts, width // parts), problem.query.dtype)
     for name, array in arrays.items():
@@ -173,20 +173,21 @@ def _identities(M: int, widths: tuple[int, int, int, int], dtype: DType, limits:
     wide the projected query, key and value and the concatenated heads are.
     """
     query, key, value, heads = widths
-    weights = {"w_query": _eye(M, query, dtype), "w_key": _eye(M, key, dtype), "w_value": _eye(M, value, dtype),
-               "w_out": _eye(heads, M, dtype)}
-    return _params(weights, limits)
+    weights = {"w_query": _make_diagonal(M, query, dtype), "w_key": _make_diagonal(M, key, dtype),
+               "w_value": _make_diagonal(M, value, dtype),
+               "w_out": _make_diagonal(heads, M, dtype)}
+    return _fill_params(weights, limits)
 
 
 @lru_cache(maxsize=32)
 def _selections(heads: int, kv_heads: int, width: int, dtype: DType, limits: Limits) -> Mapping[str, Array]:
     """w_query (M,M), w_key and w_value (M,Hkv·D): head by head, each selects its part of the input's columns."""
     shares = SHARES[limits.inputs]
-    count, read = width // _parts(shares), {"query": heads, "key": kv_heads, "value": kv_heads}
+    count, read = width // _list_parts(shares), {"query": heads, "key": kv_heads, "value": kv_heads}
     # heads own blocks of columns, so the parts are picked within each block
     weights = {f"w_{name}": _part(heads, width, share * count, count, dtype)[:, :read[name] * width]
                for name, share in shares.items()}
-    return _params({**weights, "w_out": _eye(heads * width, heads * width, dtype)}, limits)
+    return _fill_params({**weights, "w_out": _make_diagonal(heads * width, heads * width, dtype)}, limits)
 
 
 def _part(heads: int, width: int, first: int, count: int, dtype: DType) -> Array:
@@ -196,12 +197,12 @@ def _part(heads: int, width: int, first: int, count: int, dtype: DType) -> Array
     return np.kron(np.eye(heads, dtype=bool), block).astype(numpy_dtype(dtype))
 
 
-def _eye(rows: int, columns: int, dtype: DType) -> Array:
+def _make_diagonal(rows: int, columns: int, dtype: DType) -> Array:
     """A parameter such as w_query (M,H·D), with ones on the diagonal."""
     return np.eye(rows, columns, dtype=bool).astype(numpy_dtype(dtype))
 
 
-def _params(weights: Mapping[str, Array], limits: Limits) -> Mapping[str, Array]:
+def _fill_params(weights: Mapping[str, Array], limits: Limits) -> Mapping[str, Array]:
     """Only the parameters that the layer has, w_query (M,H·D) and its like; its biases, b_query (H·D,), are zero."""
     kept = {name: weight for name, weight in weights.items() if limits.projects_output or name != "w_out"}
     zeros = {f"b{name[1:]}": np.zeros(weight.shape[1], weight.dtype) for name, weight in kept.items()
@@ -209,8 +210,8 @@ def _params(weights: Mapping[str, Array], limits: Limits) -> Mapping[str, Array]
     return {**kept, **zeros}
 
 
-_MADE: Mapping[InputForm, str] = {InputForm.PACKED: "a packed function's inputs are made by packing",
-                                  InputForm.PAGED: "a paged function's keys and values are put into pages"}
+_MADE_FIELDS: Mapping[InputForm, str] = {InputForm.PACKED: "a packed function's inputs are made by packing",
+                                         InputForm.PAGED: "a paged function's keys and values are put into pages"}
 """By form, why a subject is not asked about the memory of its arrays."""
 
 STRIDED, GAPS = "inputs that are not contiguous", "inputs with gaps along their last axis"
@@ -245,7 +246,7 @@ class Misfits:
             return f"{self.id} gives no gradients, as it declares"
         if can_differentiate(self.declaration):
             return APART.format(self.id)
-        if self.declaration.lift and (noun := _undifferentiated(self.declaration)):
+        if self.declaration.lift and (noun := _name_undifferentiated(self.declaration)):
             return f"gradients of {noun} are not judged"
         return f"{self.id} has no backward pass"
 
@@ -276,8 +277,8 @@ class Misfits:
             yield f"{self.id} takes inputs that are contiguous along their last axis only{self._words_for(GAPS)}"
         if limits.contiguous and not is_contiguous(problem):
             yield f"{self.id} takes contiguous inputs only{self._words_for(STRIDED)}"
-        if declaration.form in _MADE:
-            yield _own_layout(problem, _MADE[declaration.form])
+        if declaration.form in _MADE_FIELDS:
+            yield _own_layout(problem, _MADE_FIELDS[declaration.form])
         if problem.key.shape[-2] != problem.value.shape[-2]:
             yield "a page holds a value for every key" if declaration.form is InputForm.PAGED else \
                 "one input serves as key and value" if limits.one_memory else ""
@@ -289,13 +290,13 @@ class Misfits:
             without = "" if can_differentiate(declaration) else self._without_gradients()
             yield self.backward.why_no_gradients(problem, limits) if self.backward else without
         if declaration.kind is Kind.LAYER:
-            misfit = lowering_misfit(_of_call(problem), limits)
+            misfit = lowering_misfit(_count_new_keys(problem), limits)
             yield misfit or _own_layout(problem, "a layer's inputs are made by the lowering")
             limits = replace(limits, ties_value_width=False)  # what is lowered to it is as wide as it needs
         elif isinstance(problem, LayerProblem):
             yield f"{self.id} is not a layer"
         if problem.has_past:
-            yield self._of_past(_of_call(problem))
+            yield self._of_past(_count_new_keys(problem))
         yield self._misfit(limits, sizes, given)
         yield self.why_lacking(frozenset(given))
 
@@ -332,7 +333,7 @@ class Misfits:
             yield f"{self.id} takes masks that differ along {', '.join(limits.mask_axes)} only"
 
 
-def _undifferentiated(declaration: Declaration) -> str:
+def _name_undifferentiated(declaration: Declaration) -> str:
     """What a reader calls subjects that no framework is asked about; empty of others."""
     if takes_codes(declaration):
         return "functions of codes"
@@ -360,7 +361,7 @@ def is_contiguous(problem: Problem | LayerProblem) -> bool:
     return all(array.flags.c_contiguous for array in (problem.query, problem.key, problem.value))
 
 
-def _of_call(problem: Problem | LayerProblem) -> Sizes:
+def _count_new_keys(problem: Problem | LayerProblem) -> Sizes:
     """The sizes of the call alone: S counts its new keys."""
     return replace(problem.sizes, S=problem.key.shape[-2])
 

@@ -52,7 +52,7 @@ from attnspec.subjects.serving_forms import (
 )
 from attnspec.subjects.signature import FunctionDescription
 
-_GIVEN = frozenset({"broadcasts", "grouped"})  # said where a subject takes more, not less
+_GIVEN_NAMES = frozenset({"broadcasts", "grouped"})  # said where a subject takes more, not less
 
 _SAID_BY_FORM: Mapping[InputForm, frozenset[str]] = {InputForm.PAGED: frozenset({TABLE}),
                                                      InputForm.DECODER: HELD_IN_CACHE | {STATE}}
@@ -117,7 +117,7 @@ class Subject:
         if problem.grad_output is not None:
             return self._answer_with_gradients(problem)
         sizes = problem.sizes
-        return self._perform(problem, _inputs(problem), {}, (sizes.B, sizes.H, sizes.T, sizes.Dv))
+        return self._perform(problem, _list_inputs(problem), {}, (sizes.B, sizes.H, sizes.T, sizes.Dv))
 
     def answer_layer(self, problem: LayerProblem) -> SubjectAnswer:
         """What a layer makes of its own problem. Raises as `answer` does; ValueError for a subject that is no layer."""
@@ -127,7 +127,7 @@ class Subject:
         width = sizes.H * sizes.Dv if out is None else out.shape[1]
         params = {"params": problem.params, "heads": problem.heads}
         first = FIRST_STEP if self.declaration.form is InputForm.DECODER else {}
-        return self._perform(problem, _inputs(problem), {**params, **first}, (sizes.B, sizes.T, width))
+        return self._perform(problem, _list_inputs(problem), {**params, **first}, (sizes.B, sizes.T, width))
 
     def answer_rotary(self, problem: RotaryProblem) -> SubjectAnswer:
         """What a rotary embedding makes of x (B,H,T,D) at its positions. Raises as `answer` does."""
@@ -135,7 +135,7 @@ class Subject:
             raise ValueError(f"{self.id}: {reason}")
         arrays = {"x": problem.x, POSITIONS: problem.positions}
         keywords = {name: value for name, value in sorted(problem.given.items()) if name not in arrays}
-        return self._call(Call(arrays, keywords, problem.dtype, (problem.x.shape,), ("output",)))
+        return self._make_call(Call(arrays, keywords, problem.dtype, (problem.x.shape,), ("output",)))
 
     def answer_any(self, problem: Problem | LayerProblem | RotaryProblem) -> SubjectAnswer:
         """What the subject makes of a problem of its kind. Raises as `answer` does."""
@@ -189,7 +189,7 @@ class Subject:
             probed=probed, precision=precision, claims=self.declaration.claims,
             limits={name: _write_limit(getattr(limits, name)) for name in LIMITS
                     if getattr(limits, name) != getattr(none, name)
-                    and not (name in _GIVEN and getattr(limits, name))},
+                    and not (name in _GIVEN_NAMES and getattr(limits, name))},
             library=self.library.name, install=self.library.install, issues=self.library.issues, note=self.note,
             findings=self.findings, defaults=self.declaration.defaults, refused=self.refused_words,
             lives_in=self.callee.place if self.description else {}, sizes=self.declaration.sizes)
@@ -201,23 +201,23 @@ class Subject:
         params = {"params": lowered.params, "heads": problem.sizes.H, **more}
         if problem.grad_output is not None:
             return self._lowered_gradients(problem, lowered, params)
-        answer = self._perform(whole or problem, _inputs(lowered), params, lowered.output_shape)
+        answer = self._perform(whole or problem, _list_inputs(lowered), params, lowered.output_shape)
         return replace(answer, output=lowered.heads_of(answer.output))
 
     def _lowered_gradients(self, problem: Problem, lowered: LoweredProblem,
                            params: Mapping[str, object]) -> SubjectAnswer:
         """The output and the gradients, of the framework or of the backward pass, those of inputs head by head."""
         grad = lowered.output_of(grad_given(problem, self.declaration))
-        arrays, keywords = _inputs(lowered), {**self._keywords(problem), **params}
+        arrays, keywords = _list_inputs(lowered), {**self._list_keywords(problem), **params}
         once = frozenset(name for name, first in lowered.first_of.items() if name != first)
         limits, backward = self.declaration.limits, self.backward
         if backward is None:
-            answer = self._call(call_of_framework(problem, arrays, keywords, grad, limits, once=once))
+            answer = self._make_call(call_of_framework(problem, arrays, keywords, grad, limits, once=once))
         else:
             forward = self._perform(problem.but(grad_output=None), arrays, params, lowered.output_shape)
             call = call_of_backward(problem, arrays, keywords, grad, limits, once=once,
                                     kept=backward.kept_arrays(forward))
-            answer = self._pulled(backward, call, forward)
+            answer = self._pull_back(backward, call, forward)
         return replace(answer, output=lowered.heads_of(answer.output),
                        by_input=lowered.heads_of_inputs(answer.by_input))
 
@@ -225,72 +225,75 @@ class Subject:
         packed = pack(problem, self.declaration.given)
         if problem.grad_output is not None:
             return self._spread_gradients(problem, packed)
-        arrays = _inputs(packed)
+        arrays = _list_inputs(packed)
         shapes = {"output": packed.output_shape, **({"lse": packed.lse_shape} if problem.return_lse else {})}
-        keywords = {**self.declaration.off, **packed.given}
-        answer = self._call(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)), packed.lays)
+        keywords = {**self.declaration.off, **packed.given_arguments}
+        answer = self._make_call(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)),
+                                 packed.lays)
         lse = None if answer.lse is None else packed.spread(answer.lse)
         return replace(answer, output=packed.spread(answer.output), lse=lse)
 
     def _spread_gradients(self, problem: Problem, packed: PackedProblem) -> SubjectAnswer:
         """The output and the gradients of the framework, each spread out again."""
-        grad = packed.of_output(grad_given(problem, self.declaration))
-        keywords = {**self.declaration.off, **packed.given}
-        answer = self._call(call_of_framework(problem, _inputs(packed), keywords, grad, self.declaration.limits),
-                            packed.lays)
+        grad = packed.pack_output(grad_given(problem, self.declaration))
+        keywords = {**self.declaration.off, **packed.given_arguments}
+        answer = self._make_call(call_of_framework(problem, _list_inputs(packed), keywords, grad,
+                                                   self.declaration.limits),
+                                 packed.lays)
         return replace(answer, output=packed.spread(answer.output), by_input=packed.spread_inputs(answer.by_input))
 
     def _stepped_answer(self, problem: Problem) -> SubjectAnswer:
         pattern = USUAL_STEPPING if problem.cache is None else problem.cache
         stepped, is_layer = in_steps(problem, pattern), self.declaration.kind is Kind.LAYER
-        more = steps_for_host(stepped, self._arguments)
+        more = steps_for_host(stepped, self._list_arguments)
         if is_layer:
             return self._lowered_answer(stepped.last.problem, problem, more)
-        arrays, sizes = _inputs(stepped.last.problem), problem.sizes
+        arrays, sizes = _list_inputs(stepped.last.problem), problem.sizes
         own = problem.but(**cut_scales(problem, keys=slice(problem.past, None)))
         return self._perform(own, arrays, more, (sizes.B, sizes.H, sizes.T, sizes.Dv))
 
-    def _arguments(self, problem: Problem) -> Arguments:
+    def _list_arguments(self, problem: Problem) -> Arguments:
         """Of one call, as the subject takes it."""
         if self.declaration.kind is not Kind.LAYER:
-            return self.hand_over(_inputs(problem), self._keywords(problem))
+            return self.hand_over(_list_inputs(problem), self._list_keywords(problem))
         lowered = lower_problem(problem, self.declaration.limits)
-        return _inputs(lowered), {"params": lowered.params, "heads": problem.sizes.H, **self._keywords(problem)}
+        return _list_inputs(lowered), {"params": lowered.params, "heads": problem.sizes.H,
+                                       **self._list_keywords(problem)}
 
     def _paged_answer(self, problem: Problem) -> SubjectAnswer:
         pattern = problem.block_table if isinstance(problem.block_table, str) else USUAL_PAGES
         multiple = self.declaration.limits.page_multiple
         paged = in_pages(problem, pattern, multiple)
         arrays, sizes = {"query": problem.query, "key": paged.key, "value": paged.value}, problem.sizes
-        return self._perform(problem, arrays, paged.given, (sizes.B, sizes.H, sizes.T, sizes.Dv),
+        return self._perform(problem, arrays, paged.given_arguments, (sizes.B, sizes.H, sizes.T, sizes.Dv),
                              laid_in_pages(problem, pattern, multiple))
 
     def _answer_with_gradients(self, problem: Problem) -> SubjectAnswer:
         """The output with the gradients, of the framework or of the backward pass."""
-        keywords, grad = self._keywords(problem), grad_given(problem, self.declaration)
+        keywords, grad = self._list_keywords(problem), grad_given(problem, self.declaration)
         limits = self.declaration.limits
         if self.backward is None:
-            return self._call(call_of_framework(problem, _inputs(problem), keywords, grad, limits))
+            return self._make_call(call_of_framework(problem, _list_inputs(problem), keywords, grad, limits))
         asks_lse = LSE in self.backward.wants and ASKS_LSE in self.declaration.keywords
         forward = self.answer(problem.but(grad_output=None, **({ASKS_LSE: True} if asks_lse else {})))
-        call = call_of_backward(problem, _inputs(problem), keywords, grad, limits,
+        call = call_of_backward(problem, _list_inputs(problem), keywords, grad, limits,
                                 kept=self.backward.kept_arrays(forward))
-        return self._pulled(self.backward, call, forward)
+        return self._pull_back(self.backward, call, forward)
 
-    def _pulled(self, backward: BackwardPass, call: Call, forward: SubjectAnswer) -> SubjectAnswer:
+    def _pull_back(self, backward: BackwardPass, call: Call, forward: SubjectAnswer) -> SubjectAnswer:
         """The gradients of the backward pass with the output of the forward pass."""
         try:
-            return replace(self._call(backward.as_taken(call)), output=forward.output)
+            return replace(self._make_call(backward.as_taken(call)), output=forward.output)
         except UnusableAnswer as unusable:
             raise backward.unusable(unusable.sentence) from None
 
     def _perform(self, problem: Problem | LayerProblem, arrays: Mapping[str, Array], more: Mapping[str, object],
                  output: tuple[int, ...], lays: Lays = DENSE) -> SubjectAnswer:
         """The answer to a call with these arrays, query (B,H,T,D) or (B,T,M) and its like; output: its shape."""
-        keywords = {**more, **self._keywords(problem)}
+        keywords = {**more, **self._list_keywords(problem)}
         shapes = {"output": output, **({"weights": self._weights_shape(problem)} if problem.return_weights else {}),
                   **({"lse": problem.query.shape[:3]} if problem.return_lse else {})}
-        return self._call(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)), lays)
+        return self._make_call(Call(arrays, keywords, problem.dtype, tuple(shapes.values()), tuple(shapes)), lays)
 
     def hand_over(self, arrays: Mapping[str, Array], keywords: Mapping[str, object],
                   lays: Lays = DENSE) -> tuple[Mapping[str, Array], Mapping[str, object]]:
@@ -304,7 +307,7 @@ class Subject:
                 keywords = part.laid_out(keywords, lays)
         return arrays, keywords
 
-    def _call(self, call: Call, lays: Lays = DENSE) -> SubjectAnswer:
+    def _make_call(self, call: Call, lays: Lays = DENSE) -> SubjectAnswer:
         arrays, keywords = self.hand_over(call.arrays, call.keywords, lays)
         call = replace(call, arrays=arrays, keywords=keywords)
         try:
@@ -319,7 +322,7 @@ class Subject:
             return call
         return replace(call, keywords={spelled.get(name, name): value for name, value in call.keywords.items()})
 
-    def _keywords(self, problem: Problem | LayerProblem) -> Mapping[str, object]:
+    def _list_keywords(self, problem: Problem | LayerProblem) -> Mapping[str, object]:
         """The keywords in use; a mask becomes a bias where that is the only form the subject takes. Pages and
         caches are made.
         """
@@ -348,7 +351,7 @@ def _as_bias(problem: Problem | LayerProblem) -> Array:
     return np.where(problem.mask, bias, np.array(-np.inf, problem.query.dtype))
 
 
-def _inputs(problem: Problem | LayerProblem | LoweredProblem | PackedProblem) -> Mapping[str, Array]:
+def _list_inputs(problem: Problem | LayerProblem | LoweredProblem | PackedProblem) -> Mapping[str, Array]:
     """Query (B,H,T,D), key and value, in whatever form they are."""
     return {"query": problem.query, "key": problem.key, "value": problem.value}
 
@@ -364,7 +367,7 @@ class VariantCallee:
     def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
         """The answer of the form; rows (T,). Raises FormNotMade, in the framework's words, where there is none."""
         try:
-            return self.callee.perform(replace(call, form=FrameworkForm(self.form, tuple(_mapped(call)))), rows)
+            return self.callee.perform(replace(call, form=FrameworkForm(self.form, tuple(_list_batched(call)))), rows)
         except FormNotMade as refused:
             raise FormNotMade(f"{self.name} refuses it ({refused})") from None
 
@@ -372,7 +375,7 @@ class VariantCallee:
         return getattr(self.callee, name)
 
 
-def _mapped(call: Call) -> Iterator[str]:
+def _list_batched(call: Call) -> Iterator[str]:
     """The arguments, any shape, that have an entry for each of the batch along their first axis."""
     yield from call.arrays
     entries = call.arrays["query"].shape[0]
@@ -382,10 +385,10 @@ def _mapped(call: Call) -> Iterator[str]:
             yield name
 
 
-def with_made(subject: Subject, forms: Iterable[str]) -> Subject:
+def add_made_variants(subject: Subject, forms: Iterable[str]) -> Subject:
     """The subject with these forms of its function, if its framework can be asked for them."""
     declared = subject.declaration
-    if no_form_of(declared):
+    if why_no_form(declared):
         return subject
     made = {form: _make_form(subject, form, called_there(form, declared.lift)) for form in sorted(forms)}
     return replace(subject, made=made)
@@ -396,7 +399,7 @@ def _make_form(subject: Subject, form: str, name: str) -> Subject:
                    variants={}, backward=None)
 
 
-def no_form_of(declaration: Declaration) -> str:
+def why_no_form(declaration: Declaration) -> str:
     """Why no other form is made of what is declared so; empty if one is."""
     if not declaration.lift:
         return "it takes NumPy arrays, of whose functions no framework makes another form"

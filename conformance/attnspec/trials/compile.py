@@ -17,7 +17,7 @@ from attnspec.problems.demand import Demand
 from attnspec.problems.domain import GENERIC_KINDS, Domain, domain
 from attnspec.problems.problem import RECIPE_FIELDS
 from attnspec.spec.clause import Clause, Spec, Word
-from attnspec.subjects.subject import Subject, no_form_of
+from attnspec.subjects.subject import Subject, why_no_form
 from attnspec.trials.covering_cases import FIXED_KINDS
 from attnspec.vocabulary.observables import DIFFERENTIATED
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, Posed
@@ -135,7 +135,7 @@ def _quantises(subject: Subject) -> bool:
 
 def _not_made(subject: Subject) -> str:
     """Why there is no form of a subject that attnspec makes itself."""
-    return no_form_of(subject.declaration) or "it is judged with --variants"
+    return why_no_form(subject.declaration) or "it is judged with --variants"
 
 
 def compile_spec(spec: Spec, *, faults: Collection[str] | None = None) -> dict[str, Check]:

@@ -22,7 +22,7 @@ from attnspec.problems.keyword_arrays import replace_values
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import CACHED_INPUTS, INPUTS, Array, LayerProblem, Problem, join_past
 from attnspec.record.outcome import Measured
-from attnspec.subjects.call import of_parameter
+from attnspec.subjects.call import name_parameter
 from attnspec.vocabulary.scene import (
     AnyProblem,
     Compared,
@@ -95,7 +95,7 @@ def observe_parameter(name: ParameterGradient, scene: Scene, posed: Posed[Any]) 
     has_none = of in BIASES and not limits.is_biased(of.removeprefix("b_"))
     if has_none or (of in OF_OUTPUT and not limits.projects_output):
         raise OutsideLimits(f"it has no {of}")
-    return [answer.by_input[of_parameter(of)] for answer in scene.answers(with_parameters(posed))], axes
+    return [answer.by_input[name_parameter(of)] for answer in scene.answers(with_parameters(posed))], axes
 
 
 def with_parameters(posed: Posed[Any]) -> Posed[Any]:
@@ -104,7 +104,8 @@ def with_parameters(posed: Posed[Any]) -> Posed[Any]:
                    key=f"{posed.key}+{PARAMETERS}")
 
 
-def define_parameter(name: ParameterGradient, expected: Expectation, scene: Scene) -> Definition:  # noqa: ARG001  (a definer's)
+def define_parameter(name: ParameterGradient, expected: Expectation,
+                     scene: Scene) -> Definition:  # noqa: ARG001  (a definer's)
     """Truth, allowance and claim of it, (M,H·D) and its like."""
     assert expected.gradients is not None
     found = expected.gradients[OF_PARAMETER[name][0]]

@@ -29,7 +29,7 @@ from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import LayerProblem, Problem, Recipe
 from attnspec.record.outcome import Measured
 from attnspec.spec.load import load_spec
-from attnspec.subjects.registry import load, registered_subjects
+from attnspec.subjects.registry import load_target, registered_subjects
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import deal_openings, fixed_recipes, seed_of
@@ -92,7 +92,7 @@ def items(targets: Sequence[str], effort: str) -> Iterator[tuple[str, str, str]]
 
 @cache
 def _subject(name: str) -> Subject:
-    return own_subject(name) if is_own(name) else load(name, Surroundings())
+    return own_subject(name) if is_own(name) else load_target(name, Surroundings())
 
 
 @cache
