@@ -19,7 +19,6 @@ from attnspec.engine.engine import Engine
 from attnspec.engine.summon import with_requested_features
 from attnspec.numerics.expectation import expect_gradients_alone
 from attnspec.numerics.gradients import Gradient, expect_gradients
-from attnspec.subjects.misfits import Misfits
 from attnspec.subjects.registry import load_target
 from attnspec.trials.evaluator import Evaluator, rows_without_gradient
 from attnspec.vocabulary.observables import OF_INPUT, definer_of
@@ -215,8 +214,8 @@ def test_one_heads_nan_spoils_a_place_of_a_layers_input(of: str, one_input: bool
                          [(InputForm.PAGED, "functions that read pages"), (InputForm.DECODER, "decoders")])
 def test_what_serves_a_model_is_not_asked_for_gradients(form: InputForm, noun: str) -> None:
     declared = Declaration(lift="torch", form=form)
-    against = Misfits("mine:attend", declared, {}, None)
-    assert against.why_lacking(frozenset({"grad_output"})) == f"gradients of {noun} are not judged"
+    subject = replace(load_target("numpy/attention"), declaration=declared)
+    assert subject.lacks(frozenset({"grad_output"})) == f"gradients of {noun} are not judged"
 
 
 def test_what_has_no_backward_pass_says_so() -> None:
@@ -232,8 +231,9 @@ def test_who_declares_to_give_no_gradients_is_not_asked() -> None:
 
 
 def test_gradients_that_are_refused_are_told_in_its_words() -> None:
-    against = Misfits("mine:attend", Declaration(lift="torch"), {"grad_output": "no backward on CPU"}, None)
-    assert against.why_lacking(frozenset({"grad_output"})) == "mine:attend refuses grad_output (no backward on CPU)"
+    subject = replace(load_target("numpy/attention"), id="mine:attend", declaration=Declaration(lift="torch"),
+                      refused_words={"grad_output": "no backward on CPU"})
+    assert subject.lacks(frozenset({"grad_output"})) == "mine:attend refuses grad_output (no backward on CPU)"
 
 
 def test_a_mistake_of_the_backward_pass_alone_is_told_by_its_name() -> None:

@@ -59,7 +59,7 @@ class Crop:
     @classmethod
     def crop_around(cls, at: tuple[int, int], shape: tuple[int, ...]) -> Crop:
         """Crops as many rows and columns as a picture holds."""
-        rows, columns = (_window_around(place, length) for place, length in zip(at, shape[ROWS:], strict=True))
+        rows, columns = (_span_around(place, length) for place, length in zip(at, shape[ROWS:], strict=True))
         return cls(rows, columns)
 
     def crop_array(self, array: Array) -> Array:
@@ -192,7 +192,7 @@ def _draw_masked_weights(scene: Scene, compared: Compared) -> Iterator[Picture]:
                         weights[batch, mixed].mean(axis=0), marks, Crop.crop_around((row, last), seen.shape))
 
 
-def _window_around(place: int, length: int) -> slice:
+def _span_around(place: int, length: int) -> slice:
     """As much of an axis as a picture holds, with this place in its middle where there is room."""
     start = max(0, min(place - PICTURE_LENGTH // 2, length - PICTURE_LENGTH))
     return slice(start, min(length, start + PICTURE_LENGTH))

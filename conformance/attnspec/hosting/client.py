@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -100,31 +100,20 @@ class Client:
         self.life = 0
         self._lift: Header = {}
         self._lift_answers: dict[str, Header] = {}
-        self._work: Iterator[Callable[[], object]] = iter(())
+        self.work: Iterator[Callable[[], object]] = iter(())
+        """Each call does one piece of it, which asks no host, while the host computes."""
         self._own_seconds, self._is_at_work = 0.0, False
 
     def begin_item(self) -> None:
         """From now on calls have the whole deadline again."""
         self._spent_seconds = 0.0
 
-    @contextlib.contextmanager
-    def meanwhile(self, work: Iterable[Callable[[], object]]) -> Iterator[None]:
-        """While this context is open, each call does one piece of the work, which asks no host, while its own computes.
-
-        A piece that raises is left, as are those for which there is no call: whoever needs them does them then.
-        """
-        self._work = iter(work)
-        try:
-            yield
-        finally:
-            self._work = iter(())
-
     def _work_on(self) -> float:
         """Do a piece of the work; the seconds that it took, which are not the host's."""
-        if (piece := next(self._work, None)) is None:
+        if (piece := next(self.work, None)) is None:
             return 0.0
         began, self._is_at_work = time.monotonic(), True
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # whoever needs it does it then
             piece()
         self._own_seconds, self._is_at_work = time.monotonic() - began, False
         return self._own_seconds
@@ -204,8 +193,9 @@ class Client:
         began, self._own_seconds = time.monotonic(), 0.0
         try:
             seconds = max(MIN_CALL_SECONDS, self.surroundings.deadline - self._spent_seconds * is_call)
-            told, found = self._process.exchange(header, arrays, seconds=seconds, most=most + MAX_PLAIN_BYTES,
-                                                 meanwhile=self._work_on)
+            self._process.ask(header, arrays, until=began + seconds)
+            until = began + seconds + self._work_on()
+            told, found = self._process.answer(until=until, most=most + MAX_PLAIN_BYTES)
         except HostDied:
             self._process = None
             raise

@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -248,18 +248,6 @@ class HostProcess:
             command = self._surroundings.command_text
             raise TargetError(f"{command} starts no Python: {told or 'it says nothing'}") from None
 
-    def exchange(self, header: Header, arrays: Sequence[Entries], *, seconds: float, most: int,
-                 meanwhile: Callable[[], float] = lambda: 0.0) -> tuple[Header, list[Entries]]:
-        """A request and its answer, whose arrays, any shape, take `most` bytes. Raises HostDied; the process is then
-        ended.
-
-        meanwhile: is called while the answer is worked out, and says how many seconds it took; those are not counted.
-        """
-        until = time.monotonic() + seconds
-        self.ask(header, arrays, until=until)
-        until += meanwhile()
-        return self.answer(until=until, most=most)
-
     def ask(self, header: Header, arrays: Sequence[Entries] = (), *, until: float) -> None:
         """Put a request with these arrays, any shape, before that time (monotonic). Raises HostDied."""
         with _telling_death(self._end_with_death):
@@ -270,7 +258,7 @@ class HostProcess:
         """The answer to the last request; its arrays, any shape, take `most` bytes. Raises HostDied."""
         with _telling_death(self._end_with_death):
             told, found = receive_frame(Incoming(lambda view: self._fill(view, until), self._ahead, most=most,
-                                                 room=self._rooms.answers, memory=_plain_buffer))
+                                                 room=self._rooms.answers, memory=partial(np.empty, dtype=np.uint8)))
             unsaid = self._number if self._surroundings.speaks is HostLanguage.PROTOCOL else None
             if (said := told.get("number", unsaid)) != self._number:
                 # something in that process has written an answer of its own
@@ -355,11 +343,6 @@ class HostProcess:
 def _without_host_frames(trace: str) -> str:
     """Where the threads of the subject stood, without the frames that are the host's."""
     return "\n".join(line for line in trace.splitlines() if not _HOST_FRAME.search(line)).strip()
-
-
-def _plain_buffer(count: int) -> Any:  # noqa: ANN401  (of the class that NumPy has)
-    """So many bytes that can be written to; uint8 (count,)."""
-    return np.empty(count, np.uint8)
 
 
 def _poll_descriptor(descriptor: int, event: int) -> select.poll:

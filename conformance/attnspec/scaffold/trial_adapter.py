@@ -203,7 +203,7 @@ class Trier:
         self.tried_count += 1
         subject = self.load_adapter(form)
         try:
-            return subject.answer_layer(problem) if isinstance(problem, LayerProblem) else subject.answer(problem)
+            return subject.answer(problem)
         except SubjectRaised as raised:
             names = "|".join(re.escape(each.parameter) for each in form.bindings if each.parameter)
             is_named = bool(names) and raised.is_stated and bool(re.search(rf"\b({names})\b", raised.statement))

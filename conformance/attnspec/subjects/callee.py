@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -138,9 +138,14 @@ class Hosted:
         except HostDied as died:
             raise SubjectDied(died.death) from None
 
-    def meanwhile(self, work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:
-        """The client does it."""
-        return self.client.meanwhile(work)
+    @contextlib.contextmanager
+    def meanwhile(self, work: Iterable[Callable[[], object]]) -> Iterator[None]:
+        """A piece that raises is left, as are those for which there is no call: whoever needs them does them then."""
+        self.client.work = iter(work)
+        try:
+            yield
+        finally:
+            self.client.work = iter(())
 
     def _find_kind(self, call: Call) -> Hashable:
         """What calls have in common that end a host alike."""

@@ -145,7 +145,7 @@ class Interview:
         if self.subject.refuses(problem):
             return False
         try:
-            self.subject.answer_any(problem)
+            self.subject.answer(problem)
         except SubjectRaised:
             return False
         except UnusableAnswer:
@@ -171,7 +171,7 @@ class Interview:
         if self.subject.refuses(problem):
             return ""
         try:
-            self.subject.answer_any(problem)
+            self.subject.answer(problem)
         except UnusableAnswer:
             return ""
         except SubjectRaised as raised:

@@ -14,7 +14,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from operator import attrgetter
 from typing import TypeVar
 
@@ -43,7 +43,7 @@ from attnspec.problems.make import RotaryProblem, make_layer, make_problem, make
 from attnspec.problems.problem import INPUTS, Array, Problem, Recipe, Sizes, count_work, join_past
 from attnspec.questions.undeclared import Most, probe_conventions, probe_ranges
 from attnspec.subjects.call import grad_given
-from attnspec.subjects.misfits import LoweredProblem, lower_problem
+from attnspec.subjects.lowering import LoweredProblem, lower_problem
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised
 from attnspec.trials.paths import CompilingTime, Paths
 from attnspec.vocabulary.observables import GRADIENTS, PARAMETERS
@@ -86,9 +86,9 @@ class Memory(OrderedDict[str, V]):
     last one always. The key "" is never remembered.
     """
 
-    def __init__(self, most: int = MAX_REMEMBERED, most_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, max_count: int = MAX_REMEMBERED, max_bytes: int = MAX_BYTES) -> None:
         super().__init__()
-        self.max_count, self.max_bytes, self.held_total = most, most_bytes, 0
+        self.max_count, self.max_bytes, self.held_total = max_count, max_bytes, 0
 
     def recall(self, key: str, make: Callable[[], V]) -> V:
         """The remembered value, or a new one."""
@@ -276,7 +276,7 @@ class Evaluator:
         begun, before = time.perf_counter(), self.subject.callee.cpu_seconds() if is_counted else 0.0
         try:
             with np.errstate(all="ignore"):
-                answer = self.subject.answer_any(problem)
+                answer = self.subject.answer(problem)
         except SubjectRaised as raised:
             raised.asked = problem
             raise
@@ -300,13 +300,12 @@ class Evaluator:
 
     def problem(self, recipe: Recipe, kind: Kind) -> AnyProblem:
         """The problem of a recipe, whatever is drawn beside it; it is remembered, so nobody may write to its arrays."""
+        makers: Mapping[Kind, Callable[[], AnyProblem]] = {
+            Kind.ATTENTION: partial(make_problem, recipe, self.dtype),
+            Kind.LAYER: partial(make_layer, recipe, self.dtype, limits=self.subject.declaration.limits),
+            Kind.ROTARY: partial(make_rotary, recipe, self.dtype)}
         name = f"{recipe.without_drawn.text}@{kind.value}"
-        return self._archive.problems.recall(name, lambda: self._problem(recipe, kind))
-
-    def _problem(self, recipe: Recipe, kind: Kind) -> AnyProblem:
-        if kind is Kind.LAYER:
-            return make_layer(recipe, self.dtype, limits=self.subject.declaration.limits)
-        return make_rotary(recipe, self.dtype) if kind is Kind.ROTARY else make_problem(recipe, self.dtype)
+        return self._archive.problems.recall(name, makers[kind])
 
     def expect(self, problem: AnyProblem, key: str, part: str) -> Expectation:
         """What the definition says, with allowances."""

@@ -109,12 +109,6 @@ class Tally:
         return joined_spans({axis: (length, length) for axis, length in lengths_of(recipe.sizes).items()}
                             for recipe in self.claimed_recipes)
 
-    def add(self, measured: Measured) -> None:
-        """Remember the closest call, and each reading once, in the order they came."""
-        self.readings.update(dict.fromkeys(measured.readings))
-        if measured.claimed and (self.worst is None or measured.margin > self.worst.margin):
-            self.worst = measured
-
     @property
     def why_no_claim(self) -> str:
         """Why nothing was claimed, where nothing was."""
@@ -197,7 +191,9 @@ class CaseJudge:
         tally.cases += claimed
         tally.no_claims += not claimed
         for measured in found:
-            tally.add(measured)
+            tally.readings.update(dict.fromkeys(measured.readings))
+            if measured.claimed and (tally.worst is None or measured.margin > tally.worst.margin):
+                tally.worst = measured
         worst = max(found, key=lambda measured: measured.margin)
         if worst.margin > 1:
             tally.failure, tally.first_failing = Violated(worst, recipe, no_array), tally.first_failing or recipe
@@ -208,7 +204,7 @@ class CaseJudge:
 
     def _acting_triples(self, recipe: Recipe) -> int:
         """The triples of features that act in a case."""
-        problem = self._problem(recipe)
+        problem = self.evaluator.problem(recipe, self.check.domain.poses)
         if not isinstance(problem, Problem):
             return 0
         return triples_of(acting_features(recipe, problem, self.evaluator.conventions))
@@ -235,7 +231,8 @@ class CaseJudge:
 
     def scene(self, recipe: Recipe) -> Scene:
         """The case that a recipe makes, put to the subject in the clause's runs."""
-        problem, asked = self._problem(recipe), self.evaluator
+        asked = self.evaluator
+        problem = asked.problem(recipe, self.check.domain.poses)
         drawn = self.check.draw_values(problem, recipe.drawn)
         runs = self.check.pose(problem, drawn, recipe.without_drawn.text, asked.conventions, asked.precision)
         # the cases of a clause that is not searched share a rate of false alarms
@@ -254,9 +251,6 @@ class CaseJudge:
     @property
     def _limits(self) -> Limits:
         return self.evaluator.subject.declaration.limits
-
-    def _problem(self, recipe: Recipe) -> AnyProblem:
-        return self.evaluator.problem(recipe, self.check.domain.poses)
 
 
 def fit_to_domain(recipe: Recipe, domain: Domain, evaluator: Evaluator) -> Recipe:
@@ -338,7 +332,7 @@ def log_call(subject: Subject, problem: AnyProblem, variant: str = "") -> Logged
     asked = subject.variants.get(variant, subject)
     try:
         with np.errstate(all="ignore"):
-            answer = asked.answer_any(problem)
+            answer = asked.answer(problem)
     except NotDifferentiated as ended:  # a fault without a backward pass, asked for gradients
         return LoggedCall(problem, variant, Ending.RAISED, exception_text=str(ended))
     except (SubjectRaised, SubjectDied, UnusableAnswer) as ended:
