@@ -26,7 +26,7 @@ from attnspec.host.frames import (
     receive_frame,
 )
 from attnspec.host.serving import MAX_KEPT_RESULTS
-from attnspec.hosting.process import shared_memory
+from attnspec.hosting.launch import shared_memory
 from attnspec.subjects.call import Call, SubjectAnswer, SubjectDied
 from attnspec.subjects.callee import Hosted
 from attnspec.subjects.registry import load_target

@@ -7,23 +7,292 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import json
 import os
+import re
+import select
+import signal
+import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import IO, Any
+
+import numpy as np
 
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Verdict
-from attnspec.core.surroundings import Surroundings
-from attnspec.host.frames import Entries, Header
+from attnspec.core.surroundings import HostLanguage, Surroundings
+from attnspec.host.frames import (
+    NO_ROOMS,
+    READ_AHEAD_BYTES,
+    BrokenFrame,
+    Entries,
+    Header,
+    Incoming,
+    map_rooms,
+    pack_frame,
+    receive_frame,
+    send_frame,
+)
 from attnspec.host.serving import PROTOCOL_VERSION
-from attnspec.hosting.process import NO_ANSWER, HostDied, HostProcess, ProcessDeath
+from attnspec.host.supervisor import END_MARK
+from attnspec.hosting.launch import (
+    READY_MARK,
+    first_line,
+    is_handed_a_program,
+    process_environment,
+    program_text,
+    shared_memory,
+    start_command,
+)
+
+# A process at the other end of a pipe: frames go there and come back before a deadline, or it is ended
+
+
+START_SECONDS = 120.0
+"""Seconds that a process may take before it says that it is there: a container may have to be fetched."""
+
+LAST_WORDS_SECONDS = 3.0
+"""Seconds that the far end may take to tell how it ended."""
+
+NO_ANSWER = "what came back is not an answer"
+
+DIED_REASON = "the process died while the implementation ran"
+
+LAST_PRINTED = 4000
+"""Bytes of what a program without a supervisor printed on stderr, told once it has died."""
+
+_PIPE_BYTES = 2**20
+"""Bytes that a pipe holds; what Linux allows everybody."""
+
+_HOST_FRAME = re.compile(r'^Extension modules:|File "[^"]*/(_serve/[^"]*|main\.py)"')
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessDeath:
+    """How a process ended. traceback: where its threads stood.  printed: the end of what it printed."""
+
+    verdict: Verdict
+    reason: str
+    traceback: str = ""
+    printed: str = ""
+
+
+class HostDied(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
+    """The process ended, or was ended, before it had answered."""
+
+    def __init__(self, death: ProcessDeath) -> None:
+        super().__init__(death.reason)
+        self.death = death
+
+
+class _DeadlinePassed(Exception):  # noqa: N818  (it becomes a death)
+    """The deadline has passed."""
+
+
+class _NobodyReads(Exception):  # noqa: N818  (it becomes a death)
+    """Nobody is at the other end."""
+
+
+@contextlib.contextmanager
+def _telling_death(died: Callable[..., ProcessDeath]) -> Iterator[None]:
+    """Whatever goes wrong with a request inside ends the process, and is told as its death."""
+    try:
+        yield
+    except _DeadlinePassed:
+        raise HostDied(died(Verdict.TIMED_OUT)) from None
+    except _NobodyReads:
+        raise HostDied(died(Verdict.CRASHED)) from None
+    except BrokenFrame as wrong:
+        raise HostDied(died(Verdict.CRASHED, f"{NO_ANSWER}: {wrong}")) from None
+
+
+class HostProcess:
+    """The process, from its start to its end. Raises TargetError where it cannot be started."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self._surroundings = surroundings
+        self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (as long as the process lives)
+        shared = shared_memory(surroundings)
+        self._offered, self._rooms = map_rooms(shared) if shared >= 0 else NO_ROOMS, NO_ROOMS
+        command = start_command(surroundings)
+        try:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                             stderr=self._stderr, start_new_session=True,
+                                             env=process_environment(surroundings),
+                                             cwd=surroundings.folder or None, pass_fds=[shared] if shared >= 0 else [])
+        except OSError as cause:
+            raise TargetError(f"{surroundings.command_text} cannot be started: {cause.strerror}.") from None
+        finally:
+            if shared >= 0:
+                os.close(shared)
+        assert self._process.stdin is not None  # both are pipes
+        assert self._process.stdout is not None
+        self._requests, self._answers = self._process.stdin.fileno(), self._process.stdout.fileno()
+        for descriptor in (self._requests, self._answers):
+            os.set_blocking(descriptor, False)
+            with contextlib.suppress(OSError, AttributeError):  # Linux knows this, and may forbid it
+                fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        self._readable = _poll_descriptor(self._answers, select.POLLIN)
+        self._writable = _poll_descriptor(self._requests, select.POLLOUT)
+        self._pid, self._number, self._ahead = 0, 0, memoryview(bytearray(READ_AHEAD_BYTES))
+        if is_handed_a_program(surroundings):
+            self._hand_over(shared, time.monotonic() + START_SECONDS)
+
+    def _hand_over(self, shared: int, until: float) -> None:
+        text = program_text(self._surroundings, shared)
+        try:
+            self._write([first_line(len(text))], until)
+            said, byte = b"", bytearray(1)
+            while not said.endswith(READY_MARK):
+                said += byte if self._fill(memoryview(byte), until) else b""
+            os.ftruncate(self._stderr.fileno(), os.lseek(self._stderr.fileno(), 0, os.SEEK_SET))  # its greeting
+            self._write([text], until)
+        except (_DeadlinePassed, _NobodyReads):
+            told = self._end_of_stderr()
+            self.close()
+            command = self._surroundings.command_text
+            raise TargetError(f"{command} starts no Python: {told or 'it says nothing'}") from None
+
+    def ask(self, header: Header, arrays: Sequence[Entries] = (), *, until: float) -> None:
+        """Put a request with these arrays, any shape, before that time (monotonic). Raises HostDied."""
+        with _telling_death(self._end_with_death):
+            self._number += 1
+            self._write(pack_frame({**header, "number": self._number}, arrays, self._rooms.requests), until)
+
+    def answer(self, *, until: float, most: int) -> tuple[Header, list[Entries]]:
+        """The answer to the last request; its arrays, any shape, take `most` bytes. Raises HostDied."""
+        with _telling_death(self._end_with_death):
+            told, found = receive_frame(Incoming(lambda view: self._fill(view, until), self._ahead, most=most,
+                                                 room=self._rooms.answers, memory=partial(np.empty, dtype=np.uint8)))
+            unsaid = self._number if self._surroundings.speaks is HostLanguage.PROTOCOL else None
+            if (said := told.get("number", unsaid)) != self._number:
+                # something in that process has written an answer of its own
+                raise BrokenFrame(f"it answers request {str(said)[:20]}, but request {self._number} was sent")
+            return told, found
+
+    def _write(self, parts: Sequence[Any], until: float) -> None:
+        def write(buffers: list[Any]) -> int:
+            while True:
+                try:
+                    return os.writev(self._requests, buffers)
+                except BlockingIOError:
+                    _wait_until(self._writable, until)
+                except OSError:
+                    raise _NobodyReads from None
+
+        send_frame(parts, write)
+
+    def _fill(self, view: memoryview, until: float) -> int:
+        """Read as much as is there, as soon as something is."""
+        while True:
+            _wait_until(self._readable, until)
+            try:
+                got = os.readv(self._answers, [view])
+            except BlockingIOError:
+                continue
+            except OSError:
+                raise _NobodyReads from None
+            if not got:
+                raise _NobodyReads
+            return got
+
+    def remember_host(self, about: Header) -> None:
+        """Remember what the host said of itself: its process, to end it should its supervisor have been ended, and
+        whether it shares memory.
+        """
+        pid = about.get("pid")
+        self._pid = pid if isinstance(pid, int) else 0
+        self._rooms = self._offered if about.get("shared") is True else NO_ROOMS
+
+    def _end_with_death(self, verdict: Verdict, why: str = "") -> ProcessDeath:
+        self.close()
+        words = self._last_words()
+        reason = why or _death_reason(verdict, words, self._surroundings)
+        trace = str(words.get("trace", ""))
+        if verdict is Verdict.TIMED_OUT:  # it was told to say where it stands, which reads like a crash
+            trace = trace.removeprefix("Fatal Python error: Aborted").lstrip()
+        return ProcessDeath(verdict, reason, _without_host_frames(trace), str(words.get("printed", "")))
+
+    def _last_words(self) -> dict[str, Any]:
+        lines = [line for line in self._end_of_stderr(2**17).splitlines() if line.startswith(END_MARK)]
+        with contextlib.suppress(ValueError, IndexError):
+            words = json.loads(lines[-1].removeprefix(END_MARK))
+            if isinstance(words, dict):
+                return {"printed": self._end_of_stderr(LAST_PRINTED).partition(END_MARK)[0].strip(), **words}
+        if not is_handed_a_program(self._surroundings):  # nobody stands beside it: it was our own child
+            return {"status": self._process.returncode, "printed": self._end_of_stderr(LAST_PRINTED)}
+        if self._pid and self._surroundings.is_here:
+            with contextlib.suppress(OSError):
+                os.killpg(self._pid, signal.SIGKILL)
+        return {"printed": self._end_of_stderr(LAST_PRINTED)}
+
+    def _end_of_stderr(self, most: int = 600) -> str:
+        """The end of what came on the other side's stderr."""
+        size = os.lseek(self._stderr.fileno(), 0, os.SEEK_END)
+        return os.pread(self._stderr.fileno(), most, max(0, size - most)).decode(errors="replace").strip()
+
+    def close(self) -> None:
+        """Ends the process: whoever is at the other end notices that the pipe is closed."""
+        for stream in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):
+                if stream is not None:
+                    stream.close()
+        try:
+            self._process.wait(LAST_WORDS_SECONDS)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(OSError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+def _without_host_frames(trace: str) -> str:
+    """Where the threads of the subject stood, without the frames that are the host's."""
+    return "\n".join(line for line in trace.splitlines() if not _HOST_FRAME.search(line)).strip()
+
+
+def _poll_descriptor(descriptor: int, event: int) -> select.poll:
+    poll = select.poll()
+    poll.register(descriptor, event)
+    return poll
+
+
+def _wait_until(poll: select.poll, until: float) -> None:
+    """What is there already is taken though it is late."""
+    if not poll.poll(1000 * max(0.0, until - time.monotonic())):
+        raise _DeadlinePassed
+
+
+def _death_reason(verdict: Verdict, words: dict[str, Any], surroundings: Surroundings) -> str:
+    """Why there was no answer, in words for a report."""
+    if verdict is Verdict.TIMED_OUT:
+        return f"the implementation had not returned after {surroundings.deadline:g} s"
+    why, status = str(words.get("why") or ""), words.get("status")
+    if why.startswith("memory "):
+        taken = int(why.removeprefix("memory "))
+        return f"the process took {taken / 2**20:.0f} MiB where {surroundings.memory / 2**20:.0f} MiB are allowed"
+    return f"{DIED_REASON}{_describe_status(status)}"
+
+
+def _describe_status(status: object) -> str:
+    if not isinstance(status, int):
+        return ""
+    if status < 0:
+        with contextlib.suppress(ValueError):
+            return f" ({signal.Signals(-status).name})"
+    return f" (exit code {status})"
+
+
+# The clients of hosts
+
 
 MAX_HOSTS = 4
 """How many hosts a process keeps: a framework takes some hundred megabytes. One that is ended is started again when it

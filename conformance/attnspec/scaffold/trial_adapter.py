@@ -15,7 +15,7 @@ from attnspec.core.forms import TABLE
 from attnspec.core.forms import InputForm as Layout
 from attnspec.core.nouns import Verdict
 from attnspec.core.sizes import Refusal, read_refusal
-from attnspec.hosting.process import DIED_REASON
+from attnspec.hosting.client import DIED_REASON
 from attnspec.problems.keyword_arrays import USUAL_PAGES
 from attnspec.problems.problem import DENSE, Array, LayerProblem, Lays, Problem
 from attnspec.scaffold.arrangements import (

@@ -27,7 +27,7 @@ from attnspec.core.paths import portable_text
 from attnspec.host.calling import MAX_SENT_BYTES, NO_GRADIENT, NOT_MADE, NOT_REACHED, Arguments, CallEnding, own_name
 from attnspec.host.frames import BIT_DTYPES, Entries, bounds, place_array
 from attnspec.host.lifts.making import FormNotMade, FrameworkForm
-from attnspec.hosting.process import ProcessDeath
+from attnspec.hosting.client import ProcessDeath
 from attnspec.numerics.gradients import BIAS, DIFFERENTIABLE_INPUTS
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import INPUTS, Array, LayerProblem, Problem, numpy_dtype

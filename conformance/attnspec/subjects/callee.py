@@ -20,8 +20,7 @@ from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, READABLE_D
 from attnspec.host.frames import Entries, same_bits
 from attnspec.host.lifts import LIFTS, plain
 from attnspec.host.serving import lift_named
-from attnspec.hosting.client import Client, HostDied
-from attnspec.hosting.process import NO_ANSWER, ProcessDeath
+from attnspec.hosting.client import NO_ANSWER, Client, HostDied, ProcessDeath
 from attnspec.problems.problem import Array
 from attnspec.subjects.call import (
     Call,

@@ -29,7 +29,7 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable_text
 from attnspec.host.loading import ADAPTER_PACKAGE
 from attnspec.host.raised import COMPUTING, RAISING, TRACING_WORDS
-from attnspec.hosting.process import DIED_REASON, ProcessDeath
+from attnspec.hosting.client import DIED_REASON, ProcessDeath
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import LayerProblem, Problem
 from attnspec.spec.yaml_lines import shown_path
