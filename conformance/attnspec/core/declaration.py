@@ -220,7 +220,7 @@ class Limits(KeywordLimits):
 
         sizes: B, H, Hkv, T, S, D and Dv by name. What only a layer cannot take is not asked here.
         """
-        is_step, is_causal = self.is_behind_past(keywords), "causal" in keywords
+        is_step, is_causal = self.is_step and CACHED[0] in keywords, "causal" in keywords
         T, S, groups = sizes["T"], sizes["S"], sizes["H"] // sizes["Hkv"]
         if self.min_head_width > sizes["D"]:
             reason = f"takes only heads of width {self.min_head_width} or more"

@@ -121,21 +121,16 @@ def receive_frame(incoming: Incoming) -> Tuple[Header, List[Entries]]:
     if header_bytes > MAX_HEADER_BYTES:
         raise BrokenFrame("a header of {} bytes".format(header_bytes))
     try:
-        header = _parse_header(incoming.text(header_bytes).decode())
+        words = incoming.text(header_bytes).decode().strip(_BLANK)
+        # json.loads tells the same, in more steps, and each is slow after a pause
+        header, end = _DECODER.raw_decode(words)
+        if end != len(words):
+            raise ValueError("more than one object")
         return header, incoming.arrays(header.pop("arrays", ()), body_bytes)
     except BrokenFrame:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, MemoryError, RecursionError) as wrong:
         raise BrokenFrame(repr(wrong)) from None
-
-
-def _parse_header(text: str) -> Header:
-    """What JSON says. Raises ValueError for what is none."""
-    words = text.strip(_BLANK)
-    header, end = _DECODER.raw_decode(words)  # json.loads tells the same, in more steps, and each is slow after a pause
-    if end != len(words):
-        raise ValueError("more than one object")
-    return header  # type: ignore[no-any-return]  # whatever it is, `receive_frame` finds out
 
 
 def _split_arrays(told: Sequence[Mapping[str, Any]], memory: Any) -> List[Entries]:
@@ -181,7 +176,8 @@ class Incoming:
 
     def text(self, count: int) -> bytes:
         """So many bytes."""
-        self._check(count)
+        if count > self._most:
+            raise BrokenFrame("{} bytes where {} can be meant".format(count, self._most))
         if self._from == self._to and count:
             self._from, self._to = 0, self._fill(self._ahead)
         if count > self._to - self._from:
@@ -192,7 +188,8 @@ class Incoming:
     def arrays(self, told: Sequence[Mapping[str, Any]], length: int) -> List[Entries]:
         """The arrays of a body, any shape, in memory of their own. length: as it stands before the frame."""
         self._told, self._sent, count, self._body = told, not length & SHARED_FLAG, length & ~SHARED_FLAG, None
-        self._check(count)
+        if count > self._most:
+            raise BrokenFrame("{} bytes where {} can be meant".format(count, self._most))
         memory = self._memory(count)
         if self._sent:
             self._read(memory)
@@ -217,10 +214,6 @@ class Incoming:
             return [at for at, each in enumerate(arrays) if not same_bits(each.array, came[at].array)]
 
         return changed
-
-    def _check(self, count: int) -> None:
-        if count > self._most:
-            raise BrokenFrame("{} bytes where {} can be meant".format(count, self._most))
 
     def _read(self, memory: Any) -> Any:
         """The memory, uint8, filled with what comes."""

@@ -371,21 +371,11 @@ class Client:
         self._lift_answers: dict[str, Header] = {}
         self.work: Iterator[Callable[[], object]] = iter(())
         """Each call does one piece of it, which asks no host, while the host computes."""
-        self._own_seconds, self._is_at_work = 0.0, False
+        self._is_at_work = False
 
     def begin_item(self) -> None:
         """From now on calls have the whole deadline again."""
         self._spent_seconds = 0.0
-
-    def _work_on(self) -> float:
-        """Do a piece of the work; the seconds that it took, which are not the host's."""
-        if (piece := next(self.work, None)) is None:
-            return 0.0
-        began, self._is_at_work = time.monotonic(), True
-        with contextlib.suppress(Exception):  # whoever needs it does it then
-            piece()
-        self._own_seconds, self._is_at_work = time.monotonic() - began, False
-        return self._own_seconds
 
     def load(self, header: Mapping[str, Any]) -> LoadedFunction:
         """Load a function. Raises NotLoadedThere; HostDied where the import ends the process; TargetError."""
@@ -421,7 +411,14 @@ class Client:
             raise HostDied(self._last[kind])
         try:
             if "of" in header:
-                header = {**header, "of": self._current_handle(header["of"])}
+                number = header["of"]
+                if self._process is None:
+                    self._start()
+                if number not in self._handles:
+                    self._load(number)
+                    if self._lift:  # its import is no part of the call either
+                        self._exchange(self._lift, (), is_call=False)
+                header = {**header, "of": self._handles[number]}
             return self._exchange(header, arrays, most=most)
         except NotLoadedThere as cause:
             again = f"the process had ended, and the function could not be loaded again ({cause})"
@@ -443,15 +440,6 @@ class Client:
             return []
         return self.request({"do": "recall", "call": call}, most=most + MAX_PLAIN_BYTES)[1]
 
-    def _current_handle(self, number: int) -> int:
-        if self._process is None:
-            self._start()
-        if number not in self._handles:
-            self._load(number)
-            if self._lift:  # its import is no part of the call either
-                self._exchange(self._lift, (), is_call=False)
-        return self._handles[number]
-
     def _exchange(self, header: Header, arrays: Sequence[Entries], *, most: int = MAX_PLAIN_BYTES,
                   is_call: bool = True) -> tuple[Header, list[Entries]]:
         """is_call: whether its time is the item's; an import has a deadline to itself."""
@@ -459,17 +447,21 @@ class Client:
         if self._process is None:
             self._start()
         assert self._process is not None  # it was started
-        began, self._own_seconds = time.monotonic(), 0.0
+        began, own_seconds = time.monotonic(), 0.0  # what is worked out here meanwhile is not the host's
+        until = began + max(MIN_CALL_SECONDS, self.surroundings.deadline - self._spent_seconds * is_call)
         try:
-            seconds = max(MIN_CALL_SECONDS, self.surroundings.deadline - self._spent_seconds * is_call)
-            self._process.ask(header, arrays, until=began + seconds)
-            until = began + seconds + self._work_on()
-            told, found = self._process.answer(until=until, most=most + MAX_PLAIN_BYTES)
+            self._process.ask(header, arrays, until=until)
+            if (piece := next(self.work, None)) is not None:
+                asked, self._is_at_work = time.monotonic(), True
+                with contextlib.suppress(Exception):  # whoever needs it works it out then
+                    piece()
+                own_seconds, self._is_at_work = time.monotonic() - asked, False
+            told, found = self._process.answer(until=until + own_seconds, most=most + MAX_PLAIN_BYTES)
         except HostDied:
             self._process = None
             raise
         finally:
-            self._spent_seconds += (time.monotonic() - began - self._own_seconds) * is_call
+            self._spent_seconds += (time.monotonic() - began - own_seconds) * is_call
         if handed := str(self.about.get("handed") or ""):  # places are told as they are here
             told = json.loads(json.dumps(told).replace(f"{handed}/", ""))
         if "error" in told:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnspec.core.nouns import DType
-from attnspec.numerics.operands import LogitBend, Operands, StoredErrors, upper_norms
+from attnspec.numerics.operands import Operands, StoredErrors, upper_norms
 from attnspec.numerics.reference import Truth, attended_range, scaled_magnitude
 from attnspec.numerics.roundings import Roundings
 from attnspec.numerics.stored import StoredWeightError, stored_weight_error
@@ -58,7 +58,11 @@ class WeightError:
 def logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
     """(B,H,T,S): delta, the error of each logit as it enters the softmax."""
     if operands.bend is not None:
-        error = _bent_logit_error(operands, operands.bend, truth, r)
+        # a bend stands between products and bias: they are stored before it, and no bias seeds them
+        error, bent = product_error(operands, truth, r) + logit_underflow(operands, r), np.abs(truth.bent_dots)
+        error = operands.bend.bent_error(error, scaled_magnitude(operands, truth), bent, r)
+        if operands.bias is not None:
+            error = _error_with_bias(error, bent, np.abs(truth.logits), r) + 2 * (r.lost_product + r.lost_logit)
     elif operands.bias is None or operands.only_sink:
         error = product_error(operands, truth, r)
         # nothing is added to the other logits; the sink is converted, and stored with them
@@ -131,15 +135,6 @@ def product_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
     error *= 1 + r.logits
     error += scaled_magnitude(operands, truth) * (r.scale * (1 + r.logits) + r.logits)
     return error
-
-
-def _bent_logit_error(operands: Operands, bend: LogitBend, truth: Truth, r: Roundings) -> Array:
-    """(B,H,T,S): a bend stands between products and bias: they are stored before it, and no bias seeds them."""
-    error, bent = product_error(operands, truth, r) + logit_underflow(operands, r), np.abs(truth.bent_dots)
-    error = bend.bent_error(error, scaled_magnitude(operands, truth), bent, r)
-    if operands.bias is None:
-        return error
-    return np.asarray(_error_with_bias(error, bent, np.abs(truth.logits), r) + 2 * (r.lost_product + r.lost_logit))
 
 
 def _error_with_bias(error: Array, product: Array, logits: Array, r: Roundings) -> Array:

@@ -109,9 +109,9 @@ def given_mathematics(problem: Problem, question: str) -> tuple[Mathematics, ...
     """The mathematics of the aspects that answer this question, such as `bend_of`, and of which the problem has a
     keyword, in order.
     """
-    given = problem.keywords
+    given = problem.given
     return tuple(mathematics for keywords, mathematics in _aspects_answering(question)
-                 if not given.isdisjoint(keywords))
+                 if not keywords.isdisjoint(given))
 
 
 def extra_key(problem: Problem) -> Array | None:
@@ -263,8 +263,9 @@ def visible_keys(problem: Problem, conventions: Mapping[str, str], rows: Array |
 
     Where a convention is undefined, the recommended answer is assumed.
     """
-    visible = _visible_or_none(problem, conventions, rows)
-    return np.ones(_logits_shape(problem, rows), dtype=bool) if visible is None else visible
+    sizes, visible = problem.sizes, _visible_or_none(problem, conventions, rows)
+    shape = (sizes.B, sizes.H, sizes.T if rows is None else len(rows), sizes.S)
+    return np.ones(shape, dtype=bool) if visible is None else visible
 
 
 def _visible_or_none(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
@@ -289,13 +290,9 @@ def _visible_or_none(problem: Problem, conventions: Mapping[str, str], rows: Arr
     hiding = [part for part in parts if part is not None]
     if not hiding:
         return None
-    return np.broadcast_to(functools.reduce(np.logical_and, hiding), _logits_shape(problem, rows))
-
-
-def _logits_shape(problem: Problem, rows: Array | None) -> tuple[int, int, int, int]:
-    """(B,H,T,S), where T counts the judged rows only."""
     sizes = problem.sizes
-    return sizes.B, sizes.H, sizes.T if rows is None else len(rows), sizes.S
+    return np.broadcast_to(functools.reduce(np.logical_and, hiding),
+                           (sizes.B, sizes.H, sizes.T if rows is None else len(rows), sizes.S))
 
 
 def own_places(problem: Problem, conventions: Mapping[str, str], rows: Array | None = None) -> Array:
@@ -353,12 +350,18 @@ def prepare_operands(
             added, largest = more
             bias = added if bias is None else np.asarray(added + bias)
             reach = largest if reach is None else reach + largest
+    width = problem.sizes.D if scale_width is None else scale_width
+    scale: float | np.longdouble = 1 / math.sqrt(width)
+    if problem.scale is not None:
+        scale = float(problem.scale)
+    elif problem.dtype is DType.FLOAT64:  # its truth is worked out in long double
+        scale = np.longdouble(1) / np.sqrt(np.longdouble(width))
     usable = np.ones(query.shape[:3], bool)
     if problem.query_lengths is not None:
         usable = usable & queries_within(problem, rows)[:, None]
     counts = usable * float(keys.key.shape[2]) if visible is None else visible.sum(axis=-1, dtype=np.float64)
     operands = Operands(query, keys.key, keys.value, bias, visible, counts, usable,
-                        _softmax_scale(problem, scale_width),
+                        scale,
                         bend_of(problem), sizes, sizes, keys.key, reach=reach)
     # 0 times NaN is NaN: what is hidden and not finite has to go before any product
     entries = (sizes.query_sums, sizes.key_sums, sizes.value_sums, *([] if bias is None else [bias]))
@@ -384,13 +387,6 @@ def key_heads(problem: Problem, conventions: Mapping[str, str]) -> Array | None:
     if Hkv == H:
         return None
     return np.arange(H) % Hkv if conventions.get("grouped_heads") == "tile" else np.arange(H) // (H // Hkv)
-
-
-def _softmax_scale(problem: Problem, width: int | None) -> float | np.longdouble:
-    if problem.scale is not None:
-        return float(problem.scale)
-    width = problem.sizes.D if width is None else width
-    return np.longdouble(1) / np.sqrt(np.longdouble(width)) if problem.dtype is DType.FLOAT64 else 1 / math.sqrt(width)
 
 
 def _zero_unseen(operands: Operands) -> Operands:

@@ -358,11 +358,6 @@ def _name_no_array(told: Mapping[str, Any], call: Call) -> str:
     return str(told["named"]) if is_none and call.names[told["at"]] == "output" else ""
 
 
-def unique_arrays(arrays: Sequence[Array]) -> Sequence[Array]:
-    """The arrays, of any shape, each once, in their order."""
-    return list({id(array): array for array in arrays}.values())
-
-
 PARAMS = "params"
 _FORMS = ("attend_backward(query, key, value, grad_output, *, ..., output=None, lse=None)",
           "layer_backward(query, key, value, grad_output, *, params, heads, ..., output=None)")

@@ -33,7 +33,6 @@ from attnspec.subjects.call import (
     read_answer,
     read_raised,
     read_tree,
-    unique_arrays,
 )
 from attnspec.subjects.exceptions import not_ended
 
@@ -122,7 +121,8 @@ class Hosted:
 
     def _exchange(self, call: Call, rows: Array | None) -> tuple[Sequence[Array], Mapping[str, Any], list[Entries]]:
         """The arrays that are given, any shape, and what comes back; rows (T,). Raises SubjectDied."""
-        arrays = unique_arrays([*call.named_arrays.values(), *(() if rows is None else (rows,))])
+        given = (*call.named_arrays.values(), *(() if rows is None else (rows,)))
+        arrays = list({id(array): array for array in given}.values())  # the same array twice is sent once
         places = {id(array): at for at, array in enumerate(arrays)}
         header = {"do": "call", "of": self.number, "lift": self.lift, "device": self.client.surroundings.device,
                   "inputs": [places[id(each)] for each in call.arrays.values()],
@@ -226,7 +226,13 @@ def _read_call_end(told: Mapping[str, Any], found: Sequence[Entries], call: Call
     try:
         results = found[: int(told["results"])]
         gradients = [each.array for each in found[len(results):]]
-        _check_arrays(told, call, results, gradients)
+        _ = int(str(told["call"]))
+        due = [tuple(shape) for shape in call.shapes] if told["ended"] == "answered" else []
+        if [each.array.shape for each in results] != due or any(each.dtype not in READABLE_DTYPES for each in results):
+            raise ValueError("the arrays are not those that were expected")
+        shapes = [array.shape for array in call.arrays.values()] if told["has_gradients"] is True else []
+        if [each.shape for each in gradients] != shapes or any(each.dtype != "float64" for each in gradients):
+            raise ValueError("the gradients are not those that were expected")
         _check_words(told["ended"], told["told"], call)
         shared = {id(arrays[int(at)]) for at in told["aliases"]}
         aliases = [at for at, array in enumerate(call.named_arrays.values()) if id(array) in shared] if shared else []
@@ -235,17 +241,6 @@ def _read_call_end(told: Mapping[str, Any], found: Sequence[Entries], call: Call
         return ended, frozenset(id(arrays[int(at)]) for at in told["changed"])
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
         raise _NoAnswer(str(wrong)) from None
-
-
-def _check_arrays(told: Mapping[str, Any], call: Call, results: Sequence[Entries], gradients: Sequence[Array]) -> None:
-    """Raise ValueError for results and gradients, any shape, that are not those that are due."""
-    int(str(told["call"]))
-    due = [tuple(shape) for shape in call.shapes] if told["ended"] == "answered" else []
-    if [each.array.shape for each in results] != due or any(each.dtype not in READABLE_DTYPES for each in results):
-        raise ValueError("the arrays are not those that were expected")
-    shapes = [array.shape for array in call.arrays.values()] if told["has_gradients"] is True else []
-    if [each.shape for each in gradients] != shapes or any(each.dtype != "float64" for each in gradients):
-        raise ValueError("the gradients are not those that were expected")
 
 
 _TEXT_FIELDS: Mapping[object, Sequence[str]] = {
@@ -286,7 +281,7 @@ class InProcess:
 
     def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
         """The answer to private copies; rows (T,) bool."""
-        arrays = unique_arrays(list(call.named_arrays.values()))
+        arrays = list({id(array): array for array in call.named_arrays.values()}.values())
         copies = {id(array): private_copy(array) for array in arrays}
         kept = {at: entries_of(copy) for at, copy in copies.items()}
         function = self.backward if call.is_backward and self.backward else self.function

@@ -208,6 +208,19 @@ class Subject:
         yield self._misfit_of_sizes(limits, sizes, given)
         yield self.lacks(frozenset(given))
 
+    def _misfits_of_keywords(self, given: Mapping[str, Any]) -> Iterator[str]:
+        """What stands against the keywords in use."""
+        limits, is_causal = self.declaration.limits, "causal" in given
+        if limits.causal_only and not is_causal:
+            yield f"{self.id} is always causal{self._words_for(WITHOUT_CAUSAL)}"
+        for name, value in given.items():
+            if reason := limits.misfit(name, value, causal=is_causal):
+                yield f"{self.id} takes {reason}; here {value}"
+        if limits.segments_are_shared and not np.array_equal(*(given.get(name, ()) for name in SEGMENTED)):
+            yield f"{self.id} takes one array of segments, for queries and keys"
+        if limits.mask_axes != "BHTS" and _varies(given.get("mask"), limits.mask_axes):
+            yield f"{self.id} takes masks that differ along {', '.join(limits.mask_axes)} only"
+
     def refuses_sizes(self, sizes: Sizes, keywords: Collection[str]) -> str:
         """Why attention of these sizes cannot be put to the subject with these keywords; empty if it can."""
         return self._misfit_of_sizes(self.declaration.limits, sizes, keywords)
@@ -226,19 +239,6 @@ class Subject:
         """What the function said where it is known to refuse it."""
         words = self.refused_words.get(reason.removeprefix("refuses "), "")
         return f" ({words})" if words else ""
-
-    def _misfits_of_keywords(self, given: Mapping[str, Any]) -> Iterator[str]:
-        """What stands against the keywords in use."""
-        limits, is_causal = self.declaration.limits, "causal" in given
-        if limits.causal_only and not is_causal:
-            yield f"{self.id} is always causal{self._words_for(WITHOUT_CAUSAL)}"
-        for name, value in given.items():
-            if reason := limits.misfit(name, value, causal=is_causal):
-                yield f"{self.id} takes {reason}; here {value}"
-        if limits.segments_are_shared and not np.array_equal(*(given.get(name, ()) for name in SEGMENTED)):
-            yield f"{self.id} takes one array of segments, for queries and keys"
-        if limits.mask_axes != "BHTS" and _varies(given.get("mask"), limits.mask_axes):
-            yield f"{self.id} takes masks that differ along {', '.join(limits.mask_axes)} only"
 
     def variant(self, name: str) -> Subject:
         """The subject with the hidden switch `name` flipped. Raises UsageError for a name it does not declare."""

@@ -52,7 +52,10 @@ class BoundWord:
 
     def __call__(self, subject: Any, drawn: Mapping[str, int]) -> Any:  # noqa: ANN401  (a run or a scene: the word's own)
         """The function carried out with the drawn values put in."""
-        return self.function(subject, **{name: _fill_drawn(value, drawn) for name, value in self.bound.values.items()})
+        values = self.bound.values
+        if drawn:
+            values = {name: _fill_drawn(value, drawn) for name, value in values.items()}
+        return self.function(subject, **values)
 
 
 def _fill_drawn(value: object, drawn: Mapping[str, int]) -> object:
@@ -124,7 +127,10 @@ class Check:
             posed: Posed[Any] = Posed((problem,), conventions=conventions, precision=precision)
             for step in steps:
                 posed = step(posed, drawn)
-            runs[name] = replace(posed, key=f"{key}|{_format_transforms(self.clause.runs[name], drawn)}")
+            # two runs of one recipe with the same line of transforms pose the same problem
+            words = (f"{word.name}({', '.join(f'{k}={_drawn_value(v, drawn)}' for k, v in word.args.items())})"
+                     for word in self.clause.runs[name])
+            runs[name] = replace(posed, key=f"{key}|{','.join(words)}")
         return runs
 
 
@@ -251,12 +257,6 @@ def _pick_value(choices: Sequence[int], number: int, word: str) -> int:
     if not choices:
         raise NoClaim(f"there is no {word.replace('_', ' ')} to draw")
     return Drawn(choices[number % len(choices)])
-
-
-def _format_transforms(words: tuple[Word, ...], drawn: Mapping[str, int]) -> str:
-    """The transforms of a run in one line: two runs of one recipe with the same line pose the same problem."""
-    return ",".join(
-        f"{word.name}({', '.join(f'{k}={_drawn_value(v, drawn)}' for k, v in word.args.items())})" for word in words)
 
 
 def _drawn_value(value: object, drawn: Mapping[str, int]) -> object:

@@ -309,22 +309,21 @@ class Evaluator:
 
     def expect(self, problem: AnyProblem, key: str, part: str) -> Expectation:
         """What the definition says, with allowances."""
-        return self._archive.expectations.recall(key and f"{key}@{part}", lambda: self._expect(problem, part))
-
-    def _expect(self, problem: AnyProblem, part: str) -> Expectation:
-        """The same, worked out."""
-        parts = frozenset({part})
+        work_out: Callable[[], Expectation]
         if isinstance(problem, RotaryProblem):
-            return expect_rotary(problem, self.precision, conventions=self.conventions)
-        if part == GRADIENTS:
-            return self._expect_gradients(problem)
-        if part == PARAMETERS:
-            return self._expect_parameters(problem)
-        if isinstance(problem, Problem):
+            work_out = partial(expect_rotary, problem, self.precision, conventions=self.conventions)
+        elif part == GRADIENTS:
+            work_out = partial(self._expect_gradients, problem)
+        elif part == PARAMETERS:
+            work_out = partial(self._expect_parameters, problem)
+        elif isinstance(problem, Problem):
             screens = needs_screening(problem) and part != "typical"
-            return expect(problem, self.precision, conventions=self.conventions, parts=parts, screens=screens,
-                          scale_width=self.subject.scale_width(problem))
-        return expect_layer(problem, self.precision, conventions=self.conventions, parts=parts)
+            work_out = partial(expect, problem, self.precision, conventions=self.conventions, parts=frozenset({part}),
+                               screens=screens, scale_width=self.subject.scale_width(problem))
+        else:
+            work_out = partial(expect_layer, problem, self.precision, conventions=self.conventions,
+                               parts=frozenset({part}))
+        return self._archive.expectations.recall(key and f"{key}@{part}", work_out)
 
     def drifts(self, key: str, make: Callable[[], Drifts]) -> Drifts:
         """Which way drifts push what the definition says of a problem."""
@@ -358,7 +357,7 @@ class Evaluator:
         assert found is not None
         grad = lowered.output_of(grad_given(problem, self.subject.declaration))
         return expect_gradients_alone(expect_parameters(
-            problem, lowered, found, self._expect(problem, "output"), grad,
+            problem, lowered, found, self.expect(problem, "", "output"), grad,
             settled=rows_without_gradient(problem, self.conventions),
             classes=erring_classes(self.precision, self.backward_precision)))
 

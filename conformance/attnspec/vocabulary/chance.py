@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
+from attnspec.core.nouns import Kind
 from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.precision import Precision, unit
 from attnspec.numerics.reference import wide_float
@@ -188,7 +189,7 @@ def _drifts(expected: Expectation, scene: Scene, run: str, value: Array, sliced:
 def _claimed(expected: Expectation, scene: Scene) -> Array:
     """(B,H): the head slices all of whose rows may be judged. A layer's output projection mixes the heads."""
     sliced = np.asarray(expected.claimed.all(axis=-1))
-    return sliced & sliced.all(axis=1, keepdims=True) if scene.is_layer else sliced
+    return sliced & sliced.all(axis=1, keepdims=True) if scene.subject.declaration.kind is Kind.LAYER else sliced
 
 
 def _declared(scene: Scene, run: str, direction: DirectionName) -> float:

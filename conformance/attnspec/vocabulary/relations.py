@@ -60,8 +60,9 @@ def agrees_with_definition(scene: Scene, *, observe: Observable, run: RunName = 
     seen = look_at(scene, run, observe)
     found = measure("agrees_with_definition", seen.array, seen.truth, seen.allowance, seen.claimed,
                     what=f"{observe} against the definition in higher precision")
-    keep(scene, found, seen_of(observe, run, seen.array), by_definition(observe, run, seen.truth),
-         (seen.allowance, seen.claimed), observed=observe)
+    if scene.kept is not None:  # it is to be drawn
+        keep(scene, found, seen_of(observe, run, seen.array), by_definition(observe, run, seen.truth),
+             (seen.allowance, seen.claimed), observed=observe)
     return replace(found, readings=(SCREENED,)) if seen.is_screened else found
 
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
-from attnspec.core.nouns import DType, Kind
+from attnspec.core.nouns import DType
 from attnspec.host.lifts.making import FormNotMade
 from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.precision import Precision
@@ -241,8 +241,3 @@ class Scene:
         """The same case before another evaluator."""
         return Scene(evaluator.subject, self.dtype, self.conventions, self.runs, evaluator, self.drawn,
                      cases=self.cases)
-
-    @property
-    def is_layer(self) -> bool:
-        """Whether the subject is a layer."""
-        return self.subject.declaration.kind is Kind.LAYER
