@@ -15,6 +15,7 @@ from attnspec.core.nouns import DType
 from attnspec.host.frames import BITS, FLOATS
 from attnspec.problems.problem import numpy_dtype
 
+
 def tables_by_dtype() -> Iterator[tuple[str, frozenset[DType]]]:
     """The name of each table of a module whose keys are dtypes, and these keys."""
     for module in pkgutil.walk_packages(attnspec.__path__, "attnspec."):
