@@ -15,6 +15,7 @@ from . import calling, loading
 from .calling import Arguments, CallEnding
 from .describing import describe_callable
 from .frames import (
+    FLOATS,
     NO_ROOMS,
     READ_AHEAD_BYTES,
     Entries,
@@ -119,7 +120,7 @@ class Servant:
                 return {"no_device": str(cause.args[0] if cause.args else "")}, ()
             return {"unusable": summarise_exception(cause)}, ()
         try:
-            dtypes = {each: lift.takes(each) for each in plain.SMALLEST_NORMAL}
+            dtypes = {each: lift.takes(each) for each in FLOATS}
             flushed = {each: plain.find_flushing_operation(lift, each) for each, why in dtypes.items() if name
                        and not why}
             return {"device": lift.device, "not_taken": dtypes, "flushed": flushed, "about": lift.about()}, ()

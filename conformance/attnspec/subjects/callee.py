@@ -16,8 +16,8 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable_text
 from attnspec.core.surroundings import HostLanguage
 from attnspec.host import calling
-from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, READABLE_DTYPES, CallEnding
-from attnspec.host.frames import Entries, same_bits
+from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, CallEnding
+from attnspec.host.frames import FLOATS, Entries, same_bits
 from attnspec.host.lifts import LIFTS, plain
 from attnspec.host.serving import lift_named
 from attnspec.hosting.client import NO_ANSWER, Client, HostDied, ProcessDeath
@@ -228,7 +228,7 @@ def _read_call_end(told: Mapping[str, Any], found: Sequence[Entries], call: Call
         gradients = [each.array for each in found[len(results):]]
         _ = int(str(told["call"]))
         due = [tuple(shape) for shape in call.shapes] if told["ended"] == "answered" else []
-        if [each.array.shape for each in results] != due or any(each.dtype not in READABLE_DTYPES for each in results):
+        if [each.array.shape for each in results] != due or any(each.dtype not in FLOATS for each in results):
             raise ValueError("the arrays are not those that were expected")
         shapes = [array.shape for array in call.arrays.values()] if told["has_gradients"] is True else []
         if [each.shape for each in gradients] != shapes or any(each.dtype != "float64" for each in gradients):
