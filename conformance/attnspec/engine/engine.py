@@ -1,4 +1,4 @@
-"""The engine: a plan's items, and the verdict on each. Importing it is light; frameworks come with the first trial."""
+"""The engine gives the verdicts on a plan's items. Importing it loads no framework."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from attnspec.trials.evaluator import Archives
 
 MAX_SUBJECTS = 4
-"""How many subjects an engine remembers at most: what JAX compiles for one takes some hundred megabytes."""
+"""How many subjects an engine remembers: what JAX compiles for one takes hundreds of megabytes."""
 
 
 class Engine:
@@ -95,7 +95,8 @@ class Engine:
     @cached_property
     def spec(self) -> Spec:
         """The law, and the clauses that the contract makes."""
-        return replace(self._spec_of_plan, clauses=(*self._spec_of_plan.clauses, *self._contract_clauses))
+        return replace(self._spec_of_plan,
+                       clauses=(*self._spec_of_plan.clauses, *self._contract_clauses))
 
     @cached_property
     def _contract_clauses(self) -> tuple[Clause, ...]:
@@ -103,7 +104,7 @@ class Engine:
 
     @cached_property
     def clauses(self) -> tuple[Clause, ...]:
-        """The clauses that the plan asks for. Raises UsageError for an id, pattern or profile that fits none."""
+        """The clauses that the plan asks for. Raises UsageError for a name that fits none."""
         named = tuple(name for name in self.plan.clauses if not word_of(name))
         asked = match_ids(named, [clause.id for clause in self._spec_of_plan.clauses])
         check_known("profile", tuple(sorted(self.plan.asked_for)), PROFILES)
@@ -119,21 +120,24 @@ class Engine:
 
     @cached_property
     def _baseline(self) -> Mapping[str, tuple[Deviation, ...]]:
-        return read_baseline(Path(self.plan.baseline), self.plan.implementations) if self.plan.baseline else {}
+        return read_baseline(Path(self.plan.baseline),
+                             self.plan.implementations) if self.plan.baseline else {}
 
     @cached_property
     def _known_conventions(self) -> Mapping[ConventionKey, str]:
-        return index_conventions(read_conventions(Path(self.plan.baseline))) if self.plan.baseline else {}
+        return index_conventions(
+            read_conventions(Path(self.plan.baseline))) if self.plan.baseline else {}
 
     @cached_property
     def _tried_conditions(self) -> TriedConditions:
         return read_tried(Path(self.plan.baseline)) if self.plan.baseline else {}
 
     def _find_registered(self, target: str) -> Registered | None:
-        """What the target's manifest says, if it has one. A mistake in another library's does not matter here."""
+        """What the target's manifest says, if any. Mistakes in other manifests do not matter."""
         library = "" if is_bare(target) else target.partition("/")[0]
         if library not in self._manifests:
-            known = registered_subjects(self.plan.implementations, library=library) if library else {}
+            known = registered_subjects(self.plan.implementations,
+                                        library=library) if library else {}
             self._manifests[library] = known
         return self._manifests[library].get(target)
 
@@ -146,17 +150,20 @@ class Engine:
         return self._known_findings[target]
 
     def items(self) -> tuple[Item, ...]:
-        """What is on trial, in an order that depends on the plan alone: by target, dtype and clause.
+        """What is on trial, in an order that depends on the plan alone: by target, dtype and
+        clause.
 
-        Raises UsageError, ManifestError for a known deviation that no verdict can meet, and SpecError for a word that
-        means nothing in clauses that are not the shipped ones (those are known to compile).
+        Raises UsageError, ManifestError for a known deviation that no verdict can meet, and
+        SpecError for a word that means nothing in clauses that are not the shipped ones (those are
+        known to compile).
         """
         if self.plan.spec or self.plan.spec_add:
             _ = self.checks
         self._check_deviations()
         items = tuple(self._walk_items())
         if not items and self.plan.dtypes:
-            raise no_dtype(self.plan, {target: self._find_registered(target) for target in self.plan.targets})
+            raise no_dtype(self.plan,
+                           {target: self._find_registered(target) for target in self.plan.targets})
         return items
 
     def _walk_items(self) -> Iterator[Item]:
@@ -167,15 +174,16 @@ class Engine:
         """What one target is put to, by dtype and clause."""
         dtypes = self._dtypes_asked(target)
         taken, named = self._taken_dtypes(target), dict.fromkeys((*dtypes, *self.contract.dtypes))
-        return [
-            *(Item(target, clause.id, dtype.value) for dtype in dtypes for clause in self._clauses_put_to(target)
-              if not taken or clause.id in self.plan.clauses or is_due(clause, dtype, self.plan.effort, taken)),
-            *(Item(target, clause.id, dtype.value) for dtype in named for clause in self._contract_clauses
-              if is_put_at(clause.id, dtype))]
+        return [*(Item(target, clause.id, dtype.value) for dtype in dtypes
+                  for clause in self._clauses_put_to(target) if not taken
+                  or clause.id in self.plan.clauses
+                  or is_due(clause, dtype, self.plan.effort, taken)),
+                *(Item(target, clause.id, dtype.value) for dtype in named
+                  for clause in self._contract_clauses if is_put_at(clause.id, dtype))]
 
     def _taken_dtypes(self, target: str) -> tuple[DType, ...]:
-        """Those of its dtypes that it takes, its first among them; none where only the function can say, once it is
-        loaded: then every clause may be due.
+        """Those of its dtypes that it takes, its first among them; none where only the function
+        can say, once it is loaded: then every clause may be due.
         """
         if is_bare(target):
             return ()
@@ -184,13 +192,13 @@ class Engine:
         return tuple(dtype for dtype in self._dtypes_asked(target) if dtype in of_fault)
 
     def compiles(self, target: str) -> bool:
-        """Whether some variant of a target compiles, as its manifest says, or is asked that attnspec makes itself."""
+        """Whether some variant of a target compiles, by its manifest or by the plan."""
         found = self._find_registered(target)
         is_declared = found is not None and found.declaration.has_compiled_variant
         return is_declared or bool(self._variant_clauses(target))
 
     def hurries(self, target: str) -> bool:
-        """Whether a target is known to compile for each shape, before it is loaded, and has little time for that."""
+        """Whether a target is known to compile for each shape, and has little time for that."""
         found = self._find_registered(target)
         is_compiled = found.declaration.is_compiled if found else is_bare(target) and (
             self.plan.lift == "jax" or "jax" in imports_of(target))
@@ -201,7 +209,7 @@ class Engine:
         return self._subject_runs[target].seconds_compiling if target in self._subject_runs else 0.0
 
     def _clauses_put_to(self, target: str) -> tuple[Clause, ...]:
-        """The clauses that a target is put to: a fault, unless clauses are asked for, to those that witness it."""
+        """The clauses that a target is put to: a fault, to those that witness it."""
         if self.plan.clauses or self.plan.narrowing or not is_fault(target):
             named, made = {clause.id for clause in self.clauses}, self._variant_clauses(target)
             named |= made if self.plan.variants else frozenset()
@@ -215,9 +223,10 @@ class Engine:
         return read_refutations(self._spec_of_plan)
 
     def _check_deviations(self) -> None:
-        """Manifests speak of the law that is shipped with them: another one, of `--spec`, may lack their clauses."""
+        """Raise an error for a deviation of no clause. `--spec` may lack shipped clauses."""
         clauses = [clause.id for clause in self._spec_of_plan.clauses]
-        _ = self._known_conventions, self._tried_conditions  # a mistake there is told before anything is run
+        # a mistake there is told before anything is run
+        _ = self._known_conventions, self._tried_conditions
         for target in self.plan.targets:
             if not self.plan.spec and (found := self._find_registered(target)):
                 check_deviations(target, found.declaration, clauses)
@@ -227,17 +236,23 @@ class Engine:
         self._check_names()
 
     def _check_names(self) -> None:
-        """Raise UsageError where the baseline names what is nowhere, and is near to what is judged."""
+        """Raise UsageError where the baseline slips the name of what is judged."""
         for subject, known in self._baseline.items():
-            ids = [target for target in self.plan.targets if not is_bare(target) and target != subject]
-            is_id = not is_bare(subject) and subject not in self.plan.targets and not self._find_registered(subject)
-            if near := near_misses(subject, ids) if is_id else guess_meant_target(subject, self.plan.targets):
+            ids = [target for target in self.plan.targets if not is_bare(target)
+                   and target != subject]
+            is_id = not is_bare(subject) and subject not in self.plan.targets
+            if is_id and not self._find_registered(subject):
+                near = near_misses(subject, ids)
+            else:
+                near = guess_meant_target(subject, self.plan.targets)
+            if near:
                 raise UsageError.unknown("subject", subject, near, where=known[0].where)
 
     def _dtypes_asked(self, target: str) -> tuple[DType, ...]:
         known = self._find_registered(target)
         supported = known.declaration.dtypes if known else tuple(DType)
-        return tuple(dtype for dtype in supported if not self.plan.dtypes or dtype in self.plan.dtypes)
+        return tuple(dtype for dtype in supported if not self.plan.dtypes
+                     or dtype in self.plan.dtypes)
 
     @cached_property
     def checks(self) -> Mapping[str, Check]:
@@ -248,7 +263,7 @@ class Engine:
 
     @property
     def _faults(self) -> Collection[str] | None:
-        """The names that clauses of a user's own may refer to; None: there are only those that attnspec ships with."""
+        """The faults that clauses of a user's own may name; None if there are no such clauses."""
         if not self.plan.spec and not self.plan.spec_add:
             return None
         from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: every fault)
@@ -271,10 +286,11 @@ class Engine:
                 raise
             declaration = with_baseline(subject.declaration, self._baseline.get(target, ()))
             subject = replace(subject, declaration=declaration)
-            self._subject_runs[target] = SubjectRun(subject, self.plan, self.breadcrumb, lambda: self.checks,
-                                                    lambda: self._refutations)
+            self._subject_runs[target] = SubjectRun(subject, self.plan, self.breadcrumb,
+                                                    lambda: self.checks, lambda: self._refutations)
             self._subject_runs[target].archives = self._archives
-            self._subject_runs[target].tell = lambda outcome: self.tell(self.compare_with_known(outcome))
+            self._subject_runs[target].tell = lambda outcome: self.tell(
+                self.compare_with_known(outcome))
         return self._subject_runs[target]
 
     def _begin_process(self, target: str) -> None:
@@ -288,7 +304,7 @@ class Engine:
             begin_target(target, surroundings, known, map(Path, self.plan.implementations))
 
     def _forget_earlier_subjects(self) -> None:
-        """Forget what was remembered of earlier subjects, and what their libraries compiled for them."""
+        """Forget earlier subjects, and what their libraries compiled for them."""
         if len(self._subject_runs) < MAX_SUBJECTS:
             return
         for subject_run in self._subject_runs.values():
@@ -305,43 +321,48 @@ class Engine:
         self._subject_run(target)
 
     def card(self, target: str) -> SubjectCard:
-        """What a report says of a subject. Raises TargetError or ManifestError if it cannot be had."""
+        """What a report says of a subject. Raises TargetError or ManifestError."""
         return self._subject_run(target).card
 
     def find_refused(self, target: str) -> Mapping[str, str]:
-        """What a subject refuses, with its words, as far as that is known. Raises as `card` does."""
+        """What a subject refuses, in its words, as far as is known. Raises as `card` does."""
         return self._subject_run(target).subject.refused_words
 
     def applies(self, item: Item) -> bool:
-        """Whether the subject takes what an item needs. Raises TargetError or ManifestError if it cannot be had."""
+        """Whether the subject takes what an item needs. Raises TargetError or ManifestError."""
         subject_run = self._subject_run(item.target)
-        return bool(word_of(item.clause)) or subject_run.applies(self._check(item.clause), DType(item.dtype))
+        if word_of(item.clause):
+            return True
+        return subject_run.applies(self._check(item.clause), DType(item.dtype))
 
     def try_item(self, item: Item) -> Outcome:
-        """The verdict on one item. Raises AttnspecError only where the subject cannot be had at all."""
+        """The verdict on one item. Raises AttnspecError where the subject cannot be had."""
         subject_run = self._subject_run(item.target)
         subject_run.subject.callee.begin_item()
         if word := word_of(item.clause):
             from attnspec.engine.subject_run import try_word  # noqa: PLC0415  (weight: numpy)
 
-            return self.compare_with_known(try_word(subject_run.subject, self.contract, word, DType(item.dtype)))
+            return self.compare_with_known(try_word(subject_run.subject, self.contract, word,
+                                                    DType(item.dtype)))
         put = self._check(item.clause), DType(item.dtype)
         outcome = subject_run.with_incidents(subject_run.try_clause(*put))
         # of what is spared, nothing was tried that could differ
         return outcome if subject_run.spares(*put) else self.compare_with_known(outcome)
 
     def compare_with_known(self, outcome: Outcome) -> Outcome:
-        """The outcome in the light of the failures that are known of its subject. Loads nothing."""
+        """The outcome in the light of its subject's known failures. Loads nothing."""
         found = self._find_registered(outcome.subject)
         declaration = found.declaration if found else Declaration()
         deviations = with_baseline(declaration, self._baseline.get(outcome.subject, ())).deviations
         told = with_deviations(outcome, deviations, found.library.version if found else "")
-        told = with_convention(with_choice(told, self._findings(outcome.subject)), self._known_conventions)
-        is_new = told.verdict in FAILURES and does_gate_run(told.verdict, told.level, strict=self.plan.strict)
+        told = with_convention(with_choice(told, self._findings(outcome.subject)),
+                               self._known_conventions)
+        does_gate = does_gate_run(told.verdict, told.level, strict=self.plan.strict)
+        is_new = told.verdict in FAILURES and does_gate
         return mark_as_new(told, *self._novelty(told)) if is_new and self.plan.baseline else told
 
     def _novelty(self, failure: Outcome) -> tuple[Novelty, str]:
-        """How a failure that no list has stands to the baseline; what a contract asks for is asked of every run."""
+        """How an unlisted failure stands to the baseline; contracts ask every run anew."""
         if word_of(failure.clause):
             return Novelty.NEW, ""
         return novelty_of(failure, self._tried_conditions, self.conditions)
@@ -349,8 +370,8 @@ class Engine:
     @property
     def conditions(self) -> Conditions:
         """What the plan's outcomes are found under."""
-        return Conditions(VERSION, self._spec_of_plan.digest[:DIGEST_DIGITS], self.plan.effort, self.plan.seed,
-                          self.plan.strict)
+        return Conditions(VERSION, self._spec_of_plan.digest[:DIGEST_DIGITS], self.plan.effort,
+                          self.plan.seed, self.plan.strict)
 
     def replay(self, item: Item, recipe: str) -> Outcome:
         """The verdict on one case of an item, from its recipe."""

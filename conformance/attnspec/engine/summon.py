@@ -1,7 +1,9 @@
-"""The subject behind a target, as a plan has it judged, and what a run asks of it besides its answers.
+"""The subject behind a target, as a plan has it judged, and what a run asks of it besides its
+answers.
 
-A framework differentiates whatever is written in it, so that every run asks for gradients. One that names them asks in
-full; any other tries a sample of the cases, at the subject's first dtype. Forms are made where a plan asks for them.
+A framework differentiates whatever is written in it, so that every run asks for gradients. One
+that names them asks in full; any other tries a sample of the cases, at the subject's first dtype.
+Forms are made where a plan asks for them.
 """
 
 from __future__ import annotations
@@ -49,16 +51,17 @@ def with_requested_features(subject: Subject, plan: Plan) -> Subject:
 
 
 def _names_gradients(plan: Plan, subject: Subject) -> bool:
-    """Whether a run asks a framework for gradients in full. An audit does where the manifest claims them."""
+    """Whether a run asks for gradients in full; an audit does where the manifest claims them."""
     asking = {GRADIENTS_POOL, DROPOUT_POOL}
     if plan.variants == (AS_DECLARED,) and GRADIENTS_PROFILE in subject.declaration.claims:
         return True
-    return not asking.isdisjoint({*plan.asked_for, *(name.partition(".")[0] for name in plan.clauses)})
+    return not asking.isdisjoint({*plan.asked_for,
+                                  *(name.partition(".")[0] for name in plan.clauses)})
 
 
 def samples_gradients(plan: Plan, subject: Subject) -> bool:
-    """Whether a run tries a sample of the cases about gradients: those of a backward pass of its own are tried in full,
-    and a run that is narrowed to other clauses has none.
+    """Whether a run tries a sample of the cases about gradients: those of a backward pass of its
+    own are tried in full, and a run that is narrowed to other clauses has none.
     """
     is_narrowed = bool(plan.clauses or plan.narrowing) or plan.variants == (AS_DECLARED,)
     return subject.backward is None and not is_narrowed and not _names_gradients(plan, subject)
@@ -68,11 +71,12 @@ def _with_gradients_if_any(subject: Subject) -> Subject:
     """The subject, of which gradients can be had unless its framework says that there are none."""
     asked = subject.with_gradients
     words = "" if asked is subject else _words_without_derivative(asked)
-    return replace(subject, refused_words={**subject.refused_words, GRAD: words}) if words else asked
+    return replace(subject,
+                   refused_words={**subject.refused_words, GRAD: words}) if words else asked
 
 
 def _words_without_derivative(subject: Subject) -> str:
-    """In what words the framework says that it cannot differentiate the function; empty where it can, or fails."""
+    """The framework's words that it cannot differentiate the function; empty where it can."""
     dtype = first_of(subject.declaration.dtypes)
     sizes, given = PLAIN, {"causal": True} if subject.declaration.limits.causal_only else {}
     problem = Case(sizes, given).pose_problem(dtype, subject.declaration.kind)
@@ -93,8 +97,9 @@ def _words_without_derivative(subject: Subject) -> str:
 def compiling_time(plan: Plan, subject: Subject) -> CompilingTime | None:
     """What compilers may take; None where nothing is compiled, or all is put whatever it takes.
 
-    What they took while the subject was asked what it takes counts: a kernel that unrolls its loop takes 15 s for that.
-    Three quarters of the time are left all the same: with less, no cause was found of such a kernel that fails.
+    What they took while the subject was asked what it takes counts: a kernel that unrolls its loop
+    takes 15 s for that. Three quarters of the time are left all the same: with less, no cause was
+    found of such a kernel that fails.
     """
     if not subject.declaration.is_compiled or not is_hurried(plan):
         return None
@@ -103,7 +108,7 @@ def compiling_time(plan: Plan, subject: Subject) -> CompilingTime | None:
 
 
 def with_clause_gradients(subject: Subject, check: Check) -> Subject:
-    """The subject as a clause is put to it: where a form of it is asked for gradients, the plain function is, too."""
+    """The subject as a clause is put to it: with gradients, where a form of it has them."""
     return subject.with_gradients if check.clause.made and GRAD in check.needs else subject
 
 
@@ -114,7 +119,8 @@ def _is_slow(subject: Subject, seconds: float) -> bool:
 
 
 def _check_lift(subject: Subject, plan: Plan) -> None:
-    """Raise TargetError for a function that raises on every NumPy array, if its module says whose tensors it takes.
+    """Raise TargetError for a function that raises on every NumPy array, if its module says whose
+    tensors it takes.
 
     What is wrong with its axes is said, too: whoever adds the lift would be told next.
     """
@@ -138,18 +144,20 @@ def _check_lift(subject: Subject, plan: Plan) -> None:
 def load_subject(target: str, plan: Plan) -> Subject:
     """The subject behind a target; faults are `fault/NAME`, sound formulations `sound/NAME`.
 
-    A function of one's own has no manifest that says what it takes: what it refuses is found out first. Raises
-    TargetError, ManifestError, UsageError.
+    A function of one's own has no manifest that says what it takes: what it refuses is found out
+    first. Raises TargetError, ManifestError, UsageError.
     """
     if is_own(target):
         from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: every fault)
 
         return own_subject(target)
-    surroundings = None if target in plan.in_process else plan.surroundings(process_of(target, plan.implementations))
+    surroundings = None if target in plan.in_process else plan.surroundings(
+        process_of(target, plan.implementations))
     subject = load_target(target, surroundings, lift=plan.lift, folders=plan.implementations)
     subject = watch_subject(subject)
     if is_bare(target):
-        with asking_for(subject, Asking.TAKES), contextlib.suppress(SubjectDied), surviving_errors(subject):
+        with asking_for(subject,
+                        Asking.TAKES), contextlib.suppress(SubjectDied), surviving_errors(subject):
             before = subject.callee.cpu_seconds()
             # nothing is concluded of one that dies; clauses say how
             check_axes(subject, target=importable_name(target))

@@ -13,22 +13,20 @@ _DEEPEST = 6
 
 
 def describe_callable(function: Any) -> Dict[str, Any]:
-    """Signature, attributes, place and kin of a callable. What its own code raises on the way costs that part only."""
-    return {
-        "type": type(function).__name__,
-        "is_class": isinstance(function, type),
-        "is_callable": callable(function),
-        "is_function": hasattr_(function, "__code__") or isinstance(function, functools.partial),
-        "is_module_of_torch": "torch.nn.modules.module" in _kin(function),
-        "is_deferred": quietly(lambda: inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function)),
-        "qualname": text_of(getattr_(function, "__qualname__", "")),
-        "module": text_of(getattr_(function, "__module__", "")),
-        "doc": text_of(getattr_(function, "__doc__", "")).strip().partition("\n")[0][:MAX_CHARACTERS],
-        "place": _find_place(function),
-        "parameters": _describe_parameters(function),
-        "attributes": _plain_attributes(function),
-        "uses": used_packages(function),
-    }
+    """Describes a callable. What its own code raises on the way costs one part alone."""
+    return {"type": type(function).__name__, "is_class": isinstance(function, type),
+            "is_callable": callable(function),
+            "is_function": hasattr_(function, "__code__")
+            or isinstance(function, functools.partial),
+            "is_module_of_torch": "torch.nn.modules.module" in _kin(function),
+            "is_deferred": quietly(lambda: inspect.iscoroutinefunction(function)
+                                   or inspect.isgeneratorfunction(function)),
+            "qualname": text_of(getattr_(function, "__qualname__", "")),
+            "module": text_of(getattr_(function, "__module__", "")),
+            "doc": text_of(getattr_(function, "__doc__",
+                                    "")).strip().partition("\n")[0][:MAX_CHARACTERS],
+            "place": _find_place(function), "parameters": _describe_parameters(function),
+            "attributes": _plain_attributes(function), "uses": used_packages(function),}
 
 
 def hasattr_(thing: Any, name: str) -> bool:
@@ -60,8 +58,9 @@ def _kin(function: Any) -> List[str]:
 
 
 def _find_place(function: Any) -> Optional[List[Any]]:
-    """File and line where it is defined; of a callable object, where its class is; None if nobody knows."""
-    things = (quietly(lambda: inspect.unwrap(function)), getattr_(function, "func", None), type(function))
+    """File and line where it, or a callable object's class, is defined; None if unknown."""
+    things = (quietly(lambda: inspect.unwrap(function)), getattr_(function, "func", None),
+              type(function))
     return next(filter(None, map(_find_source, things)), None)
 
 
@@ -105,12 +104,13 @@ def _class_attributes(function: Any) -> Dict[str, Any]:
     found: Dict[str, Any] = {}
     for base in reversed(type(function).__mro__[:-1]):
         if base.__module__.partition(".")[0] not in ("torch", "builtins", "functools"):
-            found.update({name: value for name, value in vars(base).items() if not callable(value)})
+            found.update({name: value for name, value in vars(base).items()
+                          if not callable(value)})
     return found
 
 
 def as_json(value: Any, depth: int = _DEEPEST) -> Any:
-    """The value if JSON has such a thing; what it holds, if it holds things; else how Python writes it."""
+    """The value as JSON has it; what it holds, if it holds things; else its repr."""
     if isinstance(value, enum.Enum):
         return as_json(value.value, depth)
     if value is None or type(value) in (bool, int, str):
@@ -119,7 +119,8 @@ def as_json(value: Any, depth: int = _DEEPEST) -> Any:
         return value if value - value == 0 else {"$float": repr(value)}
     if depth and isinstance(value, Mapping):
         pairs = list(value.items())[:MAX_CHARACTERS]
-        return {"$map": [[as_json(key, depth - 1), as_json(inner, depth - 1)] for key, inner in pairs]}
+        return {"$map": [[as_json(key, depth - 1), as_json(inner, depth - 1)]
+                         for key, inner in pairs]}
     if depth and isinstance(value, (list, tuple, set, frozenset)):
         return [as_json(inner, depth - 1) for inner in list(value)[:MAX_CHARACTERS]]
     return {"$repr": short_repr(value), "type": type(value).__name__}
@@ -133,5 +134,6 @@ def short_repr(value: Any) -> str:
 
 def used_packages(function: Any) -> List[str]:
     """The packages that its module imports under any name: `jnp` makes it "jax"."""
-    return sorted({value.__name__.partition(".")[0] for value in dict(getattr_(function, "__globals__", {})).values()
+    return sorted({value.__name__.partition(".")[0]
+                   for value in dict(getattr_(function, "__globals__", {})).values()
                    if type(value) is type(sys)})

@@ -1,4 +1,4 @@
-"""What `init` asks: what the author of a callable wrote down of it and beside it, as plain data. Nothing is called."""
+"""What the author of a callable wrote down of it, as `init` asks. Nothing is called."""
 
 from __future__ import annotations
 
@@ -13,25 +13,28 @@ from .describing import as_json, getattr_, hasattr_, quietly, short_repr, text_o
 MAX_DOC_CHARACTERS = 10_000  # characters of a docstring
 MAX_TOLD = 200  # classes and functions that are told
 MAX_SOURCE_CHARACTERS = 2**20  # characters of all sources together
-MAX_CALL_DEPTH = 4  # functions of the same module that a function hands its arguments to, one calling the next
+# functions of the same module that a function hands its arguments to, one calling the next
+MAX_CALL_DEPTH = 4
 _METHODS = ("__init__", "__call__", "forward", "call")
 _NO_CLASS = ("builtins", "inspect", "typing")
 
 
 def examine_callable(thing: Any) -> Dict[str, Any]:
-    """Its signature and its module. Of a class: its constructor and its call too, its bases, what its constructor's
-    annotations name, and the classes beside it.
+    """Its signature and its module. Of a class: its constructor and its call too, its bases, what
+    its constructor's annotations name, and the classes beside it.
     """
     inner = _unwrap(thing)
-    return {"name": text_of(getattr_(thing, "__name__", "")), "home": text_of(_scope(inner).get("__name__", "")),
-            "signature": signature(thing), "packages": used_packages(inner), "numbers": _numbers(inner),
-            "docs": _docs(thing), "source": _source_text(thing)[:MAX_SOURCE_CHARACTERS],
+    return {"name": text_of(getattr_(thing, "__name__", "")),
+            "home": text_of(_scope(inner).get("__name__", "")), "signature": signature(thing),
+            "packages": used_packages(inner), "numbers": _numbers(inner), "docs": _docs(thing),
+            "source": _source_text(thing)[:MAX_SOURCE_CHARACTERS],
             **(_examine_class(thing) if isinstance(thing, type) else {})}
 
 
 def examine_sources(function: Any) -> Dict[str, Any]:
-    """Of a function that takes its arguments apart: its source and that of those that it hands them to, the classes
-    that annotate its parameters, and the functions of its module that make something.
+    """Of a function that takes its arguments apart: its source and that of those that it hands
+    them to, the classes that annotate its parameters, and the functions of its module that make
+    something.
     """
     inner = _unwrap(function)
     return {"functions": _function_sources(inner), "holders": _annotating_classes(inner),
@@ -44,16 +47,18 @@ def _unwrap(thing: Any) -> Any:
 
 def _examine_class(thing: Any) -> Dict[str, Any]:
     methods = {name: getattr_(thing, name, None) for name in _METHODS}
-    return {"bases": ["{}.{}".format(base.__module__, base.__qualname__) for base in thing.__mro__],
-            "methods": {name: signature(_unwrap(each)) for name, each in methods.items() if each is not None},
-            "annotated": _annotation_classes(thing), "beside": _module_classes(thing), "backend": _backend()}
+    return {"bases": ["{}.{}".format(base.__module__, base.__qualname__)
+                      for base in thing.__mro__],
+            "methods": {name: signature(_unwrap(each)) for name, each in methods.items()
+                        if each is not None}, "annotated": _annotation_classes(thing),
+            "beside": _module_classes(thing), "backend": _backend()}
 
 
 def _docs(thing: Any) -> List[str]:
     """Its docstring, and of a class those of its methods."""
     methods = [vars(thing).get(name) for name in _METHODS] if isinstance(thing, type) else []
-    told = (text_of(getattr_(each, "__doc__", ""))[:MAX_DOC_CHARACTERS] for each in (thing, *methods)
-            if each is not None)
+    told = (text_of(getattr_(each, "__doc__", ""))[:MAX_DOC_CHARACTERS]
+            for each in (thing, *methods) if each is not None)
     return [each for each in told if each]
 
 
@@ -67,29 +72,34 @@ def _numbers(function: Any) -> Dict[str, int]:
     found: Dict[str, int] = {}
     for each in map(_unwrap, _reachable_functions(function)):
         named = frozenset(_looked_up_names(getattr_(each, "__code__", None)))
-        found.update({name: value for name, value in _scope(each).items() if name in named and type(value) is int})
+        found.update({name: value for name, value in _scope(each).items() if name in named
+                      and type(value) is int})
     return found
 
 
 def signature(function: Any) -> Dict[str, Any]:
-    """Its parameters, without stars. Where it tells none they are null, and its docstring may begin with them."""
+    """Its parameters without stars; null with its docstring, where it tells none."""
     owner = getattr_(function, "__self__", None)
     if isinstance(owner, type) and hasattr_(owner, "forward") and hasattr_(owner, "backward"):
         # `attention = _Attention.apply`, of PyTorch, which takes no keywords
         told = signature(getattr_(owner, "forward", None))
-        return {**told, "parameters": [{**each, "kind": "POSITIONAL_ONLY"} for each in (told["parameters"] or ())[1:]]}
+        return {**told,
+                "parameters": [{**each, "kind": "POSITIONAL_ONLY"}
+                               for each in (told["parameters"] or ())[1:]]}
     found = quietly(lambda: list(inspect.signature(function).parameters.values()))
     if found is None:
-        return {"parameters": None, "doc": text_of(getattr_(function, "__doc__", ""))[:MAX_DOC_CHARACTERS]}
-    return {"parameters": [_signature_parameter(each) for each in found if not each.kind.name.startswith("VAR_")],
-            "doc": ""}
+        return {"parameters": None,
+                "doc": text_of(getattr_(function, "__doc__", ""))[:MAX_DOC_CHARACTERS]}
+    return {"parameters": [_signature_parameter(each) for each in found
+                           if not each.kind.name.startswith("VAR_")], "doc": ""}
 
 
 def _signature_parameter(parameter: inspect.Parameter) -> Dict[str, Any]:
     told: Dict[str, Any] = {"name": parameter.name, "kind": parameter.kind.name}
     if parameter.annotation is not inspect.Parameter.empty:
         annotation = parameter.annotation
-        told["annotation"] = text_of(annotation if type(annotation) is str else getattr_(annotation, "__name__", ""))
+        told["annotation"] = text_of(annotation if type(annotation) is str
+                                     else getattr_(annotation, "__name__", ""))
     if parameter.default is not inspect.Parameter.empty:
         told["default"] = _default(parameter.default)
     return told
@@ -108,12 +118,14 @@ def _annotation_classes(thing: Any) -> Dict[str, List[str]]:
     """By parameter of the constructor, the classes that its annotation names."""
     hints = quietly(lambda: typing.get_type_hints(thing.__init__)) or {}
     found = quietly(lambda: dict(inspect.signature(thing).parameters)) or {}
-    return {name: _classes(hints.get(name, parameter.annotation)) for name, parameter in found.items()}
+    return {name: _classes(hints.get(name, parameter.annotation))
+            for name, parameter in found.items()}
 
 
 def _classes(annotation: Any) -> List[str]:
     options = (annotation, *(quietly(lambda: typing.get_args(annotation)) or ()))
-    return [_class_path(each) for each in options if isinstance(each, type) and each.__module__ not in _NO_CLASS]
+    return [_class_path(each) for each in options if isinstance(each, type)
+            and each.__module__ not in _NO_CLASS]
 
 
 def _class_path(thing: Any) -> str:
@@ -134,20 +146,21 @@ def _backend() -> str:
 
 
 def _function_sources(function: Any) -> List[Dict[str, Any]]:
-    """The function, and those that it calls by the names of its module; of each, the places of those that it calls."""
+    """The function, and those of its module that it calls; of each, the places of those."""
     found = _reachable_functions(function)
     place = {id(each): at for at, each in enumerate(found)}
     told, room = [], MAX_SOURCE_CHARACTERS
     for each in found:
         source = _source_text(each)[:room]
         room -= len(source)
-        calls = {name: place[id(callee)] for name, callee in _called_functions(_unwrap(each)) if id(callee) in place}
+        calls = {name: place[id(callee)] for name, callee in _called_functions(_unwrap(each))
+                 if id(callee) in place}
         told.append({"source": source, "signature": signature(each), "calls": calls})
     return told
 
 
 def _reachable_functions(function: Any) -> List[Any]:
-    """The function, and those that it calls by the names of its module, and those that they call; each once."""
+    """The function, those of its module that it calls, and theirs; each once."""
     found, depth = [function], {id(function): 0}
     for each in found:  # grows meanwhile
         if depth[id(each)] >= MAX_CALL_DEPTH or len(found) >= MAX_TOLD:
@@ -179,10 +192,10 @@ def _looked_up_names(code: Any) -> Iterator[str]:
 
 
 def _annotating_classes(function: Any) -> Dict[str, Any]:
-    """By parameter that is annotated with a NamedTuple or a dataclass, that class and its fields."""
+    """Classes with fields (NamedTuple, dataclass) that annotate parameters, by parameter."""
     hints = quietly(lambda: typing.get_type_hints(function)) or {}
-    return {name: {"class": _class_path(kind), "fields": _field_names(kind)} for name, kind in hints.items()
-            if isinstance(kind, type) and _field_names(kind)}
+    return {name: {"class": _class_path(kind), "fields": _field_names(kind)}
+            for name, kind in hints.items() if isinstance(kind, type) and _field_names(kind)}
 
 
 def _field_names(kind: Any) -> List[str]:
@@ -191,5 +204,6 @@ def _field_names(kind: Any) -> List[str]:
 
 def _makers(scope: Mapping[str, Any]) -> Dict[str, Any]:
     """The functions of its module that are called after making something anew."""
-    makers = [name for name, each in scope.items() if "init" in name.lower() and isinstance(each, types.FunctionType)]
+    makers = [name for name, each in scope.items() if "init" in name.lower()
+              and isinstance(each, types.FunctionType)]
     return {name: signature(scope[name]) for name in makers[:MAX_TOLD]}

@@ -1,6 +1,8 @@
-"""The wire: a small JSON header and raw little-endian arrays. docs/protocol.md says it byte by byte.
+"""The wire: a small JSON header and raw little-endian arrays. docs/protocol.md says it byte by
+byte.
 
-A judge and a host on one machine share memory: the arrays of a frame lie there, and only its header is sent.
+A judge and a host on one machine share memory: the arrays of a frame lie there, and only its
+header is sent.
 """
 
 from __future__ import annotations
@@ -27,16 +29,18 @@ READ_AHEAD_BYTES = 2**16
 MAX_BUFFERS = 512
 """Buffers that one write takes; systems promise 16 to 1024."""
 
-FLOATS = {"float64": 2.0 ** -1022, "float32": 2.0 ** -126, "bfloat16": 2.0 ** -126, "float16": 2.0 ** -14}
-"""The dtypes under test, each with its smallest normal number (IEEE 754). `core/dtype.py` has the same."""
+FLOATS = {"float64": 2.0 ** -1022, "float32": 2.0 ** -126, "bfloat16": 2.0 ** -126,
+          "float16": 2.0 ** -14}
+"""The dtypes under test, each with its smallest normal number, as `core/dtype.py` has them."""
 
 _NAMES = ["bool", "float64", "float32", "float16"]
 _NAMES += [sign + "int" + str(bits) for sign in ("", "u") for bits in (8, 16, 32, 64)]
 _STORAGE_DTYPES = {name: np.dtype(name).newbyteorder("<") for name in _NAMES}
 BIT_DTYPES: Dict[str, Any] = {"bfloat16": np.dtype("<u2"), "float8_e4m3fn": np.dtype("u1"),
-                              "float8_e5m2": np.dtype("u1"), "int4": np.dtype("u1"), "uint4": np.dtype("u1"),
-                              "float4_e2m1fn": np.dtype("u1"), "float8_e8m0fnu": np.dtype("u1")}
-"""What NumPy itself has no dtype for travels, and is kept, as its bits; ml_dtypes and frameworks know it by name."""
+                              "float8_e5m2": np.dtype("u1"), "int4": np.dtype("u1"),
+                              "uint4": np.dtype("u1"), "float4_e2m1fn": np.dtype("u1"),
+                              "float8_e8m0fnu": np.dtype("u1")}
+"""Dtypes that NumPy lacks: they travel, and are kept, as bits; ml_dtypes knows them by name."""
 _STORAGE_DTYPES.update(BIT_DTYPES)
 _PADDING = bytes(ALIGNMENT)
 _ENCODER = json.JSONEncoder(check_circular=False, separators=(",", ":"))
@@ -47,7 +51,7 @@ _COMPARED_AS_BYTES = 2**16
 
 
 class Entries(NamedTuple):
-    """An array, any shape, and the name of its dtype; of a dtype in `BIT_DTYPES` its bits, in uint16 or uint8."""
+    """An array, any shape, and its dtype's name; of one in `BIT_DTYPES` its bits."""
 
     dtype: str
     array: Any
@@ -61,14 +65,15 @@ Header = Dict[str, Any]
 
 
 def storage_dtype(dtype: str) -> Any:
-    """The NumPy dtype in which the entries of a dtype are kept. Raises BrokenFrame for a name that is none."""
+    """The NumPy dtype that keeps a dtype's entries. Raises BrokenFrame for an unknown name."""
     if dtype not in _STORAGE_DTYPES:
         raise BrokenFrame("there is no dtype " + repr(dtype)[:40])
     return _STORAGE_DTYPES[dtype]
 
 
-def pack_frame(header: Mapping[str, Any], arrays: Sequence[Entries], room: Any = None) -> List[Any]:
-    """The frame, as buffers to be written one after the other; its arrays are put into the room, uint8, if they fit."""
+def pack_frame(header: Mapping[str, Any], arrays: Sequence[Entries],
+               room: Any = None) -> List[Any]:
+    """The frame as buffers, in order; its arrays lie in the room, uint8, if they fit."""
     told: List[Mapping[str, Any]] = []
     body: List[Any] = []
     at = 0
@@ -91,7 +96,8 @@ def pack_frame(header: Mapping[str, Any], arrays: Sequence[Entries], room: Any =
 
 
 def span_memory(array: Any) -> Tuple[memoryview, Mapping[str, Any]]:
-    """The bytes of an array, any shape, from its lowest to its highest, and how it lies in them if not in plain order.
+    """The bytes of an array, any shape, from its lowest to its highest, and how it lies in them if
+    not in plain order.
 
     The gaps between its entries travel as zeros, so that who reads them reads the same each time.
     """
@@ -109,8 +115,9 @@ def bounds(shape: Sequence[int], strides: Sequence[int]) -> Tuple[int, int]:
     return sum(each for each in reach if each < 0), sum(each for each in reach if each > 0)
 
 
-def place_array(shape: Sequence[int], dtype: Any, memory: Any, strides: Optional[Sequence[int]], offset: int) -> Any:
-    """The array of any shape that lies in these bytes; without strides, in plain order. Raises ValueError."""
+def place_array(shape: Sequence[int], dtype: Any, memory: Any, strides: Optional[Sequence[int]],
+                offset: int) -> Any:
+    """The array of any shape in these bytes; without strides in plain order. Raises ValueError."""
     if not memory.size:
         return np.empty(shape, dtype)
     if min(shape, default=0) < 0:  # NumPy minds only where it is given strides
@@ -119,7 +126,7 @@ def place_array(shape: Sequence[int], dtype: Any, memory: Any, strides: Optional
 
 
 def receive_frame(incoming: Incoming) -> Tuple[Header, List[Entries]]:
-    """The next frame. The arrays, any shape, lie in memory of their own, and can be written to. Raises BrokenFrame."""
+    """The next frame; its arrays, any shape, can be written to. Raises BrokenFrame."""
     header_bytes, body_bytes = PREFIX.unpack(incoming.text(PREFIX.size))
     if header_bytes > MAX_HEADER_BYTES:
         raise BrokenFrame("a header of {} bytes".format(header_bytes))
@@ -132,7 +139,8 @@ def receive_frame(incoming: Incoming) -> Tuple[Header, List[Entries]]:
         return header, incoming.arrays(header.pop("arrays", ()), body_bytes)
     except BrokenFrame:
         raise
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, MemoryError, RecursionError) as wrong:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, MemoryError,
+            RecursionError) as wrong:
         raise BrokenFrame(repr(wrong)) from None
 
 
@@ -142,13 +150,14 @@ def _split_arrays(told: Sequence[Mapping[str, Any]], memory: Any) -> List[Entrie
     for each in told:
         kept, part = storage_dtype(each["dtype"]), memory[at:at + each["bytes"]]
         at += each["bytes"] + -each["bytes"] % ALIGNMENT
-        found.append(Entries(each["dtype"], place_array(each["shape"], kept, part, each.get("strides"),
-                                                        each.get("offset", 0))))
+        found.append(Entries(each["dtype"],
+                             place_array(each["shape"], kept, part, each.get("strides"),
+                                         each.get("offset", 0))))
     return found
 
 
 def same_bits(first: Any, second: Any) -> bool:
-    """Whether no bit of two arrays of one shape, any shape, differs (NaN equals itself here, and +0 is not -0)."""
+    """Whether two arrays of one shape, any shape, have the same bits: NaN is NaN, +0 not -0."""
     if first.nbytes <= _COMPARED_AS_BYTES and first.flags.c_contiguous and second.flags.c_contiguous:
         return bool(first.tobytes() == second.tobytes())
     bits: Any = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[first.itemsize]
@@ -163,14 +172,17 @@ def aligned_buffer(count: int) -> Any:
 
 
 class Incoming:
-    """What comes in, in as few reads as may be. fill: reads into memory as much as is there; it raises at the end.
+    """What comes in, in as few reads as may be. fill: reads into memory as much as is there; it
+    raises at the end.
 
-    ahead: where to, what was not asked for yet.  most: bytes that a part of a frame may have.  room: where bodies lie
-    that are not sent, uint8; None where no memory is shared.  memory: what a body is read into.
+    ahead: where to, what was not asked for yet.  most: bytes that a part of a frame may have.
+    room: where bodies lie that are not sent, uint8; None where no memory is shared.  memory: what
+    a body is read into.
     """
 
-    def __init__(self, fill: Callable[[memoryview], int], ahead: memoryview, *, most: int = SHARED_FLAG,
-                 room: Any = None, memory: Callable[[int], Any] = aligned_buffer) -> None:
+    def __init__(self, fill: Callable[[memoryview], int], ahead: memoryview, *,
+                 most: int = SHARED_FLAG, room: Any = None,
+                 memory: Callable[[int], Any] = aligned_buffer) -> None:
         self._fill, self._ahead, self._most, self._room, self._memory = fill, ahead, most, room, memory
         self._from, self._to = 0, 0  # what was read ahead and is not yet asked for
         self._told: Sequence[Mapping[str, Any]] = ()  # of the last frame, and its body
@@ -189,7 +201,7 @@ class Incoming:
         return bytes(self._ahead[self._from - count:self._from])
 
     def arrays(self, told: Sequence[Mapping[str, Any]], length: int) -> List[Entries]:
-        """The arrays of a body, any shape, in memory of their own. length: as it stands before the frame."""
+        """A body's arrays, any shape, in memory of their own. length: as the prefix has it."""
         self._told, self._sent, count, self._body = told, not length & SHARED_FLAG, length & ~SHARED_FLAG, None
         if count > self._most:
             raise BrokenFrame("{} bytes where {} can be meant".format(count, self._most))
@@ -204,17 +216,19 @@ class Incoming:
         return _split_arrays(told, memory)
 
     def watch_arrays(self, arrays: Sequence[Entries]) -> Callable[[], List[int]]:
-        """What tells which of the arrays of this frame, any shape, are no longer as they came, by their places. Shared
-        memory still has them; what was sent is copied.
+        """What tells which of the arrays of this frame, any shape, are no longer as they came, by
+        their places. Shared memory still has them; what was sent is copied.
         """
         body, told, room = self._body, self._told, self._room
         before = [Entries(each.dtype, each.array.copy()) for each in arrays] if self._sent else []
 
         def changed() -> List[int]:
-            if not self._sent and same_bits(body.view(np.uint64), room[:len(body)].view(np.uint64)):
+            if not self._sent and same_bits(body.view(np.uint64),
+                                            room[:len(body)].view(np.uint64)):
                 return []
             came = before or _split_arrays(told, room)
-            return [at for at, each in enumerate(arrays) if not same_bits(each.array, came[at].array)]
+            return [at for at, each in enumerate(arrays)
+                    if not same_bits(each.array, came[at].array)]
 
         return changed
 
@@ -234,7 +248,7 @@ class Incoming:
 
 
 def send_frame(parts: Sequence[Any], write: Callable[[List[Any]], int]) -> None:
-    """Write the buffers of a frame, in as few writes as may be: each wakes whoever reads. write: as much as goes."""
+    """Write a frame's buffers in few writes: each wakes the reader. write: as much as goes."""
     left = [memoryview(part) for part in parts if len(part)]
     while left:
         done = write(left[:MAX_BUFFERS])
@@ -252,8 +266,8 @@ _POISON = b"\xFE" * _POISONED_BYTES  # as float32 -1.7e38, as float16 NaN
 
 
 class Rooms(NamedTuple):
-    """The two halves, each uint8 (ROOM,): where the judge puts what it asks, and the host what it answers; None where
-    no memory is shared.
+    """The two halves, each uint8 (ROOM,): where the judge puts what it asks, and the host what it
+    answers; None where no memory is shared.
     """
 
     requests: Any
@@ -264,13 +278,13 @@ NO_ROOMS = Rooms(None, None)
 
 
 def map_rooms(descriptor: int) -> Rooms:
-    """The memory behind a descriptor, which is of 2 * ROOM bytes and stays open as long as it is used."""
+    """The memory behind a descriptor of 2 * ROOM_BYTES, which stays open while it is used."""
     memory = np.frombuffer(mmap.mmap(descriptor, 2 * ROOM_BYTES), np.uint8)
     return Rooms(memory[:ROOM_BYTES], memory[ROOM_BYTES:])
 
 
 class ReusedMemory:
-    """One piece of memory, given again and again as soon as nobody holds an array in it: fresh pages take time."""
+    """One piece of memory, given again once nobody holds it: fresh pages take time."""
 
     def __init__(self) -> None:
         # else children would share it
@@ -280,7 +294,8 @@ class ReusedMemory:
         self._unheld_count = self._count_holders()
 
     def _count_holders(self) -> int:
-        return sys.getrefcount(self._memory[0]) if hasattr(sys, "getrefcount") else 0  # PyPy counts none
+        # PyPy counts none
+        return sys.getrefcount(self._memory[0]) if hasattr(sys, "getrefcount") else 0
 
     def reuse_buffer(self, count: int) -> Any:
         """So many bytes that can be written to, the first of them aligned; uint8 (count,)."""

@@ -1,4 +1,4 @@
-"""Finds the function that a target names, in this process, and tells in plain words why it cannot."""
+"""Finds the function that a target names, or tells in plain words why it cannot."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 
 from .raised import describe_exception
 
-TARGET_PREFIX = "target_"  # begins the name of a module that a path leads to, so that it hides no other
+# begins the name of a module that a path leads to, so that it hides no other
+TARGET_PREFIX = "target_"
 ADAPTER_PACKAGE = "implementations"
 """The package under which adapters are imported, from whatever folders a run names."""
 
 
 class NotLoaded(Exception):  # noqa: N818  (named for what happened)
-    """The target cannot be had; `details` say why: `kind` is missing, syntax, raised, no_file, no_python or member."""
+    """The target cannot be had; `details` say why: missing, syntax, raised, no_file …"""
 
     def __init__(self, kind: str, **told: Any) -> None:
         super().__init__(kind)
@@ -41,7 +42,7 @@ def extend_adapters(folders: List[str]) -> None:
 
 
 def write_down(files: Mapping[str, str]) -> str:
-    """The folder with these files, which were handed over; it goes with the process. Empty for none."""
+    """The folder with these files, which goes with the process. Empty for no files."""
     if not files:
         return ""
     folder = Path(__file__).parents[1] / "handed"
@@ -53,7 +54,7 @@ def write_down(files: Mapping[str, str]) -> str:
 
 
 def is_there(module: str) -> bool:
-    """Whether it can be imported. Looking for a submodule imports what holds it, which may not be there."""
+    """Whether it can be imported. For a submodule, what holds it is imported."""
     try:
         return importlib.util.find_spec(module) is not None
     except BaseException:
@@ -70,7 +71,8 @@ def load_member(where: Mapping[str, Any], name: str) -> Any:
 
 
 def load_with_backward(where: Mapping[str, Any], name: str, backward: str = "") -> Tuple[Any, Any]:
-    """The same, and the backward pass that stands beside it, by its own name or that of the function; None for none.
+    """The same, and the backward pass that stands beside it, by its own name or that of the
+    function; None for none.
 
     Raises NotLoaded, for a backward pass that is named and is not there, too.
     """
@@ -112,12 +114,13 @@ def _import_module(where: Mapping[str, Any]) -> Any:
         return _module_from_file(Path(__file__).parents[1] / "handed" / where["file"])
     name = where["module"]
     top = name.partition(".")[0]
-    _put_first([each for each in first if (Path(each) / top).is_dir() or (Path(each) / (top + ".py")).is_file()])
+    _put_first([each for each in first if (Path(each) / top).is_dir()
+                or (Path(each) / (top + ".py")).is_file()])
     return _run_import(lambda: importlib.import_module(name), name)
 
 
 def _put_first(folders: Sequence[str]) -> None:
-    """Let modules be found in these folders before all others, unless they are found there already."""
+    """Let modules be found in these folders first, unless they are on the path."""
     sys.path[:0] = [folder for folder in folders if folder not in sys.path]
     importlib.invalidate_caches()
 
@@ -126,7 +129,8 @@ def _module_from_text(text: str) -> Any:
     """The text as a module of its own, which no file holds and no import finds."""
     module = types.ModuleType(TARGET_PREFIX + "text")
     name = "<text {}>".format(next(_numbers))
-    linecache.cache[name] = (len(text), None, text.splitlines(True), name)  # for tracebacks, and who asks for a source
+    # for tracebacks, and who asks for a source
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     _run_import(lambda: exec(compile(text, name, "exec"), module.__dict__), name)
     return module
 
@@ -135,11 +139,12 @@ _numbers = itertools.count()
 
 
 def _module_from_file(path: Path) -> Any:
-    """The file as a module. Its own folder comes last on the path, so that it finds its siblings and hides nothing."""
+    """The file as a module. Its folder comes last on the path, so that it hides nothing."""
     if not path.is_file():
         raise NotLoaded("no_file", file=str(path))
     name = TARGET_PREFIX + path.stem
-    specification = importlib.util.spec_from_file_location(name, str(path), loader=_source_reader(name, path))
+    specification = importlib.util.spec_from_file_location(name, str(path),
+                                                           loader=_source_reader(name, path))
     if specification is None or specification.loader is None:
         raise NotLoaded("no_python", file=str(path))
     if str(path.parent) not in sys.path:
@@ -155,8 +160,8 @@ def _module_from_file(path: Path) -> Any:
 
 
 class _AsItStands(importlib.machinery.SourceFileLoader):
-    """Runs a file's text. Python's own loader takes the compiled copy of another text, if that is as long and was
-    written within the same second.
+    """Runs a file's text. Python's own loader takes the compiled copy of another text, if that is
+    as long and was written within the same second.
     """
 
     def get_code(self, fullname: str) -> Any:
@@ -171,7 +176,7 @@ def _source_reader(name: str, path: Path) -> Optional[_AsItStands]:
 
 @contextlib.contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """While modules are imported, nothing looks for garbage in them: of a framework's import it took a tenth."""
+    """Collects no garbage while modules are imported, a tenth of a framework's import."""
     before = gc.get_threshold() if hasattr(gc, "get_threshold") else ()  # PyPy has none
     if before:
         gc.set_threshold(0)
@@ -190,19 +195,21 @@ def _run_import(load: Callable[[], Any], name: str) -> Any:
     except ModuleNotFoundError as missing:
         raise NotLoaded("missing", **_describe_absent(missing, name)) from None
     except SyntaxError as wrong:
-        raise NotLoaded("syntax", message=wrong.msg, file=wrong.filename or name, line=wrong.lineno or 0) from None
+        raise NotLoaded("syntax", message=wrong.msg, file=wrong.filename or name,
+                        line=wrong.lineno or 0) from None
     except BaseException as raised:
         raise NotLoaded("raised", **_describe_raised(raised)) from None
 
 
 def _describe_raised(raised: BaseException) -> Dict[str, Any]:
     told = describe_exception(raised)
-    return {"summary": told["summary"], "file": told["file"], "line": told["line"], "traceback": told["traceback"]}
+    return {"summary": told["summary"], "file": told["file"], "line": told["line"],
+            "traceback": told["traceback"]}
 
 
 def _describe_absent(missing: ModuleNotFoundError, name: str) -> Dict[str, Any]:
-    """Which module there is not, whether it is the one that was asked for, where it was looked for, and what is found
-    there: of the one that was asked for what stands beside it.
+    """Which module there is not, whether it is the one that was asked for, where it was looked
+    for, and what is found there: of the one that was asked for what stands beside it.
     """
     absent = missing.name or str(missing)
     parent = absent.rpartition(".")[0]
@@ -210,16 +217,19 @@ def _describe_absent(missing: ModuleNotFoundError, name: str) -> Dict[str, Any]:
     is_asked = name == absent or name.startswith(absent + ".")
     paths = [str(Path.cwd())] if is_asked and not parent else looked
     siblings = [each.name for each in pkgutil.iter_modules(paths) if not each.name.startswith("_")]
-    return {"absent": absent, "is_asked": is_asked, "siblings": siblings, "looked": [each for each in looked if each]}
+    return {"absent": absent, "is_asked": is_asked, "siblings": siblings,
+            "looked": [each for each in looked if each]}
 
 
 def _public_members(value: Any) -> List[str]:
     members = getattr(value, "__dict__", {})
-    return [name for name, each in list(members.items()) if not str(name).startswith("_") and callable(each)]
+    return [name for name, each in list(members.items()) if not str(name).startswith("_")
+            and callable(each)]
 
 
 def _own_members(value: Any) -> List[str]:
     """Those that a module or class defines itself."""
     home = getattr(value, "__module__", "") or getattr(value, "__name__", "")
     members = getattr(value, "__dict__", {})
-    return [name for name in _public_members(value) if getattr(members[name], "__module__", "") == home]
+    return [name for name in _public_members(value)
+            if getattr(members[name], "__module__", "") == home]

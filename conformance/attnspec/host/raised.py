@@ -1,5 +1,6 @@
-"""What raised, in plain words (its message, and the frames that are the subject's), and what a subject says during a
-call: on descriptor 2, where libraries write, on `sys.stderr`, and in warnings. Nothing raises here.
+"""What raised, in plain words (its message, and the frames that are the subject's), and what a
+subject says during a call: on descriptor 2, where libraries write, on `sys.stderr`, and in
+warnings. Nothing raises here.
 """
 
 from __future__ import annotations
@@ -24,21 +25,26 @@ MAX_CHARACTERS = 4000  # characters of a traceback, a message, a line
 
 
 def describe_exception(raised: BaseException) -> Dict[str, Any]:
-    """An exception in plain words: its last line, the subject's frames, its kin, the line that raised it."""
+    """An exception in plain words: its last line, the subject's frames, what raised it."""
     frames, steps = _subject_frames(raised), _subject_steps(raised)
     by, act = _find_asker(raised, steps)
-    return {"summary": summarise_exception(raised), "traceback": _shorten_text(_format_traceback(raised, frames)),
+    return {"summary": summarise_exception(raised),
+            "traceback": _shorten_text(_format_traceback(raised, frames)),
             "classes": [each.__name__ for each in type(raised).__mro__],
             "statement": (frames[-1].line or "").strip()[:MAX_CHARACTERS] if frames else "",
-            "file": frames[-1].filename if frames else "", "line": frames[-1].lineno if frames else 0,
-            "by": by, "act": act, "is_stated": _is_stated(steps), "at": _own_place(steps)}
+            "file": frames[-1].filename if frames else "",
+            "line": frames[-1].lineno if frames else 0, "by": by, "act": act,
+            "is_stated": _is_stated(steps), "at": _own_place(steps)}
 
 
-_LOOKING_UP = ("__getattr__", "__getattribute__", "getattr")  # the last as JAX calls it, for what it deprecates
-_CONVERTING = ("__bool__", "__int__", "__index__", "__float__", "__complex__", "__array__", "__len__", "__iter__")
+# the last as JAX calls it, for what it deprecates
+_LOOKING_UP = ("__getattr__", "__getattribute__", "getattr")
+_CONVERTING = ("__bool__", "__int__", "__index__", "__float__", "__complex__", "__array__",
+               "__len__", "__iter__")
 """What Python calls where a value is asked for as a number, a truth or an array."""
 
-TRACING_WORDS = ("Tracer", "Concretization")  # in the names of JAX's classes: a number is asked for before there is one
+# in the names of JAX's classes: a number is asked for before there is one
+TRACING_WORDS = ("Tracer", "Concretization")
 
 
 def _subject_steps(raised: BaseException) -> List[TracebackType]:
@@ -56,10 +62,12 @@ def _subject_steps(raised: BaseException) -> List[TracebackType]:
 
 
 def _find_asker(raised: BaseException, steps: List[TracebackType]) -> Tuple[List[Any], str]:
-    """Name of the module, file and line that raised, of the subject's; where an attribute is looked up by a function,
-    a traced array is converted, or a keyword is handed on until somebody refuses it, of who asked for that.
+    """Name of the module, file and line that raised, of the subject's; where an attribute is
+    looked up by a function, a traced array is converted, or a keyword is handed on until somebody
+    refuses it, of who asked for that.
 
-    And what that line did: `raise` (also by `assert`), `call` of something else that raised, or else `compute`.
+    And what that line did: `raise` (also by `assert`), `call` of something else that raised, or
+    else `compute`.
     """
     try:
         asking = [step for step in steps if step.tb_frame.f_code.co_name not in _LOOKING_UP]
@@ -70,10 +78,12 @@ def _find_asker(raised: BaseException, steps: List[TracebackType]) -> Tuple[List
 
 
 def _own_place(steps: List[TracebackType]) -> List[Any]:
-    """File and line of the subject's own code that the exception came from: the innermost step in the package in which
-    the call began. What lies deeper belongs to the libraries that it calls, and what differentiates it is ours.
+    """File and line of the subject's own code that the exception came from: the innermost step in
+    the package in which the call began. What lies deeper belongs to the libraries that it calls,
+    and what differentiates it is ours.
     """
-    own = [step for step in steps if HOST_FOLDER not in Path(step.tb_frame.f_code.co_filename).parents] or steps
+    own = [step for step in steps
+           if HOST_FOLDER not in Path(step.tb_frame.f_code.co_filename).parents] or steps
     for step in reversed(own):
         if _package_of_step(step) == _package_of_step(own[0]):
             return _place_of_step(step)
@@ -81,8 +91,9 @@ def _own_place(steps: List[TracebackType]) -> List[Any]:
 
 
 def _is_stated(steps: List[TracebackType]) -> bool:
-    """Whether a `raise` or an `assert` statement raised it. What compiled code raises, such as NumPy's or an index, is
-    raised by the line that calls it. The frame's own code tells, so a statement of several lines is known, too.
+    """Whether a `raise` or an `assert` statement raised it. What compiled code raises, such as
+    NumPy's or an index, is raised by the line that calls it. The frame's own code tells, so a
+    statement of several lines is known, too.
     """
     try:
         innermost = steps[-1]
@@ -116,12 +127,13 @@ def _without_conversion(raised: BaseException, steps: List[TracebackType]) -> Li
 
 
 def _first_with_keyword(raised: BaseException, steps: List[TracebackType]) -> TracebackType:
-    """Who raised; or, where that is about a keyword that came with others (`**options`), who gave it at first."""
+    """Who raised; for a keyword that came with others (`**options`), who gave it at first."""
     words = str(raised)
     if "keyword" in words:
         for name in _extra_keywords(steps[-1].tb_frame):
             if re.search(r"\b{}\b".format(re.escape(name)), words):
-                return next(step for step in reversed(steps) if name not in _extra_keywords(step.tb_frame))
+                return next(step for step in reversed(steps)
+                            if name not in _extra_keywords(step.tb_frame))
     return steps[-1]
 
 
@@ -134,7 +146,8 @@ def _extra_keywords(frame: Any) -> List[str]:
     return list(frame.f_locals[code.co_varnames[at]])
 
 
-RAISING, CALLING, COMPUTING = "raise", "call", "compute"  # `raise` and `assert` compile to the same, RAISE_VARARGS
+# `raise` and `assert` compile to the same, RAISE_VARARGS
+RAISING, CALLING, COMPUTING = "raise", "call", "compute"
 
 
 def _act_of_step(step: TracebackType) -> str:
@@ -197,7 +210,8 @@ class Speech:
 class SpeechRecorder:
     """Collects what is said inside. Warnings raise nothing here, whatever the process has set.
 
-    `sys.stderr` and descriptor 2 lead into a file meanwhile: a real one, which children of the subject inherit.
+    `sys.stderr` and descriptor 2 lead into a file meanwhile: a real one, which children of the
+    subject inherit.
     """
 
     def __enter__(self) -> Speech:
@@ -226,16 +240,17 @@ def _warning_text(warning: Any) -> str:
 
 
 _FIRST_FREE_DESCRIPTOR = 10
-"""From this number on descriptors are no standard streams, which a subject may close at any time, again and again."""
+"""Below this number are standard streams, which a subject may close at any time."""
 
-_DUPLICATE_COMMAND = getattr(fcntl, "F_DUPFD_CLOEXEC", fcntl.F_DUPFD)  # PyPy does not know the first
+# PyPy does not know the first
+_DUPLICATE_COMMAND = getattr(fcntl, "F_DUPFD_CLOEXEC", fcntl.F_DUPFD)
 
 _files: List[int] = []
 _texts: List[Any] = []
 
 
 def keep_in(path: str) -> None:
-    """Keep what is said in this file, so that the last words of a process that dies are found there."""
+    """Keep what is said in this file, where the last words of a dead process are found."""
     _files[:] = [os.open(path, os.O_RDWR | os.O_CREAT, 0o600)]
 
 
@@ -249,7 +264,7 @@ def _speech_file() -> int:
 
 
 def _speech_stream() -> Any:
-    """The file as a stream of text, line by line, so that last words are found where a process dies."""
+    """The file as a stream of lines, so that the last words of a dead process are in it."""
     if not _texts or _texts[0].closed:
         _texts[:] = [open(_files[0], "w", buffering=1, encoding="utf-8",  # noqa: SIM115  (see above)
                           errors="backslashreplace", closefd=False)]

@@ -1,4 +1,4 @@
-"""Answers requests until there are no more: one process, one judge. docs/protocol.md says what each asks."""
+"""Answers one judge's requests, in one process, until there are no more (docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ Answer = Tuple[Mapping[str, Any], Sequence[Entries]]
 
 
 def lift_named(name: str, device: str = "") -> Any:
-    """A lift; "" hands over NumPy's arrays. Raises ImportError, LookupError for a device that is not there."""
+    """Makes a lift; "" is NumPy's. Raises ImportError, and LookupError for a missing device."""
     if name not in ("", *LIFTS):
         raise ImportError("there is no lift {!r}".format(name))
     return importlib.import_module("." + (name or "plain"), __package__ + ".lifts").LIFT(device)
 
 
 class Servant:
-    """The functions that were loaded, the lifts, and the last results. incoming: where its requests come from."""
+    """Holds loaded functions, lifts and the last results. incoming: where requests come from."""
 
     def __init__(self, incoming: Incoming, *, is_sharing: bool) -> None:
         self._incoming, self._is_sharing = incoming, is_sharing
@@ -71,27 +71,32 @@ class Servant:
         return answered
 
     def _hello(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
-        """Who answers, once the folders that the judge names and the files that it hands over are on the path."""
+        """Who answers, once the folders and files of the judge are on the path."""
         handed = loading.write_down(header.get("files", {}))
-        sys.path[:] = list(dict.fromkeys([*header.get("path", ()), *([handed] if handed else ()), *sys.path]))
-        loading.extend_adapters([handed + "/" + each if handed else each for each in header.get("adapters", ())])
-        return {"version": PROTOCOL_VERSION, "handed": handed, "pid": os.getpid(), "machine": platform.machine(),
-                "shared": self._is_sharing,
-                "python": "{} {}".format(platform.python_implementation(), platform.python_version()),
-                "numpy": np.__version__, "platform": platform.system()}, ()
+        sys.path[:] = list(dict.fromkeys([*header.get("path", ()), *([handed] if handed else ()),
+                                          *sys.path]))
+        loading.extend_adapters([handed + "/" + each if handed else each
+                                 for each in header.get("adapters", ())])
+        return {"version": PROTOCOL_VERSION, "handed": handed, "pid": os.getpid(),
+                "machine": platform.machine(), "shared": self._is_sharing,
+                "python": "{} {}".format(platform.python_implementation(),
+                                         platform.python_version()), "numpy": np.__version__,
+                "platform": platform.system()}, ()
 
     def _find(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
-        """Which modules can be imported here, which versions of distributions are installed, and which distributions
-        installed packages.
+        """Which modules can be imported here, which versions of distributions are installed, and
+        which distributions installed packages.
         """
         return {"modules": {name: loading.is_there(name) for name in header["modules"]},
                 "versions": _installed_versions({"versions": header["distributions"]}),
-                "packages": {name: _distribution_of(name) for name in header.get("packages", ())}}, ()
+                "packages": {name: _distribution_of(name)
+                             for name in header.get("packages", ())}}, ()
 
     def _load(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
         """The function under a handle, and what can be known of it."""
         try:
-            function, backward = loading.load_with_backward(header["from"], header["name"], header.get("backward", ""))
+            function, backward = loading.load_with_backward(
+                header["from"], header["name"], header.get("backward", ""))
         except loading.NotLoaded as cause:
             return {"not_loaded": cause.details}, ()
         self._functions.append(function)
@@ -121,10 +126,12 @@ class Servant:
             return {"unusable": summarise_exception(cause)}, ()
         try:
             dtypes = {each: lift.takes(each) for each in FLOATS}
-            flushed = {each: plain.find_flushing_operation(lift, each) for each, why in dtypes.items() if name
-                       and not why}
-            return {"device": lift.device, "not_taken": dtypes, "flushed": flushed, "about": lift.about()}, ()
-        except BaseException as cause:  # a driver that is too old, a device that others have filled
+            flushed = {each: plain.find_flushing_operation(lift, each)
+                       for each, why in dtypes.items() if name and not why}
+            return {"device": lift.device, "not_taken": dtypes, "flushed": flushed,
+                    "about": lift.about()}, ()
+        # a driver that is too old, a device that others have filled
+        except BaseException as cause:
             return {"unusable": summarise_exception(cause)}, ()
 
     def _load_lift(self, name: str, device: str) -> Any:
@@ -135,8 +142,10 @@ class Servant:
     def _call(self, header: Mapping[str, Any], arrays: Sequence[Entries]) -> Answer:
         """One call, and which of the arrays that it was given it changed."""
         rows = header.get("rows")
-        inputs, keywords = [arrays[at] for at in header["inputs"]], unpack_keywords(header["keywords"], arrays)
-        given = Arguments(inputs, keywords, header["dtype"], [tuple(shape) for shape in header["shapes"]],
+        inputs, keywords = [
+            arrays[at] for at in header["inputs"]], unpack_keywords(header["keywords"], arrays)
+        given = Arguments(inputs, keywords, header["dtype"],
+                          [tuple(shape) for shape in header["shapes"]],
                           None if rows is None else arrays[rows].array, header.get("wrt", ()),
                           header.get("backward", False), _form_of_request(header))
         lift = self._load_lift(header["lift"], header.get("device", ""))
@@ -150,9 +159,9 @@ class Servant:
         given_arrays = calling.arrays_of(given) if ended.aliases else ()
         shared = {id(given_arrays[at]) for at in ended.aliases}
         aliases = [at for at, each in enumerate(arrays) if id(each) in shared] if shared else []
-        return {"ended": ended.how, "call": self._calls, "results": len(ended.results), "told": ended.details,
-                "has_gradients": ended.has_gradients, "aliases": aliases, "said": ended.stderr,
-                "changed": changed()}, found
+        return {"ended": ended.how, "call": self._calls, "results": len(ended.results),
+                "told": ended.details, "has_gradients": ended.has_gradients, "aliases": aliases,
+                "said": ended.stderr, "changed": changed()}, found
 
     def _keep(self, ended: CallEnding) -> None:
         self._calls += 1
@@ -179,9 +188,12 @@ def _form_of_request(header: Mapping[str, Any]) -> Optional[FrameworkForm]:
 
 
 def _give_up(device: str, ended: CallEnding) -> None:
-    """End this process, with the words of the call that lost the device: no call after it could be answered."""
+    """End this process in the words of the call that lost the device: no other can be made."""
     why = ended.details.get("traceback") or ended.details.get("reading") or ""
-    os.write(2, "{}\nNo more computation on {} is possible.\n".format(why, device).encode(errors="replace"))
+    os.write(
+        2,
+        "{}\nNo more computation on {} is possible.\n".format(why,
+                                                              device).encode(errors="replace"))
     os.abort()
 
 
@@ -198,7 +210,8 @@ def unpack_keywords(value: Any, arrays: Sequence[Entries]) -> Any:
         if "$float" in value:
             return float(value["$float"])
         return {name: unpack_keywords(inner, arrays) for name, inner in value.items()}
-    return tuple(value) if isinstance(value, list) else value  # what a caller in Python gives; and it has a hash
+    # what a caller in Python gives; and it has a hash
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _installed_versions(header: Mapping[str, Any]) -> Dict[str, str]:
@@ -217,7 +230,7 @@ def _installed_version(name: str) -> str:
 
 
 def _distribution_of(package: str) -> str:
-    """What installed the package; "" where nothing did, and under Python 3.9 and older, which cannot tell."""
+    """The distribution of a package; "" for none, and under Python 3.9 and older."""
     from importlib import metadata  # noqa: PLC0415  (slow, and asked once)
 
     told: Mapping[str, List[str]] = getattr(metadata, "packages_distributions", dict)()
@@ -225,8 +238,8 @@ def _distribution_of(package: str) -> str:
 
 
 def serve(requests: int, answers: int, memory: int) -> None:
-    """Answer what comes on one descriptor on the other, until it ends. memory: a descriptor of what is shared; -1 for
-    none.
+    """Answer what comes on one descriptor on the other, until it ends. memory: a descriptor of
+    what is shared; -1 for none.
     """
 
     def fill(view: memoryview) -> int:
@@ -240,11 +253,12 @@ def serve(requests: int, answers: int, memory: int) -> None:
                         memory=ReusedMemory().reuse_buffer)
     servant = Servant(incoming, is_sharing=memory >= 0)
     while True:
-        send_frame(_answer_frame(servant, incoming, shared.answers), lambda parts: _write_from(answers, parts))
+        send_frame(_answer_frame(servant, incoming, shared.answers),
+                   lambda parts: _write_from(answers, parts))
 
 
 def _answer_frame(servant: Servant, incoming: Incoming, room: Any) -> List[Any]:
-    """The frame that answers the next one, its arrays in the room, uint8. Afterwards nothing here holds what came."""
+    """The frame that answers the next one, its arrays in the room, uint8, if they fit."""
     header, arrays = receive_frame(incoming)
     told, found = servant.answer(header, arrays)
     return pack_frame({**told, "number": header.get("number")}, found, room)
@@ -259,4 +273,6 @@ def _read_into(descriptor: int, view: memoryview) -> int:
 
 
 def _write_from(descriptor: int, parts: List[Any]) -> int:
-    return os.writev(descriptor, parts) if hasattr(os, "writev") else os.write(descriptor, parts[0])
+    if hasattr(os, "writev"):
+        return os.writev(descriptor, parts)
+    return os.write(descriptor, parts[0])

@@ -1,6 +1,8 @@
-"""Stands beside the process of what is judged, at the far end of a pipe: starts it, ends it, and tells how it ended.
+"""Stands beside the process of what is judged, at the far end of a pipe: starts it, ends it, and
+tells how it ended.
 
-It is ended when the pipe closes, whether it hears signals or not; its last words go to stderr, in one line.
+It is ended when the pipe closes, whether it hears signals or not; its last words go to stderr, in
+one line.
 """
 
 from __future__ import annotations
@@ -24,14 +26,15 @@ MAX_PRINTED = 2**26
 """Bytes that a subject may print before what it printed is thrown away."""
 
 MAX_TOLD_CHARACTERS = 10000  # characters at the end of what was printed
-WATCH_SECONDS = 0.05  # seconds between two looks at a process whose memory is limited, and at what is printed otherwise
+# seconds between two looks at a process whose memory is limited, and at what is printed otherwise
+WATCH_SECONDS = 0.05
 _CHILD_SUBREAPER = 36  # of prctl, in linux/prctl.h
 GRACE_SECONDS = 0.3  # seconds to end by itself, and then to say where it stands
 
 
 def main(files: Mapping[str, str], settings: Mapping[str, Any]) -> None:
-    """Run the process until it ends, or until nobody listens any more: Python with these files, or a command that
-    speaks on stdin and stdout itself.
+    """Run the process until it ends, or until nobody listens any more: Python with these files, or
+    a command that speaks on stdin and stdout itself.
     """
     _adopt_orphans()
     folder = Path(tempfile.mkdtemp())
@@ -55,12 +58,13 @@ def _give_up(problem: Exception) -> None:
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of what a process leaves behind that ends: it may go before anybody has seen its children."""
+    """Become the parent of orphans, which may appear after their own parent is gone."""
     with contextlib.suppress(OSError, AttributeError):  # Linux alone knows this
         ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _start_child(folder: Path, files: Mapping[str, str], settings: Mapping[str, Any]) -> subprocess.Popen[bytes]:
+def _start_child(folder: Path, files: Mapping[str, str],
+                 settings: Mapping[str, Any]) -> subprocess.Popen[bytes]:
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,11 +76,12 @@ def _start_child(folder: Path, files: Mapping[str, str], settings: Mapping[str, 
         return subprocess.Popen(settings["command"], env=environment, start_new_session=True)
     descriptors = [os.dup(0), os.dup(1), settings["shared"]]
     passed = [each for each in descriptors if each >= 0]
-    with open(os.devnull, "rb") as nothing, (folder / "out").open("ab") as out, (folder / "err").open("ab") as err:
-        return subprocess.Popen(
-            [sys.executable, str(folder / "main.py"), *map(str, descriptors), str(folder / "trace")],
-            stdin=nothing, stdout=out, stderr=err, pass_fds=passed, env=environment,
-            cwd=settings.get("folder") or None, start_new_session=True)
+    with open(os.devnull,
+              "rb") as nothing, (folder / "out").open("ab") as out, (folder / "err").open("ab") as err:
+        return subprocess.Popen([sys.executable, str(folder / "main.py"), *map(str, descriptors),
+                                 str(folder / "trace")], stdin=nothing, stdout=out, stderr=err,
+                                pass_fds=passed, env=environment,
+                                cwd=settings.get("folder") or None, start_new_session=True)
 
 
 def _watch_child(child: subprocess.Popen[bytes], folder: Path, limit: int) -> str:
@@ -120,8 +125,8 @@ def _resident_bytes(process: int) -> int:
         with open("/proc/{}/statm".format(process)) as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):  # gone, or no Linux
-        told = subprocess.run(["ps", "-o", "rss=", "-p", str(process)], stdout=subprocess.PIPE, check=False).stdout \
-            if not Path("/proc/self").exists() else b""
+        told = subprocess.run(["ps", "-o", "rss=", "-p", str(process)], stdout=subprocess.PIPE,
+                              check=False).stdout if not Path("/proc/self").exists() else b""
         return int(told or 0) * 1024
 
 
@@ -133,7 +138,7 @@ def _bound_printed(folder: Path) -> None:
 
 
 def _end_child(child: subprocess.Popen[bytes], *, is_polite: bool, is_program: bool) -> None:
-    """Wait a little for it to go; have it say where it stands; end it, and whatever it has started."""
+    """Wait for it to go; have it say where it stands; end it, and all that it started."""
     family = _processes_below(child.pid)
     if is_polite:
         _wait_for_child(child, GRACE_SECONDS if is_program else GRACE_SECONDS / 3)

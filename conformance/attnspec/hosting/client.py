@@ -1,6 +1,8 @@
-"""The judge's side of one host: functions are loaded there and called there, and loaded anew when the host has died.
+"""The judge's side of one host: functions are loaded there and called there, and loaded anew when
+the host has died.
 
-A process keeps one host for each subject that it judges, and ends those whose place others have taken.
+A process keeps one host for each subject that it judges, and ends those whose place others have
+taken.
 """
 
 from __future__ import annotations
@@ -54,11 +56,12 @@ from attnspec.hosting.launch import (
     start_command,
 )
 
-# A process at the other end of a pipe: frames go there and come back before a deadline, or it is ended
+# A process at the other end of a pipe: frames go there and come back before a deadline, or it is
+# ended
 
 
 START_SECONDS = 120.0
-"""Seconds that a process may take before it says that it is there: a container may have to be fetched."""
+"""Seconds until a process says that it is there: a container may have to be fetched."""
 
 LAST_WORDS_SECONDS = 3.0
 """Seconds that the far end may take to tell how it ended."""
@@ -78,7 +81,7 @@ _HOST_FRAME = re.compile(r'^Extension modules:|File "[^"]*/(_serve/[^"]*|main\.p
 
 @dataclass(frozen=True, slots=True)
 class ProcessDeath:
-    """How a process ended. traceback: where its threads stood.  printed: the end of what it printed."""
+    """How a process ended. traceback: where its threads stood.  printed: its last output."""
 
     verdict: Verdict
     reason: str
@@ -125,12 +128,13 @@ class HostProcess:
         self._offered, self._rooms = map_rooms(shared) if shared >= 0 else NO_ROOMS, NO_ROOMS
         command = start_command(surroundings)
         try:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                             stderr=self._stderr, start_new_session=True,
-                                             env=process_environment(surroundings),
-                                             cwd=surroundings.folder or None, pass_fds=[shared] if shared >= 0 else [])
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr,
+                start_new_session=True, env=process_environment(surroundings),
+                cwd=surroundings.folder or None, pass_fds=[shared] if shared >= 0 else [])
         except OSError as cause:
-            raise TargetError(f"{surroundings.command_text} cannot be started: {cause.strerror}.") from None
+            raise TargetError(
+                f"{surroundings.command_text} cannot be started: {cause.strerror}.") from None
         finally:
             if shared >= 0:
                 os.close(shared)
@@ -139,7 +143,8 @@ class HostProcess:
         self._requests, self._answers = self._process.stdin.fileno(), self._process.stdout.fileno()
         for descriptor in (self._requests, self._answers):
             os.set_blocking(descriptor, False)
-            with contextlib.suppress(OSError, AttributeError):  # Linux knows this, and may forbid it
+            # Linux knows this, and may forbid it
+            with contextlib.suppress(OSError, AttributeError):
                 fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._readable = _poll_descriptor(self._answers, select.POLLIN)
         self._writable = _poll_descriptor(self._requests, select.POLLOUT)
@@ -154,7 +159,8 @@ class HostProcess:
             said, byte = b"", bytearray(1)
             while not said.endswith(READY_MARK):
                 said += byte if self._fill(memoryview(byte), until) else b""
-            os.ftruncate(self._stderr.fileno(), os.lseek(self._stderr.fileno(), 0, os.SEEK_SET))  # its greeting
+            # its greeting
+            os.ftruncate(self._stderr.fileno(), os.lseek(self._stderr.fileno(), 0, os.SEEK_SET))
             self._write([text], until)
         except (_DeadlinePassed, _NobodyReads):
             told = self._end_of_stderr()
@@ -163,20 +169,23 @@ class HostProcess:
             raise TargetError(f"{command} starts no Python: {told or 'it says nothing'}") from None
 
     def ask(self, header: Header, arrays: Sequence[Entries] = (), *, until: float) -> None:
-        """Put a request with these arrays, any shape, before that time (monotonic). Raises HostDied."""
+        """Put a request with these arrays, any shape, before a time. Raises HostDied."""
         with _telling_death(self._end_with_death):
             self._number += 1
-            self._write(pack_frame({**header, "number": self._number}, arrays, self._rooms.requests), until)
+            self._write(pack_frame({**header, "number": self._number}, arrays,
+                                   self._rooms.requests), until)
 
     def answer(self, *, until: float, most: int) -> tuple[Header, list[Entries]]:
-        """The answer to the last request; its arrays, any shape, take `most` bytes. Raises HostDied."""
+        """Read the answer; its arrays, any shape, take `most` bytes. Raises HostDied."""
         with _telling_death(self._end_with_death):
-            told, found = receive_frame(Incoming(lambda view: self._fill(view, until), self._ahead, most=most,
-                                                 room=self._rooms.answers, memory=partial(np.empty, dtype=np.uint8)))
+            told, found = receive_frame(Incoming(lambda view: self._fill(view, until), self._ahead,
+                                                 most=most, room=self._rooms.answers,
+                                                 memory=partial(np.empty, dtype=np.uint8)))
             unsaid = self._number if self._surroundings.speaks is HostLanguage.PROTOCOL else None
             if (said := told.get("number", unsaid)) != self._number:
                 # something in that process has written an answer of its own
-                raise BrokenFrame(f"it answers request {str(said)[:20]}, but request {self._number} was sent")
+                raise BrokenFrame(
+                    f"it answers request {str(said)[:20]}, but request {self._number} was sent")
             return told, found
 
     def _write(self, parts: Sequence[Any], until: float) -> None:
@@ -206,8 +215,8 @@ class HostProcess:
             return got
 
     def remember_host(self, about: Header) -> None:
-        """Remember what the host said of itself: its process, to end it should its supervisor have been ended, and
-        whether it shares memory.
+        """Remember what the host said of itself: its process, to end it should its supervisor have
+        been ended, and whether it shares memory.
         """
         pid = about.get("pid")
         self._pid = pid if isinstance(pid, int) else 0
@@ -218,18 +227,25 @@ class HostProcess:
         words = self._last_words()
         reason = why or _death_reason(verdict, words, self._surroundings)
         trace = str(words.get("trace", ""))
-        if verdict is Verdict.TIMED_OUT:  # it was told to say where it stands, which reads like a crash
+        # it was told to say where it stands, which reads like a crash
+        if verdict is Verdict.TIMED_OUT:
             trace = trace.removeprefix("Fatal Python error: Aborted").lstrip()
-        return ProcessDeath(verdict, reason, _without_host_frames(trace), str(words.get("printed", "")))
+        return ProcessDeath(verdict, reason, _without_host_frames(trace),
+                            str(words.get("printed", "")))
 
     def _last_words(self) -> dict[str, Any]:
-        lines = [line for line in self._end_of_stderr(2**17).splitlines() if line.startswith(END_MARK)]
+        lines = [line for line in self._end_of_stderr(2**17).splitlines()
+                 if line.startswith(END_MARK)]
         with contextlib.suppress(ValueError, IndexError):
             words = json.loads(lines[-1].removeprefix(END_MARK))
             if isinstance(words, dict):
-                return {"printed": self._end_of_stderr(LAST_PRINTED).partition(END_MARK)[0].strip(), **words}
-        if not is_handed_a_program(self._surroundings):  # nobody stands beside it: it was our own child
-            return {"status": self._process.returncode, "printed": self._end_of_stderr(LAST_PRINTED)}
+                return {
+                    "printed": self._end_of_stderr(LAST_PRINTED).partition(END_MARK)[0].strip(),
+                    **words}
+        # nobody stands beside it: it was our own child
+        if not is_handed_a_program(self._surroundings):
+            return {"status": self._process.returncode,
+                    "printed": self._end_of_stderr(LAST_PRINTED)}
         if self._pid and self._surroundings.is_here:
             with contextlib.suppress(OSError):
                 os.killpg(self._pid, signal.SIGKILL)
@@ -238,7 +254,8 @@ class HostProcess:
     def _end_of_stderr(self, most: int = 600) -> str:
         """The end of what came on the other side's stderr."""
         size = os.lseek(self._stderr.fileno(), 0, os.SEEK_END)
-        return os.pread(self._stderr.fileno(), most, max(0, size - most)).decode(errors="replace").strip()
+        return os.pread(self._stderr.fileno(), most,
+                        max(0, size - most)).decode(errors="replace").strip()
 
     def close(self) -> None:
         """Ends the process: whoever is at the other end notices that the pipe is closed."""
@@ -295,8 +312,9 @@ def _describe_status(status: object) -> str:
 
 
 MAX_HOSTS = 4
-"""How many hosts a process keeps: a framework takes some hundred megabytes. One that is ended is started again when it
-is asked again."""
+"""How many hosts a process keeps: a framework takes some hundred megabytes. One that is ended is
+started again when it is asked again.
+"""
 
 _clients: OrderedDict[Hashable, Client] = OrderedDict()
 
@@ -319,13 +337,13 @@ def close_all() -> None:
 
 
 MAX_PLAIN_BYTES = 2**20
-"""Bytes that an answer without arrays may take; messages and tracebacks are bounded where they are made."""
+"""Bytes of an answer without arrays; messages are bounded where they are made."""
 
 MAX_DEATHS = 2
 """How often the same kind of call may end a host; after that it is not tried again in this run."""
 
 MIN_CALL_SECONDS = 1.0
-"""Seconds that a call always gets, though the calls before it took all that their item may take."""
+"""Seconds that a call always gets, even if its item's time is used up."""
 
 GREETING_SECONDS = 60.0
 """Seconds that a host has to answer for the first time."""
@@ -333,7 +351,7 @@ GREETING_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class LoadedFunction:
-    """A function in the host: by which number, and what the host tells of it, and of a backward pass beside it."""
+    """A function in the host, and a backward pass beside it, as the host describes them."""
 
     number: int
     description: Mapping[str, Any]
@@ -350,15 +368,17 @@ class NotLoadedThere(Exception):  # noqa: N818  (it becomes an error with words)
 
 
 class Client:
-    """One host, started when it is first needed. about: what it said of itself.  life: the number of the process that
-    answers, another one after each death.
+    """One host, started when it is first needed. about: what it said of itself.  life: the number
+    of the process that answers, another one after each death.
     """
 
-    def __init__(self, surroundings: Surroundings, *, path: Sequence[str] = (), adapters: Sequence[str] = (),
+    def __init__(self, surroundings: Surroundings, *, path: Sequence[str] = (),
+                 adapters: Sequence[str] = (),
                  files: Mapping[str, str] = MappingProxyType({})) -> None:
         self.surroundings = surroundings
         self.about: Mapping[str, Any] = {}
-        self._hello: Header = {"do": "hello", "path": list(path), "adapters": list(adapters), "files": dict(files)}
+        self._hello: Header = {"do": "hello", "path": list(path), "adapters": list(adapters),
+                               "files": dict(files)}
         self._process: HostProcess | None = None
         self._starting_process: HostProcess | None = None  # one that has not answered yet
         self._loads: list[Header] = []
@@ -378,32 +398,36 @@ class Client:
         self._spent_seconds = 0.0
 
     def load(self, header: Mapping[str, Any]) -> LoadedFunction:
-        """Load a function. Raises NotLoadedThere; HostDied where the import ends the process; TargetError."""
+        """Load a function. Raises NotLoadedThere, TargetError, HostDied at its import."""
         self._loads.append({"do": "load", **header})
         number = len(self._loads) - 1
         told = self._load(number)
-        return LoadedFunction(number, told["described"], told.get("versions") or {}, told.get("backward"))
+        return LoadedFunction(number, told["described"], told.get("versions") or {},
+                              told.get("backward"))
 
     def _load(self, number: int) -> Header:
         told, _ = self._exchange(self._loads[number], (), is_call=False)
         if "not_loaded" in told:
             raise NotLoadedThere(told["not_loaded"])
         if not {"handle", "described"} <= set(told):
-            raise TargetError("the host's answer to 'load' must have the fields 'handle' and 'described' "
-                              "(docs/protocol.md).")
+            raise TargetError(
+                "the host's answer to 'load' must have the fields 'handle' and 'described' "
+                "(docs/protocol.md).")
         self._handles[number] = told["handle"]
         return told
 
     def lift(self, name: str) -> Header:
-        """What the framework does there, on the device of these surroundings: asked once. Raises HostDied."""
+        """What the framework does there, on these surroundings' device. Raises HostDied."""
         self._lift = {"do": "lift", "lift": name, "device": self.surroundings.device}
         if name not in self._lift_answers:
             self._lift_answers[name] = self._exchange(self._lift, (), is_call=False)[0]
         return self._lift_answers[name]
 
-    def request(self, header: Header, arrays: Sequence[Entries] = (), *, most: int = MAX_PLAIN_BYTES,
-                kind: Hashable = None,) -> tuple[Header, list[Entries]]:
-        """Ask. `most`: bytes that the arrays of the answer, any shape, may take.  kind: what must not kill too often.
+    def request(self, header: Header, arrays: Sequence[Entries] = (), *,
+                most: int = MAX_PLAIN_BYTES,
+                kind: Hashable = None) -> tuple[Header, list[Entries]]:
+        """Ask. `most`: bytes that the arrays of the answer, any shape, may take.  kind: what must
+        not kill too often.
 
         Raises HostDied, at once where this kind of call has ended hosts before.
         """
@@ -429,13 +453,13 @@ class Client:
             raise
 
     def give_up(self, kind: Hashable, death: ProcessDeath) -> None:
-        """End a host whose answer to this kind of call is none: what it writes from now on cannot be told apart."""
+        """End a host whose answer is none: what it writes from now on cannot be told apart."""
         self._deaths[kind] += 1
         self._last[kind] = death
         self.close()
 
     def recall(self, call: int, life: int, most: int) -> list[Entries]:
-        """What the memory of an earlier result holds now, any shape; nothing where the host has died meanwhile."""
+        """What an earlier result's memory holds now, any shape; nothing of a dead host."""
         if self._process is None or life != self.life:
             return []
         return self.request({"do": "recall", "call": call}, most=most + MAX_PLAIN_BYTES)[1]
@@ -447,8 +471,10 @@ class Client:
         if self._process is None:
             self._start()
         assert self._process is not None  # it was started
-        began, own_seconds = time.monotonic(), 0.0  # what is worked out here meanwhile is not the host's
-        until = began + max(MIN_CALL_SECONDS, self.surroundings.deadline - self._spent_seconds * is_call)
+        # what is worked out here meanwhile is not the host's
+        began, own_seconds = time.monotonic(), 0.0
+        until = began + max(MIN_CALL_SECONDS,
+                            self.surroundings.deadline - self._spent_seconds * is_call)
         try:
             self._process.ask(header, arrays, until=until)
             if (piece := next(self.work, None)) is not None:
@@ -456,7 +482,8 @@ class Client:
                 with contextlib.suppress(Exception):  # whoever needs it works it out then
                     piece()
                 own_seconds, self._is_at_work = time.monotonic() - asked, False
-            told, found = self._process.answer(until=until + own_seconds, most=most + MAX_PLAIN_BYTES)
+            told, found = self._process.answer(until=until + own_seconds,
+                                               most=most + MAX_PLAIN_BYTES)
         except HostDied:
             self._process = None
             raise
@@ -483,7 +510,8 @@ class Client:
         self._handles, self.life = {}, self.life + 1
         try:
             process, self._starting_process = self._starting_process or self._open_process(), None
-            self.about, _ = process.answer(until=time.monotonic() + GREETING_SECONDS, most=MAX_PLAIN_BYTES)
+            self.about, _ = process.answer(until=time.monotonic() + GREETING_SECONDS,
+                                           most=MAX_PLAIN_BYTES)
         except HostDied as died:
             raise TargetError(_explain_no_start(died.death, self.surroundings)) from None
         self._process = process
@@ -493,8 +521,8 @@ class Client:
         self._process.remember_host(dict(self.about))
 
     def cpu_seconds(self) -> float:
-        """Seconds that processors have worked in the host, 0 once it has ended; by the clock where that cannot be seen.
-        Only a difference means something.
+        """Seconds that processors have worked in the host, 0 once it has ended; by the clock where
+        that cannot be seen. Only a difference means something.
         """
         pid = self.about.get("pid")
         if not self.surroundings.is_here or not isinstance(pid, int):
@@ -520,7 +548,7 @@ def _explain_no_start(death: ProcessDeath, surroundings: Surroundings) -> str:
 
 
 def import_folders() -> list[str]:
-    """The folders from which this process imports: what a host on this machine, with this interpreter, is told."""
+    """The folders from which this process imports, and a host of its interpreter may."""
     return [str(Path(entry or ".").absolute()) for entry in sys.path]
 
 
@@ -537,13 +565,14 @@ _HAS_PROC = Path("/proc/self/stat").is_file()
 
 
 def processor_seconds(pid: int) -> float:
-    """Seconds that processors have worked in all threads of a process, 0 of one that has ended; by the clock where the
-    system does not tell.
+    """Seconds that processors have worked in all threads of a process, 0 of one that has ended; by
+    the clock where the system does not tell.
     """
     if not _HAS_PROC:
         return time.monotonic()
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii",
+                                                     errors="replace").rpartition(")")[2].split()
         return (int(fields[_USER]) + int(fields[_SYSTEM])) / os.sysconf("SC_CLK_TCK")
     except (OSError, IndexError, ValueError):
         return 0.0

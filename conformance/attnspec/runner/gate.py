@@ -1,8 +1,9 @@
-"""Attention as a pytest test of anybody's own test file: two lines, one item a target, clause and dtype.
+"""Attention as a pytest test of anybody's own test file: two lines, one item a target, clause and
+dtype.
 
-`from attnspec import gate`, then `test_attention = gate("mypackage.mine:attend")`. What a gate costs is told before it
-runs: how many items, and how long they took the last time, from pytest's cache; at its end, what its subjects refuse
-and what else no verdict speaks of.
+`from attnspec import gate`, then `test_attention = gate("mypackage.mine:attend")`. What a gate
+costs is told before it runs: how many items, and how long they took the last time, from pytest's
+cache; at its end, what its subjects refuse and what else no verdict speaks of.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ _UNDECIDED_VERDICTS = frozenset({Verdict.INAPPLICABLE, Verdict.NO_CLAIM})
 
 
 def _told_without_stack(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, of whose mistakes in its arguments pytest shows the caller's line and the message alone."""
+    """The function, whose errors pytest shows by the caller's line and the message alone."""
     @wraps(function)
     def told(*args: P.args, **kwargs: P.kwargs) -> R:
         __tracebackhide__ = True
@@ -90,64 +91,77 @@ def gate(
     variants: str | Iterable[str] = (),
     engine: str = ENGINE_CLASS,
 ) -> Callable[..., None]:
-    """A parametrised pytest test, to be assigned to a name that pytest collects, as `test_attention`.
+    """A parametrised pytest test, to be assigned to a name that pytest collects, as
+    `test_attention`.
 
-    targets: registered ids (`torch/sdpa`), `package.module:function`, `path/to/file.py:function`, or function objects.
-    profiles, clauses, dtypes: names to narrow the run to; empty means all that apply. `+gradients` adds a profile.
-    effort: glance, quick, default or thorough, as `attnspec check` has them: the verdict is the same. With no dtypes
-    named, quick and default try a sample of the cases at further dtypes than float32 (or the first one that the target
-    takes), but for clauses whose verdict depends on the dtype. A glance tries one case of each clause, and looks for no
-    causes.
-    strict: `should` clauses fail too.  lift: "torch" or "jax" hands over tensors.  deadline: seconds an item may look
-    for.  implementations: folders of adapters, as `attnspec init` writes them.  spec_add: files of clauses
+    targets: registered ids (`torch/sdpa`), `package.module:function`, `path/to/file.py:function`,
+    or function objects. profiles, clauses, dtypes: names to narrow the run to; empty means all
+    that apply. `+gradients` adds a profile. effort: glance, quick, default or thorough, as
+    `attnspec check` has them: the verdict is the same. With no dtypes named, quick and default try
+    a sample of the cases at further dtypes than float32 (or the first one that the target takes),
+    but for clauses whose verdict depends on the dtype. A glance tries one case of each clause, and
+    looks for no causes.
+    strict: `should` clauses fail too.  lift: "torch" or "jax" hands over tensors.  deadline:
+    seconds an item may look for.  implementations: folders of adapters, as `attnspec init` writes
+    them.  spec_add: files of clauses
     of your own, judged beside the others (docs/writing-a-clause.md).
-    baseline: a file of known failures, written by `attnspec check --baseline`. Files are found from where pytest is
-    started.  engine: what judges (for tests of attnspec itself).
-    python, host, device: where subjects live and their arrays are placed, as the options of `attnspec check`.  memory:
-    GiB that a subject may take.
-    must_take: what the targets must take, as "causal bias D128 T4096 float16": refusing any of it fails.
-    sizes: those that are tried whatever the effort, as "B4 H32 Hkv8 T2048 S2048 D128", or files of them.
-    variants: what a framework makes of the function, judged besides, as "compile,export,vmap,checkpoint".
-    What is named lives in a process of its own. A function object stays in pytest's, unprotected: if it crashes or
-    hangs, it takes pytest with it, and its record says where it lived. Raises UsageError, SpecError, ManifestError or
-    TargetError where a name is unknown.
+    baseline: a file of known failures, written by `attnspec check --baseline`. Files are found
+    from where pytest is started.  engine: what judges (for tests of attnspec itself).
+    python, host, device: where subjects live and their arrays are placed, as the options of
+    `attnspec check`.  memory: GiB that a subject may take.
+    must_take: what the targets must take, as "causal bias D128 T4096 float16": refusing any of it
+    fails.
+    sizes: those that are tried whatever the effort, as "B4 H32 Hkv8 T2048 S2048 D128", or files of
+    them. variants: what a framework makes of the function, judged besides, as
+    "compile,export,vmap,checkpoint".
+    What is named lives in a process of its own. A function object stays in pytest's, unprotected:
+    if it crashes or hangs, it takes pytest with it, and its record says where it lived. Raises
+    UsageError, SpecError, ManifestError or TargetError where a name is unknown.
     """
     if not targets:
-        raise UsageError("gate needs a target: an id, 'package.module:function', or the function itself.")
+        raise UsageError(
+            "gate needs a target: an id, 'package.module:function', or the function itself.")
     objects = tuple(target_of(target) for target in targets if not isinstance(target, str))
     if objects and (python or host or device):
         raise UsageError("a function object stays in this process, with its arrays on the CPU. For python=, host= and "
                          "device= give its name: 'package.module:function' or 'path/to/file.py:function'.")
     if not 0 < deadline < math.inf:
-        raise UsageError(f"a deadline of {deadline} s never passes, or has passed. Give seconds above zero.")
-    plan = Plan(
-        targets=tuple(dict.fromkeys(map(target_of, targets))), clauses=_as_texts(clauses), profiles=_as_texts(profiles),
-        dtypes=tuple(_member_named(DType, "dtype", name) for name in _as_texts(dtypes)),
-        effort=_member_named(Effort, "effort", effort), seed=seed, strict=strict, lift=lift,
-        implementations=_as_paths(implementations), deadline=deadline,
-        baseline=baseline, spec_add=_as_paths(spec_add), in_process=objects, python=python, host=host,
-        device=device, memory=int(memory * 2**30), must_take=" ".join(_as_texts(must_take)),
-        sizes=read_all(_as_texts(sizes)), variants=read_variants(_as_texts(variants)))
+        raise UsageError(
+            f"a deadline of {deadline} s never passes, or has passed. Give seconds above zero.")
+    plan = Plan(targets=tuple(dict.fromkeys(map(target_of, targets))), clauses=_as_texts(clauses),
+                profiles=_as_texts(profiles),
+                dtypes=tuple(_member_named(DType, "dtype", name) for name in _as_texts(dtypes)),
+                effort=_member_named(Effort, "effort", effort), seed=seed, strict=strict,
+                lift=lift, implementations=_as_paths(implementations), deadline=deadline,
+                baseline=baseline, spec_add=_as_paths(spec_add), in_process=objects, python=python,
+                host=host, device=device, memory=int(memory * 2**30),
+                must_take=" ".join(_as_texts(must_take)), sizes=read_all(_as_texts(sizes)),
+                variants=read_variants(_as_texts(variants)))
     look_in(plan.surroundings({}))
     return _make_test(plan, engine)
 
 
 def _make_test(plan: Plan, engine: str) -> Callable[..., None]:
     judge = load_engine(plan, engine=engine)
-    saying = dict[str, str]()  # by target that cannot be had: the one test that fails for it, and says why
+    # by target that cannot be had: the one test that fails for it, and says why
+    saying = dict[str, str]()
 
-    @pytest.mark.parametrize("item", [pytest.param(item, id=item.id) for item in distinct_items(judge)])
+    @pytest.mark.parametrize("item",
+                             [pytest.param(item, id=item.id) for item in distinct_items(judge)])
     def test_attention(item: Item, request: pytest.FixtureRequest) -> None:
         is_had, refused = False, dict[str, str]()
         with suppress(AttnspecError):  # the verdict on the item says it better
-            judge.fetch(item.target)  # loads the subject, and with it the threads that are to be limited
+            # loads the subject, and with it the threads that are to be limited
+            judge.fetch(item.target)
             refused, is_had = dict(judge.find_refused(item.target)), True
         with one_thread():
             outcome = _judge_item(judge, item, plan)
-        outcome = replace(outcome, refused={**refused, **outcome.refused})  # no card goes with a gate's outcomes
+        # no card goes with a gate's outcomes
+        outcome = replace(outcome, refused={**refused, **outcome.refused})
         request.node.user_properties.append(("attnspec", json.dumps(encode(outcome))))
         request.node.user_properties.extend([(STRICT_PROPERTY, "yes")] if plan.strict else [])
-        folders = [(FOLDERS_PROPERTY, json.dumps(plan.implementations))] if plan.implementations else []
+        folders = [(FOLDERS_PROPERTY,
+                    json.dumps(plan.implementations))] if plan.implementations else []
         request.node.user_properties.extend(folders)
         if not is_had and saying.setdefault(item.target, item.id) != item.id:
             pytest.skip(f"{item.target} cannot be judged; why says [{saying[item.target]}]")
@@ -160,7 +174,7 @@ def _make_test(plan: Plan, engine: str) -> Callable[..., None]:
 
 
 def _judge_item(judge: Judge, item: Item, plan: Plan) -> Outcome:
-    """The verdict on an item. Who interrupts it while a smaller case is looked for is told the one that fails."""
+    """The verdict on an item; an interruption while a case is shrunk tells the failing one."""
     failing: list[Outcome] = []
     judge.tell = failing.append
     try:
@@ -169,7 +183,8 @@ def _judge_item(judge: Judge, item: Item, plan: Plan) -> Outcome:
         if not failing:
             raise
     clause, failed = clause_of(judge.spec, item.clause), complete_outcome(failing[0], item, plan)
-    pytest.exit(format_violation(failed, says=clause.says, where=str(clause.where)), pytest.ExitCode.INTERRUPTED)
+    pytest.exit(format_violation(failed, says=clause.says, where=str(clause.where)),
+                pytest.ExitCode.INTERRUPTED)
 
 
 def _as_texts(given: str | Iterable[str]) -> tuple[str, ...]:
@@ -188,7 +203,7 @@ def _member_named(kind: type[E], noun: str, name: str) -> E:
 
 
 def target_of(target: str | Callable[..., object]) -> str:
-    """Names a target as text. A function that its module's name leads to is named by it; any other is handed over."""
+    """Names a target as text. A function that no module's name leads to is handed over."""
     if isinstance(target, str):
         return target
     module, name = getattr(target, "__module__", ""), getattr(target, "__qualname__", "")
@@ -209,15 +224,16 @@ def _hand_over_function(function: Callable[..., object], name: str) -> str:
 def _announce_outcome(outcome: Outcome, clause: Clause, *, strict: bool) -> None:
     """Pass, skip or fail. What was not run fails: nothing that did not run counts as passed.
 
-    A violated clause that does not gate (`should`, `may`, or what a baseline could not know) is skipped with its
-    sentence, so that it is seen and not counted as passed.
+    A violated clause that does not gate (`should`, `may`, or what a baseline could not know) is
+    skipped with its sentence, so that it is seen and not counted as passed.
     """
     if outcome.verdict in _PASSING_VERDICTS:
         return
     if outcome.verdict in _UNDECIDED_VERDICTS:
         pytest.skip(summarise_outcome(outcome))
     if outcome.verdict is Verdict.NOT_RUN or outcome.does_gate(strict=strict):
-        pytest.fail(format_violation(outcome, says=clause.says, where=str(clause.where)), pytrace=False)
+        pytest.fail(format_violation(outcome, says=clause.says, where=str(clause.where)),
+                    pytrace=False)
     if outcome.change and outcome.is_excused:
         pytest.skip(f"{outcome.change.novelty.value}: {summarise_outcome(outcome)}")
     pytest.skip(f"{clause.level.value} clause {summarise_outcome(outcome)}")
@@ -233,35 +249,40 @@ SIZES_ATTRIBUTE = "attnspec_sizes"
 """The attribute of a gate's test function that says what the sizes cost which its user names."""
 
 STRICT_PROPERTY = "attnspec-strict"
-"""The property that only items of a strict gate have in their report; `attnspec` is the outcome as JSON."""
+"""The property that items of a strict gate have in their report."""
 
 FOLDERS_PROPERTY = "attnspec-folders"
 """The property of an item that names the folders of further implementations, as JSON."""
 
-_ITEM_ID = re.compile(rf"[^\[]+\[.+-[a-z_]+\.\w+-(?:{'|'.join(dtype.value for dtype in DType)})\]")  # ids of items
+# ids of items
+_ITEM_ID = re.compile(rf"[^\[]+\[.+-[a-z_]+\.\w+-(?:{'|'.join(dtype.value for dtype in DType)})\]")
 
 
 class GateCost:
-    """A pytest plugin: a line for each gate after collection. Every run of pytest has it: it imports no framework."""
+    """A pytest plugin that tells what gates cost. Every pytest has it: it imports no framework."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self._cache: pytest.Cache | None = getattr(config, "cache", None)  # absent under `-p no:cacheprovider`
+        # absent under `-p no:cacheprovider`
+        self._cache: pytest.Cache | None = getattr(config, "cache", None)
         self._seconds_spent: dict[str, float] = {}
         self._is_told = False
         self._refused_by_subject: dict[str, dict[str, None]] = {}  # by subject, what it refuses
-        self._gradients: dict[str, Counter[str]] = {}  # by subject, why no gradients were judged; "" where some were
-        self._mended_counts: Counter[str] = Counter()  # by subject, its listed failures that are none any more
+        # by subject, why no gradients were judged; "" where some were
+        self._gradients: dict[str, Counter[str]] = {}
+        # by subject, its listed failures that are none any more
+        self._mended_counts: Counter[str] = Counter()
         # by gate and subject, why nothing was judged; "" if some was
         self._unjudged_reasons: dict[tuple[str, str], str] = {}
 
     def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[str]:
         """How many items each gate has, and what they took."""
-        efforts = {_gate_of_item(item.nodeid): getattr(getattr(item, "function", None), EFFORT_ATTRIBUTE, "")
-                   for item in items}
+        efforts = {_gate_of_item(item.nodeid): getattr(getattr(item, "function", None),
+                                                       EFFORT_ATTRIBUTE, "") for item in items}
         at_sizes = dict.fromkeys(line for item in items
-                                 for line in getattr(getattr(item, "function", None), SIZES_ATTRIBUTE, ()))
-        return [*self._cost_lines([item.nodeid for item in items if efforts[_gate_of_item(item.nodeid)]], efforts),
-                *at_sizes]
+                                 for line in getattr(getattr(item, "function", None),
+                                                     SIZES_ATTRIBUTE, ()))
+        return [*self._cost_lines([item.nodeid for item in items
+                                   if efforts[_gate_of_item(item.nodeid)]], efforts), *at_sizes]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:  # noqa: ANN401  (xdist has no types)
@@ -285,8 +306,9 @@ class GateCost:
         if any(name == "attnspec" for name, _ in report.user_properties):
             gate = _gate_of_item(report.nodeid)
             self._seconds_spent[gate] = self._seconds_spent.get(gate, 0.0) + report.duration
-            self._note_outcome(
-                gate, json.loads(next(str(text) for name, text in report.user_properties if name == "attnspec")))
+            self._note_outcome(gate,
+                               json.loads(next(str(text) for name, text in report.user_properties
+                                               if name == "attnspec")))
 
     def _note_outcome(self, gate: str, outcome: Mapping[str, Any]) -> None:
         """Keep what the verdict of an item does not show in pytest's own summary."""
@@ -297,34 +319,41 @@ class GateCost:
         self._mended_counts[subject] += change.get("novelty") == Novelty.MENDED.value
         if str(outcome["clause"]).partition(".")[0] == GRADIENTS_POOL and not is_left_out(str(outcome["reason"])):
             is_judged = outcome["verdict"] != Verdict.INAPPLICABLE.value
-            self._gradients.setdefault(subject, Counter())["" if is_judged else str(outcome["reason"])] += 1
+            self._gradients.setdefault(subject,
+                                       Counter())["" if is_judged else str(outcome["reason"])] += 1
         if refused := outcome.get("refused"):
-            self._refused_by_subject.setdefault(str(outcome["subject"]), {}).update(dict.fromkeys(refused))
+            self._refused_by_subject.setdefault(str(outcome["subject"]),
+                                                {}).update(dict.fromkeys(refused))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401  (pytest does not publish its type)
-        """What a green run says nothing about: what subjects refuse, gradients that none has, a list to be renewed. And
-        which gates judged nothing.
+        """What a green run says nothing about: what subjects refuse, gradients that none has, a
+        list to be renewed. And which gates judged nothing.
         """
         for subject, refused in self._refused_by_subject.items():
             terminalreporter.write_line(f"attnspec: {subject} refuses {', '.join(refused)}")
         for subject, reasons in self._gradients.items():
             if "" not in reasons:
-                [(why, _)] = reasons.most_common(1)  # at a dtype that it does not take the reason is another one
-                terminalreporter.write_line(f"attnspec: gradients of {subject} were not judged: {why}")
+                # at a dtype that it does not take the reason is another one
+                [(why, _)] = reasons.most_common(1)
+                terminalreporter.write_line(
+                    f"attnspec: gradients of {subject} were not judged: {why}")
         for (gate, subject), why in self._unjudged_reasons.items():
             if why:
-                terminalreporter.write_line(f"attnspec: {gate} judged nothing of {subject}, and is no gate: {why}")
+                terminalreporter.write_line(
+                    f"attnspec: {gate} judged nothing of {subject}, and is no gate: {why}")
         for subject, number in self._mended_counts.items():
             if number:
-                terminalreporter.write_line(f"attnspec: {number} listed failures of {subject} are mended: renew the "
-                                            "list with attnspec check --update-baseline")
+                terminalreporter.write_line(
+                    f"attnspec: {number} listed failures of {subject} are mended: renew the "
+                    "list with attnspec check --update-baseline")
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail where a gate judged nothing, as `attnspec check` does; keep for the next run what its items took."""
+        """Fail where a gate judged nothing; keep the seconds of its items for the next run."""
         if any(self._unjudged_reasons.values()) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if self._cache and self._seconds_spent:
-            self._cache.set(SECONDS_KEY, {**self._cache.get(SECONDS_KEY, {}), **self._seconds_spent})
+            self._cache.set(SECONDS_KEY,
+                            {**self._cache.get(SECONDS_KEY, {}), **self._seconds_spent})
 
 
 def _gate_of_item(nodeid: str) -> str:

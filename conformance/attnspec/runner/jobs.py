@@ -1,5 +1,5 @@
-"""What a run carries out one by one, handed by name through pytest; which jobs of it a shard has; and what it comes to:
-counts and an exit code.
+"""What a run carries out one by one, handed by name through pytest; which jobs of it a shard has;
+and what it comes to: counts and an exit code.
 """
 
 from __future__ import annotations
@@ -32,10 +32,12 @@ E = TypeVar("E", bound=Job)
 
 
 class JobSource(Protocol[E]):
-    """Jobs and how to carry them out. The controller asks for all but `carry_out` and `card`, a worker for these.
+    """Jobs and how to carry them out. The controller asks for all but `carry_out` and `card`, a
+    worker for these.
 
-    Made as NAME(plan, breadcrumb=...) in the controller and in every worker. Making it, `spec`, `items`, `surroundings`
-    and `header` are light: what loads NumPy or a framework waits for the first job.
+    Made as NAME(plan, breadcrumb=...) in the controller and in every worker. Making it, `spec`,
+    `items`, `surroundings` and `header` are light: what loads NumPy or a framework waits for the
+    first job.
     """
 
     @property
@@ -43,13 +45,13 @@ class JobSource(Protocol[E]):
         """The law that is applied."""
 
     def items(self) -> tuple[E, ...]:
-        """The jobs, in an order that depends on the plan alone. Raises AttnspecError where the plan is bad."""
+        """The jobs, in an order that follows from the plan. Raises AttnspecError."""
 
     def header(self, blank: RunStarted) -> RunStarted:
         """The header with what the record embeds of clauses, rules and faults."""
 
     def card(self, target: str) -> SubjectCard | None:
-        """What a report says of a subject; None where the header says it. Raises AttnspecError if it cannot be had."""
+        """What a report says of a subject; None where the header does. Raises AttnspecError."""
 
     def carry_out(self, job: E) -> Done:
         """Carries out a job, in a worker. What escapes is a defect of attnspec."""
@@ -78,10 +80,11 @@ class CountsCompiling(Protocol):
 
 
 def open_jobs(name: str, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> JobSource[Any]:
-    """The source of jobs "module:Class", for this plan. Raises AttnspecError where the spec or the plan is bad."""
+    """The source of jobs "module:Class" for this plan. Raises AttnspecError."""
     look_in(plan.surroundings({}))
     module, _, kind = name.partition(":")
-    source: JobSource[Any] = getattr(importlib.import_module(module), kind)(plan, breadcrumb=breadcrumb)
+    make = getattr(importlib.import_module(module), kind)
+    source: JobSource[Any] = make(plan, breadcrumb=breadcrumb)
     return source
 
 
@@ -94,13 +97,16 @@ def plan_of(config: pytest.Config) -> Plan:
     """The plan that this pytest was started with."""
     text = config.getoption("attnspec_plan")
     if not text:
-        raise UsageError("only the attnspec command runs runner/worker.py; in a test file of yours, use attnspec.gate.")
+        raise UsageError(
+            "only the attnspec command runs runner/worker.py; in a test file of yours, use attnspec.gate.")
     return decode(Plan, json.loads(text))
 
 
-def source_of(config: pytest.Config, breadcrumb: Breadcrumb, tell: Callable[[Done], None]) -> JobSource[Any]:
-    """The source of jobs that this pytest was started with. tell: is told failures as they are found."""
-    source = open_jobs(str(config.getoption("attnspec_jobs")), plan_of(config), breadcrumb=breadcrumb)
+def source_of(config: pytest.Config, breadcrumb: Breadcrumb,
+              tell: Callable[[Done], None]) -> JobSource[Any]:
+    """The source of this pytest's jobs. tell: is told failures as they are found."""
+    source = open_jobs(str(config.getoption("attnspec_jobs")), plan_of(config),
+                       breadcrumb=breadcrumb)
     if isinstance(source, TellsFailures):
         source.tell_failures(tell)
     return source
@@ -117,7 +123,7 @@ def count_verdicts(outcomes: Iterable[Outcome]) -> Mapping[str, int]:
 
 
 def exit_code(outcomes: Sequence[Outcome], *, strict: bool, interrupted: bool) -> int:
-    """0 conforms, 1 a clause that gates is violated, 2 cannot say: interrupted, not run, or nothing executed."""
+    """0 conforms, 1 a gating clause is violated, 2 cannot say: interrupted, or idle."""
     if interrupted:
         return CANNOT_RUN
     if any(outcome.does_gate(strict=strict) for outcome in outcomes):
@@ -137,16 +143,16 @@ J = TypeVar("J", bound=Job)
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """How a run is divided. timings: an earlier record, whose seconds say which groups are dear; None: all jobs cost
-    the same.
+    """How a run is divided. timings: an earlier record, whose seconds say which groups are dear;
+    None: all jobs cost the same.
     """
 
     shard: Shard
     timings: Path | None = None
 
     def select_jobs(self, jobs: Sequence[J]) -> tuple[J, ...]:
-        """The jobs of this shard, in the order of the run. Raises RecordError where the timings cannot be read, and
-        UsageError where there are more shards than subjects and dtypes.
+        """The jobs of this shard, in the order of the run. Raises RecordError where the timings
+        cannot be read, and UsageError where there are more shards than subjects and dtypes.
         """
         mine = frozenset(self.divide_groups(jobs)[self.shard.index - 1])
         return tuple(job for job in jobs if _group_of_job(job) in mine)
@@ -160,8 +166,9 @@ class Sharing:
         """What each shard gets, the first shard's first. Raises as `of` does."""
         costs = _cost_of_groups(jobs, _read_timings(self.timings))
         if len(costs) < self.shard.count:
-            raise UsageError(f"a run of {len(costs)} pairs of subject and dtype cannot be divided into "
-                             f"{self.shard.count} shards: every clause of a pair is judged in one shard.")
+            raise UsageError(
+                f"a run of {len(costs)} pairs of subject and dtype cannot be divided into "
+                f"{self.shard.count} shards: every clause of a pair is judged in one shard.")
         return deal_shards(costs, self.shard.count)
 
 
@@ -196,7 +203,7 @@ def _group_of_job(job: Job) -> Group:
 
 
 def _cost_of_groups(jobs: Sequence[Job], seconds: Mapping[Group, float]) -> Mapping[Group, float]:
-    """Of each group, its seconds in the earlier record; of one that it has not, as many a job as of all others."""
+    """Each group's seconds in the earlier record; of a new one, a mean job's times its jobs."""
     counts = {group: len(of_one) for group, of_one in groups_of(jobs).items()}
     known = sum(counts[group] for group in counts if group in seconds)
     each = sum(seconds[group] for group in counts if group in seconds) / known if known else 1.0

@@ -32,7 +32,7 @@ _TIMEOUT_TRACE = "Timeout ("  # how faulthandler begins when a deadline passes
 
 @dataclass(frozen=True, slots=True)
 class LastWords:
-    """How a worker ended: by its deadline or otherwise, on which case, and where every thread stood."""
+    """How a worker ended: its verdict, the case on trial, and where its threads stood."""
 
     verdict: Verdict
     recipe: str
@@ -51,7 +51,7 @@ def last_words(folder: Path, worker: str) -> LastWords:
 
 
 def read_failures(folder: Path) -> list[str]:
-    """How the items that were on trial when their workers were ended had failed by then: a line of a record each."""
+    """How items had failed whose workers were ended on trial: a line of a record each."""
     found = [_read_trace(path).splitlines() for path in sorted(folder.glob("*.failure"))]
     return [lines[0] for lines in found if lines]
 
@@ -83,13 +83,14 @@ def end_worker(folder: Path, worker: str) -> None:
 
 
 def end_workers(folder: Path) -> None:
-    """After an interruption: workers may be deep in foreign code that hears no signal but this one."""
+    """End all workers: foreign code may hear no signal but this one."""
     for path in sorted(folder.glob("*.pid")):
         with suppress(ProcessLookupError):
             os.kill(int(_read_trace(path)), signal.SIGKILL)
 
 
-MAX_DEATHS_IN_A_ROW = 4  # workers that may die in a row without a job to blame before the run is given up
+# workers that may die in a row without a job to blame before the run is given up
+MAX_DEATHS_IN_A_ROW = 4
 DEATH_SENTENCES = {
     Verdict.CRASHED: "a process of attnspec died at this item, twice, with no call of the implementation running",
     Verdict.TIMED_OUT: "attnspec did not finish this item, twice, with no call of the implementation running",
@@ -97,11 +98,10 @@ DEATH_SENTENCES = {
 
 
 class Listener:
-    """A pytest plugin. `done_by_job` grows as jobs end; `defects` are failures of attnspec itself."""
+    """A pytest plugin. done_by_job: grows as jobs end.  defects: attnspec's own failures."""
 
-    def __init__(
-        self, source: JobSource[Any], items: Sequence[Job], plan: Plan, emit: Callable[[Event], None],
-    ) -> None:
+    def __init__(self, source: JobSource[Any], items: Sequence[Job], plan: Plan,
+                 emit: Callable[[Event], None],) -> None:
         self.done_by_job: dict[Job, Done] = {}
         self.defects: list[str] = []
         self.is_interrupted = False
@@ -115,7 +115,7 @@ class Listener:
         self._died: list[Job] = []
 
     def watch_folder(self, traces: Path) -> None:
-        """Attend to new workers, which leave their traces in this folder: it outlives none of them."""
+        """Attend to new workers, which leave their traces in this folder."""
         self._traces, self._deaths = traces, 0
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -124,15 +124,17 @@ class Listener:
         self._emit(ItemStarted(item.target, item.part, item.dtype))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A phase of an item is over, or its worker died (xdist then reports a phase of its own)."""
+        """A phase of an item is over, or its worker died, which xdist reports as a phase."""
         properties = dict(report.user_properties)
         item = self._job_of_node(report.nodeid)
-        if report.when not in ("setup", "call", "teardown"):  # "???" is xdist's word for the end of a worker
+        # "???" is xdist's word for the end of a worker
+        if report.when not in ("setup", "call", "teardown"):
             self._note_death(item, report.node.gateway.id)
         elif report.when == "call" and "attnspec" in properties:
             self._take_card(properties)
             self._finish_job(item, _read_done(str(properties["attnspec"])))
-            self._count_compiling(item.target, float(str(properties.get("attnspec-compiling", 0.0))))
+            self._count_compiling(item.target,
+                                  float(str(properties.get("attnspec-compiling", 0.0))))
             if report.failed:  # after the verdict, with the subject's card
                 self._note_defect(report.longreprtext)
         elif report.failed:
@@ -145,7 +147,7 @@ class Listener:
             self._note_defect(report.longreprtext)
 
     def pytest_testnodedown(self, error: object) -> None:
-        """A worker is gone. One that dies again and again before it takes up an item would be replaced for ever."""
+        """A worker is gone. One that always dies before an item would be replaced for ever."""
         self._deaths = self._deaths + 1 if error else 0
         if self._deaths > MAX_DEATHS_IN_A_ROW:
             self._note_defect(f"workers die before they take up an item: {error}")
@@ -164,11 +166,12 @@ class Listener:
         return True
 
     def receive_events(self, events: Iterable[Event]) -> None:
-        """Take what a part of the run, carried out elsewhere, has recorded. What has ended is not taken again."""
+        """Take what another part of the run has recorded, unless it is known."""
         for event in events:
             if isinstance(event, SubjectKnown) and not event.broken:
                 self._introduce_subject(event.card)
-            elif isinstance(event, ItemStarted) and self._find_awaited_job((event.subject, event.clause, event.dtype)):
+            elif isinstance(event, ItemStarted) and self._find_awaited_job(
+                (event.subject, event.clause, event.dtype)):
                 self._emit(event)
             elif isinstance(event, Done) and (job := self._find_awaited_job(key_of(event))):
                 self._finish_job(job, event)
@@ -189,19 +192,22 @@ class Listener:
         return [item for item in self._items if item not in self.done_by_job]
 
     def close_run(self, reason: str) -> None:
-        """Take what items on trial had found, give up what is missing, and give every subject a card of which something
-        was lost before it spoke.
+        """Take what items on trial had found, give up what is missing, and give every subject a
+        card of which something was lost before it spoke.
         """
-        self.receive_events(_read_done(line) for line in read_failures(self._traces) if self.is_interrupted)
+        self.receive_events(_read_done(line) for line in read_failures(self._traces)
+                            if self.is_interrupted)
         for item in self.missing_jobs():
             self._lose_job(item, JobFailure(reason))
-        for target in dict.fromkeys(item.target for item, done in self.done_by_job.items() if _is_lost(done)):
+        for target in dict.fromkeys(item.target for item, done in self.done_by_job.items()
+                                    if _is_lost(done)):
             if target not in self._cards:
                 card = SubjectCard(target, target, "", "", "", "", {}, {}, {}, ())
                 self._emit(SubjectKnown(card, broken=self._reason_of_loss(target)))
 
     def _reason_of_loss(self, target: str) -> str:
-        reasons = [_why_lost(done) for item, done in self.done_by_job.items() if item.target == target]
+        reasons = [_why_lost(done) for item, done in self.done_by_job.items()
+                   if item.target == target]
         return next(filter(None, reasons), "none of its items was finished")
 
     def _job_of_node(self, nodeid: str) -> Job:
@@ -238,13 +244,15 @@ class Listener:
             self.defects.append(text)
 
     def _note_death(self, item: Job, worker: str) -> None:
-        """A worker has died at the item, which is repeated once: it may have been killed from outside."""
+        """A worker died at the item, which is repeated once: it may have been killed."""
         self._deaths = 0
         if item not in self._died:
             self._died.append(item)
             return
         words = last_words(self._traces, worker)
-        told = "\n".join(filter(None, (DEATH_SENTENCES[words.verdict], words.recipe, words.traceback, words.stderr)))
+        told = "\n".join(filter(None,
+                                (DEATH_SENTENCES[words.verdict], words.recipe, words.traceback,
+                                 words.stderr)))
         self._note_defect(f"{item.id}: {told}")
         self._lose_job(item, JobFailure(f"defect of attnspec: {DEATH_SENTENCES[words.verdict]}"))
 
@@ -264,7 +272,8 @@ _LOST_VERDICTS = frozenset({Verdict.NOT_RUN, Verdict.CRASHED, Verdict.TIMED_OUT}
 
 
 def _is_lost(done: Done) -> bool:
-    return done.outcome.verdict in _LOST_VERDICTS if isinstance(done, ItemFinished) else bool(done.lost)
+    return done.outcome.verdict in _LOST_VERDICTS if isinstance(done,
+                                                                ItemFinished) else bool(done.lost)
 
 
 def _why_lost(done: Done) -> str:

@@ -1,13 +1,16 @@
-"""Inside a worker of the `attnspec` command: leave what explains a death, show signs of life, and die in time.
+"""Inside a worker of the `attnspec` command: leave what explains a death, show signs of life, and
+die in time.
 
-No subject lives in a worker, so that the death of one is attnspec's own, or comes from outside. Small files survive
-it: `.crumb` (its first line is the case on trial), `.trace` (where every thread stood when the process died), `.stderr`
-(what was printed during the item), `.failure` (how the item has failed so far) and `.beat` (a sign of life). The
-controller, which imports no pytest, reads them (listener.py).
+No subject lives in a worker, so that the death of one is attnspec's own, or comes from outside.
+Small files survive it: `.crumb` (its first line is the case on trial), `.trace` (where every
+thread stood when the process died), `.stderr` (what was printed during the item), `.failure` (how
+the item has failed so far) and `.beat` (a sign of life). The controller, which imports no pytest,
+reads them (listener.py).
 
-What a worker collects is an item of pytest for each job of the plan's source. They are no test functions: their setup
-and their fixtures took longer than most jobs, of which three in four say only that a clause does not apply.
-`attnspec.gate` makes tests of the same items of the engine in anybody's test file.
+What a worker collects is an item of pytest for each job of the plan's source. They are no test
+functions: their setup and their fixtures took longer than most jobs, of which three in four say
+only that a clause does not apply. `attnspec.gate` makes tests of the same items of the engine in
+anybody's test file.
 """
 
 from __future__ import annotations
@@ -39,8 +42,8 @@ SUITE_FILE = Path(__file__)
 
 
 class JobItem(pytest.Item):
-    """A job. Its end, the subject's card, where that has changed, and what a compiler has taken travel home in
-    `user_properties`.
+    """A job. Its end, the subject's card, where that has changed, and what a compiler has taken
+    travel home in `user_properties`.
     """
 
     def __init__(self, *, job: Job, jobs: JobFile, **of_pytest: Any) -> None:  # noqa: ANN401  (pytest's own arguments)
@@ -67,7 +70,8 @@ class JobFile(pytest.File):
     def __init__(self, *, source: JobSource[Any], **of_pytest: Any) -> None:  # noqa: ANN401  (pytest's own arguments)
         super().__init__(**of_pytest)
         self.source = source
-        self._sent: dict[str, SubjectCard | None] = {}  # the card of each subject, as this worker last reported it
+        # the card of each subject, as this worker last reported it
+        self._sent: dict[str, SubjectCard | None] = {}
         self._compiling: dict[str, float] = {}  # likewise
 
     def collect(self) -> Iterator[JobItem]:
@@ -86,8 +90,8 @@ class JobFile(pytest.File):
         return max(0.0, seconds - before)
 
     def new_card(self, target: str) -> SubjectCard | None:
-        """The subject's card where it is new; None if it has been reported, or the subject cannot be had: its outcomes
-        say why.
+        """The subject's card where it is new; None if it has been reported, or the subject cannot
+        be had: its outcomes say why.
         """
         try:
             card = self.source.card(target)
@@ -100,13 +104,13 @@ class JobFile(pytest.File):
 
 @functools.cache
 def _freeze_garbage() -> None:
-    """What the first job has imported stays: to look for garbage in it again and again took a twentieth of all time."""
+    """What the first job imported stays: to look for its garbage took a twentieth of all time."""
     gc.freeze()
 
 
 BEAT_SECONDS = 1.0
-"""Seconds between two signs of life. The time of a case may begin so much late: most are over by then, and setting the
-clock takes a thread.
+"""Seconds between two signs of life. The time of a case may begin so much late: most are over by
+then, and setting the clock takes a thread.
 """
 
 OWN_SECONDS = 60.0
@@ -114,11 +118,12 @@ OWN_SECONDS = 60.0
 
 
 class Guard:
-    """A pytest plugin. `deadline` is in seconds, for the calls of an item; each is measured where it is made."""
+    """A pytest plugin. deadline: seconds for the calls of an item, each measured at its call."""
 
     def __init__(self, folder: Path, worker: str, deadline: float) -> None:
         self._limit = 2 * deadline + OWN_SECONDS
-        self._current_case = self._timed_case = 0  # which of the item's cases is on trial, and whose time runs; 0: none
+        # which of the item's cases is on trial, and whose time runs; 0: none
+        self._current_case = self._timed_case = 0
         self._clock = threading.Lock()
         self._crumb = (folder / f"{worker}.crumb").open("wb", buffering=0)
         self._trace = _open_trace(folder, worker, "trace")
@@ -129,7 +134,8 @@ class Guard:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         faulthandler.enable(self._trace)
         os.dup2(self._stderr.fileno(), 2)
-        threading.Thread(target=self._beat_for_ever, args=(folder / f"{worker}.beat",), daemon=True).start()
+        threading.Thread(target=self._beat_for_ever, args=(folder / f"{worker}.beat",),
+                         daemon=True).start()
 
     @classmethod
     def install_guard(cls, config: pytest.Config) -> Guard:
@@ -143,7 +149,7 @@ class Guard:
         return cls(folder, worker, plan_of(config).deadline)
 
     def drop_crumb(self, recipe: str) -> None:
-        """Note the case on trial, which has its time from here on: one system call, no flush to disk."""
+        """Note the case on trial, whose time runs from here: one system call."""
         os.pwrite(self._crumb.fileno(), f"{recipe}\n".encode(), 0)
         self._current_case += 1
 
@@ -152,7 +158,7 @@ class Guard:
         self._failure.write(to_line(failed).encode() + b"\n")
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> JobFile | None:
-        """The one file that is handed to pytest stands for the jobs; pytest asks about every file beside it, too."""
+        """Makes jobs of the one file that pytest is handed, and nothing of others."""
         if not file_path.samefile(SUITE_FILE):
             return None
         source = source_of(parent.config, self.drop_crumb, self.keep_failure)
@@ -199,7 +205,8 @@ def _carry_out(item: pytest.Item) -> None:
     """What pytest does with an item that has no setup and no teardown, and no word of those."""
     hook = item.ihook
     hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    call = pytest.CallInfo.from_call(item.runtest, when="call", reraise=(pytest.exit.Exception, KeyboardInterrupt))
+    call = pytest.CallInfo.from_call(item.runtest, when="call",
+                                     reraise=(pytest.exit.Exception, KeyboardInterrupt))
     hook.pytest_runtest_logreport(report=hook.pytest_runtest_makereport(item=item, call=call))
 
 

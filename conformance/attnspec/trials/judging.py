@@ -45,7 +45,7 @@ UNLIKE_SHAPES = (
     "first rows of a longer run are compared by `agree_on_prefix`.")
 TOO_LONG = "a call of such sizes would take it more than {:g} seconds"
 NONE_SURE = "what the clause is about did not come up, or rounding or overflow may change that by any amount"
-"""Why nothing is said of a case in which a relation has nothing to compare, or nothing that the bound covers."""
+"""Why nothing is said of a case: relations compare nothing, or nothing that is bounded."""
 
 
 class Violated(Exception):  # noqa: N818  (a finding, no error)
@@ -65,18 +65,19 @@ Failure = Violated | SubjectRaised | SubjectDied
 
 
 class TrialEnded(BaseException):
-    """Nothing more is to be tried. No Exception, so that Hypothesis lets it through instead of examining it."""
+    """Ends the trial. No Exception, so that Hypothesis lets it through without examining it."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What a trial has met so far. `tried_count` counts the problems that were put, with a claim or without;
-    `silent_reasons` are the reasons of those without.  work: what the cases cost (`demand.count_work`).  claimed: the
-    cases of which something was claimed.  word_refusals: what the subject turned out to refuse clearly, which ended the
-    trial. named_sizes: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it
-    was. sample: so many cases stand for all; 0 if none do.  triples: of features that acted together in a case.
-    held_recipes: the cases of which something was claimed, and which held.  first: the case that failed first, as it
-    was met.  is_cut_short: whether cases were left out.
+    """What a trial has met so far. `tried_count` counts the problems that were put, with a claim
+    or without; `silent_reasons` are the reasons of those without.  work: what the cases cost
+    (`demand.count_work`).  claimed: the cases of which something was claimed.  word_refusals: what
+    the subject turned out to refuse clearly, which ended the trial. named_sizes: the sizes that a
+    user names, and those beside, each with why nothing was tried there; "" if it was. sample: so
+    many cases stand for all; 0 if none do.  triples: of features that acted together in a case.
+    held_recipes: the cases of which something was claimed, and which held.  first: the case that
+    failed first, as it was met.  is_cut_short: whether cases were left out.
     """
 
     tried_count: int = 0
@@ -101,12 +102,15 @@ class Tally:
     @property
     def met_pairs(self) -> int:
         """The pairs of sizes and keywords that the claimed cases met (`core.coverage`)."""
-        return reduce(or_, (met_at(lengths_of(recipe.sizes), recipe.features) for recipe in self.claimed_recipes), 0)
+        return reduce(or_,
+                      (met_at(lengths_of(recipe.sizes), recipe.features)
+                       for recipe in self.claimed_recipes), 0)
 
     @property
     def spans(self) -> dict[str, tuple[int, int]]:
         """The least and the greatest length of each axis in the claimed cases."""
-        return joined_spans({axis: (length, length) for axis, length in lengths_of(recipe.sizes).items()}
+        return joined_spans({axis: (length, length)
+                             for axis, length in lengths_of(recipe.sizes).items()}
                             for recipe in self.claimed_recipes)
 
     @property
@@ -130,9 +134,9 @@ class Tally:
 class CaseJudge:
     """A clause and a subject on its evaluator.
 
-    `breadcrumb` is told each recipe before it is tried.  compiles: whether variants that compile are asked.
-    refused_by: what of sizes and keywords an exception refuses clearly, which ends the trial; none if it is a failure.
-    max_call_seconds: see `evaluator.MAX_CALL_SECONDS`.
+    `breadcrumb` is told each recipe before it is tried.  compiles: whether variants that compile
+    are asked. refused_by: what of sizes and keywords an exception refuses clearly, which ends the
+    trial; none if it is a failure. max_call_seconds: see `evaluator.MAX_CALL_SECONDS`.
     """
 
     check: Check
@@ -147,13 +151,14 @@ class CaseJudge:
     def judge_recipe(self, recipe: Recipe) -> Tally:
         """The clause on this one case; what failed is the tally's failure."""
         tally = Tally()
-        with contextlib.suppress(Violated, SubjectRaised, SubjectDied, TrialEnded):  # the tally keeps it
+        # the tally keeps it
+        with contextlib.suppress(Violated, SubjectRaised, SubjectDied, TrialEnded):
             self.judge(recipe, tally)
         return tally
 
     def judge(self, recipe: Recipe, tally: Tally) -> float | None:
-        """Hold every relation of the clause against one case. Raises Violated, SubjectRaised, SubjectDied, and
-        SpecError where the clause compares what cannot be compared; tallies.
+        """Hold every relation of the clause against one case. Raises Violated, SubjectRaised,
+        SubjectDied, and SpecError where the clause compares what cannot be compared; tallies.
 
         The margin of the closest call, at most 1; None if nothing was claimed.
         """
@@ -173,7 +178,8 @@ class CaseJudge:
             tally.outside_reasons[str(outside)] = tally.outside_reasons.get(str(outside), 0) + 1
             return None
         except UnusableAnswer as unusable:
-            found, no_array = [verdict("answers_with_an_array", str(unusable), broken=True)], unusable.no_array
+            found, no_array = [verdict("answers_with_an_array", str(unusable),
+                                       broken=True)], unusable.no_array
         except (SubjectRaised, SubjectDied) as raised:
             if isinstance(raised, SubjectRaised) and (refused := self.refused_by(raised)):
                 tally.word_refusals = refused
@@ -182,11 +188,13 @@ class CaseJudge:
             raise
         return self._conclude(found, recipe, tally, no_array)
 
-    def _conclude(self, found: list[Measured], recipe: Recipe, tally: Tally, no_array: str) -> float | None:
+    def _conclude(self, found: list[Measured], recipe: Recipe, tally: Tally,
+                  no_array: str) -> float | None:
         claimed = any(measured.claimed for measured in found)
         if claimed:
             tally.claimed_recipes.append(recipe)
-            if self.check.domain.kind == "features":  # a clause that is about triples of features alone
+            # a clause that is about triples of features alone
+            if self.check.domain.kind == "features":
                 tally.triples |= self._acting_triples(recipe)
         tally.cases += claimed
         tally.no_claims += not claimed
@@ -196,7 +204,8 @@ class CaseJudge:
                 tally.worst = measured
         worst = max(found, key=lambda measured: measured.margin)
         if worst.margin > 1:
-            tally.failure, tally.first_failing = Violated(worst, recipe, no_array), tally.first_failing or recipe
+            tally.failure, tally.first_failing = Violated(worst, recipe,
+                                                          no_array), tally.first_failing or recipe
             raise tally.failure
         if claimed:
             tally.held_recipes.append(recipe)
@@ -221,7 +230,7 @@ class CaseJudge:
             yield measured
 
     def compared_arrays(self, scene: Scene) -> Compared | None:
-        """What the relation compares that this case breaks worst; None if none is broken, or it compares no arrays."""
+        """What the relation compares that the case breaks worst; None if there is none."""
         scene, worst, margin = replace(scene, kept=[]), None, 1.0
         for measured in self._measure(scene):
             kept = scene.kept.pop() if scene.kept else None
@@ -234,7 +243,8 @@ class CaseJudge:
         asked = self.evaluator
         problem = asked.problem(recipe, self.check.domain.poses)
         drawn = self.check.draw_values(problem, recipe.drawn)
-        runs = self.check.pose(problem, drawn, recipe.without_drawn.text, asked.conventions, asked.precision)
+        runs = self.check.pose(problem, drawn, recipe.without_drawn.text, asked.conventions,
+                               asked.precision)
         # the cases of a clause that is not searched share a rate of false alarms
         cases = len(self._fixed_recipes) if self.check.domain.kind in FIXED_KINDS else 1
         return Scene(asked.subject, asked.dtype, asked.conventions, runs, asked, drawn,
@@ -254,9 +264,10 @@ class CaseJudge:
 
 
 def fit_to_domain(recipe: Recipe, domain: Domain, evaluator: Evaluator) -> Recipe:
-    """The causal flag is not put where lengths forbid it, nor beside mask or bias to a subject that refuses both or
-    promises nothing; nor is any keyword where it is refused. A clause about the one is put without the other to a
-    subject that ignores the one beside the other. Raises OutsideLimits where the clause needs both.
+    """The causal flag is not put where lengths forbid it, nor beside mask or bias to a subject
+    that refuses both or promises nothing; nor is any keyword where it is refused. A clause about
+    the one is put without the other to a subject that ignores the one beside the other. Raises
+    OutsideLimits where the clause needs both.
     """
     limits = evaluator.subject.declaration.limits
     sizes, spare_causal = recipe.sizes, "causal" in recipe.features - domain.always
@@ -265,11 +276,13 @@ def fit_to_domain(recipe: Recipe, domain: Domain, evaluator: Evaluator) -> Recip
     for each in limits.refuses:
         if each.meets(with_groups(sizes.by_axis), recipe.features):
             recipe = replace(recipe, features=recipe.features - (each.keywords - domain.always))
-    ignored = {"mask": "causal", "causal": "mask"}.get(evaluator.conventions.get("mask_with_causal", ""))
+    ignoring = evaluator.conventions.get("mask_with_causal", "")
+    ignored = {"mask": "causal", "causal": "mask"}.get(ignoring)
     if ignored in domain.always:
         recipe = replace(recipe, features=recipe.features - ({"causal", "mask"} - domain.always))
     together = {"mask", "bias"} & recipe.features and "causal" in recipe.features
-    if not together or evaluator.conventions.get("mask_with_causal") not in {"raises", "undefined"}:
+    answer = evaluator.conventions.get("mask_with_causal")
+    if not together or answer not in {"raises", "undefined"}:
         return recipe
     for spare in ({"causal"}, {"mask", "bias"}):
         if not spare & domain.always:
@@ -299,8 +312,8 @@ class Ending(enum.Enum):
 class LoggedCall:
     """One call and what came of it. variant: the hidden switch that was flipped, "" for none.
 
-    shape: of an unusable answer, in words; "" where it has none.  exception_text: the exception in a line, if there was
-    one.
+    shape: of an unusable answer, in words; "" where it has none.  exception_text: the exception in
+    a line, if there was one.
     """
 
     problem: AnyProblem
@@ -317,8 +330,9 @@ class LoggedCall:
 
     @property
     def without_memory(self) -> LoggedCall:
-        """The call without the subject's own memory of the answer: whether that is kept is not to be asked."""
-        return self if self.answer is None else replace(self, answer=replace(self.answer, is_kept=lambda: True))
+        """The call without the subject's memory of the answer, which is not to be asked."""
+        return self if self.answer is None else replace(
+            self, answer=replace(self.answer, is_kept=lambda: True))
 
     @property
     def answer_given(self) -> SubjectAnswer:
@@ -351,7 +365,7 @@ def _log_failed_call(problem: AnyProblem, variant: str,
 
 
 def is_poisoned(problem: AnyProblem) -> bool:
-    """Whether NaN or infinity stands among the keys or values that are handed over, or in what is to be turned."""
+    """Whether NaN or infinity stands among the keys or values, or in what is to be turned."""
     if isinstance(problem, RotaryProblem):
         return not np.isfinite(problem.x).all()
     whole = join_past(problem)
@@ -359,10 +373,12 @@ def is_poisoned(problem: AnyProblem) -> bool:
 
 
 class LoggingEvaluator(Evaluator):
-    """An evaluator that notes every call of the subject and of its variants; else it is like another evaluator."""
+    """Evaluates as another evaluator does, and notes every call, those of variants too."""
 
-    def __init__(self, subject: Subject, like: Evaluator, log: list[LoggedCall], variant: str = "") -> None:
-        super().__init__(subject, like.dtype, like.conventions, archive=None if variant else like.archive)
+    def __init__(self, subject: Subject, like: Evaluator, log: list[LoggedCall],
+                 variant: str = "") -> None:
+        super().__init__(subject, like.dtype, like.conventions,
+                         archive=None if variant else like.archive)
         self._log, self._variant = log, variant
         if subject is like.subject:
             self._ranges = like._ranges

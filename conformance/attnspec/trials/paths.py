@@ -1,4 +1,5 @@
-"""What calls show beside their answers: what compiling has taken, and which cases took the path of a variant.
+"""What calls show beside their answers: what compiling has taken, and which cases took the path of
+a variant.
 
 An adapter that goes another way than the variant says so on stderr.
 """
@@ -17,8 +18,8 @@ from attnspec.record.outcome import Reading
 from attnspec.trials.covering_cases import deal_openings
 
 LENGTH_RATIO = 8
-"""How compiling grows with lengths is known where one is eight times as long as another; one that does not unroll a
-loop takes the same at any length.
+"""How compiling grows with lengths is known where one is eight times as long as another; one that
+does not unroll a loop takes the same at any length.
 """
 
 SHORT_LENGTH = 32
@@ -27,7 +28,8 @@ SHORT_LENGTH = 32
 
 @dataclass(slots=True)
 class CompilingTime:
-    """Seconds of processors that the calls of a subject have taken in its process, of those that they may take.
+    """Seconds of processors that the calls of a subject have taken in its process, of those that
+    they may take.
 
     Not seconds of the clock: what was tried is not to depend on what else the machine does.
     """
@@ -45,11 +47,13 @@ class CompilingTime:
         self._at_length.setdefault(sizes.T + sizes.S, seconds)
 
     def expected_seconds(self, sizes: Sizes) -> float:
-        """Seconds that a call at these sizes is expected to take, where compiling takes the longer the more queries and
-        keys there are: a loop over blocks is unrolled. 0 where it does not; infinite far beyond all lengths so far
-        while nobody knows: to compile a hundred blocks took one kernel 300 s.
+        """Seconds that a call at these sizes is expected to take, where compiling takes the longer
+        the more queries and keys there are: a loop over blocks is unrolled. 0 where it does not;
+        infinite far beyond all lengths so far while nobody knows: to compile a hundred blocks took
+        one kernel 300 s.
         """
-        near, far = min(self._at_length, default=SHORT_LENGTH), max(self._at_length, default=SHORT_LENGTH)
+        near = min(self._at_length, default=SHORT_LENGTH)
+        far = max(self._at_length, default=SHORT_LENGTH)
         if far < LENGTH_RATIO * near:
             return math.inf if LENGTH_RATIO * far < sizes.T + sizes.S else 0.0
         slope = statistics.linear_regression([*self._at_length], [*self._at_length.values()]).slope
@@ -72,8 +76,8 @@ class CompilingTime:
 
     @property
     def seconds_a_shape(self) -> float:
-        """Seconds that the first call at a shape takes, in the middle of those that were made when it was first asked:
-        all that are told so have one reason.
+        """Seconds that the first call at a shape takes, in the middle of those that were made when
+        it was first asked: all that are told so have one reason.
         """
         if not self._told_seconds and self._first_seconds:
             self._told_seconds = statistics.median(self._first_seconds.values())
@@ -81,10 +85,10 @@ class CompilingTime:
 
 
 MARK_OF_OTHER_PATH = "attnspec: path not taken"
-"""What an adapter prints, at the beginning of a line, in a call that does not take the path of its variant."""
+"""What an adapter prints, at the beginning of a line, in a call that leaves its variant's path."""
 
 GENTLE_FAMILY = "integers"
-"""The family of entries that lie close together: what keeps a call from a fast path is mostly that they do not."""
+"""The family whose entries lie close together: mostly others keep a call from a fast path."""
 
 _OPENINGS_LOOKED_AT = 24  # openings among which cases with a keyword are looked for
 _CASES_A_KEYWORD = 2  # cases of each keyword
@@ -107,8 +111,9 @@ class Paths:
 
 
 def gentle_cases(menu: Menu, seed: int, keywords: frozenset[str]) -> Iterator[Recipe]:
-    """The cases with each of these keywords, and with few others, whose entries keep no call from a fast path; and with
-    several keys, where there are such: with one key no keyword changes anything.
+    """The cases with each of these keywords, and with few others, whose entries keep no call from
+    a fast path; and with several keys, where there are such: with one key no keyword changes
+    anything.
     """
     recipes = [menu.recipe(*choices) for choices in deal_openings(menu, seed, _OPENINGS_LOOKED_AT)]
     for keyword in sorted(keywords):
@@ -127,5 +132,6 @@ def readings_of(paths: Mapping[str, Paths]) -> Iterator[Reading]:
     for name, each in paths.items():
         if each.left_count:
             whole = each.taken_count + each.left_count
-            yield Reading(f"path of {name}", f"{each.taken_count} of {whole}", 0.0,
-                          f"{each.taken_count} of {whole} calls took the path of the variant {name}")
+            yield Reading(
+                f"path of {name}", f"{each.taken_count} of {whole}", 0.0,
+                f"{each.taken_count} of {whole} calls took the path of the variant {name}")

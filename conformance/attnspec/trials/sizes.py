@@ -1,7 +1,9 @@
-"""The sizes at which a clause is tried: those dealt, those that a user names, and others for a case that fails.
+"""The sizes at which a clause is tried: those dealt, those that a user names, and others for a
+case that fails.
 
-Each clause is dealt its part of a subject's sizes, among all clauses of the spec that can be put to the subject. A case
-that fails is put again at other sizes, by the same recipe, down to the smallest at which it still fails.
+Each clause is dealt its part of a subject's sizes, among all clauses of the spec that can be put
+to the subject. A case that fails is put again at other sizes, by the same recipe, down to the
+smallest at which it still fails.
 """
 
 from __future__ import annotations
@@ -29,15 +31,16 @@ from attnspec.trials.covering_cases import FIXED_KINDS, Choices, deal_openings
 from attnspec.trials.judging import Tally, Violated
 
 COMPILED_OPENINGS = SHAPES
-"""Variants that compile are put the first cases of a trial: so many. In these all keywords stand together once and each
-alone once, at sizes that clauses share; what comes later is put to other variants.
+"""Variants that compile are put the first cases of a trial: so many. In these all keywords stand
+together once and each alone once, at sizes that clauses share; what comes later is put to other
+variants.
 """
 
 
 @dataclass
 class Dealer:
-    """Deals sizes to the clauses that one subject is put. checks: the law, asked for when it is needed.  hurries:
-    whether compilers have little time.
+    """Deals sizes to the clauses that one subject is put. checks: the law, asked for when it is
+    needed.  hurries: whether compilers have little time.
     """
 
     subject: Subject
@@ -47,9 +50,11 @@ class Dealer:
     hurries: bool = False
     _demands: tuple[Demand, ...] | None = field(default=None, repr=False)
 
-    def shapes(self, check: Check, dtype: DType, limits: Limits | None = None) -> tuple[Sizes, ...] | None:
-        """The clause's sizes at a dtype; None where its kind of problem brings its own. A clause of another law is
-        dealt them alone.  limits: within which they lie; None: those that the subject declares.
+    def shapes(self, check: Check, dtype: DType,
+               limits: Limits | None = None) -> tuple[Sizes, ...] | None:
+        """The clause's sizes at a dtype; None where its kind of problem brings its own. A clause
+        of another law is dealt them alone.  limits: within which they lie; None: those that the
+        subject declares.
         """
         if check.domain.kind in FIXED_KINDS:
             return None
@@ -64,15 +69,17 @@ class Dealer:
         if self._demands is None:
             put = (check for check in self.checks().values()
                    if check.domain.kind not in FIXED_KINDS and not check.why_not_put(self.subject))
-            self._demands = tuple(dict.fromkeys(check.demand(projects=self._projects) for check in put))
+            self._demands = tuple(dict.fromkeys(check.demand(projects=self._projects)
+                                                for check in put))
         return self._demands
 
     def _plan(self, demands: tuple[Demand, ...], dtype: DType, limits: Limits) -> SizePlan:
         declared = self.subject.declaration
         is_shared = declared.has_compiled_variant or demands[0].pool == MADE
         flipped = COMPILED_OPENINGS if is_shared else 0
-        return plan_for(demands, limits, self.effort, self.seed, dtype, compiles=declared.is_compiled,
-                        flipped=flipped, blocks=tuple(declared.blocks.items()), hurries=self.hurries)
+        return plan_for(demands, limits, self.effort, self.seed, dtype,
+                        compiles=declared.is_compiled, flipped=flipped,
+                        blocks=tuple(declared.blocks.items()), hurries=self.hurries)
 
     @property
     def _projects(self) -> bool:
@@ -90,40 +97,43 @@ DEFINITION_RELATION = "agrees_with_definition"
 
 @dataclass(frozen=True, slots=True)
 class RequestedSizes:
-    """Sizes that a user names, as a clause is put them.  why_not: why it cannot be; empty if it can."""
+    """Sizes that a user names.  why_not: why the clause is not put at them; empty if it is."""
 
     sizes: Sizes
     why_not: str = ""
 
 
 def is_of_one_call(check: Check) -> bool:
-    """Whether a clause holds the answer of one call to the definition, whatever the entries: it may be large."""
+    """Whether a clause holds one call's answer to the definition: its cases may be large."""
     relations = [(step.bound.name, step.bound.values.get("observe")) for step in check.then]
     return (relations == [(DEFINITION_RELATION, "output")] and check.domain.kind == "attention"
             and not any(check.runs.values()) and check.domain.families == ANY_FAMILY
             and check.demand(projects=False).is_one_run)
 
 
-def requested_sizes(check: Check, subject: Subject, texts: Iterable[str]) -> tuple[RequestedSizes, ...]:
-    """What a clause is put of the sizes that these texts name: they themselves, and those beside."""
+def requested_sizes(check: Check, subject: Subject,
+                    texts: Iterable[str]) -> tuple[RequestedSizes, ...]:
+    """The sizes that these texts name, and those beside them, as the clause is put them."""
     if not is_of_one_call(check):
         return ()
     lengths = (each for text in texts for own in [Sizes(**read_sizes(text))]
                for each in (own, _sizes_beside_own(own, subject)))
     grouped = (_with_head_groups(each, check.domain, subject) for each in lengths)
-    return tuple(RequestedSizes(sizes, _why_sizes_not_put(sizes, check, subject)) for sizes in dict.fromkeys(grouped))
+    return tuple(RequestedSizes(sizes, _why_sizes_not_put(sizes, check, subject))
+                 for sizes in dict.fromkeys(grouped))
 
 
 def _sizes_beside_own(own: Sizes, subject: Subject) -> Sizes:
-    """One more query and one more key, or as many more as it takes for the subject to take them."""
+    """One more query and one more key, or as many more as the subject needs."""
     longer = Sizes(**sizes_beside(own.by_axis))
     least = {"T": longer.T, "S": longer.S}
-    taken = nearest_sizes(longer, subject.declaration.limits, is_square=own.T == own.S, least=least)
+    taken = nearest_sizes(longer, subject.declaration.limits, is_square=own.T == own.S,
+                          least=least)
     return replace(longer, T=taken.T, S=taken.S)
 
 
 def _with_head_groups(sizes: Sizes, domain: Domain, subject: Subject) -> Sizes:
-    """With a key/value head for each query head, unless clause and subject speak of grouped ones."""
+    """Gives each query head a key/value head, unless clause and subject speak of groups."""
     limits = subject.declaration.limits
     grouping = Demand(domain).grouping(limits)
     is_grouped = grouping == "always" or (grouping == "maybe" and limits.grouped)
@@ -145,10 +155,11 @@ def _why_sizes_not_put(sizes: Sizes, check: Check, subject: Subject) -> str:
 
 
 def menu_at(check: Check, subject: Subject, sizes: Sizes) -> Menu:
-    """What a case there is chosen from: beside the keywords that the clause needs, the causal flag alone."""
+    """What a case is chosen from: beside the keywords of the clause, the causal flag alone."""
     limits = subject.declaration.limits
     takes_causal = limits.takes_lengths(sizes.T, sizes.S, causal=True)
-    offered = frozenset({"causal"} if takes_causal and "causal" in subject.declaration.keywords else ())
+    offered = frozenset({"causal"} if takes_causal and "causal" in subject.declaration.keywords
+                        else ())
     menu = menu_of(check.domain, offered, limits, Effort.DEFAULT,
                    tuple(check.clause.draw), shapes=(sizes,))
     assert menu is not None  # it has a shape, whatever the effort
@@ -156,15 +167,15 @@ def menu_at(check: Check, subject: Subject, sizes: Sizes) -> Menu:
 
 
 def cases_at(menu: Menu, seed: int) -> Iterator[Choices]:
-    """The cases with the causal flag and without it, or the one case of a clause that knows no flag."""
+    """The cases with the causal flag and without; one case of a clause that knows no flag."""
     yield from deal_openings(menu, seed, 1 + len(menu.optional))
 
 
 MIN_SEEDS, MAX_SEEDS = 2, 8
-"""With so many entries a case is put before it counts as holding; with more, where it fails with some entries only."""
+"""With so many entries a case is put before it holds; with more, where it fails with some only."""
 
 DEAREST_SHARE = 0.1
-"""Sizes that would cost more than this share of what work is left are not put, but those that it failed at."""
+"""Sizes that cost more than this share of the work left are not put, but those that failed."""
 
 MISSED_SHARE = 0.01
 """The share of cases that may be missed so."""
@@ -198,12 +209,14 @@ def resize_recipe(recipe: Recipe, sizes: Sizes, domain: Domain, limits: Limits) 
     A problem of a kind whose sizes are part of what it is has no other sizes.
     """
     is_one = recipe.inputs == "one" and sizes.T != sizes.S
-    if domain.kind in _OF_FIXED_SIZES or is_one or _is_too_large(sizes) or not is_lawful(sizes, domain, limits):
+    is_fixed = domain.kind in _OF_FIXED_SIZES or is_one
+    if is_fixed or _is_too_large(sizes) or not is_lawful(sizes, domain, limits):
         return None
     share = sizes.S / recipe.sizes.S
     return replace(recipe, sizes=sizes, families=recipe.families[: sizes.B * sizes.Hkv],
                    M=model_width(sizes, limits) if recipe.M else 0,
-                   values={name: _scale_keyword_value(name, value, share) for name, value in recipe.values.items()})
+                   values={name: _scale_keyword_value(name, value, share)
+                           for name, value in recipe.values.items()})
 
 
 def _is_too_large(sizes: Sizes) -> bool:
@@ -223,10 +236,11 @@ def _scale_keyword_value(keyword: str, value: Any, share: float) -> Any:  # noqa
 class Resizer:
     """Puts a failing case at other sizes, each sizes once, and remembers how they fared.
 
-    judge_recipe: the clause on one case.  most: at so many sizes; work_left: in multiply-adds; seconds: and no longer
-    than that. What fails in another way (an exception for a wrong answer) does not count as failing.  least: lengths
-    and widths are made no smaller; the fewer entries an answer has, the easier a mistake hides.  any_family: whether
-    what fails at fewer heads with other families of entries than the first ones fails there.
+    judge_recipe: the clause on one case.  most: at so many sizes; work_left: in multiply-adds;
+    seconds: and no longer than that. What fails in another way (an exception for a wrong answer)
+    does not count as failing.  least: lengths and widths are made no smaller; the fewer entries an
+    answer has, the easier a mistake hides.  any_family: whether what fails at fewer heads with
+    other families of entries than the first ones fails there.
     """
 
     judge_recipe: Callable[[Recipe], Tally]
@@ -255,9 +269,10 @@ class Resizer:
         return self.tried_count >= self.max_sizes or self.work_left <= 0 or is_late
 
     def fails(self, sizes: Sizes) -> bool | None:
-        """Whether it fails there as well; None where that cannot be said: no such problem, no claim, or no time."""
+        """Whether it fails there as well; None for no such problem, no claim, or no time."""
         if sizes in self.known_sizes and (
-            self.known_sizes[sizes] or self._holding_counts[sizes] >= self._entries_enough(sizes) or self.is_spent):
+            self.known_sizes[sizes] or self._holding_counts[sizes] >= self._entries_enough(sizes)
+            or self.is_spent):
             return self.known_sizes[sizes]
         is_dear = count_work(sizes) > self.work_left * DEAREST_SHARE and sizes != self.recipe.sizes
         if sizes in self._unknown_sizes or self.is_spent or is_dear:
@@ -286,7 +301,8 @@ class Resizer:
     @property
     def held_recipes(self) -> tuple[Recipe, ...]:
         """The cases that held, with all entries that were put; the least work first."""
-        sizes = sorted((each for each, failed in self.known_sizes.items() if not failed), key=count_work)
+        sizes = sorted((each for each, failed in self.known_sizes.items() if not failed),
+                       key=count_work)
         return tuple(filter(None, (self._make_recipe_at(each, number) for each in sizes
                                    for number in range(self._holding_counts[each]))))
 
@@ -297,7 +313,8 @@ class Resizer:
     def _make_recipe_at(self, sizes: Sizes, number: int) -> Recipe | None:
         """The case at these sizes with the number-th entries; None where there is no such problem.
 
-        Of more families of entries than heads each leads once, where any may: which of them fails is not known.
+        Of more families of entries than heads each leads once, where any may: which of them fails
+        is not known.
         """
         families, first = self.recipe.families, number % len(self.recipe.families)
         led = (*families[first:], *families[:first]) if self._drops_families(sizes) else families
@@ -326,43 +343,52 @@ class Resizer:
         """Put more entries from now on, if at these sizes it fails with some entries only."""
         often = self.how_often(sizes, range(MAX_SEEDS // 2))
         share = min(often / (MAX_SEEDS // 2), 1 - MISSED_SHARE)
-        self.seeds = min(MAX_SEEDS, max(MIN_SEEDS, round(log(MISSED_SHARE) / log(1 - share)))) if share else MAX_SEEDS
+        self.seeds = MAX_SEEDS
+        if share:
+            enough = round(log(MISSED_SHARE) / log(1 - share))
+            self.seeds = min(MAX_SEEDS, max(MIN_SEEDS, enough))
 
     def how_often(self, sizes: Sizes, numbers: range) -> int:
         """With how many of these entries the case fails."""
-        return sum(type(self._judge_case(sizes, number).failure) is self.failure for number in numbers)
+        return sum(type(self._judge_case(sizes, number).failure) is self.failure
+                   for number in numbers)
 
     def holds_by_chance(self, sizes: Sizes) -> bool:
-        """Whether it fails there with further entries, though it held with those that were put: then it counts as
-        failing.
+        """Whether it fails there with further entries, though it held with those that were put:
+        then it counts as failing.
         """
         fails = self.how_often(sizes, range(MAX_SEEDS, 2 * MAX_SEEDS)) > 0
         self.known_sizes[sizes] = self.known_sizes[sizes] or fails
         return fails
 
     def margins_of(self, sizes: Sizes, numbers: range) -> list[float]:
-        """How far answers are off with each of these entries, in what rounding may do; those that are not measured are
-        left out.
+        """How far answers are off with each of these entries, in what rounding may do; those that
+        are not measured are left out.
         """
         tallies = [self._judge_case(sizes, number) for number in numbers]
-        measured = [each.failure.measured if isinstance(each.failure, Violated) else each.worst for each in tallies]
+        measured = [each.failure.measured if isinstance(each.failure, Violated) else each.worst
+                    for each in tallies]
         return [each.margin for each in measured if each]
 
     @property
     def axes(self) -> tuple[str, ...]:
         """The axes that can be moved, in the order in which they are made small: lengths last.
 
-        What has to be equal moves together; what happens to be equal does so first, and then each alone.
+        What has to be equal moves together; what happens to be equal does so first, and then each
+        alone.
         """
         sizes = self.recipe.sizes
-        return (*self._axes_of_pair("D=Dv"), "B", *self._head_axes(sizes), *self._axes_of_pair("T=S"))
+        return (*self._axes_of_pair("D=Dv"), "B", *self._head_axes(sizes),
+                *self._axes_of_pair("T=S"))
 
     def _axes_of_pair(self, pair: str) -> tuple[str, ...]:
         sizes, (one, other) = self.recipe.sizes, _AXIS_PAIRS[pair]
         is_tied = {"D=Dv": self.limits.ties_value_width, "T=S": self._ties_lengths()}[pair]
         if is_tied:
             return (pair,)
-        return (pair, one, other) if length_along(sizes, one) == length_along(sizes, other) else (one, other)
+        if length_along(sizes, one) == length_along(sizes, other):
+            return (pair, one, other)
+        return (one, other)
 
     def _ties_lengths(self) -> bool:
         limits, domain = self.limits, self.domain
@@ -377,27 +403,29 @@ class Resizer:
         return ("G", "Hkv") if may_group else ("H",)
 
     def find_smallest(self) -> Sizes:
-        """The smallest sizes at which it still fails, one axis after the other; twice, where that shrinks further."""
+        """The smallest sizes at which it fails, axis after axis; twice, if that helps."""
         sizes = self._shrink_all_at_once(self.recipe.sizes)
         for _ in range(2):
             before = sizes
             alone = replace(sizes, Hkv=sizes.H)  # what needs many heads needs no groups
             sizes = alone if alone != sizes and self.fails(alone) else sizes
             for axis in self.axes:
-                if axis not in _AXIS_PAIRS or len({length_along(sizes, each) for each in _AXIS_PAIRS[axis]}) == 1:
+                if axis not in _AXIS_PAIRS or len({length_along(sizes, each)
+                                                   for each in _AXIS_PAIRS[axis]}) == 1:
                     sizes = move_axis(sizes, axis, self._lowest_failing(sizes, axis))
             if sizes == before:
                 break
         return sizes
 
     def _shrink_all_at_once(self, sizes: Sizes) -> Sizes:
-        """With the least widths and heads, if it fails there, or else with the least lengths: one put for many."""
+        """Tries the least widths and heads together, else the least lengths: one put for many."""
         for are_lengths in (False, True):
             small = sizes
             for axis in self.axes:
                 if (axis in _LENGTH_AXES) is are_lengths:
                     small = move_axis(small, axis,
-                                      min(length_along(small, axis), 1 if axis in _HEAD_AXES else self.min_length))
+                                      min(length_along(small, axis),
+                                          1 if axis in _HEAD_AXES else self.min_length))
             if small != sizes and self.fails(small):
                 return small
         return sizes
@@ -435,6 +463,6 @@ class Resizer:
 
 
 def rungs_below(value: int) -> list[int]:
-    """1 to 4, and each further power of two with the numbers beside it, as far as they are below `value`."""
+    """1 to 4, and each further power of two with the number behind it, below `value`."""
     powers = [2**n for n in range(2, value.bit_length())]
     return [rung for rung in [1, 2, 3, *(p + d for p in powers for d in (0, 1))] if rung < value]

@@ -1,4 +1,4 @@
-"""One clause against one subject at one dtype: cases drawn, judged and, where one fails, shrunk."""
+"""A trial puts one clause to one subject at one dtype: it draws cases, judges, and shrinks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GLANCE_ATTEMPTS = 24
 """By how many cases a failing one is shrunk at a glance."""
 
 EXPLAINED_ATTEMPTS = 12
-"""The same at any effort, of one that is explained already: its sizes are small, and a clearer case is told first."""
+"""The same at any effort, of a case that is explained: its sizes are small already."""
 
 NO_SIZE = "no size that is drawn at this effort has what the clause asks for under `given`"
 NOTHING_CLAIMED = "no case of these sizes could be judged"
@@ -42,17 +42,20 @@ NOTHING_CLAIMED = "no case of these sizes could be judged"
 
 @dataclass(frozen=True, slots=True)
 class Trial(CaseJudge):
-    """A clause, a subject on its evaluator, and how hard to look: as many cases as the effort says, or `cases`.
+    """A clause, a subject on its evaluator, and how hard to look: as many cases as the effort
+    says, or `cases`.
 
     A trial that does not shrink ends at its first failure.
-    most: end after so many of the very same cases; 0 sets no end.  before: a case that failed at another dtype, already
-    shrunk; at a glance, or where it is explained, it stands for the one that failed if it fails here too.  raised: what
-    the subject has raised under other clauses; at a glance that is not shrunk again.
-    shapes: the sizes that the clause was dealt in its run; None: those that it would be dealt alone.  purse: end where
-    the cases have cost so much.  asked: the sizes that a user names, which are tried whatever they cost.
-    sample: so many of the openings stand for all cases; 0: all are tried.  tell: it is told the case that fails first,
-    before a smaller one is looked for.  until: how many seconds compilers may have taken in all for it to go on.
-    small: the sizes to which failing cases of other clauses were shrunk.  is_explained: whether what is known of the
+    most: end after so many of the very same cases; 0 sets no end.  before: a case that failed at
+    another dtype, already shrunk; at a glance, or where it is explained, it stands for the one
+    that failed if it fails here too.  raised: what the subject has raised under other clauses; at
+    a glance that is not shrunk again.
+    shapes: the sizes that the clause was dealt in its run; None: those that it would be dealt
+    alone.  purse: end where the cases have cost so much.  asked: the sizes that a user names,
+    which are tried whatever they cost. sample: so many of the openings stand for all cases; 0: all
+    are tried.  tell: it is told the case that fails first, before a smaller one is looked for.
+    until: how many seconds compilers may have taken in all for it to go on. small: the sizes to
+    which failing cases of other clauses were shrunk.  is_explained: whether what is known of the
     subject explains what a case shows: then it is shrunk by few attempts.
     """
 
@@ -71,7 +74,7 @@ class Trial(CaseJudge):
     is_explained: Callable[[Trial, Recipe], bool] = lambda *_: False
 
     def hold(self) -> Tally:
-        """Tries all cases; what failed, if anything did, is the tally's failure on its smallest case."""
+        """Tries all cases; what failed is the tally's failure, on its smallest case."""
         tally = Tally()
         with contextlib.suppress(Violated, SubjectRaised, SubjectDied, TrialEnded):
             self._hold_cases(tally)
@@ -98,7 +101,8 @@ class Trial(CaseJudge):
             self._search(tally)
 
     def _search(self, tally: Tally) -> None:
-        """Openings come first. One that fails is shrunk; else Hypothesis draws the others, but not beside a sample.
+        """Openings come first. One that fails is shrunk; else Hypothesis draws the others, but not
+        beside a sample.
 
         A glance passes over openings of which nothing can be claimed, up to SPARE of them a case.
         """
@@ -107,7 +111,8 @@ class Trial(CaseJudge):
             tally.outside_reasons[self._no_shape() if menu is None else NO_VARIANT] = 1
             return
         tally.sample = self.sample
-        holds = self._hold_openings(menu, tally) and self._hold_on_paths(menu, tally) and self._hold_as_asked(tally)
+        holds = (self._hold_openings(menu, tally) and self._hold_on_paths(menu, tally)
+                 and self._hold_as_asked(tally))
         if holds and (further := self._further_count(tally)):
             self._without_compilers._draw_further(menu, tally, further)
         tally.readings.update(dict.fromkeys(readings_of(self._paths)))
@@ -123,13 +128,13 @@ class Trial(CaseJudge):
 
     @property
     def _openings(self) -> int:
-        """How many openings there are; of cases that are counted half of them, but at a glance all."""
+        """How many openings there are: half of the counted cases, at a glance all of them."""
         if not self.cases:
             return EFFORTS[self.effort].openings
         return self.cases if self.is_glance else (self.cases + 1) // 2
 
     def _further_count(self, tally: Tally) -> int:
-        """How many cases Hypothesis draws; as many as there were openings at least if nothing was claimed of these."""
+        """How many cases Hypothesis draws: as many as openings, if these claimed nothing."""
         if self.is_glance or self.sample or tally.is_cut_short:
             return 0
         drawn = self.cases - self._openings if self.cases else EFFORTS[self.effort].drawn
@@ -146,7 +151,8 @@ class Trial(CaseJudge):
             try:
                 trial._try_case(menu.recipe(*choices), tally)
             except (Violated, SubjectRaised) as failed:
-                if not (self.is_glance and isinstance(failed, SubjectRaised) and failed.gist in self.raised_before):
+                if not (self.is_glance and isinstance(failed, SubjectRaised)
+                        and failed.gist in self.raised_before):
                     trial._shrink(menu, choices, tally)
                 return False
         return True
@@ -154,11 +160,13 @@ class Trial(CaseJudge):
     def _is_long_enough(self, tally: Tally) -> bool:
         """Whether a case was judged, and compilers have taken what is this clause's."""
         compiling = self.evaluator.compiling
-        tally.is_cut_short |= bool(compiling and tally.cases and compiling.seconds_spent >= self.compiling_ends)
+        tally.is_cut_short |= bool(compiling and tally.cases
+                                   and compiling.seconds_spent >= self.compiling_ends)
         return tally.is_cut_short
 
     def _deal_openings(self, menu: Menu) -> Iterator[Choices]:
-        """The cases that it opens with; after a sample those that take the place of what makes no claim.
+        """The cases that it opens with; after a sample those that take the place of what makes no
+        claim.
 
         Where a compiler may run for each size, a sample has the sizes that all clauses share.
         """
@@ -168,10 +176,11 @@ class Trial(CaseJudge):
         opened = self.sample if is_shared else count
         sample = sample_openings(menu, self.seed, opened, self.sample) if self.sample else ()
         yield from sample
-        yield from (choices for choices in deal_openings(menu, self.seed, count) if choices not in sample)
+        yield from (choices for choices in deal_openings(menu, self.seed, count)
+                    if choices not in sample)
 
     def _hold_on_paths(self, menu: Menu, tally: Tally) -> bool:
-        """Whether it holds in a case of each keyword for each variant that was seen to leave its own path."""
+        """Whether it holds in a case of each keyword for each variant that left its own path."""
         if not any(each.left_count for each in self._paths.values()):
             return True
         keywords = self.evaluator.subject.declaration.keywords & self.check.domain.sometimes
@@ -187,7 +196,8 @@ class Trial(CaseJudge):
 
     def _hold_as_asked(self, tally: Tally) -> bool:
         """Whether it holds at all sizes that the user names."""
-        return all(replace(self, max_call_seconds=math.inf)._hold_at(asked, tally) for asked in self.named_sizes)
+        return all(replace(self, max_call_seconds=math.inf)._hold_at(asked, tally)
+                   for asked in self.named_sizes)
 
     def _hold_at(self, asked: RequestedSizes, tally: Tally) -> bool:
         at = spell_lengths(asked.sizes.by_axis)
@@ -201,7 +211,8 @@ class Trial(CaseJudge):
                     tally.named_sizes[at] = ""
             except (Violated, SubjectRaised):
                 tally.named_sizes[at] = ""
-                handy, chosen = shrink_to_handy(self.judge_recipe, menu, choices, tally, PATIENCE_AT_ASKED)
+                handy, chosen = shrink_to_handy(self.judge_recipe, menu, choices, tally,
+                                                PATIENCE_AT_ASKED)
                 if self._work_of_recipe(handy.recipe(*chosen)) <= EFFORTS[self.effort].shrinking:
                     self._simplify(handy, chosen, tally)
                 return False
@@ -216,26 +227,32 @@ class Trial(CaseJudge):
         return replace(self, compiles=False)
 
     def _shrink(self, menu: Menu, choices: Choices, tally: Tally) -> None:
-        """Look for the smallest case that fails; at a glance not for long, though among the shapes of effort quick.
+        """Look for the smallest case that fails; at a glance not for long, though among the shapes
+        of effort quick.
 
         Sizes first: Hypothesis then simplifies keywords, families and entries of a small problem.
         """
         if self._earlier_case_stands(tally):
             return
         if not self.is_glance:
-            menu, choices = shrink_to_handy(self.judge_recipe, menu, choices, tally, small=self.small_sizes)
+            menu, choices = shrink_to_handy(self.judge_recipe, menu, choices, tally,
+                                            small=self.small_sizes)
         else:
             small = self._menu_for(Effort.QUICK)
             shapes = {*menu.shapes, *(small.shapes if small else ())}
-            wider = replace(menu, shapes=tuple(sorted(shapes, key=count_logits))) if small else menu
+            wider = menu
+            if small:
+                wider = replace(menu, shapes=tuple(sorted(shapes, key=count_logits)))
             menu, choices = wider, choices_in_wider_menu(menu, choices, wider)
         self._simplify(menu, choices, tally)
 
     def _earlier_case_stands(self, tally: Tally) -> bool:
-        """Whether the case that failed at another dtype stands for the one that failed here: it fails here, too, and
-        what it shows is explained, or nobody looks for causes.
+        """Whether the case that failed at another dtype stands for the one that failed here: it
+        fails here, too, and what it shows is explained, or nobody looks for causes.
         """
-        if self.failed_before is None or not (self.is_glance or self.is_explained(self, self.failed_before)):
+        if self.failed_before is None:
+            return False
+        if not self.is_glance and not self.is_explained(self, self.failed_before):
             return False
         return self._fails_on(self.failed_before, tally)
 
@@ -263,7 +280,7 @@ class Trial(CaseJudge):
 
     @property
     def is_sparing(self) -> bool:
-        """Whether each case is a run of a compiler: a form of the subject is asked for that attnspec makes itself."""
+        """Whether each case runs a compiler: attnspec makes the form of the subject itself."""
         return bool(self.check.clause.made)
 
     @property
@@ -274,11 +291,11 @@ class Trial(CaseJudge):
     def _menu_for(self, effort: Effort, limits: Limits | None = None) -> Menu | None:
         keywords = self.evaluator.subject.declaration.keywords
         shapes = self.shapes if effort is self.effort and limits is None else None
-        return menu_of(self.check.domain, keywords, limits or self._limits, effort, tuple(self.check.clause.draw),
-                       shapes=shapes)
+        return menu_of(self.check.domain, keywords, limits or self._limits, effort,
+                       tuple(self.check.clause.draw), shapes=shapes)
 
     def _no_shape(self) -> str:
-        """Why no problem of the clause can be put: what the subject refuses, in its words, or its declared limits."""
+        """Why no problem of the clause can be put: the subject's words, or its declared limits."""
         subject = self.evaluator.subject
         if self._menu_for(self.effort, Limits()) is None:
             return NO_SIZE
@@ -287,8 +304,9 @@ class Trial(CaseJudge):
         told = "; ".join(f"{name}: {words}" for name, words in subject.refused_words.items())
         return f"the function refuses the inputs that this clause needs ({told})"
 
-    def _margin_of(self, menu: Menu, tally: Tally, drawn: list[Choices]) -> Callable[[Choices], float | None]:
-        """What Hypothesis works on; what it draws is added to `drawn`, so that what failed is the last."""
+    def _margin_of(self, menu: Menu, tally: Tally,
+                   drawn: list[Choices]) -> Callable[[Choices], float | None]:
+        """The function that Hypothesis searches; it notes in `drawn` what it is given."""
         def margin_of(choices: Choices) -> float | None:
             drawn.append(choices)
             return self._try_case(menu.recipe(*choices), tally)
@@ -304,7 +322,8 @@ class Trial(CaseJudge):
         is_first = tally.failure is None
         try:
             return self.judge(recipe, tally)
-        except SubjectDied:  # each death costs a process, a hang its deadline: no smaller case is looked for
+        # each death costs a process, a hang its deadline: no smaller case is looked for
+        except SubjectDied:
             raise TrialEnded from None
         except (Violated, SubjectRaised) as failure:
             if is_first:
@@ -319,22 +338,23 @@ class Trial(CaseJudge):
 
 
 MAX_OTHER_SIZES, MAX_SHRINK_WORK, MAX_SHRINK_SECONDS = 40, 1e9, 10.0
-"""At so many other sizes, so many multiply-adds and seconds, a failing case is put to make its sizes small."""
+"""So many other sizes, multiply-adds and seconds are spent on making a failing case small."""
 
 PATIENCE_AT_ASKED = 2e10, 60.0
-"""The same multiply-adds and seconds for a case at sizes that a user names: it may be a hundred times as dear."""
+"""The same at sizes that a user names: such a case may be a hundred times as dear."""
 
 HANDY_LENGTH = 4
 """The lengths and widths that a failing case is given first, if it fails with them."""
 
 
-def shrink_sizes(put: Callable[[Recipe], Tally], tally: Tally, domain: Domain, limits: Limits) -> Recipe | None:
-    """The case that failed last, at the smallest sizes at which it fails in the same way; None if these are its own."""
+def shrink_sizes(put: Callable[[Recipe], Tally], tally: Tally, domain: Domain,
+                 limits: Limits) -> Recipe | None:
+    """The last failing case at the smallest sizes where it fails alike; None if it is smallest."""
     failing = tally.failing_recipe
     if failing is None or not isinstance(tally.failure, (Violated, SubjectRaised)):
         return None
-    resizer = Resizer(put, failing, domain, limits, MAX_OTHER_SIZES, MAX_SHRINK_WORK, MAX_SHRINK_SECONDS,
-                      type(tally.failure))
+    resizer = Resizer(put, failing, domain, limits, MAX_OTHER_SIZES, MAX_SHRINK_WORK,
+                      MAX_SHRINK_SECONDS, type(tally.failure))
     smallest = resizer.find_smallest()
     return resizer.failing_recipes.get(smallest) if smallest != failing.sizes else None
 
@@ -342,16 +362,17 @@ def shrink_sizes(put: Callable[[Recipe], Tally], tally: Tally, domain: Domain, l
 def shrink_to_handy(put: Callable[[Recipe], Tally], menu: Menu, choices: Choices, tally: Tally,
                     patience: tuple[float, float] = (MAX_SHRINK_WORK, MAX_SHRINK_SECONDS), *,
                     small: Sequence[Sizes] = ()) -> tuple[Menu, Choices]:
-    """The choices of a case that failed, at small sizes, of a menu that offers no others; as it is where it does not
-    fail there. patience: multiply-adds and seconds that it may cost.  small: sizes at which other clauses fail; if it
-    fails there, too, no smaller ones are looked for.
+    """The choices of a case that failed, at small sizes, of a menu that offers no others; as it is
+    where it does not fail there. patience: multiply-adds and seconds that it may cost.  small:
+    sizes at which other clauses fail; if it fails there, too, no smaller ones are looked for.
 
-    Not the very smallest: with a few more entries it is easier to see which keywords and values it takes.
+    Not the very smallest: with a few more entries it is easier to see which keywords and values it
+    takes.
     """
     if not isinstance(tally.failure, (Violated, SubjectRaised)):
         return menu, choices
-    resizer = Resizer(put, menu.recipe(*choices), menu.domain, menu.limits, MAX_OTHER_SIZES, *patience,
-                      type(tally.failure), HANDY_LENGTH)
+    resizer = Resizer(put, menu.recipe(*choices), menu.domain, menu.limits, MAX_OTHER_SIZES,
+                      *patience, type(tally.failure), HANDY_LENGTH)
     sizes = next(filter(resizer.fails, small), None) or resizer.find_smallest()
     if sizes not in resizer.failing_recipes:
         return menu, choices
@@ -380,12 +401,13 @@ def unfinished_evidence(trial: Trial, failure: Failure, recipe: Recipe) -> Evide
     """The evidence of a failure as it was found, of which nothing more is known."""
     measured = failure.measured if isinstance(failure, Violated) else None
     sentence = measured.sentence if measured else str(failure)
-    return Evidence(f"{sentence} {UNFINISHED_NOTE}", describe_case(trial, recipe), recipe.text, measured,
+    return Evidence(f"{sentence} {UNFINISHED_NOTE}", describe_case(trial, recipe), recipe.text,
+                    measured,
                     traceback=failure.traceback if isinstance(failure, SubjectRaised) else "")
 
 
 def _format_pattern(keyword: str, recipe: Recipe) -> str:
-    """How what a pattern names is made: `=spread`; lengths `=ragged (3, 1)`, a past `=half (P=2 of S)`."""
+    """How a pattern makes a value: `=spread`, `=ragged (3, 1)`, `=half (P=2 of S)`."""
     pattern = recipe.value(keyword) if keyword in VALUED else None
     if not isinstance(pattern, str):
         return ""
@@ -393,28 +415,31 @@ def _format_pattern(keyword: str, recipe: Recipe) -> str:
         return f"={pattern} (P={count_past(pattern, recipe.sizes)} of S)"
     if keyword not in COUNTS:
         return f"={pattern}"
-    numbers = [str(number) for number in keyword_array(keyword, pattern, recipe.seed, recipe.sizes)]
+    numbers = [str(number)
+               for number in keyword_array(keyword, pattern, recipe.seed, recipe.sizes)]
     return f"={pattern} ({', '.join(numbers[:MAX_NUMBERS])}{', …' * (len(numbers) > MAX_NUMBERS)})"
 
 
 CONVENTION_RELATION = "convention_is"
-"""The relation that says which convention was found: no fault is likely, for the finding says all there is."""
+"""The relation that says which convention was found, which is all that there is to say."""
 
-_PROBED_VERDICTS = frozenset({Verdict.HELD, Verdict.VIOLATED, Verdict.NO_CLAIM})  # the others may have ended the probe
+# the others may have ended the probe
+_PROBED_VERDICTS = frozenset({Verdict.HELD, Verdict.VIOLATED, Verdict.NO_CLAIM})
 
 
 def conventions_of(check: Check) -> list[str]:
     """The conventions whose answers the clause recommends."""
-    return [str(word.args["convention"]) for word in check.clause.then if word.name == CONVENTION_RELATION]
+    return [str(word.args["convention"]) for word in check.clause.then
+            if word.name == CONVENTION_RELATION]
 
 
 def add_probed(outcome: Outcome, check: Check, evaluator: Evaluator) -> Outcome:
-    """The outcome with what was found of the clause's conventions, where the subject declares none; of a form of one
-    only what is not as of the whole.
+    """The outcome with what was found of the clause's conventions, where the subject declares
+    none; of a form of one only what is not as of the whole.
     """
     asked = conventions_of(check) if outcome.verdict in _PROBED_VERDICTS else []
     found, declared = evaluator.conventions if asked else {}, evaluator.subject.declaration.conventions
-    probed = [ProbedConvention(name, answer) for whole in asked if whole in found and whole not in declared
-              for name, answer in found.items()
-              if name == whole or (name.startswith(f"{whole}.") and answer != found[whole])]
+    probed = [ProbedConvention(name, answer) for whole in asked if whole in found
+              and whole not in declared for name, answer in found.items() if name == whole
+              or (name.startswith(f"{whole}.") and answer != found[whole])]
     return replace(outcome, probed=tuple(probed))

@@ -1,8 +1,8 @@
-"""NumPy to JAX and back, and the forms that JAX makes of a function: compiled, exported, mapped over the batch,
-recomputed.
+"""NumPy to JAX and back, and the forms that JAX makes of a function: compiled, exported, mapped
+over the batch, recomputed.
 
-float64 exists in JAX only while x64 is enabled, so it is enabled around each such call. What is traced is traced on
-other numbers than it is asked about, so that what a trace has captured shows.
+float64 exists in JAX only while x64 is enabled, so it is enabled around each such call. What is
+traced is traced on other numbers than it is asked about, so that what a trace has captured shows.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ FORM_CACHE = FormCache()
 
 
 def make_form(function: Callable[..., Any], form: FrameworkForm) -> Callable[..., Any]:
-    """The function in this form, with the same arguments: arrays (B,H,T,D). Raises FormNotMade where there is none."""
+    """The function in this form, of arrays (B,H,T,D). Raises FormNotMade."""
     if form.name == ONNX:
         raise FormNotMade("JAX itself exports no ONNX")
-    made: Callable[..., Any] = FORM_CACHE.find_form(function, form, lambda: _JaxForm(function, form))
+    made: Callable[..., Any] = FORM_CACHE.find_form(function, form,
+                                                    lambda: _JaxForm(function, form))
     return made
 
 
@@ -59,9 +60,12 @@ class _JaxForm:
 
     def __call__(self, *inputs: Any, **keywords: Any) -> Any:
         """What the form answers to arrays (B,H,T,D) and keywords. Raises FormNotMade."""
-        given = CallArguments.from_call(inputs, keywords, lambda value: isinstance(value, jax.Array))
-        if any(isinstance(each, jax.core.Tracer) for each in given.arrays.values()):  # it is being differentiated
-            return _PROGRAM_MAKERS[self.form.name](self._plain_function(given), given.arrays, self.form)(given.arrays)
+        given = CallArguments.from_call(inputs, keywords,
+                                        lambda value: isinstance(value, jax.Array))
+        # it is being differentiated
+        if any(isinstance(each, jax.core.Tracer) for each in given.arrays.values()):
+            return _PROGRAM_MAKERS[self.form.name](self._plain_function(given), given.arrays,
+                                                   self.form)(given.arrays)
         key = (*given.kind, _array_signature(given.arrays))
         if key not in self._programs:
             with refusing():
@@ -69,15 +73,18 @@ class _JaxForm:
         return self._programs[key](given.arrays)
 
     def _make_program(self, given: CallArguments) -> Program:
-        """Traced and compiled now; on the numbers that are given where the function checks what it gets."""
-        with contextlib.suppress(Exception):  # whatever a function says to arguments that it does not like
-            return self._trace_program(given, jax.tree_util.tree_map(lambda each: jnp.roll(each, 1), given.arrays))
+        """Traces on other numbers; on those given, where the function checks its input."""
+        # whatever a function says to arguments that it does not like
+        with contextlib.suppress(Exception):
+            return self._trace_program(
+                given, jax.tree_util.tree_map(lambda each: jnp.roll(each, 1), given.arrays))
         return self._trace_program(given, given.arrays)
 
     def _trace_program(self, given: CallArguments, arrays: Mapping[str, Any]) -> Program:
-        """One that asks for compiler options of its own is inlined, see `JaxLift.differentiate`; arrays, any shape."""
+        """Traces and compiles for arrays, any shape; inlined as `JaxLift.differentiate` says."""
         try:
-            program: Program = _PROGRAM_MAKERS[self.form.name](self._plain_function(given), arrays, self.form)
+            make = _PROGRAM_MAKERS[self.form.name]
+            program: Program = make(self._plain_function(given), arrays, self.form)
             jax.block_until_ready(program(arrays))
         except ValueError as nested:
             if "compiler_options" not in str(nested) or self._is_inlined:
@@ -109,7 +116,7 @@ def _compile_program(plain: Program, arrays: Mapping[str, Any], form: FrameworkF
 
 
 def _export_program(plain: Program, arrays: Mapping[str, Any], form: FrameworkForm) -> Program:  # noqa: ARG001  (as its siblings)
-    """By `jax.export`, written and read again where what writes it is installed; arrays of any shape."""
+    """By `jax.export`, written and read where that is installed; arrays of any shape."""
     export = importlib.import_module("jax.export")
     exported = export.export(jax.jit(plain))(arrays)
     with contextlib.suppress(ImportError):
@@ -131,8 +138,9 @@ def _checkpoint_program(plain: Program, arrays: Mapping[str, Any], form: Framewo
     return program
 
 
-_PROGRAM_MAKERS: Dict[str, Callable[..., Program]] = {
-    COMPILE: _compile_program, EXPORT: _export_program, VMAP: _map_program, CHECKPOINT: _checkpoint_program}
+_PROGRAM_MAKERS: Dict[str, Callable[..., Program]] = {COMPILE: _compile_program,
+                                                      EXPORT: _export_program, VMAP: _map_program,
+                                                      CHECKPOINT: _checkpoint_program}
 
 
 class JaxLift(plain.Lift):
@@ -147,7 +155,8 @@ class JaxLift(plain.Lift):
             raise LookupError(", ".join(sorted(there)))
         self._place = there[device] if device else None
         self.device = device or _kinds_of_device(jax.devices()[0])[0]
-        self._programs: Dict[Any, Tuple[Any, Any]] = {}  # with the function, so that no other has its id
+        # with the function, so that no other has its id
+        self._programs: Dict[Any, Tuple[Any, Any]] = {}
         self._inlined: Set[int] = set()
 
     def context_for(self, dtype: str) -> Any:
@@ -161,11 +170,12 @@ class JaxLift(plain.Lift):
     def hand(self, entries: Entries) -> Any:
         """A JAX array of the same dtype and of any shape (JAX keeps no strides).
 
-        `jnp.asarray` compiles a copy for every new shape, half of all that is compiled. `device_put` may share memory
-        instead, and so gets a copy to itself.
+        `jnp.asarray` compiles a copy for every new shape, half of all that is compiled.
+        `device_put` may share memory instead, and so gets a copy to itself.
         """
         array = np.array(entries.array, order="C")
-        named = array.view(plain.narrow_dtype(entries.dtype)) if entries.dtype in BIT_DTYPES else array
+        named = array.view(
+            plain.narrow_dtype(entries.dtype)) if entries.dtype in BIT_DTYPES else array
         return jax.device_put(named, self._place)
 
     def read(self, value: Any) -> Entries:
@@ -189,7 +199,7 @@ class JaxLift(plain.Lift):
         return False
 
     def about(self) -> Dict[str, str]:
-        """What kind of device it is, as JAX calls it, its driver, and the platform that XLA was built for."""
+        """What JAX calls the device, its driver, and the platform that XLA was built for."""
         first = self._place or jax.devices()[0]
         if first.platform == "cpu":
             return {}
@@ -199,10 +209,11 @@ class JaxLift(plain.Lift):
 
     def gradients(self, function: Callable[..., Any], inputs: Sequence[Any],
                   rows: Any) -> Tuple[Any, Optional[List[Any]]]:
-        """The output, and the gradients in the shapes of the inputs, as (B,H,T,D), in one compiled program; rows (T,).
+        """The output, and the gradients in the shapes of the inputs, as (B,H,T,D), in one compiled
+        program; rows (T,).
 
-        A function that asks for compiler options of its own cannot stand inside another one's jit, nor be
-        differentiated, so jit within is left out.
+        A function that asks for compiler options of its own cannot stand inside another one's jit,
+        nor be differentiated, so jit within is left out.
         """
         def both(*given: Any) -> Any:
             with jax.disable_jit():
@@ -212,19 +223,23 @@ class JaxLift(plain.Lift):
         output, pulled = _hasty_jit()(both)(*inputs)
         return output, [np.asarray(each).astype(np.float64) for each in pulled]
 
-    def differentiate(self, function: Callable[..., Any], inputs: Sequence[Any], keywords: Mapping[str, Any],
-                      wrt: Sequence[str]) -> Tuple[Any, Optional[List[Any]]]:
+    def differentiate(
+        self, function: Callable[..., Any], inputs: Sequence[Any], keywords: Mapping[str, Any],
+        wrt: Sequence[str]) -> Tuple[Any, Optional[List[Any]]]:
         """By `jax.vjp`, in the shapes of the arguments, as (B,H,T,D), in one compiled program.
 
-        A function that asks for compiler options of its own cannot stand inside another one's jit: only then jit within
-        is left out, with which loops are. What the compiled program cannot do is asked operation by operation: an
-        error of this jit is none of the function's.
+        A function that asks for compiler options of its own cannot stand inside another one's jit:
+        only then jit within is left out, with which loops are. What the compiled program cannot do
+        is asked operation by operation: an error of this jit is none of the function's.
         """
         given = {**dict(zip(plain.INPUTS, inputs)), **keywords}
-        arrays = {name: value for name, value in given.items() if isinstance(value, (jax.Array, dict))}
+        arrays = {name: value for name, value in given.items()
+                  if isinstance(value, (jax.Array, dict))}
         rest = {name: value for name, value in given.items() if name not in arrays}
-        once = tuple(name for name in plain.INPUTS[1:] if given[name] is given["query"] and name not in wrt)
-        key = (id(function), given["query"].dtype.name, tuple(wrt), once, tuple(arrays), repr(sorted(rest.items())))
+        once = tuple(name for name in plain.INPUTS[1:] if given[name] is given["query"]
+                     and name not in wrt)
+        key = (id(function), given["query"].dtype.name, tuple(wrt), once, tuple(arrays),
+               repr(sorted(rest.items())))
         both = _make_backward(partial(_call_with_leaves, function, wrt=wrt, once=once), rest, wrt,
                               id(function) in self._inlined)
         if key not in self._programs:
@@ -245,7 +260,7 @@ class JaxLift(plain.Lift):
         return make_form(function, form)
 
     def forget(self) -> None:
-        """Drop what is compiled: some megabytes for every shape and feature, gigabytes in a long run."""
+        """Drop what is compiled: megabytes for a shape, gigabytes in a long run."""
         self._programs.clear()
         self._inlined.clear()
         FORM_CACHE.clear()
@@ -256,7 +271,7 @@ LIFT = JaxLift
 
 
 def _devices_by_name() -> Dict[str, Any]:
-    """Every device by its names, `cpu:0` or `cuda:0`; the first of each kind by the kind alone too."""
+    """Every device by its names, `cpu:0` or `cuda:0`; the first of a kind by its kind, too."""
     found: Dict[str, Any] = {}
     for each in _list_devices():
         for kind in _kinds_of_device(each):
@@ -280,14 +295,15 @@ def _list_devices() -> List[Any]:
     """The devices of every platform that is there."""
     found = list(jax.devices())
     try:
-        return found if any(each.platform == "cpu" for each in found) else found + list(jax.devices("cpu"))
+        return found if any(each.platform == "cpu"
+                            for each in found) else found + list(jax.devices("cpu"))
     except RuntimeError:  # JAX_PLATFORMS leaves the CPU out
         return found
 
 
 def _make_backward(pulled: Callable[..., Any], rest: Mapping[str, Any], wrt: Sequence[str],
                    is_inlined: bool) -> Callable[..., Any]:
-    """A function from arrays, any shape, by name to output and gradients. pulled: see `_call_with_leaves`."""
+    """Arrays, any shape, by name to output and gradients. pulled: see `_call_with_leaves`."""
     def both(arrays: Dict[str, Any]) -> Any:
         with jax.disable_jit() if is_inlined else contextlib.nullcontext():
             leaves = [making.find_argument(arrays, name) for name in wrt]
@@ -297,10 +313,10 @@ def _make_backward(pulled: Callable[..., Any], rest: Mapping[str, Any], wrt: Seq
     return both
 
 
-def _call_with_leaves(function: Callable[..., Any], given: Mapping[str, Any], *leaves: Any, wrt: Sequence[str],
-                      once: Sequence[str]) -> Any:
-    """What the function makes of arguments, arrays of any shape among them, of which some are the leaves. once: those
-    that are the query itself.
+def _call_with_leaves(function: Callable[..., Any], given: Mapping[str, Any], *leaves: Any,
+                      wrt: Sequence[str], once: Sequence[str]) -> Any:
+    """What the function makes of arguments, arrays of any shape among them, of which some are the
+    leaves. once: those that are the query itself.
     """
     every = making.replace_arguments(given, dict(zip(wrt, leaves)))
     every.update(dict.fromkeys(once, every["query"]))
@@ -313,7 +329,7 @@ _hasty_jits: List[Any] = []
 
 
 def _hasty_jit() -> Callable[..., Any]:
-    """`jax.jit` with a compiler that hurries, five times as fast, where this version of JAX takes its options."""
+    """`jax.jit` with a hasty compiler, five times as fast, where JAX takes its options."""
     if not _hasty_jits:
         hurried = partial(jax.jit, compiler_options={
             "xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True,

@@ -1,8 +1,8 @@
-"""NumPy to PyTorch and back, and the forms that PyTorch makes of a function: compiled, exported, as ONNX, mapped over
-the batch, recomputed.
+"""NumPy to PyTorch and back, and the forms that PyTorch makes of a function: compiled, exported,
+as ONNX, mapped over the batch, recomputed.
 
-bfloat16 travels as its bits, since torch and ml_dtypes know nothing of each other. What is traced is traced on other
-numbers than it is asked about, so that what a trace has captured shows.
+bfloat16 travels as its bits, since torch and ml_dtypes know nothing of each other. What is traced
+is traced on other numbers than it is asked about, so that what a trace has captured shows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .making import (
 )
 
 MAX_PROGRAMS = 256
-"""How often one function may be compiled anew: beyond PyTorch's own limit it runs as it is, and nothing is judged."""
+"""How often one function may be compiled: beyond its own limit PyTorch runs it uncompiled."""
 
 _LIMIT_NAMES = ("recompile_limit", "cache_size_limit")  # as new versions call it, and older ones
 
@@ -45,8 +45,9 @@ FORM_CACHE = FormCache()
 
 
 def make_form(function: Callable[..., Any], form: FrameworkForm) -> Callable[..., Any]:
-    """The function in this form, with the same arguments: tensors (B,H,T,D). Raises FormNotMade where there is none."""
-    made: Callable[..., Any] = FORM_CACHE.find_form(function, form, lambda: _FORMS[form.name](function, form))
+    """The function in this form, of tensors (B,H,T,D). Raises FormNotMade."""
+    made: Callable[..., Any] = FORM_CACHE.find_form(function, form,
+                                                    lambda: _FORMS[form.name](function, form))
     return made
 
 
@@ -73,7 +74,8 @@ class _TorchForm:
         key = (*given.kind, _tensor_signature(given.arrays))
         if key not in self._programs:
             with refusing(), _quietly():
-                self._programs[key] = self.make_program(given._replace(arrays=self._roll_if_taken(given)))
+                self._programs[key] = self.make_program(
+                    given._replace(arrays=self._roll_if_taken(given)))
         return self._programs[key](given.arrays)
 
     def make_program(self, given: CallArguments) -> Program:
@@ -81,7 +83,7 @@ class _TorchForm:
         raise NotImplementedError
 
     def _roll_if_taken(self, given: CallArguments) -> Dict[str, Any]:
-        """Tensors of the same shapes, any, with other numbers, if the function takes them: it may check its input."""
+        """Other numbers in tensors of the same shapes, any shape, if the function takes them."""
         try:
             call_by_name(self.function, given.rest, _roll_arrays(given.arrays))
         except Exception:  # whatever a function says to arguments that it does not like
@@ -90,7 +92,7 @@ class _TorchForm:
 
 
 class _Compiled(_TorchForm):
-    """By `torch.compile`: one compiled function for all shapes, which becomes general as they come, as for a user."""
+    """By `torch.compile`: one function, which becomes general as shapes come, as for a user."""
 
     def __init__(self, function: Callable[..., Any], form: FrameworkForm) -> None:
         super().__init__(function, form)
@@ -120,7 +122,8 @@ class _Onnx(_TorchForm):
         runtime = _onnxruntime()
         graph = torch.export.export(_Module(self.function, given.rest), (given.arrays,))
         model = torch.onnx.export(graph, (), dynamo=True, verbose=False)
-        session = runtime.InferenceSession(model.model_proto.SerializeToString(), providers=["CPUExecutionProvider"])
+        session = runtime.InferenceSession(model.model_proto.SerializeToString(),
+                                           providers=["CPUExecutionProvider"])
         names = [each.name for each in session.get_inputs()]
 
         def run(arrays: Mapping[str, Any]) -> Any:
@@ -148,7 +151,7 @@ class _Recomputed(_TorchForm):
     """By `torch.utils.checkpoint`: nothing is kept for the backward pass."""
 
     def __call__(self, *inputs: Any, **keywords: Any) -> Any:
-        """What the function answers to tensors (B,H,T,D), computed again for its gradients. Raises FormNotMade."""
+        """Answers to tensors (B,H,T,D), and computes again for gradients. Raises FormNotMade."""
         recompute = importlib.import_module("torch.utils.checkpoint").checkpoint
         with refusing():
             return recompute(self.function, *inputs, use_reentrant=False, **keywords)
@@ -166,7 +169,8 @@ class _Module(torch.nn.Module):  # type: ignore[misc]  # torch is not seen by my
         return call_by_name(self._function, self._rest, arrays)
 
 
-_FORMS: Dict[str, Any] = {COMPILE: _Compiled, EXPORT: _Exported, ONNX: _Onnx, VMAP: _Mapped, CHECKPOINT: _Recomputed}
+_FORMS: Dict[str, Any] = {COMPILE: _Compiled, EXPORT: _Exported, ONNX: _Onnx, VMAP: _Mapped,
+                          CHECKPOINT: _Recomputed}
 
 
 def _is_tensor(value: Any) -> bool:
@@ -175,21 +179,24 @@ def _is_tensor(value: Any) -> bool:
 
 def _leaves(arrays: Mapping[str, Any]) -> List[Any]:
     """Every tensor, of any shape, also in mappings."""
-    return [leaf for each in arrays.values() for leaf in (_leaves(each) if isinstance(each, dict) else [each])]
+    return [leaf for each in arrays.values()
+            for leaf in (_leaves(each) if isinstance(each, dict) else [each])]
 
 
 def _tensor_signature(arrays: Mapping[str, Any]) -> Tuple[Any, ...]:
     """What tensors, any shape, have in common that one program can answer."""
-    return tuple((tuple(each.shape), tuple(each.stride()), each.dtype, each.requires_grad) for each in _leaves(arrays))
+    return tuple((tuple(each.shape), tuple(each.stride()), each.dtype, each.requires_grad)
+                 for each in _leaves(arrays))
 
 
 def _roll_arrays(arrays: Mapping[str, Any]) -> Dict[str, Any]:
     """The same numbers in each tensor, any shape, at other places."""
-    return {name: _roll_arrays(each) if isinstance(each, dict) else _roll_tensor(each) for name, each in arrays.items()}
+    return {name: _roll_arrays(each) if isinstance(each, dict) else _roll_tensor(each)
+            for name, each in arrays.items()}
 
 
 def _roll_tensor(tensor: Any) -> Any:
-    """The same numbers, any shape, at other places, with the strides of a tensor that has no gaps."""
+    """The same numbers, any shape, at other places, with the strides of a gapless tensor."""
     plain = tensor.detach()
     return plain.clone().copy_(torch.roll(plain, 1)).requires_grad_(tensor.requires_grad)
 
@@ -202,7 +209,7 @@ def _compile_backward(output: Any, arrays: Mapping[str, Any]) -> None:
 
 
 def _run_without_limit(program: Program, arrays: Mapping[str, Any]) -> Any:
-    """What the program answers to tensors of any shape, compiled however often it was compiled before."""
+    """Runs the program on tensors of any shape, however often it was compiled."""
     config = importlib.import_module("torch._dynamo").config
     limits = {name: MAX_PROGRAMS for name in _LIMIT_NAMES if hasattr(config, name)}
     with config.patch(**limits):
@@ -216,7 +223,8 @@ def _onnxruntime() -> Any:
             importlib.import_module(name)
         return importlib.import_module("onnxruntime")
     except ImportError as missing:
-        raise FormNotMade("{} is not installed where it lives".format(missing.name or missing)) from None
+        package = missing.name or missing
+        raise FormNotMade("{} is not installed where it lives".format(package)) from None
 
 
 @contextlib.contextmanager
@@ -248,17 +256,21 @@ class TorchLift(plain.Lift):
         return "MPS has no float64" if dtype == "float64" and self.device == "mps" else ""
 
     def hand(self, entries: Entries) -> Any:
-        """A tensor, any shape, with the array's memory, dtype and strides (those with negative ones are copied). NumPy
-        gives an array of nothing strides of 0, by which a kernel takes it for one that is not contiguous.
+        """A tensor, any shape, with the array's memory, dtype and strides (those with negative
+        ones are copied). NumPy gives an array of nothing strides of 0, by which a kernel takes it
+        for one that is not contiguous.
         """
-        array = entries.array.copy() if any(stride < 0 for stride in entries.array.strides) else entries.array
-        tensor = _tensor_of_bits(entries.dtype, array) if entries.dtype in BIT_DTYPES else torch.from_numpy(array)
+        array = entries.array.copy() if any(stride < 0
+                                            for stride in entries.array.strides) else entries.array
+        tensor = _tensor_of_bits(entries.dtype,
+                                 array) if entries.dtype in BIT_DTYPES else torch.from_numpy(array)
         tensor = tensor if array.size else tensor.new_empty(tensor.shape)
         return tensor if self.device == "cpu" else place_tensor(tensor, self.device)
 
     def read(self, value: Any) -> Entries:
         """The tensor's entries, any shape; what is no tensor is read by NumPy."""
-        return plain.read_tensor(value) if isinstance(value, torch.Tensor) else plain.entries_of(np.asarray(value))
+        return plain.read_tensor(value) if isinstance(value,
+                                                      torch.Tensor) else plain.entries_of(np.asarray(value))
 
     def wait(self, returned: Any) -> None:
         """An error of a kernel is told when the device is waited for."""
@@ -292,14 +304,15 @@ class TorchLift(plain.Lift):
         name = getattr(getattr(torch, _kind_of_device(self.device), None), "get_device_name", None)
         found = {"gpu": name(self.device) if name else "", "driver": plain.nvidia_driver_version()}
         if self.device.startswith("cuda"):
-            found.update(cuda=str(torch.version.cuda or ""), cudnn=str(torch.backends.cudnn.version() or ""),
+            found.update(cuda=str(torch.version.cuda or ""),
+                         cudnn=str(torch.backends.cudnn.version() or ""),
                          hip=str(getattr(torch.version, "hip", "") or ""))
         return {each: str(told) for each, told in found.items() if told}
 
     def gradients(self, function: Callable[..., Any], inputs: Sequence[Any],
                   rows: Any) -> Tuple[Any, Optional[List[Any]]]:
-        """The output detached, and the gradients in the shapes of the inputs, (B,H,T,D) of the query, zero for an input
-        that it does not depend on; rows (T,).
+        """The output detached, and the gradients in the shapes of the inputs, (B,H,T,D) of the
+        query, zero for an input that it does not depend on; rows (T,).
         """
         leaves = [each.detach().clone().requires_grad_() for each in inputs]
         output = function(*leaves)
@@ -308,23 +321,30 @@ class TorchLift(plain.Lift):
         chosen = torch.zeros_like(output)
         chosen[..., torch.from_numpy(rows).to(output.device), :] = 1
         found = torch.autograd.grad(output, leaves, chosen, allow_unused=True)
-        return output.detach(), [_gradient_as_float64(each, leaf) for each, leaf in zip(found, leaves)]
+        return output.detach(), [_gradient_as_float64(each, leaf)
+                                 for each, leaf in zip(found, leaves)]
 
-    def differentiate(self, function: Callable[..., Any], inputs: Sequence[Any], keywords: Mapping[str, Any],
-                      wrt: Sequence[str]) -> Tuple[Any, Optional[List[Any]]]:
-        """By `torch.autograd.grad`, in the shapes of the arguments, (B,H,T,D) of the query; zeros with respect to one
-        that the output does not depend on. Raises NotReached where that is none of the parameters.
+    def differentiate(
+        self, function: Callable[..., Any], inputs: Sequence[Any], keywords: Mapping[str, Any],
+        wrt: Sequence[str]) -> Tuple[Any, Optional[List[Any]]]:
+        """By `torch.autograd.grad`, in the shapes of the arguments, (B,H,T,D) of the query; zeros
+        with respect to one that the output does not depend on. Raises NotReached where that is
+        none of the parameters.
         """
         given = {**dict(zip(plain.INPUTS, inputs)), **keywords}
         grad = given.pop(plain.GRAD_KEYWORD)
-        leaves = {name: making.find_argument(given, name).detach().requires_grad_() for name in wrt}
-        serves = {id(making.find_argument(given, name)): leaf for name, leaf in leaves.items()}  # one input as several
-        given = making.replace_arguments({name: serves.get(id(value), value) for name, value in given.items()}, leaves)
+        leaves = {name: making.find_argument(given, name).detach().requires_grad_()
+                  for name in wrt}
+        # one input as several
+        serves = {id(making.find_argument(given, name)): leaf for name, leaf in leaves.items()}
+        given = making.replace_arguments({name: serves.get(id(value), value)
+                                          for name, value in given.items()}, leaves)
         inputs = [given.pop(name) for name in plain.INPUTS]
         output = function(*inputs, **given)
         if not isinstance(output, torch.Tensor) or not output.requires_grad:
             return output, None
-        found = torch.autograd.grad(output, list(leaves.values()), grad.to(output.dtype), allow_unused=True)
+        found = torch.autograd.grad(output, list(leaves.values()), grad.to(output.dtype),
+                                    allow_unused=True)
         of_parameters = [each for name, each in zip(wrt, found) if making.is_parameter(name)]
         if of_parameters and all(each is None for each in of_parameters):
             raise making.NotReached
@@ -344,9 +364,10 @@ LIFT = TorchLift
 
 
 def place_tensor(tensor: Any, device: str) -> Any:
-    """On the device, any shape, with the same strides: `to` keeps them only of tensors without gaps."""
+    """The tensor, any shape, on the device with its strides, which `to` may change."""
     if any(stride == 0 and length > 1 for stride, length in zip(tensor.stride(), tensor.shape)):
-        base = tensor[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in tensor.stride())]
+        base = tensor[tuple(slice(0, 1) if stride == 0 else slice(None)
+                            for stride in tensor.stride())]
         return place_tensor(base, device).expand(tensor.shape)
     there = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
     return there.copy_(tensor)
@@ -359,7 +380,7 @@ def _gradient_as_float64(gradient: Any, leaf: Any) -> Any:
 
 
 def list_devices() -> List[str]:
-    """The devices that are there, those of a backend that is a package of its own (PrivateUse1, as npu) too."""
+    """The devices that are there, those of a backend of its own (PrivateUse1, as npu) too."""
     own = getattr(torch._C, "_get_privateuse1_backend_name", lambda: "")()
     mps = getattr(torch.backends, "mps", None)
     return ["cpu", *(each for kind in ("cuda", "xpu", own) for each in _devices_of_kind(kind)),
@@ -379,8 +400,8 @@ def _kind_of_device(device: str) -> str:
 
 
 def _tensor_of_bits(dtype: str, bits: Any) -> Any:
-    """A tensor of any shape, of a dtype that travels as its bits. PyTorch has no int4 and no uint4 that a function can
-    read, so that int4 comes as int8 and uint4 as uint8.
+    """A tensor of any shape, of a dtype that travels as its bits. PyTorch has no int4 and no uint4
+    that a function can read, so that int4 comes as int8 and uint4 as uint8.
     """
     if dtype == "int4":
         return torch.from_numpy(((bits.view(np.int8) << 4) >> 4).astype(np.int8))
