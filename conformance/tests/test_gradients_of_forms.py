@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.forms import AS_DECLARED, InputForm
-from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.nouns import DType, Effort, Kind, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.core.sizes import Refusal
 from attnspec.engine.engine import Engine
@@ -200,7 +200,8 @@ def test_a_layer_through_whose_keys_gradients_flow_holds(tmp_path: Path) -> None
 def test_one_heads_nan_spoils_a_place_of_a_layers_input(of: str, one_input: bool, is_spoiled: bool) -> None:
     """Its projections mix heads; key and value may lie in one memory, and one input may be all three."""
     limits = Limits(self_attention_only=one_input)
-    scene = SimpleNamespace(is_layer=True, subject=SimpleNamespace(declaration=Declaration(limits=limits)))
+    declared = Declaration(kind=Kind.LAYER, limits=limits)
+    scene = SimpleNamespace(subject=SimpleNamespace(declaration=declared))
     zeros = np.zeros((1, 2, 3, 4))
     claims = {name: np.ones(zeros.shape, bool) for name in ("query", "key", "value")}
     claims["key"][0, 1, 2] = False

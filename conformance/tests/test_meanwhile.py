@@ -18,7 +18,8 @@ from attnspec.core.surroundings import HostLanguage, Surroundings
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.host.frames import Entries, Incoming, pack_frame, receive_frame, send_frame
 from attnspec.hosting.client import Client, import_folders
-from attnspec.numerics.expectation import Expectation
+from attnspec.numerics.expectation import Expectation, expect
+from attnspec.numerics.precision import Precision
 from attnspec.problems.problem import Problem
 from attnspec.subjects.call import Call, SubjectDied
 from attnspec.subjects.callee import Callee
@@ -119,13 +120,12 @@ def test_a_call_that_hangs_during_the_work_has_its_deadline(tmp_path: Path) -> N
 def test_the_truth_is_worked_out_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     subject, written = patient(tmp_path), tmp_path / "written"
     evaluator = Evaluator(subject, DType.FLOAT32, RECOMMENDED)
-    expect = evaluator._expect
 
-    def expecting(problem: Problem, part: str) -> Expectation:
+    def expecting(problem: Problem, precision: Precision, **more: Any) -> Expectation:
         written.touch()
-        return expect(problem, part)
+        return expect(problem, precision, **more)
 
-    monkeypatch.setattr(evaluator, "_expect", expecting)
+    monkeypatch.setattr("attnspec.trials.evaluator.expect", expecting)
     posed = Posed((Problem(DType.FLOAT32, *ONES.values(), scale=1.0),), key="original")
     seen = look_at(Scene(subject, DType.FLOAT32, RECOMMENDED, {"original": posed}, evaluator), "original", "output")
     assert np.allclose(seen.array, seen.truth)

@@ -251,8 +251,8 @@ class Engine:
     def _dtypes_asked(self, target: str) -> tuple[DType, ...]:
         known = self._find_registered(target)
         supported = known.declaration.dtypes if known else tuple(DType)
-        return tuple(dtype for dtype in supported if not self.plan.dtypes
-                     or dtype in self.plan.dtypes)
+        return tuple(dtype for dtype in supported
+                     if not self.plan.dtypes or dtype in self.plan.dtypes)
 
     @cached_property
     def checks(self) -> Mapping[str, Check]:

@@ -178,8 +178,8 @@ class CaseJudge:
             tally.outside_reasons[str(outside)] = tally.outside_reasons.get(str(outside), 0) + 1
             return None
         except UnusableAnswer as unusable:
-            found, no_array = [verdict("answers_with_an_array", str(unusable),
-                                       broken=True)], unusable.no_array
+            no_array = unusable.no_array
+            found = [verdict("answers_with_an_array", str(unusable), broken=True)]
         except (SubjectRaised, SubjectDied) as raised:
             if isinstance(raised, SubjectRaised) and (refused := self.refused_by(raised)):
                 tally.word_refusals = refused
