@@ -108,12 +108,12 @@ class Module:
         """Whether the keyword stands in its code."""
         return any(keyword in word.casefold() for word in self.words())
 
-    def imported(self, modules: Iterable[str]) -> set[str]:
+    def imports_among(self, modules: Iterable[str]) -> set[str]:
         """Which of these modules it imports, or names as `module:attribute`."""
         known = set(modules)
-        return {name for name in self._named() if name in known} - {self.name}
+        return {name for name in self._imported_names() if name in known} - {self.name}
 
-    def _named(self) -> Iterator[str]:
+    def _imported_names(self) -> Iterator[str]:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
@@ -166,11 +166,11 @@ class House:
 
     def __init__(self, package: Path) -> None:
         self.package = package.resolve()
-        self.files = [Module(path, self._dotted(path)) for path in sorted(self.package.rglob("*.py"))
+        self.files = [Module(path, self._dotted_name(path)) for path in sorted(self.package.rglob("*.py"))
                       if "_data" not in path.parts]
         self.modules = [module for module in self.files if not module.is_init]
 
-    def _dotted(self, path: Path) -> str:
+    def _dotted_name(self, path: Path) -> str:
         parts = path.relative_to(self.package.parent).with_suffix("").parts
         return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -197,7 +197,7 @@ class House:
         return Figure(f"files that know `{keyword}`", str(len(names)), names)
 
     def _path(self) -> Iterator[Figure]:
-        passed = traced(self.package)
+        passed = trace_case(self.package)
         files = sorted({file for file, _ in passed})
         yield Figure("functions and files that one case passes in a trial", f"{len(passed)}, {len(files)}", files)
 
@@ -207,7 +207,7 @@ class House:
         importers: Counter[str] = Counter()
         known = [module.name for module in self.modules]
         for module in self.files:
-            importers.update(module.imported(known))
+            importers.update(module.imports_among(known))
         alone = [name for name in known if importers[name] == 1]
         yield Figure("modules with one importer", f"{len(alone)} of {len(known)}", alone)
 
@@ -238,7 +238,7 @@ class House:
                       f"{100 * sum(module.comments for module in self.files) / lines:.1f}")
 
 
-def traced(package: Path) -> list[tuple[str, str]]:
+def trace_case(package: Path) -> list[tuple[str, str]]:
     """File and function of everything in the package that judging one case calls."""
     script = TRACED.format(root=str(package.parent), tests=str(package.parent / "tests"), package=str(package),
                            arguments=", ".join(map(repr, CASE)))

@@ -13,7 +13,7 @@ from pathlib import Path
 import attnspec
 import pytest
 from architecture import BEGINS, ENDS, drawing, with_drawing
-from house import SMALL, House, traced
+from house import SMALL, House, trace_case
 
 CHECKOUT = Path(__file__).parents[2]
 PACKAGE = Path(attnspec.__file__).parent
@@ -66,7 +66,7 @@ def test_the_glossary_could_name_what_is_not_there() -> None:
 
 
 def test_a_case_passes_the_files_that_the_document_names_and_at_most_22() -> None:
-    passed = {file for file, _ in traced(PACKAGE)}
+    passed = {file for file, _ in trace_case(PACKAGE)}
     assert set(FILE.findall(section("The path of a case"))) == passed
     # the way to the subject apart, and the aspects that the case has
     assert len([file for file in passed if not file.startswith(("host/", "hosting/", "aspects/"))]) <= 22
@@ -81,12 +81,12 @@ imports, files that know `window`, functions and files that one case passes.
 def test_the_figures_of_the_house_do_not_grow_back() -> None:
     house = House(PACKAGE)
     known = [module.name for module in house.modules]
-    importers = Counter(name for module in house.files for name in module.imported(known))
+    importers = Counter(name for module in house.files for name in module.imports_among(known))
     assert len(known) <= MOST_MODULES, "merge files that are one concept"
     assert sum(module.lines <= SMALL for module in house.modules) <= MOST_SMALL
     assert sum(importers[name] == 1 for name in known) <= MOST_OF_ONE_IMPORTER
     assert sum(module.knows("window") for module in house.files) <= MOST_KNOWING
-    passed = traced(PACKAGE)
+    passed = trace_case(PACKAGE)
     assert len(passed) <= MOST_FUNCTIONS
     assert len({file for file, _ in passed}) <= MOST_FILES
 

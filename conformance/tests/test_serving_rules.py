@@ -42,7 +42,7 @@ def said(rule: Rule, target: str, dtype: DType | None = None, seed: int = 0) -> 
 
 
 def posed(rule: Rule, seed: int = 0) -> list[Problem]:
-    found = [each.problem for each in rule.inputs.posed(Kind.ATTENTION, rule.dtypes[0], seed)]
+    found = [each.problem for each in rule.inputs.pose_problems(Kind.ATTENTION, rule.dtypes[0], seed)]
     return [problem for problem in found if isinstance(problem, Problem)]
 
 

@@ -35,7 +35,7 @@ ADVICE = "not as recommended"
 _DTYPES = sorted(DType, key=lambda dtype: dtype is not DType.FLOAT32)
 
 
-def in_float32_first(outcome: Outcome) -> int:
+def sort_float32_first(outcome: Outcome) -> int:
     """A key to sort by: float32, which most people look at first, then the others."""
     return _DTYPES.index(outcome.dtype)
 
@@ -73,14 +73,14 @@ class Digest:
             case ItemStarted():
                 self.on_trial[event.subject, event.clause, event.dtype] = event
             case ItemFinished():
-                self._finish(event.outcome)
+                self._take_outcome(event.outcome)
             case SubjectProbed():
                 self.on_trial.pop((event.subject, event.part, event.dtype.value), None)
                 self.probes.append(event)
             case RunFinished():
                 self.footer = event
 
-    def _finish(self, outcome: Outcome) -> None:
+    def _take_outcome(self, outcome: Outcome) -> None:
         self.on_trial.pop((outcome.subject, outcome.clause, outcome.dtype.value), None)
         self.outcomes.append(outcome)
         is_advice = outcome.verdict in ALARMING and not self.gates(outcome) and not outcome.is_excused
@@ -91,19 +91,19 @@ class Digest:
         """How many items the subject has in this run."""
         return self.header.planned.get(subject, 0) if self.header else 0
 
-    def done(self, subject: str) -> int:
+    def count_done(self, subject: str) -> int:
         """How many items of a subject are finished."""
         return self.counts[subject].total() + sum(probe.subject == subject for probe in self.probes)
 
     @property
     def failures(self) -> list[Outcome]:
         """What gates, in the order of the law; a known failure that is gone gates, and is none."""
-        return [outcome for outcome in self._alarming if self.fails(outcome)]
+        return [outcome for outcome in self._alarming_outcomes if self.fails(outcome)]
 
     @property
     def advice(self) -> list[Outcome]:
         """The failures of recommendations that are not followed, which do not gate."""
-        return [outcome for outcome in self._alarming if not self.gates(outcome) and not outcome.is_excused]
+        return [outcome for outcome in self._alarming_outcomes if not self.gates(outcome) and not outcome.is_excused]
 
     @property
     def choices(self) -> list[KnownFinding]:
@@ -113,11 +113,11 @@ class Digest:
         return [known[name] for name in names if name in known]
 
     @property
-    def _alarming(self) -> list[Outcome]:
+    def _alarming_outcomes(self) -> list[Outcome]:
         """In the order of the law, float32 first: workers end in any."""
         places = {clause.id: place for place, clause in enumerate(self.header.clauses if self.header else ())}
         return sorted((outcome for outcome in self.outcomes if outcome.verdict in ALARMING),
-                      key=lambda each: (places.get(each.clause, 0), in_float32_first(each)))
+                      key=lambda each: (places.get(each.clause, 0), sort_float32_first(each)))
 
     @property
     def broken_contract(self) -> list[str]:
@@ -189,14 +189,14 @@ _HELD, _NOT_RUN, _INAPPLICABLE = map(verdict_words, (Verdict.HELD, Verdict.NOT_R
 _ORDER = (*map(verdict_words, Verdict), ADVICE)
 
 
-def of_subject(subject: str, subjects: Sequence[str]) -> str:
+def name_subject_if_several(subject: str, subjects: Sequence[str]) -> str:
     """` in numpy/attention`, where there are others."""
     return f" in {subject}" if len(subjects) > 1 else ""
 
 
 def format_counts(counts: Counter[str]) -> str:
     """`61 held, 2 violated, 20 inapplicable`, in the order of the enumeration, in colour."""
-    return ", ".join(_coloured(f"{counts[word]} {word}", word) for word in _ORDER if counts[word]) or "nothing"
+    return ", ".join(_colour_text(f"{counts[word]} {word}", word) for word in _ORDER if counts[word]) or "nothing"
 
 
 def format_applicable(counts: Counter[str]) -> str:
@@ -209,12 +209,12 @@ def format_applicable(counts: Counter[str]) -> str:
     if not tried:
         return format_counts(counts)
     share = f"{counts[_HELD]} of {count_noun(tried, 'applicable item')} {_HELD}"
-    held = _coloured(share, _HELD if counts[_HELD] else _NOT_RUN)
+    held = _colour_text(share, _HELD if counts[_HELD] else _NOT_RUN)
     del left[_HELD]
     return f"{held}, {format_counts(left)}" if left else held
 
 
-def _coloured(text: str, word: str) -> str:
+def _colour_text(text: str, word: str) -> str:
     return click.style(text, fg=_COLOURS[word], bold=_COLOURS[word] == "red")
 
 
@@ -231,7 +231,7 @@ def format_opening(header: RunStarted) -> str:
             f"{count_noun(header.items, 'item')} of {count_noun(len(header.planned), 'subject')}, "
             f"{', '.join(header.dtypes)}; "
             f"effort {header.effort}, seed {header.seed}, {count_noun(int(environment['workers']), 'worker')}"
-            f"{_living(header)}")
+            f"{_describe_surroundings(header)}")
 
 
 def declared_sizes(known: SubjectKnown, header: RunStarted | None) -> Iterator[str]:
@@ -240,7 +240,7 @@ def declared_sizes(known: SubjectKnown, header: RunStarted | None) -> Iterator[s
     yield from foretell_costs((each for each in known.card.sizes if each not in told), math.inf)
 
 
-def _living(header: RunStarted) -> str:
+def _describe_surroundings(header: RunStarted) -> str:
     """Where subjects live, as far as somebody has named another environment or a device."""
     device = header.environment.get("device", OWN_DEVICE)
     places = (header.elsewhere and f"in {header.elsewhere}", "" if device == OWN_DEVICE else f"on {device}")

@@ -253,7 +253,7 @@ _RUNNING = (
 )
 
 
-def _all(options: Iterable[Callable[[F], F]]) -> Callable[[F], F]:
+def _combine_options(options: Iterable[Callable[[F], F]]) -> Callable[[F], F]:
     def add(command: F) -> F:
         for option in reversed(tuple(options)):
             command = option(command)
@@ -262,11 +262,11 @@ def _all(options: Iterable[Callable[[F], F]]) -> Callable[[F], F]:
     return add
 
 
-elsewhere = _all(_ELSEWHERE)
-surroundings = _all(_SURROUNDINGS)
-selection = _all((*_SELECTION, *_SURROUNDINGS))
-run_options = _all(_RUNNING)
-shard_options = _all((SHARD, TIMINGS))
+elsewhere = _combine_options(_ELSEWHERE)
+surroundings = _combine_options(_SURROUNDINGS)
+selection = _combine_options((*_SELECTION, *_SURROUNDINGS))
+run_options = _combine_options(_RUNNING)
+shard_options = _combine_options((SHARD, TIMINGS))
 
 
 def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
