@@ -75,7 +75,9 @@ def failing(planted: Any, dice: random.Random) -> Iterator[Sizes]:  # noqa: ANN4
             yield sizes
 
 
-def name_boundary(fault: Any, checks: Mapping[str, Check], clauses: tuple[str, ...], dice: random.Random) -> Named | None:  # noqa: ANN401
+def name_boundary(
+    fault: Any, checks: Mapping[str, Check], clauses: tuple[str, ...], dice: random.Random,  # noqa: ANN401
+) -> Named | None:
     """What is said of the first failing case; None where no clause of the family fails on what was tried."""
     planted, subject = fault.planted, own_subject(f"fault/{fault.name}")
     evaluator = Evaluator(subject, DType.FLOAT32)

@@ -89,7 +89,8 @@ class Pairs:
     @property
     def milliseconds(self) -> tuple[float, ...]:
         """Medians of the call, of making and judging, of drawing, and of all beside the call."""
-        return tuple(1e3 * statistics.median(figures) for figures in (self.own, self.judge, self.draw, self.cost_beside_calls))
+        return tuple(1e3 * statistics.median(figures)
+                     for figures in (self.own, self.judge, self.draw, self.cost_beside_calls))
 
 
 @dataclass(frozen=True, slots=True)

@@ -505,7 +505,8 @@ def test_what_the_list_could_not_know_is_told_and_stops_nobody() -> None:
                 change=Change(Novelty.MENDED, "holds now", Verdict.HELD))]
     assert describe_exceptions(outcomes) == (", but for 1 known failure and 1 failure that the list could not know; "
                                              "1 listed failure is mended: renew the list (--update-baseline)")
-    assert describe_exceptions(outcomes[2:] * 3) == "; all 3 listed failures are mended: renew the list (--update-baseline)"
+    assert describe_exceptions(outcomes[2:]
+                               * 3) == "; all 3 listed failures are mended: renew the list (--update-baseline)"
     assert exit_code(outcomes, strict=True, interrupted=False) == 0
     record = RunRecord(run_started(planned={"mine:f": 3}, baseline="known.yaml"), (), tuple(outcomes),
                        RunFinished("", 0.0, {}, 0))

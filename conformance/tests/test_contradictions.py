@@ -63,7 +63,8 @@ def test_what_holds_somewhere_within_is_told_as_needed_alone() -> None:
     words = weaken_boundary("Fails where S ≥ 65; holds at S = 64.")
     assert words == "Fails only where S ≥ 65 (not in every case); holds at S = 64."
     assert condition_standing(words, [{"S": 65}], []) is ConditionStanding.DECIDES
-    assert conditions_needed_alone("Fails where D ≥ 5 and S ≥ 65; holds at S = 64.", [[{"S": 70, "D": 3}]]) == "fails where S ≥ 65"
+    assert conditions_needed_alone("Fails where D ≥ 5 and S ≥ 65; holds at S = 64.",
+                                   [[{"S": 70, "D": 3}]]) == "fails where S ≥ 65"
 
 
 def failure(clause: str, begins: str, sizes: str, given: str = "", calls: tuple[str, ...] = ()) -> object:
@@ -104,7 +105,8 @@ def test_a_contradicted_boundary_is_told_as_far_as_it_stands() -> None:
     ("attention.definition", ()),
     ("masking.padding_is_truncation", ("B1 H1 Hkv1 T2 S6 D3 Dv3", "B1 H1 Hkv1 T2 S3 D3 Dv3"))])
 def test_a_failure_says_which_calls_of_other_sizes_its_clause_makes(clause: str, calls: tuple[str, ...]) -> None:
-    trial = Trial(checks()[clause], Evaluator(plant_mistake(lambda _: True), DType.FLOAT32), Effort.GLANCE, 0, lambda _: None)
+    trial = Trial(checks()[clause], Evaluator(plant_mistake(lambda _: True), DType.FLOAT32), Effort.GLANCE, 0,
+                  lambda _: None)
     case = "B1,H1,Hkv1,T2,S6,D3,Dv3;mask=none;families=normal;seed=1" + (";kept=2" if calls else "")
     assert calls_at_other_sizes(trial, Recipe.parse(case)) == calls
 

@@ -101,7 +101,8 @@ def test_kernelbench_keeps_its_lengths_widths_and_several_heads() -> None:
 def test_how_much_is_put_and_cut_is_counted() -> None:
     assert describe_dealing([SMALL]) == "At each seed at most 192 of the 80 combinations of 1 tests."
     huge = replace(SMALL, lengths=((5, 7), (20000, 20000)))
-    assert describe_dealing([huge, SMALL]) == ("At each seed at most 192 of the 112 combinations of 2 tests; 16 are left out as "
+    assert describe_dealing([huge, SMALL]) == ("At each seed at most 192 of the 112 combinations of 2 tests; "
+                                               "16 are left out as "
                                                "too large, among them all of 20000 × 20000.")
 
 

@@ -162,7 +162,8 @@ def test_fused_tolerances_grow_with_the_low_precision_deviation() -> None:
 def test_a_reference_of_zero_earns_the_least_relative_tolerance() -> None:
     zero, off = Known(DType.FLOAT16, 0.0, same=0.0, eager=0), Known(DType.FLOAT16, 0.0, same=0.5, eager=0)
     assert rules.earn_tolerance(zero.wider.astype(np.float64), zero.same) == (4e-3, 4e-3)
-    assert rules.earn_tolerance(off.wider.astype(np.float64), off.same) == (1e-3, 2.0)  # beyond 1e30 there is no relative one
+    # beyond 1e30 there is no relative one
+    assert rules.earn_tolerance(off.wider.astype(np.float64), off.same) == (1e-3, 2.0)
 
 
 def _raises(*_: object, **__: object) -> Array:

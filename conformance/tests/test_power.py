@@ -152,12 +152,14 @@ def test_what_became_of_a_fault_is_told() -> None:
 
 def test_new_and_gone_faults_are_told_and_do_not_count_as_fallen() -> None:
     held = compare_power([put("a", convicted=True), put("new", convicted=True)],
-                         [put("a", convicted=True), put("old", convicted=True), put("b", convicted=True)], catalogue="ab")
+                         [put("a", convicted=True), put("old", convicted=True), put("b", convicted=True)],
+                         catalogue="ab")
     assert (dict(held.new), held.gone, held.fell) == ({"new": True}, ("old",), False)
 
 
 def test_a_new_fault_that_escapes_lowers_the_share() -> None:
-    held = compare_power([put("a", convicted=True), put("new", convicted=False)], [put("a", convicted=True)], catalogue="a")
+    held = compare_power([put("a", convicted=True), put("new", convicted=False)], [put("a", convicted=True)],
+                         catalogue="a")
     assert held.falls == (Fall(F32, 1.0, 0.5),)
     assert held.fell
 

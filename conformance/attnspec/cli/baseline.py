@@ -163,8 +163,8 @@ class _Writer(Handler):
         count = _count_lost_items(self._outcomes)
         lost = f". Not judged, so left as before: {count}" if count else ""
         click.echo(f"baseline: wrote {self.path} with {count_noun(len(known), 'known failure')}{without}{lost}"
-                   f"{_keep_earlier_entries(self.path, self._outcomes)}. Commit it: from now on the gate fails only where "
-                   "something changes", err=True)
+                   f"{_format_kept_entries(self.path, self._outcomes)}. Commit it: from now on the gate fails "
+                   "only where something changes", err=True)
 
 
 def conditions_of(header: RunStarted) -> Conditions | None:
@@ -185,7 +185,7 @@ def why_no_baseline(path: Path, outcomes: Sequence[Outcome], *, is_whole: bool) 
     return f"{lost} could not be judged: fix that, and run it again" if lost else ""
 
 
-def _keep_earlier_entries(path: Path, outcomes: Iterable[Outcome]) -> str:
+def _format_kept_entries(path: Path, outcomes: Iterable[Outcome]) -> str:
     """`. Conventions at float16 were not probed in this run, so left as before`; empty if all that are listed were.
 
     A glance probes at the first dtype alone.

@@ -98,7 +98,8 @@ def _describe_form(hint: Mapping[str, Any]) -> str:
     if "anyOf" in hint:
         return " or ".join(_describe_form(each) for each in hint["anyOf"] if each.get("type") != "null")
     if hint.get("type") == "array":
-        return f"a list, each {' or '.join(dict.fromkeys(map(_describe_form, hint.get('prefixItems') or [hint['items']])))}"
+        return ("a list, each "
+                f"{' or '.join(dict.fromkeys(map(_describe_form, hint.get('prefixItems') or [hint['items']])))}")
     span = [f"{word} {hint[key]:g}" for key, word in (("minimum", "from"), ("maximum", "to")) if key in hint]
     return " ".join((str(hint.get("description") or hint.get("const") or hint.get("type")), *span))
 

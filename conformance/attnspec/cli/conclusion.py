@@ -48,7 +48,8 @@ _LEFT = 40   # characters of a list of parameters
 
 def format_verdict(digest: Digest) -> str:
     """What the run comes to, and why, without the exit code and in colour."""
-    return click.style(_verdict_of_run(digest, _words_for(digest, likely_words)), fg=_COLOURS[_code(digest)], bold=True)
+    text = _format_verdict_of_run(digest, _words_for(digest, likely_words))
+    return click.style(text, fg=_COLOURS[_code(digest)], bold=True)
 
 
 def format_conclusion(digest: Digest, *, is_kept: bool = True) -> str:
@@ -56,7 +57,7 @@ def format_conclusion(digest: Digest, *, is_kept: bool = True) -> str:
     written is.
     """
     code, short = _code(digest) if is_kept else CANNOT_RUN, "" if is_kept else " But not all of it could be written."
-    told = f"{_verdict_of_run(digest, _words_for(digest, likely_in_short))}{short} (exit code {code})"
+    told = f"{_format_verdict_of_run(digest, _words_for(digest, likely_in_short))}{short} (exit code {code})"
     return click.style(told, fg=_COLOURS[code], bold=True)
 
 
@@ -74,7 +75,7 @@ def format_standing(digest: Digest) -> str:
         return click.style(f"was not judged: {_explain_nothing_run(digest)}", fg="yellow")
     if any(outcome.verdict is Verdict.NOT_RUN for outcome in digest.outcomes):
         return f"{click.style('was judged in part', fg='yellow')} ({format_applicable(digest.counts[subject])})"
-    how = "; ".join((f"conforms{_format_as_asked(digest)}", *_unrecommended_conventions(digest)))
+    how = "; ".join((f"conforms{_format_qualifications(digest)}", *_unrecommended_conventions(digest)))
     return f"{click.style(how, fg='green')} ({format_applicable(digest.counts[subject])})"
 
 
@@ -145,7 +146,7 @@ def _words_for(digest: Digest, tell: Callable[..., str]) -> _Words:
     return partial(tell, is_sought=not digest.is_glance)
 
 
-def _verdict_of_run(digest: Digest, words: _Words) -> str:
+def _format_verdict_of_run(digest: Digest, words: _Words) -> str:
     if digest.footer is None or digest.footer.interrupted:
         found = count_noun(len(digest.failures), "failure") if digest.failures else "no failure"
         why = _format_likely_cause(digest, [subject for subject in digest.subjects
@@ -156,7 +157,8 @@ def _verdict_of_run(digest: Digest, words: _Words) -> str:
         return f"Does not conform{_blame(digest, words)}" if is_blamed else f"Not as listed: {format_gone(digest)}."
     if _code(digest) == CONFORMS:
         others = "".join(f" {each[:1].upper()}{each[1:]}." for each in _unrecommended_conventions(digest))
-        return f"Conforms{_format_little_evidence(digest)}{_format_cut_short(digest)}{_format_as_asked(digest)}.{others}"
+        return (
+            f"Conforms{_format_little_evidence(digest)}{_format_cut_short(digest)}{_format_qualifications(digest)}.{others}")
     if not is_idle(digest.outcomes):
         return "Not everything was run."
     why = _explain_nothing_run(digest) if len(digest.subjects) == 1 else ""
@@ -233,9 +235,10 @@ def _format_refusals(digest: Digest) -> str:
     return f"{refused}; {name_few(left, _LEFT)} {'was' if len(left) == 1 else 'were'} never tried" if left else refused
 
 
-def _format_as_asked(digest: Digest) -> str:
+def _format_qualifications(digest: Digest) -> str:
     """What goes with "conforms": what of one subject was declared, was not judged, or does not count."""
-    return f"{_format_declared_width(digest)}{_format_what_passes(digest)}{_format_refusals(digest)}{_format_exceptions(digest)}"
+    return (
+        f"{_format_declared_width(digest)}{_format_what_passes(digest)}{_format_refusals(digest)}{_format_exceptions(digest)}")
 
 
 def _unrecommended_conventions(digest: Digest) -> Sequence[str]:
@@ -353,7 +356,8 @@ def _draft(digest: Digest, ranked: Sequence[findings.Bug], shown: int, places: S
     others = [*findings.name_other_bugs(digest, ranked[shown:]), *findings.format_recommendations(digest),
               *findings.format_undecided(digest)]
     lost = findings.format_not_run(digest)
-    return [*_format_head(digest), *in_full, *_contradictions(digest), *_paragraph(lost), *([""] if in_full else []), *others,
+    return [*_format_head(digest), *in_full, *_contradictions(digest), *_paragraph(lost), *([""] if in_full else []),
+            *others,
             *_paragraph(held_against(digest, CHANGES)), *places, format_conclusion(digest)]
 
 
@@ -379,7 +383,8 @@ def _format_head(digest: Digest) -> Iterator[str]:
         yield f"must take: {digest.header.must_take}"
     for subject, known in digest.cards.items():
         left = list_defaults(known.card.defaults)
-        yield from ([f"left at their defaults{name_subject_if_several(subject, digest.subjects)}: {left}"] if left else [])
+        yield from ([f"left at their defaults{name_subject_if_several(subject, digest.subjects)}: {left}"] if left
+                    else [])
 
 
 def _paragraph(lines: Sequence[str] | Iterator[str]) -> list[str]:
@@ -415,11 +420,11 @@ def declared_width(subject: str, card: SubjectCard | None, judged: Iterable[DTyp
     if card is None or not is_bare(subject):
         return ""
     dtypes = set(judged)
-    told = [_say_of_dtype(DType(name), text) for name, text in card.precision.items() if DType(name) in dtypes]
+    told = [_describe_looseness(DType(name), text) for name, text in card.precision.items() if DType(name) in dtypes]
     return "".join(f", {words}" for words in dict.fromkeys(told) if words)
 
 
-def _say_of_dtype(dtype: DType, text: str) -> str:
+def _describe_looseness(dtype: DType, text: str) -> str:
     """text: a class, as a record names it."""
     from attnspec.numerics.precision import assumed, looser_words, named_precision  # noqa: PLC0415  (weight: NumPy)
 

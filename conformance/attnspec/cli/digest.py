@@ -35,7 +35,7 @@ ADVICE = "not as recommended"
 _DTYPES = sorted(DType, key=lambda dtype: dtype is not DType.FLOAT32)
 
 
-def sort_float32_first(outcome: Outcome) -> int:
+def dtype_order(outcome: Outcome) -> int:
     """A key to sort by: float32, which most people look at first, then the others."""
     return _DTYPES.index(outcome.dtype)
 
@@ -117,7 +117,7 @@ class Digest:
         """In the order of the law, float32 first: workers end in any."""
         places = {clause.id: place for place, clause in enumerate(self.header.clauses if self.header else ())}
         return sorted((outcome for outcome in self.outcomes if outcome.verdict in ALARMING),
-                      key=lambda each: (places.get(each.clause, 0), sort_float32_first(each)))
+                      key=lambda each: (places.get(each.clause, 0), dtype_order(each)))
 
     @property
     def broken_contract(self) -> list[str]:

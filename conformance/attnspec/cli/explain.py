@@ -113,14 +113,14 @@ def explain(name: str, spec: str, spec_add: tuple[str, ...], *, as_json: bool) -
             click.echo(json.dumps(told if _is_pattern(name) else told[0], ensure_ascii=False, indent=1))
         else:
             home = Path(spec) if spec else folder("spec")
-            _join_alternatives([_explain_clause(clause, law, file_of(clause, home, spec_add)) for clause in clauses])
+            _print_texts([_explain_clause(clause, law, file_of(clause, home, spec_add)) for clause in clauses])
 
 
 def _is_pattern(name: str) -> bool:
     return "*" in name
 
 
-def _join_alternatives(texts: Iterable[Iterable[str]]) -> None:
+def _print_texts(texts: Iterable[Iterable[str]]) -> None:
     """Print texts with a line between them."""
     for number, lines in enumerate(texts):
         click.echo(escape_hidden("\n".join([*([f"\n{'─' * WIDTH}\n"] if number else []), *lines])))
@@ -188,7 +188,7 @@ def _tell_others(name: str, law: Spec) -> None:
     """A word or faults. Raises UsageError where there is neither a clause nor a word nor a fault of this name."""
     known = {word.name: word for word in list_vocabulary()}
     if name in known:
-        _join_alternatives([explain_word(known[name], law)])
+        _print_texts([explain_word(known[name], law)])
         return
     from attnspec.faults.catalogue import CATALOGUE, fault_named  # noqa: PLC0415  (weight: NumPy, only for faults)
 
@@ -196,7 +196,7 @@ def _tell_others(name: str, law: Spec) -> None:
     if not (faults := fnmatch.filter(CATALOGUE, bare)):
         raise UsageError(f"{name!r} is neither a clause nor a word nor a fault."
                          f"{_suggest_nearest(name, law, (*known, *CATALOGUE))}{OWN}")
-    _join_alternatives([_tell_story_of_fault(fault_named(f"{each}{at}{seed}"), law) for each in faults])
+    _print_texts([_tell_story_of_fault(fault_named(f"{each}{at}{seed}"), law) for each in faults])
 
 
 def _tell_story_of_fault(fault: Fault, law: Spec) -> Iterator[str]:
@@ -271,7 +271,8 @@ def _list_words(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
 
 def _list_problems(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
     for name, problem in law().problems.items():
-        yield {"name": name, "is": ", ".join(f"{key}: {_format_in_one_line(value)}" for key, value in problem.args.items())}
+        yield {"name": name,
+               "is": ", ".join(f"{key}: {_format_in_one_line(value)}" for key, value in problem.args.items())}
 
 
 def _format_in_one_line(value: object) -> str:
@@ -320,8 +321,10 @@ def _first_sentence(text: str) -> str:
 
 
 WHAT: Mapping[str, Callable[[Sequence[str], Law], Iterator[Row]]] = {
-    "subjects": _list_subjects, "clauses": _list_clauses, "profiles": _list_profiles, "faults": _list_faults, "words": _list_words,
-    "problems": _list_problems, "sources": _list_sources, "families": _list_families, "masks": _list_masks, "biases": _list_biases}
+    "subjects": _list_subjects, "clauses": _list_clauses, "profiles": _list_profiles, "faults": _list_faults,
+    "words": _list_words,
+    "problems": _list_problems, "sources": _list_sources, "families": _list_families, "masks": _list_masks,
+    "biases": _list_biases}
 
 
 @click.command("list")

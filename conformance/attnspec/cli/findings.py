@@ -9,7 +9,7 @@ from itertools import chain, zip_longest
 
 import click
 
-from attnspec.cli.digest import UNDECIDED, Digest, name_few, sort_float32_first, verdict_words
+from attnspec.cli.digest import UNDECIDED, Digest, dtype_order, name_few, verdict_words
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import explain_bugs, is_place, likely_group, rank_clarity
@@ -54,11 +54,11 @@ def rank_bugs(digest: Digest) -> tuple[Bug, ...]:
 def _find_bugs(failures: Sequence[Outcome]) -> list[Bug]:
     """Where most failures have no known cause, the clause that says most clearly what is wrong is first."""
     groups = explain_bugs(failures)
-    clauses = {_gravity_key(each.shown_outcome): each
+    clauses = {_failure_key(each.shown_outcome): each
                for each in _group_by_clause([each for group in groups for each in group.failures])}
     found: list[Bug] = []
     for group in groups:
-        mine = tuple(clauses.pop(key) for key in dict.fromkeys(map(_gravity_key, group.failures)) if key in clauses)
+        mine = tuple(clauses.pop(key) for key in dict.fromkeys(map(_failure_key, group.failures)) if key in clauses)
         found += [Bug(mine, group.cause)] if group.cause and mine else [Bug((each,)) for each in mine]
     if likely_group(failures):
         return found
@@ -73,11 +73,11 @@ def _take_in_turn(piles: Sequence[Sequence[Bug]]) -> Iterator[Bug]:
 def _group_by_clause(failures: Sequence[Outcome]) -> tuple[FailedClause, ...]:
     piles: dict[tuple[object, ...], list[Outcome]] = {}
     for failure in failures:
-        piles.setdefault(_gravity_key(failure), []).append(failure)
+        piles.setdefault(_failure_key(failure), []).append(failure)
     return tuple(FailedClause(first, tuple(others)) for first, *others in piles.values())
 
 
-def _gravity_key(outcome: Outcome) -> tuple[object, ...]:
+def _failure_key(outcome: Outcome) -> tuple[object, ...]:
     return outcome.subject, outcome.clause, outcome.verdict
 
 
@@ -137,15 +137,15 @@ def format_recommendations(digest: Digest) -> Iterator[str]:
     conventions = [outcome for outcome in names.values() if is_other_convention(outcome)]
     others = [outcome for outcome in names.values() if not is_other_convention(outcome)]
     if others:
-        what = f"{_filter_by_level('recommendation', others)} {'is' if len(others) == 1 else 'are'} not followed"
+        what = f"{_count_with_levels('recommendation', others)} {'is' if len(others) == 1 else 'are'} not followed"
         yield f"{what}: {_format_uncounted(digest, others)}"
     if conventions:
         how = "is another" if len(conventions) == 1 else "are others"
-        what = f"{_filter_by_level('convention', conventions)} {how} than recommended, which libraries use, too"
+        what = f"{_count_with_levels('convention', conventions)} {how} than recommended, which libraries use, too"
         yield f"{what}: {_format_uncounted(digest, conventions)}"
 
 
-def _filter_by_level(noun: str, outcomes: Sequence[Outcome]) -> str:
+def _count_with_levels(noun: str, outcomes: Sequence[Outcome]) -> str:
     levels = dict.fromkeys(outcome.level.value for outcome in outcomes)
     return f"{count_noun(len(outcomes), noun)} ({', '.join(levels)})"
 
@@ -207,11 +207,11 @@ def format_all_undecided(digest: Digest) -> Iterator[str]:
     undecided = [outcome for outcome in digest.outcomes if outcome.verdict in UNDECIDED]
     if len(digest.subjects) > 1:
         return _list_reasons(undecided, len(undecided))
-    of_it = [replace(outcome, reason=_format_dtypes_of_silence(outcome)) for outcome in undecided]
+    of_it = [replace(outcome, reason=_shorten_reason(outcome)) for outcome in undecided]
     return _list_reasons(of_it, len(of_it), _name_clauses)
 
 
-def _format_dtypes_of_silence(outcome: Outcome) -> str:
+def _shorten_reason(outcome: Outcome) -> str:
     """The reason with `it` for the subject, where a part of it begins with its name."""
     return "; ".join(f"it {part.removeprefix(whole)}" if part.startswith(whole := f"{outcome.subject} ") else part
                      for part in outcome.reason.split("; "))
@@ -246,7 +246,7 @@ _OF_LAYERS = frozenset({"it takes no params", "it takes no heads"})
 
 def _phrases(outcome: Outcome) -> list[str]:
     """The reason in short: without the subject's name and the shape at hand; keyword by keyword."""
-    reason = _format_dtypes_of_silence(outcome).partition("; here ")[0].partition(": ")[0]
+    reason = _shorten_reason(outcome).partition("; here ")[0].partition(": ")[0]
     if reason.startswith(_REFUSES):  # in the words of its exceptions, as the verdict's line says what it refuses
         return [_REFUSES]
     if reason.startswith("it refuses "):  # likewise
@@ -261,7 +261,8 @@ def kept_away(digest: Digest) -> tuple[int, int]:
     """How many clauses were put at no dtype because of what a subject refuses, and of how many that it could be put."""
     judged = _judged_dtypes(digest.outcomes)
     put = {each.clause for each in digest.outcomes if each.verdict is not Verdict.INAPPLICABLE}
-    away = {each.clause for each in digest.outcomes if each.dtype in judged and _is_refused(_format_dtypes_of_silence(each))} - put
+    away = {each.clause
+            for each in digest.outcomes if each.dtype in judged and _is_refused(_shorten_reason(each))} - put
     return len(away), len(away | put)
 
 
@@ -297,7 +298,7 @@ def _nowhere_decided(undecided: Sequence[Outcome], digest: Digest) -> list[Outco
     """
     decided = {outcome.clause for outcome in digest.outcomes if outcome.verdict not in UNDECIDED}
     judged = _judged_dtypes(digest.outcomes)
-    last_told = sorted(undecided, key=lambda each: (each.dtype not in judged, sort_float32_first(each)), reverse=True)
+    last_told = sorted(undecided, key=lambda each: (each.dtype not in judged, dtype_order(each)), reverse=True)
     by_clause = {outcome.clause: outcome for outcome in last_told}
     return [outcome for clause, outcome in by_clause.items() if clause not in decided]
 

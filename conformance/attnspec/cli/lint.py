@@ -140,13 +140,13 @@ def _check_matrix(law: Spec) -> None:
     for noun, named, known in (("clause", found.convictions, clauses), ("fault", faults, list(CATALOGUE))):
         if gone := sorted(set(named).difference(known)):
             raise SpecError(f"there is no {noun} {quoted(gone[0])}. Write the file again: {COMMAND}.",
-                            where=_quote_place(law.folder / FILE, gone[0]))
+                            where=_first_line_naming(law.folder / FILE, gone[0]))
     if found.convictions and (missing := [fault.name for fault in FIXED if fault.name not in faults]):
         raise SpecError(f"no clause detects the fault {missing[0]!r}. Try the clauses on it: python -m evaluation "
                         f"refutations --fault {missing[0]} --write.", where=where)
 
 
-def _quote_place(path: Path, name: str) -> FileLocation:
+def _first_line_naming(path: Path, name: str) -> FileLocation:
     """The line of a JSON file where a name stands first."""
     before, _, _ = path.read_text(encoding="utf-8").partition(json.dumps(name))
     return FileLocation(shown_path(path), before.count("\n") + 1)
@@ -403,7 +403,8 @@ def _check_recipe(recipe: str, where: FileLocation) -> None:
     parsed_case(recipe, where)
 
 
-def _find_unmatched_patterns(finding: Finding, noun: str, patterns: Sequence[str], names: Collection[str]) -> Iterator[AttnspecError]:
+def _find_unmatched_patterns(finding: Finding, noun: str, patterns: Sequence[str],
+                             names: Collection[str]) -> Iterator[AttnspecError]:
     known = [*names, *themes_of(names)] if noun == "clause" else names
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):

@@ -258,7 +258,8 @@ def confirm_findings(findings: Iterable[Finding], known: Mapping[str, Registered
     """Each script run once, in the order of the findings, in the surroundings of a subject that it concerns; there, if
     they name a command.
     """
-    places = [(finding, _place_of_finding(finding, known)) for finding in findings]  # in turn: one host is asked, by one at a time
+    # in turn: one host is asked, by one at a time
+    places = [(finding, _place_of_finding(finding, known)) for finding in findings]
     with ThreadPoolExecutor(workers) as pool:
         yield from pool.map(partial(_confirm_finding, there=there), places)
 
@@ -349,7 +350,7 @@ def confirm(
     seen: Counter[ScriptOutcome] = Counter()
     findings = tuple(_findings_by_name(names, implementations))
     if baseline:
-        findings = _place_named_in(baseline, findings, implementations)
+        findings = _findings_in_baseline(baseline, findings, implementations)
         if not findings:
             click.echo(f"{baseline}: no entry of this list of known failures names a finding, so no script "
                        "was run. Give an entry `finding: ID` where a finding explains it, or leave out --baseline to "
@@ -370,7 +371,9 @@ def _findings_by_name(names: Sequence[str], implementations: Sequence[str]) -> I
         yield from read_findings(folders[name])
 
 
-def _place_named_in(baseline: Path, findings: Sequence[Finding], implementations: Sequence[str]) -> tuple[Finding, ...]:
+def _findings_in_baseline(
+    baseline: Path, findings: Sequence[Finding], implementations: Sequence[str],
+) -> tuple[Finding, ...]:
     listed = read_baseline(baseline, implementations)
     named = {each.finding for known in listed.values() for each in known}
     return tuple(finding for finding in findings if finding.id in named)

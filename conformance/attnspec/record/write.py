@@ -72,7 +72,7 @@ def check_whole(headers: Sequence[tuple[Path, RunStarted]]) -> None:
         _check_once(parts)
     broken = [digest for digest, parts in runs.items() if len(parts) < parts[0][1].count]
     if broken and len(runs) > 1:
-        raise _names_foreign_jobs(runs, broken)
+        raise _foreign_part_error(runs, broken)
     for digest in broken:
         raise _missing_parts_error(runs[digest])
 
@@ -96,7 +96,7 @@ def _missing_parts_error(parts: Sequence[Part]) -> ShardsError:
                        "of all shards.", where=FileLocation(str(path)))
 
 
-def _names_foreign_jobs(runs: Mapping[str, Sequence[Part]], broken: Sequence[str]) -> ShardsError:
+def _foreign_part_error(runs: Mapping[str, Sequence[Part]], broken: Sequence[str]) -> ShardsError:
     """The part that stands most alone, beside one of the others."""
     stray = min(broken, key=lambda digest: len(runs[digest]))
     other = next(digest for digest in runs if digest != stray)

@@ -73,7 +73,7 @@ def explain_bugs(failures: Sequence[Outcome]) -> tuple[ExplainedFailures, ...]:
     whole = claim_unexplained(_sort_bugs_first(join_groups(found)), [failure for failure, _ in left])
     dressed = (_with_what_it_raises(_with_its_quantity(_with_its_keywords(_with_its_sizes(_join_exceptions(group)))))
                for group in whole)
-    return tuple(map(_clarity_key, dressed))
+    return tuple(map(_put_clearest_first, dressed))
 
 
 def _sort_bugs_first(groups: Sequence[ExplainedFailures]) -> Sequence[ExplainedFailures]:
@@ -184,7 +184,7 @@ def likely_words(failures: Sequence[Outcome], *, is_sought: bool = True) -> str:
         return f"{seen} ({len(found.failures)} of {count_noun(len(failures), 'failure')})"
     name = f"{found.cause.name}, " if found.cause.fault else ""
     share = f"{name}explains {len(found.failures)} of {len(failures)}"
-    return f"{_line_of_manifest(found, found.cause, groups)} ({share})"
+    return f"{_likely_sentence(found, found.cause, groups)} ({share})"
 
 
 def likely_without_share(groups: Sequence[ExplainedFailures], *, is_sought: bool = True) -> str:
@@ -197,7 +197,7 @@ def likely_without_share(groups: Sequence[ExplainedFailures], *, is_sought: bool
     if seen := _seen_place(found.cause, is_sought=is_sought):
         return seen
     name = f" ({found.cause.name})" if found.cause.fault else ""
-    return f"{_line_of_manifest(found, found.cause, groups)}{name}"
+    return f"{_likely_sentence(found, found.cause, groups)}{name}"
 
 
 def likely_in_short(failures: Sequence[Outcome], *, is_sought: bool = True) -> str:
@@ -209,20 +209,20 @@ def likely_in_short(failures: Sequence[Outcome], *, is_sought: bool = True) -> s
     if seen := _seen_place(found.cause, is_sought=is_sought):
         return f"{seen}, {len(found.failures)} of {len(failures)}"
     is_told = len(groups) > 1 or found.cause.is_choice
-    begin = _begin_conclusion(found, found.cause, groups) if is_told else _certainty_words(found)
+    begin = _conclusion_opening(found, found.cause, groups) if is_told else _certainty_words(found)
     where = f" where {found.cause.where}" if found.cause.where else ""
     name = _plain_cause(found.cause, groups, found.cause.name)
     return f"{begin}: {name}{where}, {len(found.failures)} of {len(failures)}"
 
 
-def _line_of_manifest(found: ExplainedFailures, cause: LikelyCause, groups: Sequence[ExplainedFailures]) -> str:
+def _likely_sentence(found: ExplainedFailures, cause: LikelyCause, groups: Sequence[ExplainedFailures]) -> str:
     """`Likely one bug: each query sees one later key`."""
-    return f"{_begin_conclusion(found, cause, groups)}: {_plain_cause(cause, groups, cause.sentence)}"
+    return f"{_conclusion_opening(found, cause, groups)}: {_plain_cause(cause, groups, cause.sentence)}"
 
 
-def _begin_conclusion(found: ExplainedFailures, cause: LikelyCause, groups: Sequence[ExplainedFailures]) -> str:
+def _conclusion_opening(found: ExplainedFailures, cause: LikelyCause, groups: Sequence[ExplainedFailures]) -> str:
     """`Likely one bug`, `Looks like 2 bugs, the first`, `Likely one choice, no bug`."""
-    return f"{_certainty_words(found)}{_count_words(groups, cause.noun)}"
+    return f"{_certainty_words(found)}{_format_number_of_bugs(groups, cause.noun)}"
 
 
 def _plain_cause(cause: LikelyCause, groups: Sequence[ExplainedFailures], words: str) -> str:
@@ -247,14 +247,14 @@ def _failures_without_cause(groups: Sequence[ExplainedFailures]) -> tuple[Outcom
     return next((each.failures for each in groups if each.cause is None), ())
 
 
-def _count_words(groups: Sequence[ExplainedFailures], noun: str) -> str:
+def _format_number_of_bugs(groups: Sequence[ExplainedFailures], noun: str) -> str:
     """How many bugs there are; empty where some failures may have causes that nobody knows."""
     if _failures_without_cause(groups):
         return ""
     return f" one {noun}" if len(groups) == 1 else f" {len(groups)} bugs, the first"
 
 
-def _clarity_key(group: ExplainedFailures) -> ExplainedFailures:
+def _put_clearest_first(group: ExplainedFailures) -> ExplainedFailures:
     """What is strictest first, of these what is like the fault that is the cause, then wide dtypes before half ones,
     numbers before NaN, the cause's own theme, and its definition before consequences.
 
@@ -338,7 +338,8 @@ def _possible_causes(failure: Outcome) -> tuple[LikelyCause, ...]:
 
 def _evident_cause(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause]:
     if explained := evidence.explained:
-        yield replace(_parse_named_fault(_speak_of_dtype(failure, explained.cause.rstrip("."))), advice=explained.advice)
+        yield replace(_parse_named_fault(_speak_of_dtype(failure, explained.cause.rstrip("."))),
+                      advice=explained.advice)
     elif evidence.like:
         yield from (LikelyCause(shorten_story(each), each.fault, stage=each.stage) for each in evidence.like)
     elif begin := begins_at(failure):

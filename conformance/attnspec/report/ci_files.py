@@ -45,8 +45,9 @@ def write_junit(records: Sequence[RunRecord], path: Path) -> None:
 def junit_text(records: Sequence[RunRecord]) -> str:
     """The verdicts of one or several runs as one document. Ends its line."""
     joined = join_records(show_hidden(records))
-    suites = [_test_suite(joined, subject) for subject in (*joined.subjects, *joined.faults)]
-    suites += [_lost_run_suite(run) for run in joined.runs if run.record.is_interrupted or not run.record.finished_count]
+    suites = [_suite_element(joined, subject) for subject in (*joined.subjects, *joined.faults)]
+    suites += [_lost_run_suite(run)
+               for run in joined.runs if run.record.is_interrupted or not run.record.finished_count]
     root = ElementTree.Element("testsuites", name="attnspec")
     root.extend(suites)
     for name in ("tests", "failures", "errors", "time"):  # Jenkins' schema knows no `skipped` here
@@ -55,14 +56,14 @@ def junit_text(records: Sequence[RunRecord]) -> str:
     return f"<?xml version='1.0' encoding='UTF-8'?>\n{ElementTree.tostring(root, encoding='unicode')}\n"
 
 
-def _test_suite(joined: JoinedRecords, subject: JudgedSubject) -> ElementTree.Element:
+def _suite_element(joined: JoinedRecords, subject: JudgedSubject) -> ElementTree.Element:
     """All that was asked of a subject, with what it is as properties."""
     run = next(run for run in joined.runs if run.letter == subject.runs[0])
     says = {clause.id: clause.says for clause in joined.clauses}
     strict = run.record.header.strict
     all_outcomes = [outcome for outcomes in joined.outcomes_of_subject(subject).values() for outcome in outcomes]
     lost = _group_lost_items(all_outcomes, subject.broken_reason)
-    cases = [_test_case(outcome, says[outcome.clause], strict=strict) for outcome in all_outcomes
+    cases = [_case_element(outcome, says[outcome.clause], strict=strict) for outcome in all_outcomes
              if outcome.verdict is not Verdict.NOT_RUN or outcome.reason not in lost]
     if subject.broken_reason:
         lost = {subject.broken_reason: lost.get(subject.broken_reason, 0), **lost}
@@ -80,7 +81,7 @@ def _lost_case(subject: JudgedSubject, reason: str, number: int) -> ElementTree.
     """One error for all items that one reason kept from being run."""
     name = "adapter" if reason == subject.broken_reason else "not run"
     how_many = f" ({count_noun(number, 'item')} not run)" if number else ""
-    return _format_case(subject.card.id, name, _ERROR, f"{reason}{how_many}")
+    return _lost_case_element(subject.card.id, name, _ERROR, f"{reason}{how_many}")
 
 
 def _properties(subject: JudgedSubject, run: JoinedRun, outcomes: Sequence[Outcome]) -> Mapping[str, str]:
@@ -111,7 +112,7 @@ def _lost_run_suite(run: JoinedRun) -> ElementTree.Element:
     lost = count_noun(run.missing, "item")
     interrupted = f"the run was interrupted: {lost} have no verdict" if run.missing else "the run was interrupted"
     said = interrupted if run.record.is_interrupted else "nothing was executed"
-    return _count_verdicts("attnspec", run, [_format_case("attnspec", f"run {run.letter}", _ERROR, said)], {})
+    return _count_verdicts("attnspec", run, [_lost_case_element("attnspec", f"run {run.letter}", _ERROR, said)], {})
 
 
 def _count_verdicts(
@@ -130,7 +131,7 @@ def _count_verdicts(
     return suite
 
 
-def _test_case(outcome: Outcome, says: str, *, strict: bool) -> ElementTree.Element:
+def _case_element(outcome: Outcome, says: str, *, strict: bool) -> ElementTree.Element:
     case = _empty_case(outcome.subject, f"{outcome.clause}[{outcome.dtype.value}]", outcome.seconds)
     if outcome.verdict in _ELEMENTS:
         tag, message = _ruling_element(outcome, strict=strict)
@@ -180,7 +181,8 @@ def _explanation_facts(explained: Explanation | None) -> Iterable[tuple[str, str
 
 def _evidence_facts(evidence: Evidence) -> Iterable[tuple[str, str]]:
     like = ", ".join(f"{likeness.fault} ({likeness.story})" for likeness in evidence.like[:1])
-    return ("case", evidence.case), ("margin", _format_margin(evidence.measured)), ("like", like), ("where", evidence.located)
+    return ("case", evidence.case), ("margin", _format_margin(evidence.measured)), ("like", like), ("where",
+                                                                                                    evidence.located)
 
 
 def _format_margin(measured: Measured | None) -> str:
@@ -195,7 +197,7 @@ def _add_stderr(case: ElementTree.Element, evidence: Evidence | None) -> None:
         ElementTree.SubElement(case, "system-err").text = _remove_control_characters(evidence.stderr)
 
 
-def _format_case(subject: str, name: str, tag: str, message: str) -> ElementTree.Element:
+def _lost_case_element(subject: str, name: str, tag: str, message: str) -> ElementTree.Element:
     case = _empty_case(subject, name, 0.0)
     ElementTree.SubElement(case, tag, message=_remove_control_characters(message), type=Verdict.NOT_RUN.value)
     return case

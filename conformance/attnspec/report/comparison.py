@@ -239,7 +239,8 @@ class RunComparison:
             (not self.is_whole, "The new run was not judged to its end, so more may be new."),
             (self.unjudged,
              f"{count_noun(self.unjudged, 'item')} held before and {_verb_has(self.unjudged)} no verdict now."),
-            (self.other_cases, f"{count_noun(self.other_cases, 'failure')} now {_verb_shows(self.other_cases)} on another "
+            (self.other_cases,
+             f"{count_noun(self.other_cases, 'failure')} now {_verb_shows(self.other_cases)} on another "
                                "case, so the margins are not compared."),
             (self.left_out, f"Only the old run judged {', '.join(self.left_out)}."),
         ) if condition)

@@ -85,7 +85,8 @@ class MeasuredCoverage:
     @property
     def sentence(self) -> str:
         """`T 1–2048; 97 % of 1,220 pairs tried (two sizes, or a size and a keyword); not tried: T 2049–4096`."""
-        lengths = ", ".join(f"{axis} {_format_span(self.spans[axis])}" for axis in AXES if axis in self.spans and axis != "G")
+        lengths = ", ".join(f"{axis} {_format_span(self.spans[axis])}"
+                            for axis in AXES if axis in self.spans and axis != "G")
         missed = [f"{row.name} {cell.label}" for row in self.rows for cell in row.cells if cell.taken_pairs
                   and not cell.met_pairs]
         # rounded down: what was not met is not said to be
@@ -131,8 +132,9 @@ def measure_coverage(outcomes: Iterable[Outcome], card: SubjectCard) -> Measured
 
 def measure_subjects(joined: JoinedRecords) -> tuple[tuple[JudgedSubject, MeasuredCoverage], ...]:
     """Every subject that was counted, with what its cases met."""
-    found = ((subject, measure_coverage((outcome for each in joined.outcomes_of_subject(subject).values() for outcome in each),
-                                        subject.card)) for subject in joined.subjects)
+    found = ((subject,
+              measure_coverage((outcome for each in joined.outcomes_of_subject(subject).values() for outcome in each),
+                               subject.card)) for subject in joined.subjects)
     return tuple((subject, each) for subject, each in found if each is not None)
 
 
@@ -172,7 +174,8 @@ def coverage_at_sizes(outcomes: Iterable[Outcome]) -> AtSizes | None:
 
 def coverage_at_named_sizes(joined: JoinedRecords) -> tuple[tuple[JudgedSubject, AtSizes], ...]:
     """Every subject that was tried at sizes which a user names."""
-    found = ((subject, coverage_at_sizes(outcome for each in joined.outcomes_of_subject(subject).values() for outcome in each))
+    found = ((subject,
+              coverage_at_sizes(outcome for each in joined.outcomes_of_subject(subject).values() for outcome in each))
              for subject in joined.subjects)
     return tuple((subject, each) for subject, each in found if each is not None)
 
@@ -343,7 +346,8 @@ class SubjectReadings:
 
 def collect_readings(joined: JoinedRecords) -> tuple[SubjectReadings, ...]:
     """A panel for every subject that anything was read off."""
-    every = (SubjectReadings(subject, _sort_worded_first(_quantities_of_subject(joined, subject))) for subject in joined.subjects)
+    every = (SubjectReadings(subject, _sort_worded_first(_quantities_of_subject(joined, subject)))
+             for subject in joined.subjects)
     return tuple(each for each in every if each.quantities)
 
 

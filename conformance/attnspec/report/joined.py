@@ -105,7 +105,7 @@ class JoinedRecords:
 
 def join_records(records: Sequence[RunRecord]) -> JoinedRecords:
     """Join records. Runs of the same spec in the same environment are shards of one run; others stand side by side."""
-    runs = tuple(JoinedRun(_environment_letters(place), record) for place, record in enumerate(records))
+    runs = tuple(JoinedRun(_environment_letter(place), record) for place, record in enumerate(records))
     cast = _SubjectNumbers()
     outcomes: dict[Key, Outcome] = {}
     seen = 0
@@ -132,7 +132,7 @@ def _probes_of_runs(runs: Sequence[JoinedRun], cast: _SubjectNumbers) -> Mapping
     return {number: tuple(probed) for number, probed in found.items()}
 
 
-def _environment_letters(place: int) -> str:
+def _environment_letter(place: int) -> str:
     alphabet = string.ascii_uppercase
     return alphabet[place] if place < len(alphabet) else f"{alphabet[place % 26]}{place // 26}"
 
@@ -182,7 +182,8 @@ def _blank_card(subject: str) -> SubjectCard:
     return SubjectCard(subject, "", "", "", "", "", {}, {}, {}, ())
 
 
-def _clauses_of_runs(runs: Sequence[JoinedRun], outcomes: Iterable[Outcome]) -> tuple[tuple[ClauseText, ...], frozenset[str]]:
+def _clauses_of_runs(runs: Sequence[JoinedRun], outcomes: Iterable[Outcome]) -> tuple[tuple[ClauseText, ...],
+                                                                                      frozenset[str]]:
     """The clauses of all runs, themes together; one that only an outcome names gets its id for a text."""
     found: dict[str, ClauseText] = {}
     changed: set[str] = set()

@@ -347,10 +347,10 @@ def _begin_alike(one: ExplainedFailures, other: ExplainedFailures) -> bool:
     clauses limit sizes, so that one bug may be seen to begin elsewhere.
     """
     mine, theirs = ([begin for failure in group.failures if (begin := begins_at(failure))] for group in (one, other))
-    return _half_of_lengths(mine, theirs) and _half_of_lengths(theirs, mine)
+    return _half_begin_alike(mine, theirs) and _half_begin_alike(theirs, mine)
 
 
-def _half_of_lengths(some: Sequence[str], others: Sequence[str]) -> bool:
+def _half_begin_alike(some: Sequence[str], others: Sequence[str]) -> bool:
     alike = sum(any(_are_compatible(begin, other) for other in others) for begin in some)
     return bool(some) and 2 * alike >= len(some)
 

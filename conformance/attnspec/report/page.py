@@ -156,7 +156,7 @@ def _lead_with(finding: PageFinding, group: ExplainedFailures) -> PageFinding:
     return replace(finding, outcomes=tuple(sorted(finding.outcomes, key=lambda each: each.dtype not in mine)))
 
 
-def _findings_of_advice(outcome: Outcome) -> Sign:
+def _sign_of_advice(outcome: Outcome) -> Sign:
     return OTHER_CONVENTION if is_other_convention(outcome) else ADVICE
 
 
@@ -170,7 +170,8 @@ def _make_finding(
     is_advice = worst.verdict is Verdict.VIOLATED and not does_gate and not worst.is_excused
     return PageFinding(
         anchor=finding_anchor(number, subject), clause=clause, subject=subject, outcomes=tuple(failed),
-        sign=_findings_of_advice(worst) if is_advice else SIGNS[worst.verdict], css=shade_verdict(worst.verdict, worst.level),
+        sign=_sign_of_advice(worst) if is_advice else SIGNS[worst.verdict],
+        css=shade_verdict(worst.verdict, worst.level),
         dtypes=" ".join(SHORT[o.dtype] for o in outcomes if o in failed),
         does_gate=does_gate,
         known=tuple({known.id: known for outcome in failed
@@ -333,7 +334,8 @@ def render_page(records: Sequence[RunRecord], *, compared: RunComparison | None 
     further: what makes sections of what else was measured. Raises UsageError where none of them shows it.
     """
     earlier = {"compared": compared, "history": past, "rounding": ROUNDING}
-    return page_environment().get_template("page.html").render({**_page_variables(show_hidden(records), further), **earlier})
+    return page_environment().get_template("page.html").render({**_page_variables(show_hidden(records), further),
+                                                                **earlier})
 
 
 def _page_variables(records: Sequence[RunRecord], further: Sequence[SectionMaker]) -> Mapping[str, object]:

@@ -172,7 +172,8 @@ def drawn_cells(picture: Picture) -> int:
 
 
 def _crop_picture(picture: Picture, around: tuple[int, int]) -> _ShownPart:
-    top, left = (_crop_start(place, length) for place, length in zip(around, _shape_of_entries(picture.entries), strict=True))
+    top, left = (_crop_start(place, length)
+                 for place, length in zip(around, _shape_of_entries(picture.entries), strict=True))
     entries = tuple(row[left : left + _SIDE] for row in picture.entries[top : top + _SIDE])
     row, column = picture.first if len(picture.first) == len(_MARGIN) else (0, 0)
     return _ShownPart(picture, entries, (row + top, column + left), (top, left))
@@ -192,7 +193,8 @@ def _is_difference(picture: Picture) -> bool:
 def _worst_entry(picture: Picture) -> tuple[int, int]:
     """Row and column of the largest entry; one that is not finite is larger than any other."""
     sizes = {
-        (row, column): _magnitude_of(entry) for row, line in enumerate(picture.entries) for column, entry in enumerate(line)
+        (row, column): _magnitude_of(entry) for row, line in enumerate(picture.entries)
+        for column, entry in enumerate(line)
     }
     return max(sizes, key=sizes.__getitem__, default=(0, 0))
 
@@ -239,7 +241,8 @@ def _picture_cells(shown: _ShownPart, scale: _Scale, size: tuple[int, int]) -> l
     ]
 
 
-def _picture_cell(entry: float, shown: _ShownPart, scale: _Scale, place: tuple[int, int], size: tuple[int, int]) -> PictureCell:
+def _picture_cell(entry: float, shown: _ShownPart, scale: _Scale, place: tuple[int, int],
+                  size: tuple[int, int]) -> PictureCell:
     (row, column), mark = place, shown.mark(*place)
     is_judged = mark != "unjudged" or shown.picture.panel is not Panel.DIFFERENCE
     is_told = size[0] == _CELL[1] or not math.isfinite(entry)

@@ -109,7 +109,8 @@ def make_ranking(records: Sequence[RunRecord]) -> Ranking | None:
     headline = f"{conforming} of {count_noun(len(ordered), 'kernel')} {'conforms' if conforming == 1 else 'conform'}"
     return Ranking(
         headline, "good" if is_whole else "bad" if _are_some_wrong(ordered) else "idle", _ranking_rows(ordered),
-        _shared_causes(ordered), tuple(Counter(clause for each in ordered for clause in each.failing).most_common(CAUSES)),
+        _shared_causes(ordered),
+        tuple(Counter(clause for each in ordered for clause in each.failing).most_common(CAUSES)),
         sum(kernel.seconds for kernel in ordered), sum(bool(kernel.death) for kernel in ordered))
 
 

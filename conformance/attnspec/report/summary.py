@@ -170,7 +170,7 @@ def _sentence_of_standing(outcomes: Sequence[Outcome], worst: Sequence[Verdict],
                           groups: Sequence[ExplainedFailures], *, strict: bool) -> str:
     """`21 of 70 clauses fail, one cause`; of one that conforms what it holds. groups: what fails, by its causes."""
     total = sum(verdict is not Verdict.INAPPLICABLE for verdict in worst)
-    if failing := len(_outcomes_by_clause(groups)):
+    if failing := len(_failing_clauses(groups)):
         told = f"{failing} of {count_noun(total, 'clause')} {'fails' if failing == total == 1 else 'fail'}"
         return "; ".join([f"{told}{_count_causes(groups)}", *_advice_words(outcomes, strict=strict)])
     if Verdict.UNEXPECTED in worst:
@@ -186,11 +186,11 @@ def _count_causes(groups: Sequence[ExplainedFailures]) -> str:
     if not known:
         return ""
     said = f", {'one cause' if len(known) == 1 else count_noun(len(known), 'cause')}"
-    clauses = _outcomes_by_clause(known)
-    return said if clauses == _outcomes_by_clause(groups) else f"{said} for {len(clauses)} of them"
+    clauses = _failing_clauses(known)
+    return said if clauses == _failing_clauses(groups) else f"{said} for {len(clauses)} of them"
 
 
-def _outcomes_by_clause(groups: Sequence[ExplainedFailures]) -> set[str]:
+def _failing_clauses(groups: Sequence[ExplainedFailures]) -> set[str]:
     return {failure.clause for group in groups for failure in group.failures}
 
 
@@ -200,20 +200,22 @@ def _advice_words(outcomes: Sequence[Outcome], *, strict: bool) -> Iterator[str]
     conventions = [outcome.level for outcome in failed if is_other_convention(outcome)]
     others = [outcome.level for outcome in failed if not is_other_convention(outcome)]
     if others:
-        yield f"{count_noun(len(others), 'recommendation')} not followed ({_outcomes_by_level(others)})"
+        yield f"{count_noun(len(others), 'recommendation')} not followed ({_count_by_level(others)})"
     if conventions:
-        yield f"{count_noun(len(conventions), 'convention')} in use, but not recommended ({_outcomes_by_level(conventions)})"
+        yield (f"{count_noun(len(conventions), 'convention')} in use, "
+               f"but not recommended ({_count_by_level(conventions)})")
 
 
 def _recommendations_not_followed(outcomes: Sequence[Outcome], *, strict: bool) -> Iterator[Outcome]:
     return (each for each in outcomes if each.verdict in FAILURES and not each.does_gate(strict=strict))
 
 
-def _outcomes_by_level(levels: Sequence[Level]) -> str:
+def _count_by_level(levels: Sequence[Level]) -> str:
     return ", ".join(f"{levels.count(level)} {level.value}" for level in Level if level in levels)
 
 
-def _title_of_summary(joined: JoinedRecords, standings: Sequence[SubjectStanding], *, is_whole: bool) -> tuple[str, str]:
+def _title_of_summary(joined: JoinedRecords, standings: Sequence[SubjectStanding], *, is_whole: bool) -> tuple[str,
+                                                                                                               str]:
     if not standings and joined.faults:
         return f"{count_noun(len(joined.faults), 'known fault')} tested", "idle"
     if not standings:

@@ -94,7 +94,8 @@ def _eager(taken: Taken) -> Gradients:
     delta = (kept.weights * products).sum(axis=-1, keepdims=True)
     scores = _store_intermediate(kept.weights * (products - delta), taken)
     dots = _behind_cap(scores, kept, taken)
-    key = _store_intermediate(_store_intermediate(dots.swapaxes(-1, -2) @ taken.query, taken) * taken.wide.type(taken.factor), taken)
+    key = _store_intermediate(_store_intermediate(dots.swapaxes(-1, -2) @ taken.query,
+                                                  taken) * taken.wide.type(taken.factor), taken)
     value = _store_intermediate(kept.weights.swapaxes(-1, -2) @ taken.grad, taken)
     found = {"query": dots @ kept.key, "key": fold(key, taken.kv_heads), "value": fold(value, taken.kv_heads)}
     return {name: array.astype(taken.call.query.dtype) for name, array in found.items()}
@@ -118,7 +119,8 @@ def _behind_cap(scores: Array, kept: _Kept, taken: Taken) -> Array:
     if taken.call.softcap is None:
         return scores
     cap = taken.wide.type(taken.call.softcap)
-    return _store_intermediate(_store_intermediate(_store_intermediate(scores * cap, taken) * (1 - kept.bent**2), taken) / cap, taken)
+    return _store_intermediate(_store_intermediate(_store_intermediate(scores * cap, taken) * (1 - kept.bent**2),
+                                                   taken) / cap, taken)
 
 
 def _store_intermediate(array: Array, taken: Taken) -> Array:

@@ -110,7 +110,8 @@ class GradientRule:
 
 def _describe_cases(tests: Sequence[GradientTest]) -> str:
     """How much of the grids is put, and how large cases are cut."""
-    return (f"{describe_dealing(grids_of(tests))} A quarter of the work of the rule on outputs, since a case takes four times as "
+    return (f"{describe_dealing(grids_of(tests))} A quarter of the work of the rule on outputs, "
+            "since a case takes four times as "
             "long. A large case has fewer sequences, or heads, than published.")
 
 
@@ -137,7 +138,8 @@ _ALL = (
         "torch.rand, also for the output's gradient. The largest error of a gradient may be 110 to 180 (dQ), 8 to 25 "
         "(dK), 3 to 8.5 (dV), 45 (float mask) times that of the formula in the same dtype, by the test, and 1e-5 at "
         "least. It uses the lengths, widths, heads and options of its tests: causal, scale 1/d, grouped heads, float "
-        f"masks. {_describe_cases(FUSED_GRADIENTS)} Left out: dropout, TF32, ROCm's factors, and the tests of the CPU, which have "
+        f"masks. {_describe_cases(FUSED_GRADIENTS)} Left out: dropout, TF32, ROCm's factors, and the tests of the CPU, "
+        "which have "
         "fixed tolerances.",
         suites.FUSED, comparing(times_low), _sources(FUSED_GRADIENTS), THREE),
     GradientRule(

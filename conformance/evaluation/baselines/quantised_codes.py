@@ -143,5 +143,6 @@ def _code_over_scale(entries: Array, scale: Array, storage: Storage) -> Coded:
 
 
 _CODINGS: Mapping[Coding, Callable[[Array, Coder], Coded]] = {
-    Coding.GIVEN: _code_by_given_scale, Coding.UNIFORM: _uniform, Coding.BY_TENSOR: _by_tensor, Coding.BY_HEAD: _by_head,
+    Coding.GIVEN: _code_by_given_scale, Coding.UNIFORM: _uniform, Coding.BY_TENSOR: _by_tensor,
+    Coding.BY_HEAD: _by_head,
     Coding.BY_TOKEN: _by_token, Coding.DRAWN: _code_with_drawn_scale, Coding.BY_BLOCK: _by_block}

@@ -117,7 +117,8 @@ _ALL = (
         "Keys and values from 0.05·N(0,1) or 0.1·N(0,1), one scale an array, so that the largest becomes 256, in E4M3 "
         "and E5M2: attention of the numbers may differ by 0.01 + 20 % of the answer itself (one sequence: 2 %). "
         "Queries, keys and values from N(0,1) with a scale a head: the mean square of the differences is below 1, for "
-        f"a single query below 0.01. {_describe_grids(FLASHINFER)} {_CUT} Left out: masks of blocks, rotary embedding, and tests "
+        f"a single query below 0.01. {_describe_grids(FLASHINFER)} {_CUT} Left out: masks of blocks, rotary embedding, "
+        "and tests "
         "without scales.",
         of_codes(*FLASHINFER), beyond_its_test, _read(FLASHINFER), THREE),
     CodeRule(
@@ -126,7 +127,8 @@ _ALL = (
         "E4M3 codes that are numbers from N(0,1), and scales drawn in [0, 2) for each head of a sequence. The largest "
         "error may be twice (with a softcap three times) that of an eager run in bfloat16 whose weights are rounded to "
         "E4M3, plus twice the rounding error of adding 0.3 to the reference and subtracting it again. Causal, windows, "
-        f"softcap, grouped heads. {_describe_grids(FLASH_ATTENTION_3)} {_CUT} Left out: chunks, and the test of caches, which "
+        f"softcap, grouped heads. {_describe_grids(FLASH_ATTENTION_3)} {_CUT} Left out: chunks, "
+        "and the test of caches, which "
         "passes no scales.",
         of_codes(*FLASH_ATTENTION_3), beyond_its_test, _read(FLASH_ATTENTION_3), (DType.BFLOAT16,)),
     CodeRule(

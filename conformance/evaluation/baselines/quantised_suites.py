@@ -105,4 +105,5 @@ def _pose_dealt(tests: tuple[CodeTest, ...], dtype: DType, seed: int) -> tuple[C
 
 def of_codes(*tests: CodeTest) -> CodeSuite:
     """The inputs of these tests."""
-    return CodeSuite(lambda dtype, seed: iter([posed.problem for posed in _pose_dealt(tests, dtype, seed)]), tests=tests)
+    return CodeSuite(lambda dtype, seed: iter([posed.problem for posed in _pose_dealt(tests, dtype, seed)]),
+                     tests=tests)

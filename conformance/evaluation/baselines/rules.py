@@ -61,7 +61,8 @@ def close_to_fused(seen: Array, reference: Reference) -> bool:
     low = reference.same
     if low.dtype != seen.dtype:
         return True
-    return differs_beyond(seen, reference.wider.astype(low.dtype), *earn_tolerance(reference.wider.astype(np.float64), low))
+    return differs_beyond(seen, reference.wider.astype(low.dtype),
+                          *earn_tolerance(reference.wider.astype(np.float64), low))
 
 
 def earn_tolerance(wide: Array, low: Array) -> Tolerance:
@@ -191,7 +192,8 @@ def _has_one_diagonal(problem: Problem | LayerProblem) -> bool:
 
 def _describe_grids(published: Sequence[ParameterGrid]) -> str:
     """How much of the grids is put, and how large cases are cut."""
-    return f"{describe_dealing(published)} A large case has fewer sequences, or heads, than published. A layer gets eight cases."
+    return (f"{describe_dealing(published)} A large case has fewer sequences, or heads, than published. "
+            "A layer gets eight cases.")
 
 
 def _sources(published: Sequence[ParameterGrid]) -> tuple[GridSource, ...]:

@@ -63,7 +63,8 @@ def ranges(libraries: tuple[str, ...], *, environments: Path, record: Path, mark
     return VIOLATED if Fate.UNJUDGED in fates or Fate.REFUSED in fates else CONFORMS
 
 
-def _subjects_with_ranges(known: Mapping[str, Registered], libraries: Sequence[str]) -> Mapping[str, Sequence[Registered]]:
+def _subjects_with_ranges(known: Mapping[str, Registered], libraries: Sequence[str]) -> Mapping[str,
+                                                                                                Sequence[Registered]]:
     """The subjects of each library that declares a range, or of these libraries. Raises UsageError."""
     found: dict[str, list[Registered]] = {}
     for subject in known.values():

@@ -117,7 +117,8 @@ class BlockScore:
         tally = trial.judge_recipe(recipe)
         self.problems.add(replace(recipe, drawn={}).text)
         raised = str(tally.failure) if isinstance(tally.failure, SubjectRaised) else ""
-        finding = explaining_finding(trial.evaluator.subject.id, tally.failing_recipe, raised) if tally.failing_recipe else None
+        finding = (explaining_finding(trial.evaluator.subject.id, tally.failing_recipe,
+                                      raised) if tally.failing_recipe else None)
         if finding:
             self.known[finding.id] += 1
         elif tally.cases:
@@ -128,7 +129,8 @@ class BlockScore:
     def _count(self, trial: Trial, recipe: Recipe, tally: Tally) -> None:
         self.cases += 1
         self.slices += recipe.sizes.B * recipe.sizes.H
-        worst = _measured_exception(tally.failure) if isinstance(tally.failure, SubjectRaised | SubjectDied) else tally.worst
+        worst = (_measured_exception(tally.failure) if isinstance(tally.failure,
+                                                                  SubjectRaised | SubjectDied) else tally.worst)
         assert worst is not None  # a case counts where something was claimed
         self.histogram[bin_of(worst.margin)] += 1
         if self.worst is None or not worst.margin <= self.worst.margin:

@@ -102,7 +102,8 @@ def blocks_needed(
     for block in judged:
         blocks[CampaignRow(block.subject, block.dtype)].append(block)
     whole = sum(share(row.target) for row in rows)
-    numbers = {row: tuple(_numbers_needed(cases * share(row.target) / whole, blocks[row], recipes * EXPECTED)) for row in rows}
+    numbers = {row: tuple(_numbers_needed(cases * share(row.target) / whole, blocks[row], recipes * EXPECTED))
+               for row in rows}
     return {row: found for row, found in numbers.items() if found}
 
 

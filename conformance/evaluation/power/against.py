@@ -77,7 +77,8 @@ def read_before(path: Path, *, effort: Effort, sample: int = 0) -> RunRecord:
     return record
 
 
-def compare_power(now: Iterable[SubjectPut], before: Iterable[SubjectPut], *, catalogue: Collection[str]) -> PowerComparison:
+def compare_power(now: Iterable[SubjectPut], before: Iterable[SubjectPut], *,
+                  catalogue: Collection[str]) -> PowerComparison:
     """Hold a measurement against an earlier one. catalogue: the names of the faults that exist."""
     here, there = _faults(now), _faults(before)
     names = {name for name, _, _ in there}

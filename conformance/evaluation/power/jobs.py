@@ -106,7 +106,8 @@ class PowerJobs:
 
     def items(self) -> tuple[Measurement, ...]:
         """By dtype and seed, so that a worker's neighbours share the inputs of the rules and what these should give."""
-        return tuple(Measurement(_seeded_target(target, int(seed)), dtype.value, int(seed)) for dtype in self.plan.dtypes
+        return tuple(Measurement(_seeded_target(target, int(seed)), dtype.value, int(seed))
+                     for dtype in self.plan.dtypes
                      for seed in self.plan.more[_SEEDS] for target in self.plan.targets if self._takes(target, dtype))
 
     def _is_diagnosed(self, job: Measurement) -> bool:

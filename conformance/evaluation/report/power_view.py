@@ -253,7 +253,8 @@ def _head(measured: Power) -> str:
 
 def _markdown_row(row: RuleRow, measured: Power) -> str:
     at_sizes = [_of_group(row.at_sizes)] if measured.has_size_faults else []
-    cells = [_title(row), *map(_share, row.shares), *at_sizes, ", ".join(map(str, row.cases)), _format_accused(row.accused)]
+    cells = [_title(row), *map(_share, row.shares), *at_sizes, ", ".join(map(str, row.cases)),
+             _format_accused(row.accused)]
     return f"{figures.format_row(cells)}\n"
 
 

@@ -210,7 +210,7 @@ class Conventions:
 
 def describe_conventions(joined: JoinedRecords) -> tuple[Conventions, ...]:
     """Describes the conventions of all subjects, a row each."""
-    return tuple(_common_answers(subject, joined.probes.get(subject.number, ())) for subject in joined.subjects)
+    return tuple(_conventions_of_subject(subject, joined.probes.get(subject.number, ())) for subject in joined.subjects)
 
 
 def choose_columns(rows: Sequence[Conventions]) -> tuple[tuple[int, Column], ...]:
@@ -218,7 +218,7 @@ def choose_columns(rows: Sequence[Conventions]) -> tuple[tuple[int, Column], ...
     return tuple((place, column) for place, column in enumerate(COLUMNS) if any(row.cells[place] for row in rows))
 
 
-def _common_answers(subject: JudgedSubject, probes: Sequence[SubjectProbed]) -> Conventions:
+def _conventions_of_subject(subject: JudgedSubject, probes: Sequence[SubjectProbed]) -> Conventions:
     plain = [probe for probe in probes if not probe.variant]
     answers = {**_answers_from_card(subject), **_answers_from_probes(plain)}
     asked = [_select_column_answers(column, answers, plain) for column in COLUMNS]
@@ -232,7 +232,8 @@ def _common_answers(subject: JudgedSubject, probes: Sequence[SubjectProbed]) -> 
 def group_answers(joined: JoinedRecords, subject: JudgedSubject, question: str) -> tuple[ConventionAnswer, ...]:
     """What a probe of a subject, as it is, found of a question and all below it: alike answers together."""
     plain = [probe for probe in joined.probes.get(subject.number, ()) if not probe.variant]
-    return tuple(_group_alike_answers(_select_column_answers(Column("", "", (question,)), _answers_from_probes(plain), plain)))
+    return tuple(_group_alike_answers(_select_column_answers(Column("", "", (question,)), _answers_from_probes(plain),
+                                                             plain)))
 
 
 def _select_column_answers(column: Column, answers: Answers, probes: Sequence[SubjectProbed]) -> Answers:

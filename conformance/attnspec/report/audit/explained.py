@@ -163,7 +163,7 @@ def _pile_up_all(joined: JoinedRecords) -> Mapping[tuple[str, ...], _FailurePile
 
 def _pile_up(piles: dict[tuple[str, ...], _FailurePile], subject: JudgedSubject, outcome: Outcome) -> None:
     found = [piles[_finding_key(finding)] for finding in explaining_findings(subject, outcome)]
-    for pile in found or [piles.setdefault(*_pile_of_unexplained(subject, outcome))]:
+    for pile in found or [piles.setdefault(*_pile_without_finding(subject, outcome))]:
         pile.failures.append((subject, outcome))
 
 
@@ -171,7 +171,7 @@ def _finding_key(finding: KnownFinding) -> tuple[str, ...]:
     return FailureCause.KNOWN.value, finding.id
 
 
-def _pile_of_unexplained(subject: JudgedSubject, outcome: Outcome) -> tuple[tuple[str, ...], _FailurePile]:
+def _pile_without_finding(subject: JudgedSubject, outcome: Outcome) -> tuple[tuple[str, ...], _FailurePile]:
     """Where a failure belongs that no finding explains: a listed deviation by its reason, else by its clause."""
     if outcome.verdict is Verdict.EXPECTED:
         return (FailureCause.LISTED.value, subject.library, outcome.reason), _FailurePile(FailureCause.LISTED,
@@ -217,7 +217,8 @@ def _concerns(failures: Sequence[tuple[JudgedSubject, Outcome]],
     return tuple(Concern(tuple(subjects), complaints) for complaints, subjects in ordered)
 
 
-def _group_by_subject(failures: Iterable[tuple[JudgedSubject, Outcome]]) -> Iterable[tuple[JudgedSubject, list[Outcome]]]:
+def _group_by_subject(failures: Iterable[tuple[JudgedSubject, Outcome]]) -> Iterable[tuple[JudgedSubject,
+                                                                                           list[Outcome]]]:
     found: dict[int, tuple[JudgedSubject, list[Outcome]]] = {}
     for subject, outcome in failures:
         found.setdefault(subject.number, (subject, []))[1].append(outcome)
@@ -239,7 +240,8 @@ def _complaint_of_clause(clause: ClauseText, group: Sequence[Outcome]) -> Compla
 
 def _finding_gravity(told: AuditFinding) -> tuple[object, ...]:
     return (told.cause is not FailureCause.UNKNOWN, told.shown_outcome is None, harm_rank(told.harm),
-            WEIGHT[told.level], told.sign.rank, bool(told.documented_words), -len(told.subjects), -told.items, told.anchor)
+            WEIGHT[told.level], told.sign.rank, bool(told.documented_words), -len(told.subjects), -told.items,
+            told.anchor)
 
 
 def _add_pictures_to_findings(found: Sequence[AuditFinding]) -> tuple[AuditFinding, ...]:

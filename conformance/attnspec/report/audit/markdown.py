@@ -40,7 +40,8 @@ def audit_text(records: Sequence[RunRecord]) -> str:
     """What was found, library by library, as Markdown. Ends its line."""
     joined = join_records(show_hidden(records))
     looked = make_audit(joined)
-    parts = (_format_audit_head(looked, joined), _format_audit_table(looked), _format_convention_table(looked), _format_gradients(looked), _format_findings(looked),
+    parts = (_format_audit_head(looked, joined), _format_audit_table(looked), _format_convention_table(looked),
+             _format_gradients(looked), _format_findings(looked),
              _format_all_switches(looked), _format_missing_subjects(looked))
     return "\n".join(line for part in parts for line in part).rstrip("\n") + "\n"
 
@@ -80,7 +81,8 @@ def _format_audit_table(looked: Audit) -> Lines:
         if source := _format_library_source(shelf):
             yield from (source, "")
         yield from _format_rows(("implementation", "verdict", "held", "must", "should", "may", "by choice", "known",
-                                 "inapplicable", "undecided", "closest that holds", "grade"), map(_format_cells, shelf.lines))
+                                 "inapplicable", "undecided", "closest that holds", "grade"),
+                                map(_format_cells, shelf.lines))
     yield ""
 
 
@@ -110,7 +112,8 @@ def _format_convention_table(looked: Audit) -> Lines:
            "probed. ✗: the manifest says otherwise.")
     yield ""
     titles = [column.title for _, column in looked.habits.columns]
-    yield from _format_rows(("implementation", *titles), (_format_convention(each, looked) for each in looked.habits.customs))
+    yield from _format_rows(("implementation", *titles),
+                            (_format_convention(each, looked) for each in looked.habits.customs))
     yield ""
     noted = [(each.subject.card.id, _format_notes(each)) for each in looked.habits.customs]
     yield from (f"- {format_code(name)}: {note}" for name, note in noted if note)
@@ -248,7 +251,8 @@ def _format_all_switches(looked: Audit) -> Lines:
 
 def _format_switches(each: Switches) -> Lines:
     yield from ("", f"### Switches of {format_code(each.subject.card.id)}", "")
-    yield from _format_rows(("switch", "question", "as it is", "flipped", "at", "manifest"), map(_format_flip, each.flips))
+    yield from _format_rows(("switch", "question", "as it is", "flipped", "at", "manifest"),
+                            map(_format_flip, each.flips))
     if each.quiet:
         yield from ("", f"No difference: {', '.join(map(escape_text, each.quiet))}.")
 

@@ -134,7 +134,8 @@ def library_tables(joined: JoinedRecords) -> tuple[LibraryTable, ...]:
     groups: dict[tuple[str, str], list[JudgedSubject]] = {}
     for subject in joined.subjects:
         groups.setdefault((subject.library, library_of(subject)), []).append(subject)
-    made = [LibraryTable(name, people[0].card, tuple(sorted((_make_subject_line(joined, each) for each in people), key=_gravity_of_line)))
+    made = [LibraryTable(name, people[0].card,
+                         tuple(sorted((_make_subject_line(joined, each) for each in people), key=_gravity_of_line)))
             for (_, name), people in groups.items()]
     return tuple(sorted(made, key=lambda shelf: shelf.lines[0].weight))
 
@@ -320,7 +321,8 @@ def _gradient_line(joined: JoinedRecords, subject: JudgedSubject, outcomes: ByCl
     return GradientLine(
         subject, counted_by_verdict(subject, outcomes.values()).share, tuple(_broken_clauses(subject, outcomes)),
         _rounding_of_backward(subject.card), tuple(_closest_gradients(subject, outcomes)),
-        (*_own_answers(joined.outcomes_of(subject, HIDDEN_ROWS)), *_answers_of_others(group_answers(joined, subject, ROW))),
+        (*_own_answers(joined.outcomes_of(subject, HIDDEN_ROWS)),
+         *_answers_of_others(group_answers(joined, subject, ROW))),
         group_answers(joined, subject, KEY), tuple(name for name, each in named.items() if _decides_gradients(each)),
         _group_by_first((_unjudged_reason(subject.card, each), name) for name, each in named.items()
                         if not _decides_gradients(each) and _takes_input(subject.card, name)))

@@ -70,8 +70,9 @@ NOT_ASKED = AuditSquare("x", "")
 def make_cells(joined: JoinedRecords, findings: Sequence[AuditFinding]) -> Cells:
     """Makes the matrix: all subjects under all clauses."""
     themes = tuple((name, tuple(group)) for name, group in groupby(joined.clauses, key=lambda clause: clause.theme))
-    rows = tuple((subject, tuple(_merge_plain_squares(_make_audit_square(subject, joined.outcomes_of(subject, clause.id))
-                                                      for clause in joined.clauses)))
+    rows = tuple((subject,
+                  tuple(_merge_plain_squares(_make_audit_square(subject, joined.outcomes_of(subject, clause.id))
+                                             for clause in joined.clauses)))
                  for subject in joined.subjects)
     return Cells(themes, rows, _encode_cell_data(joined, findings))
 
@@ -117,7 +118,8 @@ def _encode_cell_data(joined: JoinedRecords, findings: Sequence[AuditFinding]) -
     numbers of the findings that explain it.
     """
     reasons, meant = _Reasons(), _findings_by_cell(findings)
-    told = [_encode_row([_encode_cell(subject, joined.outcomes_of(subject, clause.id), meant.get((subject.number, clause.id), ()),
+    told = [_encode_row([_encode_cell(subject, joined.outcomes_of(subject, clause.id),
+                                      meant.get((subject.number, clause.id), ()),
                                       reasons)
                          for clause in joined.clauses]) for subject in joined.subjects]
     held = {
@@ -145,7 +147,8 @@ def _findings_by_cell(findings: Sequence[AuditFinding]) -> Mapping[tuple[int, st
     return found
 
 
-def _encode_cell(subject: JudgedSubject, outcomes: Sequence[Outcome], findings: Sequence[int], reasons: _Reasons) -> str:
+def _encode_cell(subject: JudgedSubject, outcomes: Sequence[Outcome], findings: Sequence[int],
+                 reasons: _Reasons) -> str:
     if not outcomes:
         return _NOT_ASKED
     told = _cells_of_all_dtypes(subject, outcomes, reasons)
