@@ -193,7 +193,7 @@ class Capped(Reference):
     def __init__(self, *, softcap: float | None) -> None:
         ones = np.ones((1, 1, 1, 1), np.float16)
         super().__init__(Problem(DType.FLOAT16, ones, ones, ones, softcap=softcap), None)  # type: ignore[arg-type]  # no part: nothing is worked out
-        self.__dict__.update(rounded=np.zeros((1, 1, 1, 1)), eager_error=1.0, noise=0.0)
+        self.__dict__.update(rounded_output=np.zeros((1, 1, 1, 1)), eager_error=1.0, noise=0.0)
 
 
 def test_flash_attention_3_allows_thrice_the_eager_error_under_a_softcap() -> None:

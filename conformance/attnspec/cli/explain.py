@@ -30,7 +30,6 @@ from attnspec.faults.size_family import SEEDED
 from attnspec.faults.witnesses import all_faults, clauses_for
 from attnspec.record.codec import encode
 from attnspec.report.figures import count_noun
-from attnspec.runner.judge import text_of
 from attnspec.spec.clause import FILE, Citation, Clause, Spec, hint_of_theme, read_refutations, themes_of
 from attnspec.spec.load import OWN, added_files, load_spec
 from attnspec.spec.yaml_lines import shown_path
@@ -109,6 +108,8 @@ def explain(name: str, spec: str, spec_add: tuple[str, ...], *, as_json: bool) -
         if not clauses:
             _tell_others(name, law)
         elif as_json:
+            from attnspec.runner.judge import text_of  # noqa: PLC0415  (weight: what runs subjects)
+
             told = [encode(text_of(clause, law)) for clause in clauses]
             click.echo(json.dumps(told if _is_pattern(name) else told[0], ensure_ascii=False, indent=1))
         else:

@@ -286,11 +286,15 @@ def show_hidden(thing: T) -> T:
     return shown
 
 
+_WITHOUT_TEXT = (int, float, enum.Enum, type(None))
+
+
 def _with_visible_text(thing: Any) -> Any:  # noqa: ANN401  (whatever a record holds)
-    if thing is None or isinstance(thing, int | float | enum.Enum):
+    if isinstance(thing, str) and not isinstance(thing, enum.Enum):
+        # most texts are plain, and to see that takes a fifth of the search
+        return thing if thing.isascii() and thing.isprintable() else texts.escape_hidden(thing)
+    if isinstance(thing, _WITHOUT_TEXT):
         return thing
-    if isinstance(thing, str):
-        return texts.escape_hidden(thing)
     if isinstance(thing, tuple | list):
         parts = [_with_visible_text(each) for each in thing]
         return type(thing)(parts) if _differ(parts, thing) else thing
