@@ -23,6 +23,7 @@ from attnspec.numerics.bound import (
     lse_allowance,
     product_error,
     weight_error,
+    with_offset,
 )
 from attnspec.numerics.dropout import rescaling, with_factors
 from attnspec.numerics.gradient_sums import (
@@ -34,7 +35,7 @@ from attnspec.numerics.gradient_sums import (
     mark_heads,
     reduced,
 )
-from attnspec.numerics.operands import Operands, key_heads, queries_within
+from attnspec.numerics.operands import Operands, attending, key_heads, queries_within, roundings_of
 from attnspec.numerics.precision import Precision, assumed
 from attnspec.numerics.reference import (
     Differentials,
@@ -181,7 +182,9 @@ def _of_difference(block: Pass, growth: Array) -> Array:
 def _of_products(block: Pass) -> Array:
     """(B,H,T,S): of dP, the products of the output's gradient and the values."""
     b, width = block.roundings, block.operands.value.shape[-1]
-    error = width * b.forward.accumulate * sizes_of_products(block)
+    inside = width * b.forward.accumulate
+    inside += b.forward.inputs.of_values * (1 + inside)  # each product is off by what its value is
+    error = inside * sizes_of_products(block)
     stored = b.products + block.rescaling * (1 + b.products)
     error = error + stored * (np.abs(block.found.products) + error)
     lost = b.lost if b.precision.products else 0.0
@@ -189,8 +192,9 @@ def _of_products(block: Pass) -> Array:
 
 
 def sizes_of_products(block: Pass) -> Array:
-    """(B,H,T,S): M, the products of the absolute values."""
-    sizes = np.abs(block.found.grad) @ block.operands.sizes.value.swapaxes(-1, -2)
+    """(B,H,T,S): M, the products of the absolute values, and of what is added up to make a value."""
+    values = with_offset(block.operands.sizes.value, block.roundings.forward.inputs.value_offset)
+    sizes = np.abs(block.found.grad) @ values.swapaxes(-1, -2)
     return np.asarray(sizes if block.factor is None else sizes * block.factor)
 
 
@@ -219,7 +223,7 @@ def _by_output(block: Pass) -> Array:
     grad, divided = np.abs(block.found.grad), block.errors.divided(r)
     own = (grad * np.abs(block.truth.output)).sum(axis=-1, keepdims=True)
     summed = (1 + block.errors.chain * r.accumulate) * (1 + r.weights) * (1 + divided) * (1 + r.softmax) ** 2
-    summed = summed * (1 + block.rescaling) - 1
+    summed = summed * (1 + block.rescaling) * (1 + r.inputs.of_values) - 1
     inside = summed * block.mean(sizes)
     moved = block.over_keys(block.errors.excess * (sizes + own)) / block.errors.least[..., None]
     around = np.fmin(moved, block.largest(sizes) + own) + inside
@@ -271,7 +275,8 @@ def expect_gradients(
     Of a row that is unsettled, or out of the domain of the bounds, nothing is claimed, nor of any key of its heads.
     factor (B,H,T,S): of weights that are dropped.  The other arguments are those of `expect`.
     """
-    classes = erring(precision, backward)
+    own, *of_truth = erring(precision, backward)
+    classes, problem = (replace(own, forward=roundings_of(problem, precision)), *of_truth), attending(problem)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is not claimed
         way = _Way(problem, grad, classes, key_heads(problem, conventions),
                    np.ones((problem.sizes.B, 1), bool) if settled is None else settled,
@@ -385,9 +390,14 @@ def _add_errors(way: _Way, block: ProblemBlock, each: Pass, errors: PairErrors, 
     operands, found, b, keys = block.operands, each.found, each.roundings, way.problem.sizes.S
     a = abs(float(operands.scale))
     low = np.where(each.seen, max(1.0, a) * (b.lost_logits + b.forward.lost_product), 0.0)
-    dots, sizes = a * errors.dots + low, np.abs(found.dots) + errors.dots
-    _add(way, "query", block, at, (dots @ operands.sizes.key, sizes @ operands.sizes.key))
-    turned = (array[..., :keys].swapaxes(-1, -2) @ operands.sizes.query for array in (dots, sizes))
+    inputs, sizes = b.forward.inputs, np.abs(found.dots) + errors.dots
+    dots = a * errors.dots + low * inputs.logit_growth  # what underflows may be multiplied by codes
+    key = with_offset(operands.sizes.key, inputs.key_offset)
+    query = with_offset(operands.sizes.query, inputs.query_offset)
+    if inputs.of_logits:  # each product is off by what its entry of the other array is
+        dots = dots + a * inputs.of_logits * sizes
+    _add(way, "query", block, at, (dots @ key, sizes @ key))
+    turned = (array[..., :keys].swapaxes(-1, -2) @ query for array in (dots, sizes))
     _add(way, "key", block, at, tuple(turned))
     weights = errors.weights, found.applied + errors.weights
     turned = (array[..., :keys].swapaxes(-1, -2) @ np.abs(found.grad) for array in weights)
@@ -430,8 +440,9 @@ def _claimed(way: _Way, block: ProblemBlock, each: Pass, errors: PairErrors) -> 
     """(B,H,T): the rows of a block of which something may be said: their gradients fit where they are stored. Those of
     hidden keys count, also where a row sees none: 0 times what has overflown is NaN.
     """
-    operands, b = block.operands, each.roundings
-    reach = each.grown * (np.abs(each.found.grad) @ operands.held.value.swapaxes(-1, -2))
+    operands, b, inputs = block.operands, each.roundings, each.roundings.forward.inputs
+    held = inputs.value_growth * with_offset(operands.held.value, inputs.value_offset)  # of codes themselves
+    reach = each.grown * (np.abs(each.found.grad) @ held.swapaxes(-1, -2))
     fits = reach.max(axis=-1, initial=0.0) <= min(b.forward.largest_sum / 4, _room(b, b.precision.products))
     fits = fits & (each.largest(np.abs(each.found.logits))[..., 0] <= _room(b, b.precision.logits))
     finite = np.isfinite(errors.dots).all(axis=-1) & np.isfinite(errors.weights).all(axis=-1)

@@ -21,7 +21,7 @@ from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import FileLocation, TargetError
 from attnspec.core.forms import InputForm
 from attnspec.core.keyword import GRAD, LSE, OUTPUT, Acts
-from attnspec.core.keywords import KEYWORDS
+from attnspec.core.keywords import CACHED, KEYWORDS
 from attnspec.core.nouns import DType, Kind, Verdict
 from attnspec.core.paths import portable_text
 from attnspec.host.calling import LARGEST, NO_GRADIENT, NOT_MADE, NOT_REACHED, Arguments, Ended, own_name
@@ -30,7 +30,7 @@ from attnspec.host.lifts.making import FormNotMade, FrameworkForm
 from attnspec.hosting.process import ProcessDeath
 from attnspec.numerics.gradients import BIAS, DIFFERENTIATED
 from attnspec.problems.make import RotaryProblem
-from attnspec.problems.problem import INPUTS, Array, LayerProblem, Problem, numpy_dtype
+from attnspec.problems.problem import HELD, INPUTS, Array, LayerProblem, Problem, numpy_dtype
 from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.signature import FunctionDescription, suggest_parameter
 
@@ -463,9 +463,14 @@ def refuses_gradients(declaration: Declaration) -> bool:
 
 
 def inputs_of(problem: Problem, limits: Limits) -> tuple[str, ...]:
-    """The names of the inputs with respect to which a problem has gradients."""
+    """The names of the inputs with respect to which a problem has gradients: of codes there are none, since what a
+    code passes back is a convention.
+    """
     constant = {BIAS} if limits.constant_bias else set()
-    return tuple(name for name in DIFFERENTIATED if name not in constant and getattr(problem, name) is not None)
+    codes = {KEYWORDS[name].meaning_of for name in problem.given}
+    codes |= {past for past, held in zip(CACHED, HELD, strict=True) if held in codes}
+    return tuple(name for name in DIFFERENTIATED
+                 if name not in constant and name not in codes and getattr(problem, name) is not None)
 
 
 def grad_given(problem: Problem, declaration: Declaration) -> Array:

@@ -13,6 +13,7 @@ import numpy as np
 from attnspec.aspects.quantised import mistakes_beside, mistakes_of_forms
 from attnspec.aspects.quantised.arrays import EVERY, NAMES
 from attnspec.aspects.quantised.block_faults import BLOCK_BUGS, BLOCK_FAULTS, BLOCK_PANEL, SOUND_BLOCKS
+from attnspec.aspects.quantised.gradient_faults import GRADIENT_FAULTS, GRADIENT_PANEL, SOUND_GRADIENTS
 from attnspec.aspects.quantised.inside import INSIDE
 from attnspec.aspects.quantised.inside_faults import BESIDE_LSE, INSIDE_FAULTS
 from attnspec.aspects.quantised.keyword import POOL, USUAL_ZEROS
@@ -346,11 +347,11 @@ _ZERO_PANEL = tuple(
     for zero in USUAL_ZEROS for sizes, array in ((GROUPED, "key"), (SQUARE, "query"), (QUERIES, "value")))
 
 _EVERY = (*_of_scales(), *_of_both_scales(), *_of_paths(), *_OF_CODES, *_OF_TWO, *ZERO_FAULTS, *BLOCK_FAULTS,
-          *NIBBLE_FAULTS, *MICROSCALING_FAULTS, *mistakes_beside.FAULTS, *mistakes_of_forms.FAULTS)
+          *NIBBLE_FAULTS, *MICROSCALING_FAULTS, *mistakes_beside.FAULTS, *mistakes_of_forms.FAULTS, *GRADIENT_FAULTS)
 
 MISTAKES = AspectFaults(
     about={keyword: tuple(fault for fault in _EVERY if fault.stage == keyword) for keyword in EVERY},
     beside={"return_lse": BESIDE_LSE},
     bugs={**_BUGS, **BLOCK_BUGS, **MICROSCALING_BUGS},
-    panel=(*_PANEL, *_ZERO_PANEL, *BLOCK_PANEL, *MICROSCALING_PANEL),
-    sound=(*_SOUND, *SOUND_ZEROS, *SOUND_BLOCKS, *SOUND_NIBBLES, *INSIDE), of_any_call=INSIDE_FAULTS)
+    panel=(*_PANEL, *_ZERO_PANEL, *BLOCK_PANEL, *MICROSCALING_PANEL, *GRADIENT_PANEL),
+    sound=(*_SOUND, *SOUND_ZEROS, *SOUND_BLOCKS, *SOUND_NIBBLES, *SOUND_GRADIENTS, *INSIDE), of_any_call=INSIDE_FAULTS)
