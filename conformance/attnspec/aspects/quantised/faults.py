@@ -15,6 +15,7 @@ from attnspec.aspects.quantised.arrays import EVERY, NAMES
 from attnspec.aspects.quantised.block_faults import BLOCK_BUGS, BLOCK_FAULTS, BLOCK_PANEL, SOUND_BLOCKS
 from attnspec.aspects.quantised.gradient_faults import GRADIENT_FAULTS, GRADIENT_PANEL, SOUND_GRADIENTS
 from attnspec.aspects.quantised.inside import INSIDE
+from attnspec.aspects.quantised.inside_block_faults import INSIDE_BLOCK_FAULTS
 from attnspec.aspects.quantised.inside_faults import BESIDE_LSE, INSIDE_FAULTS
 from attnspec.aspects.quantised.keyword import POOL, USUAL_ZEROS
 from attnspec.aspects.quantised.microscaling_faults import MICROSCALING_BUGS, MICROSCALING_FAULTS, MICROSCALING_PANEL
@@ -354,4 +355,4 @@ MISTAKES = AspectFaults(
     beside={"return_lse": BESIDE_LSE},
     bugs={**_BUGS, **BLOCK_BUGS, **MICROSCALING_BUGS},
     panel=(*_PANEL, *_ZERO_PANEL, *BLOCK_PANEL, *MICROSCALING_PANEL, *GRADIENT_PANEL),
-    sound=(*_SOUND, *SOUND_ZEROS, *SOUND_BLOCKS, *SOUND_NIBBLES, *SOUND_GRADIENTS, *INSIDE), of_any_call=INSIDE_FAULTS)
+    sound=(*_SOUND, *SOUND_ZEROS, *SOUND_BLOCKS, *SOUND_NIBBLES, *SOUND_GRADIENTS, *INSIDE), of_any_call=(*INSIDE_FAULTS, *INSIDE_BLOCK_FAULTS))
