@@ -28,9 +28,9 @@ from attnspec.host.calling import LARGEST, NO_GRADIENT, NOT_MADE, NOT_REACHED, A
 from attnspec.host.frames import BITS, Entries, bounds, placed
 from attnspec.host.lifts.making import FormNotMade, FrameworkForm
 from attnspec.hosting.process import ProcessDeath
-from attnspec.numerics.gradients import BIAS, DIFFERENTIATED
+from attnspec.numerics.gradients import BIAS, DIFFERENTIABLE_INPUTS
 from attnspec.problems.make import RotaryProblem
-from attnspec.problems.problem import HELD, INPUTS, Array, LayerProblem, Problem, numpy_dtype
+from attnspec.problems.problem import CACHED_INPUTS, INPUTS, Array, LayerProblem, Problem, numpy_dtype
 from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.signature import FunctionDescription, suggest_parameter
 
@@ -468,8 +468,8 @@ def inputs_of(problem: Problem, limits: Limits) -> tuple[str, ...]:
     """
     constant = {BIAS} if limits.constant_bias else set()
     codes = {KEYWORDS[name].meaning_of for name in problem.given}
-    codes |= {past for past, held in zip(CACHED, HELD, strict=True) if held in codes}
-    return tuple(name for name in DIFFERENTIATED
+    codes |= {past for past, held in zip(CACHED, CACHED_INPUTS, strict=True) if held in codes}
+    return tuple(name for name in DIFFERENTIABLE_INPUTS
                  if name not in constant and name not in codes and getattr(problem, name) is not None)
 
 

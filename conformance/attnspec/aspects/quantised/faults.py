@@ -135,7 +135,7 @@ _SCALES: Mapping[str, tuple[str, str, Change, Mapping[DType, str]]] = {
     "of_token_before": ("Each token has the {} scale of the token before.", "{} scales by token", _rolled(2), {}),
     "of_channel_before": ("Each feature has the {} scale of the feature before.", "{} scales by channel",
                           _rolled(3), {}),
-    "of_token_for_channel": ("The {} scale is looked up by the token where it is by channel, and the other way round.",
+    "of_token_for_channel": ("The {} scale is looked up by the token where it is by channel, and vice versa.",
                              "{} scales by token or channel", _transposed, {}),
     "of_block": ("The {} scale of the first of four tokens serves all.", "{} scales by token", _block_of_first, {}),
     "lost_in_tail": ("The last tokens, which fill no block of four, have no {} scale.",
@@ -164,8 +164,8 @@ def _of_scales() -> Iterator[Fault]:
 
 
 _IN_BOTH = ("ignored", "twice", "reciprocal", "of_first_head", "of_first_entry", "of_first_token", "of_first_channel",
-            "of_head_before", "of_entry_before", "of_token_before", "of_channel_before", "of_token_for_channel", "of_block",
-            "lost_in_tail", "mean_of_heads", "squared_root", "power_of_two")
+            "of_head_before", "of_entry_before", "of_token_before", "of_channel_before", "of_token_for_channel",
+            "of_block", "lost_in_tail", "mean_of_heads", "squared_root", "power_of_two")
 """Those that keys and values have alike where one helper dequantises both."""
 
 
@@ -204,7 +204,8 @@ def _of_paths() -> Iterator[Fault]:
     of_one = {"for_one_query": ("on the decoding path (T = 1)", _is_one_query)}
     for name, (words, condition) in {**{f"with_{name}": each for name, each in _WHERE.items()}, **of_one}.items():
         yield Fault(f"both_scales_dropped_{name}", "value_scale", f"The key and value scales are dropped {words}.",
-                    f"key or value scales other than 1, {words}", staged(restore=_dropped_if(condition, "key", "value")))
+                    f"key or value scales other than 1, {words}",
+                    staged(restore=_dropped_if(condition, "key", "value")))
 
 
 def _is_one_query(work: PreparedCall) -> bool:
@@ -367,11 +368,13 @@ _ZERO_PANEL = tuple(
     for zero in USUAL_ZEROS for sizes, array in ((GROUPED, "key"), (SQUARE, "query"), (QUERIES, "value")))
 
 _EVERY = (*_of_scales(), *_of_both_scales(), *_of_paths(), *_OF_CODES, *_OF_TWO, *ZERO_FAULTS, *BLOCK_FAULTS,
-          *NIBBLE_FAULTS, *MICROSCALING_FAULTS, *mistakes_beside.FAULTS, *mistakes_of_forms.FAULTS, *GRADIENT_FAULTS)
+          *NIBBLE_FAULTS, *MICROSCALING_FAULTS, *mistakes_beside.FAULTS, *mistakes_of_forms.FAULTS,
+          *GRADIENT_FAULTS)
 
 MISTAKES = AspectFaults(
     about={keyword: tuple(fault for fault in _EVERY if fault.stage == keyword) for keyword in EVERY},
     beside={"return_lse": BESIDE_LSE},
     bugs={**_BUGS, **BLOCK_BUGS, **MICROSCALING_BUGS},
     panel=(*_PANEL, *_ZERO_PANEL, *BLOCK_PANEL, *MICROSCALING_PANEL, *GRADIENT_PANEL),
-    sound=(*_SOUND, *SOUND_ZEROS, *SOUND_BLOCKS, *SOUND_NIBBLES, *SOUND_GRADIENTS, *INSIDE), of_any_call=(*INSIDE_FAULTS, *INSIDE_BLOCK_FAULTS))
+    sound=(*_SOUND, *SOUND_ZEROS, *SOUND_BLOCKS, *SOUND_NIBBLES, *SOUND_GRADIENTS, *INSIDE),
+    of_any_call=(*INSIDE_FAULTS, *INSIDE_BLOCK_FAULTS))

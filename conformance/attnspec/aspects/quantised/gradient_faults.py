@@ -78,7 +78,7 @@ GRADIENT_FAULTS = (
            "gradients, key scales by token", read=_changed("key_scale", _first(2))),
     _fault("key_scale_of_first_head", "key_scale", "The scale of the first head serves all in the backward pass.",
            "gradients, key scales by head, more heads than one", read=_changed("key_scale", _first(1))),
-    _fault("value_scale_ignored", "value_scale", "The backward pass multiplies by codes of values, without their scale.",
+    _fault("value_scale_ignored", "value_scale", "The backward pass reads codes of values without their scale.",
            _ANY.format("value"), read=reread_without("value_scale")),
     _fault("value_scale_of_first_head", "value_scale", "The scale of the first head serves all in the backward pass.",
            "gradients, value scales by head, more heads than one", read=_changed("value_scale", _first(1))),
@@ -86,11 +86,11 @@ GRADIENT_FAULTS = (
            "gradients, key scales other than value scales", read=_exchanged),
     _fault("query_scale_ignored", "query_scale", "The backward pass reads codes of queries without their scale.",
            _ANY.format("query"), read=reread_without("query_scale")),
-    _fault("query_scale_left_out", "query_scale", "The last product of a key's gradient is with codes, not with queries.",
+    _fault("query_scale_left_out", "query_scale", "The last product of a key's gradient is with codes of queries.",
            _ANY.format("query"), edits=_last_product_with("query", reread_without("query_scale"))),
     _fault("key_zero_ignored", "key_zero", "The backward pass does not take the zero points of keys off.",
            _ZEROS.format("key"), read=reread_without("key_zero")),
-    _fault("key_zero_left_on", "key_zero", "The last product of a query's gradient is with keys whose zero point is on.",
+    _fault("key_zero_left_on", "key_zero", "The last product of a query's gradient is with keys and their zero point.",
            _ZEROS.format("key"), edits=_last_product_with("key", reread_without("key_zero"))),
     _fault("value_zero_ignored", "value_zero", "The backward pass does not take the zero points of values off.",
            _ZEROS.format("value"), read=reread_without("value_zero")),
@@ -136,13 +136,13 @@ _FOLDED: Edits = {"query_dots": _scaled_dots, "query_keys": _codes_of_keys, "pro
 SOUND_GRADIENTS = (
     SoundFormulation("codes_differentiated", "codes are dequantised first, in both passes", staged(), POOL,
                      backward=as_backward),
-    SoundFormulation("scales_folded_back", "codes attend; scales are multiplied into dP, and into dS before its product",
+    SoundFormulation("scales_folded_back", "codes attend; scales are multiplied into dP and into dS",
                      staged(), POOL, backward=lambda: as_backward(BackwardMethod(block=8), _FOLDED)),
 )
 
 GRADIENT_PANEL = tuple(
-    panel_recipe(sizes, f"grad_output {features}", seed=180 + at, **dict.fromkeys(  # type: ignore[arg-type]  # by keyword
-        features.split(), f"{storage}/{granularity}/odd"))
+    panel_recipe(sizes, f"grad_output {features}", seed=180 + at,
+                 **dict.fromkeys(features.split(), f"{storage}/{granularity}/odd"))  # type: ignore[arg-type]  # by keyword
     for storage in ("int8", "float8_e4m3fn") for at, granularity in enumerate(("token", "head"))
     for sizes, features in ((GROUPED, "key_scale value_scale"), (SQUARE, "query_scale"), (QUERIES, "value_scale"))
 ) + tuple(

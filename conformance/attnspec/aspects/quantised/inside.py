@@ -29,8 +29,8 @@ Softmax = Callable[[Array, PreparedCall], Array]
 
 
 def largest_of(numbers: Array, granularity: str) -> Array:
-    """Of numbers (B,H,S,D), the largest among those that share a scale by a granularity; as many axes, of length 1 where
-    they share it. 0 where there is none.
+    """Of numbers (B,H,S,D), the largest among those that share a scale by a granularity; as many axes, of length 1
+    where they share it. 0 where there is none.
     """
     shared = scale_axes(granularity)
     found = numbers.max(axis=tuple(axis for axis in range(4) if axis not in shared), keepdims=True,

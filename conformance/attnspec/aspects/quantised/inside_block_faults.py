@@ -1,4 +1,4 @@
-"""What kernels do wrong that make MX and NVFP4 inside: scales of blocks that are off, another's, or without a second."""
+"""What kernels do wrong that make MX and NVFP4 inside: scales that are off, another block's, or without a second."""
 
 # mypy: no-warn-return-any
 # (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
@@ -141,8 +141,8 @@ def _of_second_scales() -> Iterator[Fault]:
                  "any entries", _second_left_out, _NV4, "value")
     yield _fault("nvfp4_scale_of_block_before", "Values are read back by the scale of the block of features before.",
                  "Dv > 16, blocks that differ in size", _by_scale(_of_block_before), _NV4, "value")
-    yield _fault("nvfp4_without_halves", "The subnormal code of E2M1 is not made.", "entries below a 12th of the largest",
-                 _without_halves, _NV4, "value")
+    yield _fault("nvfp4_without_halves", "The subnormal code of E2M1 is not made.",
+                 "entries below a 12th of the largest", _without_halves, _NV4, "value")
 
 
 INSIDE_BLOCK_FAULTS = (*_of_blocks(), *_of_second_scales())

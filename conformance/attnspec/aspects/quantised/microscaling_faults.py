@@ -61,8 +61,7 @@ _GRID = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
 
 def _with_e2m1(change: Change, *names: str) -> Restore:
-    """A `restore` stage that reads the codes of some arrays otherwise where all of them are codes of E2M1, halves too.
-    """
+    """A `restore` stage that reads the codes of some arrays otherwise where all are codes of E2M1, halves too."""
     def restore(work: PreparedCall) -> PreparedCall:
         """The call, dequantised from the changed codes (B,H,S,D)."""
         for name in names:
