@@ -454,7 +454,12 @@ def can_differentiate(declaration: Declaration) -> bool:
 
 def takes_codes(declaration: Declaration) -> bool:
     """Whether query, key or value are codes in a narrow format. No framework differentiates with respect to these."""
-    return any(getattr(declaration.limits, f"stored_{name}") for name in INPUTS)
+    return bool(_arrays_of_codes(declaration.limits))
+
+
+def _arrays_of_codes(limits: Limits) -> tuple[str, ...]:
+    """Those of query, key and value that come as codes in a narrow format."""
+    return tuple(name for name in INPUTS if getattr(limits, f"stored_{name}"))
 
 
 def refuses_gradients(declaration: Declaration) -> bool:
@@ -467,7 +472,7 @@ def inputs_of(problem: Problem, limits: Limits) -> tuple[str, ...]:
     code passes back is a convention.
     """
     constant = {BIAS} if limits.constant_bias else set()
-    codes = {KEYWORDS[name].meaning_of for name in problem.given}
+    codes = {KEYWORDS[name].meaning_of for name in problem.given} | set(_arrays_of_codes(limits))
     codes |= {past for past, held in zip(CACHED, CACHED_INPUTS, strict=True) if held in codes}
     return tuple(name for name in DIFFERENTIABLE_INPUTS
                  if name not in constant and name not in codes and getattr(problem, name) is not None)
