@@ -121,7 +121,7 @@ def test_the_truth_is_worked_out_meanwhile(tmp_path: Path, monkeypatch: pytest.M
     subject, written = patient(tmp_path), tmp_path / "written"
     evaluator = Evaluator(subject, DType.FLOAT32, RECOMMENDED)
 
-    def expecting(problem: Problem, precision: Precision, **more: Any) -> Expectation:
+    def expecting(problem: Problem, precision: Precision, **more: Any) -> Expectation:  # noqa: ANN401  (as it takes)
         written.touch()
         return expect(problem, precision, **more)
 

@@ -285,7 +285,7 @@ def test_kernels_of_one_class_share_what_the_definition_says(tmp_path: Path) -> 
     worker, worked = KernelWorker(plan, 0, lambda _: None), list[int]()
     counts = list[int]()
 
-    def counting(problem: Problem, precision: Precision, **more: Any) -> Expectation:
+    def counting(problem: Problem, precision: Precision, **more: Any) -> Expectation:  # noqa: ANN401  (as it takes)
         worked.append(1)
         return expect(problem, precision, **more)
 
