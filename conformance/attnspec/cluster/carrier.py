@@ -143,7 +143,11 @@ class Connection:
         except Exception as problem:
             return _first_line(problem)
         gone = found is None or isinstance(found, OSError)
-        return None if gone else found if isinstance(found, WorkerAnswer) else _first_line(found)
+        if gone:
+            return None
+        if isinstance(found, WorkerAnswer):
+            return found
+        return _first_line(found)
 
     def submit(self, task: Task, key: str, workers: list[str], resources: Mapping[str, float]) -> Any:  # noqa: ANN401
         """A future of the part, which one of these workers is to judge."""
@@ -195,7 +199,9 @@ _RESOURCE_NAMES: Mapping[str, str] = {"cuda": "GPU", "mps": "GPU", "xpu": "GPU"}
 def resources_for(device: str) -> Mapping[str, float]:
     """The resource that a worker must have declared to judge on this device; on a CPU none."""
     kind = kind_of(device)
-    return {} if kind == "cpu" else {_RESOURCE_NAMES.get(kind, kind.upper()): 1}
+    if kind == "cpu":
+        return {}
+    return {_RESOURCE_NAMES.get(kind, kind.upper()): 1}
 
 
 @dataclass(slots=True)
@@ -281,7 +287,9 @@ class ClusterWorkers:
     def why_not(self, target: str) -> str:
         """Empty if a worker can judge it."""
         reasons = [told.missing.get(target, "") for told in self.answers.values()]
-        return reasons[0] if reasons and all(reasons) else ""
+        if reasons and all(reasons):
+            return reasons[0]
+        return ""
 
     def count_slots(self, workers: Iterable[str]) -> int:
         """How many tasks these workers take at once."""

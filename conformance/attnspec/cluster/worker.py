@@ -171,10 +171,14 @@ def _why_missing(target: str, known: Mapping[str, Registered], folder: Path) -> 
     if is_own(target) or not place:
         return ""
     if place.endswith(".py"):
-        return "" if (folder / place).is_file() else f"there is no file {place} in {folder} on any worker's machine."
+        if (folder / place).is_file():
+            return ""
+        return f"there is no file {place} in {folder} on any worker's machine."
     top = place.partition(".")[0]
     is_here = (folder / top).is_dir() or (folder / f"{top}.py").is_file() or is_installed(top)
-    return "" if is_here else f"no worker can import {top}."
+    if is_here:
+        return ""
+    return f"no worker can import {top}."
 
 
 def judge_text(task: str) -> str:
@@ -235,7 +239,9 @@ class RecordLines(Handler):
     @property
     def seconds(self) -> float:
         """Since the first item began."""
-        return time.monotonic() - self._began if self._began else 0.0
+        if self._began:
+            return time.monotonic() - self._began
+        return 0.0
 
 
 def carry_out_task(task: Task) -> TaskResult:

@@ -120,24 +120,29 @@ class Engine:
 
     @cached_property
     def _baseline(self) -> Mapping[str, tuple[Deviation, ...]]:
-        return read_baseline(Path(self.plan.baseline),
-                             self.plan.implementations) if self.plan.baseline else {}
+        if self.plan.baseline:
+            return read_baseline(Path(self.plan.baseline), self.plan.implementations)
+        return {}
 
     @cached_property
     def _known_conventions(self) -> Mapping[ConventionKey, str]:
-        return index_conventions(
-            read_conventions(Path(self.plan.baseline))) if self.plan.baseline else {}
+        if self.plan.baseline:
+            return index_conventions(read_conventions(Path(self.plan.baseline)))
+        return {}
 
     @cached_property
     def _tried_conditions(self) -> TriedConditions:
-        return read_tried(Path(self.plan.baseline)) if self.plan.baseline else {}
+        if self.plan.baseline:
+            return read_tried(Path(self.plan.baseline))
+        return {}
 
     def _find_registered(self, target: str) -> Registered | None:
         """What the target's manifest says, if any. Mistakes in other manifests do not matter."""
         library = "" if is_bare(target) else target.partition("/")[0]
         if library not in self._manifests:
-            known = registered_subjects(self.plan.implementations,
-                                        library=library) if library else {}
+            known: Mapping[str, Registered] = {}
+            if library:
+                known = registered_subjects(self.plan.implementations, library=library)
             self._manifests[library] = known
         return self._manifests[library].get(target)
 
@@ -200,13 +205,18 @@ class Engine:
     def hurries(self, target: str) -> bool:
         """Whether a target is known to compile for each shape, and has little time for that."""
         found = self._find_registered(target)
-        is_compiled = found.declaration.is_compiled if found else is_bare(target) and (
-            self.plan.lift == "jax" or "jax" in imports_of(target))
+        if found:
+            is_compiled = found.declaration.is_compiled
+        else:
+            is_compiled = is_bare(target) and (self.plan.lift == "jax"
+                                               or "jax" in imports_of(target))
         return is_compiled and is_hurried(self.plan)
 
     def seconds_compiling(self, target: str) -> float:
         """What a compiler has taken so far for a subject, by the clock. Loads nothing."""
-        return self._subject_runs[target].seconds_compiling if target in self._subject_runs else 0.0
+        if target in self._subject_runs:
+            return self._subject_runs[target].seconds_compiling
+        return 0.0
 
     def _clauses_put_to(self, target: str) -> tuple[Clause, ...]:
         """The clauses that a target is put to: a fault, to those that witness it."""
@@ -347,7 +357,9 @@ class Engine:
         put = self._check(item.clause), DType(item.dtype)
         outcome = subject_run.with_incidents(subject_run.try_clause(*put))
         # of what is spared, nothing was tried that could differ
-        return outcome if subject_run.spares(*put) else self.compare_with_known(outcome)
+        if subject_run.spares(*put):
+            return outcome
+        return self.compare_with_known(outcome)
 
     def compare_with_known(self, outcome: Outcome) -> Outcome:
         """The outcome in the light of its subject's known failures. Loads nothing."""
@@ -359,7 +371,9 @@ class Engine:
                                self._known_conventions)
         does_gate = does_gate_run(told.verdict, told.level, strict=self.plan.strict)
         is_new = told.verdict in FAILURES and does_gate
-        return mark_as_new(told, *self._novelty(told)) if is_new and self.plan.baseline else told
+        if is_new and self.plan.baseline:
+            return mark_as_new(told, *self._novelty(told))
+        return told
 
     def _novelty(self, failure: Outcome) -> tuple[Novelty, str]:
         """How an unlisted failure stands to the baseline; contracts ask every run anew."""

@@ -94,9 +94,9 @@ def draw_with_room(trial: Trial, case: Recipe | None, reported: Recipe) -> Drawn
     if case is None or _count_entries(case.sizes) <= _count_entries(reported.sizes):
         return DrawnPictures()
     drawn = draw_case(replace(trial, compiles=False), case)
-    return replace(drawn,
-                   caption=ROOMY_CAPTION.format(case.sizes,
-                                                drawn.caption)) if drawn.pictures else drawn
+    if drawn.pictures:
+        return replace(drawn, caption=ROOMY_CAPTION.format(case.sizes, drawn.caption))
+    return drawn
 
 
 def _count_entries(sizes: Sizes) -> int:
@@ -168,7 +168,9 @@ def _draw_picture(name: str, axes: tuple[str, str], array: Array, marks: Array,
 def _mark_entries(compared: Compared, hidden: Array | None) -> Array:
     """Marks masked and unjudged entries, in the shape of what is compared."""
     marks = np.where(compared.claimed, PLAIN, UNJUDGED)
-    return marks if hidden is None else np.where(hidden, MASKED, marks)
+    if hidden is None:
+        return marks
+    return np.where(hidden, MASKED, marks)
 
 
 def _find_hidden(scene: Scene, compared: Compared, run: str) -> Array | None:
@@ -179,7 +181,9 @@ def _find_hidden(scene: Scene, compared: Compared, run: str) -> Array | None:
     shown = shown if "H" in compared.axes else np.asarray(shown.any(axis=1))
     rows = slice(compared.first_row, compared.first_row + compared.claimed.shape[ROWS])
     hidden = ~shown[..., rows, :]
-    return hidden if hidden.shape == compared.claimed.shape else None
+    if hidden.shape == compared.claimed.shape:
+        return hidden
+    return None
 
 
 def _is_drawable(scene: Scene, run: str) -> bool:
@@ -220,7 +224,11 @@ def _plain_number(entry: np.generic) -> float | str:
     number = float(entry)
     if np.isfinite(number):
         return float(f"{number:.6g}")
-    return "nan" if np.isnan(number) else "inf" if number > 0 else "-inf"
+    if np.isnan(number):
+        return "nan"
+    if number > 0:
+        return "inf"
+    return "-inf"
 
 
 def make_evidence(trial: Trial, failure: Failure, last: Recipe | None) -> Evidence:
@@ -244,8 +252,9 @@ def calls_at_other_sizes(trial: Trial, recipe: Recipe) -> tuple[str, ...]:
         return ()
     sizes = {problem.sizes: None for run in scene.runs.values()
              for problem in (*run.before, *run.parts)}
-    return tuple(spell_lengths(each.by_axis)
-                 for each in sizes) if sizes.keys() - {own.sizes} else ()
+    if sizes.keys() - {own.sizes}:
+        return tuple(spell_lengths(each.by_axis) for each in sizes)
+    return ()
 
 
 def add_place(trial: Trial, evidence: Evidence, place: FailurePlace) -> Evidence:
@@ -255,8 +264,9 @@ def add_place(trial: Trial, evidence: Evidence, place: FailurePlace) -> Evidence
         drawn = draw_with_room(trial, place.case, Recipe.parse(evidence.recipe))
     except Exception:  # a help, as the diagnosis is
         return located
-    return replace(located, pictures=drawn.pictures,
-                   caption=drawn.caption) if drawn.pictures else located
+    if drawn.pictures:
+        return replace(located, pictures=drawn.pictures, caption=drawn.caption)
+    return located
 
 
 def is_worth_explaining(trial: Trial, evidence: Evidence, *, is_further: bool) -> bool:

@@ -120,7 +120,9 @@ class Portions:
         """What is said of a clause that is spared at a dtype."""
         if self._samples(clause):
             return GRADIENTS_ONCE.format(first_of(self.dtypes).value)
-        return NOT_AT_FLOAT64 if self._is_seldom(dtype) else PUT_ONCE.format(first_of(self.dtypes).value)
+        if self._is_seldom(dtype):
+            return NOT_AT_FLOAT64
+        return PUT_ONCE.format(first_of(self.dtypes).value)
 
     def is_further(self, dtype: DType) -> bool:
         """Whether samples are tried at this dtype, if anything is sampled in this run."""
@@ -132,7 +134,9 @@ class Portions:
             return 0
         if self._samples(clause):
             return EFFORTS[self.plan.effort].sample
-        return 0 if is_put_whole(clause, dtype, self.dtypes) else self.plan.sample
+        if is_put_whole(clause, dtype, self.dtypes):
+            return 0
+        return self.plan.sample
 
 
 _SILENT_VERDICTS = frozenset({Verdict.INAPPLICABLE, Verdict.NO_CLAIM, Verdict.NOT_RUN})

@@ -167,7 +167,9 @@ class Explainer:
             place = self._as_spoken_against(place, held)
         evidence = add_place(trial, evidence, place)
         # at a glance, too
-        lift = None if evidence.measured else explain_missing_lift(self._subject, evidence.sentence)
+        lift = None
+        if not evidence.measured:
+            lift = explain_missing_lift(self._subject, evidence.sentence)
         if lift:
             return replace(evidence, explained=lift)
         is_further = Portions(self._plan,
@@ -191,7 +193,9 @@ class Explainer:
             if is_of_lift:
                 return None
             return self._raising_explainer.explain(ended, trial.evaluator.dtype)
-        return self._raising_explainer.explain_return(ended.no_array) if ended and ended.no_array else None
+        if ended and ended.no_array:
+            return self._raising_explainer.explain_return(ended.no_array)
+        return None
 
     def _add_diagnosis(self, trial: Trial, evidence: Evidence, place: FailurePlace,
                        first: Recipe | None, *, is_known: bool) -> Evidence:
@@ -239,7 +243,9 @@ class Explainer:
 
     def _make_fresh_subject(self) -> Subject:
         """Makes the subject anew if it is attnspec's own; others' code is not loaded twice."""
-        return own_subject(self._subject.id) if is_own(self._subject.id) else self._subject
+        if is_own(self._subject.id):
+            return own_subject(self._subject.id)
+        return self._subject
 
     def _find_place(self, trial: Trial, evidence: Evidence, *, searches: bool) -> FailurePlace:
         """Finds at which sizes it fails and which entries are wrong. searches: for sizes, too."""

@@ -148,7 +148,9 @@ def _find_word_refused_alone(subject: Subject, contract: Contract, dtype: DType)
     alone = (try_word(subject, contract, word, dtype)
              for word in (*contract.keywords, *contract.sizes))
     refused = next((each.clause for each in alone if each.verdict is not Verdict.HELD), "")
-    return f"{refused} fails already, on its own" if refused else ""
+    if refused:
+        return f"{refused} fails already, on its own"
+    return ""
 
 
 def _format_broken_word(word: str, why: str) -> str:
@@ -159,8 +161,9 @@ def _format_broken_word(word: str, why: str) -> str:
 def _contract_outcome(subject: Subject, word: str, dtype: DType, verdict: Verdict,
                       recipe: Recipe | None = None, *, reason: str = "",
                       trace: str = "") -> Outcome:
-    evidence = Evidence(reason, str(recipe.sizes), recipe.text,
-                        traceback=trace) if recipe else None
+    evidence = None
+    if recipe:
+        evidence = Evidence(reason, str(recipe.sizes), recipe.text, traceback=trace)
     return Outcome(subject.id, contract_id(word), dtype, Level.MUST, verdict, reason,
                    int(recipe is not None or verdict is Verdict.HELD), evidence=evidence)
 
@@ -204,7 +207,9 @@ class Refusals:
         """The outcome of a trial within narrower limits, with what was found out on the way."""
         found = {name: words for name, words in within.refused_words.items()
                  if name not in self.subject.refused_words}
-        return replace(outcome, refused=found) if found else outcome
+        if found:
+            return replace(outcome, refused=found)
+        return outcome
 
 
 MAX_SMALL_SIZES = 3
@@ -271,8 +276,9 @@ class SubjectRun:
         backward = {dtype.value: self.evaluator(dtype).backward_name for dtype in told}
         taken = write_pairs(taken_pairs(declared.limits, declared.keywords))
         traits = frozenset(traits_within(declared.limits, declared.keywords))
-        triples = write_pairs(triples_taken(declared.keywords,
-                                            traits)) if declared.kind is Kind.ATTENTION else ""
+        triples = ""
+        if declared.kind is Kind.ATTENTION:
+            triples = write_pairs(triples_taken(declared.keywords, traits))
         precisions = [self.evaluator(each).precision for each in declared.dtypes]
         return replace(self.subject.card(probed, precision), taken=taken, backward=backward,
                        triples=triples, passing_error=describe_what_passes(precisions))
@@ -308,7 +314,9 @@ class SubjectRun:
     def seconds_compiling(self) -> float:
         """What a compiler has taken so far, by the clock."""
         incidents = incidents_of(self.subject)
-        return incidents.times.compiling if incidents else 0.0
+        if incidents:
+            return incidents.times.compiling
+        return 0.0
 
     def with_incidents(self, outcome: Outcome) -> Outcome:
         """Adds incidents to an outcome: what went wrong outside of trials fails the first clause
@@ -363,8 +371,8 @@ class SubjectRun:
             trial = self._make_trial(check, evaluator)
             # what is listed as a failure is one, whatever its words
             known = self._try_known_case(trial)
-            trial = replace(trial,
-                            refused_by=self._refusals.refusal_finder(dtype)) if left else trial
+            if left:
+                trial = replace(trial, refused_by=self._refusals.refusal_finder(dtype))
             tally = known or trial.hold()
             if not tally.word_refusals:
                 told = add_probed(self._conclude_trial(trial, tally), check, evaluator)
@@ -375,7 +383,9 @@ class SubjectRun:
 
     def _evaluator_for(self, check: Check, dtype: DType) -> Evaluator:
         evaluator, subject = self.evaluator(dtype), with_clause_gradients(self.subject, check)
-        return evaluator if subject is self.subject else evaluator.with_limits_of(subject)
+        if subject is self.subject:
+            return evaluator
+        return evaluator.with_limits_of(subject)
 
     def replay(self, check: Check, dtype: DType, recipe: str) -> Outcome:
         """The verdict on one case."""
@@ -407,7 +417,9 @@ class SubjectRun:
         # how fast this machine is decides nothing about a listed case
         unhurried = replace(trial, max_call_seconds=math.inf)
         tally = unhurried.judge_recipe(parse_case(case, where))
-        return tally if tally.failure else None
+        if tally.failure:
+            return tally
+        return None
 
     def _make_trial(self, check: Check, evaluator: Evaluator) -> Trial:
         # the listed failure is not shrunk anew in every run

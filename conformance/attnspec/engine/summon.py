@@ -47,7 +47,9 @@ def with_requested_features(subject: Subject, plan: Plan) -> Subject:
     subject = add_made_variants(subject, FORMS) if plan.variants or forms_asked(plan) else subject
     if _names_gradients(plan, subject):
         return subject.with_gradients
-    return _with_gradients_if_any(subject) if samples_gradients(plan, subject) else subject
+    if samples_gradients(plan, subject):
+        return _with_gradients_if_any(subject)
+    return subject
 
 
 def _names_gradients(plan: Plan, subject: Subject) -> bool:
@@ -71,8 +73,9 @@ def _with_gradients_if_any(subject: Subject) -> Subject:
     """The subject, of which gradients can be had unless its framework says that there are none."""
     asked = subject.with_gradients
     words = "" if asked is subject else _words_without_derivative(asked)
-    return replace(subject,
-                   refused_words={**subject.refused_words, GRAD: words}) if words else asked
+    if words:
+        return replace(subject, refused_words={**subject.refused_words, GRAD: words})
+    return asked
 
 
 def _words_without_derivative(subject: Subject) -> str:
@@ -88,7 +91,9 @@ def _words_without_derivative(subject: Subject) -> str:
     try:
         subject.answer(problem)
     except SubjectRaised as raised:
-        return raised.summary if says_no_derivative(raised) else ""
+        if says_no_derivative(raised):
+            return raised.summary
+        return ""
     except (NotDifferentiated, UnusableAnswer):
         return ""
     return ""
@@ -109,7 +114,9 @@ def compiling_time(plan: Plan, subject: Subject) -> CompilingTime | None:
 
 def with_clause_gradients(subject: Subject, check: Check) -> Subject:
     """The subject as a clause is put to it: with gradients, where a form of it has them."""
-    return subject.with_gradients if check.clause.made and GRAD in check.needs else subject
+    if check.clause.made and GRAD in check.needs:
+        return subject.with_gradients
+    return subject
 
 
 def _is_slow(subject: Subject, seconds: float) -> bool:
@@ -151,8 +158,9 @@ def load_subject(target: str, plan: Plan) -> Subject:
         from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: every fault)
 
         return own_subject(target)
-    surroundings = None if target in plan.in_process else plan.surroundings(
-        process_of(target, plan.implementations))
+    surroundings = None
+    if target not in plan.in_process:
+        surroundings = plan.surroundings(process_of(target, plan.implementations))
     subject = load_target(target, surroundings, lift=plan.lift, folders=plan.implementations)
     subject = watch_subject(subject)
     if is_bare(target):

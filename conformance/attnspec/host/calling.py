@@ -83,7 +83,9 @@ def _read_numbers(value: Any, lift: Any) -> Optional[Entries]:
     """The array's numbers, of any shape; None for what holds none, or cannot be read."""
     try:
         entries: Entries = lift.read(value)
-        return Entries(entries.dtype, entries.array.copy()) if entries.dtype in FLOATS else None
+        if entries.dtype in FLOATS:
+            return Entries(entries.dtype, entries.array.copy())
+        return None
     except Exception:  # whatever a framework says to that
         return None
 
@@ -116,8 +118,9 @@ def tell_misnamed(returned: Mapping[Any, Any], wrt: Sequence[str],
                          *(value for value in keywords.values() if isinstance(value, dict)))
     has = [name for name, value in returned.items() if value is not None]
     is_whole = all(own_name(name) in has for name in wrt)
-    return "" if is_whole or known.issuperset(has) else "a mapping of {}".format(
-        ", ".join(map(str, has[:MAX_NAMES])))
+    if is_whole or known.issuperset(has):
+        return ""
+    return "a mapping of {}".format(", ".join(map(str, has[:MAX_NAMES])))
 
 
 def own_name(name: str) -> str:
@@ -237,7 +240,9 @@ def perform(function: Any, lift: Any, given: Arguments, *,
                      else Entries(each.dtype, each.array.copy()) for each in results]
             ending = CallEnding("answered", found, results, gradients, bool(gradients),
                                 _aliases(arrays, results), told)
-    return ending._replace(stderr=spoken.text) if spoken.text else ending
+    if spoken.text:
+        return ending._replace(stderr=spoken.text)
+    return ending
 
 
 def _call_function(function: Any, lift: Any, given: Arguments, arrays: Sequence[Entries]) -> Tuple[
@@ -283,15 +288,17 @@ def _arrays_within(value: Any) -> List[Entries]:
     """The arrays, of any shape, in a keyword's value."""
     if isinstance(value, Entries):
         return [value]
-    return [each for inner in value.values()
-            for each in _arrays_within(inner)] if isinstance(value, dict) else []
+    if isinstance(value, dict):
+        return [each for inner in value.values() for each in _arrays_within(inner)]
+    return []
 
 
 def _lift_keyword(value: Any, handed: Mapping[int, Any]) -> Any:
     if isinstance(value, Entries):
         return handed[id(value.array)]
-    return {name: _lift_keyword(inner, handed)
-            for name, inner in value.items()} if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        return {name: _lift_keyword(inner, handed) for name, inner in value.items()}
+    return value
 
 
 def _call_and_wait(function: Any, lift: Any, inputs: Sequence[Any], keywords: Mapping[str, Any], *,
@@ -348,9 +355,9 @@ def _call_for_gradients(function: Any, lift: Any, given: Arguments, inputs: Sequ
 
 def _order_backward_gradients(returned: Any, given: Arguments) -> List[Any]:
     """The gradients of a backward pass in the order of `wrt`. Raises _Unusable."""
-    is_mapping = isinstance(returned, abc.Mapping)
-    told = tell_misnamed(returned, given.wrt,
-                         given.keywords) if is_mapping else describe_returned(returned)
+    told = describe_returned(returned)
+    if isinstance(returned, abc.Mapping):
+        told = tell_misnamed(returned, given.wrt, given.keywords)
     if told:
         raise _Unusable(told, "the mapping", 0)
     return gradients_in_order(returned, given.wrt)
@@ -389,8 +396,9 @@ def describe_returned(value: Any, entries: Any = None) -> str:
         return "a {} of {}".format(type(value).__name__, len(value))
     kind = type(value).__name__
     told = "{} {}".format("an" if kind[:1].lower() in "aeiou" else "a", kind)
-    return told if entries is None else "{} of shape {} and dtype {}".format(
-        told, entries.array.shape, entries.dtype)
+    if entries is None:
+        return told
+    return "{} of shape {} and dtype {}".format(told, entries.array.shape, entries.dtype)
 
 
 def _aliases(arrays: Sequence[Entries], results: Sequence[Entries]) -> List[int]:

@@ -37,7 +37,9 @@ def hasattr_(thing: Any, name: str) -> bool:
 def getattr_(thing: Any, name: str, otherwise: Any) -> Any:
     """`getattr`, whatever `__getattr__` raises."""
     found = quietly(lambda: getattr(thing, name, otherwise))
-    return otherwise if found is None else found
+    if found is None:
+        return otherwise
+    return found
 
 
 def quietly(ask: Any) -> Any:
@@ -50,7 +52,9 @@ def quietly(ask: Any) -> Any:
 
 def text_of(value: Any) -> str:
     """The value, if it is a plain string; empty otherwise."""
-    return value if type(value) is str else ""
+    if type(value) is str:
+        return value
+    return ""
 
 
 def _kin(function: Any) -> List[str]:
@@ -66,7 +70,9 @@ def _find_place(function: Any) -> Optional[List[Any]]:
 
 def _find_source(thing: Any) -> Optional[List[Any]]:
     found = quietly(lambda: [inspect.getsourcefile(thing), inspect.getsourcelines(thing)[1]])
-    return list(found) if found and found[0] else None
+    if found and found[0]:
+        return list(found)
+    return None
 
 
 def _describe_parameters(function: Any) -> Optional[List[Dict[str, Any]]]:
@@ -80,7 +86,9 @@ def _describe_parameters(function: Any) -> Optional[List[Dict[str, Any]]]:
         inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
     if is_hidden and callable(forward):
         found = quietly(lambda: list(inspect.signature(forward).parameters.values()))
-    return None if found is None else [_describe_parameter(each) for each in found]
+    if found is None:
+        return None
+    return [_describe_parameter(each) for each in found]
 
 
 def _describe_parameter(parameter: inspect.Parameter) -> Dict[str, Any]:
@@ -113,10 +121,11 @@ def as_json(value: Any, depth: int = _DEEPEST) -> Any:
     """The value as JSON has it; what it holds, if it holds things; else its repr."""
     if isinstance(value, enum.Enum):
         return as_json(value.value, depth)
-    if value is None or type(value) in (bool, int, str):
+    is_finite = type(value) is float and value - value == 0
+    if value is None or type(value) in (bool, int, str) or is_finite:
         return value
     if type(value) is float:
-        return value if value - value == 0 else {"$float": repr(value)}
+        return {"$float": repr(value)}
     if depth and isinstance(value, Mapping):
         pairs = list(value.items())[:MAX_CHARACTERS]
         return {"$map": [[as_json(key, depth - 1), as_json(inner, depth - 1)]
@@ -129,7 +138,9 @@ def as_json(value: Any, depth: int = _DEEPEST) -> Any:
 def short_repr(value: Any) -> str:
     """How Python writes it, short; the name of its type where its own code raises."""
     told = quietly(lambda: repr(value))
-    return told[:MAX_CHARACTERS] if type(told) is str else type(value).__name__
+    if type(told) is str:
+        return told[:MAX_CHARACTERS]
+    return type(value).__name__
 
 
 def used_packages(function: Any) -> List[str]:

@@ -295,7 +295,9 @@ class ReusedMemory:
 
     def _count_holders(self) -> int:
         # PyPy counts none
-        return sys.getrefcount(self._memory[0]) if hasattr(sys, "getrefcount") else 0
+        if hasattr(sys, "getrefcount"):
+            return sys.getrefcount(self._memory[0])
+        return 0
 
     def reuse_buffer(self, count: int) -> Any:
         """So many bytes that can be written to, the first of them aligned; uint8 (count,)."""

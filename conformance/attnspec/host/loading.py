@@ -171,7 +171,9 @@ class _AsItStands(importlib.machinery.SourceFileLoader):
 
 def _source_reader(name: str, path: Path) -> Optional[_AsItStands]:
     """What reads a file of Python; None leaves the choice to Python (an extension module)."""
-    return _AsItStands(name, str(path)) if path.suffix == ".py" else None
+    if path.suffix == ".py":
+        return _AsItStands(name, str(path))
+    return None
 
 
 @contextlib.contextmanager

@@ -153,7 +153,11 @@ RAISING, CALLING, COMPUTING = "raise", "call", "compute"
 def _act_of_step(step: TracebackType) -> str:
     """What the line of a step did when it raised."""
     name = dis.opname[step.tb_frame.f_code.co_code[step.tb_lasti]]
-    return RAISING if name.startswith("RAISE") else CALLING if "CALL" in name else COMPUTING
+    if name.startswith("RAISE"):
+        return RAISING
+    if "CALL" in name:
+        return CALLING
+    return COMPUTING
 
 
 def _is_subjects(file: str) -> bool:

@@ -184,7 +184,9 @@ class Servant:
 def _form_of_request(header: Mapping[str, Any]) -> Optional[FrameworkForm]:
     """What the framework is to make of the function first."""
     asked = header.get("form")
-    return FrameworkForm(asked["name"], asked.get("mapped", ())) if asked else None
+    if asked:
+        return FrameworkForm(asked["name"], asked.get("mapped", ()))
+    return None
 
 
 def _give_up(device: str, ended: CallEnding) -> None:
@@ -211,7 +213,9 @@ def unpack_keywords(value: Any, arrays: Sequence[Entries]) -> Any:
             return float(value["$float"])
         return {name: unpack_keywords(inner, arrays) for name, inner in value.items()}
     # what a caller in Python gives; and it has a hash
-    return tuple(value) if isinstance(value, list) else value
+    if isinstance(value, list):
+        return tuple(value)
+    return value
 
 
 def _installed_versions(header: Mapping[str, Any]) -> Dict[str, str]:

@@ -43,8 +43,11 @@ def main(files: Mapping[str, str], settings: Mapping[str, Any]) -> None:
         limit = int(settings.get("memory") or 0)
         why = _watch_child(child, folder, limit)
         _end_child(child, is_polite=not why, is_program="command" in settings)
-        printed = {} if "command" in settings else {"trace": _read_end_of_file(folder / "trace"),
-                                                    "printed": _read_printed(folder)}
+        if "command" in settings:
+            printed = {}
+        else:
+            printed = {"trace": _read_end_of_file(folder / "trace"),
+                       "printed": _read_printed(folder)}
         _tell_end({"status": child.returncode, "why": why, **printed})
     finally:
         shutil.rmtree(str(folder), ignore_errors=True)
@@ -125,8 +128,10 @@ def _resident_bytes(process: int) -> int:
         with open("/proc/{}/statm".format(process)) as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):  # gone, or no Linux
-        told = subprocess.run(["ps", "-o", "rss=", "-p", str(process)], stdout=subprocess.PIPE,
-                              check=False).stdout if not Path("/proc/self").exists() else b""
+        told = b""
+        if not Path("/proc/self").exists():
+            told = subprocess.run(["ps", "-o", "rss=", "-p", str(process)], stdout=subprocess.PIPE,
+                                  check=False).stdout
         return int(told or 0) * 1024
 
 

@@ -527,7 +527,9 @@ class Client:
         pid = self.about.get("pid")
         if not self.surroundings.is_here or not isinstance(pid, int):
             return time.monotonic()
-        return processor_seconds(pid) if self._process else 0.0
+        if self._process:
+            return processor_seconds(pid)
+        return 0.0
 
     def close(self) -> None:
         """Ends the host; it is started anew if it is asked again."""

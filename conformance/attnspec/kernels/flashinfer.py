@@ -247,7 +247,9 @@ def _make_ragged_kernel(call_kernel: Callable[..., tuple[Array, Array]]) -> Kern
         output, lse = call_kernel({"q": query, "k": key, "v": value, "qo_indptr": cu_query,
                               "kv_indptr": cu_key, "sm_scale": _scale_or_default(query, scale)},
                              len(query))
-        return (output, lse) if return_lse else output
+        if return_lse:
+            return (output, lse)
+        return output
 
     return attend
 
@@ -269,7 +271,9 @@ def _make_paged_kernel(definition: Definition,
                                               key.shape[1] // slots),
                               "sm_scale": _scale_or_default(query, scale)}, B * T)
         spread = output.reshape(B, T, H, D).swapaxes(1, 2)
-        return (spread, lse.reshape(B, T, H).swapaxes(1, 2)) if return_lse else spread
+        if return_lse:
+            return (spread, lse.reshape(B, T, H).swapaxes(1, 2))
+        return spread
 
     return attend
 
@@ -299,12 +303,16 @@ def _scale_or_default(query: Array, scale: float | None) -> float:
 
 def _place_on_device(value: Array, device: str) -> Array:
     """A tensor of any shape, where the kernel wants it; a number stays as it is."""
-    return value.to(device) if hasattr(value, "to") else value
+    if hasattr(value, "to"):
+        return value.to(device)
+    return value
 
 
 def _as_tuple(returned: Any) -> tuple[Array, ...]:  # noqa: ANN401  (whatever the kernel returns)
     """One array or several, of any shape, in a tuple."""
-    return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
+    if isinstance(returned, tuple | list):
+        return tuple(returned)
+    return (returned,)
 
 
 def _allocate_outputs(definition: Definition, query: Array, rows: int,

@@ -240,7 +240,9 @@ def ranking_exit_code(ranks: Sequence[KernelRanked], *, interrupted: bool = Fals
         return CANNOT_RUN
     if KernelStanding.VIOLATED in standings:
         return VIOLATED
-    return CANNOT_RUN if KernelStanding.NOT_JUDGED in standings else CONFORMS
+    if KernelStanding.NOT_JUDGED in standings:
+        return CANNOT_RUN
+    return CONFORMS
 
 
 MAX_HANGS = 2
@@ -250,8 +252,10 @@ def clearest_first(items: Sequence[Item]) -> Sequence[Item]:
     """Orders items so that the first failure says the most: at float32, or else the first dtype,
     first, where every clause is put; last what follows from other mistakes.
     """
-    main = first_of([dtype for dtype in DType
-                     if dtype.value in {item.dtype for item in items}]) if items else None
+    main = None
+    if items:
+        main = first_of([dtype for dtype in DType
+                         if dtype.value in {item.dtype for item in items}])
     return sorted(items, key=lambda item: (main and item.dtype != main.value,
                                            item.clause.partition(".")[0] in CONSEQUENCES))
 
@@ -314,8 +318,12 @@ class KernelWorker:
             return f"dropped after {number} failing {'clause' if number == 1 else 'clauses'}"
         from attnspec.subjects.watching import MOST_HANGS  # noqa: PLC0415  (weight: as above)
 
-        hangs = MAX_HANGS if score.hangs >= MAX_HANGS else MOST_HANGS if score.is_given_up else 0
-        return f"dropped after {hangs} calls that did not return" if hangs else ""
+        hangs = MOST_HANGS if score.is_given_up else 0
+        if score.hangs >= MAX_HANGS:
+            hangs = MAX_HANGS
+        if hangs:
+            return f"dropped after {hangs} calls that did not return"
+        return ""
 
     def _applying_clauses(self, items: Sequence[Item]) -> frozenset[str]:
         """The `must` clauses among these items that would have been put."""
@@ -386,7 +394,9 @@ def _kernel_standing(outcomes: Sequence[Outcome], *, strict: bool) -> KernelStan
     if any(does_gate_run(each.verdict, each.level, strict=strict) for each in outcomes):
         return KernelStanding.VIOLATED
     is_short = is_idle(outcomes) or any(each.verdict is Verdict.NOT_RUN for each in outcomes)
-    return KernelStanding.NOT_JUDGED if is_short else KernelStanding.CONFORMS
+    if is_short:
+        return KernelStanding.NOT_JUDGED
+    return KernelStanding.CONFORMS
 
 
 def _reason_not_run(outcomes: Sequence[Outcome]) -> str:
@@ -418,7 +428,9 @@ def _closest_margin(outcomes: Iterable[Outcome]) -> tuple[float, str]:
 
 
 def _margin_or_infinity(measured: Measured) -> float:
-    return math.inf if math.isnan(measured.margin) else measured.margin
+    if math.isnan(measured.margin):
+        return math.inf
+    return measured.margin
 
 
 def _precision_grades(outcomes: Iterable[Outcome]) -> Mapping[str, str]:

@@ -160,8 +160,9 @@ def _make_test(plan: Plan, engine: str) -> Callable[..., None]:
         outcome = replace(outcome, refused={**refused, **outcome.refused})
         request.node.user_properties.append(("attnspec", json.dumps(encode(outcome))))
         request.node.user_properties.extend([(STRICT_PROPERTY, "yes")] if plan.strict else [])
-        folders = [(FOLDERS_PROPERTY,
-                    json.dumps(plan.implementations))] if plan.implementations else []
+        folders = []
+        if plan.implementations:
+            folders = [(FOLDERS_PROPERTY, json.dumps(plan.implementations))]
         request.node.user_properties.extend(folders)
         if not is_had and saying.setdefault(item.target, item.id) != item.id:
             pytest.skip(f"{item.target} cannot be judged; why says [{saying[item.target]}]")
@@ -188,7 +189,9 @@ def _judge_item(judge: Judge, item: Item, plan: Plan) -> Outcome:
 
 
 def _as_texts(given: str | Iterable[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+    if isinstance(given, str):
+        return (given,)
+    return tuple(given)
 
 
 def _as_paths(given: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
@@ -297,8 +300,9 @@ class GateCost:
         known = self._cache.get(SECONDS_KEY, {}) if self._cache else {}
         for gate, count in Counter(map(_gate_of_item, ids)).items():
             how = f" at effort {efforts[gate]}" if gate in efforts else ""
-            took = f"some {known[gate]:.0f} s of work, as last time" if gate in known else (
-                "how long they take is measured now and told the next time")
+            took = "how long they take is measured now and told the next time"
+            if gate in known:
+                took = f"some {known[gate]:.0f} s of work, as last time"
             yield f"attnspec gate {gate}: {count} items{how}; {took}"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

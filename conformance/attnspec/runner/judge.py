@@ -187,13 +187,16 @@ def format_violation(outcome: Outcome, *, says: str, where: str, also: Sequence[
 
 
 def _place_rows(evidence: Evidence | None) -> list[tuple[str, str]]:
-    return [("begins", evidence.begins), ("wrong", evidence.wrong)] if evidence else []
+    if evidence:
+        return [("begins", evidence.begins), ("wrong", evidence.wrong)]
+    return []
 
 
 def _explanation_rows(evidence: Evidence | None) -> list[tuple[str, str]]:
     explained = evidence.explained if evidence else None
-    return [("cause", explained.cause), ("do", explained.advice),
-            ("paste", explained.declare)] if explained else []
+    if explained:
+        return [("cause", explained.cause), ("do", explained.advice), ("paste", explained.declare)]
+    return []
 
 
 def _evidence_rows(evidence: Evidence | None) -> list[tuple[str, str]]:
@@ -212,7 +215,9 @@ def _describe_likeness(like: Sequence[Likeness]) -> str:
         return ""
     first, *others = like[:MAX_LIKENESSES]
     told = f"{first.fault} (in {first.agreed} of {first.tried} cases): {first.story} {first.link}".rstrip()
-    return f"{told}\nor {', '.join(each.fault for each in others)}" if others else told
+    if others:
+        return f"{told}\nor {', '.join(each.fault for each in others)}"
+    return told
 
 
 def _without_carets(traceback: str) -> str:
@@ -266,7 +271,11 @@ def _dearness(clause: Clause) -> int:
     """How dear a clause is: 0 where its cases have others' sizes; the dearest come last."""
     words = {word.name for steps in clause.runs.values() for word in steps}
     is_dear = words & RESHAPING or clause.given.args.get("kind") in OWN_SIZES
-    return 2 if GRAD in clause.needs else 1 if is_dear else 0
+    if GRAD in clause.needs:
+        return 2
+    if is_dear:
+        return 1
+    return 0
 
 
 class TrialJobs:
@@ -299,9 +308,9 @@ class TrialJobs:
         if self.judge.hurries(target):
             dear = {clause.id: _dearness(clause) for clause in self.spec.clauses}
             return sorted(items, key=lambda item: dear.get(item.clause, 0))
-        return sorted(
-            items,
-            key=lambda item: item.clause not in first) if self.judge.compiles(target) else items
+        if self.judge.compiles(target):
+            return sorted(items, key=lambda item: item.clause not in first)
+        return items
 
     def header(self, blank: RunStarted) -> RunStarted:
         """Adds every clause that is on trial."""
@@ -383,8 +392,9 @@ class AuditJobs:
 
     def carry_out(self, job: Item | ProbeJob) -> Done:
         """Try the item, or probe the subject."""
-        return self._probes.carry_out(job) if isinstance(job,
-                                                         ProbeJob) else self._trials.carry_out(job)
+        if isinstance(job, ProbeJob):
+            return self._probes.carry_out(job)
+        return self._trials.carry_out(job)
 
     def tell_failures(self, tell: Callable[[Done], None]) -> None:
         """Have each failure of a trial told as it is found."""
@@ -396,8 +406,9 @@ class AuditJobs:
 
     def record_loss(self, job: Item | ProbeJob, loss: JobFailure) -> Done:
         """What stands in the record for a job that came to nothing."""
-        return self._probes.record_loss(job, loss) if isinstance(job,
-                                                                 ProbeJob) else self._trials.record_loss(job, loss)
+        if isinstance(job, ProbeJob):
+            return self._probes.record_loss(job, loss)
+        return self._trials.record_loss(job, loss)
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
         """The counts of verdicts and of contradictions. The exit code is the graver of the two."""
@@ -406,7 +417,9 @@ class AuditJobs:
             return trials
         probes = self._probes.conclude(done, interrupted=interrupted)
         codes = {trials.exit_code, probes.exit_code}
-        code = CANNOT_RUN if interrupted else VIOLATED if VIOLATED in codes else max(codes)
+        code = VIOLATED if VIOLATED in codes else max(codes)
+        if interrupted:
+            code = CANNOT_RUN
         return Conclusion(code, {**trials.counts, **probes.counts})
 
 

@@ -178,7 +178,9 @@ class Listener:
 
     def _find_awaited_job(self, key: Key) -> Job | None:
         job = self._by_key.get(key)
-        return None if job in self.done_by_job else job
+        if job in self.done_by_job:
+            return None
+        return job
 
     def give_up(self, jobs: Iterable[Job], reason: str, defects: Iterable[str] = ()) -> None:
         """Notes that nothing will be known of those of these jobs that have not ended, and why."""
@@ -272,9 +274,12 @@ _LOST_VERDICTS = frozenset({Verdict.NOT_RUN, Verdict.CRASHED, Verdict.TIMED_OUT}
 
 
 def _is_lost(done: Done) -> bool:
-    return done.outcome.verdict in _LOST_VERDICTS if isinstance(done,
-                                                                ItemFinished) else bool(done.lost)
+    if isinstance(done, ItemFinished):
+        return done.outcome.verdict in _LOST_VERDICTS
+    return bool(done.lost)
 
 
 def _why_lost(done: Done) -> str:
-    return done.outcome.reason if isinstance(done, ItemFinished) else done.lost
+    if isinstance(done, ItemFinished):
+        return done.outcome.reason
+    return done.lost

@@ -99,7 +99,9 @@ class JobFile(pytest.File):
             return None
         is_known = target in self._sent and self._sent[target] == card
         self._sent[target] = card
-        return None if is_known else card
+        if is_known:
+            return None
+        return card
 
 
 @functools.cache

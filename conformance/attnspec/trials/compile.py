@@ -103,7 +103,8 @@ class Check:
         if self.domain.is_layer and kind is not Kind.LAYER:
             return "it is not a layer: it has no projections"
         if (self.domain.poses is Kind.ROTARY) is not (kind is Kind.ROTARY):
-            return "it is a rotary embedding, not attention" if kind is Kind.ROTARY else "it is not a rotary embedding"
+            is_one = kind is Kind.ROTARY
+            return f"it is {'a rotary embedding, not attention' if is_one else 'not a rotary embedding'}"
         if self.clause.profile in IF_CLAIMED - {*subject.declaration.claims}:
             return f"it does not claim {self.clause.profile!r} (docs/serving.md)"
         if self.clause.profile == QUANTISES and not _quantises(subject):
@@ -271,4 +272,6 @@ def _pick_value(choices: Sequence[int], number: int, word: str) -> int:
 
 
 def _drawn_value(value: object, drawn: Mapping[str, int]) -> object:
-    return drawn.get(value, value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return drawn.get(value, value)
+    return value

@@ -197,13 +197,17 @@ class _TripleRedealing:
         # beyond one
         if row.get("causal") and row[MANY_KEYS] and not (row.get(CACHED[0]) or row[SINGLE_QUERY]):
             row[MANY_QUERIES] = True
-        return row if {"causal", SINGLE_QUERY} <= aim else without_idle_flag(row)
+        if {"causal", SINGLE_QUERY} <= aim:
+            return row
+        return without_idle_flag(row)
 
 
 def _features_of_row(row: Row) -> frozenset[str]:
     """What a row asks for."""
     asked = frozenset(name for name in row if row[name])
-    return asked | {GROUPS_OF_SEVERAL} if asked >= {GROUPS, SEVERAL_GROUPS} else asked
+    if asked >= {GROUPS, SEVERAL_GROUPS}:
+        return asked | {GROUPS_OF_SEVERAL}
+    return asked
 
 
 FIXED_KINDS = frozenset(

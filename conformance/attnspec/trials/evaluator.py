@@ -134,7 +134,9 @@ _FIELD_READERS: dict[type, _Reader | None] = {}  # every value that is kept is a
 def _field_reader(kind: type) -> _Reader | None:
     """Reads all fields of such a dataclass at once; None for one of fewer than two fields."""
     names = tuple(getattr(kind, "__dataclass_fields__", ()))
-    return attrgetter(*names) if len(names) > 1 else None
+    if len(names) > 1:
+        return attrgetter(*names)
+    return None
 
 
 # The evaluator
@@ -260,7 +262,9 @@ class Evaluator:
     def limits(self) -> Limits | None:
         """A layer's limits, by which its problems' biases and scale are chosen; else None."""
         declared = self.subject.declaration
-        return declared.limits if declared.kind is Kind.LAYER else None
+        if declared.kind is Kind.LAYER:
+            return declared.limits
+        return None
 
     @property
     def shared_by(self) -> str:
@@ -419,8 +423,9 @@ class Evaluator:
         """An evaluator of a variant, which shares this one's archive if it is held to the same."""
         alone = Evaluator(subject, self.dtype, self.conventions)
         is_shared = alone.shared_by == self.shared_by
-        found = Evaluator(subject, self.dtype, self.conventions,
-                          archive=self._archive) if is_shared else alone
+        found = alone
+        if is_shared:
+            found = Evaluator(subject, self.dtype, self.conventions, archive=self._archive)
         found.compiling = self.compiling
         return found
 

@@ -127,7 +127,9 @@ class Tally:
     @property
     def failing_recipe(self) -> Recipe | None:
         """The case that failed, as it was put; None if none did."""
-        return self.failure.recipe if isinstance(self.failure, Violated) else self.last_recipe
+        if isinstance(self.failure, Violated):
+            return self.failure.recipe
+        return self.last_recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +211,9 @@ class CaseJudge:
             raise tally.failure
         if claimed:
             tally.held_recipes.append(recipe)
-        return worst.margin if claimed else None
+        if claimed:
+            return worst.margin
+        return None
 
     def _acting_triples(self, recipe: Recipe) -> int:
         """The triples of features that act in a case."""
@@ -331,8 +335,9 @@ class LoggedCall:
     @property
     def without_memory(self) -> LoggedCall:
         """The call without the subject's memory of the answer, which is not to be asked."""
-        return self if self.answer is None else replace(
-            self, answer=replace(self.answer, is_kept=lambda: True))
+        if self.answer is None:
+            return self
+        return replace(self, answer=replace(self.answer, is_kept=lambda: True))
 
     @property
     def answer_given(self) -> SubjectAnswer:

@@ -55,9 +55,13 @@ class CompilingTime:
         near = min(self._at_length, default=SHORT_LENGTH)
         far = max(self._at_length, default=SHORT_LENGTH)
         if far < LENGTH_RATIO * near:
-            return math.inf if LENGTH_RATIO * far < sizes.T + sizes.S else 0.0
+            if LENGTH_RATIO * far < sizes.T + sizes.S:
+                return math.inf
+            return 0.0
         slope = statistics.linear_regression([*self._at_length], [*self._at_length.values()]).slope
-        return self._at_length[far] + slope * (sizes.T + sizes.S - far) if slope > 0 else 0.0
+        if slope > 0:
+            return self._at_length[far] + slope * (sizes.T + sizes.S - far)
+        return 0.0
 
     @property
     def is_spent(self) -> bool:

@@ -98,7 +98,9 @@ def recipe_strategy(domain: Domain, offered: frozenset[str], limits: Limits, eff
             raise SpecError(
                 f"a drawn value cannot be called {name!r}: a recipe has a field of that name.")
     menu = menu_of(domain, offered, limits, effort, draws)
-    return st.nothing() if menu is None else from_menu(menu)
+    if menu is None:
+        return st.nothing()
+    return from_menu(menu)
 
 
 def from_menu(menu: Menu) -> st.SearchStrategy[Recipe]:

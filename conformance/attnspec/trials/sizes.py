@@ -137,7 +137,9 @@ def _with_head_groups(sizes: Sizes, domain: Domain, subject: Subject) -> Sizes:
     limits = subject.declaration.limits
     grouping = Demand(domain).grouping(limits)
     is_grouped = grouping == "always" or (grouping == "maybe" and limits.grouped)
-    return sizes if is_grouped else replace(sizes, Hkv=sizes.H)
+    if is_grouped:
+        return sizes
+    return replace(sizes, Hkv=sizes.H)
 
 
 def _why_sizes_not_put(sizes: Sizes, check: Check, subject: Subject) -> str:
@@ -229,7 +231,9 @@ def _is_too_large(sizes: Sizes) -> bool:
 def _scale_keyword_value(keyword: str, value: Any, share: float) -> Any:  # noqa: ANN401  (by the keyword)
     """A value as it scales with the number of keys."""
     scaled = EVERY_VALUED[keyword].scaled
-    return scaled(value, share) if scaled else value
+    if scaled:
+        return scaled(value, share)
+    return value
 
 
 @dataclass(slots=True)
@@ -400,7 +404,9 @@ class Resizer:
             return ()
         grouped = replace(sizes, H=4, Hkv=2)
         may_group = sizes.Hkv < sizes.H or is_lawful(grouped, self.domain, self.limits)
-        return ("G", "Hkv") if may_group else ("H",)
+        if may_group:
+            return ("G", "Hkv")
+        return ("H",)
 
     def find_smallest(self) -> Sizes:
         """The smallest sizes at which it fails, axis after axis; twice, if that helps."""

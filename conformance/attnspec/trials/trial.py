@@ -131,14 +131,18 @@ class Trial(CaseJudge):
         """How many openings there are: half of the counted cases, at a glance all of them."""
         if not self.cases:
             return EFFORTS[self.effort].openings
-        return self.cases if self.is_glance else (self.cases + 1) // 2
+        if self.is_glance:
+            return self.cases
+        return (self.cases + 1) // 2
 
     def _further_count(self, tally: Tally) -> int:
         """How many cases Hypothesis draws: as many as openings, if these claimed nothing."""
         if self.is_glance or self.sample or tally.is_cut_short:
             return 0
         drawn = self.cases - self._openings if self.cases else EFFORTS[self.effort].drawn
-        return drawn if tally.cases else max(drawn, self._openings)
+        if tally.cases:
+            return drawn
+        return max(drawn, self._openings)
 
     def _hold_openings(self, menu: Menu, tally: Tally) -> bool:
         """Whether all openings hold."""
@@ -269,7 +273,9 @@ class Trial(CaseJudge):
         """By how many further cases this one is shrunk; 0 sets no end."""
         if self.is_glance or self.is_sparing:
             return GLANCE_ATTEMPTS
-        return EXPLAINED_ATTEMPTS if self.is_explained(self, failing) else 0
+        if self.is_explained(self, failing):
+            return EXPLAINED_ATTEMPTS
+        return 0
 
     def _fails_on(self, recipe: Recipe, tally: Tally) -> bool:
         try:
@@ -356,7 +362,9 @@ def shrink_sizes(put: Callable[[Recipe], Tally], tally: Tally, domain: Domain,
     resizer = Resizer(put, failing, domain, limits, MAX_OTHER_SIZES, MAX_SHRINK_WORK,
                       MAX_SHRINK_SECONDS, type(tally.failure))
     smallest = resizer.find_smallest()
-    return resizer.failing_recipes.get(smallest) if smallest != failing.sizes else None
+    if smallest != failing.sizes:
+        return resizer.failing_recipes.get(smallest)
+    return None
 
 
 def shrink_to_handy(put: Callable[[Recipe], Tally], menu: Menu, choices: Choices, tally: Tally,

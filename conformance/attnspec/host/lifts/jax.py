@@ -174,8 +174,9 @@ class JaxLift(plain.Lift):
         `device_put` may share memory instead, and so gets a copy to itself.
         """
         array = np.array(entries.array, order="C")
-        named = array.view(
-            plain.narrow_dtype(entries.dtype)) if entries.dtype in BIT_DTYPES else array
+        named = array
+        if entries.dtype in BIT_DTYPES:
+            named = array.view(plain.narrow_dtype(entries.dtype))
         return jax.device_put(named, self._place)
 
     def read(self, value: Any) -> Entries:
@@ -295,8 +296,9 @@ def _list_devices() -> List[Any]:
     """The devices of every platform that is there."""
     found = list(jax.devices())
     try:
-        return found if any(each.platform == "cpu"
-                            for each in found) else found + list(jax.devices("cpu"))
+        if any(each.platform == "cpu" for each in found):
+            return found
+        return found + list(jax.devices("cpu"))
     except RuntimeError:  # JAX_PLATFORMS leaves the CPU out
         return found
 

@@ -32,7 +32,9 @@ class NotReached(Exception):  # noqa: N818  (named for what happened; it is no e
 def find_argument(given: Mapping[str, Any], name: str) -> Any:
     """An argument, an array of any shape, by its name, as `query` or `params.w_out`."""
     outer, _, inner = name.partition(".")
-    return given[outer][inner] if inner else given[outer]
+    if inner:
+        return given[outer][inner]
+    return given[outer]
 
 
 def replace_arguments(given: Mapping[str, Any], arrays: Mapping[str, Any]) -> Dict[str, Any]:
@@ -98,7 +100,9 @@ def call_on_entry(function: Callable[..., Any], rest: Mapping[str, Any], mapped:
     """
     alone = {name: value[None] if name in mapped else value for name, value in arrays.items()}
     answer = call_by_name(function, rest, alone)
-    return tuple(each[0] for each in answer) if isinstance(answer, (tuple, list)) else answer[0]
+    if isinstance(answer, (tuple, list)):
+        return tuple(each[0] for each in answer)
+    return answer[0]
 
 
 class FormCache:

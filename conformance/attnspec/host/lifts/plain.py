@@ -40,12 +40,15 @@ class Lift:
 
     def takes(self, dtype: str) -> str:
         """Why it cannot hand over arrays of this dtype; empty if it can."""
-        return "" if dtype not in BIT_DTYPES or narrow_dtype(dtype) else \
-            "NumPy has no {} where ml_dtypes is not installed: pip install ml_dtypes".format(dtype)
+        if dtype not in BIT_DTYPES or narrow_dtype(dtype):
+            return ""
+        return "NumPy has no {} where ml_dtypes is not installed: pip install ml_dtypes".format(dtype)
 
     def hand(self, entries: Entries) -> Any:
         """The framework's array, any shape, of the same entries and, if it can, memory."""
-        return entries.array.view(narrow_dtype(entries.dtype)) if entries.dtype in BIT_DTYPES else entries.array
+        if entries.dtype in BIT_DTYPES:
+            return entries.array.view(narrow_dtype(entries.dtype))
+        return entries.array
 
     def read(self, value: Any) -> Entries:
         """The same entries, any shape, in NumPy. Raises TypeError or ValueError for what is no
@@ -150,7 +153,9 @@ def nvidia_driver_version() -> str:
                           _NVIDIA_VERSION_FILE.read_text(encoding="utf-8"))
     except OSError:
         return ""
-    return found.group() if found else ""
+    if found:
+        return found.group()
+    return ""
 
 
 FLUSH_TEST_SHAPE = 6, 17, 16

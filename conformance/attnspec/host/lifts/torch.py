@@ -129,7 +129,9 @@ class _Onnx(_TorchForm):
         def run(arrays: Mapping[str, Any]) -> Any:
             given = (each.detach().cpu().numpy() for each in _leaves(arrays))
             found = [torch.from_numpy(each) for each in session.run(None, dict(zip(names, given)))]
-            return found[0] if len(found) == 1 else tuple(found)
+            if len(found) == 1:
+                return found[0]
+            return tuple(found)
 
         run(given.arrays)
         return run
@@ -253,24 +255,31 @@ class TorchLift(plain.Lift):
 
     def takes(self, dtype: str) -> str:
         """It takes them all, but for MPS, which has no float64."""
-        return "MPS has no float64" if dtype == "float64" and self.device == "mps" else ""
+        if dtype == "float64" and self.device == "mps":
+            return "MPS has no float64"
+        return ""
 
     def hand(self, entries: Entries) -> Any:
         """A tensor, any shape, with the array's memory, dtype and strides (those with negative
         ones are copied). NumPy gives an array of nothing strides of 0, by which a kernel takes it
         for one that is not contiguous.
         """
-        array = entries.array.copy() if any(stride < 0
-                                            for stride in entries.array.strides) else entries.array
-        tensor = _tensor_of_bits(entries.dtype,
-                                 array) if entries.dtype in BIT_DTYPES else torch.from_numpy(array)
-        tensor = tensor if array.size else tensor.new_empty(tensor.shape)
-        return tensor if self.device == "cpu" else place_tensor(tensor, self.device)
+        array = entries.array
+        if any(stride < 0 for stride in entries.array.strides):
+            array = entries.array.copy()
+        is_of_bits = entries.dtype in BIT_DTYPES
+        tensor = _tensor_of_bits(entries.dtype, array) if is_of_bits else torch.from_numpy(array)
+        if not array.size:
+            tensor = tensor.new_empty(tensor.shape)
+        if self.device == "cpu":
+            return tensor
+        return place_tensor(tensor, self.device)
 
     def read(self, value: Any) -> Entries:
         """The tensor's entries, any shape; what is no tensor is read by NumPy."""
-        return plain.read_tensor(value) if isinstance(value,
-                                                      torch.Tensor) else plain.entries_of(np.asarray(value))
+        if isinstance(value, torch.Tensor):
+            return plain.read_tensor(value)
+        return plain.entries_of(np.asarray(value))
 
     def wait(self, returned: Any) -> None:
         """An error of a kernel is told when the device is waited for."""
