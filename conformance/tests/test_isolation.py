@@ -18,11 +18,12 @@ import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.paths import scratch_folder
 from attnspec.core.plan import Plan
+from attnspec.core.surroundings import ONE_THREAD
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.runner import session
 from attnspec.runner.listener import last_words
-from attnspec.runner.session import ONE_THREAD, Result, Session, prepared_environment
+from attnspec.runner.session import Result, Session, prepared_environment
 from helpers.places import STUBS
 from helpers.records import evidence_of
 

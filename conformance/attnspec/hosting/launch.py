@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from attnspec.core.errors import TargetError
-from attnspec.core.surroundings import HostLanguage, Surroundings
+from attnspec.core.surroundings import ONE_THREAD, XLA_ONE_THREAD, HostLanguage, Surroundings
 from attnspec.host.frames import (
     ROOM_BYTES,
 )
@@ -27,12 +27,6 @@ _SEPARATE_FILES = ("main.py", "supervisor.py")
 READY_MARK = b"\x01READY\n"
 """What the far end says once it can be handed the program; a greeting may come before it."""
 
-ONE_THREAD: Mapping[str, str] = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
-     "NUMEXPR_NUM_THREADS", "BLIS_NUM_THREADS"), "1")
-"""One thread a process: workers share the cores, and threads change the order of summation."""
-
-XLA_ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 SHARED_DEVICE: Mapping[str, str] = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 """Several processes use one GPU, and the first of JAX would take three quarters of its memory."""
 

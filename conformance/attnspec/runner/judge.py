@@ -20,7 +20,7 @@ from attnspec.core.errors import CANNOT_RUN, VIOLATED, AttnspecError, UsageError
 from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.paths import portable_argument, typed_here
-from attnspec.core.plan import HANDED, Conclusion, Item, JobFailure, Plan
+from attnspec.core.plan import HANDED, Conclusion, Item, Job, JobFailure, Plan
 from attnspec.probing.jobs import ProbeJob, ProbeJobs
 from attnspec.record.events import Done, ItemFinished, RunStarted, SubjectProbed
 from attnspec.record.outcome import ClauseText, Evidence, Likeness, Outcome, QuotedSource, SubjectCard
@@ -291,7 +291,7 @@ class TrialJobs:
         """The engine's spec."""
         return self.judge.spec
 
-    def items(self) -> tuple[Item, ...]:
+    def items(self) -> tuple[Job, ...]:
         """The engine's items, each once; where variants of a subject compile, first those that ask
         its variants, and where compilers have little time, last those that are dear.
 
@@ -322,7 +322,7 @@ class TrialJobs:
         """The engine's card of the subject."""
         return self.judge.card(target)
 
-    def carry_out(self, job: Item) -> ItemFinished:
+    def carry_out(self, job: Item) -> Done:
         """Tries an item."""
         return ItemFinished(pronounce_verdict(self.judge, job, plan=self.plan, recipe=self.recipe))
 
@@ -338,7 +338,7 @@ class TrialJobs:
         """The seconds that compilers took for a subject, as the engine says."""
         return self.judge.seconds_compiling(target)
 
-    def record_loss(self, job: Item, loss: JobFailure) -> ItemFinished:
+    def record_loss(self, job: Item, loss: JobFailure) -> Done:
         """The outcome of an item that came to nothing; a death is evidence."""
         level = clause_of(self.spec, job.clause).level
         outcome = Outcome(job.target, job.clause, DType(job.dtype), level, loss.verdict)
@@ -361,58 +361,39 @@ LIBRARIES_KEY = "libraries"
 """Where a plan says which libraries are audited; none named: all."""
 
 
-class AuditJobs:
+class AuditJobs(TrialJobs):
     """A source of trials and probes. An answer that contradicts a manifest exits with 1."""
 
     def __init__(self, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> None:
-        self._trials = TrialJobs(plan, breadcrumb=breadcrumb)
+        super().__init__(plan, breadcrumb=breadcrumb)
         self._probes = ProbeJobs(plan, breadcrumb=breadcrumb)
 
-    @property
-    def spec(self) -> Spec:
-        """The engine's spec."""
-        return self._trials.spec
-
-    def items(self) -> tuple[Item | ProbeJob, ...]:
+    def items(self) -> tuple[Job, ...]:
         """Probes come right after their subject's trials: the worker has it loaded."""
-        by_target: dict[str, list[Item | ProbeJob]] = {}
-        jobs: tuple[Item | ProbeJob, ...] = (*self._trials.items(), *self._probes.items())
-        for job in jobs:
+        by_target: dict[str, list[Job]] = {}
+        for job in (*super().items(), *self._probes.items()):
             by_target.setdefault(job.target, []).append(job)
         return tuple(job for of_one in by_target.values() for job in of_one)
 
     def header(self, blank: RunStarted) -> RunStarted:
         """Adds every clause that is on trial, and who could not be put on trial."""
-        return replace(self._trials.header(blank),
-                       absent=tuple(_absent_subjects(self._trials.plan)))
-
-    def card(self, target: str) -> SubjectCard:
-        """The engine's card of the subject."""
-        return self._trials.card(target)
+        return replace(super().header(blank), absent=tuple(_absent_subjects(self.plan)))
 
     def carry_out(self, job: Item | ProbeJob) -> Done:
         """Try the item, or probe the subject."""
         if isinstance(job, ProbeJob):
             return self._probes.carry_out(job)
-        return self._trials.carry_out(job)
-
-    def tell_failures(self, tell: Callable[[Done], None]) -> None:
-        """Have each failure of a trial told as it is found."""
-        self._trials.tell_failures(tell)
-
-    def seconds_compiling(self, target: str) -> float:
-        """The seconds that compilers took for a subject, as the engine says."""
-        return self._trials.seconds_compiling(target)
+        return super().carry_out(job)
 
     def record_loss(self, job: Item | ProbeJob, loss: JobFailure) -> Done:
         """What stands in the record for a job that came to nothing."""
         if isinstance(job, ProbeJob):
             return self._probes.record_loss(job, loss)
-        return self._trials.record_loss(job, loss)
+        return super().record_loss(job, loss)
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
         """The counts of verdicts and of contradictions. The exit code is the graver of the two."""
-        trials = self._trials.conclude(done, interrupted=interrupted)
+        trials = super().conclude(done, interrupted=interrupted)
         if not any(isinstance(each, SubjectProbed) for each in done):
             return trials
         probes = self._probes.conclude(done, interrupted=interrupted)

@@ -33,6 +33,7 @@ import attnspec
 from attnspec.core.errors import CANNOT_RUN
 from attnspec.core.paths import portable_argument, scratch_folder
 from attnspec.core.plan import Job, Plan
+from attnspec.core.surroundings import ONE_THREAD, XLA_ONE_THREAD
 from attnspec.record.events import OF_SUBJECTS, OWN_DEVICE, Done, Event, Handler, ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
 from attnspec.runner.jobs import JobSource, Share, open_jobs, plan_text
@@ -264,12 +265,6 @@ def _end_silent_workers(folder: Path, over: threading.Event) -> None:
             end_worker(folder, worker)
 
 
-# One thread a worker: workers share the cores already, and the number of threads changes the order
-# of summation.
-ONE_THREAD: Mapping[str, str] = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
-     "NUMEXPR_NUM_THREADS", "BLIS_NUM_THREADS"), "1")
-_XLA_ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 # Whatever would let the user's pytest (plugins, options, an outer xdist) reach into ours.
 _FOREIGN_VARIABLES = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST_WORKER",
                       "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID",
@@ -291,7 +286,7 @@ def prepared_environment(process: Mapping[str, str] = MappingProxyType({})) -> I
     os.environ.setdefault("PYTHONHASHSEED", "0")
     os.environ.update(process)
     # of flags, the user's, the subject's and ours stand side by side
-    flags = (before.get("XLA_FLAGS", ""), process.get("XLA_FLAGS", ""), _XLA_ONE_THREAD)
+    flags = (before.get("XLA_FLAGS", ""), process.get("XLA_FLAGS", ""), XLA_ONE_THREAD)
     os.environ["XLA_FLAGS"] = " ".join(filter(None, flags))
     try:
         yield

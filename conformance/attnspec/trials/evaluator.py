@@ -184,7 +184,7 @@ class Evaluator:
                                                        dtype)
         self._given_conventions = conventions
         self._answers: Memory[SubjectAnswer] = Memory()
-        self._archive = archive or Archive()
+        self.archive = archive or Archive()
         # of the last large call, and of the slowest one that was made again
         self._pace = self._slowest = 0.0
         self._form_evaluators: dict[str, Evaluator] = {}
@@ -195,10 +195,7 @@ class Evaluator:
 
     def with_precision(self, precision: Precision) -> Evaluator:
         """The subject, its answers remembered, held to another class of arithmetic."""
-        other = Evaluator(self.subject, self.dtype, self.conventions)
-        other.precision, other._answers, other._ranges = precision, self._answers, self._ranges
-        other.compiling = self.compiling
-        return other
+        return self._with_answers(self.subject, precision)
 
     def with_backward_words(self, words: Mapping[str, object]) -> Evaluator:
         """The subject, its answers remembered, its backward pass held to another class."""
@@ -206,14 +203,18 @@ class Evaluator:
         of_backward = {**declared.backward_precision, self.dtype: words}
         subject = replace(self.subject,
                           declaration=replace(declared, backward_precision=of_backward))
+        return self._with_answers(subject, self.precision)
+
+    def _with_answers(self, subject: Subject, precision: Precision) -> Evaluator:
+        """Evaluates the subject held to another class, with this one's remembered answers."""
         other = Evaluator(subject, self.dtype, self.conventions)
-        other.precision, other._answers, other._ranges = self.precision, self._answers, self._ranges
+        other.precision, other._answers, other._ranges = precision, self._answers, self._ranges
         other.compiling = self.compiling
         return other
 
     def with_limits_of(self, subject: Subject) -> Evaluator:
         """Evaluates the same subject within other limits, with its remembered answers."""
-        other = Evaluator(subject, self.dtype, self.conventions, archive=self._archive)
+        other = Evaluator(subject, self.dtype, self.conventions, archive=self.archive)
         other.precision, other._answers, other.compiling = self.precision, self._answers, self.compiling
         return other
 
@@ -221,11 +222,6 @@ class Evaluator:
     def remembered_answers(self) -> Iterable[SubjectAnswer]:
         """The subject's answers that are remembered."""
         return self._answers.values()
-
-    @property
-    def archive(self) -> Archive:
-        """What is remembered of problems, for an evaluator of the same class and convention."""
-        return self._archive
 
     @cached_property
     def conventions(self) -> Mapping[str, str]:
@@ -326,7 +322,7 @@ class Evaluator:
                                 limits=self.subject.declaration.limits),
             Kind.ROTARY: partial(make_rotary, recipe, self.dtype)}
         name = f"{recipe.without_drawn.text}@{kind.value}"
-        return self._archive.problems.recall(name, makers[kind])
+        return self.archive.problems.recall(name, makers[kind])
 
     def expect(self, problem: AnyProblem, key: str, part: str) -> Expectation:
         """What the definition says, with allowances."""
@@ -346,11 +342,11 @@ class Evaluator:
         else:
             work_out = partial(expect_layer, problem, self.precision, conventions=self.conventions,
                                parts=frozenset({part}))
-        return self._archive.expectations.recall(key and f"{key}@{part}", work_out)
+        return self.archive.expectations.recall(key and f"{key}@{part}", work_out)
 
     def drifts(self, key: str, make: Callable[[], Drifts]) -> Drifts:
         """Which way drifts push what the definition says of a problem."""
-        return self._archive.drifts.recall(key, make)
+        return self.archive.drifts.recall(key, make)
 
     def expect_dropped(self, problem: Problem, factor: Array, part: str) -> Expectation:
         """What the definition says where weights are multiplied by a factor (B,H,T,S)."""
@@ -425,7 +421,7 @@ class Evaluator:
         is_shared = alone.shared_by == self.shared_by
         found = alone
         if is_shared:
-            found = Evaluator(subject, self.dtype, self.conventions, archive=self._archive)
+            found = Evaluator(subject, self.dtype, self.conventions, archive=self.archive)
         found.compiling = self.compiling
         return found
 
@@ -433,7 +429,7 @@ class Evaluator:
         """The evaluator of a form that attnspec makes of the subject itself."""
         if form not in self._form_evaluators:
             self._form_evaluators[form] = Evaluator(self.subject.made[form], self.dtype,
-                                                    self.conventions, archive=self._archive)
+                                                    self.conventions, archive=self.archive)
             self._form_evaluators[form].compiling = self.compiling
         return self._form_evaluators[form]
 
