@@ -40,6 +40,7 @@ def test_a_fault_links_to_a_mistake_that_it_makes() -> None:
             for bugs in BUGS.values() for thread, faults in bugs.items()}
     linked = {fault.name: fault.link for fault in FIXED if fault.link.startswith("https://github.com/")}
     assert {name: link for name, link in linked.items() if name not in made.get(link, ())} == {}
+    assert {name for names in made.values() for name in names if not CATALOGUE[name].link} == set()
 
 
 def test_no_thread_is_listed_twice() -> None:

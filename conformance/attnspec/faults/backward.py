@@ -485,9 +485,9 @@ def empty_rows(known: BackwardValues) -> Array:
 
 def gradient_fault(
     name: str, story: str, reach: str = "gradients", way: BackwardMethod = USUAL_METHOD, reread: Reread | None = None,
-    *, same: Mapping[DType, str] | None = None, link: str = "", **edits: Edit,
+    *, same: Mapping[DType, str] | None = None, **edits: Edit,
 ) -> Fault:
     """A fault of the backward pass beside a sound forward pass. same: dtypes at which nothing can be told."""
     made = cast(Edits, edits)  # keywords are spots
-    return Fault(f"grad_{name}", GRAD, story, reach, staged(), link, equivalents=same or {},
+    return Fault(f"grad_{name}", GRAD, story, reach, staged(), equivalents=same or {},
                  backward=lambda: as_backward(way, made, reread))

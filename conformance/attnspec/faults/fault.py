@@ -62,7 +62,7 @@ class Fault:
 
     stage: a `Stage`, or the keyword that the fault is about.
     story: how people come to write it.  reach: the feature, shape, dtype or value that makes it bite.
-    link: the public thread of a real bug of this kind, or "".
+    link: the public thread of a real bug of this kind; "": the first that `mechanisms` names for it, or none.
     limits: what the faulty function declares beyond the ordinary.
     equivalents: dtypes at which it cannot be told from rounding, each with the reason.
     other_path: what the same subject does with a hidden switch flipped, where it has one.

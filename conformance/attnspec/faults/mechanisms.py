@@ -398,10 +398,22 @@ THREADS: tuple[Thread, ...] = (*_OF_KEYS_AND_ROWS, *_OF_SPLITS, *_OF_KEYWORDS, *
 """Every thread once, those that have a fault first."""
 
 
+def _first_links() -> Mapping[str, str]:
+    """By fault, the first thread that tells this very mistake."""
+    telling = [(each.link, each.faults) for each in THREADS if each.told]
+    links: dict[str, str] = {}
+    for link, faults in (*(row for bugs in BUGS.values() for row in bugs.items()), *telling):
+        for fault in () if isinstance(faults, Outside) else faults:
+            links.setdefault(fault, link)
+    return links
+
+
+_LINKS = _first_links()
+
+
 def link_of(fault: str) -> str:
     """The first thread that tells this very mistake; "" where none does."""
-    return next((each.link for each in THREADS
-                 if each.told and not isinstance(each.faults, Outside) and fault in each.faults), "")
+    return _LINKS.get(fault, "")
 
 
 def size_threads() -> str:

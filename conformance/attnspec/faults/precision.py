@@ -133,7 +133,6 @@ def _quantised_keys(work: PreparedCall, factor: float) -> Array:
     return sound.logits(work.but(key=levels(work.key)), factor)
 
 
-_EVAL = "https://github.com/huggingface/pytorch-image-models/pull/1978"
 
 PRECISION_FAULTS = (
     Fault("inputs_tf32", Stage.PRECISION, "TF32 is left switched on for float32.",
@@ -181,12 +180,10 @@ PRECISION_FAULTS = (
     Fault("output_by_way_of_bfloat16", Stage.PRECISION, "The output passes through a bfloat16 buffer.",
           "any other dtype", staged(narrow=_by_way_of_bfloat16),
           equivalents={DType.BFLOAT16: "the output is rounded to bfloat16 anyway"}),
-    Fault("dropout_of_1_percent", Stage.WEIGHTS, "Dropout stays on in evaluation, with a fixed seed.",
-          "any input",
-          staged(weigh=_dropout(0.01, 1 / 0.99)), link=_EVAL),
+    Fault("dropout_of_1_percent", Stage.WEIGHTS, "Dropout stays on in evaluation, with a fixed seed.", "any input",
+          staged(weigh=_dropout(0.01, 1 / 0.99))),
     Fault("dropout_not_rescaled", Stage.WEIGHTS, "Dropout is on, and the weights that are kept are not scaled up.",
-          "B·H·T·S > 9",
-          staged(weigh=_dropout(0.1, 1.0)), link="https://github.com/NVIDIA/apex/pull/816"),
+          "B·H·T·S > 9", staged(weigh=_dropout(0.1, 1.0))),
 )
 
 
@@ -270,8 +267,7 @@ def _float32_root(work: PreparedCall) -> float:
 
 DRIFT_FAULTS = (
     Fault("scale_off_1e6", Stage.SCALE, "The scale is off by 1e-6: a constant is typed with six digits.",
-          "float32, float64",
-          staged(scale=lambda work: sound.scale(work) * 1.000001), equivalents=_HALVES),
+          "float32, float64", staged(scale=lambda work: sound.scale(work) * 1.000001), equivalents=_HALVES),
     Fault("scale_root_in_float32", Stage.SCALE, "The root is held in a float32 tensor that no conversion reaches.",
           "float64, the default scale, D no power of four", staged(scale=_float32_root),
           equivalents=dict.fromkeys((DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16), _IS_FLOAT32)),

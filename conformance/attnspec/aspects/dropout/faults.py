@@ -280,8 +280,8 @@ _ABOVE = "a dropout rate above 0"
 _ANY = f"{_ABOVE} and below 1"
 
 
-def _fault(name: str, story: str, reach: str = _ANY, link: str = "", **stages: Callable[..., Array]) -> Fault:
-    return Fault(f"drop_{name}", RATE, story, reach, staged(**stages), link)
+def _fault(name: str, story: str, reach: str = _ANY, **stages: Callable[..., Array]) -> Fault:
+    return Fault(f"drop_{name}", RATE, story, reach, staged(**stages))
 
 
 _OF_RATES = (
@@ -289,7 +289,6 @@ _OF_RATES = (
     _fault("rescaled_twice", "What is kept is divided in the kernel and after it.",
            drop=_drop(lambda rate: _rescaled(rate) ** 2)),
     _fault("rescaled_by_rate", "What is kept is divided by the rate.", "a rate other than 0, 1/2 and 1",
-           link="https://github.com/NVIDIA/apex/pull/816",
            drop=_drop(lambda rate: 1 / rate)),
     _fault("multiplied_by_keep", "What is kept is multiplied by one minus the rate, as evaluation once was.",
            drop=_drop(lambda rate: 1 - rate)),
@@ -302,9 +301,8 @@ _OF_RATES = (
            "a rate other than 0, 1/2 and 1", drop=_drop(_rescaled, lambda rate: 1 - rate)),
     _fault("rate_halved", "Half as many are dropped as should be, and the others scaled for the rate.",
            drop=_drop(_rescaled, lambda rate: rate / 2)),
-    _fault("rate_a_tenth",
-           "A tenth is dropped whatever the rate, and the rest scaled for the rate.", "a rate other than 0, 0.1 and 1",
-           drop=_drop(_rescaled, lambda _: 0.1)),
+    _fault("rate_a_tenth", "A tenth is dropped whatever the rate, and the rest scaled for the rate.",
+           "a rate other than 0, 0.1 and 1", drop=_drop(_rescaled, lambda _: 0.1)),
     _fault("rate_off", "Of 256 draws eight more are dropped than should be.",
            drop=_drop(_rescaled, lambda rate: rate + 8 / 256)),
     _fault("before_softmax", "Logits are dropped before the softmax, which makes the rest sum to one.",
@@ -313,8 +311,7 @@ _OF_RATES = (
            drop=lambda weights, _: weights),
     _fault("renormalised", "What is kept is divided by its sum.", drop=_renormalised),
     _fault("ignored", "The rate is accepted and nothing is dropped.", _ABOVE, drop=lambda weights, _: weights),
-    _fault("on_output", "The output is dropped, not the weights.", drop=lambda weights, _: weights,
-           finish=_of_output),
+    _fault("on_output", "The output is dropped, not the weights.", drop=lambda weights, _: weights, finish=_of_output),
     _fault("on_values", "The values are dropped, not the weights.", drop=lambda weights, _: weights, mix=_of_values),
     _fault("on_output_too", "The output is dropped besides the weights.", mix=_both),
     _fault("nan_at_one", "At rate 1 what is kept, nothing, is divided by 0.", "a dropout rate of 1", drop=_nan_at_one),
@@ -447,20 +444,18 @@ _AGAIN = "a second call with the same seed"
 
 _STATE = (
     Fault("drop_anew_each_call", SEED, "The seed is ignored, and each call draws anew.", _AGAIN, _fresh),
-    Fault("drop_generator_runs_on", SEED, "The seed is set once, and the generator runs on.", _AGAIN,
-          _after_another),
+    Fault("drop_generator_runs_on", SEED, "The seed is set once, and the generator runs on.", _AGAIN, _after_another),
     Fault("drop_left_on", SEED, "A module that has dropped once goes on in evaluation.",
-          "a call without a rate after one with a rate", _left_on,
-          link="https://github.com/facebookresearch/vjepa2/pull/160"),
+          "a call without a rate after one with a rate", _left_on),
     Fault("drop_by_contents", SEED, "What is dropped hangs on what the queries hold.",
           "two calls with one seed and different queries", staged(drop=_by_contents)),
 )
 
 
-def _backward(name: str, story: str, reach: str = "gradients under dropout", link: str = "", **edits: Edit) -> Fault:
+def _backward(name: str, story: str, reach: str = "gradients under dropout", **edits: Edit) -> Fault:
     """A fault whose forward pass is sound."""
     made = cast(Edits, edits)  # keywords are spots
-    return Fault(f"grad_drop_{name}", SEED, story, reach, staged(), link,
+    return Fault(f"grad_drop_{name}", SEED, story, reach, staged(),
                  backward=lambda: as_backward(BackwardMethod(), made))
 
 
@@ -525,15 +520,12 @@ _OF_BACKWARD = (
               "gradients under dropout, B·H > 1", factor=_other_factor(
                   lambda seed, shape: np.broadcast_to(by_counter(seed, shape)[:1, :1], shape))),
     _backward("mask_turned", "The backward pass reads what is dropped with queries and keys exchanged.",
-              "gradients under dropout, T > 1 and S > 1",
-              factor=_other_factor(_turned)),
-    _backward("mask_late", "The backward pass reads what is dropped one key on.",
-              "gradients under dropout, S > 1",
+              "gradients under dropout, T > 1 and S > 1", factor=_other_factor(_turned)),
+    _backward("mask_late", "The backward pass reads what is dropped one key on.", "gradients under dropout, S > 1",
               factor=lambda array, _: np.roll(array, 1, axis=-1)),
     _backward("none", "The backward pass drops nothing.", factor=lambda array, _: np.ones_like(array)),
     _backward("not_rescaled", "The backward pass does not divide by one minus the rate.", factor=_times_keep),
-    _backward("rescaled_by_rate", "The backward pass multiplies by the rate.", factor=_by_rate,
-              link="https://github.com/NVIDIA/apex/pull/816"),
+    _backward("rescaled_by_rate", "The backward pass multiplies by the rate.", factor=_by_rate),
     _backward("value_not_dropped", "The value's gradient is formed with all weights.",
               value_weights=_of_value_undropped),
     _backward("value_not_rescaled", "The value's gradient is not divided by one minus the rate.",
@@ -541,8 +533,7 @@ _OF_BACKWARD = (
     _backward("products_not_dropped", "dP is formed as if nothing had been dropped.", products=_undropped),
     _backward("products_not_rescaled", "dP is not divided by one minus the rate.", products=_times_keep),
     _backward("scores_dropped", "dS is dropped, too.", wide_scores=_scores_dropped),
-    _backward("delta_dropped_twice", "Dropout is applied twice in the row's mean of dP.",
-              delta=_delta_of_kept),
+    _backward("delta_dropped_twice", "Dropout is applied twice in the row's mean of dP.", delta=_delta_of_kept),
     _backward("nan_at_one", "At rate 1 gradients are NaN.", "gradients at a dropout rate of 1",
               factor=_nan_gradients_at_one),
 )

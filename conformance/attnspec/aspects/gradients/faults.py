@@ -52,10 +52,10 @@ _REACH = "gradients of parameters"
 _WIDE = dict.fromkeys((DType.FLOAT64, DType.FLOAT32), "sums are added up in the dtype anyway")
 
 
-def _layer_fault(name: str, story: str, edit: Edit, reach: str = _REACH, *, link: str = "",
+def _layer_fault(name: str, story: str, edit: Edit, reach: str = _REACH, *,
                  same: Mapping[DType, str] | None = None) -> Fault:
     """A fault whose forward pass is sound, and the gradients of whose inputs are."""
-    return Fault(f"grad_param_{name}", GRAD, story, reach, staged_layer(), link, Kind.LAYER,
+    return Fault(f"grad_param_{name}", GRAD, story, reach, staged_layer(), kind=Kind.LAYER,
                  equivalents=same or {}, backward=lambda: as_layer_backward(edit))
 
 
@@ -134,8 +134,7 @@ PARAMETER_FAULTS = (
     _layer_fault("fused_order", "The fused gradient of the input projections is split in the order K, Q, V.", _tied,
                  "gradients of parameters, Hkv = H"),
     _layer_fault("severed", "The gradients of w_query, w_key and w_value are zeros: the graph is severed behind them.",
-                 _each("w_", lambda array, name, _: np.zeros_like(array) if name in INPUTS else array),
-                 link="https://github.com/paiml/aprender/pull/2203"),
+                 _each("w_", lambda array, name, _: np.zeros_like(array) if name in INPUTS else array)),
     _layer_fault("out_turned", "The gradient of w_out is transposed.", _only("w_out", _turned),
                  "gradients of parameters, H·Dv = M"),
     _layer_fault("out_of_first_head", "The gradient of w_out is formed with the output of the first head.",
@@ -332,8 +331,8 @@ def _overwriting(found: Mapping[str, Array], given: Mapping[str, Array]) -> Mapp
     return found
 
 
-def _state_fault(name: str, story: str, make: Callable[[], AttendBackward], reach: str = _ANY, link: str = "") -> Fault:
-    return Fault(f"grad_{name}", GRAD, story, reach, staged(), link, backward=make)
+def _state_fault(name: str, story: str, make: Callable[[], AttendBackward], reach: str = _ANY) -> Fault:
+    return Fault(f"grad_{name}", GRAD, story, reach, staged(), backward=make)
 
 
 _MOST = 2.0
@@ -350,7 +349,7 @@ STATE_FAULTS = (
     _state_fault("accumulates", "The query's gradient is added to a buffer that is not cleared.", _accumulating,
                  "a second call of the same shapes"),
     _state_fault("ignores_strides", "The output's gradient is read by the strides of the output.", _misreading(misread),
-                 "an output's gradient that is not contiguous", "https://github.com/ROCm/aotriton/issues/236"),
+                 "an output's gradient that is not contiguous"),
     _state_fault("expanded_once", "Of an output's gradient at stride 0, memory beyond its one number is read.",
                  _misreading(_once), "an output's gradient that is expanded"),
     Fault("grad_switches_to_training", GRAD, "A backward pass leaves the function in training mode.",
@@ -393,16 +392,14 @@ _SCALES = (
     _fault("query_unscaled", "The query's gradient is not multiplied by the scale.", _SCALED, query_scale=_one),
     _fault("key_unscaled", "The key's gradient is not multiplied by the scale.", _SCALED, key_scale=_one),
     _fault("key_scaled_twice", "The key's gradient is scaled in the kernel and after it.",
-           "gradients, a scale other than 0 and 1",
-           key_scale=lambda a, _: a * a),
+           "gradients, a scale other than 0 and 1", key_scale=lambda a, _: a * a),
     _fault("key_scale_of_values", "The key's gradient is scaled by 1/sqrt(Dv), whatever scale is given.",
            "gradients with Dv ≠ D, or together with scale",
            key_scale=lambda a, known: a * 0 + known.taken.value.shape[-1] ** -0.5),
     _fault("query_scale_default", "The query's gradient is scaled by 1/sqrt(D), whatever scale is given.",
            "gradients together with scale", query_scale=lambda a, known: a * 0 + known.taken.query.shape[-1] ** -0.5),
-    _fault("scale_default_anew",
-           "The backward pass is not told the scale and takes 1/sqrt(D).", "gradients together with scale",
-           reread=edit.reread_without("scale")),
+    _fault("scale_default_anew", "The backward pass is not told the scale and takes 1/sqrt(D).",
+           "gradients together with scale", reread=edit.reread_without("scale")),
     _fault("query_one_percent", "A constant of the query's gradient is off by a hundredth.", query_scale=times(1.01)),
     _fault("key_one_thousandth", "A constant of the key's gradient is off by a thousandth.", key_scale=times(1.001)),
     _fault("scores_one_thousandth", "A factor of dS is off by a thousandth.", wide_scores=times(1.001)),
@@ -480,13 +477,11 @@ _SUMS = (
     _fault("key_of_one_head", "Of a group, the first head's gradient of the key is kept.", "Hkv < H",
            key_sum=edit.first_of_group),
     _fault("value_of_one_head", "Of a group, the first head's gradient of the value is kept.", "Hkv < H",
-           link="https://github.com/marin-community/levanter/pull/449",
            value_sum=edit.first_of_group),
     _fault("key_group_mean", "The key's gradient is the mean over the group.", "Hkv < H", key_sum=edit.mean_of_group),
     _fault("value_group_mean", "The value's gradient is the mean over the group.", "Hkv < H",
            value_sum=edit.mean_of_group),
     _fault("key_groups_by_turns", "Gradients of heads by turns are added up.", "1 < Hkv < H",
-           link="https://github.com/XunhaoLai/native-sparse-attention-triton/issues/27",
            key_sum=edit.groups_by_turns),
     _fault("last_keys_skipped", "The last block of keys is left out of the query's gradient.", "S > 16",
            query_dots=where(lambda _, keys: edit.last_block(keys) & (len(keys) > edit.BLOCK), edit.zero)),
@@ -504,8 +499,7 @@ _SUMS = (
     _fault("query_fixed_point", "The query's gradient is stored in fixed point.",
            query_result=lambda a, _: np.round(a, 4)),
     _fault("partial_sums_stored", "Sums are stored in the dtype after every 32 terms.",
-           "T > 32 or S > 32 in half precision",
-           BackwardMethod(frozenset({"partial"}), block=32), link="https://github.com/facebookresearch/xformers/pull/467",
+           "T > 32 or S > 32 in half precision", BackwardMethod(frozenset({"partial"}), block=32),
            same={DType.FLOAT64: "it is computed in the dtype", DType.FLOAT32: "it is computed in the dtype"}),
 )
 
@@ -527,7 +521,6 @@ _VISIBILITY = (
     _fault("key_lengths_dropped", "The backward pass knows no lengths.", "gradients together with key_lengths",
            reread=edit.reread_without("key_lengths")),
     _fault("empty_row_nan", "0/0 stands in the gradients of rows that see no key.", "a row that sees no key",
-           link="https://github.com/pytorch/pytorch/issues/41508",
            scores=lambda a, known: np.where(edit.empty_rows(known), np.nan, a)),
     _fault("empty_row_mean", "A row that sees no key has the gradient of a mean.", "a row that sees no key",
            scores=lambda a, known: np.where(edit.empty_rows(known), (known.products - known.delta) / a.shape[-1], a)),

@@ -162,20 +162,18 @@ def _is_one_query(table: PageTable) -> bool:
     return table.queries == 1
 
 
-def _fault(name: str, story: str, reach: str, link: str = "", **changes: Any) -> Fault:  # noqa: ANN401  (stages)
-    return Fault(name, TABLE, story, reach, staged(**changes), link=f"{_G}{link}" if link else "",
-                 form=InputForm.PAGED)
+def _fault(name: str, story: str, reach: str, **changes: Any) -> Fault:  # noqa: ANN401  (stages)
+    return Fault(name, TABLE, story, reach, staged(**changes), form=InputForm.PAGED)
 
 
-_G = "https://github.com/"
 _ANY = "pages that do not lie in order"
 _TWO = "several pages for an entry"
 
 _FAULTS = (
     _fault("pages_in_order", "The table is not handed on, and the pool is read from its beginning.", _ANY,
-           "tanishqkumar/ssd/issues/23", gather=gathered(_with_table(_in_order))),
+           gather=gathered(_with_table(_in_order))),
     _fault("pages_in_order_for_queries", "The path for several queries reads the pool without the table.",
-           f"{_ANY}, T > 1", "golang-design/accel/issues/10",
+           f"{_ANY}, T > 1",
            gather=gathered(_with_table(_if_first(_in_order, lambda table: not _is_one_query(table))))),
     _fault("pages_in_order_for_one_query", "The path for a single query (T = 1) reads the pool without the table.",
            f"{_ANY}, T = 1", gather=gathered(_with_table(_if_first(_in_order, _is_one_query)))),
@@ -187,14 +185,13 @@ _FAULTS = (
            gather=gathered(_with_table(_by_columns))),
     _fault("pages_next_at_border", "The next page is looked up one key late.", _TWO, gather=gathered(_late_border)),
     _fault("pages_of_four_slots", "The kernel counts in pages of 4 slots, and the cache has others.",
-           "pages of other than 4 slots", "vllm-project/vllm/pull/27547", gather=gathered(_slots_of_kernel)),
+           "pages of other than 4 slots", gather=gathered(_slots_of_kernel)),
     _fault("pages_read_whole", "The last page is read whole.", "a last page that is not full",
            gather=_reading(_whole_pages)),
     _fault("pages_last_lost", "The last page is not read unless it is full.", "a last page that is not full, after "
            "another", gather=_reading(_full_pages)),
     _fault("pages_one_more", "Where a page is just full, the one after it is read, too.",
-           "a length that fills its pages, and a longer table", "pegainfer-project/pegainfer/issues/291",
-           gather=_reading(_one_page_more)),
+           "a length that fills its pages, and a longer table", gather=_reading(_one_page_more)),
     _fault("pages_to_the_end", "The rows of the table are read to their ends.", "a table that is longer than an entry",
            gather=_reading(_to_the_end)),
     _fault("pages_of_keys_only", "The table is applied to keys, and values are read in order.", _ANY,
@@ -204,7 +201,7 @@ _FAULTS = (
     _fault("pages_heads_first", "A page is read as if heads came before slots.", "Hkv > 1, pages of several slots",
            gather=_heads_first),
     _fault("pages_low_bits", "The lowest 4 bits of a page's number are kept.", "more than 16 pages",
-           "ROCm/ATOM/issues/702", gather=gathered(_with_table(lambda table: table.pages & 15))),
+           gather=gathered(_with_table(lambda table: table.pages & 15))),
     _fault("pages_numbered_in_16_bits", "A page's number is kept in 16 bits.", "more than 65,536 pages",
            gather=gathered(_with_table(lambda table: table.pages & 0xFFFF))),
     _fault("pages_tail_of_32_lost",
@@ -212,7 +209,7 @@ _FAULTS = (
            "pages of 32 slots and more, a last page that is not full, after another",
            gather=_reading(_tails_of_32_lost)),
     _fault("pages_all_fetched", "All pages that the table names are fetched, also beyond an entry's keys.",
-           "numbers that no page has", "local-inference-lab/b12x/issues/156", gather=_every_number),
+           "numbers that no page has", gather=_every_number),
     _fault("pages_causal_from_the_end", "The last query stands at the end of the table.",
            "what counts from a query's place, and a table that does not end at the last query", start=_from_the_end),
     _fault("pages_zero_times_content", "What unused slots hold is multiplied by a weight of 0.",

@@ -117,16 +117,13 @@ def _infinite(logits: Array, work: PreparedCall) -> Array:
 
 _ANY = "sinks of the size of the logits"
 _UNEQUAL = "heads with unequal sinks"
-_MLX = "https://github.com/ml-explore/mlx/issues/3452"
-_METAL = "https://github.com/vllm-project/vllm-metal/pull/550"
 
 _FAULTS = (
-    Fault("sinks_ignored", "sinks", "The flag that turns sinks on is wired to False.", _ANY, staged(join=_none),
-          link=_METAL),
+    Fault("sinks_ignored", "sinks", "The flag that turns sinks on is wired to False.", _ANY, staged(join=_none)),
     Fault("sinks_dropped_for_one_query", "sinks", "The decoding path (T = 1) has no sinks.", "sinks with T = 1",
-          staged(join=_dropped_if(lambda work: work.shape[2] == 1)), link=_MLX),
+          staged(join=_dropped_if(lambda work: work.shape[2] == 1))),
     Fault("sinks_for_one_query_only", "sinks", "Only the decoding path (T = 1) has sinks.", "sinks with T > 1",
-          staged(join=_dropped_if(lambda work: work.shape[2] > 1)), link=_MLX),
+          staged(join=_dropped_if(lambda work: work.shape[2] > 1))),
     Fault("sinks_by_row", "sinks", "The sink is read at the index of the row instead of the head.",
           _UNEQUAL, staged(join=_with_sinks(_by_row))),
     Fault("sinks_by_entry", "sinks", "The sink is read at the index of the batch entry instead of the head.",

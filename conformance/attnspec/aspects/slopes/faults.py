@@ -116,11 +116,9 @@ def _scaled(logits: Array, work: PreparedCall) -> Array:
 
 _ANY = "slopes other than 0"
 _UNEQUAL = "heads with unequal slopes"
-_G = "https://github.com/"
 
 _FAULTS = (
-    Fault("slopes_ignored", "alibi_slopes", "The slopes are taken and never used.", _ANY, staged(add_by_place=_none),
-          link=f"{_G}lucidrains/x-transformers/issues/298"),
+    Fault("slopes_ignored", "alibi_slopes", "The slopes are taken and never used.", _ANY, staged(add_by_place=_none)),
     Fault("slopes_negated", "alibi_slopes", "The bias grows with the distance.", _ANY,
           staged(add_by_place=_with_slopes(lambda slopes, _: -slopes))),
     Fault("slopes_signed", "alibi_slopes", "The distance has a sign: keys ahead are raised.",
@@ -136,8 +134,7 @@ _FAULTS = (
     Fault("slopes_of_next_head", "alibi_slopes", "Each head has the slope of the next.", _UNEQUAL,
           staged(add_by_place=_with_slopes(lambda slopes, _: np.roll(slopes, -1, axis=1)))),
     Fault("slopes_reversed", "alibi_slopes", "The heads have the slopes in reverse.", _UNEQUAL,
-          staged(add_by_place=_with_slopes(lambda slopes, _: slopes[:, ::-1])),
-          link=f"{_G}lucidrains/x-transformers/pull/85"),
+          staged(add_by_place=_with_slopes(lambda slopes, _: slopes[:, ::-1]))),
     Fault("slopes_of_first_entry", "alibi_slopes", "All batch entries have the slopes of the first.",
           "batch entries with unequal slopes",
           staged(add_by_place=_with_slopes(lambda slopes, _: slopes[:1] * np.ones_like(slopes)))),
@@ -148,8 +145,7 @@ _FAULTS = (
           "a scale other than 1", staged(add_by_place=_scaled)),
     Fault("slopes_in_base_two", "alibi_slopes", "The exponential is 2^x, and the bias is not times log2(e).",
           _ANY, staged(add_by_place=_with_slopes(lambda slopes, _: slopes * np.log(2)))),
-    Fault("slopes_before_cap", "alibi_slopes", "The cap of the logits bends the bias, too.",
-          "slopes beside a cap",
+    Fault("slopes_before_cap", "alibi_slopes", "The cap of the logits bends the bias, too.", "slopes beside a cap",
           staged(bend=_before_cap, add_by_place=_dropped_if(lambda _: True))),
     Fault("slopes_of_the_root", "alibi_slopes", "The root of the distance is taken, as another kind of bias does.",
           "distances above 1", staged(add_by_place=_with_distance(lambda work: np.sqrt(np.abs(sound.ahead(work)))))),
