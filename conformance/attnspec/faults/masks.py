@@ -345,11 +345,6 @@ def _only(axis: int) -> Callable[[PreparedCall], Array]:
     return past
 
 
-def _window(T: int, S: int, width: int = 32) -> Array:
-    """(T,S): query i sees itself and the width - 1 keys before it."""
-    return sound.triangle(T, S) & ~sound.triangle(T, S, -width)
-
-
 def _after_softmax(weights: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S) with later keys cut, so that rows no longer sum to 1."""
     return weights * sound.past(work)
@@ -388,8 +383,6 @@ CAUSAL_FAULTS = (
           "causal with S > 1", staged(past=_where_causal(lambda T, S: _in_steps(T, S, 4)))),
     Fault("causal_square_then_open", Stage.CAUSAL, "The causal mask has the shape (T,T), so keys beyond T are visible.",
           "causal with S > T", staged(past=_where_causal(_square_then_open))),
-    Fault("causal_window", Stage.CAUSAL, "A sliding window of 32 is left switched on.", "causal with T > 32",
-          staged(past=_where_causal(_window))),
     Fault("causal_first_batch_only", Stage.CAUSAL, "The causal mask is applied to the first batch entry only.",
           "causal with B > 1 and S > 1", staged(past=_only(0))),
     Fault("causal_first_head_only", Stage.CAUSAL, "The causal mask is applied to the first head only.",

@@ -47,6 +47,7 @@ from attnspec.faults.staged_work import (
     near_keys,
     own_keys,
     own_queries,
+    reach,
     wide_dtype,
 )
 from attnspec.faults.state import in_parts, whole
@@ -305,9 +306,9 @@ def lowest_added(logits: Array, work: PreparedCall) -> Array:
 
 def mixed_by_slots(weights: Array, work: PreparedCall) -> Array:
     """Weighted sums of the values, (B,H,T,Dv). Key j lies in slot j mod R of a ring of R = left + right + 1 slots, and
-    the slots are added up from the first to the last; without a left bound, as they come.
+    the slots are added up from the first to the last; as they come, where a query sees all keys on its left.
     """
-    left, right = work.window or (None, None)
+    left, right = reach(work)
     if left is None:
         return stage.mix(weights, work)
     ring, within = left + (0 if work.causal else right or 0) + 1, np.broadcast_to(stage.near(work), work.shape[2:])

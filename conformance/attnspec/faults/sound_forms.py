@@ -23,7 +23,7 @@ from attnspec.faults import staged_forms as turning
 from attnspec.faults.packed import packed_call, together
 from attnspec.faults.staged import Attend, around, gather, table_of
 from attnspec.faults.staged_forms import Rotate, Rotation, staged_rotation, taken_in, with_cache
-from attnspec.faults.staged_work import Answer, HandedOver, wide_dtype
+from attnspec.faults.staged_work import Answer, HandedOver, reach, wide_dtype
 from attnspec.problems.problem import Array
 
 
@@ -128,7 +128,7 @@ def preallocated(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]
 
 
 def in_a_ring(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
-    """A maker of decoders that keep no more keys than a window reaches back: key j in slot j mod R of a ring."""
+    """A maker of decoders that keep no more keys than a query looks back: key j lies in slot j mod R of a ring."""
     def answered(call: HandedOver) -> Answer:
         """As `answer` does, and the cache."""
         held, alone = call.cache, call.but(cache=None)
@@ -185,8 +185,8 @@ def _as_past(held: Slots) -> dict[str, Any]:
 
 
 def _keep_ring(held: Slots | None, call: HandedOver) -> Slots:
-    """The ring after a call; without a left bound of the window it grows."""
-    left = call.window[0] if call.window else None
+    """The ring after a call; where a query sees all keys before its place, it grows."""
+    left, _ = reach(call)
     count = 0 if held is None else held.count
     if left is not None:
         held = held or _empty(call, left + 1)

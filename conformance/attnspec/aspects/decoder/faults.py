@@ -17,7 +17,7 @@ import numpy as np
 from attnspec.core.declaration import Limits
 from attnspec.core.forms import STATE, InputForm
 from attnspec.core.keyword import Acts
-from attnspec.core.keywords import acting_on
+from attnspec.core.keywords import PLACED, acting_on
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import AspectFaults, Fault
 from attnspec.faults.staged import Attend, around, as_attend, attention, log_sum_exp
@@ -107,47 +107,6 @@ def at_for_chunks(held: CacheContent) -> dict[str, Any]:
     return {"start": lambda work: held.count if work.shape[2] == 1 else 0}
 
 
-def near_by(change: Callable[[CacheContent, PreparedCall, Array], Array]) -> Behind:
-    """Another window (T,S) behind a cache, where it has a left bound."""
-    def behind(held: CacheContent) -> dict[str, Any]:
-        def near(work: PreparedCall) -> Array:
-            """(T,S)."""
-            is_bounded = work.window is not None and work.window[0] is not None
-            return change(held, work, sound.near(work)) if is_bounded else sound.near(work)
-        return {"near": near}
-    return behind
-
-
-def _ring(work: PreparedCall) -> int:
-    """How many keys a window needs: those to its left, and the query's own."""
-    left, _ = work.window or (None, None)
-    assert left is not None  # it is asked of such windows only
-    return left + 1
-
-
-def rolls_early(held: CacheContent, work: PreparedCall, near: Array) -> Array:
-    """(T,S): the oldest key in the window is gone."""
-    return near & (np.arange(work.shape[3]) > held.count - _ring(work) + 1)
-
-
-def chunk_overwrites(held: CacheContent, work: PreparedCall, near: Array) -> Array:
-    """(T,S): the keys of a chunk stand in the ring before its first query looks."""
-    kept = np.arange(work.shape[3]) > work.shape[3] - 1 - _ring(work)
-    return near & (kept | (np.arange(work.shape[3]) >= held.count))
-
-
-def clamped(held: CacheContent, work: PreparedCall, near: Array) -> Array:
-    """(T,S): where the ring is full, each key is written over the last; the first ones stay."""
-    places = np.arange(work.shape[3])
-    in_ring = (places < _ring(work) - 1) | (places == held.count - 1) | (places >= held.count)
-    return in_ring & np.ones_like(near) if held.count > _ring(work) else near
-
-
-def whole_chunk(held: CacheContent, work: PreparedCall, near: Array) -> Array:
-    """(T,S): each query sees all that the window of its chunk's first query holds."""
-    return near | (near[..., :1, :] & (np.arange(work.shape[3]) < held.count))
-
-
 def of_new(held: CacheContent) -> dict[str, Any]:
     """The log-sum-exp is that of the new keys, and of a sink."""
     return {"lse": lambda logits, _: log_sum_exp(logits[..., held.count:])}
@@ -163,7 +122,7 @@ def unwritten_seen(_: CacheContent) -> dict[str, Any]:
     """Three slots that are not yet written are attended to where nothing but the number of keys hides them."""
     def join(logits: Array, work: PreparedCall) -> Array:
         """(B,H,T,S+1), a column for the slots."""
-        is_open = work.mask is None and not work.causal and work.window is None
+        is_open = work.given.keys().isdisjoint({"mask", *PLACED})
         return sound.join(logits, work.but(sinks=_slots_seen(work)) if is_open else work)
     return {"join": join}
 
@@ -293,7 +252,6 @@ def refuses_early(call: HandedOver) -> Answer:
 
 _ANY, _TWICE = "a past", "a past that came in two calls and more"
 _SEVERAL = "a past and several queries"
-_RING = "a past, together with a window that is bounded to the left"
 _BY_PLACE = "together with what counts from a query's place"
 _PLACED = f"{_ANY}, {_BY_PLACE}"
 _LIMITED = Limits(grouped=True, broadcasts=True, cache=CAPACITY)
@@ -336,7 +294,7 @@ _READ = (
     _fault("heads_by_turns", "Heads of the cache are repeated in another order than new ones.",
            f"{_ANY}, Hkv > 1, Hkv < H", decoder(recall=grouped_by_turns)),
     _fault("unwritten_slots_seen", "Slots that are not yet written are attended to.",
-           "a cache, without mask, causal flag and window", decoder(behind=unwritten_seen)),
+           "a cache, without what hides keys", decoder(behind=unwritten_seen)),
     _fault("chunk_sees_itself_only", "Several queries behind a cache see the keys of their own chunk alone.", _SEVERAL,
            decoder(behind=ignored)),
     _fault("length_of_first_entry", "Behind a cache, the first batch entry's number of keys holds for all.",
@@ -361,21 +319,6 @@ _COUNTED = (
     _fault("slopes_restart", "Slopes take a query's row in its chunk for its place.", f"{_ANY}, together with slopes",
            decoder(behind=lambda _: {
                "add_by_place": lambda logits, work: sound.add_by_place(logits, work.but(start=0))})),
-    _fault("window_restarts", "A window is laid with row numbers of the chunk.", f"{_ANY}, together with a window",
-           decoder(behind=lambda _: {"near": lambda work: sound.near(work.but(start=0))})),
-    _fault("window_first_call_only", "A single query behind a cache has no window.", f"{_RING}, T = 1",
-           decoder(behind=near_by(lambda _, work, near: near | (work.shape[2] == 1)))),
-)
-
-_RINGS = (
-    _fault("ring_rolls_early", "A ring forgets the oldest key one step early.",
-           f"{_RING} by no more keys than are past", decoder(behind=near_by(rolls_early))),
-    _fault("ring_overwritten_by_chunk", "A chunk is written to the ring before its first queries have looked.",
-           f"{_RING}, and several queries", decoder(behind=near_by(chunk_overwrites))),
-    _fault("ring_clamped", "Where a ring is full, each key is written over the last slot.",
-           f"{_RING}, shorter than the past", decoder(behind=near_by(clamped))),
-    _fault("ring_of_first_row", "All queries of a chunk see the slots that its first query sees.",
-           f"{_RING}, and several queries", decoder(behind=near_by(whole_chunk))),
 )
 
 _STATES = (
@@ -398,4 +341,4 @@ _STATES = (
            around(refuses_early), limits=_LIMITED),
 )
 
-MISTAKES = AspectFaults(about={STATE: (*_STORED, *_READ, *_COUNTED, *_RINGS, *_STATES)})
+MISTAKES = AspectFaults(about={STATE: (*_STORED, *_READ, *_COUNTED, *_STATES)})

@@ -514,10 +514,6 @@ _VISIBILITY = (
            reread=edit.reread_without("mask")),
     _fault("bias_dropped", "Weights are recomputed without the bias.", "gradients together with bias",
            reread=edit.reread_without("bias")),
-    _fault("window_wider", "The window is one key wider in the backward pass.",
-           "gradients together with a window that is bounded to the left",
-           reread=edit.reread(window=lambda call: call.window and (
-                       None if call.window[0] is None else call.window[0] + 1, call.window[1]))),
     _fault("key_lengths_dropped", "The backward pass knows no lengths.", "gradients together with key_lengths",
            reread=edit.reread_without("key_lengths")),
     _fault("empty_row_nan", "0/0 stands in the gradients of rows that see no key.", "a row that sees no key",

@@ -27,6 +27,7 @@ from attnspec.faults.fault import (
     WrongForm,
     panel_recipe,
 )
+from attnspec.faults.lost_keywords import WITH_PLACED, LostKeyword, forget, heed_in_first
 from attnspec.faults.staged import Attend, staged
 from attnspec.faults.staged_work import AspectStage, PreparedCall
 from attnspec.problems.problem import Array
@@ -76,10 +77,6 @@ def _with_lengths(change: Callable[[Array], Array]) -> Keys:
                                        work.but(key_lengths=change(work.key_lengths)))
 
 
-def _dropped_if(condition: Callable[[PreparedCall], bool]) -> Keys:
-    return lambda work: _all(work) if condition(work) else _own_keys(work)
-
-
 def _zero_is_all(work: PreparedCall) -> Array:
     """(B,1,1,S): a length of 0 means that none was given."""
     return _own_keys(work) | ~_own_keys(work).any(axis=-1, keepdims=True)
@@ -103,11 +100,6 @@ def _of_flat_heads(work: PreparedCall) -> Array:
         return _all(work)
     flat = work.key_lengths[np.arange(B * H).reshape(B, H) % B]
     return np.arange(S) < flat[..., None, None]
-
-
-def _first_head_only(work: PreparedCall) -> Array:
-    """(B,H,1,S): the lengths are heeded in head 0 alone."""
-    return _own_keys(work) | (np.arange(work.shape[1]) > 0)[:, None, None]
 
 
 def _not_in_last_row(work: PreparedCall) -> Array:
@@ -214,9 +206,11 @@ _FEWER_KEYS = "lengths below S"
 _FEWER_QUERIES = "lengths below T"
 _UNEQUAL = "entries of unequal length"
 
+_LOST = LostKeyword("key_lengths", "The lengths are", f"{_FEWER_KEYS},")
+
 _OF_KEYS = (
     Fault("key_lengths_ignored", "key_lengths", "The lengths are accepted and not applied.", _FEWER_KEYS,
-          _limited(_all)),
+          forget("key_lengths")),
     Fault("key_lengths_of_next", "key_lengths", "Each batch entry has the length of the next one.", _UNEQUAL,
           _limited(_with_lengths(lambda lengths: np.roll(lengths, -1)))),
     Fault("key_lengths_of_first", "key_lengths", "All batch entries have the length of the first.", _UNEQUAL,
@@ -241,7 +235,7 @@ _OF_KEYS = (
           "The kernel's index runs over batch entries and heads, and reads the lengths as if over entries.",
           "entries of unequal length, H > 1", _limited(_of_flat_heads)),
     Fault("key_lengths_first_head_only", "key_lengths", "The lengths are heeded in the first head only.",
-          "lengths below S, H > 1", _limited(_first_head_only)),
+          "lengths below S, H > 1", heed_in_first(1, "key_lengths")),
     Fault("key_lengths_not_in_last_row", "key_lengths", "The last query is masked by the tile's edge alone.",
           _FEWER_KEYS, _limited(_not_in_last_row)),
     Fault("key_lengths_bound_by_queries", "key_lengths", "One length serves queries and keys.", "lengths above T",
@@ -258,16 +252,7 @@ _OF_KEYS = (
     Fault("key_lengths_zero_times_content", "key_lengths",
           "What lies beyond a length is multiplied by a weight of 0, and 0 times NaN is NaN.",
           "NaN or infinity beyond a length", staged(mix=_leaking)),
-    Fault("key_lengths_dropped_with_causal", "key_lengths", "The lengths are dropped where the causal flag is set.",
-          "lengths below S, together with causal", _limited(_dropped_if(lambda work: work.causal))),
-    Fault("key_lengths_dropped_with_mask", "key_lengths", "The lengths are dropped where there is a mask.",
-          "lengths below S, together with a mask", _limited(_dropped_if(lambda work: work.mask is not None))),
-    Fault("key_lengths_dropped_with_bias", "key_lengths", "The lengths are dropped where there is a bias.",
-          "lengths below S, together with a bias", _limited(_dropped_if(lambda work: work.bias is not None))),
-    Fault("key_lengths_dropped_with_window", "key_lengths", "The lengths are dropped where there is a window.",
-          "lengths below S, together with a window", _limited(_dropped_if(lambda work: work.window is not None))),
-    Fault("key_lengths_dropped_for_one_query", "key_lengths", "The decoding path (T = 1) reads the whole buffer.",
-          "lengths below S, T = 1", _limited(_dropped_if(lambda work: work.shape[2] == 1))),
+    *_LOST.dropped("with_mask", "with_bias", *WITH_PLACED, "for_one_query"),
     Fault("mapped_lengths_of_first", "key_lengths", "The lengths are not mapped along with the queries.",
           "lengths that differ, mapped", staged(),
           made=WrongForm("vmap", _limited(_with_lengths(lambda own: np.broadcast_to(own[:1], own.shape))))),

@@ -298,7 +298,6 @@ _PANEL = (
     panel_recipe(RAGGED, f"{_BOTH} key_lengths causal", seed=93, past_key="new_as_queries", key_lengths="one_short"),
     panel_recipe(SQUARE, f"{_BOTH} mask", seed=94), panel_recipe(SQUARE, f"{_BOTH} bias", seed=95),
     panel_recipe(ONE, f"{_BOTH} causal", seed=96, past_key="one_new"),
-    panel_recipe(GROUPED, f"{_BOTH} window", seed=97),
 )
 
 MISTAKES = AspectFaults(about={"past_key": _OF_KEYS, "past_value": _OF_VALUES}, bugs=_BUGS, panel=_PANEL)

@@ -13,6 +13,7 @@ import numpy as np
 from attnspec.core.keywords import KeywordArguments
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import BLOCKS, GROUPED, RAGGED, SQUARE, AspectFaults, Fault, Outside, panel_recipe
+from attnspec.faults.lost_keywords import LostKeyword, forget, heed_in_first
 from attnspec.faults.staged import Attend, staged
 from attnspec.faults.staged_work import AspectStage, PreparedCall
 from attnspec.problems.problem import Array
@@ -63,15 +64,6 @@ def _compared(by: Callable[[Array, Array], Array]) -> OwnKeys:
             return _everything(work)
         return np.asarray(by(work.query_segments[:, None, :, None], work.key_segments[:, None, None]), bool)
     return seen
-
-
-def _dropped_if(condition: Callable[[PreparedCall], bool]) -> OwnKeys:
-    return lambda work: _everything(work) if condition(work) else _own_segment(work)
-
-
-def _first_head_only(work: PreparedCall) -> Array:
-    """(B,H,T,S): segments are heeded in head 0 alone."""
-    return _own_segment(work) | (np.arange(work.shape[1]) > 0)[:, None, None]
 
 
 def _not_in_last_row(work: PreparedCall) -> Array:
@@ -141,9 +133,12 @@ def _sorted(segments: Array, _: PreparedCall) -> Array:
 
 _ANY = "two segments and more"
 
+_SEGMENTS = ("query_segments", "key_segments")
+_LOST = LostKeyword("segments", "The segments are", f"{_ANY},", _SEGMENTS)
+
 _OF_QUERIES = (
     Fault("segments_ignored", "query_segments", "The segments are accepted and not applied.", _ANY,
-          _segmented(_everything), link="https://github.com/AI-Hypercomputer/maxtext/issues/4476"),
+          forget(*_SEGMENTS), link="https://github.com/AI-Hypercomputer/maxtext/issues/4476"),
     Fault("segments_at_most", "query_segments", "The comparison is >= in place of ==: earlier documents are seen.",
           _ANY, _segmented(_compared(np.greater_equal))),
     Fault("segments_of_others", "query_segments", "The mask is inverted: other segments are seen.", "any segments",
@@ -158,7 +153,7 @@ _OF_QUERIES = (
     Fault("segments_lowest_byte", "query_segments", "Numbers of segments are compared by their lowest byte.",
           "numbers that differ by 256", _segmented(_compared(lambda query, key: query % 256 == key % 256))),
     Fault("segments_first_head_only", "query_segments", "The segments are heeded in the first head only.",
-          f"{_ANY}, H > 1", _segmented(_first_head_only)),
+          f"{_ANY}, H > 1", heed_in_first(1, *_SEGMENTS)),
     Fault("segments_not_in_last_row", "query_segments", "The last query is masked by the tile's edge alone.", _ANY,
           _segmented(_not_in_last_row)),
     Fault("segments_whole_blocks", "query_segments", "Each query of a block of 4 sees the segments of all four.",
@@ -173,12 +168,7 @@ _OF_QUERIES = (
     Fault("segments_restart_causal", "query_segments",
           "Places of queries restart in each segment, and those of keys do not.", f"{_ANY}, together with causal",
           staged(past=_restarting)),
-    Fault("segments_dropped_with_causal", "query_segments", "The segments are dropped with the causal flag.",
-          f"{_ANY}, together with causal", _segmented(_dropped_if(lambda work: work.causal))),
-    Fault("segments_dropped_with_mask", "query_segments", "The segments are dropped where there is a mask.",
-          f"{_ANY}, together with a mask", _segmented(_dropped_if(lambda work: work.mask is not None))),
-    Fault("segments_dropped_with_bias", "query_segments", "The segments are dropped where there is a bias.",
-          f"{_ANY}, together with a bias", _segmented(_dropped_if(lambda work: work.bias is not None))),
+    *_LOST.dropped("with_causal", "with_mask", "with_bias"),
 )
 
 _OF_KEYS = (
@@ -204,7 +194,7 @@ _BUGS: Mapping[str, Mapping[str, str | Outside]] = {
     },
 }
 
-_BOTH = "query_segments key_segments"
+_BOTH = " ".join(_SEGMENTS)
 
 _PANEL = (
     panel_recipe(SQUARE, _BOTH, seed=110), panel_recipe(RAGGED, _BOTH, seed=111, query_segments="by_turns"),

@@ -14,6 +14,7 @@ import numpy as np
 from attnspec.core.keywords import KeywordArguments
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import GROUPED, ONE, QUERIES, SQUARE, AspectFaults, Fault, panel_recipe
+from attnspec.faults.lost_keywords import LostKeyword, forget
 from attnspec.faults.staged import staged
 from attnspec.faults.staged_work import AspectStage, PreparedCall
 from attnspec.problems.problem import Array
@@ -32,15 +33,6 @@ class SlopesStage(AspectStage):
 
 
 STAGE = SlopesStage()
-
-
-def _none(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
-    """Logits (B,H,T,S), without slopes."""
-    return logits
-
-
-def _dropped_if(condition: Callable[[PreparedCall], bool]) -> Lower:
-    return lambda logits, work: logits if condition(work) else sound.add_by_place(logits, work)
 
 
 def _with_slopes(change: Callable[[Array, PreparedCall], Array]) -> Lower:
@@ -117,8 +109,10 @@ def _scaled(logits: Array, work: PreparedCall) -> Array:
 _ANY = "slopes other than 0"
 _UNEQUAL = "heads with unequal slopes"
 
+_LOST = LostKeyword("slopes", "The slopes are", "slopes", ("alibi_slopes",))
+
 _FAULTS = (
-    Fault("slopes_ignored", "alibi_slopes", "The slopes are taken and never used.", _ANY, staged(add_by_place=_none)),
+    Fault("slopes_ignored", "alibi_slopes", "The slopes are taken and never used.", _ANY, forget("alibi_slopes")),
     Fault("slopes_negated", "alibi_slopes", "The bias grows with the distance.", _ANY,
           staged(add_by_place=_with_slopes(lambda slopes, _: -slopes))),
     Fault("slopes_signed", "alibi_slopes", "The distance has a sign: keys ahead are raised.",
@@ -146,7 +140,7 @@ _FAULTS = (
     Fault("slopes_in_base_two", "alibi_slopes", "The exponential is 2^x, and the bias is not times log2(e).",
           _ANY, staged(add_by_place=_with_slopes(lambda slopes, _: slopes * np.log(2)))),
     Fault("slopes_before_cap", "alibi_slopes", "The cap of the logits bends the bias, too.", "slopes beside a cap",
-          staged(bend=_before_cap, add_by_place=_dropped_if(lambda _: True))),
+          staged(bend=_before_cap, add_by_place=lambda logits, _: logits)),
     Fault("slopes_of_the_root", "alibi_slopes", "The root of the distance is taken, as another kind of bias does.",
           "distances above 1", staged(add_by_place=_with_distance(lambda work: np.sqrt(np.abs(sound.ahead(work)))))),
     Fault("slopes_kept_in_bfloat16", "alibi_slopes", "Slopes times distances are kept in bfloat16.",
@@ -162,12 +156,7 @@ _FAULTS = (
     Fault("slopes_zero_for_one_query", "alibi_slopes",
           "The bias is as long as the queries, and broadcasts: zero at each decoding step.", "slopes with T = 1",
           staged(add_by_place=_with_distance(_of_query_length))),
-    Fault("slopes_dropped_with_bias", "alibi_slopes", "A bias takes the place of the slopes.",
-          "slopes together with a bias", staged(add_by_place=_dropped_if(lambda work: work.bias is not None))),
-    Fault("slopes_dropped_with_causal", "alibi_slopes", "The slopes are dropped where the causal flag is set.",
-          "slopes together with causal", staged(add_by_place=_dropped_if(lambda work: work.causal))),
-    Fault("slopes_dropped_with_mask", "alibi_slopes", "The slopes are dropped where there is a mask.",
-          "slopes together with a mask", staged(add_by_place=_dropped_if(lambda work: work.mask is not None))),
+    *_LOST.dropped("with_bias", "with_causal", "with_mask"),
 )
 
 _PANEL = (

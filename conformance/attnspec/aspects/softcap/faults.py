@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from attnspec.core.keywords import KeywordArguments
+from attnspec.core.keywords import PLACED, UNCOMMON, KeywordArguments
 from attnspec.core.nouns import Kind
 from attnspec.faults import backward as edit
 from attnspec.faults import staged as sound
 from attnspec.faults.backward import BackwardValues, gradient_fault
 from attnspec.faults.fault import GROUPED, ONE, QUERIES, SQUARE, AspectFaults, Fault, Outside, Stage, panel_recipe
+from attnspec.faults.lost_keywords import WITH_PLACED, LostKeyword, forget, forget_in_layer, heed_in_first
 from attnspec.faults.size_family import BLOCKS, SPLITS, WIDTHS, FaultFamily, above, partial
 from attnspec.faults.staged import staged
 from attnspec.faults.staged_forms import attending, staged_layer
@@ -59,10 +60,6 @@ def _with_cap(change: Callable[[float], float | None]) -> Bend:
                                           work.but(softcap=change(work.softcap)))
 
 
-def _dropped_if(condition: Callable[[PreparedCall], bool]) -> Bend:
-    return lambda logits, work: logits if condition(work) else sound.bend(logits, work)
-
-
 def _tanh(logits: Array, cap: np.floating) -> Array:
     """Logits (B,H,T,S) bent as the definition says: tanh(logits / cap) · cap."""
     return np.tanh(logits / cap) * cap
@@ -97,7 +94,7 @@ def _after_mask(logits: Array, work: PreparedCall) -> Array:
 
 
 def _after_causal(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S): the caller's mask follows the cap; the causal flag and the window are laid on before."""
+    """Logits (B,H,T,S): the caller's mask follows the cap; what hides keys by their place is laid on before."""
     if work.softcap is None:
         return sound.hide(logits, work)
     early = sound.past(work) & sound.near(work)
@@ -126,11 +123,6 @@ def _first_block_only(logits: Array, work: PreparedCall) -> Array:
     return np.where(np.arange(work.shape[3]) < BLOCK, sound.bend(logits, work), logits)
 
 
-def _first_head_only(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S), capped in head 0 alone."""
-    return np.where((np.arange(work.shape[1]) == 0)[:, None, None], sound.bend(logits, work), logits)
-
-
 def _uncapped_in_last(size: int) -> Change:
     """The softcap is left out in the last block of keys."""
     return lambda logits, work: np.where(in_last(work.shape[3], size), logits, sound.bend(logits, work))
@@ -153,14 +145,17 @@ def _slope_behind_bias(_: Array, known: BackwardValues) -> Array:
 
 _ANY = "logits of the size of the cap"
 
+_LOST = LostKeyword("softcap", "The softcap is", "a softcap")
+
 _FAULTS = (
     Fault("softcap_ignored", "softcap", "The softcap is ignored: the backend has none and does not say so.", _ANY,
-          staged(bend=_uncapped)),
+          forget("softcap")),
     Fault("softcap_after_mask", "softcap",
           "The softcap is applied after the mask: -inf becomes -c, not masked any more.",
           "a softcap together with masked keys", staged(hide=_after_mask)),
-    Fault("softcap_after_causal", "softcap", "The softcap is applied after the causal mask and the window.",
-          "a softcap together with causal or a window", staged(hide=_after_causal)),
+    Fault("softcap_after_causal", "softcap",
+          "The softcap is applied after what hides keys by their place, such as the causal flag.",
+          f"a softcap together with {' or '.join(PLACED)}", staged(hide=_after_causal)),
     Fault("softcap_after_bias", "softcap", "The softcap is applied to the bias as well.",
           "a softcap together with a bias", staged(bend=_uncapped, add_bias=_after_bias)),
     Fault("softcap_before_scale", "softcap", "The softcap is applied before the scale.",
@@ -200,25 +195,12 @@ _FAULTS = (
     Fault("softcap_in_first_block", "softcap", "The softcap is applied to the first 16 keys only.",
           "a softcap with S > 16", staged(bend=_first_block_only)),
     Fault("softcap_first_head_only", "softcap", "The softcap is applied to the first head only.",
-          "a softcap with H > 1", staged(bend=_first_head_only)),
-    Fault("softcap_dropped_with_mask", "softcap", "The softcap is dropped where there is a mask.",
-          "a softcap together with a mask", staged(bend=_dropped_if(lambda work: work.mask is not None))),
-    Fault("softcap_dropped_with_bias", "softcap", "The softcap is dropped where there is a bias.",
-          "a softcap together with a bias", staged(bend=_dropped_if(lambda work: work.bias is not None))),
-    Fault("softcap_dropped_with_causal", "softcap", "The softcap is dropped where the causal flag is set.",
-          "a softcap together with causal", staged(bend=_dropped_if(lambda work: work.causal))),
-    Fault("softcap_dropped_with_window", "softcap", "The softcap is dropped where there is a window.",
-          "a softcap together with a window", staged(bend=_dropped_if(lambda work: work.window is not None))),
-    Fault("softcap_dropped_with_scale", "softcap", "The softcap is dropped where a scale is given.",
-          "a softcap together with a scale", staged(bend=_dropped_if(lambda work: work.scale is not None))),
-    Fault("softcap_dropped_with_weights", "softcap", "The softcap is dropped on the path that returns weights.",
-          "a softcap together with return_weights", staged(bend=_dropped_if(lambda work: work.return_weights))),
-    Fault("softcap_dropped_for_one_query", "softcap", "The softcap is dropped on the decoding path (T = 1).",
-          "a softcap with T = 1", staged(bend=_dropped_if(lambda work: work.shape[2] == 1))),
+          "a softcap with H > 1", heed_in_first(1, "softcap")),
+    *_LOST.dropped("with_mask", "with_bias", "with_scale", "with_weights", *WITH_PLACED, "for_one_query"),
     Fault("switch_softcap_dropped", "softcap", "The softcap is dropped on one of two backends.", _ANY,
-          staged(bend=_uncapped), other_path=staged()),
+          forget("softcap"), other_path=staged()),
     Fault("layer_softcap_ignored", "softcap", "The softcap is ignored: the layer passes on 0, which means none.", _ANY,
-          staged_layer(attend=attending(bend=_uncapped)), kind=Kind.LAYER),
+          forget_in_layer("softcap"), kind=Kind.LAYER),
     Fault("layer_softcap_after_mask", "softcap", "The softcap is applied after the layer's mask.",
           "a softcap together with masked keys", staged_layer(attend=attending(hide=_after_mask)), kind=Kind.LAYER),
 )
@@ -230,11 +212,8 @@ _LEFT_ON = (
           "logits of some tens, or a row that sees no key", staged(hide=_always_after_mask)),
 )
 
-_OF_WINDOW = (
-    Fault("window_dropped_with_softcap", "window", "The window is dropped where there is a softcap.",
-          "a window together with a softcap",
-          staged(near=lambda work: sound.near(work if work.softcap is None else work.but(window=None)))),
-)
+_BESIDE = {name: LostKeyword(name, f"The {name} is", f"a {name}").dropped("with_softcap")
+           for name in PLACED if name in UNCOMMON}
 
 _BACKWARD = (
     gradient_fault("cap_forgotten", "The cap's derivative is left out.", "gradients together with softcap",
@@ -286,5 +265,5 @@ _PANEL = (
 )
 
 MISTAKES = AspectFaults(
-    about={"softcap": _FAULTS}, beside={"window": _OF_WINDOW}, left_on=_LEFT_ON, backward=_BACKWARD, families=_FAMILIES,
+    about={"softcap": _FAULTS}, beside=_BESIDE, left_on=_LEFT_ON, backward=_BACKWARD, families=_FAMILIES,
     mechanisms=_MECHANISMS, bugs=_BUGS, panel=_PANEL)
