@@ -40,7 +40,6 @@ from attnspec.faults.edges import CONSTANT_FAULTS, READ_FAULTS, TAIL_FAULTS
 from attnspec.faults.fault import Fault, Stage, WrongForm, all_mistakes
 from attnspec.faults.heads import HEAD_FAULTS, PATH_FAULTS, REPORT_FAULTS, SWITCH_FAULTS
 from attnspec.faults.layers import LAYER_FAULTS
-from attnspec.faults.masks import BIAS_FAULTS, CAUSAL_FAULTS, MASK_FAULTS
 from attnspec.faults.mechanisms import BUGS, faults_of, link_of, outside
 from attnspec.faults.packed import PACKED_FAULTS
 from attnspec.faults.precision import DRIFT_FAULTS, PRECISION_FAULTS
@@ -204,9 +203,10 @@ def _with_link(fault: Fault) -> Fault:
 
 
 FIXED: tuple[Fault, ...] = tuple(map(_with_link, (
-    *_faults_about("scale"), *HEAD_FAULTS, *EXPONENTIAL_FAULTS, *BIAS_FAULTS, *MASK_FAULTS, *CONSTANT_FAULTS,
-    *CAUSAL_FAULTS, *SOFTMAX_FAULTS, *BLOCK_FAULTS, *TAIL_FAULTS, *REPORT_FAULTS, *PRECISION_FAULTS, *STATE_FAULTS,
-    *PURITY_FAULTS, *LAYER_FAULTS, *SWITCH_FAULTS, *DRIFT_FAULTS, *READ_FAULTS, *PATH_FAULTS, *PACKED_FAULTS,
+    *_faults_about("scale"), *HEAD_FAULTS, *EXPONENTIAL_FAULTS, *_faults_about("bias"), *_faults_about("mask"),
+    *CONSTANT_FAULTS, *_faults_about("causal"), *SOFTMAX_FAULTS, *BLOCK_FAULTS, *TAIL_FAULTS, *REPORT_FAULTS,
+    *PRECISION_FAULTS, *STATE_FAULTS, *PURITY_FAULTS, *LAYER_FAULTS, *SWITCH_FAULTS, *DRIFT_FAULTS, *READ_FAULTS,
+    *PATH_FAULTS, *PACKED_FAULTS,
     *_faults_about(POSITIONS), *INVARIANCE_FAULTS, *(fault for aspect in all_mistakes() for fault in aspect.left_on),
     *(fault for name in UNCOMMON for fault in _faults_about(name)), *FORM_FAULTS,
     *(fault for aspect in all_mistakes() for fault in aspect.of_any_call),

@@ -14,9 +14,8 @@ import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.masks import with_mask
 from attnspec.faults.precision import smoothed
-from attnspec.faults.staged import Stages, around, attention, staged
+from attnspec.faults.staged import Stages, around, attention, staged, with_mask
 from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 

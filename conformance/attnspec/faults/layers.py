@@ -11,7 +11,7 @@ import numpy as np
 
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Kind
-from attnspec.faults import heads, masks
+from attnspec.faults import heads
 from attnspec.faults import heads as head_faults
 from attnspec.faults import staged as core
 from attnspec.faults import staged_forms as sound
@@ -152,10 +152,6 @@ def _changed(change: Callable[[LayerCall], LayerCall]) -> Callable[[LayerCall], 
     return lambda call: sound.take(change(call))
 
 
-def _dropped(name: str, empty: object, condition: Callable[[LayerCall], bool]) -> Callable[[LayerCall], LayerCall]:
-    return _changed(lambda call: call.but(**{name: empty}) if condition(call) else call)
-
-
 def _self_attention(call: LayerCall) -> LayerCall:
     return call.but(key=call.query, value=call.query) if call.key.shape == call.query.shape else call
 
@@ -244,26 +240,6 @@ LAYER_FAULTS = (
            "T = S, B > 1 or T > 1, no mask and no bias", _over_batch),
     _fault("layer_softmax_over_queries", Stage.SOFTMAX, "dim=-2.", "T > 1 or S > 1",
            staged_layer(attend=attending(softmax=_over_queries))),
-    _fault("layer_mask_ignored", Stage.MASK, "The mask is accepted and never used.", "a mask",
-           staged_layer(take=_dropped("mask", None, lambda _: True))),
-    _fault("layer_mask_of_next_entry", Stage.MASK, "Each batch entry has the mask of its neighbour.",
-           "B > 1 with masks that differ", staged_layer(attend=attending(masked=masks.NEXT_ENTRY))),
-    _fault("layer_mask_head_major", Stage.MASK, "The mask is tiled over heads, the inputs are folded (H·B).",
-           "B > 1 and H > 1 with masks that differ", staged_layer(attend=attending(masked=masks.HEAD_MAJOR))),
-    _fault("layer_mask_dropped_without_weights", Stage.MASK,
-           "The mask is dropped on the fast path, where no weights are asked for.", "a mask without return_weights",
-           staged_layer(take=_dropped("mask", None, lambda call: not call.return_weights))),
-    _fault("layer_mask_dropped_with_causal", Stage.MASK, "Plain causal masking replaces the caller's mask.",
-           "a mask together with causal", staged_layer(take=_dropped("mask", None, lambda call: call.causal))),
-    _fault("layer_bias_ignored", Stage.BIAS, "The bias is ignored: the layer does not pass it on.", "a bias",
-           staged_layer(take=_dropped("bias", None, lambda _: True))),
-    _fault("layer_causal_ignored", Stage.CAUSAL, "The causal flag is ignored: the layer does not pass it on.",
-           "causal, S > 1", staged_layer(take=_dropped("causal", False, lambda _: True))),
-    _fault("layer_causal_dropped_with_weights", Stage.CAUSAL, "The causal flag is dropped where weights are asked for.",
-           "causal together with return_weights",
-           staged_layer(take=_dropped("causal", False, lambda call: call.return_weights))),
-    _fault("layer_causal_off_by_one", Stage.CAUSAL, "`triu(diagonal=2)`: each query sees one later key.",
-           "causal, S > 1", staged_layer(attend=attending(past=masks.OFF_BY_ONE))),
     _fault("layer_cross_is_self", Stage.PROJECTION, "Keys and values are projected from the query.",
            "T = S, a key that differs from the query", staged_layer(take=_changed(_self_attention))),
     _fault("layer_query_and_memory_exchanged", Stage.PROJECTION,

@@ -386,6 +386,11 @@ def staged(**changes: Any) -> Callable[[], Attend]:  # noqa: ANN401  (as datacla
     return lambda: as_attend(lambda call: attention(call, stages))
 
 
+def with_mask(change: Callable[[Array, PreparedCall], Array]) -> Callable[[PreparedCall], Array]:
+    """A `masked` stage that changes the mask (B,H,T,S) where there is one."""
+    return lambda work: masked(work) if work.mask is None else change(work.mask, work)
+
+
 def around(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
     """A maker of attention functions that do something else around, or in place of, the stages."""
     return lambda: as_attend(answer)

@@ -13,7 +13,6 @@ import numpy as np
 
 from attnspec.core.nouns import DType
 from attnspec.faults import staged as sound
-from attnspec.faults.masks import with_mask
 from attnspec.faults.precision import through
 from attnspec.faults.softmax import Online
 from attnspec.faults.staged_work import Change, Mechanism, PreparedCall, Replaced, each_by, in_last, last_block
@@ -236,7 +235,7 @@ Table = Callable[[Array, int], Array]
 
 def _of_mask(change: Table) -> Mechanism:
     """A mask that is read wrongly."""
-    return lambda size: {"masked": with_mask(lambda mask, _: change(mask, size))}
+    return lambda size: {"masked": sound.with_mask(lambda mask, _: change(mask, size))}
 
 
 def _of_bias(change: Table) -> Mechanism:
