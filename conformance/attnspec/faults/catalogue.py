@@ -2,9 +2,6 @@
 framework makes of a sound function, and families made into faults (seed 0, or any other where it is asked for).
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 import re

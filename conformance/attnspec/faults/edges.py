@@ -2,9 +2,6 @@
 keys that are only pushed down by a finite constant, or counted after all.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -45,7 +42,7 @@ def _added_as_number(logits: Array, work: PreparedCall) -> Array:
     return logits + work.visible.astype(logits.dtype)
 
 
-def _unmasked(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _unmasked(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) with nothing hidden."""
     return logits
 
@@ -69,7 +66,7 @@ def _overflowing(logits: Array, work: PreparedCall) -> Array:
     return logits
 
 
-def over_zero(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def over_zero(logits: Array, work: PreparedCall) -> Array:
     """Exponentials (B,H,T,S) divided by their row's sum, even where that is 0."""
     grown = sound.exponentials(logits)
     return grown / grown.sum(axis=-1, keepdims=True)
@@ -160,7 +157,7 @@ def _eights(work: PreparedCall, factor: float) -> Array:
     return sound.logits(work.but(query=work.query[..., :kept], key=work.key[..., :kept]), factor)
 
 
-def _even_values(output: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _even_values(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv); its odd last feature is never written."""
     Dv = output.shape[-1]
     return np.where(np.arange(Dv) < Dv // 2 * 2, output, 0).astype(output.dtype)
@@ -178,7 +175,7 @@ def _rows_written(output: Array, work: PreparedCall) -> Array:
     return np.where((np.arange(T) < written)[:, None], output, 1).astype(output.dtype)
 
 
-def _last_row_from_before(output: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _last_row_from_before(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv), its last row a copy of the one before."""
     return np.concatenate([output[:, :, :-1], output[:, :, -2:-1]], axis=2) if output.shape[2] > 1 else output
 
@@ -223,8 +220,7 @@ def _residual(call: HandedOver) -> PreparedCall:
 def _noise(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv) with noise of relative size 1e-3 whose seed is the query's content."""
     seed = int(np.ascontiguousarray(work.query).view(np.uint8).sum())
-    noisy: Array = output * (1 + 1e-3 * np.random.default_rng(seed).standard_normal(output.shape)).astype(output.dtype)
-    return noisy
+    return output * (1 + 1e-3 * np.random.default_rng(seed).standard_normal(output.shape)).astype(output.dtype)
 
 
 TAIL_FAULTS = (
@@ -374,8 +370,7 @@ def _with_sink(hidden: Array, work: PreparedCall) -> Array:
         return sound.softmax(hidden, work)
     top = np.maximum(hidden.max(axis=-1, keepdims=True), 0)
     grown = np.exp(hidden - top)
-    weights: Array = grown / (grown.sum(axis=-1, keepdims=True) + np.exp(-top))
-    return weights
+    return grown / (grown.sum(axis=-1, keepdims=True) + np.exp(-top))
 
 
 READ_FAULTS = (

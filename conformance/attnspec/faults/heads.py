@@ -2,9 +2,6 @@
 special-case paths, paths that give up, and hidden switches that take another path.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -97,24 +94,24 @@ def _keys_with_queries(call: HandedOver) -> PreparedCall:
     return sound.take(call.but(key=call.query) if call.key.shape == call.query.shape else call)
 
 
-def _interleaved(output: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _interleaved(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv), heads and features interleaved: (H,Dv) is filled as (Dv,H)."""
     B, H, T, Dv = output.shape
     return output.transpose(0, 2, 3, 1).reshape(B, T, H, Dv).swapaxes(1, 2)
 
 
-def _merged_flat(output: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _merged_flat(output: Array, work: PreparedCall) -> Array:
     """The output's memory (B,H,T,Dv) read as (B,T,H,Dv), then turned back to heads first."""
     B, H, T, Dv = output.shape
     return output.reshape(B, T, H, Dv).swapaxes(1, 2)
 
 
-def _averaged(output: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _averaged(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv), every head the mean of the heads."""
     return np.broadcast_to(output.mean(axis=1, keepdims=True), output.shape)
 
 
-def _averaged_weights(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _averaged_weights(weights: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S), the mean over heads applied in each of them."""
     return np.broadcast_to(weights.mean(axis=1, keepdims=True), weights.shape)
 
@@ -177,7 +174,7 @@ _ASKED = "return_weights"
 
 def _report_without(**changes: object) -> Callable[[Array, PreparedCall], Array]:
     """A `report` stage: weights (B,H,T,S) computed a second time for display, with something forgotten."""
-    def report(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+    def report(weights: Array, work: PreparedCall) -> Array:
         """Weights (B,H,T,S) of the call without it; those in effect are not looked at."""
         bare = work.but(**changes)
         seen = bare.but(visible=np.broadcast_to(sound.masked(bare) & sound.past(bare), work.shape))
@@ -191,7 +188,7 @@ def _report_transposed(weights: Array, work: PreparedCall) -> Array:
     return weights.swapaxes(-1, -2).reshape(B, H, T, S)
 
 
-def _dropped_out(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _dropped_out(weights: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S) after a dropout of one in ten."""
     kept = np.random.default_rng(0).random(weights.shape) >= 0.1
     return np.where(kept, weights / 0.9, 0).astype(weights.dtype)

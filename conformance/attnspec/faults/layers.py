@@ -1,8 +1,5 @@
 """Layers whose projections, splits or merges are wrong."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -164,7 +161,7 @@ def _key_as_value(call: LayerCall) -> LayerCall:
     return call.but(value=call.key)
 
 
-def _over_queries(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _over_queries(logits: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S) that sum to 1 over the queries."""
     turned = core.normalise(core.exponentials(logits.swapaxes(-1, -2)))
     return turned.swapaxes(-1, -2)

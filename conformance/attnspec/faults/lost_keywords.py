@@ -18,7 +18,7 @@ from attnspec.faults.staged_work import Answer, HandedOver
 from attnspec.problems.problem import Array
 
 
-def always(call: HandedOver | LayerCall) -> bool:  # noqa: ARG001  (a path's signature)
+def always(call: HandedOver | LayerCall) -> bool:
     """The path that every call takes."""
     return True
 

@@ -1,8 +1,5 @@
 """Packed attention, one sequence behind the other: whose borders are lost, taken from elsewhere, or one too far."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping

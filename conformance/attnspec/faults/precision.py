@@ -2,9 +2,6 @@
 rounding that are the same everywhere, so that training and long chains add them up.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -69,8 +66,7 @@ def _logits_through(dtype: np.dtype[Any]) -> Callable[[PreparedCall, float], Arr
 def _raw_logits_in_half(work: PreparedCall, factor: float) -> Array:
     """The dot products (B,H,T,S), held in float16 before the scale."""
     dots = through(sound.logits(work, 1.0), FLOAT16)
-    scaled: Array = dots * dots.dtype.type(factor)
-    return scaled
+    return dots * dots.dtype.type(factor)
 
 
 def _weights_through(change: Callable[[Array], Array]) -> Callable[[Array, PreparedCall], Array]:
@@ -80,7 +76,7 @@ def _weights_through(change: Callable[[Array], Array]) -> Callable[[Array, Prepa
 
 def _softmax_through(dtype: np.dtype[Any]) -> Callable[[Array, PreparedCall], Array]:
     """A `softmax` stage that runs in `dtype`, logits (B,H,T,S) to weights."""
-    def softmax(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+    def softmax(logits: Array, work: PreparedCall) -> Array:
         """Weights (B,H,T,S); distances from the maximum, exponentials and quotients are all stored in `dtype`."""
         lowest = np.finfo(logits.dtype).min  # in a row without a visible key -inf less -inf would be NaN
         top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), lowest)
@@ -116,7 +112,7 @@ def _by_way_of_bfloat16(array: Array, io: np.dtype[Any]) -> Array:
 
 def _dropout(rate: float, gain: float) -> Callable[[Array, PreparedCall], Array]:
     """A `weigh` stage: dropout on the weights (B,H,T,S) with a seed that is the same at each call."""
-    def weigh(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+    def weigh(weights: Array, work: PreparedCall) -> Array:
         """Weights (B,H,T,S), some dropped and the others times `gain`."""
         kept = np.random.default_rng(1).random(weights.shape) >= rate
         return np.where(kept, weights * gain, 0).astype(weights.dtype)
@@ -203,7 +199,7 @@ def _times(factor: float) -> Callable[[Array, PreparedCall], Array]:
 
 def _with_epsilon(epsilon: float) -> Callable[[Array, PreparedCall], Array]:
     """A softmax of logits (B,H,T,S) with something added to the denominator."""
-    def softmax(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+    def softmax(logits: Array, work: PreparedCall) -> Array:
         """Exponentials (B,H,T,S) over their row's sum plus epsilon."""
         grown = sound.exponentials(logits)
         return grown / (grown.sum(axis=-1, keepdims=True) + grown.dtype.type(epsilon))
@@ -251,7 +247,7 @@ def _summed_in(bits: int) -> Callable[[Array, PreparedCall], Array]:
 
 def _upwards(dtype: np.dtype[np.generic]) -> Callable[[Array, PreparedCall], Array]:
     """A `weigh` stage: weights (B,H,T,S) stored in a half dtype, always rounded up."""
-    def weigh(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+    def weigh(weights: Array, work: PreparedCall) -> Array:
         """Weights (B,H,T,S), the next number up where rounding had lowered them."""
         stored = weights.astype(dtype)
         is_low = stored.astype(weights.dtype) < weights

@@ -4,9 +4,6 @@ Exponentials are approximated or cut, logits bounded; in blocks, nothing is resc
 diagnosis tries blocks of other sizes, too.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 import re
@@ -27,7 +24,7 @@ from attnspec.problems.problem import Array
 
 def _grown_by(change: Callable[[Array], Array]) -> Callable[[Array, PreparedCall], Array]:
     """A softmax whose exponentials are changed, given logits (B,H,T,S) less their row's maximum."""
-    def softmax(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+    def softmax(logits: Array, work: PreparedCall) -> Array:
         """Weights (B,H,T,S) by the changed exponential; hidden keys weigh nothing."""
         top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), np.finfo(logits.dtype).min)
         return sound.normalise(np.where(np.isneginf(logits), 0, change(logits - top)).astype(logits.dtype))
@@ -72,7 +69,7 @@ def _top(weights: Array, work: PreparedCall) -> Array:
     return sound.normalise(np.where(weights < least, 0, weights))
 
 
-def _without_small(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _without_small(weights: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S), those below 1e-3 set to 0."""
     return np.where(weights < 1e-3, 0, weights)
 
@@ -183,7 +180,7 @@ def _hidden_maximum(logits: Array, work: PreparedCall) -> Array:
     return sound.normalise(np.exp(hidden - logits.max(axis=-1, keepdims=True, initial=-np.inf)))
 
 
-def _keep(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _keep(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) with nothing hidden."""
     return logits
 
@@ -304,12 +301,12 @@ SIZE = 16
 Factor = Callable[[Array, int], Array]
 
 
-def _as_it_is(factor: Array, number: int) -> Array:  # noqa: ARG001  (faults look at the block's number)
+def _as_it_is(factor: Array, number: int) -> Array:
     """The rescale factor (B,H,T,1) of a block, as it should be."""
     return factor
 
 
-def _never(factor: Array, number: int) -> Array:  # noqa: ARG001  (see _as_it_is)
+def _never(factor: Array, number: int) -> Array:
     """No rescaling: a factor (B,H,T,1) of ones."""
     return np.ones_like(factor)
 
@@ -319,7 +316,7 @@ def _first_time(factor: Array, number: int) -> Array:
     return factor if number == 1 else np.ones_like(factor)
 
 
-def _forgotten(factor: Array, number: int) -> Array:  # noqa: ARG001  (see _as_it_is)
+def _forgotten(factor: Array, number: int) -> Array:
     """What came before is forgotten: a factor (B,H,T,1) of zeros."""
     return np.zeros_like(factor)
 

@@ -93,8 +93,7 @@ def _visible(call: HandedOver) -> Array:
 
 def _visible_values(value: Array, visible: Array) -> Array:
     """Values (B,H,S,Dv) that no query sees become 0: weight 0 times NaN would be NaN."""
-    kept: Array = np.where(np.asarray(visible.any(axis=-2))[..., None], value, 0)
-    return kept
+    return np.where(np.asarray(visible.any(axis=-2))[..., None], value, 0)
 
 
 def _textbook(call: HandedOver, wide: np.dtype[np.generic]) -> Answer:
@@ -270,8 +269,7 @@ def sorted_keys(call: HandedOver) -> Answer:
 
 def prescaled(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S) of a query that is multiplied by the scale before the product."""
-    dots: Array = (work.query * work.query.dtype.type(factor)) @ work.key.swapaxes(-1, -2)
-    return dots
+    return (work.query * work.query.dtype.type(factor)) @ work.key.swapaxes(-1, -2)
 
 
 def of_seen_keys(work: PreparedCall, factor: float) -> Array:
@@ -281,27 +279,23 @@ def of_seen_keys(work: PreparedCall, factor: float) -> Array:
 
 def einsum_logits(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S), the sums over features left to einsum."""
-    dots: Array = np.einsum("bhtd,bhsd->bhts", work.query, work.key) * work.query.dtype.type(factor)
-    return dots
+    return np.einsum("bhtd,bhsd->bhts", work.query, work.key) * work.query.dtype.type(factor)
 
 
 def einsum_mix(weights: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv) by einsum, values cleared that no query sees."""
-    mixed: Array = np.einsum("bhts,bhsv->bhtv", weights, _visible_values(work.value, work.visible))
-    return mixed
+    return np.einsum("bhts,bhsv->bhtv", weights, _visible_values(work.value, work.visible))
 
 
 def lowest_in_place(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S), hidden ones replaced by the lowest finite number."""
-    replaced: Array = np.where(work.visible, logits, np.finfo(logits.dtype).min)
-    return replaced
+    return np.where(work.visible, logits, np.finfo(logits.dtype).min)
 
 
 def lowest_added(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S): the lowest finite number is added to hidden ones, and no sum falls below it."""
     lowest = np.finfo(logits.dtype).min
-    lowered: Array = np.maximum(logits + np.where(work.visible, 0, lowest).astype(logits.dtype), lowest)
-    return lowered
+    return np.maximum(logits + np.where(work.visible, 0, lowest).astype(logits.dtype), lowest)
 
 
 def mixed_by_slots(weights: Array, work: PreparedCall) -> Array:

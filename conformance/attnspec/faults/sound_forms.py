@@ -2,9 +2,6 @@
 differently; and right ways to turn pairs of features, which differ in arithmetic.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -254,7 +251,7 @@ def _stored(array: Array, work: Rotation) -> Array:
     return array.astype(work.io).astype(work.real)
 
 
-def _as_it_is(array: Array, work: Rotation) -> Array:  # noqa: ARG001  (as `_stored`)
+def _as_it_is(array: Array, work: Rotation) -> Array:
     """An array of any shape."""
     return array
 

@@ -4,9 +4,6 @@ Half dtypes and float32 are computed in float32, float64 in float64, with one ro
 (grade G0 of docs/numerics.md). Axes: query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), mask and bias (B,H,T,S).
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 import contextlib
@@ -244,12 +241,12 @@ def normalise(grown: Array) -> Array:
     return grown / np.where(total == 0, 1, total)
 
 
-def softmax(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (every stage sees the work; sound ones need less)
+def softmax(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) -> weights (B,H,T,S), rows over the keys."""
     return normalise(exponentials(logits))
 
 
-def weigh(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (see softmax)
+def weigh(weights: Array, work: PreparedCall) -> Array:
     """The weights in effect, (B,H,T,S): nothing happens between softmax and values."""
     return weights
 
@@ -263,12 +260,12 @@ def mix(weights: Array, work: PreparedCall) -> Array:
     return np.where(sees_poison, weights @ work.value, weights @ np.where(finite, work.value, 0))
 
 
-def finish(output: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (see softmax)
+def finish(output: Array, work: PreparedCall) -> Array:
     """What is done to the output (B,H,T,Dv) before it is rounded: nothing."""
     return output
 
 
-def report(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (see softmax)
+def report(weights: Array, work: PreparedCall) -> Array:
     """The weights that are returned, (B,H,T,S): those in effect."""
     return weights
 

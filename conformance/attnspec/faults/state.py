@@ -6,9 +6,6 @@ Sums in another order are right within rounding, but the bits change with the ba
 such fault claims that they do not.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence

@@ -4,9 +4,6 @@ A fault compared with itself agrees bit for bit, which proves nothing of a diagn
 the same stages and computes every sound stage otherwise: what someone else's code with this bug would answer.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 import enum
@@ -64,7 +61,7 @@ def _prescaled(work: PreparedCall, factor: float) -> Array:
     return query[..., ::-1] @ work.key[..., ::-1].swapaxes(-1, -2)
 
 
-def _by_powers_of_two(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _by_powers_of_two(logits: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S) as powers of two, summed from the last key, times the reciprocal of the sum."""
     top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
     lowered = logits - np.where(np.isneginf(top), 0, top)

@@ -3,9 +3,6 @@
 First how they store, read and count what they get wrong; then the faults that are named.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -237,7 +234,7 @@ def oldest_dropped(held: CacheContent | None, call: HandedOver) -> Answer:
     return with_cache(attention(call.but(**_NOTHING_HIDDEN, **cut)), whole)
 
 
-def mute(held: CacheContent | None, call: HandedOver) -> Answer:  # noqa: ARG001  (the same parameters for all)
+def mute(held: CacheContent | None, call: HandedOver) -> Answer:
     """A refusal that says nothing."""
     raise IndexError
 

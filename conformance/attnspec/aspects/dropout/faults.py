@@ -3,9 +3,6 @@
 Weights to be dropped are drawn in several ways, and correct attentions compute, and draw, in such ways.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping

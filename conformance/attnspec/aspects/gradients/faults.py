@@ -4,9 +4,6 @@ Some remember, overwrite what they are handed, or return gradients otherwise tha
 wrong in the gradients of parameters alone.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -81,7 +78,7 @@ def _batch_mean(array: Array, name: str, known: LayerBackwardInputs) -> Array:
     return array / array.dtype.type(len(known.given[name]))
 
 
-def _of_last_entry(array: Array, name: str, known: LayerBackwardInputs) -> Array:  # noqa: ARG001  (an edit's)
+def _of_last_entry(array: Array, name: str, known: LayerBackwardInputs) -> Array:
     """(M,H·D): of the last batch entry alone."""
     return known.weight(name, known.given[name][-1:], known.back[name][-1:])
 
@@ -92,7 +89,7 @@ def _of_query_input(array: Array, known: LayerBackwardInputs) -> Array:
     return known.weight("key", query) if query.shape == known.given["key"].shape else array
 
 
-def _turned(array: Array, known: LayerBackwardInputs) -> Array:  # noqa: ARG001  (an edit's)
+def _turned(array: Array, known: LayerBackwardInputs) -> Array:
     """(H·Dv,M), transposed where it is square."""
     return array.T if array.shape[0] == array.shape[1] else array
 
@@ -111,12 +108,12 @@ def _stored_sums(array: Array, name: str, known: LayerBackwardInputs) -> Array:
     return total
 
 
-def _without_rows(array: Array, name: str, known: LayerBackwardInputs) -> Array:  # noqa: ARG001  (an edit's)
+def _without_rows(array: Array, name: str, known: LayerBackwardInputs) -> Array:
     """(M,H·D): without the first place of each sequence."""
     return known.weight(name, known.given[name][:, 1:], known.back[name][:, 1:])
 
 
-def _tied(found: Mapping[str, Array], known: LayerBackwardInputs) -> Mapping[str, Array]:  # noqa: ARG001  (an edit's)
+def _tied(found: Mapping[str, Array], known: LayerBackwardInputs) -> Mapping[str, Array]:
     """The fused gradient is split in the order K, Q, V, where w_query and w_key, (M,H·D), have one shape."""
     pair = found["w_query"], found["w_key"]
     return {**found, "w_query": pair[1], "w_key": pair[0]} if pair[0].shape == pair[1].shape else found
@@ -306,7 +303,7 @@ def _in_training() -> Attend:
     return as_attend(lambda call: attention(call, replace(SOUND, weigh=_dropped) if _TRAINING[0] else SOUND))
 
 
-def _dropped(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (a stage's signature)
+def _dropped(weights: Array, work: PreparedCall) -> Array:
     """(B,H,T,S): every tenth weight is dropped, the others grow."""
     kept = np.arange(weights.size).reshape(weights.shape) % 10 != 0
     return np.asarray(weights * kept / weights.dtype.type(0.9))
@@ -383,7 +380,7 @@ _TOO_SMALL = dict.fromkeys(_HALVES, "an error of 1e-5 is below a hundredth of a 
 _EXACT = dict.fromkeys(_HALVES, "TF32 holds every number of this dtype")
 
 
-def _one(array: Array, known: BackwardValues) -> Array:  # noqa: ARG001  (an edit's signature)
+def _one(array: Array, known: BackwardValues) -> Array:
     """Of any shape, ones."""
     return np.ones_like(array)
 

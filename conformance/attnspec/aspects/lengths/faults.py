@@ -2,9 +2,6 @@
 only.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -154,7 +151,7 @@ def _with_row_lengths(change: Callable[[Array], Array]) -> Clear:
                                             work.but(query_lengths=change(work.query_lengths)))
 
 
-def _not_cleared(output: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _not_cleared(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv), all rows."""
     return output
 

@@ -1,8 +1,5 @@
 """Log-sum-exps that forget a part of the logits, lose the maximum, or come back in another base, dtype or order."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -29,7 +26,7 @@ def _with_other_lse(change: Callable[[Array], Array]) -> Lse:
 
 def _again(**changes: object) -> Lse:
     """An `lse` stage (B,H,T) that forms the logits a second time, with something left out."""
-    def lse(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+    def lse(logits: Array, work: PreparedCall) -> Array:
         """Of the call without it; the logits in effect are not looked at."""
         bare = work.but(**changes)
         capped = sound.bend(sound.logits(bare, sound.scale(bare)), bare)
@@ -42,19 +39,19 @@ def _of_all_keys(logits: Array, work: PreparedCall) -> Array:
     return _again(visible=np.ones_like(work.visible))(logits, work)
 
 
-def _without_maximum(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _without_maximum(logits: Array, work: PreparedCall) -> Array:
     """(B,H,T): the exponentials are added up as they are."""
     with np.errstate(over="ignore", divide="ignore"):
         return np.log(np.exp(logits).sum(axis=-1))
 
 
-def _maximum_forgotten(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _maximum_forgotten(logits: Array, work: PreparedCall) -> Array:
     """(B,H,T): the maximum that was taken off is not added again."""
     top = logits.max(axis=-1, initial=-np.inf)
     return log_sum_exp(logits) - np.where(np.isneginf(top), 0, top)
 
 
-def _maximum_alone(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _maximum_alone(logits: Array, work: PreparedCall) -> Array:
     """(B,H,T): the maximum in the place of the log-sum-exp."""
     return logits.max(axis=-1, initial=-np.inf)
 
@@ -77,7 +74,7 @@ def _of_hidden(number: float) -> Lse:
     return _with_other_lse(change)
 
 
-def _sum(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _sum(logits: Array, work: PreparedCall) -> Array:
     """(B,H,T): the sum itself, without a logarithm."""
     with np.errstate(over="ignore"):
         return np.exp(log_sum_exp(logits))

@@ -1,8 +1,5 @@
 """Masks, biases and the causal flag: ignored, dropped, misaligned, taken from elsewhere, added at the wrong place."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -46,7 +43,7 @@ def _to_weights(weights: Array, work: PreparedCall) -> Array:
     return weights if work.bias is None else weights + np.where(work.visible, work.bias, 0)
 
 
-def _none(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _none(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) without the bias, which is added to the weights instead."""
     return logits
 
@@ -198,12 +195,12 @@ def _shared_in_group(mask: Array, work: PreparedCall) -> Array:
     return np.take(mask, np.arange(work.shape[1]) // 2 * 2, axis=1)
 
 
-def _all_true_shortcut(mask: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _all_true_shortcut(mask: Array, work: PreparedCall) -> Array:
     """The mask (B,H,T,S): the very last row alone decides whether there is anything to hide."""
     return np.ones_like(mask) if mask[-1, -1, -1].all() else mask
 
 
-def _nothing_hidden_if_row_0_sees_all(mask: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _nothing_hidden_if_row_0_sees_all(mask: Array, work: PreparedCall) -> Array:
     """The mask (B,H,T,S), all True where the first batch entry hides nothing."""
     return np.ones_like(mask) if mask[0].all() else mask
 

@@ -1,8 +1,5 @@
 """Past keys and values that are lost, taken from elsewhere, put in the wrong place, or heeded on one path only."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,8 +1,5 @@
 """Rotary embeddings whose pairs, places, frequencies or angles are wrong."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping

@@ -1,8 +1,5 @@
 """Wrong scales in all their guises."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 import math

@@ -1,8 +1,5 @@
 """Segments that are lost, taken from another batch entry, compared wrongly, or heeded in one place only."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping

@@ -1,8 +1,5 @@
 """Sinks that are lost, taken from another head, weighed wrongly, or heeded on one path only."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,8 +1,5 @@
 """Slopes that are lost, taken from elsewhere, or multiplied by another distance."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable

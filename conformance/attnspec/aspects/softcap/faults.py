@@ -1,8 +1,5 @@
 """Softcaps that are lost, taken at the wrong place, or bent the wrong way."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -44,7 +41,7 @@ class SoftcapStage(AspectStage):
 STAGE = SoftcapStage()
 
 
-def _uncapped(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _uncapped(logits: Array, work: PreparedCall) -> Array:
     """The scaled logits (B,H,T,S), not capped."""
     return logits
 

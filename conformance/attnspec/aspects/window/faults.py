@@ -118,8 +118,7 @@ def _left_on(work: PreparedCall, width: int = 32) -> Array:
 
 def _after_softmax(weights: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S), those outside the window cut and the others not scaled up."""
-    cut: Array = weights * sound.near(work)
-    return cut
+    return weights * sound.near(work)
 
 
 def _window(left: Callable[[Array, int], Array], right: Callable[[Array, int], Array]) -> Mechanism:
@@ -135,7 +134,7 @@ def _window(left: Callable[[Array, int], Array], right: Callable[[Array, int], A
     return lambda size: {"near": lambda work: near(work, size)}
 
 
-def _exact(edge: Array, size: int) -> Array:  # noqa: ARG001  (an edge's signature)
+def _exact(edge: Array, size: int) -> Array:
     """(T,1): the edge as it should be."""
     return edge
 

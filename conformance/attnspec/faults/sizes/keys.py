@@ -2,9 +2,6 @@
 and the causal flag in tiles: read from the wrong place, or left out of a tile.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -162,7 +159,7 @@ def _late(S: int, size: int) -> Array:
     return np.where(in_last(S, size), np.arange(S) - size, np.arange(S))
 
 
-def _last_two_swapped(S: int, size: int) -> Array:  # noqa: ARG001  (the signature of an order)
+def _last_two_swapped(S: int, size: int) -> Array:
     """(S,): an unrolled tail has its last pair the wrong way round."""
     return np.array([*range(S - 2), S - 1, S - 2])
 
@@ -274,7 +271,7 @@ def _wrapped_places(axis: int) -> Table:
     return lambda table, size: np.take(table, np.arange(table.shape[axis]) % size, axis=axis)
 
 
-def _left_out(table: Array, size: int) -> Array:  # noqa: ARG001  (a table's signature)
+def _left_out(table: Array, size: int) -> Array:
     """(B,H,T,S): a mask that hides nothing, a bias that adds nothing."""
     return np.ones_like(table) if table.dtype == bool else np.zeros_like(table)
 

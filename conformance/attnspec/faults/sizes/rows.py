@@ -2,9 +2,6 @@
 twice or in another's place, numbers that wrap, what is read from the padding.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -54,7 +51,7 @@ def _clamped(T: int, size: int) -> Array:
     return np.minimum(np.arange(T), last_block(T, size) - 1)
 
 
-def _last_two_swapped(T: int, size: int) -> Array:  # noqa: ARG001  (the signature of an order)
+def _last_two_swapped(T: int, size: int) -> Array:
     """(T,), or (H,), as many as there are: the last two in each other's place."""
     return np.array([*range(T - 2), T - 1, T - 2])
 
@@ -221,17 +218,17 @@ def _lie_beyond(count: int, size: int) -> Array:
     return np.arange(count) >= size
 
 
-def _last(count: int, size: int) -> Array:  # noqa: ARG001  (an order's signature)
+def _last(count: int, size: int) -> Array:
     """(B,), (H,) or (B·H,), as many as `count`: whether it is the last."""
     return np.arange(count) == count - 1
 
 
-def _copied_from_before(count: int, size: int) -> Array:  # noqa: ARG001  (an order's signature)
+def _copied_from_before(count: int, size: int) -> Array:
     """(H,), as many as `count`: the last holds the one before it."""
     return np.minimum(np.arange(count), count - 2)
 
 
-def _last_from_first(count: int, size: int) -> Array:  # noqa: ARG001  (an order's signature)
+def _last_from_first(count: int, size: int) -> Array:
     """(B,), as many as `count`: the last holds the first."""
     return np.where(np.arange(count) == count - 1, 0, np.arange(count))
 
