@@ -92,10 +92,6 @@ def _scale_of_trace(call: HandedOver) -> Answer:
     return attention(call.but(scale=None))
 
 
-def _first_entry(call: HandedOver) -> Answer:
-    return attention(call.but(key=_of_first(call.key), value=_of_first(call.value)))
-
-
 def _mask_of_first(mask: Array) -> Array:
     """The first entry's mask (B,H,T,S) for all; one of fewer axes has no batch."""
     return _of_first(mask) if mask.ndim == len("BHTS") else mask
@@ -136,7 +132,8 @@ FORM_FAULTS: tuple[Fault, ...] = (
           equivalents=dict.fromkeys((DType.FLOAT16, DType.BFLOAT16), "ONNX is asked at float32 and float64 alone")),
     Fault("mapped_first_entry", Stage.HEADS,
           "The rule for the mapped axis gives all entries the keys and values of the first.", "B > 1, mapped",
-          staged(), made=WrongForm("vmap", around(_first_entry))),
+          staged(), made=WrongForm("vmap", around(
+              lambda call: attention(call.but(key=_of_first(call.key), value=_of_first(call.value)))))),
     Fault("mapped_mask_of_first", Stage.MASK,
           "The mask is not mapped along with the queries: all entries have that of the first.",
           "masks that differ along the batch, mapped", staged(), made=WrongForm("vmap", _with_mask(_mask_of_first))),

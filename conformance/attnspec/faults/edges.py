@@ -12,7 +12,7 @@ import numpy as np
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.precision import smoothed
-from attnspec.faults.staged import Stages, around, attention, staged, with_mask
+from attnspec.faults.staged import Stages, around, attention, change_output, staged, with_mask
 from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
@@ -30,26 +30,6 @@ def _replaced_by(constant: float) -> Callable[[Array, PreparedCall], Array]:
 def _lowered_by(constant: float) -> Callable[[Array, PreparedCall], Array]:
     """A `hide` stage: logits (B,H,T,S), a finite constant added to hidden ones."""
     return lambda logits, work: logits + np.where(work.visible, 0, constant).astype(logits.dtype)
-
-
-def _multiplied(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S) times what is visible: hidden ones become 0."""
-    return logits * work.visible
-
-
-def _added_as_number(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S) plus what is visible as a number: 1 for a visible key, 0 for a hidden one."""
-    return logits + work.visible.astype(logits.dtype)
-
-
-def _unmasked(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S) with nothing hidden."""
-    return logits
-
-
-def _cut(weights: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S), those of hidden keys set to 0 and the others not scaled up."""
-    return np.where(work.visible, weights, 0)
 
 
 def _hidden_counted_as_one(logits: Array, work: PreparedCall) -> Array:
@@ -83,16 +63,6 @@ def _first_key_if_hidden(weights: Array, work: PreparedCall) -> Array:
     return np.where(is_empty, np.arange(work.shape[3]) == 0, weights).astype(weights.dtype)
 
 
-def _leaking(weights: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S) times values (B,H,S,Dv) as they are: 0 · NaN of a hidden key is NaN."""
-    return weights @ work.value
-
-
-def _added(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S) with -inf added to hidden ones: +inf and NaN among them become NaN."""
-    return logits + np.where(work.visible, 0, -np.inf).astype(logits.dtype)
-
-
 CONSTANT_FAULTS = (
     Fault("mask_constant_100", Stage.MASK, "Masked logits are set to -100, which looks low enough.", _ATTACK,
           staged(hide=_replaced_by(-100.0))),
@@ -111,11 +81,13 @@ CONSTANT_FAULTS = (
     Fault("mask_adds_half_lowest", Stage.MASK, "float16's lowest number is added in any dtype.",
           f"masked logits about 65,500 above visible ones, or {_EMPTY}", staged(hide=_lowered_by(LOWEST_HALF))),
     Fault("mask_added_as_number", Stage.MASK, "A boolean mask is added to the logits: True counts as +1.", _HIDDEN,
-          staged(hide=_added_as_number), link="https://github.com/huggingface/transformers/pull/41443"),
+          staged(hide=lambda logits, work: logits + work.visible.astype(logits.dtype)),
+          link="https://github.com/huggingface/transformers/pull/41443"),
     Fault("mask_multiplied_into_logits", Stage.MASK, "Logits are multiplied by the mask: 0 instead of -inf.", _HIDDEN,
-          staged(hide=_multiplied)),
+          staged(hide=lambda logits, work: logits * work.visible)),
     Fault("mask_after_softmax", Stage.MASK, "The weights are masked after the softmax and not normalised again.",
-          _HIDDEN, staged(hide=_unmasked, weigh=_cut)),
+          _HIDDEN,
+          staged(hide=lambda logits, _: logits, weigh=lambda weights, work: np.where(work.visible, weights, 0))),
     Fault("mask_hidden_counted_as_one", Stage.MASK, "Masked keys stay in the denominator with logit 0.",
           _HIDDEN, staged(softmax=_hidden_counted_as_one)),
     Fault("mask_overflows_twice", Stage.MASK, "The lowest number is added for the mask and again for the triangle.",
@@ -128,9 +100,9 @@ CONSTANT_FAULTS = (
     Fault("hidden_row_first_key", Stage.MASK, "A fully masked row attends to the first key, to avoid NaN.",
           "a fully masked row", staged(weigh=_first_key_if_hidden)),
     Fault("hidden_value_leaks", Stage.MASK, "NaN and infinities in masked values reach the output: 0 · inf is NaN.",
-          "NaN or infinity in a masked value", staged(mix=_leaking)),
+          "NaN or infinity in a masked value", staged(mix=lambda weights, work: weights @ work.value)),
     Fault("hidden_key_leaks", Stage.MASK, "-inf is added to a logit that is NaN.", "NaN or infinity in a masked key",
-          staged(hide=_added)),
+          staged(hide=lambda logits, work: logits + np.where(work.visible, 0, -np.inf).astype(logits.dtype))),
 )
 
 
@@ -197,19 +169,9 @@ def _last_values_swapped(weights: Array, work: PreparedCall) -> Array:
     return weights @ work.value[:, :, order]
 
 
-def _rotated(work: PreparedCall, factor: float) -> Array:
-    """Logits (B,H,T,S) of keys that are one position off against their values."""
-    return sound.logits(work.but(key=np.roll(work.key, 1, axis=2)), factor)
-
-
 def _mean_of_values(weights: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv), every row the mean of the values (B,H,S,Dv) over all keys."""
     return np.broadcast_to(work.value.mean(axis=2, keepdims=True), (*weights.shape[:-1], work.value.shape[-1]))
-
-
-def _uniform(weights: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S), equal over the visible keys of a row."""
-    return sound.normalise(work.visible.astype(weights.dtype))
 
 
 def _residual(call: HandedOver) -> PreparedCall:
@@ -231,7 +193,7 @@ TAIL_FAULTS = (
     Fault("key_17_dropped", Stage.TAILS, "The first key of the second block is skipped.", "S > 16",
           staged(**_without_key(16, 16))),
     Fault("keys_rotated", Stage.TAILS, "Keys are shifted by one position against their values.", "S > 1",
-          staged(logits=_rotated)),
+          staged(logits=lambda work, factor: sound.logits(work.but(key=np.roll(work.key, 1, axis=2)), factor))),
     Fault("values_last_two_swapped", Stage.TAILS, "The values of the last two keys are exchanged.", "S > 1",
           staged(mix=_last_values_swapped)),
     Fault("width_odd_feature_lost", Stage.TAILS, "An odd last feature is ignored: features are read in pairs.",
@@ -257,7 +219,7 @@ TAIL_FAULTS = (
           "Every row gets the mean of all values, which passes loose tests on long rows.", "S > 1",
           staged(mix=_mean_of_values)),
     Fault("weights_uniform", Stage.WEIGHTS, "Visible keys all weigh the same.", "logits that differ",
-          staged(weigh=_uniform)),
+          staged(weigh=lambda weights, work: sound.normalise(work.visible.astype(weights.dtype)))),
     Fault("output_gain_1e3", Stage.OUTPUT, "The output is 1e-3 too large: a dequantisation factor is off.",
           "values other than 0", staged(finish=lambda output, _: output * output.dtype.type(1.001))),
     Fault("weights_smoothed_1e5", Stage.WEIGHTS, "Weights are smoothed by 1e-5 against the logarithm of zero.",
@@ -286,11 +248,6 @@ def _whole_blocks(mask: Array, work: PreparedCall) -> Array:
     padded = np.pad(mask, [(0, 0)] * 3 + [(0, -S % BLOCK)])
     blocks = padded.reshape(*mask.shape[:-1], -1, BLOCK).any(axis=-1, keepdims=True)
     return np.broadcast_to(blocks, (*blocks.shape[:-1], BLOCK)).reshape(padded.shape)[..., :S]
-
-
-def _beyond_queries(work: PreparedCall) -> Array:
-    """The mask (B,H,T,S); keys past the number of queries are never reached."""
-    return sound.masked(work) & (np.arange(work.shape[3]) < max(work.shape[2], 1))
 
 
 def _of_next_head(array: Array, H: int) -> Array:
@@ -339,8 +296,7 @@ def _packed(call: HandedOver) -> Answer:
 
 def _first_heads(call: HandedOver) -> Answer:
     """The output is allocated with as many heads as there are keys'."""
-    answer, Hkv = attention(call), call.key.shape[1]
-    return (answer[0][:, :Hkv].copy(), answer[1]) if isinstance(answer, tuple) else answer[:, :Hkv].copy()
+    return change_output(attention(call), lambda output: output[:, :call.key.shape[1]].copy())
 
 
 def _values_read_beyond(call: HandedOver) -> Answer:
@@ -380,7 +336,7 @@ READ_FAULTS = (
     Fault("mask_whole_blocks", Stage.MASK, "A sliced block mask forgets the mask within its blocks.",
           "a mask that hides some keys of 16", staged(masked=with_mask(_whole_blocks))),
     Fault("keys_beyond_queries_lost", Stage.TAILS, "The number of queries is used as the number of keys.", "S > T",
-          staged(masked=_beyond_queries)),
+          staged(masked=lambda work: sound.masked(work) & (np.arange(work.shape[3]) < max(work.shape[2], 1)))),
     Fault("blocks_tail_reads_on", Stage.BLOCKS, "The last block reads on past its head's end, into the next.",
           "S not a multiple of 16", around(_tail_reads_on)),
     Fault("one_query_second_pass_off", Stage.HEADS, "The decoding kernel's second pass has the offset of another head.",

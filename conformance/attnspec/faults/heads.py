@@ -11,7 +11,7 @@ import numpy as np
 from attnspec.core.nouns import DType
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.staged import around, attention, staged
+from attnspec.faults.staged import around, attention, change_output, staged
 from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
@@ -31,11 +31,6 @@ def tiled(array: Array, H: int) -> Array:
 def _first(array: Array, H: int) -> Array:
     """(B,Hkv,S,·) -> (B,H,S,·): every query head uses head 0."""
     return sound.group(array[:, :1], H)
-
-
-def _next(array: Array, H: int) -> Array:
-    """(B,Hkv,S,·) -> (B,H,S,·): each group uses the key/value head of the next."""
-    return sound.group(np.roll(array, -1, axis=1), H)
 
 
 def _shifted_groups(array: Array, H: int) -> Array:
@@ -67,16 +62,6 @@ def _reshaped(array: Array) -> Array:
     return array.reshape(B, S, H, width).swapaxes(1, 2)
 
 
-def _next_batch(array: Array, H: int) -> Array:
-    """(B,Hkv,S,·) -> (B,H,S,·) of the next batch entry."""
-    return sound.group(np.roll(array, -1, axis=0), H)
-
-
-def _first_batch(array: Array, H: int) -> Array:
-    """(B,Hkv,S,·) -> (B,H,S,·): the first batch entry serves all."""
-    return sound.group(np.broadcast_to(array[:1], array.shape), H)
-
-
 def _batch_for_heads(array: Array, H: int) -> Array:
     """(B,Hkv,S,·) -> (B,H,S,·), folded as (B·H) and unfolded as (H·B)."""
     grouped = sound.group(array, H)
@@ -106,16 +91,6 @@ def _merged_flat(output: Array, work: PreparedCall) -> Array:
     return output.reshape(B, T, H, Dv).swapaxes(1, 2)
 
 
-def _averaged(output: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv), every head the mean of the heads."""
-    return np.broadcast_to(output.mean(axis=1, keepdims=True), output.shape)
-
-
-def _averaged_weights(weights: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S), the mean over heads applied in each of them."""
-    return np.broadcast_to(weights.mean(axis=1, keepdims=True), weights.shape)
-
-
 def _last_head_lost(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv) with zeros in the last of several heads."""
     H = work.shape[1]
@@ -138,7 +113,7 @@ HEAD_FAULTS = (
     Fault("gqa_group_of_two", Stage.HEADS, "The group size of the one model at hand is built in.",
           "1 < Hkv < H with H / Hkv ≠ 2", staged(**_grouped(_two_per_group))),
     Fault("heads_next_key_and_value", Stage.HEADS, "Each head uses the keys and values of the next head.", "Hkv > 1",
-          staged(**_grouped(_next))),
+          staged(**_grouped(lambda array, H: sound.group(np.roll(array, -1, axis=1), H)))),
     Fault("heads_first_key", Stage.HEADS, "All heads use the keys of head 0.", "Hkv > 1", staged(group_key=_first)),
     Fault("heads_first_value", Stage.HEADS, "All heads use the values of head 0.", "Hkv > 1",
           staged(group_value=_first)),
@@ -151,15 +126,15 @@ HEAD_FAULTS = (
     Fault("heads_output_not_transposed", Stage.OUTPUT, "Heads are merged by reshape without transposing back.",
           "H > 1 and T > 1", staged(finish=_merged_flat)),
     Fault("heads_output_averaged", Stage.OUTPUT, "Every head returns the mean of the heads.", "H > 1",
-          staged(finish=_averaged)),
+          staged(finish=lambda output, _: np.broadcast_to(output.mean(axis=1, keepdims=True), output.shape))),
     Fault("heads_weights_averaged", Stage.WEIGHTS, "Every head applies the weights averaged over the heads.", "H > 1",
-          staged(weigh=_averaged_weights)),
+          staged(weigh=lambda weights, _: np.broadcast_to(weights.mean(axis=1, keepdims=True), weights.shape))),
     Fault("heads_last_lost", Stage.OUTPUT, "The last head is left out: the loop over heads ends one early.", "H > 1",
           staged(finish=_last_head_lost)),
     Fault("batch_next_key_and_value", Stage.HEADS, "Each batch entry uses the keys and values of the next one.",
-          "B > 1", staged(**_grouped(_next_batch))),
+          "B > 1", staged(**_grouped(lambda array, H: sound.group(np.roll(array, -1, axis=0), H)))),
     Fault("batch_first_key_and_value", Stage.HEADS, "All batch entries use the keys and values of the first.", "B > 1",
-          staged(**_grouped(_first_batch))),
+          staged(**_grouped(lambda array, H: sound.group(np.broadcast_to(array[:1], array.shape), H)))),
     Fault("batch_and_heads_exchanged", Stage.HEADS, "Folded as (B·H), unfolded as (H·B), for keys and values.",
           "B > 1 and H > 1", staged(**_grouped(_batch_for_heads))),
     Fault("keys_serve_as_values", Stage.HEADS, "The value argument is never used: only forward(x, x, x) was tested.",
@@ -194,50 +169,23 @@ def _dropped_out(weights: Array, work: PreparedCall) -> Array:
     return np.where(kept, weights / 0.9, 0).astype(weights.dtype)
 
 
-def _log(weights: Array, work: PreparedCall) -> Array:
-    """Logarithms of the weights (B,H,T,S); a hidden key's is that of 1e-9."""
-    return np.log(weights + np.where(work.visible, 0, 1e-9)).astype(weights.dtype)
-
-
 def _scores(weights: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) with the bias in the place of weights, 0 where hidden."""
     return np.where(work.visible, sound.add_bias(sound.logits(work, sound.scale(work)), work), 0).astype(weights.dtype)
 
 
-def _with_output(answer: Answer, change: Callable[[Array], Array]) -> Answer:
-    """The answer with its output (B,H,T,Dv) changed; weights stay as they are."""
-    return (change(answer[0]), answer[1]) if isinstance(answer, tuple) else change(answer)
-
-
 def _squeezed(call: HandedOver) -> Answer:
-    return _with_output(attention(call), lambda output: output.squeeze(1) if output.shape[1] == 1 else output)
-
-
-def _time_first(call: HandedOver) -> Answer:
-    return _with_output(attention(call), lambda output: output.swapaxes(1, 2))
+    return change_output(attention(call), lambda output: output.squeeze(1) if output.shape[1] == 1 else output)
 
 
 def _promoted(call: HandedOver) -> Answer:
     wide = np.dtype(np.float64) if call.query.dtype == np.float32 else np.dtype(np.float32)
-    return _with_output(attention(call), lambda output: output.astype(wide))
+    return change_output(attention(call), lambda output: output.astype(wide))
 
 
 def _merged(call: HandedOver) -> Answer:
     B, H, T, Dv = *call.query.shape[:3], call.value.shape[-1]
-    return _with_output(attention(call), lambda output: output.swapaxes(1, 2).reshape(B, T, H * Dv))
-
-
-def _output_alone(call: HandedOver) -> Answer:
-    return attention(call.but(return_weights=False))
-
-
-def _only_key(weights: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S); a single key always has weight 1, visible or not."""
-    return np.ones_like(weights) if work.shape[3] == 1 else weights
-
-
-def _one_query_scale(work: PreparedCall) -> float:
-    return 1.0 if work.shape[2] == 1 and work.scale is None else sound.scale(work)
+    return change_output(attention(call), lambda output: output.swapaxes(1, 2).reshape(B, T, H * Dv))
 
 
 def _one_query_mean(weights: Array, work: PreparedCall) -> Array:
@@ -294,21 +242,24 @@ REPORT_FAULTS = (
     Fault("report_after_dropout", Stage.WEIGHTS, "The returned weights went through dropout.", _ASKED,
           staged(report=_dropped_out)),
     Fault("report_of_logarithms", Stage.WEIGHTS, "The logarithms of the weights are returned.", _ASKED,
-          staged(report=_log)),
+          staged(report=lambda weights, work: np.log(weights + np.where(work.visible, 0, 1e-9)).astype(weights.dtype))),
     Fault("report_of_logits", Stage.WEIGHTS, "The logits are returned, as `scores`.", _ASKED, staged(report=_scores)),
-    Fault("report_missing", Stage.WEIGHTS, "return_weights is accepted and ignored.", _ASKED, around(_output_alone)),
+    Fault("report_missing", Stage.WEIGHTS, "return_weights is accepted and ignored.", _ASKED,
+          around(lambda call: attention(call.but(return_weights=False)))),
     Fault("output_head_squeezed", Stage.OUTPUT, "squeeze() without an axis: a head axis of 1 disappears.", "H = 1",
           around(_squeezed)),
     Fault("output_time_first", Stage.OUTPUT, "The output is (B,T,H,Dv), as in another library.", "H > 1 or T > 1",
-          around(_time_first)),
+          around(lambda call: change_output(attention(call), lambda output: output.swapaxes(1, 2)))),
     Fault("output_merged", Stage.OUTPUT, "The output is (B,T,H·Dv), ready for the projection.", "any input",
           around(_merged)),
     Fault("output_promoted", Stage.OUTPUT, "The output has another dtype than the inputs.", "any input",
           around(_promoted)),
     Fault("one_key_always_visible", Stage.WEIGHTS, "The mask is ignored where S = 1: the value is returned.",
-          "S = 1 with a mask that masks it", staged(weigh=_only_key)),
+          "S = 1 with a mask that masks it",
+          staged(weigh=lambda weights, work: np.ones_like(weights) if work.shape[3] == 1 else weights)),
     Fault("one_query_unscaled", Stage.SCALE, "The scale is left out on the decoding path (T = 1).",
-          "T = 1, the default scale, S > 1", staged(scale=_one_query_scale)),
+          "T = 1, the default scale, S > 1",
+          staged(scale=lambda work: 1.0 if work.shape[2] == 1 and work.scale is None else sound.scale(work))),
     Fault("one_query_uniform", Stage.WEIGHTS, "The decoding path (T = 1) returns the mean of the values.",
           "T = 1, S > 1", staged(weigh=_one_query_mean)),
     Fault("logits_symmetric_when_square", Stage.LOGITS, "T = S is taken for self-attention with tied projections.",

@@ -15,7 +15,7 @@ from attnspec.faults import staged_forms as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged_forms import Layer, LayerCall, Params, attending, staged_layer
 from attnspec.faults.staged_work import HandedOver, PreparedCall
-from attnspec.problems.problem import Array
+from attnspec.problems.problem import INPUTS, Array
 
 
 def query_scaled_before_bias(x: Array, which: str, params: Params) -> Array:
@@ -110,10 +110,7 @@ def _fault(name: str, stage: Stage, story: str, reach: str, make: Callable[[], L
 def _time_first() -> Layer:
     def answer(call: LayerCall) -> Array | tuple[Array, ...]:
         """The output turned to (T,B,M); weights (B,H,T,S) stay as they are."""
-        found = sound.run_layer(call, sound.SOUND_LAYER)
-        if isinstance(found, tuple):
-            return found[0].swapaxes(0, 1), found[1]
-        return found.swapaxes(0, 1)
+        return core.change_output(sound.run_layer(call), lambda output: output.swapaxes(0, 1))
     return sound.as_layer(answer)
 
 
@@ -123,15 +120,9 @@ def _over_batch() -> Layer:
         """Output (B,T,M), batch and time exchanged on the way in and back where query and key have one shape."""
         if call.query.shape != call.key.shape or call.mask is not None or call.bias is not None:
             return sound.run_layer(call)
-        found = sound.run_layer(call.but(**{name: getattr(call, name).swapaxes(0, 1)
-                                            for name in ("query", "key", "value")}))
-        return (found[0].swapaxes(0, 1), found[1]) if isinstance(found, tuple) else found.swapaxes(0, 1)
+        turned = call.but(**{name: getattr(call, name).swapaxes(0, 1) for name in INPUTS})
+        return core.change_output(sound.run_layer(turned), lambda output: output.swapaxes(0, 1))
     return sound.as_layer(answer)
-
-
-def _by_model_width(call: HandedOver, layer: LayerCall) -> tuple[Array, Array]:
-    """Output (B,H,T,Dv) and weights (B,H,T,S) under the scale 1/sqrt(M)."""
-    return sound.attend(call.but(scale=layer.query.shape[-1] ** -0.5), layer)
 
 
 def _truncating(call: LayerCall) -> LayerCall:
@@ -157,10 +148,6 @@ def _memory_as_query(call: LayerCall) -> LayerCall:
     return call.but(query=call.key, key=call.query) if call.key.shape == call.query.shape else call
 
 
-def _key_as_value(call: LayerCall) -> LayerCall:
-    return call.but(value=call.key)
-
-
 def _over_queries(logits: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S) that sum to 1 over the queries."""
     turned = core.normalise(core.exponentials(logits.swapaxes(-1, -2)))
@@ -177,7 +164,8 @@ _ASKED = "return_weights"
 
 LAYER_FAULTS = (
     _fault("layer_scale_by_model_width", Stage.SCALE, "The logits are divided by sqrt(d_model), not by sqrt(d_k).",
-           "M ≠ D", staged_layer(attend=_by_model_width)),
+           "M ≠ D",
+           staged_layer(attend=lambda call, layer: sound.attend(call.but(scale=layer.query.shape[-1] ** -0.5), layer))),
     _fault("layer_unscaled", Stage.SCALE, "The division by sqrt(d_k) is forgotten.", "D > 1",
            staged_layer(attend=lambda call, layer: sound.attend(call.but(scale=1.0), layer))),
     _fault("layer_query_bias_too_large", Stage.PROJECTION,
@@ -244,7 +232,7 @@ LAYER_FAULTS = (
            "T = S, a key that differs from the query", staged_layer(take=_changed(_memory_as_query))),
     _fault("layer_value_from_key", Stage.PROJECTION,
            "The value argument is never used: only forward(x, x, x) was tested.",
-           "a value that differs from the key", staged_layer(take=_changed(_key_as_value))),
+           "a value that differs from the key", staged_layer(take=_changed(lambda call: call.but(value=call.key)))),
     _fault("layer_output_time_first", Stage.MERGE, "batch_first is forgotten: the output is (T,B,M).",
            "B > 1 or T > 1", _time_first),
     _fault("layer_residual_added", Stage.MERGE,

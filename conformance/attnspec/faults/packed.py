@@ -120,11 +120,6 @@ def _borders_of_queries(call: PackedCall) -> Iterator[Spans]:
         yield replace(each, first_key=min(each.first_query, most), end_key=min(each.end_query, most))
 
 
-def _without_last(call: PackedCall) -> list[Spans]:
-    """The number of sequences is that of borders less two."""
-    return call.spans[:-1]
-
-
 def _empty_ones_left_out(call: PackedCall) -> Iterator[Spans]:
     """Sequences without keys are dropped from the list of keys alone, so that later ones move up."""
     spans = call.spans
@@ -223,7 +218,7 @@ PACKED_FAULTS = (
     _fault("packed_key_of_last", "Each sequence sees the last key of the one before.", _TWO, _moved(first=-1)),
     _fault("packed_first_key_lost", "The first key of each sequence is left out.", "any sequence with keys",
            _moved(first=1)),
-    _fault("packed_last_lost", "The last sequence is not computed.", "any sequence", _without_last),
+    _fault("packed_last_lost", "The last sequence is not computed.", "any sequence", lambda call: call.spans[:-1]),
     _fault("packed_empty_moves_up", "Sequences without keys are dropped, and later ones move up.",
            "a sequence without keys before another", _empty_ones_left_out),
     _fault("packed_keys_beyond_queries", "The most queries of a sequence serve for the most keys, too.",

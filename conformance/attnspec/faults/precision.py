@@ -100,16 +100,6 @@ def _toward_zero(array: Array, io: np.dtype[Any]) -> Array:
     return np.where(is_too_large, np.nextafter(rounded, np.zeros((), io)), rounded)
 
 
-def _by_way_of_half(array: Array, io: np.dtype[Any]) -> Array:
-    """Output (B,H,T,Dv) or weights (B,H,T,S) rounded to float16, then to `io`."""
-    return through(array, FLOAT16).astype(io)
-
-
-def _by_way_of_bfloat16(array: Array, io: np.dtype[Any]) -> Array:
-    """Output (B,H,T,Dv) or weights (B,H,T,S) that pass through bfloat16 on the way to `io`."""
-    return through(array, BFLOAT16).astype(io)
-
-
 def _dropout(rate: float, gain: float) -> Callable[[Array, PreparedCall], Array]:
     """A `weigh` stage: dropout on the weights (B,H,T,S) with a seed that is the same at each call."""
     def weigh(weights: Array, work: PreparedCall) -> Array:
@@ -117,17 +107,6 @@ def _dropout(rate: float, gain: float) -> Callable[[Array, PreparedCall], Array]
         kept = np.random.default_rng(1).random(weights.shape) >= rate
         return np.where(kept, weights * gain, 0).astype(weights.dtype)
     return weigh
-
-
-def _quantised_values(weights: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv) of values held in 127 levels a side."""
-    return weights @ levels(work.value)
-
-
-def _quantised_keys(work: PreparedCall, factor: float) -> Array:
-    """Logits (B,H,T,S) of keys held in 127 levels a side."""
-    return sound.logits(work.but(key=levels(work.key)), factor)
-
 
 
 PRECISION_FAULTS = (
@@ -160,9 +139,9 @@ PRECISION_FAULTS = (
     Fault("weights_int8", Stage.PRECISION, "The weights are stored in 255 levels.", "S > 1",
           staged(weigh=_weights_through(lambda weights: (np.rint(weights * 255) / 255).astype(weights.dtype)))),
     Fault("values_int8", Stage.PRECISION, "The value cache is quantised to 127 levels a side.", "full mantissas",
-          staged(mix=_quantised_values)),
+          staged(mix=lambda weights, work: weights @ levels(work.value))),
     Fault("keys_int8", Stage.PRECISION, "The key cache is quantised to 127 levels a side.", "full mantissas",
-          staged(logits=_quantised_keys)),
+          staged(logits=lambda work, factor: sound.logits(work.but(key=levels(work.key)), factor))),
     Fault("accumulated_bfloat16", Stage.PRECISION, "Products with the values are summed in bfloat16.", "S > 1",
           staged(mix=_accumulated_in(BFLOAT16))),
     Fault("accumulated_float16", Stage.PRECISION, "Products with the values are summed in float16.", "S > 1",
@@ -171,10 +150,11 @@ PRECISION_FAULTS = (
           staged(narrow=_toward_zero), equivalents={
               DType.FLOAT32: "the computation is in float32 already", DType.FLOAT64: "it is in float64 already"}),
     Fault("output_by_way_of_float16", Stage.PRECISION, "The output passes through a float16 buffer.",
-          "float32, float64, or outputs of bfloat16 beyond float16's range", staged(narrow=_by_way_of_half),
+          "float32, float64, or outputs of bfloat16 beyond float16's range",
+          staged(narrow=lambda array, io: through(array, FLOAT16).astype(io)),
           equivalents={DType.FLOAT16: "the output is rounded to float16 anyway"}),
     Fault("output_by_way_of_bfloat16", Stage.PRECISION, "The output passes through a bfloat16 buffer.",
-          "any other dtype", staged(narrow=_by_way_of_bfloat16),
+          "any other dtype", staged(narrow=lambda array, io: through(array, BFLOAT16).astype(io)),
           equivalents={DType.BFLOAT16: "the output is rounded to bfloat16 anyway"}),
     Fault("dropout_of_1_percent", Stage.WEIGHTS, "Dropout stays on in evaluation, with a fixed seed.", "any input",
           staged(weigh=_dropout(0.01, 1 / 0.99))),

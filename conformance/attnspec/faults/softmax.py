@@ -46,37 +46,12 @@ def _bits(lowered: Array) -> Array:
     return np.exp2(whole) * (1 + power - whole)
 
 
-def _floored(lowered: Array) -> Array:
-    """Exponentials (B,H,T,S), 0 where the argument is below -20."""
-    return np.where(lowered < -20, 0, np.exp(lowered))
-
-
-def _clamped(lowered: Array) -> Array:
-    """Exponentials (B,H,T,S), none below that of -20."""
-    return np.exp(np.maximum(lowered, -20))
-
-
-def _oscillating(lowered: Array) -> Array:
-    """Exponentials (B,H,T,S) that are up to 1e-4 off, to both sides."""
-    return np.exp(lowered) * (1 + 1e-4 * np.sin(100 * lowered))
-
-
 def _top(weights: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S): all but the 32 largest of a row are dropped."""
     if work.shape[3] <= 32:
         return weights
     least = np.sort(weights, axis=-1)[..., -32, None]
     return sound.normalise(np.where(weights < least, 0, weights))
-
-
-def _without_small(weights: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S), those below 1e-3 set to 0."""
-    return np.where(weights < 1e-3, 0, weights)
-
-
-def _clipped(work: PreparedCall, factor: float) -> Array:
-    """Logits (B,H,T,S) clipped to ±50."""
-    return np.clip(sound.logits(work, factor), -50, 50)
 
 
 def _squared(work: PreparedCall, factor: float) -> Array:
@@ -110,17 +85,20 @@ EXPONENTIAL_FAULTS = (
     Fault("exp_bit_trick", Stage.SOFTMAX, "exp by writing into the exponent field, for speed.", "logits that differ",
           staged(softmax=_grown_by(_bits))),
     Fault("exp_oscillating", Stage.SOFTMAX, "exp from a small table without interpolation, off by up to ±1e-4.",
-          "logits that differ", staged(softmax=_grown_by(_oscillating))),
+          "logits that differ",
+          staged(softmax=_grown_by(lambda lowered: np.exp(lowered) * (1 + 1e-4 * np.sin(100 * lowered))))),
     Fault("exp_zero_below_20", Stage.SOFTMAX, "Exponentials of less than -20 are flushed to zero.",
-          "weights below 2e-9 on large values, or read out", staged(softmax=_grown_by(_floored))),
+          "weights below 2e-9 on large values, or read out",
+          staged(softmax=_grown_by(lambda lowered: np.where(lowered < -20, 0, np.exp(lowered))))),
     Fault("exp_clamped_at_20", Stage.SOFTMAX, "The argument of exp is clamped at -20, so small weights stay up.",
-          "weights below 2e-9 on large values, or read out", staged(softmax=_grown_by(_clamped))),
+          "weights below 2e-9 on large values, or read out",
+          staged(softmax=_grown_by(lambda lowered: np.exp(np.maximum(lowered, -20))))),
     Fault("weights_top_32", Stage.WEIGHTS, "Only the 32 largest weights are kept.", "more than 32 visible keys",
           staged(weigh=_top)),
     Fault("weights_small_dropped", Stage.WEIGHTS, "Weights below 1e-3 are skipped to save work.",
-          "rows with small weights", staged(weigh=_without_small)),
+          "rows with small weights", staged(weigh=lambda weights, _: np.where(weights < 1e-3, 0, weights))),
     Fault("logits_clipped_50", Stage.LOGITS, "Logits are clipped to ±50 against overflow.", "logits beyond 50",
-          staged(logits=_clipped)),
+          staged(logits=lambda work, factor: np.clip(sound.logits(work, factor), -50, 50))),
     Fault("logits_squared", Stage.LOGITS, "A sharpening power is left on.", "logits other than 0 and ±1",
           staged(logits=_squared)),
     Fault("logits_cosine", Stage.LOGITS,
@@ -161,11 +139,6 @@ def _row_mean(logits: Array) -> Array:
     seen = np.isfinite(logits)
     total = np.where(seen, logits, 0).sum(axis=-1, keepdims=True)
     return total / np.maximum(seen.sum(axis=-1, keepdims=True), 1)
-
-
-def _all_maximum(logits: Array) -> Array:
-    """The largest of all logits (B,H,T,S), one number for every row."""
-    return np.maximum(logits.max(initial=-np.inf), np.finfo(logits.dtype).min)
 
 
 def _first_logit(logits: Array) -> Array:
@@ -212,20 +185,10 @@ def _sink(logits: Array) -> Array:
     return grown / (np.exp(-top) + _sum(grown))
 
 
-def _base_two(logits: Array) -> Array:
-    """Weights (B,H,T,S) by powers of two in the place of e's."""
-    return sound.normalise(sound.exponentials(logits * logits.dtype.type(np.log(2))))
-
-
 def _twice(logits: Array) -> Array:
     """Weights (B,H,T,S) of a softmax over the softmax."""
     once = sound.normalise(sound.exponentials(logits))
     return sound.normalise(sound.exponentials(np.where(np.isneginf(logits), -np.inf, once)))
-
-
-def _sigmoid(logits: Array) -> Array:
-    """Weights (B,H,T,S), each by its own logit alone; rows do not sum to 1."""
-    return 1 / (1 + np.exp(-logits))
 
 
 def _hardmax(logits: Array) -> Array:
@@ -254,7 +217,8 @@ SOFTMAX_FAULTS = (
           staged(softmax=_stabilised_by(lambda logits: np.zeros((), logits.dtype)))),
     Fault("softmax_global_maximum", Stage.SOFTMAX,
           "The maximum of the whole tensor is subtracted, so other rows underflow.",
-          "rows whose maxima lie 88 apart", staged(softmax=_stabilised_by(_all_maximum))),
+          "rows whose maxima lie 88 apart", staged(softmax=_stabilised_by(
+              lambda logits: np.maximum(logits.max(initial=-np.inf), np.finfo(logits.dtype).min)))),
     Fault("softmax_mean_for_maximum", Stage.SOFTMAX, "The row's mean is subtracted instead of its maximum.",
           "a logit 88 above the mean of its row", staged(softmax=_stabilised_by(_row_mean))),
     Fault("softmax_first_for_maximum", Stage.SOFTMAX, "The first logit of the row is subtracted.",
@@ -287,11 +251,12 @@ SOFTMAX_FAULTS = (
     Fault("softmax_rounded_logsumexp", Stage.SOFTMAX, "exp(x - lse) with lse stored in bfloat16.", "any input",
           staged(softmax=_with_softmax(_rounded_lse))),
     Fault("softmax_base_two", Stage.SOFTMAX, "exp2 is used for exp: the factor log2(e) is forgotten.",
-          "logits that differ", staged(softmax=_with_softmax(_base_two))),
+          "logits that differ", staged(softmax=_with_softmax(
+              lambda logits: sound.normalise(sound.exponentials(logits * logits.dtype.type(np.log(2))))))),
     Fault("softmax_twice", Stage.SOFTMAX, "The softmax is applied twice.", "S > 1",
           staged(softmax=_with_softmax(_twice))),
     Fault("softmax_sigmoid", Stage.SOFTMAX, "A sigmoid of each logit replaces the softmax.", "any input",
-          staged(softmax=_with_softmax(_sigmoid))),
+          staged(softmax=_with_softmax(lambda logits: 1 / (1 + np.exp(-logits))))),
     Fault("softmax_hardmax", Stage.SOFTMAX, "Only the key with the highest logit counts.",
           "S > 1, no logit far above the others", staged(softmax=_with_softmax(_hardmax))),
 )
@@ -314,11 +279,6 @@ def _never(factor: Array, number: int) -> Array:
 def _first_time(factor: Array, number: int) -> Array:
     """The factor (B,H,T,1) at the second block, ones at all others."""
     return factor if number == 1 else np.ones_like(factor)
-
-
-def _forgotten(factor: Array, number: int) -> Array:
-    """What came before is forgotten: a factor (B,H,T,1) of zeros."""
-    return np.zeros_like(factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,7 +405,7 @@ _RESCALES = {
     "blocks_output_not_rescaled": Online(output_factor=_never),
     "blocks_never_rescaled": Online(sum_factor=_never, output_factor=_never),
     "blocks_rescaled_once": Online(sum_factor=_first_time, output_factor=_first_time),
-    "blocks_sum_of_last": Online(sum_factor=_forgotten)}
+    "blocks_sum_of_last": Online(sum_factor=lambda factor, _: np.zeros_like(factor))}
 _OTHER_SIZES = (32, 64, 128)
 
 BLOCK_FAULTS = (

@@ -246,16 +246,6 @@ def _cached(work: Rotation, *, through: Callable[[Array, Rotation], Array]) -> A
                        through(through(second * cos, work) + through(first * sin, work), work))
 
 
-def _stored(array: Array, work: Rotation) -> Array:
-    """An array of any shape, rounded to the dtype of the input."""
-    return array.astype(work.io).astype(work.real)
-
-
-def _as_it_is(array: Array, work: Rotation) -> Array:
-    """An array of any shape."""
-    return array
-
-
 def _by_logarithm(work: Rotation) -> Array:
     """(R,): the frequencies as an exponential of a product with the base's logarithm."""
     exponent = np.arange(0, work.width, 2).astype(work.real) * -(np.log(work.real(work.base)) / work.real(work.width))
@@ -272,13 +262,13 @@ FORMULATIONS: tuple[tuple[str, str, Callable[[], Rotate], str], ...] = (
     ("rotary_staged", "a rotary embedding, pair by pair", staged_rotation(), "G0"),
     ("rotary_complex", "a rotary embedding by complex multiplication", _whole(_complex), "G0"),
     ("rotary_rotate_half", "a rotary embedding as x·cos + rotate_half(x)·sin", _whole(_rotate_half), "G0"),
-    ("rotary_cached", "a rotary embedding from tables of cos and sin", _whole(partial(_cached, through=_as_it_is)),
-     "G0"),
+    ("rotary_cached", "a rotary embedding from tables of cos and sin",
+     _whole(partial(_cached, through=lambda array, _: array)), "G0"),
     ("rotary_by_logarithm", "a rotary embedding whose frequencies are an exponential",
      staged_rotation(frequency=_by_logarithm), "G0"),
     ("rotary_float64_inside", "a rotary embedding in float64, rounded once", _whole(_in_float64), "G0"),
     ("rotary_eager", "a rotary embedding with tables and products in the dtype of x",
-     _whole(partial(_cached, through=_stored)), "G3"),
+     _whole(partial(_cached, through=lambda array, work: array.astype(work.io).astype(work.real))), "G3"),
 )
 """Name, meaning, what makes it, and the grade in half dtypes."""
 

@@ -388,6 +388,11 @@ def with_mask(change: Callable[[Array, PreparedCall], Array]) -> Callable[[Prepa
     return lambda work: masked(work) if work.mask is None else change(work.mask, work)
 
 
+def change_output(answer: Answer, change: Callable[[Array], Array]) -> Answer:
+    """The answer with its output (B,H,T,Dv), or (B,T,M), changed; what stands beside it stays as it is."""
+    return (change(answer[0]), *answer[1:]) if isinstance(answer, tuple) else change(answer)
+
+
 def around(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
     """A maker of attention functions that do something else around, or in place of, the stages."""
     return lambda: as_attend(answer)

@@ -17,7 +17,7 @@ import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.staged import Attend, Stages, around, as_attend, attention
+from attnspec.faults.staged import Attend, Stages, around, as_attend, attention, change_output
 from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
@@ -64,10 +64,7 @@ class AtSomeCalls:
     def __call__(self, call: HandedOver) -> Answer:
         """The answer to this call, changed according to its number."""
         self.count += 1
-        answer = attention(call)
-        if isinstance(answer, tuple):
-            return self.change(answer[0], self.count), answer[1]
-        return self.change(answer, self.count)
+        return change_output(attention(call), lambda output: self.change(output, self.count))
 
 
 @dataclass(slots=True)
@@ -78,11 +75,13 @@ class Buffered:
 
     def __call__(self, call: HandedOver) -> Answer:
         """The answer, in the buffer of its shape."""
-        answer = attention(call)
-        output = answer[0] if isinstance(answer, tuple) else answer
+        return change_output(attention(call), self._fill)
+
+    def _fill(self, output: Array) -> Array:
+        """(B,H,T,Dv): the buffer, holding the output."""
         buffer = self.kept.setdefault((output.shape, str(output.dtype)), np.empty_like(output))
         buffer[...] = output
-        return (buffer, answer[1]) if isinstance(answer, tuple) else buffer
+        return buffer
 
 
 @dataclass(slots=True)
@@ -93,12 +92,13 @@ class Accumulating:
 
     def __call__(self, call: HandedOver) -> Answer:
         """The answer plus all earlier ones of its shape."""
-        answer = attention(call)
-        output = answer[0] if isinstance(answer, tuple) else answer
+        return change_output(attention(call), self._add_up)
+
+    def _add_up(self, output: Array) -> Array:
+        """(B,H,T,Dv): the sum of the outputs of this shape."""
         place = (output.shape, str(output.dtype))
         self.kept[place] = self.kept[place] + output if place in self.kept else output
-        total = self.kept[place].copy()
-        return (total, answer[1]) if isinstance(answer, tuple) else total
+        return self.kept[place].copy()
 
 
 @dataclass(slots=True)
@@ -160,16 +160,6 @@ def _every(period: int) -> Callable[[Array, int], Array]:
     return lambda output, number: np.zeros_like(output) if number % period == 0 else output
 
 
-def _from_second(output: Array, number: int) -> Array:
-    """The output (B,H,T,Dv), halved from the second call on."""
-    return output if number == 1 else output * output.dtype.type(0.5)
-
-
-def _first_call(output: Array, number: int) -> Array:
-    """The output (B,H,T,Dv), zeros at the first call."""
-    return np.zeros_like(output) if number == 1 else output
-
-
 _TWICE = "two calls with equal shapes and different contents"
 
 STATE_FAULTS = (
@@ -192,9 +182,10 @@ STATE_FAULTS = (
     Fault("every_seventh_call_wrong", Stage.STATE, "The output is wrong now and then (a race).", "seven calls",
           _remembering(lambda: AtSomeCalls(_every(7)))),
     Fault("first_call_wrong", Stage.STATE, "The first call returns memory that was never written.", "the first call",
-          _remembering(lambda: AtSomeCalls(_first_call))),
+          _remembering(lambda: AtSomeCalls(lambda output, number: np.zeros_like(output) if number == 1 else output))),
     Fault("later_calls_halved", Stage.STATE, "From the second call on the output is halved (a running average).",
-          "a second call", _remembering(lambda: AtSomeCalls(_from_second))),
+          "a second call", _remembering(lambda: AtSomeCalls(
+              lambda output, number: output if number == 1 else output * output.dtype.type(0.5)))),
     Fault("output_buffer_reused", Stage.STATE, "One output buffer for each shape is returned again and again.",
           f"{_TWICE}; the first answer changes", _remembering(Buffered)),
     Fault("output_accumulated", Stage.STATE,
@@ -296,19 +287,6 @@ def _evenly(count: Callable[[PreparedCall], int]) -> Parts:
     return parts
 
 
-def _few_entries(work: PreparedCall) -> int:
-    """The fewer batch entries there are, the more workers share the keys."""
-    return max(1, 4 // max(work.shape[0], 1))
-
-
-def _one_query(work: PreparedCall) -> int:
-    return 4 if work.shape[2] == 1 else 1
-
-
-def _many_queries(work: PreparedCall) -> int:
-    return 1 if work.shape[2] < 3 else 2
-
-
 def _of_tile(logits: Array) -> Array:
     """(B,H,T,S) -> (B,H,T,1): the largest of sixteen rows, which share a tile."""
     own = own_maximum(logits)
@@ -336,11 +314,11 @@ def fault(name: str, story: str, reach: str, make: Callable[[], Attend], stage: 
 
 INVARIANCE_FAULTS = (
     fault("parts_by_batch", "The fewer batch entries there are, the more workers share the keys of a row.",
-           "one or two batch entries", in_parts(_evenly(_few_entries))),
+           "one or two batch entries", in_parts(_evenly(lambda work: max(1, 4 // max(work.shape[0], 1))))),
     fault("parts_for_one_query", "The path for a single query (T = 1) divides the keys among four workers.",
-           "one query", in_parts(_evenly(_one_query))),
+           "one query", in_parts(_evenly(lambda work: 4 if work.shape[2] == 1 else 1))),
     fault("parts_for_queries", "The path for three queries or more divides the keys among two workers.",
-           "three queries and more", in_parts(_evenly(_many_queries))),
+           "three queries and more", in_parts(_evenly(lambda work: 1 if work.shape[2] < 3 else 2))),
     fault("parts_by_keys", "The keys are cut in the middle of the array, masked ones counted.", "masked keys, chunks",
            in_parts(_evenly(lambda _: 2))),
     fault("maximum_of_first", "What is taken off a row is no less than the maximum of the first batch entry.",
@@ -407,21 +385,18 @@ def _narrowed(call: HandedOver) -> Array:
 
 def _value_returned(call: HandedOver) -> Answer:
     """With one visible key and equal shapes the value itself is returned, not a copy."""
-    answer = attention(call)
-    output = answer[0] if isinstance(answer, tuple) else answer
-    if output.shape != call.value.shape or not np.array_equal(output, call.value):
-        return answer
-    return (call.value, answer[1]) if isinstance(answer, tuple) else call.value
+    return change_output(attention(call), lambda output: call.value if np.array_equal(output, call.value) else output)
 
 
 def _into_query(call: HandedOver) -> Answer:
     """The output is written over the query where the shapes agree."""
-    answer = attention(call)
-    output = answer[0] if isinstance(answer, tuple) else answer
-    if output.shape != call.query.shape or not call.query.flags.writeable:
-        return answer
-    call.query[...] = output
-    return (call.query, answer[1]) if isinstance(answer, tuple) else call.query
+    def overwrite(output: Array) -> Array:
+        """(B,H,T,Dv)."""
+        if output.shape != call.query.shape or not call.query.flags.writeable:
+            return output
+        call.query[...] = output
+        return call.query
+    return change_output(attention(call), overwrite)
 
 
 def misread(array: Array) -> Array:

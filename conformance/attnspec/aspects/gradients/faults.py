@@ -78,20 +78,10 @@ def _batch_mean(array: Array, name: str, known: LayerBackwardInputs) -> Array:
     return array / array.dtype.type(len(known.given[name]))
 
 
-def _of_last_entry(array: Array, name: str, known: LayerBackwardInputs) -> Array:
-    """(M,H·D): of the last batch entry alone."""
-    return known.weight(name, known.given[name][-1:], known.back[name][-1:])
-
-
 def _of_query_input(array: Array, known: LayerBackwardInputs) -> Array:
     """(M,Hkv·D): of the query's input in the place of the key's, where they are as long."""
     query = known.given["query"]
     return known.weight("key", query) if query.shape == known.given["key"].shape else array
-
-
-def _turned(array: Array, known: LayerBackwardInputs) -> Array:
-    """(H·Dv,M), transposed where it is square."""
-    return array.T if array.shape[0] == array.shape[1] else array
 
 
 def _of_first_head(array: Array, known: LayerBackwardInputs) -> Array:
@@ -108,11 +98,6 @@ def _stored_sums(array: Array, name: str, known: LayerBackwardInputs) -> Array:
     return total
 
 
-def _without_rows(array: Array, name: str, known: LayerBackwardInputs) -> Array:
-    """(M,H·D): without the first place of each sequence."""
-    return known.weight(name, known.given[name][:, 1:], known.back[name][:, 1:])
-
-
 def _tied(found: Mapping[str, Array], known: LayerBackwardInputs) -> Mapping[str, Array]:
     """The fused gradient is split in the order K, Q, V, where w_query and w_key, (M,H·D), have one shape."""
     pair = found["w_query"], found["w_key"]
@@ -123,16 +108,19 @@ PARAMETER_FAULTS = (
     _layer_fault("batch_mean", "Gradients of matrices are averaged over the batch, while their sum is expected.",
                  _each("w_", _batch_mean), "gradients of parameters, B > 1"),
     _layer_fault("of_last_entry", "Batch entries overwrite each other's gradient of a matrix; the last one stays.",
-                 _each("w_", _of_last_entry), "gradients of parameters, B > 1"),
+                 _each("w_", lambda _, name, known: known.weight(name, known.given[name][-1:], known.back[name][-1:])),
+                 "gradients of parameters, B > 1"),
     _layer_fault("first_place_lost", "The first place of each sequence is left out of the gradients of matrices.",
-                 _each("w_", _without_rows)),
+                 _each("w_", lambda _, name, known: known.weight(
+                     name, known.given[name][:, 1:], known.back[name][:, 1:]))),
     _layer_fault("key_of_query", "The gradient of w_key is formed with the query's input.",
                  _only("w_key", _of_query_input), "gradients of parameters, T = S, a key that differs from the query"),
     _layer_fault("fused_order", "The fused gradient of the input projections is split in the order K, Q, V.", _tied,
                  "gradients of parameters, Hkv = H"),
     _layer_fault("severed", "The gradients of w_query, w_key and w_value are zeros: the graph is severed behind them.",
                  _each("w_", lambda array, name, _: np.zeros_like(array) if name in INPUTS else array)),
-    _layer_fault("out_turned", "The gradient of w_out is transposed.", _only("w_out", _turned),
+    _layer_fault("out_turned", "The gradient of w_out is transposed.",
+                 _only("w_out", lambda array, _: array.T if array.shape[0] == array.shape[1] else array),
                  "gradients of parameters, H·Dv = M"),
     _layer_fault("out_of_first_head", "The gradient of w_out is formed with the output of the first head.",
                  _only("w_out", _of_first_head), "gradients of parameters, H > 1"),
@@ -237,53 +225,34 @@ _ANY = "gradients"
 Change = Callable[[Mapping[str, Array], Mapping[str, Array]], Mapping[str, Array]]
 
 
-
-def _changed(change: Change) -> Callable[[], AttendBackward]:
-    """A maker of backward passes whose results are changed by a function of the results and the inputs."""
-    def make() -> AttendBackward:
-        """A fresh one."""
-        sound = as_backward(BackwardMethod())
-
-        def attend_backward(query: Array, key: Array, value: Array, grad_output: Array,
-                            **keywords: Any) -> Mapping[str, Array]:  # noqa: ANN401  (Call's)
-            """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), grad_output (B,H,T,Dv) -> gradients by name."""
-            found = sound(query, key, value, grad_output, **keywords)
-            return change(found, {"query": query, "key": key, "value": value, "grad_output": grad_output})
-
-        return attend_backward
-    return make
-
-
-def _accumulating() -> AttendBackward:
-    """One that adds to the buffers of the call before, where the shapes are the same."""
-    sound, before = as_backward(BackwardMethod()), dict[str, Array]()
+def _changed(change: Change = lambda found, _: found, *, read: Callable[[Array], Array] = lambda grad: grad,
+             ) -> Callable[[], AttendBackward]:
+    """A maker of backward passes whose results are changed by a function of the results and the inputs; or that read
+    another gradient of the output (B,H,T,Dv).
+    """
+    sound = as_backward(BackwardMethod())
 
     def attend_backward(query: Array, key: Array, value: Array, grad_output: Array,
                         **keywords: Any) -> Mapping[str, Array]:  # noqa: ANN401  (Call's)
         """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), grad_output (B,H,T,Dv) -> gradients by name."""
-        found = dict(sound(query, key, value, grad_output, **keywords))
-        old = before.get("query")
-        before["query"] = found["query"].copy()
-        if old is not None and old.shape == found["query"].shape and old.dtype == found["query"].dtype:
-            found["query"] = found["query"] + old
-        return found
+        found = sound(query, key, value, read(grad_output), **keywords)
+        return change(found, {"query": query, "key": key, "value": value, "grad_output": grad_output})
 
-    return attend_backward
+    return lambda: attend_backward
 
 
-def _misreading(read: Callable[[Array], Array]) -> Callable[[], AttendBackward]:
-    """A maker of backward passes that misread the output's gradient."""
-    def make() -> AttendBackward:
-        """A fresh one."""
-        sound = as_backward(BackwardMethod())
+def _accumulating() -> AttendBackward:
+    """One that adds to the buffers of the call before, where the shapes are the same."""
+    before = dict[str, Array]()
 
-        def attend_backward(query: Array, key: Array, value: Array, grad_output: Array,
-                            **keywords: Any) -> Mapping[str, Array]:  # noqa: ANN401  (Call's)
-            """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), grad_output (B,H,T,Dv) -> gradients by name."""
-            return sound(query, key, value, read(grad_output), **keywords)
+    def add_up(found: Mapping[str, Array], _: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Gradients by name, the query's (B,H,T,D) with that of the call before."""
+        new, old = found["query"], before.get("query")
+        before["query"] = new.copy()
+        is_alike = old is not None and old.shape == new.shape and old.dtype == new.dtype
+        return {**found, "query": new + old} if is_alike else found
 
-        return attend_backward
-    return make
+    return _changed(add_up)()
 
 
 def _once(array: Array) -> Array:
@@ -309,17 +278,10 @@ def _dropped(weights: Array, work: PreparedCall) -> Array:
     return np.asarray(weights * kept / weights.dtype.type(0.9))
 
 
-def _switching() -> AttendBackward:
-    """One that leaves the function in training mode."""
-    sound = as_backward(BackwardMethod())
-
-    def attend_backward(query: Array, key: Array, value: Array, grad_output: Array,
-                        **keywords: Any) -> Mapping[str, Array]:  # noqa: ANN401  (Call's)
-        """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), grad_output (B,H,T,Dv) -> gradients by name."""
-        _TRAINING[0] = True
-        return sound(query, key, value, grad_output, **keywords)
-
-    return attend_backward
+def _switching(found: Mapping[str, Array], _: Mapping[str, Array]) -> Mapping[str, Array]:
+    """Gradients by name, of any shape; the function is left in training mode."""
+    _TRAINING[0] = True
+    return found
 
 
 def _overwriting(found: Mapping[str, Array], given: Mapping[str, Array]) -> Mapping[str, Array]:
@@ -345,12 +307,12 @@ def _per_entry(found: Mapping[str, Array], given: Mapping[str, Array]) -> Mappin
 STATE_FAULTS = (
     _state_fault("accumulates", "The query's gradient is added to a buffer that is not cleared.", _accumulating,
                  "a second call of the same shapes"),
-    _state_fault("ignores_strides", "The output's gradient is read by the strides of the output.", _misreading(misread),
-                 "an output's gradient that is not contiguous"),
+    _state_fault("ignores_strides", "The output's gradient is read by the strides of the output.",
+                 _changed(read=misread), "an output's gradient that is not contiguous"),
     _state_fault("expanded_once", "Of an output's gradient at stride 0, memory beyond its one number is read.",
-                 _misreading(_once), "an output's gradient that is expanded"),
+                 _changed(read=_once), "an output's gradient that is expanded"),
     Fault("grad_switches_to_training", GRAD, "A backward pass leaves the function in training mode.",
-          "a call after a backward pass", _in_training, backward=_switching),
+          "a call after a backward pass", _in_training, backward=_changed(_switching)),
     _state_fault("overwrites", "The output's gradient is scaled in place.", _changed(_overwriting)),
     _state_fault("in_float32", "Gradients come back in the dtype of the accumulators.",
                  _changed(lambda found, _: {name: array.astype(np.float64 if array.dtype == np.float32 else np.float32)

@@ -74,20 +74,10 @@ def _with_lengths(change: Callable[[Array], Array]) -> Keys:
                                        work.but(key_lengths=change(work.key_lengths)))
 
 
-def _zero_is_all(work: PreparedCall) -> Array:
-    """(B,1,1,S): a length of 0 means that none was given."""
-    return _own_keys(work) | ~_own_keys(work).any(axis=-1, keepdims=True)
-
-
 def _bound_by_queries(work: PreparedCall) -> Array:
     """(B,1,1,S): no more keys than there are queries."""
     lengths = work.key_lengths
     return _own_keys(work if lengths is None else work.but(key_lengths=np.minimum(lengths, work.shape[2])))
-
-
-def _last_ones(work: PreparedCall) -> Array:
-    """(B,1,1,S): as many keys as the entry has, counted from the end."""
-    return _own_keys(work)[..., ::-1]
 
 
 def _of_flat_heads(work: PreparedCall) -> Array:
@@ -97,11 +87,6 @@ def _of_flat_heads(work: PreparedCall) -> Array:
         return _all(work)
     flat = work.key_lengths[np.arange(B * H).reshape(B, H) % B]
     return np.arange(S) < flat[..., None, None]
-
-
-def _not_in_last_row(work: PreparedCall) -> Array:
-    """(B,1,T,S): the last query sees what lies beyond."""
-    return _own_keys(work) | (np.arange(work.shape[2]) == work.shape[2] - 1)[:, None]
 
 
 def _added(logits: Array, work: PreparedCall) -> Array:
@@ -114,11 +99,6 @@ def _in_the_sum(logits: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S): keys beyond a length take part in the row's sum, and get no value."""
     weights = sound.softmax(logits, work)
     return np.where(_own_keys(work), weights, 0)
-
-
-def _leaking(weights: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv): 0 times NaN is NaN."""
-    return weights @ work.value
 
 
 def _rows_instead(output: Array, work: PreparedCall) -> Array:
@@ -149,16 +129,6 @@ def _with_row_lengths(change: Callable[[Array], Array]) -> Clear:
     """A `clear` stage with other lengths (B,) than it was given."""
     return lambda output, work: sound.clear(output, work if work.query_lengths is None else
                                             work.but(query_lengths=change(work.query_lengths)))
-
-
-def _not_cleared(output: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv), all rows."""
-    return output
-
-
-def _last_ones_of_rows(output: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv): as many rows as the entry has are kept, counted from the end."""
-    return sound.clear(output[:, :, ::-1], work)[:, :, ::-1]
 
 
 def _spoilt(output: Array, work: PreparedCall) -> Array:
@@ -225,16 +195,17 @@ _OF_KEYS = (
           "lengths above 8 that are no multiple of 8",
           _limited(_with_lengths(lambda lengths: np.where(lengths > BLOCK, lengths // BLOCK * BLOCK, lengths)))),
     Fault("key_lengths_zero_is_all", "key_lengths", "A length of 0 is taken for one that was not given.",
-          "a length of 0", _limited(_zero_is_all)),
+          "a length of 0", _limited(lambda work: _own_keys(work) | ~_own_keys(work).any(axis=-1, keepdims=True))),
     Fault("key_lengths_from_the_end", "key_lengths", "The last keys are attended to, as after padding on the left.",
-          _FEWER_KEYS, _limited(_last_ones)),
+          _FEWER_KEYS, _limited(lambda work: _own_keys(work)[..., ::-1])),
     Fault("key_lengths_of_flat_heads", "key_lengths",
           "The kernel's index runs over batch entries and heads, and reads the lengths as if over entries.",
           "entries of unequal length, H > 1", _limited(_of_flat_heads)),
     Fault("key_lengths_first_head_only", "key_lengths", "The lengths are heeded in the first head only.",
           "lengths below S, H > 1", heed_in_first(1, "key_lengths")),
     Fault("key_lengths_not_in_last_row", "key_lengths", "The last query is masked by the tile's edge alone.",
-          _FEWER_KEYS, _limited(_not_in_last_row)),
+          _FEWER_KEYS,
+          _limited(lambda work: _own_keys(work) | (np.arange(work.shape[2]) == work.shape[2] - 1)[:, None])),
     Fault("key_lengths_bound_by_queries", "key_lengths", "One length serves queries and keys.", "lengths above T",
           _limited(_bound_by_queries)),
     Fault("key_lengths_of_queries", "key_lengths", "The query rows are unpadded with the lengths of the keys.",
@@ -248,7 +219,7 @@ _OF_KEYS = (
           _FEWER_KEYS, _limited(_all, softmax=_in_the_sum)),
     Fault("key_lengths_zero_times_content", "key_lengths",
           "What lies beyond a length is multiplied by a weight of 0, and 0 times NaN is NaN.",
-          "NaN or infinity beyond a length", staged(mix=_leaking)),
+          "NaN or infinity beyond a length", staged(mix=lambda weights, work: weights @ work.value)),
     *_LOST.dropped("with_mask", "with_bias", *WITH_PLACED, "for_one_query"),
     Fault("mapped_lengths_of_first", "key_lengths", "The lengths are not mapped along with the queries.",
           "lengths that differ, mapped", staged(),
@@ -259,7 +230,7 @@ _OF_KEYS = (
 
 _OF_QUERIES = (
     Fault("query_lengths_ignored", "query_lengths", "Rows beyond a length are computed, although zeros are due.",
-          _FEWER_QUERIES, staged(clear=_not_cleared)),
+          _FEWER_QUERIES, staged(clear=lambda output, _: output)),
     Fault("query_lengths_of_next", "query_lengths", "Each batch entry has the length of the next one.", _UNEQUAL,
           staged(clear=_with_row_lengths(lambda lengths: np.roll(lengths, -1)))),
     Fault("query_lengths_of_first", "query_lengths", "All batch entries have the length of the first.", _UNEQUAL,
@@ -276,7 +247,7 @@ _OF_QUERIES = (
           "lengths below T that are no multiple of 8",
           staged(clear=_with_row_lengths(lambda lengths: -(-lengths // BLOCK) * BLOCK))),
     Fault("query_lengths_from_the_end", "query_lengths", "The last rows are kept, as after padding on the left.",
-          _FEWER_QUERIES, staged(clear=_last_ones_of_rows)),
+          _FEWER_QUERIES, staged(clear=lambda output, work: sound.clear(output[:, :, ::-1], work)[:, :, ::-1])),
     Fault("query_lengths_beyond_nan", "query_lengths", "Rows beyond a length are 0/0, although zeros are due.",
           _FEWER_QUERIES, staged(clear=_spoilt)),
     Fault("query_lengths_packed_together", "query_lengths",

@@ -43,11 +43,6 @@ def _to_weights(weights: Array, work: PreparedCall) -> Array:
     return weights if work.bias is None else weights + np.where(work.visible, work.bias, 0)
 
 
-def _none(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S) without the bias, which is added to the weights instead."""
-    return logits
-
-
 def _multiplied(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) times the bias, as by a gate; hidden ones are left alone."""
     return logits if work.bias is None else logits * np.where(work.visible, work.bias, 1)
@@ -91,7 +86,7 @@ _OF_BIAS = (
     Fault("bias_multiplied", "bias", "The logits are multiplied by the bias, as by a gate.", "a bias",
           staged(add_bias=_multiplied)),
     Fault("bias_after_softmax", "bias", "The bias is added to the weights.", "a bias",
-          staged(add_bias=_none, weigh=_to_weights)),
+          staged(add_bias=lambda logits, _: logits, weigh=_to_weights)),
     Fault("bias_transposed", "bias", "Rows and columns of the bias are exchanged.", "a bias that is not symmetric",
           staged(add_bias=_changed(_bias_transposed))),
     Fault("bias_of_first_head", "bias", "The head axis of the bias is dropped.", "a bias with H > 1",
@@ -150,11 +145,6 @@ def _lengths(mask: Array, work: PreparedCall) -> Array:
     return np.arange(work.shape[3]) < mask.sum(axis=-1, keepdims=True)
 
 
-def _trailing(mask: Array, work: PreparedCall) -> Array:
-    """The mask (B,H,T,S) made of as many trailing keys as the row has visible ones."""
-    return np.flip(_lengths(mask, work), axis=-1)
-
-
 def _one_more(mask: Array, work: PreparedCall) -> Array:
     """The mask (B,H,T,S) with one more key after the last visible one."""
     last = work.shape[3] - 1 - np.argmax(mask[..., ::-1], axis=-1)
@@ -190,21 +180,6 @@ def _byte_column(mask: Array, work: PreparedCall) -> Array:
     return np.take(mask, columns % work.shape[3], axis=-1)
 
 
-def _shared_in_group(mask: Array, work: PreparedCall) -> Array:
-    """The mask (B,H,T,S) of every second head is that of the head before: 2n and 2n + 1 are taken for one group."""
-    return np.take(mask, np.arange(work.shape[1]) // 2 * 2, axis=1)
-
-
-def _all_true_shortcut(mask: Array, work: PreparedCall) -> Array:
-    """The mask (B,H,T,S): the very last row alone decides whether there is anything to hide."""
-    return np.ones_like(mask) if mask[-1, -1, -1].all() else mask
-
-
-def _nothing_hidden_if_row_0_sees_all(mask: Array, work: PreparedCall) -> Array:
-    """The mask (B,H,T,S), all True where the first batch entry hides nothing."""
-    return np.ones_like(mask) if mask[0].all() else mask
-
-
 _NEXT_ENTRY = with_mask(lambda mask, _: np.roll(mask, 1, axis=0))
 _HEAD_MAJOR = with_mask(_head_major)
 
@@ -231,7 +206,8 @@ _OF_MASK = (
           "H > 1 with masks that differ", staged(masked=with_mask(_one_per_batch)),
           link="https://github.com/pytorch/pytorch/pull/184180"),
     Fault("mask_shared_in_group", "mask", "Every two neighbouring heads share one mask, though each has its own.",
-          "H > 1 with masks that differ", staged(masked=with_mask(_shared_in_group))),
+          "H > 1 with masks that differ",
+          staged(masked=with_mask(lambda mask, work: np.take(mask, np.arange(work.shape[1]) // 2 * 2, axis=1)))),
     Fault("mask_any_head", "mask", "Per-head masks are merged by `any` where each head has its own.",
           "H > 1 with masks that differ",
           staged(masked=with_mask(lambda mask, _: np.broadcast_to(mask.any(1, keepdims=True), mask.shape)))),
@@ -241,10 +217,11 @@ _OF_MASK = (
     Fault("mask_all_rows", "mask", "A key is kept only if all queries see it.", "T > 1 with rows that differ",
           staged(masked=with_mask(lambda mask, _: np.broadcast_to(mask.all(2, keepdims=True), mask.shape)))),
     Fault("mask_all_true_shortcut", "mask", "The mask is skipped if its last row masks nothing.",
-          "a mask whose last row masks nothing and an earlier one does", staged(masked=with_mask(_all_true_shortcut))),
+          "a mask whose last row masks nothing and an earlier one does",
+          staged(masked=with_mask(lambda mask, _: np.ones_like(mask) if mask[-1, -1, -1].all() else mask))),
     Fault("mask_first_batch_decides", "mask", "The mask is skipped if the first sequence has no padding.",
           "B > 1, the first sequence unmasked, a later one not",
-          staged(masked=with_mask(_nothing_hidden_if_row_0_sees_all))),
+          staged(masked=with_mask(lambda mask, _: np.ones_like(mask) if mask[0].all() else mask))),
     Fault("mask_shifted", "mask", "The mask is indexed one column off.", "a mask that excludes some keys of a row",
           staged(masked=with_mask(lambda mask, _: np.roll(mask, 1, axis=-1)))),
     Fault("mask_one_more", "mask", "`<=` for `<`: the mask shows one key more than the length.",
@@ -254,7 +231,8 @@ _OF_MASK = (
     Fault("mask_as_lengths", "mask", "The mask is reduced to lengths, as if padding were always on the right.",
           "a mask with a gap or with padding on the left", staged(masked=with_mask(_lengths))),
     Fault("mask_padded_left", "mask", "Lengths are kept, but the padding is assumed on the left.",
-          "a row with a masked key behind a visible one", staged(masked=with_mask(_trailing))),
+          "a row with a masked key behind a visible one",
+          staged(masked=with_mask(lambda mask, work: np.flip(_lengths(mask, work), axis=-1)))),
     Fault("mask_hides_queries", "mask", "The key mask is applied to the queries.", "any mask with a masked key",
           staged(masked=with_mask(_hides_queries))),
     Fault("mask_last_key_open", "mask", "The loop over the mask ends one column early.",
@@ -285,16 +263,6 @@ def _in_steps(T: int, S: int, step: int) -> Array:
     return np.arange(S) // step <= np.arange(T)[:, None] // step
 
 
-def _square_then_open(T: int, S: int) -> Array:
-    """(T,S): the triangle, and every key beyond T open."""
-    return sound.triangle(T, S) | (np.arange(S) >= T)
-
-
-def _after_softmax(weights: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S) with later keys cut, so that rows no longer sum to 1."""
-    return weights * sound.past(work)
-
-
 def _zero_times_infinity(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) to which 0 · -inf, which is NaN, is added wherever a key may be seen."""
     hidden = sound.hide(logits, work)
@@ -321,7 +289,7 @@ _OF_CAUSAL = (
     Fault("causal_four_rows", "causal", "The causal bound is computed once for four query rows together.",
           "causal with S > 1", staged(past=_where_causal(lambda T, S: _in_steps(T, S, 4)))),
     Fault("causal_square_then_open", "causal", "The causal mask has the shape (T,T), so keys beyond T are visible.",
-          "causal with S > T", staged(past=_where_causal(_square_then_open))),
+          "causal with S > T", staged(past=_where_causal(lambda T, S: sound.triangle(T, S) | (np.arange(S) >= T)))),
     Fault("causal_first_batch_only", "causal", "The causal mask is applied to the first batch entry only.",
           "causal with B > 1 and S > 1", heed_in_first(0, "causal")),
     Fault("causal_first_head_only", "causal", "The causal mask is applied to the first head only.",
@@ -340,7 +308,8 @@ _OF_CAUSAL = (
     Fault("causal_always", "causal", "It is causal even without the causal flag.", "no causal flag, S > 1",
           staged(past=lambda work: sound.triangle(*work.shape[2:]))),
     Fault("causal_after_softmax", "causal", "Later keys are cut from the weights, which are not normalised again.",
-          "causal with S > 1", staged(past=lambda work: np.ones(work.shape[2:], bool), weigh=_after_softmax)),
+          "causal with S > 1", staged(past=lambda work: np.ones(work.shape[2:], bool),
+                                      weigh=lambda weights, work: weights * sound.past(work))),
     Fault("causal_zero_times_infinity", "causal",
           "The causal mask is added as (1 - triangle) · -inf, and 0 · inf is NaN.",
           "causal", staged(hide=_zero_times_infinity)),

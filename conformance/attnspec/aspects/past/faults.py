@@ -105,29 +105,9 @@ def _behind_length(work: PreparedCall) -> Array | int:
     return (work.key_lengths - work.shape[2])[:, None, None, None]
 
 
-def _causal_without_past(work: PreparedCall) -> Array:
-    """(T,S): with a past the causal flag is left out."""
-    return sound.past(work if work.past_key is None else work.but(causal=False))
-
-
 def _one_future_key(work: PreparedCall) -> Array:
     """(T,S): behind a past, a query sees the key after its own."""
     return sound.past(work if work.past_key is None else work.but(start=sound.start(work) + 1))
-
-
-def _mask_of_new(work: PreparedCall) -> Array:
-    """(B,H,T,S): the mask is heeded for new keys only."""
-    return sound.masked(work) | _columns(work)
-
-
-def _mask_rolled(work: PreparedCall) -> Array:
-    """(B,H,T,S): the mask's columns are read as if the new keys came first."""
-    return np.roll(sound.masked(work), sound.start(work), axis=-1)
-
-
-def _bias_of_new(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S): the bias is added for new keys only."""
-    return np.where(_columns(work), logits, sound.add_bias(logits, work))
 
 
 def _bias_rolled(logits: Array, work: PreparedCall) -> Array:
@@ -142,11 +122,6 @@ def _lengths_of_new(work: PreparedCall) -> Array:
     if work.key_lengths is None:
         return sound.own_keys(work)
     return sound.own_keys(work.but(key_lengths=work.key_lengths + sound.start(work)))
-
-
-def _past_unbounded(work: PreparedCall) -> Array:
-    """(B,1,1,S): slots of the past are seen beyond the length, too."""
-    return sound.own_keys(work) | _columns(work)
 
 
 def _overwrites(call: HandedOver) -> Answer:
@@ -190,11 +165,6 @@ def _keys_instead(call: HandedOver) -> HandedOver:
     return sound.extend(call.but(past_value=call.past_key))
 
 
-def _new_first(past: Array, new: Array) -> Array:
-    """(B,Hkv,P+S,Dv): the new ones first."""
-    return np.concatenate([new, past], axis=2)
-
-
 _ANY = "a past"
 _UNEQUAL = "a past, B > 1"
 _TWO = "a past of two keys and more"
@@ -232,21 +202,25 @@ _OF_KEYS = (
     Fault("past_offset_of_lengths", "past_key", "A query's place is counted back from the length of its entry.",
           "a past and lengths, together with what counts from a query's place", staged(start=_at(_behind_length))),
     Fault("past_causal_dropped", "past_key", "The causal flag is heeded only where there is no cache.",
-          "a past and several new keys, together with causal", staged(past=_causal_without_past)),
+          "a past and several new keys, together with causal",
+          staged(past=lambda work: sound.past(work if work.past_key is None else work.but(causal=False)))),
     Fault("past_causal_one_ahead", "past_key", "Behind a past, each query sees one future key.",
           "a past and several new keys, together with causal", staged(past=_one_future_key)),
     Fault("past_not_masked", "past_key", "The mask is laid over the new keys only.", "a past, together with a mask",
-          staged(masked=_mask_of_new)),
+          staged(masked=lambda work: sound.masked(work) | _columns(work))),
     Fault("past_mask_rolled", "past_key", "The mask's first columns are taken for the new keys.",
-          "a past, together with a mask", staged(masked=_mask_rolled)),
+          "a past, together with a mask",
+          staged(masked=lambda work: np.roll(sound.masked(work), sound.start(work), axis=-1))),
     Fault("past_without_bias", "past_key", "The bias is added to the logits of new keys only.",
-          "a past, together with a bias", staged(add_bias=_bias_of_new)),
+          "a past, together with a bias",
+          staged(add_bias=lambda logits, work: np.where(_columns(work), logits, sound.add_bias(logits, work)))),
     Fault("past_bias_rolled", "past_key", "The bias's first columns are taken for the new keys.",
           "a past, together with a bias", staged(add_bias=_bias_rolled)),
     Fault("past_not_in_lengths", "past_key", "The numbers of keys count new keys only.",
           "a past, together with lengths below the number of all keys", staged(own_keys=_lengths_of_new)),
     Fault("past_beyond_lengths", "past_key", "Slots of the cache that lie beyond a length are read.",
-          "a past, longer than the length of an entry", staged(own_keys=_past_unbounded)),
+          "a past, longer than the length of an entry",
+          staged(own_keys=lambda work: sound.own_keys(work) | _columns(work))),
     Fault("past_dropped_for_one_query", "past_key", "The path for a single query (T = 1) reads no cache.",
           "a past with T = 1", staged(own_keys=_hidden_if(lambda work: work.shape[2] == 1))),
     Fault("past_for_one_query_only", "past_key", "The path for several queries reads no cache.", "a past with T > 1",
@@ -263,7 +237,7 @@ _OF_KEYS = (
 
 _OF_VALUES = (
     Fault("past_value_after_new", "past_value", "Keys are put together in one order, values in the other.",
-          "a past", staged(extend=_put_together(value=_new_first))),
+          "a past", staged(extend=_put_together(value=lambda past, new: np.concatenate([new, past], axis=2)))),
     Fault("past_value_lost", "past_value", "Only keys are written to the cache; its values stay zeros.", "a past",
           staged(extend=_put_together(value=_changed(np.zeros_like)))),
     Fault("past_value_is_key", "past_value", "The cache of keys is handed on as that of values.",

@@ -12,7 +12,6 @@ from attnspec.faults.fault import AspectFaults, Fault, Outside, Stage
 from attnspec.faults.precision import BFLOAT16, FLOAT16, through
 from attnspec.faults.staged import staged
 from attnspec.faults.staged_work import PreparedCall
-from attnspec.problems.problem import Array
 
 
 def _width(work: PreparedCall) -> int:
@@ -31,19 +30,6 @@ def _rounded(work: PreparedCall, dtype: np.dtype[np.generic]) -> float:
 def _on_top(work: PreparedCall) -> float:
     default = 1 / math.sqrt(_width(work))
     return default if work.scale is None else work.scale * default
-
-
-def _zero_is_default(work: PreparedCall) -> float:
-    return work.scale or 1 / math.sqrt(_width(work))
-
-
-def _divided(work: PreparedCall) -> float:
-    return sound.scale(work) if work.scale is None else 1 / (work.scale or math.inf)
-
-
-def _after_softmax(weights: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S) times the scale."""
-    return weights * weights.dtype.type(sound.scale(work))
 
 
 _FAULTS = (
@@ -95,15 +81,17 @@ _FAULTS = (
     Fault("scale_absolute", Stage.SCALE, "A negative scale is used as if it were positive.",
           "a negative scale", staged(scale=lambda work: abs(sound.scale(work)))),
     Fault("scale_zero_is_default", Stage.SCALE, "A scale of 0 is replaced by the default: `scale or default`.",
-          "scale = 0", staged(scale=_zero_is_default)),
+          "scale = 0", staged(scale=lambda work: work.scale or 1 / math.sqrt(_width(work)))),
     Fault("scale_ignored", Stage.SCALE, "The caller's scale is replaced by the default.",
           "an explicit scale other than the default", staged(scale=lambda work: 1 / math.sqrt(_width(work)))),
     Fault("scale_on_top", Stage.SCALE, "The caller's scale is multiplied by the default.",
           "an explicit scale other than 0, D > 1", staged(scale=_on_top)),
     Fault("scale_divides", Stage.SCALE, "The logits are divided by the caller's scale, not multiplied.",
-          "an explicit scale other than 0 and ±1", staged(scale=_divided)),
+          "an explicit scale other than 0 and ±1",
+          staged(scale=lambda work: sound.scale(work) if work.scale is None else 1 / (work.scale or math.inf))),
     Fault("scale_after_softmax", Stage.SCALE, "The scale is applied to the weights, not to the logits.",
-          "any scale other than 1", staged(scale=lambda _: 1.0, weigh=_after_softmax)),
+          "any scale other than 1",
+          staged(scale=lambda _: 1.0, weigh=lambda weights, work: weights * weights.dtype.type(sound.scale(work)))),
 )
 
 _BUGS: Mapping[str, Mapping[str, str | Outside]] = {

@@ -81,11 +81,6 @@ def _added(logits: Array, work: PreparedCall) -> Array:
     return np.where(_own_segment(work), biased, biased + biased.dtype.type(-1e4))
 
 
-def _in_the_sum(logits: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S): keys of other segments take part in the row's sum, and get no value."""
-    return np.where(_own_segment(work), sound.softmax(logits, work), 0)
-
-
 def _restarting(work: PreparedCall) -> Array:
     """(B,1,T,S): under the causal flag, the place of a query counts from the first one of its segment, and that of a
     key from the first key of all.
@@ -107,25 +102,10 @@ def _with_segments(change: Callable[[Array, PreparedCall], Array]) -> OwnKeys:
     return seen
 
 
-def _late(segments: Array, _: PreparedCall) -> Array:
-    """(B,S): each border lies one key later."""
-    return np.concatenate([segments[:, :1], segments[:, :-1]], axis=1)
-
-
-def _early(segments: Array, _: PreparedCall) -> Array:
-    """(B,S): each border lies one key earlier."""
-    return np.concatenate([segments[:, 1:], segments[:, -1:]], axis=1)
-
-
 def _of_queries(segments: Array, work: PreparedCall) -> Array:
     """(B,S): the segments of the queries, as far as they reach; the last one's behind."""
     assert work.query_segments is not None
     return work.query_segments[:, np.minimum(np.arange(segments.shape[1]), work.shape[2] - 1)]
-
-
-def _sorted(segments: Array, _: PreparedCall) -> Array:
-    """(B,S): taken to lie one behind the other, as many keys each as there are."""
-    return np.sort(segments, axis=1)
 
 
 _ANY = "two segments and more"
@@ -158,7 +138,8 @@ _OF_QUERIES = (
     Fault("segments_add_1e4", "query_segments", "Logits of other segments are lowered by 1e4, not hidden.",
           "logits that differ by 1e4, or a query whose segment has no key", _segmented(_everything, add_bias=_added)),
     Fault("segments_after_softmax", "query_segments", "Weights of other segments become 0 after the softmax.", _ANY,
-          _segmented(_everything, softmax=_in_the_sum)),
+          _segmented(_everything, softmax=lambda logits, work: np.where(
+              _own_segment(work), sound.softmax(logits, work), 0))),
     Fault("segments_zero_times_content", "query_segments",
           "Values of other segments are multiplied by a weight of 0, and 0 times NaN is NaN.",
           "NaN or infinity in a value of another segment", staged(mix=lambda weights, work: weights @ work.value)),
@@ -170,9 +151,9 @@ _OF_QUERIES = (
 
 _OF_KEYS = (
     Fault("key_segments_late", "key_segments", "Borders are those of the shifted tokens of a language model.", _ANY,
-          _segmented(_with_segments(_late))),
+          _segmented(_with_segments(lambda segments, _: np.concatenate([segments[:, :1], segments[:, :-1]], axis=1)))),
     Fault("key_segments_early", "key_segments", "The last key of each segment is counted to the next.", _ANY,
-          _segmented(_with_segments(_early))),
+          _segmented(_with_segments(lambda segments, _: np.concatenate([segments[:, 1:], segments[:, -1:]], axis=1)))),
     Fault("key_segments_of_queries", "key_segments", "One array of segments serves queries and keys.",
           "keys whose segments are not those of the queries", _segmented(_with_segments(_of_queries))),
     Fault("key_segments_of_next_entry", "key_segments", "Each batch entry has the segments of the next one's keys.",
@@ -180,7 +161,7 @@ _OF_KEYS = (
     Fault("key_segments_of_first_entry", "key_segments", "All batch entries have the segments of the first's keys.",
           "B > 1", _segmented(_with_segments(lambda segments, _: np.repeat(segments[:1], len(segments), axis=0)))),
     Fault("key_segments_sorted", "key_segments", "The segments are taken to lie one behind the other.",
-          "segments by turns", _segmented(_with_segments(_sorted))),
+          "segments by turns", _segmented(_with_segments(lambda segments, _: np.sort(segments, axis=1)))),
 )
 
 _BUGS: Mapping[str, Mapping[str, str | Outside]] = {

@@ -58,11 +58,6 @@ def _by_row(sinks: Array, work: PreparedCall) -> Array:
     return rows[None, None, :, None]
 
 
-def _by_entry(sinks: Array, work: PreparedCall) -> Array:
-    """(B,1,1,1): batch entry b has the sink of head b."""
-    return sinks[np.arange(work.shape[0]) % len(sinks)][:, None, None, None]
-
-
 def _unshifted(logits: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S+1): the exponential of the sink is added without the row's maximum taken off."""
     if work.sinks is None:
@@ -117,7 +112,8 @@ _FAULTS = (
     Fault("sinks_by_row", "sinks", "The sink is read at the index of the row instead of the head.",
           _UNEQUAL, staged(join=_with_sinks(_by_row))),
     Fault("sinks_by_entry", "sinks", "The sink is read at the index of the batch entry instead of the head.",
-          _UNEQUAL, staged(join=_with_sinks(_by_entry))),
+          _UNEQUAL, staged(join=_with_sinks(
+              lambda sinks, work: sinks[np.arange(work.shape[0]) % len(sinks)][:, None, None, None]))),
     Fault("sinks_of_first_head", "sinks", "All heads have the sink of the first.", _UNEQUAL,
           staged(join=_with_sinks(lambda sinks, _: np.full_like(sinks, sinks[0])))),
     Fault("sinks_of_next_head", "sinks", "Each head has the sink of the next.", _UNEQUAL,

@@ -85,11 +85,6 @@ def _of_query_length(work: PreparedCall) -> Array:
     return np.zeros_like(distance) if work.shape[2] == 1 else distance
 
 
-def _before_cap(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S): the slopes' bias is capped together with the products."""
-    return sound.bend(sound.add_by_place(logits, work), work)
-
-
 def _rounded(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S): slopes times distances are kept in bfloat16."""
     if work.alibi_slopes is None:
@@ -137,7 +132,8 @@ _FAULTS = (
     Fault("slopes_in_base_two", "alibi_slopes", "The exponential is 2^x, and the bias is not times log2(e).",
           _ANY, staged(add_by_place=_with_slopes(lambda slopes, _: slopes * np.log(2)))),
     Fault("slopes_before_cap", "alibi_slopes", "The cap of the logits bends the bias, too.", "slopes beside a cap",
-          staged(bend=_before_cap, add_by_place=lambda logits, _: logits)),
+          staged(bend=lambda logits, work: sound.bend(sound.add_by_place(logits, work), work),
+                 add_by_place=lambda logits, _: logits)),
     Fault("slopes_of_the_root", "alibi_slopes", "The root of the distance is taken, as another kind of bias does.",
           "distances above 1", staged(add_by_place=_with_distance(lambda work: np.sqrt(np.abs(sound.ahead(work)))))),
     Fault("slopes_kept_in_bfloat16", "alibi_slopes", "Slopes times distances are kept in bfloat16.",

@@ -79,11 +79,6 @@ def _before_scale(logits: Array, work: PreparedCall) -> Array:
     return logits if work.softcap is None or factor == 0 else sound.bend(logits / factor, work) * factor
 
 
-def _after_bias(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S) capped after the bias is added."""
-    return sound.bend(sound.add_bias(logits, work), work)
-
-
 def _after_mask(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S); hidden ones are -inf when they come to the cap: -c."""
     hidden = sound.hide(logits, work)
@@ -125,16 +120,6 @@ def _uncapped_in_last(size: int) -> Change:
     return lambda logits, work: np.where(in_last(work.shape[3], size), logits, sound.bend(logits, work))
 
 
-def _always(work: PreparedCall, factor: float) -> Array:
-    """Logits (B,H,T,S) under a soft cap of 50."""
-    return 50 * np.tanh(sound.logits(work, factor) / 50)
-
-
-def _always_after_mask(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S) capped after hidden ones became -inf, which makes -50 of them."""
-    return 50 * np.tanh(sound.hide(logits, work) / 50)
-
-
 def _slope_behind_bias(_: Array, known: BackwardValues) -> Array:
     """(B,H,T,S): the slope at the capped logits plus the bias."""
     return 1 - np.tanh(known.logits / known.logits.dtype.type(known.taken.call.softcap)) ** 2
@@ -154,7 +139,8 @@ _FAULTS = (
           "The softcap is applied after what hides keys by their place, such as the causal flag.",
           f"a softcap together with {' or '.join(PLACED)}", staged(hide=_after_causal)),
     Fault("softcap_after_bias", "softcap", "The softcap is applied to the bias as well.",
-          "a softcap together with a bias", staged(bend=_uncapped, add_bias=_after_bias)),
+          "a softcap together with a bias",
+          staged(bend=_uncapped, add_bias=lambda logits, work: sound.bend(sound.add_bias(logits, work), work))),
     Fault("softcap_before_scale", "softcap", "The softcap is applied before the scale.",
           "raw dot products of the size of the cap, a scale other than 1", staged(bend=_before_scale)),
     Fault("softcap_not_multiplied_back", "softcap", "The softcap is tanh(x / c): the product with c is forgotten.",
@@ -204,9 +190,10 @@ _FAULTS = (
 
 _LEFT_ON = (
     Fault("logits_softcap_50", Stage.LOGITS, "A soft cap of 50 is left on.", "logits of some tens",
-          staged(logits=_always)),
+          staged(logits=lambda work, factor: 50 * np.tanh(sound.logits(work, factor) / 50))),
     Fault("logits_softcap_after_mask", Stage.LOGITS, "A soft cap of 50 is left on, after the mask: -inf becomes -50.",
-          "logits of some tens, or a row that sees no key", staged(hide=_always_after_mask)),
+          "logits of some tens, or a row that sees no key",
+          staged(hide=lambda logits, work: 50 * np.tanh(sound.hide(logits, work) / 50))),
 )
 
 _BESIDE = {name: LostKeyword(name, f"The {name} is", f"a {name}").dropped("with_softcap")

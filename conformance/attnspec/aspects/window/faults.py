@@ -89,11 +89,6 @@ def _from_first(work: PreparedCall) -> Array:
     return sound.near(work.but(start=0))
 
 
-def _past_stays(work: PreparedCall) -> Array:
-    """(T,S): the bounds are those of new keys only."""
-    return sound.near(work) | (np.arange(work.shape[3]) < sound.start(work))
-
-
 def _in_steps(T: int, S: int, window: Window, step: int = 4) -> Array:
     """(T,S): the bounds of the first row of each group of four, for all of them."""
     return within_window(T, S, window)[np.arange(T) // step * step]
@@ -114,11 +109,6 @@ def _ring(T: int, S: int, window: Window) -> Array:
 def _left_on(work: PreparedCall, width: int = 32) -> Array:
     """(T,S): under the causal flag, a query sees itself and the width - 1 keys before it."""
     return sound.past(work) & (within_window(*work.shape[2:], (width - 1, 0)) | (not work.causal))
-
-
-def _after_softmax(weights: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S), those outside the window cut and the others not scaled up."""
-    return weights * sound.near(work)
 
 
 def _window(left: Callable[[Array, int], Array], right: Callable[[Array, int], Array]) -> Mechanism:
@@ -193,14 +183,16 @@ _FAULTS = (
     Fault("window_first_head_only", "window", "The window is applied to the first head only.", "a window with H > 1",
           heed_in_first(1, "window")),
     Fault("window_after_softmax", "window", "Keys outside are cut from the weights, which then do not sum to one.",
-          _ANY, staged(near=lambda work: np.ones(work.shape[2:], bool), weigh=_after_softmax)),
+          _ANY, staged(near=lambda work: np.ones(work.shape[2:], bool),
+                       weigh=lambda weights, work: weights * sound.near(work))),
     Fault("window_hidden_row_nan", "window",
           "A row whose window holds no key is divided by its sum, 0, and becomes NaN; zeros are declared.",
           "a window, and a row that sees no key", staged(softmax=_over_zero_in_window)),
     Fault("past_window_from_first", "past_key", "The window is built with row numbers of the chunk.",
           "a past, together with a window", staged(near=_from_first)),
     Fault("past_window_keeps_past", "past_key", "Every slot of the cache stays visible, whatever the window.",
-          "a past, together with a bound on the left", staged(near=_past_stays)),
+          "a past, together with a bound on the left",
+          staged(near=lambda work: sound.near(work) | (np.arange(work.shape[3]) < sound.start(work)))),
     Fault("switch_window_dropped", "window", "The window is dropped on one of two backends.", _ANY,
           forget("window"), other_path=staged()),
     Fault("layer_window_ignored", "window", "The window is ignored: the layer does not pass it on.", _ANY,
@@ -232,11 +224,6 @@ def _in_ring(change: Callable[[int, CacheContent, PreparedCall, Array], Array]) 
     return decoder(behind=behind)
 
 
-def _rolls_early(ring: int, held: CacheContent, work: PreparedCall, near: Array) -> Array:
-    """(T,S): the oldest key in the window is gone."""
-    return near & (np.arange(work.shape[3]) > held.count - ring + 1)
-
-
 def _chunk_overwrites(ring: int, held: CacheContent, work: PreparedCall, near: Array) -> Array:
     """(T,S): the keys of a chunk stand in the ring before its first query looks."""
     places = np.arange(work.shape[3])
@@ -250,11 +237,6 @@ def _clamped(ring: int, held: CacheContent, work: PreparedCall, near: Array) -> 
     return in_ring & np.ones_like(near) if held.count > ring else near
 
 
-def _whole_chunk(_: int, held: CacheContent, work: PreparedCall, near: Array) -> Array:
-    """(T,S): each query sees all that the window of its chunk's first query holds."""
-    return near | (near[..., :1, :] & (np.arange(work.shape[3]) < held.count))
-
-
 _BOUNDED = "a past, together with a window that is bounded to the left"
 
 _OF_DECODERS = tuple(Fault(f"decoder_{name}", STATE, story, reach, make, form=InputForm.DECODER)
@@ -264,13 +246,14 @@ _OF_DECODERS = tuple(Fault(f"decoder_{name}", STATE, story, reach, make, form=In
     ("window_first_call_only", "A single query behind a cache has no window.", f"{_BOUNDED}, T = 1",
      _in_ring(lambda _ring, _held, work, near: near | (work.shape[2] == 1))),
     ("ring_rolls_early", "A ring forgets the oldest key one step early.", f"{_BOUNDED} by no more keys than are past",
-     _in_ring(_rolls_early)),
+     _in_ring(lambda ring, held, work, near: near & (np.arange(work.shape[3]) > held.count - ring + 1))),
     ("ring_overwritten_by_chunk", "A chunk is written to the ring before its first queries have looked.",
      f"{_BOUNDED}, and several queries", _in_ring(_chunk_overwrites)),
     ("ring_clamped", "Where a ring is full, each key is written over the last slot.",
      f"{_BOUNDED}, shorter than the past", _in_ring(_clamped)),
     ("ring_of_first_row", "All queries of a chunk see the slots that its first query sees.",
-     f"{_BOUNDED}, and several queries", _in_ring(_whole_chunk)),
+     f"{_BOUNDED}, and several queries",
+     _in_ring(lambda _, held, work, near: near | (near[..., :1, :] & (np.arange(work.shape[3]) < held.count)))),
 ))
 
 _BACKWARD = (
