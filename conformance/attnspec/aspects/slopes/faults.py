@@ -93,11 +93,6 @@ def _rounded(logits: Array, work: PreparedCall) -> Array:
     return logits - product.astype(ml_dtypes.bfloat16).astype(logits.dtype)
 
 
-def _scaled(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S): the slopes are multiplied by the scale as well."""
-    return _with_slopes(lambda slopes, work: slopes * sound.scale(work))(logits, work)
-
-
 _ANY = "slopes other than 0"
 _UNEQUAL = "heads with unequal slopes"
 
@@ -128,7 +123,7 @@ _FAULTS = (
           "a slope of 0", staged(add_by_place=_with_slopes(lambda slopes, _: np.where(
               slopes == 0, np.exp2(-8 * np.arange(1, slopes.shape[1] + 1) / slopes.shape[1]), slopes)))),
     Fault("slopes_scaled", "alibi_slopes", "The slopes are multiplied by the scale, as the dot products are.",
-          "a scale other than 1", staged(add_by_place=_scaled)),
+          "a scale other than 1", staged(add_by_place=_with_slopes(lambda slopes, work: slopes * sound.scale(work)))),
     Fault("slopes_in_base_two", "alibi_slopes", "The exponential is 2^x, and the bias is not times log2(e).",
           _ANY, staged(add_by_place=_with_slopes(lambda slopes, _: slopes * np.log(2)))),
     Fault("slopes_before_cap", "alibi_slopes", "The cap of the logits bends the bias, too.", "slopes beside a cap",
