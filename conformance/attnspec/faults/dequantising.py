@@ -3,9 +3,6 @@
 Codes and scales lie alike in every form: entry by entry, each code times its scale.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Mapping
