@@ -20,7 +20,7 @@ from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, KEYWORDS, OFF, UN
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import staged as stage
 from attnspec.faults.catalogue import ATTENTION_PROFILES, BESIDE_POOL, FORMED, FURTHER_PROFILES, RECOMMENDED
-from attnspec.faults.dequantising import dequantised_first
+from attnspec.faults.entries import with_entries_read
 from attnspec.faults.fault import all_mistakes
 from attnspec.faults.sound_forms import (
     CAPACITY,
@@ -352,7 +352,7 @@ class Sound:
     def function(self) -> Attend | Rotate:
         """A freshly made function; of another form than the dense one, it takes codes, too."""
         made = self.make()
-        return made if self.form is InputForm.DENSE else dequantised_first(made)
+        return made if self.form is InputForm.DENSE else with_entries_read(made)
 
 
 SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
