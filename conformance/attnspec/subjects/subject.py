@@ -18,7 +18,7 @@ from attnspec.core.keyword import APART, GRAD, LSE
 from attnspec.core.keywords import AXES, SEGMENTED, load_parts
 from attnspec.core.nouns import Kind
 from attnspec.host.lifts.making import FormNotMade, FrameworkForm
-from attnspec.problems.keyword_arrays import USUAL_PAGES, cut_scales
+from attnspec.problems.keyword_arrays import USUAL_PAGES, cut_meanings
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import DENSE, Array, LayerProblem, Lays, Problem, Sizes
 from attnspec.record.outcome import KnownFinding, SubjectCard
@@ -35,7 +35,7 @@ from attnspec.subjects.call import (
     can_differentiate,
     grad_given,
     refuses_gradients,
-    takes_codes,
+    takes_no_numbers,
 )
 from attnspec.subjects.callee import Callee
 from attnspec.subjects.exceptions import failure_of_adapter
@@ -81,7 +81,7 @@ class Subject:
     variants: the same with one hidden switch flipped.  refused_words: what it was found to refuse, by `refusals.py`,
     with its words.  entry: its place in a manifest.  description: what is known of its function; None of attnspec's
     own.  backward: its backward pass, where it has one of its own.  made: by form, what attnspec makes of it itself.
-    replays: by clause and dtype, the recipe of a case on which a finding shows.  takes_storage: whether codes and
+    replays: by clause and dtype, the recipe of a case on which a finding shows.  takes_own_layout: whether codes and
     scales are handed over in the storage and shape that it declares; if not, as a problem has them.
     """
 
@@ -101,7 +101,7 @@ class Subject:
     backward: BackwardPass | None = None
     made: Mapping[str, Subject] = field(default_factory=dict)
     replays: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    takes_storage: bool = True
+    takes_own_layout: bool = True
 
     @property
     def home(self) -> str:
@@ -338,7 +338,7 @@ class Subject:
         if is_layer:
             return self._lowered_answer(stepped.last.problem, problem, more)
         arrays, sizes = _list_inputs(stepped.last.problem), problem.sizes
-        own = problem.but(**cut_scales(problem, keys=slice(problem.past, None)))
+        own = problem.but(**cut_meanings(problem, keys=slice(problem.past, None)))
         return self._perform(own, arrays, more, (sizes.B, sizes.H, sizes.T, sizes.Dv))
 
     def _list_arguments(self, problem: Problem) -> Arguments:
@@ -390,7 +390,7 @@ class Subject:
         for part in load_parts("arrays"):
             if self.declaration.keywords.isdisjoint(part.ARRAYS):
                 continue
-            if self.takes_storage:
+            if self.takes_own_layout:
                 arrays, keywords = part.hand_over(arrays, keywords, self.declaration.limits, lays)
             else:
                 keywords = part.laid_out(keywords, lays)
@@ -431,8 +431,8 @@ class Subject:
 
 def _name_undifferentiated(declaration: Declaration) -> str:
     """What a reader calls subjects that no framework is asked about; empty of others."""
-    if takes_codes(declaration):
-        return "functions of codes"
+    if takes_no_numbers(declaration):
+        return str(next(part.CALLED for part in load_parts("limits")))
     return {InputForm.PAGED: "functions that read pages", InputForm.DECODER: "decoders"}.get(declaration.form, "")
 
 
