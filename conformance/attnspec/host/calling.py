@@ -185,13 +185,13 @@ class Arguments(NamedTuple):
 
 
 class CallEnding(NamedTuple):
-    """How a call ended. ended: answered, raised or unusable.
+    """Says how a call ended. how: answered, raised or unusable.
 
     results: output, (B,H,T,Dv) or (B,T,M), and weights and log-sum-exp, if they were asked for, as
     copies.
     own: the same in the subject's own memory.  gradients: in the shapes of the inputs.  aliases:
-    the places of the arrays given whose memory a result shares.  told: of what raised or cannot be
-    used, and of what came back part by part.  said: on stderr.
+    the places of the arrays given whose memory a result shares.  details: of what raised or cannot
+    be used, and of what came back part by part.  stderr: what was said there.
     """
 
     how: str

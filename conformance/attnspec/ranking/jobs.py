@@ -345,7 +345,7 @@ _DEATH_VERDICTS = frozenset({Verdict.CRASHED, Verdict.TIMED_OUT})
 
 @dataclass(slots=True)
 class KernelScore:
-    """Counts how a kernel's `must` clauses come out. untried: those that were dropped."""
+    """Counts how a kernel's `must` clauses come out. untried_clauses: those that were dropped."""
 
     outcomes: list[Outcome] = field(default_factory=list)
     untried_clauses: frozenset[str] = frozenset()

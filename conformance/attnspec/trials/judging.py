@@ -72,12 +72,12 @@ class TrialEnded(BaseException):
 class Tally:
     """What a trial has met so far. `tried_count` counts the problems that were put, with a claim
     or without; `silent_reasons` are the reasons of those without.  work: what the cases cost
-    (`demand.count_work`).  claimed: the cases of which something was claimed.  word_refusals: what
+    (`count_work`).  claimed_recipes: the cases of which something was claimed.  word_refusals: what
     the subject turned out to refuse clearly, which ended the trial. named_sizes: the sizes that a
     user names, and those beside, each with why nothing was tried there; "" if it was. sample: so
     many cases stand for all; 0 if none do.  triples: of features that acted together in a case.
-    held_recipes: the cases of which something was claimed, and which held.  first: the case that
-    failed first, as it was met.  is_cut_short: whether cases were left out.
+    held_recipes: those of which something was claimed, and which held.  first_failing: the case
+    that failed first, as it was met.  is_cut_short: whether cases were left out.
     """
 
     tried_count: int = 0

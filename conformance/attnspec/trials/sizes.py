@@ -240,11 +240,11 @@ def _scale_keyword_value(keyword: str, value: Any, share: float) -> Any:  # noqa
 class Resizer:
     """Puts a failing case at other sizes, each sizes once, and remembers how they fared.
 
-    judge_recipe: the clause on one case.  most: at so many sizes; work_left: in multiply-adds;
-    seconds: and no longer than that. What fails in another way (an exception for a wrong answer)
-    does not count as failing.  least: lengths and widths are made no smaller; the fewer entries an
-    answer has, the easier a mistake hides.  any_family: whether what fails at fewer heads with
-    other families of entries than the first ones fails there.
+    judge_recipe: the clause on one case.  max_sizes, work_left, seconds: at most so many sizes, in
+    so many multiply-adds, for so long. What fails in another way (an exception for a wrong answer)
+    does not count as failing.  min_length: lengths and widths are made no smaller; the fewer
+    entries an answer has, the easier a mistake hides.  any_family: whether what fails at fewer
+    heads with other families of entries than the first ones fails there.
     """
 
     judge_recipe: Callable[[Recipe], Tally]
