@@ -28,7 +28,7 @@ def add_padded_variant(form: CallForm, parameter: TheirParameter, trier: Trier) 
     trier.nearest = None
     if trier.is_right(ragged, plain_problem(ragged)):
         return replace(form, variants={**form.variants, PADDED_VARIANT: ragged})
-    if trier.nearest is None or trier.nearest.step is not Progress.OTHER_NUMBERS:
+    if trier.nearest is None or trier.nearest.progress is not Progress.OTHER_NUMBERS:
         return form
     against = trier.nearest.objection
     alike = replace(ragged, padded_alike=True)
