@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import ml_dtypes
 import numpy as np
 
+from attnspec.core.dtype import DTYPES
 from attnspec.core.nouns import DType, Effort
-from attnspec.numerics.precision import declared_precision, is_half
+from attnspec.numerics.precision import declared_precision
 from attnspec.numerics.width import Fit, fit_class
 from attnspec.problems.choices import shapes_for
 from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem, Recipe, numpy_dtype
+from attnspec.problems.problem import Array, Problem, Recipe
 from attnspec.questions.asker import Asker, Failed, NotAsked
 from attnspec.questions.numbers import GRADE_ALARM, LONG_LENGTHS, normal_problem
 from attnspec.subjects.subject import Subject
@@ -40,7 +40,7 @@ def class_of_halves(subject: Subject, dtype: DType) -> Words:
     That is measured: its sum of exponentials is seen to be stored, or class G3 does not explain generic entries; and
     the class that is told does.
     """
-    if not is_half(dtype):
+    if not DTYPES[dtype].is_half:
         return {}
     classes: list[Words] = [{"grade": EVERY_STEP}]
     if _stores_running_sum(subject, dtype):
@@ -120,7 +120,7 @@ def _first_weights(asker: Asker, half: DType, keys: int) -> Array | None:
 
 def _step(dtype: DType) -> float:
     """Between 1 and the next number of a dtype."""
-    return float(ml_dtypes.finfo(numpy_dtype(dtype)).eps)
+    return 2 * DTYPES[dtype].roundoff
 
 
 def _output(asker: Asker, problem: Problem) -> Array | None:
