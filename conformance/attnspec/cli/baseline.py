@@ -123,11 +123,15 @@ class BaselineFile:
     @property
     def heeded_file(self) -> str:
         """The file that this run heeds; empty if none."""
-        return str(self.path.absolute()) if self.path and self.path.exists() else ""
+        if self.path and self.path.exists():
+            return str(self.path.absolute())
+        return ""
 
     def handlers(self, *, strict: bool, folders: Sequence[str]) -> Sequence[Handler]:
         """What writes the file, if this run does. `folders`: further implementations, whose findings explain."""
-        return [_Writer(self.path, strict, folders)] if self.path and self.is_written else []
+        if self.path and self.is_written:
+            return [_Writer(self.path, strict, folders)]
+        return []
 
 
 @dataclass(slots=True)
@@ -171,8 +175,10 @@ def conditions_of(header: RunStarted) -> Conditions | None:
     """What a run was made under, as its header says; None of a header that does not."""
     version = header.environment.get("attnspec", "")
     is_known = version and header.spec_digest and header.effort in {each.value for each in Effort}
-    return Conditions(version, header.spec_digest[:DIGITS], Effort(header.effort), header.seed,
-                      header.strict) if is_known else None
+    if is_known:
+        return Conditions(version, header.spec_digest[:DIGITS], Effort(header.effort), header.seed,
+                          header.strict)
+    return None
 
 
 def why_no_baseline(path: Path, outcomes: Sequence[Outcome], *, is_whole: bool) -> str:
@@ -182,7 +188,9 @@ def why_no_baseline(path: Path, outcomes: Sequence[Outcome], *, is_whole: bool) 
     if is_idle(outcomes):
         return "nothing was judged"
     lost = "" if path.exists() else _count_lost_items(outcomes)
-    return f"{lost} could not be judged: fix that, and run it again" if lost else ""
+    if lost:
+        return f"{lost} could not be judged: fix that, and run it again"
+    return ""
 
 
 def _format_kept_entries(path: Path, outcomes: Iterable[Outcome]) -> str:
@@ -195,10 +203,14 @@ def _format_kept_entries(path: Path, outcomes: Iterable[Outcome]) -> str:
     left = [dtype.value for dtype in DType for each in read_conventions(path)
             if dtype in each.dtypes and each.subject in whom and (each.subject, dtype) not in probed]
     names = ", ".join(dict.fromkeys(left))
-    return f". Conventions at {names} were not probed in this run, so left as before" if names else ""
+    if names:
+        return f". Conventions at {names} were not probed in this run, so left as before"
+    return ""
 
 
 def _count_lost_items(outcomes: Iterable[Outcome]) -> str:
     """`4 items of mine:attend`: what was not run; empty if nothing was left out."""
     lost = Counter(each.subject for each in outcomes if each.verdict is Verdict.NOT_RUN)
-    return f"{count_noun(lost.total(), 'item')} of {name_few(list(lost), _NAMES)}" if lost else ""
+    if lost:
+        return f"{count_noun(lost.total(), 'item')} of {name_few(list(lost), _NAMES)}"
+    return ""

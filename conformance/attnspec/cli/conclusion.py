@@ -102,7 +102,9 @@ def _tell_cause(digest: Digest, found: ExplainedFailures | None) -> str:
     """`Likely: the mask is ignored`, `It fails at S = 5` where nobody looked for more; empty where nothing is known."""
     if found is None or found.cause is None:
         return ""
-    return f"It {found.cause}" if is_place(found.cause) and digest.is_glance else f"Likely: {found.cause}"
+    if is_place(found.cause) and digest.is_glance:
+        return f"It {found.cause}"
+    return f"Likely: {found.cause}"
 
 
 _FAILS = {Verdict.VIOLATED: "is violated", Verdict.ERRORED: "ends in an exception", Verdict.CRASHED: "ends in a crash",
@@ -138,7 +140,9 @@ def format_unpromised(digest: Digest) -> Iterator[str]:
 
 def _code(digest: Digest) -> int:
     footer = digest.footer
-    return footer.exit_code if footer and not footer.interrupted else CANNOT_RUN
+    if footer and not footer.interrupted:
+        return footer.exit_code
+    return CANNOT_RUN
 
 
 def _words_for(digest: Digest, tell: Callable[..., str]) -> _Words:
@@ -152,17 +156,18 @@ def _format_verdict_of_run(digest: Digest, words: _Words) -> str:
         why = _format_likely_cause(digest, [subject for subject in digest.subjects
                                             if digest.digest_of(subject).failures], words)
         return f"Interrupted with {found} so far; the rest was not run.{f' {why}.' if why else ''}"
+    if _code(digest) == VIOLATED and not (digest.failures or digest.contradictions):
+        return f"Not as listed: {format_gone(digest)}."
     if _code(digest) == VIOLATED:
-        is_blamed = digest.failures or digest.contradictions
-        return f"Does not conform{_blame(digest, words)}" if is_blamed else f"Not as listed: {format_gone(digest)}."
+        return f"Does not conform{_blame(digest, words)}"
     if _code(digest) == CONFORMS:
         others = "".join(f" {each[:1].upper()}{each[1:]}." for each in _unrecommended_conventions(digest))
-        return (
-            f"Conforms{_format_little_evidence(digest)}{_format_cut_short(digest)}{_format_qualifications(digest)}.{others}")
+        evidence = f"{_format_little_evidence(digest)}{_format_cut_short(digest)}"
+        return f"Conforms{evidence}{_format_qualifications(digest)}.{others}"
     if not is_idle(digest.outcomes):
         return "Not everything was run."
     why = _explain_nothing_run(digest) if len(digest.subjects) == 1 else ""
-    return f"Nothing was executed: {why}" if why else "Nothing was executed, so nothing is known."
+    return f"Nothing was executed{f': {why}' if why else ', so nothing is known.'}"
 
 
 def _blame(digest: Digest, words: _Words) -> str:
@@ -181,7 +186,9 @@ def _blame(digest: Digest, words: _Words) -> str:
 
 def _format_likely_cause(digest: Digest, guilty: Sequence[str], words: _Words) -> str:
     """The likely cause where one subject fails, else the commonest two; empty where none is known."""
-    return words(digest.digest_of(guilty[0]).failures) if len(guilty) == 1 else _format_common_causes(digest, guilty)
+    if len(guilty) == 1:
+        return words(digest.digest_of(guilty[0]).failures)
+    return _format_common_causes(digest, guilty)
 
 
 def _format_common_causes(digest: Digest, guilty: Sequence[str]) -> str:
@@ -232,7 +239,9 @@ def _format_refusals(digest: Digest) -> str:
     what = refused_by(cards[0] if cards else None, digest.outcomes)
     left = sorted((name for card in cards for name in card.defaults), key=lambda name: not meant_by(name))
     refused = f"; refuses {', '.join(what)}" if what else ""
-    return f"{refused}; {name_few(left, _LEFT)} {'was' if len(left) == 1 else 'were'} never tried" if left else refused
+    if left:
+        return f"{refused}; {name_few(left, _LEFT)} {'was' if len(left) == 1 else 'were'} never tried"
+    return refused
 
 
 def _format_qualifications(digest: Digest) -> str:
@@ -274,7 +283,9 @@ def _format_what_passes(digest: Digest) -> str:
 def _format_little_evidence(digest: Digest) -> str:
     """That one subject was put less than half of what its keywords would allow, because of what it refuses."""
     away, all_of_them = kept_away(digest) if len(digest.subjects) == 1 else (0, 0)
-    return f", on {all_of_them - away} of {all_of_them} clauses" if 2 * away > all_of_them else ""
+    if 2 * away > all_of_them:
+        return f", on {all_of_them - away} of {all_of_them} clauses"
+    return ""
 
 
 def _format_cut_short(digest: Digest) -> str:
@@ -297,7 +308,9 @@ def _explain_nothing_run(digest: Digest) -> str:
     """Why nothing was executed, where there is one reason for everything or no clause applies. A sentence."""
     reasons = {outcome.reason for outcome in digest.outcomes if outcome.verdict is Verdict.NOT_RUN}
     reason = reasons.pop() if len(reasons) == 1 else "" if reasons else format_lacking(digest.outcomes)
-    return reason if not reason or reason.endswith((".", "?")) else f"{reason}."
+    if not reason or reason.endswith((".", "?")):
+        return reason
+    return f"{reason}."
 
 
 SHOWN = 3      # bugs told in full
@@ -383,8 +396,8 @@ def _format_head(digest: Digest) -> Iterator[str]:
         yield f"must take: {digest.header.must_take}"
     for subject, known in digest.cards.items():
         left = list_defaults(known.card.defaults)
-        yield from ([f"left at their defaults{name_subject_if_several(subject, digest.subjects)}: {left}"] if left
-                    else [])
+        if left:
+            yield f"left at their defaults{name_subject_if_several(subject, digest.subjects)}: {left}"
 
 
 def _paragraph(lines: Sequence[str] | Iterator[str]) -> list[str]:
@@ -442,7 +455,11 @@ def _describe_looseness(dtype: DType, text: str) -> str:
 
 def _width_in_words(value: object) -> str:
     """A dtype, a format of codes or a number, as it is declared."""
-    return value.value if isinstance(value, DType) else f"{value:g}" if isinstance(value, float | int) else str(value)
+    if isinstance(value, DType):
+        return value.value
+    if isinstance(value, float | int):
+        return f"{value:g}"
+    return str(value)
 
 
 FEW = 3

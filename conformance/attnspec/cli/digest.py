@@ -91,7 +91,9 @@ class Digest:
 
     def count_planned(self, subject: str) -> int:
         """How many items the subject has in this run."""
-        return self.header.planned.get(subject, 0) if self.header else 0
+        if self.header:
+            return self.header.planned.get(subject, 0)
+        return 0
 
     def count_done(self, subject: str) -> int:
         """How many items of a subject are finished."""

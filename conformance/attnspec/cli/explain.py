@@ -278,7 +278,9 @@ def _list_problems(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
 
 def _format_in_one_line(value: object) -> str:
     """As YAML has it on one line."""
-    return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(str, value))}]"
+    return str(value)
 
 
 def _list_families(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
@@ -314,7 +316,9 @@ def _format_arguments(word: Mapping[str, Any]) -> str:
 def _format_choices(value: Mapping[str, Any]) -> str:
     """`: exact|rounding` of an argument that is one of a few names, or a list of them."""
     names = value.get("enum", value.get("items", {}).get("enum", ()))
-    return f": {'|'.join(map(str, names))}" if 0 < len(names) <= MOST_CHOICES else ""
+    if 0 < len(names) <= MOST_CHOICES:
+        return f": {'|'.join(map(str, names))}"
+    return ""
 
 
 def _first_sentence(text: str) -> str:

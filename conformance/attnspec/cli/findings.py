@@ -163,7 +163,9 @@ def _name_recommendation(digest: Digest, outcome: Outcome) -> str:
 
 
 def _name_outcome(digest: Digest, outcome: Outcome) -> str:
-    return outcome.clause if len(digest.subjects) == 1 else f"{outcome.subject} {outcome.clause}"
+    if len(digest.subjects) == 1:
+        return outcome.clause
+    return f"{outcome.subject} {outcome.clause}"
 
 
 def list_all_failures(digest: Digest) -> Iterator[str]:
@@ -220,7 +222,9 @@ def _shorten_reason(outcome: Outcome) -> str:
 def _name_clauses(outcomes: Sequence[Outcome]) -> str:
     """The clauses; what was not run is mostly everything, so of that the subject."""
     is_lost = outcomes[0].verdict is Verdict.NOT_RUN
-    return _name_subjects(outcomes) if is_lost else ", ".join(dict.fromkeys(each.clause for each in outcomes))
+    if is_lost:
+        return _name_subjects(outcomes)
+    return ", ".join(dict.fromkeys(each.clause for each in outcomes))
 
 
 def _name_subjects(outcomes: Sequence[Outcome]) -> str:

@@ -302,7 +302,9 @@ def _explain_no_conviction(checks: Mapping[str, Check], clause: str, fault: str)
     dealer = Dealer(subject, lambda: checks, EFFORT, SEED)
     dtypes = (dtype for dtype in DType if dtype not in fault_named(fault).equivalents)
     tallies = (try_first_cases(check, FAULT + fault, dtype, dealer) for dtype in dtypes)
-    return "" if any(tally.failure is not None for tally in tallies) else f"its first {CASES} cases hold at every dtype"
+    if any(tally.failure is not None for tally in tallies):
+        return ""
+    return f"its first {CASES} cases hold at every dtype"
 
 
 _QUOTATION_MARKS = 2

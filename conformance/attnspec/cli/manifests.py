@@ -280,8 +280,9 @@ def _place_of_finding(finding: Finding, known: Mapping[str, Registered]) -> Regi
 
 def _confirm_finding(placed: tuple[Finding, Registered | str | None], there: Surroundings) -> Confirmation:
     finding, place = placed
-    return (Confirmation(finding, ScriptOutcome.CANNOT_RUN, place) if isinstance(place, str)
-            else _run_script(finding, place, there))
+    if isinstance(place, str):
+        return Confirmation(finding, ScriptOutcome.CANNOT_RUN, place)
+    return _run_script(finding, place, there)
 
 
 def _run_script(finding: Finding, subject: Registered | None, there: Surroundings) -> Confirmation:

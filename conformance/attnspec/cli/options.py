@@ -114,7 +114,9 @@ class SeedOrRandom(WholeNumber):
 
     def convert(self, value: Given, param: click.Parameter | None, ctx: click.Context | None) -> Given:
         """The seed, or the word as it is."""
-        return value if value == RANDOM else super().convert(value, param, ctx)
+        if value == RANDOM:
+            return value
+        return super().convert(value, param, ctx)
 
 
 SEED_OR_RANDOM = SeedOrRandom(1 - LARGEST, LARGEST - 1)
@@ -131,7 +133,9 @@ class ParsedText(click.ParamType):  # type: ignore[type-arg]  # generic in the n
     def convert(self, value: Given, param: click.Parameter | None, ctx: click.Context | None) -> Given:
         """Reads the text."""
         try:
-            return self._read(value) if isinstance(value, str) else value
+            if isinstance(value, str):
+                return self._read(value)
+            return value
         except UsageError as wrong:
             self.fail(str(wrong), param, ctx)
 

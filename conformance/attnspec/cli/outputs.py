@@ -51,7 +51,9 @@ _UP, _WIPE = "\x1b[{}F", "\x1b[J"
 def make_progress(stream: TextIO, environment: Mapping[str, str] = os.environ) -> Handler:
     """The handler that suits the stream."""
     is_live = stream.isatty() and environment.get("TERM", "") != "dumb"
-    return LiveProgress(stream, is_coloured="NO_COLOR" not in environment) if is_live else PlainProgress(stream)
+    if is_live:
+        return LiveProgress(stream, is_coloured="NO_COLOR" not in environment)
+    return PlainProgress(stream)
 
 
 def bad_news(digest: Digest, outcome: Outcome) -> str:
@@ -60,7 +62,9 @@ def bad_news(digest: Digest, outcome: Outcome) -> str:
         return failure_line(digest, failure)
     is_lost = outcome.verdict is Verdict.NOT_RUN and outcome.reason not in (INTERRUPTED, UNREACHED)
     is_first = len(digest.subjects) == 1 and len(digest.outcomes) == 1
-    return f"{outcome.subject} cannot be judged: {outcome.reason}" if is_lost and is_first else ""
+    if is_lost and is_first:
+        return f"{outcome.subject} cannot be judged: {outcome.reason}"
+    return ""
 
 
 def tell_compiling(event: SubjectCompiles) -> str:
@@ -114,7 +118,9 @@ class PlainProgress(Handler):
         """`done, 2 of 3 subjects`; of one that was not judged that alone."""
         lost = self._digest.counts[subject][verdict_words(Verdict.NOT_RUN)]
         if lost:
-            return "was not judged" if lost == self._digest.count_planned(subject) else "was judged in part"
+            if lost == self._digest.count_planned(subject):
+                return "was not judged"
+            return "was judged in part"
         done = sum(self._digest.count_done(each) == self._digest.count_planned(each) for each in self._digest.subjects)
         return f"done, {done} of {len(self._digest.subjects)} subjects"
 
@@ -207,7 +213,9 @@ class LiveProgress(Handler):
         number = len(self._digest.failures)
         if number != self._standing[0]:
             self._standing = number, format_so_far(self._digest)
-        return [click.style(line, fg="red") for line in self._standing[1].split(". ")] if number else []
+        if number:
+            return [click.style(line, fg="red") for line in self._standing[1].split(". ")]
+        return []
 
     def _bar(self, subject: str) -> str:
         done, planned = self._digest.count_done(subject), self._digest.count_planned(subject)

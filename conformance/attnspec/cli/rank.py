@@ -98,7 +98,9 @@ def _format_kernel_reason(kernel: KernelRanked) -> str:
     if kernel.lost or kernel.verdict is KernelStanding.NOT_JUDGED:
         return (kernel.lost or kernel.reason).partition("\n")[0]
     if kernel.first is None:
-        return f"refuses {', '.join(kernel.refused)}" if kernel.refused else ""
+        if kernel.refused:
+            return f"refuses {', '.join(kernel.refused)}"
+        return ""
     told = kernel.first.cause or kernel.first.seen.partition("\n")[0]
     return f"{kernel.first.clause}: {told}{f'; {kernel.stopped}' if kernel.stopped else ''}"
 

@@ -205,7 +205,9 @@ def _verdict_of_comparison(compared: RunComparison) -> str:
 
     if compared.exit_code == VIOLATED:
         return f"{count_noun(compared.count(Status.NEW), 'new failure')}."
-    return "No new failure." if compared.exit_code == CONFORMS else "It is not known whether anything is new."
+    if compared.exit_code == CONFORMS:
+        return "No new failure."
+    return "It is not known whether anything is new."
 
 
 @click.command()

@@ -61,7 +61,9 @@ class Span:
         if self.low == self.high:
             return f"{self.axis} = {self.low}"
         beyond = f", though not at every {self.axis} beyond" if self.is_open else ""
-        return f"{self.low} ≤ {self.axis} ≤ {self.high}" if self.high else f"{self.axis} ≥ {self.low}{beyond}"
+        if self.high:
+            return f"{self.low} ≤ {self.axis} ≤ {self.high}"
+        return f"{self.axis} ≥ {self.low}{beyond}"
 
 
 def read_spans_told(begins: str) -> tuple[Span, ...]:
@@ -117,11 +119,15 @@ def _join_spans(found: Sequence[Span]) -> Span | None:
         return first
     if block := _largest_block(found):
         is_told = any(span.ends for span in found)
-        return Span(first.axis, block + 1, block=block) if is_told else Span(first.axis, low, is_open=is_open)
+        if is_told:
+            return Span(first.axis, block + 1, block=block)
+        return Span(first.axis, low, is_open=is_open)
     highs = [span.high for span in found]
     if all(highs) and max(span.low for span in found) <= min(highs):
         return Span(first.axis, low, max(highs))
-    return Span(first.axis, low, is_open=True) if all(span.low == low for span in found) else None
+    if all(span.low == low for span in found):
+        return Span(first.axis, low, is_open=True)
+    return None
 
 
 def _largest_block(found: Sequence[Span]) -> int:
@@ -197,7 +203,9 @@ def parts_of(begins: str) -> tuple[str, ...]:
     What fails at a length, though not at every one beyond, needs that length. `Fails at` claims nothing of other sizes.
     """
     found = _TOLD_CONDITIONS.match(_BEYOND.sub(r"≥ \g<n>", begins))
-    return tuple(part.strip() for part in re.split(r" and (?!≥)", found["words"])) if found else ()
+    if found:
+        return tuple(part.strip() for part in re.split(r" and (?!≥)", found["words"]))
+    return ()
 
 
 def meets_condition(condition: str, lengths: Lengths) -> bool | None:
@@ -214,12 +222,12 @@ def meets_condition(condition: str, lengths: Lengths) -> bool | None:
 def _meets(condition: str, lengths: Lengths) -> bool | None:
     if found := _MODULO.fullmatch(condition):
         value = _value_at(found["left"], lengths)
-        return None if value is None else (value % int(found["n"]) == int(found["rest"])
-                                           and value >= int(found["start"] or 1))
+        fits = None if value is None else value % int(found["n"]) == int(found["rest"])
+        return _fits_from(found, value, fits)
     if found := _OF_BLOCKS.fullmatch(condition):
         value = _value_at(found["left"], lengths)
         fits = None if value is None else _fits_rule(found["rule"], value)
-        return fits if fits is None or value is None else fits and value >= int(found["start"] or 1)
+        return _fits_from(found, value, fits)
     if found := _SIZE_COMPARISON.fullmatch(condition):
         left, right = (_value_at(found[side], lengths) for side in ("left", "right"))
         if left is None or right is None:
@@ -227,6 +235,11 @@ def _meets(condition: str, lengths: Lengths) -> bool | None:
         least = int((found["low"] or "1").partition(" ")[0])
         return _SIGNS[found["sign"]](left, right) and left >= least
     return None
+
+
+def _fits_from(found: re.Match[str], value: int | None, fits: bool | None) -> bool | None:
+    """Whether a value that fits is as large as the condition asks; None where nobody knows."""
+    return None if fits is None or value is None else fits and value >= int(found["start"] or 1)
 
 
 def _fits_rule(rule: str, value: int) -> bool | None:
@@ -265,7 +278,9 @@ def condition_standing(begins: str, failing: Iterable[Lengths], passing: Iterabl
     if not all(is_needed(part, failing) for part in parts):
         return ConditionStanding.CONTRADICTED
     is_met = any(all(meets_condition(part, lengths) for part in parts) for lengths in passing)
-    return ConditionStanding.IS_NEEDED if parts and is_met else ConditionStanding.DECIDES
+    if parts and is_met:
+        return ConditionStanding.IS_NEEDED
+    return ConditionStanding.DECIDES
 
 
 def conditions_needed_alone(begins: str, failing: Iterable[Calls]) -> str:
@@ -276,7 +291,9 @@ def conditions_needed_alone(begins: str, failing: Iterable[Calls]) -> str:
     left = [part for part in parts_of(begins)
             if all(any(meets_condition(part, lengths) is not False for lengths in calls) for calls in known)]
     found = _TOLD_CONDITIONS.match(begins)
-    return f"fails {found['only'] or ''}where {' and '.join(left)}" if left and found else ""
+    if left and found:
+        return f"fails {found['only'] or ''}where {' and '.join(left)}"
+    return ""
 
 
 def weaken_boundary(begins: str) -> str:

@@ -70,7 +70,9 @@ def is_brief(kind: type, name: str) -> bool:
     thousands, or those that its `BRIEF` names.
     """
     brief = getattr(kind, "BRIEF", False)
-    return name in brief if isinstance(brief, frozenset) else bool(brief)
+    if isinstance(brief, frozenset):
+        return name in brief
+    return bool(brief)
 
 
 def _encode_plain(thing: object) -> Json:
@@ -136,7 +138,9 @@ def _decode_anything(_kind: Hint, data: object, path: str) -> Json:
 
 
 def _items_of(data: object) -> Iterable[object]:
-    return data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    if isinstance(data, dict):
+        return data.values()
+    return data if isinstance(data, list) else ()
 
 
 def _decode_union(kind: Hint, data: object, path: str) -> Json:

@@ -286,7 +286,9 @@ class Outcome:
         if self.evidence and self.evidence.measured:
             return self.evidence.measured.relation
         is_told = self.verdict in (Verdict.VIOLATED, Verdict.ERRORED)
-        return _NUMBER.sub("N", self.evidence.sentence if self.evidence else self.reason) if is_told else ""
+        if is_told:
+            return _NUMBER.sub("N", self.evidence.sentence if self.evidence else self.reason)
+        return ""
 
 
 def refused_by(card: SubjectCard | None, outcomes: Iterable[Outcome]) -> dict[str, str]:
@@ -420,7 +422,9 @@ def _is_at_most(error: float, most: float, unit: float = 1.0) -> bool:
 def _kind_of_value(seen: float) -> str:
     if math.isnan(seen):
         return "nan"
-    return "infinity" if math.isinf(seen) else "number" if seen else "zero"
+    if math.isinf(seen):
+        return "infinity"
+    return "number" if seen else "zero"
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,9 @@ def read_text(path: Path) -> str:
 def pack_text(path: Path, text: str) -> bytes:
     """Packs a text as the name of its file says; the same text gives the same bytes."""
     written = text.encode("utf-8")
-    return _PACKINGS[path.suffix][0](written) if path.suffix in PACKED else written
+    if path.suffix in PACKED:
+        return _PACKINGS[path.suffix][0](written)
+    return written
 
 
 def unpacked_name(path: Path) -> Path:
@@ -297,22 +299,25 @@ def _with_visible_text(thing: Any) -> Any:  # noqa: ANN401  (whatever a record h
         return thing
     if isinstance(thing, tuple | list):
         parts = [_with_visible_text(each) for each in thing]
-        return type(thing)(parts) if _differ(parts, thing) else thing
+        return thing if _are_same(parts, thing) else type(thing)(parts)
     if isinstance(thing, Mapping):
-        parts = [part for pair in thing.items() for part in map(_with_visible_text, pair)]
-        is_changed = _differ(parts, [part for pair in thing.items() for part in pair])
-        return dict(zip(parts[::2], parts[1::2], strict=True)) if is_changed else thing
+        shown = {_with_visible_text(key): _with_visible_text(value) for key, value in thing.items()}
+        is_same = _are_same(shown.keys(), thing.keys()) and _are_same(shown.values(), thing.values())
+        return thing if is_same else shown
     kind: type = type(thing)
-    names = _field_names(kind)
-    changed = {name: new for name in names if (new := _with_visible_text(old := getattr(thing, name))) is not old}
+    shown = {name: _with_visible_text(getattr(thing, name)) for name in _field_names(kind)}
+    changed = {name: new for name, new in shown.items() if new is not getattr(thing, name)}
     return dataclasses.replace(thing, **changed) if changed else thing
 
 
 @cache
 def _field_names(kind: type) -> tuple[str, ...]:
     """The fields of a dataclass; none of anything else."""
-    return tuple(each.name for each in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
+    if dataclasses.is_dataclass(kind):
+        return tuple(each.name for each in dataclasses.fields(kind))
+    return ()
 
 
-def _differ(new: list[Any], old: Any) -> bool:  # noqa: ANN401  (whatever a record holds)
-    return any(one is not other for one, other in zip(new, old, strict=True))
+def _are_same(new: Iterable[object], old: Iterable[object]) -> bool:
+    """Whether each is the very same object as the one in its place."""
+    return all(one is other for one, other in zip(new, old, strict=True))

@@ -95,7 +95,9 @@ def is_place(cause: LikelyCause) -> bool:
 
 def _seen_place(cause: LikelyCause, *, is_sought: bool) -> str:
     """`It fails at S = 5`, where nobody looked for more than that; else empty."""
-    return f"It {cause.says}" if not is_sought and is_place(cause) else ""
+    if not is_sought and is_place(cause):
+        return f"It {cause.says}"
+    return ""
 
 
 def _is_half(failure: Outcome) -> bool:
@@ -228,12 +230,16 @@ def _conclusion_opening(found: ExplainedFailures, cause: LikelyCause, groups: Se
 
 def _plain_cause(cause: LikelyCause, groups: Sequence[ExplainedFailures], words: str) -> str:
     """What a cause says, without that it is a choice where the words before it say so."""
-    return words.removesuffix(A_CHOICE) if cause.is_choice and len(groups) == 1 else words
+    if cause.is_choice and len(groups) == 1:
+        return words.removesuffix(A_CHOICE)
+    return words
 
 
 def _commonest_of(groups: Sequence[ExplainedFailures]) -> ExplainedFailures | None:
     first = next(iter(groups), None)
-    return first if first and first.cause and len(first.failures) >= len(_failures_without_cause(groups)) else None
+    if first and first.cause and len(first.failures) >= len(_failures_without_cause(groups)):
+        return first
+    return None
 
 
 def _certainty_words(found: ExplainedFailures) -> str:
@@ -241,7 +247,9 @@ def _certainty_words(found: ExplainedFailures) -> str:
     fault = found.cause.fault if found.cause else ""
     told = [each for failure in found.failures if failure.evidence for each in failure.evidence.like
             if each.fault == fault]
-    return "Looks like" if told and not any(each.agreed == each.tried for each in told) else "Likely"
+    if told and not any(each.agreed == each.tried for each in told):
+        return "Looks like"
+    return "Likely"
 
 
 def _failures_without_cause(groups: Sequence[ExplainedFailures]) -> tuple[Outcome, ...]:
@@ -252,7 +260,9 @@ def _format_number_of_bugs(groups: Sequence[ExplainedFailures], noun: str) -> st
     """How many bugs there are; empty where some failures may have causes that nobody knows."""
     if _failures_without_cause(groups):
         return ""
-    return f" one {noun}" if len(groups) == 1 else f" {len(groups)} bugs, the first"
+    if len(groups) == 1:
+        return f" one {noun}"
+    return f" {len(groups)} bugs, the first"
 
 
 def _put_clearest_first(group: ExplainedFailures) -> ExplainedFailures:
@@ -334,7 +344,9 @@ def _possible_causes(failure: Outcome) -> tuple[LikelyCause, ...]:
     """What may be behind one failure, the likeliest first. What was not put to the subject has its reason."""
     if failure.evidence:
         return tuple(_evident_cause(failure, failure.evidence))
-    return (LikelyCause(failure.reason.rstrip(".")),) if failure.reason else ()
+    if failure.reason:
+        return (LikelyCause(failure.reason.rstrip(".")),)
+    return ()
 
 
 def _evident_cause(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause]:

@@ -98,7 +98,9 @@ def _format_held_share(outcomes: Sequence[Outcome]) -> str:
     """`62 of 62 applicable`; empty if nothing applies."""
     applicable = [outcome for outcome in outcomes if outcome.verdict is not Verdict.INAPPLICABLE]
     held = sum(outcome.verdict is Verdict.HELD for outcome in applicable)
-    return f"{held} of {len(applicable)} applicable" if applicable else ""
+    if applicable:
+        return f"{held} of {len(applicable)} applicable"
+    return ""
 
 
 def _surroundings_of_subject(run: JoinedRun, card: SubjectCard) -> Mapping[str, str]:
@@ -301,7 +303,9 @@ def _annotation(subject: JudgedSubject, cause: ExplainedFailures, place: FileLoc
 def _headline(cause: ExplainedFailures) -> str:
     """`each query sees one later key (`causal_off_by_one`)`; of what nothing explains its clause and verdict."""
     first = cause.failures[0]
-    return str(cause.cause) if cause.cause else f"{first.clause} is {SIGNS[first.verdict].word}"
+    if cause.cause:
+        return str(cause.cause)
+    return f"{first.clause} is {SIGNS[first.verdict].word}"
 
 
 def _format_clauses(cause: ExplainedFailures) -> str:
@@ -312,7 +316,9 @@ def _format_clauses(cause: ExplainedFailures) -> str:
 
 
 def _format_seen(outcome: Outcome) -> str:
-    return outcome.evidence.sentence if outcome.evidence else outcome.reason
+    if outcome.evidence:
+        return outcome.evidence.sentence
+    return outcome.reason
 
 
 def _escape_data(text: str) -> str:

@@ -222,7 +222,9 @@ class RunComparison:
         """1 if anything is new, 2 where nobody can say so, else 0."""
         if self.count(Status.NEW):
             return VIOLATED
-        return CONFORMS if self.is_whole and self.common else CANNOT_RUN
+        if self.is_whole and self.common:
+            return CONFORMS
+        return CANNOT_RUN
 
     @property
     def headline(self) -> str:
@@ -337,7 +339,9 @@ def _recipe_of_outcome(outcome: Outcome) -> str:
 
 def _verdict_if_unknown(outcome: Outcome) -> Verdict:
     """The verdict, were nothing known of it."""
-    return outcome.change.verdict if outcome.change else outcome.verdict
+    if outcome.change:
+        return outcome.change.verdict
+    return outcome.verdict
 
 
 def _is_failing(outcome: Outcome) -> bool:
@@ -353,7 +357,9 @@ def _is_decided(outcome: Outcome) -> bool:
 
 
 def _verdict_word(outcome: Outcome | None) -> str:
-    return SIGNS[_verdict_if_unknown(outcome)].word if outcome else _NOT_ASKED
+    if outcome:
+        return SIGNS[_verdict_if_unknown(outcome)].word
+    return _NOT_ASKED
 
 
 def _differences(joined: JoinedRecords, earlier: JoinedRecords) -> Iterator[Difference]:
@@ -400,7 +406,8 @@ def comparison_text(compared: RunComparison) -> str:
 def _format_comparison_lines(compared: RunComparison) -> Iterator[str]:
     yield from (f"## Against the earlier run: {compared.headline}", "")
     yield from (f"- {escape_text(note)}" for note in compared.notes)
-    yield from ([""] if compared.notes else [])
+    if compared.notes:
+        yield ""
     if compared.differences:
         yield from (format_row(["the runs differ in", "earlier", "this run"]), format_row(["---"] * 3))
         yield from (format_row([escape_text(each.name), escape_text(each.old), escape_text(each.new)])

@@ -169,7 +169,9 @@ def coverage_at_sizes(outcomes: Iterable[Outcome]) -> AtSizes | None:
                 tried[sizes] = None
                 clauses.add(outcome.clause)
     left = {reason: frozenset(names) for reason, names in lacking.items()}
-    return AtSizes(tuple(tried), frozenset(clauses), left) if tried or lacking else None
+    if tried or lacking:
+        return AtSizes(tuple(tried), frozenset(clauses), left)
+    return None
 
 
 def coverage_at_named_sizes(joined: JoinedRecords) -> tuple[tuple[JudgedSubject, AtSizes], ...]:

@@ -37,12 +37,16 @@ def format_figure(number: float | str, digits: int = 3) -> str:
 
 def _format_plainly(value: float, digits: int) -> str:
     """Without an exponent, and never fewer digits than stand before the point."""
-    return f"{value:.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
+    if abs(value) >= 10**digits:
+        return f"{value:.0f}"
+    return f"{value:.{digits}g}"
 
 
 def group_digits(number: int) -> str:
     """A number with its thousands apart: `1 024 000`."""
-    return f"{number:,}".replace(",", "\u202f") if number >= 10_000 else str(number)
+    if number >= 10_000:
+        return f"{number:,}".replace(",", "\u202f")
+    return str(number)
 
 
 def format_moment(stamp: str) -> str:
@@ -180,7 +184,9 @@ def web_address(url: str) -> str:
 def name_thread(url: str) -> str:
     """`owner/name#12` for the address of an issue or a pull request on GitHub, else the address without its scheme."""
     found = _THREAD.fullmatch(url)
-    return f"{found[1]}#{found[2]}" if found else url.partition("://")[2]
+    if found:
+        return f"{found[1]}#{found[2]}"
+    return url.partition("://")[2]
 
 
 _CODE = re.compile(r"(`[^`]*`)")
@@ -224,7 +230,9 @@ def fence_code(text: str, language: str) -> list[str]:
 def format_link(name: str, url: str) -> str:
     """`[name](url)`, or the name alone where the address does not lead to the web."""
     leads = web_address(url).replace("(", "%28").replace(")", "%29").replace("|", "%7C")
-    return f"[{escape_text(name)}]({leads})" if leads else escape_text(name)
+    if leads:
+        return f"[{escape_text(name)}]({leads})"
+    return escape_text(name)
 
 
 def format_row(cells: list[str]) -> str:

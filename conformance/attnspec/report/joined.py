@@ -62,7 +62,9 @@ class JudgedSubject:
     @property
     def label(self) -> str:
         """The id, with the letters of its runs where the id alone would not tell it from another."""
-        return f"{self.card.id} ({' '.join(self.runs)})" if self.is_ambiguous else self.card.id
+        if self.is_ambiguous:
+            return f"{self.card.id} ({' '.join(self.runs)})"
+        return self.card.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,9 @@ def _probes_of_runs(runs: Sequence[JoinedRun], cast: _SubjectNumbers) -> Mapping
 
 def _environment_letter(place: int) -> str:
     alphabet = string.ascii_uppercase
-    return alphabet[place] if place < len(alphabet) else f"{alphabet[place % 26]}{place // 26}"
+    if place < len(alphabet):
+        return alphabet[place]
+    return f"{alphabet[place % 26]}{place // 26}"
 
 
 @dataclass(slots=True)
@@ -289,7 +293,9 @@ def finding_anchor(clause: int, subject: JudgedSubject) -> str:
 def shade_verdict(verdict: Verdict, level: Level) -> str:
     """The colour class of an outcome: a failure of what is merely advised is drawn lighter."""
     css = SIGNS[verdict].css
-    return f"{css} soft" if verdict in FAILURES and level is not Level.MUST else css
+    if verdict in FAILURES and level is not Level.MUST:
+        return f"{css} soft"
+    return css
 
 
 def _clause_entry(joined: JoinedRecords, number: int, clause: ClauseText) -> ClauseEntry:

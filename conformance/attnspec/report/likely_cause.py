@@ -53,7 +53,9 @@ def is_contradicted(says: str, failures: Sequence[Outcome]) -> bool:
 
 def said_of_all(says: str, failures: Sequence[Outcome]) -> str:
     """What all these cases bear out of a cause that names sizes; "" if nothing is left."""
-    return conditions_needed_alone(says, _lengths_of_failures(failures)) if is_contradicted(says, failures) else says
+    if is_contradicted(says, failures):
+        return conditions_needed_alone(says, _lengths_of_failures(failures))
+    return says
 
 
 def _lengths_of_failures(failures: Sequence[Outcome]) -> list[Calls]:
@@ -119,12 +121,16 @@ class LikelyCause:
     where: str = ""
 
     def __str__(self) -> str:
-        return f"{self.sentence} ({self.name})" if self.fault else self.sentence
+        if self.fault:
+            return f"{self.sentence} ({self.name})"
+        return self.sentence
 
     @property
     def sentence(self) -> str:
         """The cause in a sentence, with the sizes at which it shows: `the last keys are lost, where S ≥ 65`."""
-        return f"{self.says}, where {self.where}" if self.where else self.says
+        if self.where:
+            return f"{self.says}, where {self.where}"
+        return self.says
 
     @property
     def name(self) -> str:
@@ -139,7 +145,9 @@ class LikelyCause:
     @property
     def noun(self) -> str:
         """What can be declared need not be a bug; a choice is none."""
-        return "choice, no bug" if self.is_choice else "cause" if self.declare else "bug"
+        if self.is_choice:
+            return "choice, no bug"
+        return "cause" if self.declare else "bug"
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,7 +390,9 @@ def lower_first_letter(sentence: str) -> str:
 
 def begins_at(failure: Outcome) -> str:
     """Where a failure begins: `Fails where T ≥ 65`; empty where all sizes are alike, or nobody looked."""
-    return failure.evidence.begins.partition(";")[0].rstrip(".") if failure.evidence else ""
+    if failure.evidence:
+        return failure.evidence.begins.partition(";")[0].rstrip(".")
+    return ""
 
 
 _ANSWER = re.compile(r"(?P<name>[\w.]+) is '(?P<answer>\w+)'")

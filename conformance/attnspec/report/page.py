@@ -157,7 +157,9 @@ def _lead_with(finding: PageFinding, group: ExplainedFailures) -> PageFinding:
 
 
 def _sign_of_advice(outcome: Outcome) -> Sign:
-    return OTHER_CONVENTION if is_other_convention(outcome) else ADVICE
+    if is_other_convention(outcome):
+        return OTHER_CONVENTION
+    return ADVICE
 
 
 def _make_finding(
@@ -183,7 +185,9 @@ def measured_margin(outcome: Outcome) -> float:
     measured = outcome.evidence.measured if outcome.evidence else None
     if measured is None:
         return 0.0
-    return math.inf if math.isnan(measured.margin) else measured.margin
+    if math.isnan(measured.margin):
+        return math.inf
+    return measured.margin
 
 
 def _outcome_gravity(outcome: Outcome) -> tuple[float, ...]:

@@ -90,7 +90,9 @@ class _Scale:
         if math.isinf(entry):
             return "inf"
         arm = ("n" if entry < 0 else "p") if self.is_diverging else "s"
-        return f"{arm}{step}" if (step := self._step_of(abs(entry) if self.is_diverging else entry)) else "z"
+        if step := self._step_of(abs(entry) if self.is_diverging else entry):
+            return f"{arm}{step}"
+        return "z"
 
     def _step_of(self, entry: float) -> int:
         low = 0.0 if self.is_diverging else self.low
@@ -289,4 +291,6 @@ def _describe_picture(shown: _ShownPart, scale: _Scale) -> str:
 
 
 def _describe_crop(full: tuple[int, int], drawn: tuple[int, int]) -> str:
-    return "" if full == drawn else f"{drawn[0]} × {drawn[1]} of {full[0]} × {full[1]} entries"
+    if full == drawn:
+        return ""
+    return f"{drawn[0]} × {drawn[1]} of {full[0]} × {full[1]} entries"

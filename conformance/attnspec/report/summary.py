@@ -187,7 +187,9 @@ def _count_causes(groups: Sequence[ExplainedFailures]) -> str:
         return ""
     said = f", {'one cause' if len(known) == 1 else count_noun(len(known), 'cause')}"
     clauses = _failing_clauses(known)
-    return said if clauses == _failing_clauses(groups) else f"{said} for {len(clauses)} of them"
+    if clauses == _failing_clauses(groups):
+        return said
+    return f"{said} for {len(clauses)} of them"
 
 
 def _failing_clauses(groups: Sequence[ExplainedFailures]) -> set[str]:

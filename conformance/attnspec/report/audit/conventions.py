@@ -106,7 +106,9 @@ def _split_answers(detail: str) -> tuple[str, str]:
     """The two answers; where they are not told one after the other, all in the first."""
     plain, _, flipped = detail.partition(", and ")
     told = flipped.removeprefix("in ")
-    return (plain, told.removeprefix("the variant ")) if told.startswith("the variant ") else (detail, "")
+    if told.startswith("the variant "):
+        return (plain, told.removeprefix("the variant "))
+    return (detail, "")
 
 
 def _compare_with_manifest(found: Found) -> ManifestWord:
@@ -114,7 +116,9 @@ def _compare_with_manifest(found: Found) -> ManifestWord:
     is_declared = not found.claimed if _is_switch(found) else found.claimed == found.answer
     if found.is_contradiction:
         return ManifestWord.AGAINST
-    return ManifestWord.DECLARED if is_declared else ManifestWord.OPEN
+    if is_declared:
+        return ManifestWord.DECLARED
+    return ManifestWord.OPEN
 
 
 def _merge_dtypes(flips: Iterable[SwitchDifference]) -> Iterable[SwitchDifference]:

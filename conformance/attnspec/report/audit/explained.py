@@ -76,7 +76,9 @@ class AuditFinding:
     @property
     def harm(self) -> Harm | None:
         """What the finding does to a user, if anybody has said."""
-        return self.known_finding.harm if self.known_finding else None
+        if self.known_finding:
+            return self.known_finding.harm
+        return None
 
     @property
     def is_choice(self) -> bool:

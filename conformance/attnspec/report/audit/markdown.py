@@ -102,7 +102,9 @@ def _format_cells(line: SubjectLine) -> Sequence[str]:
 
 
 def _format_closest_call(call: Nearness | None) -> str:
-    return f"{format_figure(call.margin)} ({call.dtype} {format_code(call.clause)})" if call else "–"
+    if call:
+        return f"{format_figure(call.margin)} ({call.dtype} {format_code(call.clause)})"
+    return "–"
 
 
 def _format_convention_table(looked: Audit) -> Lines:

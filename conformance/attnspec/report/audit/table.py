@@ -101,7 +101,9 @@ class SubjectLine:
             return AuditStanding.BREAKS
         if self.subject.broken_reason or self.counts.undecided or not self.counts.held:
             return AuditStanding.UNFINISHED
-        return AuditStanding.CHOOSES if self.counts.chosen_must else AuditStanding.KEEPS
+        if self.counts.chosen_must:
+            return AuditStanding.CHOOSES
+        return AuditStanding.KEEPS
 
     @property
     def verdict(self) -> str:
@@ -300,7 +302,9 @@ def describe_gradients(joined: JoinedRecords) -> Gradients | None:
     judged = [(subject, outcomes) for subject, outcomes in asked if _is_judged(outcomes)]
     lines = tuple(_gradient_line(joined, subject, outcomes) for subject, outcomes in judged)
     others = [(subject, outcomes) for subject, outcomes in asked if outcomes and not _is_judged(outcomes)]
-    return Gradients(lines, _partly_unjudged(lines), _wholly_unjudged(others)) if lines else None
+    if lines:
+        return Gradients(lines, _partly_unjudged(lines), _wholly_unjudged(others))
+    return None
 
 
 def _gradient_outcomes(joined: JoinedRecords, subject: JudgedSubject, clauses: Iterable[ClauseText]) -> ByClause:

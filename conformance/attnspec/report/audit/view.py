@@ -152,7 +152,9 @@ def _encode_cell(subject: JudgedSubject, outcomes: Sequence[Outcome], findings: 
     if not outcomes:
         return _NOT_ASKED
     told = _cells_of_all_dtypes(subject, outcomes, reasons)
-    return f"{told}@{','.join(map(str, findings))}" if findings else told
+    if findings:
+        return f"{told}@{','.join(map(str, findings))}"
+    return told
 
 
 def _cells_of_all_dtypes(subject: JudgedSubject, outcomes: Sequence[Outcome], reasons: _Reasons) -> str:
@@ -180,12 +182,16 @@ def _largest_margin(outcome: Outcome) -> float:
     """The largest share of its allowance that a case used."""
     if outcome.worst is None or not outcome.cases:
         return _UNMEASURED
-    return math.inf if math.isnan(outcome.worst.margin) else outcome.worst.margin
+    if math.isnan(outcome.worst.margin):
+        return math.inf
+    return outcome.worst.margin
 
 
 def _reason_in_cell(subject: JudgedSubject, outcome: Outcome) -> str:
     """Why something failed is told by its finding, so that reasons are few."""
-    return "" if outcome.verdict in TOLD else shared_reason(subject.card.id, outcome.reason)
+    if outcome.verdict in TOLD:
+        return ""
+    return shared_reason(subject.card.id, outcome.reason)
 
 
 def _shorten_margin(margin: float) -> str:
@@ -318,7 +324,9 @@ class Audit:
         """How much of what failed is explained."""
         known, rest = len(self.explaining_findings), self.open_failures
         if not known:
-            return f"None of the {count_noun(rest, 'failure')} is explained yet." if rest else "Nothing failed."
+            if rest:
+                return f"None of the {count_noun(rest, 'failure')} is explained yet."
+            return "Nothing failed."
         explain = f"{count_noun(known, 'finding')} {'explains' if known == 1 else 'explain'}"
         whole = f"all but {rest} of the failures" if rest else "every failure"
         choices = sum(told.is_choice for told in self.explaining_findings)
