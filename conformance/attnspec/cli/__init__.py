@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import click
 
-from attnspec.cli.group import DEFECT, attnspec, output_error, patient_streams
+from attnspec.cli.group import OWN_BUG, attnspec, output_error, patient_streams
 from attnspec.core.errors import CANNOT_RUN, AttnspecError, UsageError, quoted
 from attnspec.core.texts import escape_hidden
 
@@ -62,7 +62,7 @@ def _run_and_tell_errors(commands: click.Group, name: str, arguments: Sequence[s
 def _own_up() -> int:
     """Tell of the error that is handled, which is ours: loudly, and never as exit code 1, which means violated."""
     click.echo(escape_hidden(traceback.format_exc()), err=True)
-    click.echo(DEFECT, err=True)
+    click.echo(OWN_BUG, err=True)
     return CANNOT_RUN
 
 

@@ -22,10 +22,10 @@ from attnspec.runner.jobs import is_idle
 from attnspec.subjects.baseline import DIGITS, Conditions, read_conventions, write_baseline
 
 _ORDER = tuple(Novelty)
-_TOLD = (Novelty.REGRESSION, Novelty.NEW, Novelty.CHANGED, Novelty.UNTRIED, Novelty.DEEPER, Novelty.MENDED)
+_SHOWN_NOVELTIES = (Novelty.REGRESSION, Novelty.NEW, Novelty.CHANGED, Novelty.UNTRIED, Novelty.DEEPER, Novelty.MENDED)
 """What may be worse before what is better: a list may be cut."""
-UPDATING = "--update-baseline"
-_NAMES = 60  # characters of a list of subjects
+UPDATE_OPTION = "--update-baseline"
+_NAMES_WIDTH = 60  # characters of a list of subjects
 _COLOURS = {Novelty.NEW: "red", Novelty.REGRESSION: "red", Novelty.MENDED: "green"}
 
 
@@ -44,7 +44,7 @@ def held_against(digest: Digest, most: int = 0) -> Iterator[str]:
     if len(changes) > len(told):
         yield f"  and {count_noun(len(changes) - len(told), 'change')} more (-v shows them)"
     command = digest.header.command if digest.header else ()
-    if changes and UPDATING not in command:
+    if changes and UPDATE_OPTION not in command:
         yield "  If a change is intended, run with --update-baseline and review the difference of the list."
 
 
@@ -84,7 +84,7 @@ def _format_outcome_lines(outcomes: Iterable[Outcome]) -> Iterator[str]:
     """One for a subject, a clause and what is said of it; new ones first, mended ones last."""
     changed = sorted((each for each in outcomes if each.change), key=_outcome_key)
     for (number, subject, clause, says), group in groupby(changed, key=_outcome_key):
-        novelty = _TOLD[number]
+        novelty = _SHOWN_NOVELTIES[number]
         kind = click.style(novelty.value, fg=_COLOURS.get(novelty, "yellow"), bold=True)
         dtypes = ", ".join(each.dtype.value for each in group)
         yield f"  {kind}: {subject} {clause} ({dtypes}) {says}"
@@ -92,12 +92,12 @@ def _format_outcome_lines(outcomes: Iterable[Outcome]) -> Iterator[str]:
 
 def _outcome_key(outcome: Outcome) -> tuple[int, str, str, str]:
     assert outcome.change is not None  # the others were left out
-    return _TOLD.index(outcome.change.novelty), outcome.subject, outcome.clause, outcome.change.says
+    return _SHOWN_NOVELTIES.index(outcome.change.novelty), outcome.subject, outcome.clause, outcome.change.says
 
 
 BASELINE = click.option("--baseline", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path),
                         help="A list of known failures: only what differs from it fails. The first run writes it.")
-UPDATE = click.option(UPDATING, is_flag=True, help="Write what this run finds into the baseline.")
+UPDATE = click.option(UPDATE_OPTION, is_flag=True, help="Write what this run finds into the baseline.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,5 +212,5 @@ def _count_lost_items(outcomes: Iterable[Outcome]) -> str:
     """`4 items of mine:attend`: what was not run; empty if nothing was left out."""
     lost = Counter(each.subject for each in outcomes if each.verdict is Verdict.NOT_RUN)
     if lost:
-        return f"{count_noun(lost.total(), 'item')} of {name_few(list(lost), _NAMES)}"
+        return f"{count_noun(lost.total(), 'item')} of {name_few(list(lost), _NAMES_WIDTH)}"
     return ""

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from attnspec.subjects.smoke import SmokeLine
 
 
-_FILES = ("junit", "badge", "baseline")
+_FILE_OPTIONS = ("junit", "badge", "baseline")
 """Beside the record and the page, what is made of a run also where the subject cannot be had."""
 
 
@@ -142,7 +142,7 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
     keep_apart({f"--{name}": options[name] for name in ("record", "html", "junit", "badge", "baseline")})
     detail = Detail.FULL if options.pop("verbose") else Detail.SHORT
     told = {name: options.pop(name) for name in ("record", "no_record", "html", "as_json")}
-    is_kept = any((told["record"], told["html"], told["as_json"], *(options[name] for name in _FILES)))
+    is_kept = any((told["record"], told["html"], told["as_json"], *(options[name] for name in _FILE_OPTIONS)))
     outputs = Outputs.from_options(**told, detail=detail)
     sharing = sharing_of(options)
     workers, baseline, files = options.pop("workers"), BaselineFile.from_options(options), verdict_files(options)
@@ -166,7 +166,7 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
     return exit_code_of(result)
 
 
-AT_MOST = 5.0
+FIRST_CALLS_SECONDS = 5.0
 """Seconds that the few calls here may take together; what takes longer is left to the run, which has its deadline."""
 
 
@@ -188,7 +188,7 @@ def _call_target(target: str, plan: Plan) -> None:
     from attnspec.hosting.client import close_all  # noqa: PLC0415  (weight: NumPy)
     from attnspec.subjects.smoke import check_first_calls  # noqa: PLC0415  (as above)
 
-    surroundings = replace(plan, deadline=min(AT_MOST, plan.deadline)).surroundings({})
+    surroundings = replace(plan, deadline=min(FIRST_CALLS_SECONDS, plan.deadline)).surroundings({})
     try:
         told = check_first_calls(target, surroundings, lift=plan.lift)
     except EndedError:
@@ -199,11 +199,11 @@ def _call_target(target: str, plan: Plan) -> None:
         click.echo(escape_hidden(f"{told} Each clause will say so."), err=True)
 
 
-RIGHT = ("numpy/msa", "numpy/paper", "torch/sdpa", "torch/paper", "jax/dot_product_attention_jit", "jax/paper")
+TOUR_RIGHT = ("numpy/msa", "numpy/paper", "torch/sdpa", "torch/paper", "jax/dot_product_attention_jit", "jax/paper")
 """Plain attention and a layer of each framework."""
-WRONG = "attnspec.examples.running_sum:attend"
+TOUR_WRONG = "attnspec.examples.running_sum:attend"
 """The function of the README."""
-DIAGNOSED = 2
+TOUR_DIAGNOSED = 2
 """Failures of which the cause is looked for: one would name it, a second one holds it."""
 
 
@@ -217,17 +217,18 @@ def tour(workers: int, html: str) -> int:
 
     Exit codes: 0 the wrong one fails and the others conform, 1 it is otherwise, 2 cannot run.
     """
-    judged = [name for name in judgeable_subjects(()) if name in RIGHT]
-    plan = Plan((*judged, WRONG), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE, diagnosed=DIAGNOSED)
+    judged = [name for name in judgeable_subjects(()) if name in TOUR_RIGHT]
+    plan = Plan((*judged, TOUR_WRONG), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE, diagnosed=TOUR_DIAGNOSED)
     outputs = Outputs.from_options(record=None, no_record=False, html=html, as_json=False)
     result = Session(plan, workers=workers, command=typed_command()).run([*outputs.handlers(), *outputs.kept_handlers])
     code = exit_code_of(result)
     if code == CANNOT_RUN:
         return code
     accused = {outcome.subject for outcome in result.outcomes if outcome.does_gate(strict=False)}
-    is_as_expected = accused == {WRONG}
+    is_as_expected = accused == {TOUR_WRONG}
     code = CONFORMS if is_as_expected else VIOLATED
-    click.echo(f"The tour ends {'as expected' if is_as_expected else 'otherwise than expected'}: {WRONG} is wrong on "
+    click.echo(f"The tour ends {'as expected' if is_as_expected else 'otherwise than expected'}: "
+               f"{TOUR_WRONG} is wrong on "
                f"purpose, and the others are right. (exit code {code})")
     return code
 

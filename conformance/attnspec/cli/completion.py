@@ -25,14 +25,15 @@ from attnspec.spec.load import load_spec
 from attnspec.subjects.outline import file_of_module, public_functions
 from attnspec.subjects.registry import library_folders, registered_subjects
 
-WHERE: Mapping[str, str] = {"transform": "a transform, written under `runs`", "relation": "a relation, written under "
-                            "`then`", "draw": "a drawn value, named under `given: draw:`"}
+WORD_PLACES: Mapping[str, str] = {"transform": "a transform, written under `runs`",
+                                  "relation": "a relation, written under "
+                                  "`then`", "draw": "a drawn value, named under `given: draw:`"}
 """What a word of each kind is, and where a clause has it."""
 
-SHOWN = 4
+MOST_EXAMPLES = 4
 """Clauses that are named as examples."""
 
-WIDTH = 100
+LINE_WIDTH = 100
 
 
 class VocabularyWord(NamedTuple):
@@ -63,7 +64,7 @@ def _words_of_definition(definition: Mapping[str, Any]) -> Iterable[tuple[str, M
 
 def explain_word(word: VocabularyWord, law: Spec) -> Iterator[str]:
     """Explains a word of the vocabulary: what it does, what it is told, and some clauses that use it."""
-    yield f"{word.name}  ({WHERE[word.kind]})\n"
+    yield f"{word.name}  ({WORD_PLACES[word.kind]})\n"
     yield textwrap.indent(str(word.schema["description"]), "  ")
     properties, required = word.schema.get("properties", {}), word.schema.get("required", ())
     if properties:
@@ -71,14 +72,14 @@ def explain_word(word: VocabularyWord, law: Spec) -> Iterator[str]:
     for name, hint in properties.items():
         yield from wrap_paragraph(f"{name}: {_argument(hint, is_required=name in required)}")
     using = [clause.id for clause in law.clauses if word.name in _list_words_of(clause)]
-    more = f" and {len(using) - SHOWN} more" if len(using) > SHOWN else ""
+    more = f" and {len(using) - MOST_EXAMPLES} more" if len(using) > MOST_EXAMPLES else ""
     if using:
-        yield f"\nclauses that use it: {', '.join(using[:SHOWN])}{more}"
+        yield f"\nclauses that use it: {', '.join(using[:MOST_EXAMPLES])}{more}"
 
 
 def wrap_paragraph(text: str) -> list[str]:
     """The lines of a paragraph of an explanation."""
-    return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False)
+    return textwrap.wrap(text, LINE_WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False)
 
 
 def _list_words_of(clause: Clause) -> frozenset[str]:
@@ -163,7 +164,7 @@ def offer_words() -> None:
     add_completion_class(Bash)
 
 
-READ = 20  # files of a folder that are read for the names of their functions
+MOST_FILES_READ = 20  # files of a folder that are read for the names of their functions
 Completer: TypeAlias = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
@@ -197,7 +198,8 @@ def _complete_functions(incomplete: str) -> Iterator[str]:
     files = sorted(Path(folder + slash or ".").glob(f"{start}*.py"))
     for file in files:
         path = f"{folder}{slash}{file.name}"
-        yield from ([f"{path}:"] if len(files) > READ else (f"{path}:{name}" for name in public_functions(file)))
+        yield from ([f"{path}:"] if len(files) > MOST_FILES_READ else (f"{path}:{name}"
+                                                                       for name in public_functions(file)))
 
 
 def _complete_ids(ctx: click.Context, incomplete: str) -> Iterable[str]:

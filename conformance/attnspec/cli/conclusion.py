@@ -15,7 +15,14 @@ import click
 
 from attnspec.cli import findings
 from attnspec.cli.baseline import format_gone, held_against
-from attnspec.cli.digest import UNDECIDED, Digest, format_applicable, name_few, name_probed, name_subject_if_several
+from attnspec.cli.digest import (
+    UNDECIDED_VERDICTS,
+    Digest,
+    format_applicable,
+    name_few,
+    name_probed,
+    name_subject_if_several,
+)
 from attnspec.cli.findings import format_lacking, kept_away
 from attnspec.core.effort import explain_left_out, is_cut_short, is_left_out
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
@@ -41,9 +48,9 @@ from attnspec.runner.jobs import is_idle
 
 _Words = Callable[[Sequence[Outcome]], str]  # how the likely cause of failures is told
 _COLOURS = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
-CAUSES = 2   # of several subjects that are told in the first line and the last
-_NAMES = 60  # characters of a list of subjects
-_LEFT = 40   # characters of a list of parameters
+MOST_CAUSES = 2   # of several subjects that are told in the first line and the last
+_NAMES_WIDTH = 60  # characters of a list of subjects
+_PARAMETERS_WIDTH = 40   # characters of a list of parameters
 
 
 def format_verdict(digest: Digest) -> str:
@@ -95,7 +102,7 @@ def failure_line(digest: Digest, outcome: Outcome) -> str:
     told = _tell_cause(digest, replace(found, cause=replace(found.cause, where="")) if found and found.cause else None)
     cause = f" {told}." if told else ""
     whose = f"{outcome.subject}, {outcome.dtype.value}"
-    return f"First failure: {outcome.clause} ({whose}) {_FAILS[outcome.verdict]}.{cause}"
+    return f"First failure: {outcome.clause} ({whose}) {_FAILURE_VERBS[outcome.verdict]}.{cause}"
 
 
 def _tell_cause(digest: Digest, found: ExplainedFailures | None) -> str:
@@ -107,8 +114,9 @@ def _tell_cause(digest: Digest, found: ExplainedFailures | None) -> str:
     return f"Likely: {found.cause}"
 
 
-_FAILS = {Verdict.VIOLATED: "is violated", Verdict.ERRORED: "ends in an exception", Verdict.CRASHED: "ends in a crash",
-          Verdict.TIMED_OUT: "gives no answer in time", Verdict.UNEXPECTED: "is not as listed"}
+_FAILURE_VERBS = {Verdict.VIOLATED: "is violated", Verdict.ERRORED: "ends in an exception",
+                  Verdict.CRASHED: "ends in a crash",
+                  Verdict.TIMED_OUT: "gives no answer in time", Verdict.UNEXPECTED: "is not as listed"}
 
 
 def format_remedy(digest: Digest) -> Iterator[str]:
@@ -176,9 +184,9 @@ def _blame(digest: Digest, words: _Words) -> str:
     if len(digest.subjects) == 1 and guilty:
         return f"{_format_reason_of_run(digest, words)}."
     subjects = count_noun(len(digest.subjects), "subject")
-    parts = [f"{len(guilty)} of {subjects} ({name_few(guilty, _NAMES)})"] if guilty else []
+    parts = [f"{len(guilty)} of {subjects} ({name_few(guilty, _NAMES_WIDTH)})"] if guilty else []
     if against := digest.contradictions:
-        whom = name_few(list(dict.fromkeys(probe.subject for probe, _ in against)), _NAMES)
+        whom = name_few(list(dict.fromkeys(probe.subject for probe, _ in against)), _NAMES_WIDTH)
         parts.append(f"{_format_baseline_line(digest)} ({whom})")
     why = _format_likely_cause(digest, guilty, words)
     return f": {'; '.join(parts)}.{f' {why}.' if why else ''}"
@@ -196,8 +204,8 @@ def _format_common_causes(digest: Digest, guilty: Sequence[str]) -> str:
     found = [(str(each.cause), subject) for subject in guilty
              if (each := likely_group(digest.digest_of(subject).failures))
              and not (each.cause and is_place(each.cause) and digest.is_glance)]
-    often = Counter(cause for cause, _ in found).most_common(CAUSES)
-    told = [f"{cause} ({name_few([subject for each, subject in found if each == cause], _NAMES)})"
+    often = Counter(cause for cause, _ in found).most_common(MOST_CAUSES)
+    told = [f"{cause} ({name_few([subject for each, subject in found if each == cause], _NAMES_WIDTH)})"
             for cause, _ in often]
     return f"Likely: {'; '.join(told)}" if told else ""
 
@@ -240,7 +248,7 @@ def _format_refusals(digest: Digest) -> str:
     left = sorted((name for card in cards for name in card.defaults), key=lambda name: not meant_by(name))
     refused = f"; refuses {', '.join(what)}" if what else ""
     if left:
-        return f"{refused}; {name_few(left, _LEFT)} {'was' if len(left) == 1 else 'were'} never tried"
+        return f"{refused}; {name_few(left, _PARAMETERS_WIDTH)} {'was' if len(left) == 1 else 'were'} never tried"
     return refused
 
 
@@ -294,7 +302,7 @@ def _format_cut_short(digest: Digest) -> str:
     left = [outcome for outcome in digest.outcomes if is_left_out(outcome.reason)]
     if len(digest.subjects) != 1 or not (short or left):
         return ""
-    put = sum(outcome.verdict not in UNDECIDED for outcome in digest.outcomes)
+    put = sum(outcome.verdict not in UNDECIDED_VERDICTS for outcome in digest.outcomes)
     some = f", {len(short)} of them with fewer cases" if short else ""
     why = explain_left_out((left or short)[0].reason)
     return f", on {put} of {count_noun(put + len(left), 'item')}{some}: {why} (--effort thorough puts all)"
@@ -313,11 +321,11 @@ def _explain_nothing_run(digest: Digest) -> str:
     return f"{reason}."
 
 
-SHOWN = 3      # bugs told in full
-LINES = 34     # of the summary as a reader sees them; with what comes before it, a run takes 40 at most
-WIDTH = 80     # characters a line where nobody knows how wide the reader's are
-CHANGES = 12   # lines of what is new, mended or changed against a baseline
-LISTED = 20    # answers against a manifest, and probes that were lost, that are listed
+BUGS_IN_FULL = 3      # bugs told in full
+SUMMARY_LINES = 34     # of the summary as a reader sees them; with what comes before it, a run takes 40 at most
+DEFAULT_WIDTH = 80     # characters a line where nobody knows how wide the reader's are
+MOST_CHANGES = 12   # lines of what is new, mended or changed against a baseline
+MOST_LISTED = 20    # answers against a manifest, and probes that were lost, that are listed
 
 
 class Detail(enum.Enum):
@@ -346,22 +354,23 @@ class Verdicts(Handler):
     def shutdown(self) -> None:
         """Print the summary, if the run came to an end (interrupted ones do, too)."""
         if self._digest.footer is not None:
-            width = shutil.get_terminal_size().columns if self._stream.isatty() else WIDTH
+            width = shutil.get_terminal_size().columns if self._stream.isatty() else DEFAULT_WIDTH
             *lines, last = format_summary(self._digest, self._places, self._detail, width)
             for line in (*lines, last if self._is_kept() else format_conclusion(self._digest, is_kept=False)):
                 click.echo(line, file=self._stream, color=self._is_coloured)
 
 
 def format_summary(digest: Digest, places: Sequence[str], detail: Detail = Detail.SHORT,
-                   width: int = WIDTH) -> list[str]:
+                   width: int = DEFAULT_WIDTH) -> list[str]:
     """The lines of the summary. In short as many bugs in full as there is room for, at most SHOWN and at least one."""
     if detail is Detail.FULL:
         return [*_format_head(digest), *findings.list_all_failures(digest), *_contradictions(digest),
                 *_paragraph(findings.format_all_undecided(digest)), *_paragraph(held_against(digest)), "", *places,
                 format_conclusion(digest)]
     ranked = findings.rank_bugs(digest)
-    drafts = (_draft(digest, ranked, shown, places) for shown in range(min(SHOWN, len(ranked)), 0, -1))
-    return next((draft for draft in drafts if _count_rows(draft, width) <= LINES), _draft(digest, ranked, 1, places))
+    drafts = (_draft(digest, ranked, shown, places) for shown in range(min(BUGS_IN_FULL, len(ranked)), 0, -1))
+    return next((draft for draft in drafts if _count_rows(draft, width) <= SUMMARY_LINES),
+                _draft(digest, ranked, 1, places))
 
 
 def _draft(digest: Digest, ranked: Sequence[findings.Bug], shown: int, places: Sequence[str]) -> list[str]:
@@ -371,7 +380,7 @@ def _draft(digest: Digest, ranked: Sequence[findings.Bug], shown: int, places: S
     lost = findings.format_not_run(digest)
     return [*_format_head(digest), *in_full, *_contradictions(digest), *_paragraph(lost), *([""] if in_full else []),
             *others,
-            *_paragraph(held_against(digest, CHANGES)), *places, format_conclusion(digest)]
+            *_paragraph(held_against(digest, MOST_CHANGES)), *places, format_conclusion(digest)]
 
 
 def _count_rows(lines: Sequence[str], width: int) -> int:
@@ -413,15 +422,15 @@ def _contradictions(digest: Digest) -> Iterator[str]:
         yield ""
         yield "Answers against the manifest:"
         yield from (f"  {name_probed(probe)}: {found.question} {found.answer}, not {found.claimed}"
-                    for probe, found in against[:LISTED])
-        if len(against) > LISTED:
-            yield f"  and {count_noun(len(against) - LISTED, 'answer')} more, in the record"
+                    for probe, found in against[:MOST_LISTED])
+        if len(against) > MOST_LISTED:
+            yield f"  and {count_noun(len(against) - MOST_LISTED, 'answer')} more, in the record"
     if lost:
         yield ""
-        yield from (f"Not probed: {name_probed(probe)}: {probe.lost}" for probe in lost[:LISTED])
+        yield from (f"Not probed: {name_probed(probe)}: {probe.lost}" for probe in lost[:MOST_LISTED])
 
 
-_OF_THE_MACHINE = "flushes_subnormals"
+_MACHINE_WORD = "flushes_subnormals"
 """Not the function's own: a framework may treat subnormal numbers as 0 on this machine."""
 
 
@@ -443,7 +452,7 @@ def _describe_looseness(dtype: DType, text: str) -> str:
 
     precision = named_precision(text, dtype)
     usual = assumed_precision(dtype)
-    looser = [word for word in looser_words(precision, usual) if word != _OF_THE_MACHINE]
+    looser = [word for word in looser_words(precision, usual) if word != _MACHINE_WORD]
     if not looser:
         return ""
     if precision.softmax is precision.logits is precision.weights and "softmax" in looser:
@@ -462,7 +471,7 @@ def _width_in_words(value: object) -> str:
     return str(value)
 
 
-FEW = 3
+FEW_SUBJECTS = 3
 """Subjects whose sizes are told."""
 
 
@@ -474,7 +483,7 @@ def format_tried_sizes(digest: Digest) -> Iterator[str]:
 
 def _format_sizes_by_subject(digest: Digest) -> Iterator[str]:
     """Which sizes were tried, of a few subjects."""
-    for subject, known in digest.cards.items() if len(digest.cards) <= FEW else ():
+    for subject, known in digest.cards.items() if len(digest.cards) <= FEW_SUBJECTS else ():
         if found := measure_coverage(digest.digest_of(subject).outcomes, known.card):
             yield f"sizes{name_subject_if_several(subject, digest.subjects)}: {found.sentence}"
         if named := coverage_at_sizes(digest.digest_of(subject).outcomes):

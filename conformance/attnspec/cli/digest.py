@@ -29,9 +29,9 @@ from attnspec.report.comparison import is_gone
 from attnspec.report.figures import count_noun
 from attnspec.spec.clause import ALL, word_of
 
-ALARMING = FAILURES | {Verdict.UNEXPECTED}
-UNDECIDED = frozenset({Verdict.NOT_RUN, Verdict.NO_CLAIM, Verdict.INAPPLICABLE})
-ADVICE = "not as recommended"
+ALARMING_VERDICTS = FAILURES | {Verdict.UNEXPECTED}
+UNDECIDED_VERDICTS = frozenset({Verdict.NOT_RUN, Verdict.NO_CLAIM, Verdict.INAPPLICABLE})
+ADVICE_WORDS = "not as recommended"
 """How failures are counted that do not gate."""
 _DTYPES = sorted(DType, key=lambda dtype: dtype is not DType.FLOAT32)
 
@@ -85,8 +85,8 @@ class Digest:
     def _take_outcome(self, outcome: Outcome) -> None:
         self.on_trial.pop((outcome.subject, outcome.clause, outcome.dtype.value), None)
         self.outcomes.append(outcome)
-        is_advice = outcome.verdict in ALARMING and not self.gates(outcome) and not outcome.is_excused
-        word = ADVICE if is_advice else verdict_words(outcome.verdict)
+        is_advice = outcome.verdict in ALARMING_VERDICTS and not self.gates(outcome) and not outcome.is_excused
+        word = ADVICE_WORDS if is_advice else verdict_words(outcome.verdict)
         self.counts.setdefault(outcome.subject, Counter())[word] += 1
 
     def count_planned(self, subject: str) -> int:
@@ -153,7 +153,7 @@ class Digest:
         self._sorted_in = len(self.outcomes)
         for outcome in new:
             self._by_subject.setdefault(outcome.subject, []).append(outcome)
-        if alarming := [outcome for outcome in new if outcome.verdict in ALARMING]:
+        if alarming := [outcome for outcome in new if outcome.verdict in ALARMING_VERDICTS]:
             clauses = self.header.clauses if self.header else ()
             places = {clause.id: place for place, clause in enumerate(clauses)}
             self._alarming += alarming
@@ -188,7 +188,7 @@ class Digest:
 
     def fails(self, outcome: Outcome) -> bool:
         """Whether the outcome is a failure that gates."""
-        return outcome.verdict in ALARMING and self.gates(outcome) and not is_gone(outcome)
+        return outcome.verdict in ALARMING_VERDICTS and self.gates(outcome) and not is_gone(outcome)
 
     def clause(self, name: str) -> ClauseText:
         """What the header says of a clause."""
@@ -197,12 +197,12 @@ class Digest:
 
 
 _COLOURS: Mapping[str, str] = {
-    **{verdict_words(verdict): "red" for verdict in ALARMING},
+    **{verdict_words(verdict): "red" for verdict in ALARMING_VERDICTS},
     **{verdict_words(verdict): "bright_black" for verdict in (Verdict.NO_CLAIM, Verdict.INAPPLICABLE)},
     verdict_words(Verdict.HELD): "green", verdict_words(Verdict.EXPECTED): "cyan",
-    verdict_words(Verdict.NOT_RUN): "yellow", ADVICE: "yellow"}
+    verdict_words(Verdict.NOT_RUN): "yellow", ADVICE_WORDS: "yellow"}
 _HELD, _NOT_RUN, _INAPPLICABLE = map(verdict_words, (Verdict.HELD, Verdict.NOT_RUN, Verdict.INAPPLICABLE))
-_ORDER = (*map(verdict_words, Verdict), ADVICE)
+_ORDER = (*map(verdict_words, Verdict), ADVICE_WORDS)
 
 
 def name_subject_if_several(subject: str, subjects: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from attnspec.cli import completion
-from attnspec.cli.completion import WIDTH, explain_word, list_vocabulary, wrap_paragraph
+from attnspec.cli.completion import LINE_WIDTH, explain_word, list_vocabulary, wrap_paragraph
 from attnspec.cli.options import IMPLEMENTATIONS, JSON, SPEC, SPEC_ADD, OneOf
 from attnspec.core.conventions import PROFILES
 from attnspec.core.declaration import Limits
@@ -124,7 +124,7 @@ def _is_pattern(name: str) -> bool:
 def _print_texts(texts: Iterable[Iterable[str]]) -> None:
     """Print texts with a line between them."""
     for number, lines in enumerate(texts):
-        click.echo(escape_hidden("\n".join([*([f"\n{'─' * WIDTH}\n"] if number else []), *lines])))
+        click.echo(escape_hidden("\n".join([*([f"\n{'─' * LINE_WIDTH}\n"] if number else []), *lines])))
 
 
 def _explain_clause(clause: Clause, law: Spec, file: Path) -> Iterator[str]:
@@ -230,7 +230,7 @@ def _suggest_nearest(name: str, law: Spec, others: Iterable[str]) -> str:
 
 Row = Mapping[str, str]
 Law = Callable[[], Spec]  # read where it is asked for only
-GAP = "  "
+COLUMN_GAP = "  "
 MOST_CHOICES = 6  # values of an argument that are listed
 
 
@@ -325,7 +325,7 @@ def _first_sentence(text: str) -> str:
     return re.split(r"(?<=\.)\s", " ".join(text.split()))[0]
 
 
-WHAT: Mapping[str, Callable[[Sequence[str], Law], Iterator[Row]]] = {
+LISTINGS: Mapping[str, Callable[[Sequence[str], Law], Iterator[Row]]] = {
     "subjects": _list_subjects, "clauses": _list_clauses, "profiles": _list_profiles, "faults": _list_faults,
     "words": _list_words,
     "problems": _list_problems, "sources": _list_sources, "families": _list_families, "masks": _list_masks,
@@ -333,7 +333,7 @@ WHAT: Mapping[str, Callable[[Sequence[str], Law], Iterator[Row]]] = {
 
 
 @click.command("list")
-@click.argument("what", default="subjects", metavar="[WHAT]", type=OneOf("thing to list", WHAT))
+@click.argument("what", default="subjects", metavar="[WHAT]", type=OneOf("thing to list", LISTINGS))
 @IMPLEMENTATIONS
 @SPEC
 @SPEC_ADD
@@ -346,7 +346,7 @@ def list_(what: str, implementations: tuple[str, ...], spec: str, spec_add: tupl
     """
     law = cache(partial(load_spec, spec, spec_add))
     with telling_own(law(), law().clauses) if spec_add and what == "clauses" else nullcontext():
-        rows = list(WHAT[what](implementations, law))
+        rows = list(LISTINGS[what](implementations, law))
         lines = [json.dumps(rows, ensure_ascii=False, indent=1)] if as_json else map(escape_hidden, format_table(rows))
         for line in lines:
             click.echo(line)
@@ -357,4 +357,4 @@ def format_table(rows: Sequence[Row]) -> Iterator[str]:
     columns = [name for name in (rows[0] if rows else ()) if any(row[name] for row in rows)]
     widths = {name: max(len(row[name]) for row in rows) for name in columns}
     for row in rows:
-        yield GAP.join(row[name].ljust(widths[name]) for name in columns).rstrip()
+        yield COLUMN_GAP.join(row[name].ljust(widths[name]) for name in columns).rstrip()

@@ -104,9 +104,9 @@ class _PatientStream(io.RawIOBase):
         return self._raw.isatty()
 
 
-DEFECT = """
+OWN_BUG = """
 The lines above come from a bug in attnspec, not in your implementation. Please report them and the command."""
-UNHEARD = "attnspec: standard output was closed before the verdict was printed. The record has it. (exit code 2)"
+OUTPUT_CLOSED = "attnspec: standard output was closed before the verdict was printed. The record has it. (exit code 2)"
 
 
 def exit_code_of(result: Result) -> int:
@@ -115,7 +115,7 @@ def exit_code_of(result: Result) -> int:
         own_up(result.defects)
     sys.stdout.flush()
     if isinstance(output_error(), BrokenPipeError):
-        click.echo(UNHEARD, err=True)
+        click.echo(OUTPUT_CLOSED, err=True)
         return CANNOT_RUN
     return CANNOT_RUN if result.defects else result.exit_code
 
@@ -128,10 +128,10 @@ def own_up(defects: Sequence[str]) -> None:
     for alike in kinds.values():
         more = f"\n… and {count_noun(len(alike) - 1, 'time')} more" if len(alike) > 1 else ""
         click.echo(f"\n{escape_hidden(alike[0])}{more}", err=True)
-    click.echo(DEFECT, err=True)
+    click.echo(OWN_BUG, err=True)
 
 
-USERS: Mapping[str, str] = {
+LISTED_COMMANDS: Mapping[str, str] = {
     "check": "attnspec.cli.check:check",
     "tour": "attnspec.cli.check:tour",
     "init": "attnspec.cli.manifests:init",
@@ -145,7 +145,7 @@ USERS: Mapping[str, str] = {
 }
 """What `attnspec --help` lists, in the order of a first visit and not of the alphabet."""
 
-FURTHER: Mapping[str, str] = {
+FURTHER_COMMANDS: Mapping[str, str] = {
     "audit": "attnspec.cli.check:audit",
     "combine": "attnspec.cli.report:combine_",
     "confirm": "attnspec.cli.manifests:confirm",
@@ -154,9 +154,9 @@ FURTHER: Mapping[str, str] = {
 }
 """What it names in one line below."""
 
-COMMANDS: Mapping[str, str] = {**USERS, **FURTHER}
+COMMANDS: Mapping[str, str] = {**LISTED_COMMANDS, **FURTHER_COMMANDS}
 
-MOVED = ("power", "campaign", "refutations", "ranges")
+MOVED_COMMANDS = ("power", "campaign", "refutations", "ranges")
 """Commands that measure attnspec itself. They are in `conformance/evaluation`, which no wheel holds."""
 
 
@@ -214,7 +214,7 @@ class UsersGroup(CommandGroup):
         self, ctx: click.Context, args: list[str],
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Raise UsageError for a command that is outside of the package now."""
-        if args[0] in MOVED:
+        if args[0] in MOVED_COMMANDS:
             raise UsageError(f"`{args[0]}` measures attnspec itself, and is no command of the installed package.\n"
                              f"In a checkout with an editable install: python -m evaluation {shlex.join(args)}")
         return super().resolve_command(ctx, args)
@@ -238,7 +238,7 @@ def check_values(command: click.Command, arguments: Sequence[str]) -> None:
 SETTINGS: Mapping[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-@click.group(cls=UsersGroup, listed=USERS, further=FURTHER, context_settings=SETTINGS)
+@click.group(cls=UsersGroup, listed=LISTED_COMMANDS, further=FURTHER_COMMANDS, context_settings=SETTINGS)
 @click.version_option(package.__version__, "--version", "-V")
 def attnspec() -> None:
     """The conformance suite for attention.

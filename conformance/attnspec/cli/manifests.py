@@ -224,8 +224,8 @@ def probe(targets: tuple[str, ...], workers: int, **options: Given) -> int:
     return exit_code_of(session.run([VisibleHandler(answers), HandlerGroup(outputs.kept_handlers)]))
 
 
-HERE = Surroundings()
-LONGEST = 300  # seconds; a script compiles a kernel at most
+THIS_ENVIRONMENT = Surroundings()
+SCRIPT_SECONDS = 300  # seconds; a script compiles a kernel at most
 
 
 _UNCAUGHT = re.compile(r"\A\s*Traceback|^Node\.js v\d", re.MULTILINE)
@@ -254,7 +254,7 @@ class Confirmation:
 
 
 def confirm_findings(findings: Iterable[Finding], known: Mapping[str, Registered], workers: int = 1,
-                     there: Surroundings = HERE) -> Iterator[Confirmation]:
+                     there: Surroundings = THIS_ENVIRONMENT) -> Iterator[Confirmation]:
     """Each script run once, in the order of the findings, in the surroundings of a subject that it concerns; there, if
     they name a command.
     """
@@ -289,11 +289,11 @@ def _run_script(finding: Finding, subject: Registered | None, there: Surrounding
     process = dict(subject.process) if subject else {}
     command = [*_interpreter(subject, there), str(finding.script) if there.is_here else "-"]
     try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False,
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=SCRIPT_SECONDS, check=False,
                                input=None if there.is_here else _script_to_hand_over(finding, process),
                                env={**os.environ, **process})
     except subprocess.TimeoutExpired:
-        return Confirmation(finding, ScriptOutcome.BROKEN, f"took more than {LONGEST} s")
+        return Confirmation(finding, ScriptOutcome.BROKEN, f"took more than {SCRIPT_SECONDS} s")
     except OSError as cause:
         raise TargetError(f"the command {command[0]!r} cannot be started: {cause.strerror}.") from None
     last = portable_text(ended.stderr).strip().rpartition("\n")[2]

@@ -30,7 +30,7 @@ from attnspec.core.paths import portable_argument
 from attnspec.core.plan import FAULT, SOUND, Plan, read_shard
 from attnspec.core.surroundings import Surroundings
 from attnspec.host.lifts import LIFTS
-from attnspec.record.codec import LARGEST
+from attnspec.record.codec import LARGEST_INTEGER
 from attnspec.record.write import put_in_order
 from attnspec.runner.jobs import Sharing
 from attnspec.subjects.installed import asked_workers, look_in
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from attnspec.cluster.worker import ClusterAddress
     from attnspec.runner.session import Result
 
-_BEGIN: Mapping[str, tuple[str, bytes]] = {
+_FILE_BEGINNINGS: Mapping[str, tuple[str, bytes]] = {
     "--record": ("a record", b'{"event"'), "--html": ("a page", b"<"), "--junit": ("a JUnit file", b"<"),
     "--badge": ("a badge", b"{")}
 """By option, what it writes, and how such a file begins."""
@@ -68,7 +68,7 @@ def keep_apart(written: Mapping[str, Path | str | None], read: Iterable[Path | s
 
 def _spare(option: str, path: Path) -> None:
     """Raise UsageError for a file with something in it that no such option has written."""
-    what, begin = _BEGIN.get(option, ("", b""))
+    what, begin = _FILE_BEGINNINGS.get(option, ("", b""))
     found = b""
     if path.is_file():
         with contextlib.suppress(OSError), path.open("rb") as file:  # whoever writes it says why it cannot
@@ -94,7 +94,7 @@ def _is_nobodys(path: Path | str) -> bool:
         return False
 
 
-LONGEST = 1_000_000.0  # seconds: eleven days
+MOST_SECONDS = 1_000_000.0  # seconds: eleven days
 
 
 class WholeNumber(click.IntRange):
@@ -103,8 +103,8 @@ class WholeNumber(click.IntRange):
     name = "integer"
 
 
-SEED = WholeNumber(1 - LARGEST, LARGEST - 1)
-RANDOM = "random"
+SEED = WholeNumber(1 - LARGEST_INTEGER, LARGEST_INTEGER - 1)
+RANDOM_SEED = "random"
 
 
 class SeedOrRandom(WholeNumber):
@@ -114,14 +114,14 @@ class SeedOrRandom(WholeNumber):
 
     def convert(self, value: Given, param: click.Parameter | None, ctx: click.Context | None) -> Given:
         """The seed, or the word as it is."""
-        if value == RANDOM:
+        if value == RANDOM_SEED:
             return value
         return super().convert(value, param, ctx)
 
 
-SEED_OR_RANDOM = SeedOrRandom(1 - LARGEST, LARGEST - 1)
+SEED_OR_RANDOM = SeedOrRandom(1 - LARGEST_INTEGER, LARGEST_INTEGER - 1)
 WORKERS = WholeNumber(1, 1024)
-MANY = WholeNumber(1, 10**9)
+COUNT = WholeNumber(1, 10**9)
 
 
 class ParsedText(click.ParamType):  # type: ignore[type-arg]  # generic in the newest click only
@@ -146,7 +146,7 @@ class Seconds(click.FloatRange):
     name = "number of seconds"
 
     def __init__(self) -> None:
-        super().__init__(0, LONGEST, min_open=True)
+        super().__init__(0, MOST_SECONDS, min_open=True)
 
     def convert(self, value: Given, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The number. nan is neither too small nor too large, and no number."""
@@ -308,17 +308,17 @@ def typed_command(program: str = "attnspec") -> tuple[str, ...]:
     return (program, *map(portable_argument, sys.argv[1:]))
 
 
-OWN = (FAULT, SOUND)  # attnspec's own wrong and right implementations, judged as any other
+OWN_PREFIXES = (FAULT, SOUND)  # attnspec's own wrong and right implementations, judged as any other
 
 
 def known_targets(plan: Plan) -> None:
     """Raise TargetError for what names no subject, or a class, and for a registered one whose framework is not here."""
-    _known_own([target for target in plan.targets if target.startswith(OWN)])
+    _known_own([target for target in plan.targets if target.startswith(OWN_PREFIXES)])
     _known_files(plan.targets)
     for target in plan.targets:
         if is_bare(target.strip(":")) and (wrong := no_such_function(target) or class_for_function(target)):
             raise wrong
-    ids = [target for target in plan.targets if not is_bare(target.strip(":")) and not target.startswith(OWN)]
+    ids = [target for target in plan.targets if not is_bare(target.strip(":")) and not target.startswith(OWN_PREFIXES)]
     known = registered_subjects(plan.implementations) if ids or plan.implementations else {}
     for target in ids:
         if target not in known:
@@ -343,7 +343,7 @@ def expand_targets(targets: Iterable[str], implementations: Iterable[str]) -> It
 
 
 def _all_ids(target: str, implementations: Iterable[str]) -> tuple[str, ...]:
-    if not target.startswith(OWN):
+    if not target.startswith(OWN_PREFIXES):
         return judgeable_subjects(implementations)
     from attnspec.faults.size_family import SEEDED  # noqa: PLC0415  (used with the next line only)
     from attnspec.faults.subject import own_ids  # noqa: PLC0415  (weight: NumPy)

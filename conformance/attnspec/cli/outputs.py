@@ -36,15 +36,15 @@ from attnspec.record.events import (
     SubjectProbed,
 )
 from attnspec.record.outcome import Outcome
-from attnspec.record.read import PACKED, RunRecord, assemble_record, read_record, show_hidden, unpacked_name
+from attnspec.record.read import PACKED_SUFFIXES, RunRecord, assemble_record, read_record, show_hidden, unpacked_name
 from attnspec.record.write import RecordWriter, StreamWriter, WriteMode
 from attnspec.runner.session import INTERRUPTED, UNREACHED
 from attnspec.subjects.registry import annotated_at
 
-BAR = 24           # characters
-SHOWN = 8          # subjects in the live block; audits have more, most of them waiting
-EVERY = 10.0       # seconds at least between two lines about the same subject, in a pipe
-INTERVAL = 0.05    # seconds between two drawings: faster than the eye, slower than the events
+BAR_WIDTH = 24           # characters
+SUBJECTS_IN_BLOCK = 8          # subjects in the live block; audits have more, most of them waiting
+SECONDS_BETWEEN_LINES = 10.0       # seconds at least between two lines about the same subject, in a pipe
+SECONDS_BETWEEN_DRAWINGS = 0.05    # seconds between two drawings: faster than the eye, slower than the events
 _UP, _WIPE = "\x1b[{}F", "\x1b[J"
 
 
@@ -128,7 +128,7 @@ class PlainProgress(Handler):
         done, [subject] = len(self._digest.outcomes) + len(self._digest.probes), self._digest.subjects
         planned = self._digest.count_planned(subject)
         third = 3 * done // max(planned, done)
-        if third > self._third and done < planned and time.monotonic() - self._told > EVERY:
+        if third > self._third and done < planned and time.monotonic() - self._told > SECONDS_BETWEEN_LINES:
             self._print_progress(f"{done} of {planned} items")
         self._third = third
 
@@ -160,7 +160,7 @@ class LiveProgress(Handler):
     def handle(self, event: Event) -> None:
         """Take the event, and draw the block anew if it is time."""
         self._digest.add(event)
-        is_due = time.monotonic() - self._drawn > INTERVAL
+        is_due = time.monotonic() - self._drawn > SECONDS_BETWEEN_DRAWINGS
         if isinstance(event, RunStarted):
             click.echo(format_opening(event), file=self._stream)
         if isinstance(event, SubjectCompiles):
@@ -201,9 +201,9 @@ class LiveProgress(Handler):
         digest = self._digest
         open_ones = [name for name in digest.counts if digest.count_done(name) < digest.count_planned(name)]
         begun = sorted(open_ones, key=lambda name: digest.count_done(name) == 0)  # stable: those at work first
-        lines = [self._bar(name) for name in begun[:SHOWN]]
-        if len(begun) > SHOWN:
-            lines.append(f"… and {len(begun) - SHOWN} more subjects")
+        lines = [self._bar(name) for name in begun[:SUBJECTS_IN_BLOCK]]
+        if len(begun) > SUBJECTS_IN_BLOCK:
+            lines.append(f"… and {len(begun) - SUBJECTS_IN_BLOCK} more subjects")
         return [*lines, self._status(), *self._format_counts_so_far()]
 
     def _format_counts_so_far(self) -> list[str]:
@@ -219,8 +219,8 @@ class LiveProgress(Handler):
 
     def _bar(self, subject: str) -> str:
         done, planned = self._digest.count_done(subject), self._digest.count_planned(subject)
-        filled = BAR * done // planned
-        bar = click.style(self._full * filled, fg="green") + self._empty * (BAR - filled)
+        filled = BAR_WIDTH * done // planned
+        bar = click.style(self._full * filled, fg="green") + self._empty * (BAR_WIDTH - filled)
         return f"{subject:<28} {bar} {done:>4}/{planned:<4} {format_counts(self._digest.counts[subject])}"
 
     def _status(self) -> str:
@@ -235,7 +235,7 @@ def _cut_to_width(line: str, width: int) -> str:
     return line if len(bare) < width else bare[: width - 2] + "…"
 
 
-RUNS = Path("reports") / "run"  # below the working directory
+RECORDS_FOLDER = Path("reports") / "run"  # below the working directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ class Outputs:
         """Reads the options. With --json the console moves to standard error."""
         if record and no_record:
             raise UsageError("--record and --no-record contradict each other.")
-        if record and record.endswith(PACKED):
+        if record and record.endswith(PACKED_SUFFIXES):
             raise UsageError("a record is written line by line and cannot be compressed. Name it "
                              f"{unpacked_name(Path(record))}; `attnspec combine` writes compressed ones.")
         kept = None if no_record else Path(record) if record else _default_record()
@@ -372,7 +372,7 @@ def _default_record() -> Path:
     """A name that no other run takes, were it to begin at the same second; the number of a process tells no containers
     apart. Whoever opens it demands that it is new.
     """
-    return RUNS / f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{secrets.token_hex(4)}.jsonl"
+    return RECORDS_FOLDER / f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{secrets.token_hex(4)}.jsonl"
 
 
 class WholeRun(Handler):

@@ -15,12 +15,12 @@ from attnspec.cli import completion
 from attnspec.cli.group import own_up
 from attnspec.cli.options import (
     CLUSTER,
+    COUNT,
     IMPLEMENTATIONS,
     JSON,
     LIFT,
-    MANY,
     MUST_TAKE,
-    RANDOM,
+    RANDOM_SEED,
     SEED_OR_RANDOM,
     SPEC,
     SPEC_ADD,
@@ -61,14 +61,14 @@ if TYPE_CHECKING:
     from attnspec.cluster.carrier import ClusterCarrier
 
 
-RECORD = Path("reports") / "run" / "rank.jsonl"  # not named by the time, so that the next start goes on with it
-DRAWN = 2**31
+RANK_RECORD = Path("reports") / "run" / "rank.jsonl"  # not named by the time, so that the next start goes on with it
+SEEDS_BELOW = 2**31
 """Seeds that are drawn are below it."""
 
-WORDS = {KernelStanding.CONFORMS: "conforms", KernelStanding.VIOLATED: "does not conform",
-         KernelStanding.NOT_JUDGED: "not judged"}
+STANDING_WORDS = {KernelStanding.CONFORMS: "conforms", KernelStanding.VIOLATED: "does not conform",
+                  KernelStanding.NOT_JUDGED: "not judged"}
 _COLOURS = {KernelStanding.CONFORMS: "green", KernelStanding.VIOLATED: "red", KernelStanding.NOT_JUDGED: "yellow"}
-_CODES = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
+_EXIT_COLOURS = {CONFORMS: "green", VIOLATED: "red", CANNOT_RUN: "yellow"}
 
 
 class KernelLines(Handler):
@@ -88,7 +88,7 @@ class KernelLines(Handler):
 
 def line_of(kernel: KernelRanked) -> str:
     """`0.93  does not conform  k.py:attend  0.8 s  causal.definition: each query sees one later key`."""
-    standing = click.style(f"{WORDS[kernel.verdict]:<16}", fg=_COLOURS[kernel.verdict])
+    standing = click.style(f"{STANDING_WORDS[kernel.verdict]:<16}", fg=_COLOURS[kernel.verdict])
     score = "   -" if kernel.verdict is KernelStanding.NOT_JUDGED else f"{kernel.score:.2f}"
     why = _format_kernel_reason(kernel)
     return f"{score}  {standing}  {kernel.subject}  {kernel.seconds:.1f} s{f'  {why}' if why else ''}"
@@ -123,7 +123,7 @@ class KernelsAlone:
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...", shell_complete=completion.targets)
 @click.option("--function", default="", metavar="NAME",
               help="The function of files for which none is named. [default: attend, or the only one]")
-@click.option("--stop-after", default=None, type=MANY, metavar="N", help="Drop a kernel after N failing clauses.")
+@click.option("--stop-after", default=None, type=COUNT, metavar="N", help="Drop a kernel after N failing clauses.")
 @click.option("--effort", default=Effort.GLANCE.value, show_default=True, type=OneOf("effort", Effort),
               help="How many cases to try.")
 @click.option("--profile", "profiles", multiple=True, metavar="NAME", shell_complete=completion.profiles,
@@ -144,7 +144,7 @@ class KernelsAlone:
 @MUST_TAKE
 @click.option("-n", "--workers", default=available_cpus, type=WORKERS, metavar="N",
               help="Worker processes. [default: one per CPU]")
-@click.option("--record", default=RECORD, show_default=True, metavar="PATH",
+@click.option("--record", default=RANK_RECORD, show_default=True, metavar="PATH",
               type=click.Path(dir_okay=False, path_type=Path),
               help="The record, a line for each kernel. If it exists, the ranking goes on in it.")
 @click.option("--html", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path),
@@ -175,14 +175,14 @@ def _plan_of_ranking(targets: Sequence[str], record: Path, options: dict[str, Gi
     sharing, stop_after, function = sharing_of(options), options.pop("stop_after") or 0, options.pop("function")
     contract, seed = " ".join(options.pop("must_take")), options.pop("seed")
     named = find_kernels(targets, function)
-    plan = plan_from(named, {**options, "seed": _choose_seed(record, stream) if seed == RANDOM else seed})
+    plan = plan_from(named, {**options, "seed": _choose_seed(record, stream) if seed == RANDOM_SEED else seed})
     return as_ranking(replace(plan, must_take=contract), stop_after, sharing)
 
 
 def _choose_seed(record: Path, stream: TextIO) -> int:
     """A seed that is drawn, or that of the record in which the ranking goes on."""
     goes_on = record.exists() and record.stat().st_size
-    seed = read_record(record).header.seed if goes_on else secrets.randbelow(DRAWN)
+    seed = read_record(record).header.seed if goes_on else secrets.randbelow(SEEDS_BELOW)
     click.echo(f"seed: {seed} ({'from the record' if goes_on else 'drawn'}; --seed {seed} draws the same cases)",
                file=stream)
     return seed
@@ -236,7 +236,7 @@ def _write_ranking_page(record: RunRecord, path: Path, stream: TextIO) -> None:
 def _count_standing(standing: KernelStanding, count: int) -> str:
     """`1 conforms`, `2 do not conform`."""
     several = {KernelStanding.CONFORMS: "conform", KernelStanding.VIOLATED: "do not conform"}
-    return f"{count} {WORDS[standing] if count == 1 else several.get(standing, WORDS[standing])}"
+    return f"{count} {STANDING_WORDS[standing] if count == 1 else several.get(standing, STANDING_WORDS[standing])}"
 
 
 def _conclude_ranking(record: RunRecord, plan: Plan, result: Result | None, path: Path, stream: TextIO) -> int:
@@ -251,6 +251,6 @@ def _conclude_ranking(record: RunRecord, plan: Plan, result: Result | None, path
     told = ", ".join(counted) or "no kernel judged"
     of = f"{len(ranks)} of {count_noun(len(plan.targets), 'kernel')}" if is_short else count_noun(len(ranks), "kernel")
     rest = " Run the same command again to go on." if is_short else ""
-    click.echo(click.style(f"{of}: {told}.{rest} (exit code {code})", fg=_CODES[code], bold=True), file=stream,
+    click.echo(click.style(f"{of}: {told}.{rest} (exit code {code})", fg=_EXIT_COLOURS[code], bold=True), file=stream,
                color=is_coloured(stream))
     return code

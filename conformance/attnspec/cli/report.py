@@ -21,7 +21,7 @@ from attnspec.core.keyword import GRADIENTS_PROFILE
 from attnspec.core.surroundings import kind_of
 from attnspec.record.events import Event, RunFinished, SubjectKnown
 from attnspec.record.outcome import SubjectCard
-from attnspec.record.read import PACKED, RunRecord, read_records, unpacked_name
+from attnspec.record.read import PACKED_SUFFIXES, RunRecord, read_records, unpacked_name
 from attnspec.record.write import combine_records
 from attnspec.report.figures import count_noun
 from attnspec.runner.jobs import count_verdicts, exit_code
@@ -130,10 +130,10 @@ def tell_interrupted(path: Path, runs: tuple[RunRecord, ...]) -> None:
             click.echo(f"{path}: {which} was interrupted; {run.tried_count} of {run.header.items} items are known")
 
 
-LISTED = 20  # entries of each group that are told
-FEWER = {"still failing": 3}  # of a group that asks for nothing
+MOST_LISTED = 20  # entries of each group that are told
+FEWER_LISTED = {"still failing": 3}  # of a group that asks for nothing
 _COLOURS = {"new": "red", "new (advised)": "yellow", "changed": "yellow", "fixed": "green"}
-_ENDS = {VIOLATED: "red", CONFORMS: "green", CANNOT_RUN: "yellow"}
+_EXIT_COLOURS = {VIOLATED: "red", CONFORMS: "green", CANNOT_RUN: "yellow"}
 
 AGAINST = click.option("--against", type=click.Path(path_type=Path, dir_okay=False), metavar="OLD",
                        help="Compare with this earlier record: what is new, changed and fixed. Exit code 1 if "
@@ -171,7 +171,7 @@ def record_files(folder: Path) -> list[Path]:
 
     Raises UsageError where there is none.
     """
-    files = sorted({file for ending in ("", *PACKED) for file in folder.glob(f"*.jsonl{ending}")})
+    files = sorted({file for ending in ("", *PACKED_SUFFIXES) for file in folder.glob(f"*.jsonl{ending}")})
     found = [file for file in files if file.stat().st_size]
     if not found:
         raise UsageError("there is no record (*.jsonl, *.jsonl.gz, *.jsonl.xz) in this folder. Keep one of each run "
@@ -188,12 +188,12 @@ def format_comparison(compared: RunComparison, old: Path) -> Iterator[str]:
     for group in compared.groups:
         yield from _format_known_entries(group)
     code = compared.exit_code
-    yield click.style(f"{_verdict_of_comparison(compared)} (exit code {code})", fg=_ENDS[code], bold=True)
+    yield click.style(f"{_verdict_of_comparison(compared)} (exit code {code})", fg=_EXIT_COLOURS[code], bold=True)
 
 
 def _format_known_entries(group: KnownGroup) -> Iterator[str]:
     name = click.style(group.name, fg=_COLOURS.get(group.name), bold=group.name in _COLOURS)
-    most = FEWER.get(group.name, LISTED)
+    most = FEWER_LISTED.get(group.name, MOST_LISTED)
     for each in group.entries[:most]:
         yield f"  {name}: {each.subject} {each.clause.id} ({each.dtypes}) {each.says}"
     if len(group.entries) > most:

@@ -31,7 +31,7 @@ from attnspec.faults.subject import own_subject
 from attnspec.problems.demand import count_work
 from attnspec.problems.problem import Recipe
 from attnspec.record.boundaries import weaken_boundary
-from attnspec.record.outcome import MAGNITUDE, Evidence, Explanation
+from attnspec.record.outcome import MAGNITUDE_CAUSE, Evidence, Explanation
 from attnspec.spec.clause import Refutations
 from attnspec.subjects.subject import Subject, SubjectRaised
 from attnspec.subjects.watching import lives_apart
@@ -198,7 +198,7 @@ class Explainer:
         if diagnosis.located_stage == HOLDS_ALONE and not diagnosis.likely_faults:
             return mark_as_stateful(evidence)
         self._unlike |= {evidence.begins} - {""} if not diagnosis.likely_faults else set()
-        if diagnosis.located_stage.startswith(MAGNITUDE):  # sizes matter as far as they make numbers large
+        if diagnosis.located_stage.startswith(MAGNITUDE_CAUSE):  # sizes matter as far as they make numbers large
             evidence = replace(evidence, begins="")
         return replace(evidence, like=diagnosis.likely_faults, located=diagnosis.located_stage,
                        explained=find_way_out(trial, recipe, diagnosis, place.held_recipes))

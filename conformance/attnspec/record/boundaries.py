@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-SMALLEST = 16
+SMALLEST_BLOCK = 16
 """Keys of the smallest block that is told from edges: below it, too many numbers are multiples."""
-EIGHT = 8  # every block is a multiple of it
-LARGEST = 1024
+BLOCK_UNIT = 8  # every block is a multiple of it
+LARGEST_BLOCK = 1024
 """Keys of the largest block that is suggested."""
 
 _AXIS = r"(?P<axis>[A-Z]v?(?: \(= [A-Z]v?\))?)"
@@ -139,7 +139,7 @@ def _largest_block(found: Sequence[Span]) -> int:
     ends = math.gcd(*(span.ends for span in found))
     if not ends:
         ends = math.gcd(*(1 << (span.low - 1).bit_length() - 1 for span in found if span.low > 1))
-    return max((n for n in range(SMALLEST, least + 1, EIGHT) if ends % n == 0), default=0)
+    return max((n for n in range(SMALLEST_BLOCK, least + 1, BLOCK_UNIT) if ends % n == 0), default=0)
 
 
 def suggest_blocks(begins: str) -> Iterator[int]:
@@ -149,13 +149,14 @@ def suggest_blocks(begins: str) -> Iterator[int]:
     edges = [edge for span in read_spans_told(begins) if span.axis[0] in "TS" for edge in _edges(span)]
     suggested = (*edges, *(edge // 2 for edge in edges), *(edge & -edge for edge in edges),
                  *(edge // 3 for edge in edges if edge % 3 == 0), *(2 * edge for edge in edges))
-    yield from dict.fromkeys(size for size in suggested if SMALLEST // 2 <= size <= LARGEST and size % EIGHT == 0)
+    yield from dict.fromkeys(size for size in suggested if SMALLEST_BLOCK // 2 <= size <= LARGEST_BLOCK
+                             and size % BLOCK_UNIT == 0)
 
 
 def _edges(span: Span) -> Iterable[int]:
     """What is a multiple of eight next to where it begins and ends."""
     known = (span.block, span.low - 1, span.high + 1 if span.high else 0)
-    return dict.fromkeys(edge for edge in known if edge and edge % EIGHT == 0)
+    return dict.fromkeys(edge for edge in known if edge and edge % BLOCK_UNIT == 0)
 
 
 _SIZE = r"[A-Z][a-z]*"

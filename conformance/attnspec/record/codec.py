@@ -124,7 +124,7 @@ def _decoder_of(kind: Hint) -> Way:
     return _decode_plain
 
 
-DEEPEST = 20
+DEEPEST_NESTING = 20
 """Levels of whatever a field may hold: precision words have three."""
 
 
@@ -132,7 +132,7 @@ def _decode_anything(_kind: Hint, data: object, path: str) -> Json:
     level, deeper = 0, [data]
     while deeper := [part for each in deeper for part in _items_of(each)]:
         level += 1
-        if level > DEEPEST:
+        if level > DEEPEST_NESTING:
             raise RecordError(f"{path} nests too deeply for a record.")
     return data
 
@@ -230,12 +230,12 @@ def _decode_plain(kind: type, data: object, path: str) -> Json:
     # bool is an int to Python, never to a record
     if not isinstance(data, kind) or (kind is not bool and isinstance(data, bool)):
         raise _misfit_error(path, {str: "a string", int: "a whole number", bool: "true or false"}[kind], data)
-    if isinstance(data, int) and abs(data) >= LARGEST:
+    if isinstance(data, int) and abs(data) >= LARGEST_INTEGER:
         raise _misfit_error(path, "a whole number of at most 18 digits", data)
     return data
 
 
-LARGEST = 10**18
+LARGEST_INTEGER = 10**18
 """No whole number of a record has more digits: nothing is counted so far, and divisions of larger ones overflow."""
 
 
@@ -254,12 +254,12 @@ EVENTS: Mapping[str, type[Event]] = {
     "kernel_ranked": KernelRanked,
     "run_finished": RunFinished,
 }
-NAMES: Mapping[type[Event], str] = {kind: name for name, kind in EVENTS.items()}
+EVENT_NAMES: Mapping[type[Event], str] = {kind: name for name, kind in EVENTS.items()}
 
 
 def to_line(event: Event) -> str:
     """One line, without the line feed. Hidden characters are written as JSON escapes them."""
-    line = json.dumps({"event": NAMES[type(event)], **encode(event)}, ensure_ascii=False, allow_nan=False)
+    line = json.dumps({"event": EVENT_NAMES[type(event)], **encode(event)}, ensure_ascii=False, allow_nan=False)
     return HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], line)
 
 

@@ -156,7 +156,7 @@ class Likeness:
 A_CHOICE = " (a choice, no bug)"
 """How the cause of an explanation ends that is nothing to mend: half of the field does so."""
 
-MAGNITUDE = "the answer is wrong where the largest "
+MAGNITUDE_CAUSE = "the answer is wrong where the largest "
 """How a read-out begins that finds the magnitude from which on an answer is wrong."""
 
 
@@ -365,10 +365,10 @@ class SubjectCard:
         return f"{self.library or self.distribution} {self.version}".strip()
 
 
-VALUES = ("nan", "infinity", "zero", "number")
+VALUE_KINDS = ("nan", "infinity", "zero", "number")
 SIZES = ("B", "H", "Hkv", "T", "S", "D", "Dv", "scale")
 COMPARISON = re.compile(rf"({'|'.join(SIZES)}) (<=|>=|!=|<|>|=) ({'|'.join(SIZES)}|-?\d+(?:\.\d+)?)")
-RECOMMENDS = "convention_is"
+RECOMMENDING_RELATION = "convention_is"
 """The relation of clauses that recommend the answer of a convention. Nothing is measured there."""
 
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
@@ -382,7 +382,7 @@ def does_explain(finding: KnownFinding, outcome: Outcome) -> bool:
     if outcome.dtype.value not in (finding.dtypes or (outcome.dtype.value,)):
         return False
     # no pattern speaks of recommendations: what is seen there is the convention, and no number
-    if outcome.failure_kind == RECOMMENDS:
+    if outcome.failure_kind == RECOMMENDING_RELATION:
         return outcome.clause in finding.clauses
     return (is_named(finding.clauses, outcome.clause)
             and (not finding.seen or any(_shows_symptom(each, outcome) for each in finding.seen)))
@@ -410,7 +410,7 @@ def _shows_symptom(seen: Seen, outcome: Outcome) -> bool:
 
 def _is_measured_so(seen: Seen, measured: Measured | None) -> bool:
     return measured is not None and (
-        _kind_of_value(measured.seen) in (seen.values or VALUES)
+        _kind_of_value(measured.seen) in (seen.values or VALUE_KINDS)
         and _is_at_most(measured.gap, seen.absolute_error) and _is_at_most(measured.margin, seen.margin)
         and _is_at_most(measured.gap, seen.relative_error, abs(measured.expected)))
 

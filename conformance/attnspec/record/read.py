@@ -44,7 +44,7 @@ _PACKINGS: Mapping[str, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]
     ".gz": (partial(gzip.compress, mtime=0), gzip.decompress), ".xz": (lzma.compress, lzma.decompress)}
 """By the end of a record's name, how it is packed and unpacked; the same text gives the same bytes."""
 
-PACKED = tuple(_PACKINGS)
+PACKED_SUFFIXES = tuple(_PACKINGS)
 """Names of packed records end so."""
 
 
@@ -52,7 +52,7 @@ def read_text(path: Path) -> str:
     """The text of a record, without a last line that was cut off in mid-write. Raises RecordError."""
     try:
         written = path.read_bytes()
-        whole = _PACKINGS[path.suffix][1](written) if path.suffix in PACKED else written
+        whole = _PACKINGS[path.suffix][1](written) if path.suffix in PACKED_SUFFIXES else written
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as problem:  # a packed file that was cut off ends too early
         why = getattr(problem, "strerror", None) or f"it is damaged ({problem})"
         raise RecordError(f"the record cannot be read: {why}.", where=FileLocation(str(path))) from None
@@ -68,17 +68,17 @@ def read_text(path: Path) -> str:
 def pack_text(path: Path, text: str) -> bytes:
     """Packs a text as the name of its file says; the same text gives the same bytes."""
     written = text.encode("utf-8")
-    if path.suffix in PACKED:
+    if path.suffix in PACKED_SUFFIXES:
         return _PACKINGS[path.suffix][0](written)
     return written
 
 
 def unpacked_name(path: Path) -> Path:
     """The name of a record without the ending of a packed one."""
-    return path.with_suffix("") if path.suffix in PACKED else path
+    return path.with_suffix("") if path.suffix in PACKED_SUFFIXES else path
 
 
-FORMAT = 1
+RECORD_FORMAT = 1
 Located = tuple[FileLocation, Event]
 T = TypeVar("T")
 
@@ -276,9 +276,10 @@ def _read_header(stream: Iterator[Located], file: str) -> RunStarted:
     where, event = first
     if not isinstance(event, RunStarted):
         raise MissingHeaderError("a record starts with an event 'run_started'.", where=where)
-    if event.format != FORMAT:
+    if event.format != RECORD_FORMAT:
         raise UnknownFormatError(
-            f"the record has format {event.format}, and this version of attnspec reads format {FORMAT}.", where=where)
+            f"the record has format {event.format}, and this version of attnspec reads format {RECORD_FORMAT}.",
+            where=where)
     return event
 
 

@@ -41,11 +41,11 @@ from attnspec.record.read import DuplicateItemError, RunRecord, pack_text, read_
 Group = tuple[str, str]
 """A subject and a dtype: what stays together, since its clauses share a process and remembered answers."""
 
-_PLACES: Mapping[str, Any] = {"implementations": (), "spec": "", "spec_add": (), "baseline": "", "python": "",
+_PLAN_PLACES: Mapping[str, Any] = {"implementations": (), "spec": "", "spec_add": (), "baseline": "", "python": "",
                                       "host": ""}
 """What of a plan are places, which differ between machines; the digest of the spec covers the clauses."""
 
-DIGITS = 16
+DIGEST_DIGITS = 16
 """Of the digest of a plan."""
 
 Part = tuple[Path, Shard]
@@ -57,9 +57,9 @@ class ShardsError(RecordError):
 
 def plan_digest(plan: Plan, spec_digest: str, shares: Sequence[Sequence[Group]]) -> str:
     """What two shards of one run have in common, on whatever machine: the plan, the spec, and who does what."""
-    said = encode(replace(plan, **_PLACES))
+    said = encode(replace(plan, **_PLAN_PLACES))
     text = json.dumps([said, spec_digest, [[list(group) for group in share] for share in shares]], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]
 
 
 def check_whole(headers: Sequence[tuple[Path, RunStarted]]) -> None:
@@ -241,7 +241,7 @@ def _kept_events(record: RunRecord, without: Collection[str]) -> Iterator[Event]
     yield from (rank for rank in record.ranks if not rank.lost and rank.subject not in without)
 
 
-_OF_THE_MACHINE = frozenset({"workers", "cpus", "threads"})
+_MACHINE_FACTS = frozenset({"workers", "cpus", "threads"})
 """What of an environment no verdict depends on."""
 
 
@@ -304,7 +304,7 @@ class _JointRecord:
         """Take one event of a record. Raises MismatchedSpecError and DuplicateItemError."""
         if isinstance(event, RunStarted):
             self._hold_to(event.spec_digest, where)
-            self.environment = frozenset(pair for pair in event.environment.items() if pair[0] not in _OF_THE_MACHINE)
+            self.environment = frozenset(pair for pair in event.environment.items() if pair[0] not in _MACHINE_FACTS)
         elif isinstance(event, Done):
             self._enter(event, where)
 

@@ -16,9 +16,9 @@ from attnspec.core.forms import EVERY_KEYWORD
 from attnspec.core.nouns import FAILURES, Verdict
 from attnspec.record.boundaries import keywords_in, parts_of
 from attnspec.record.outcome import A_CHOICE, Evidence, Explanation, Likeness, Outcome
-from attnspec.report.figures import WEIGHT, count_noun
+from attnspec.report.figures import LEVEL_WEIGHTS, count_noun
 from attnspec.report.likely_cause import (
-    CONSEQUENCES,
+    CONSEQUENT_THEMES,
     ExplainedFailures,
     LikelyCause,
     begins_at,
@@ -34,20 +34,20 @@ from attnspec.report.likely_cause import (
 UNLOCATED = ("no small test input ", "no read-out ", "the read-outs could not be taken", "the diagnosis itself failed")
 """How a diagnosis begins that found nothing."""
 
-_ONLY = re.compile(r"Only the (?P<what>[^.;]+) (?:is|are) wrong;")
+_ONLY_WRONG = re.compile(r"Only the (?P<what>[^.;]+) (?:is|are) wrong;")
 _ITS_DTYPE = "the inputs' dtype"
-_LONGEST = 80  # characters of a fault's story, and of an exception
+_STORY_WIDTH = 80  # characters of a fault's story, and of an exception
 _FEW_WORDS = 3
 _MANIFEST_DTYPE = re.compile(r"(?<=: )\w+: $")  # in a manifest the dtype is the key that the words stand behind
-ENDED = FAILURES - {Verdict.VIOLATED}
+CALL_FAILURES = FAILURES - {Verdict.VIOLATED}
 """Failures whose sentence says how the call ended."""
 
 _SEEN_TO_FAIL = ("fails where ", "fails only where ", "fails at ")
 """How a cause begins that is but the sizes at which answers are wrong."""
 
-_NAMED = re.compile(r" \(`(?P<fault>\w+)`\)$")  # a sentence that ends with the fault it is about
+_NAMED_FAULT = re.compile(r" \(`(?P<fault>\w+)`\)$")  # a sentence that ends with the fault it is about
 _DEFINITION = "definition"
-OF_LAYOUT: Mapping[str, LikelyCause] = dict.fromkeys(
+LAYOUT_CAUSES: Mapping[str, LikelyCause] = dict.fromkeys(
     ("purity.strided_inputs", "purity.transposed_inputs", "purity.broadcast_inputs", "gradients.layout"),
     LikelyCause("the answer changes with how the inputs lie in memory", stage="layout",
                 advice="Read them by their strides, or copy them first (np.ascontiguousarray, .contiguous())"))
@@ -149,7 +149,7 @@ def _with_its_quantity(group: ExplainedFailures) -> ExplainedFailures:
     """What alone is wrong, where all failures say the same and no fault says it already: `only the log-sum-exp`."""
     if group.cause is None or group.cause.fault or group.cause.declare:
         return group
-    found = [_ONLY.search(each.evidence.wrong) for each in group.failures if each.evidence]
+    found = [_ONLY_WRONG.search(each.evidence.wrong) for each in group.failures if each.evidence]
     named = {each["what"] if each else "" for each in found}
     if len(named) != 1 or "" in named:
         return group
@@ -273,7 +273,7 @@ def _put_clearest_first(group: ExplainedFailures) -> ExplainedFailures:
     """
     words, fault = (_theme_text(group.cause), group.cause.fault) if group.cause else ("", "")
     return ExplainedFailures(group.cause, tuple(sorted(group.failures, key=lambda each: (
-        WEIGHT[each.level], not _is_like(each, fault), *rank_clarity(each, words)))))
+        LEVEL_WEIGHTS[each.level], not _is_like(each, fault), *rank_clarity(each, words)))))
 
 
 def _is_like(failure: Outcome, fault: str) -> bool:
@@ -291,8 +291,8 @@ def rank_clarity(failure: Outcome, cause: str = "") -> tuple[float, ...]:
     """
     theme, _, name = failure.clause.partition(".")
     is_of_another = theme.removesuffix("ing") not in cause
-    return (WEIGHT[failure.level], _is_half(failure), is_endless(failure), is_of_another, name != _DEFINITION,
-            theme in CONSEQUENCES)
+    return (LEVEL_WEIGHTS[failure.level], _is_half(failure), is_endless(failure), is_of_another, name != _DEFINITION,
+            theme in CONSEQUENT_THEMES)
 
 
 def is_endless(failure: Outcome) -> bool:
@@ -360,9 +360,9 @@ def _evident_cause(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause
     elif evidence.located and not evidence.located.startswith(UNLOCATED):
         yield replace(_parse_named_fault(evidence.located), stage=stage_of(evidence.located))
         yield from _features_of_read_out(evidence.located)
-    elif failure.verdict is Verdict.VIOLATED and failure.clause in OF_LAYOUT:
-        yield OF_LAYOUT[failure.clause]
-    elif failure.verdict in ENDED:
+    elif failure.verdict is Verdict.VIOLATED and failure.clause in LAYOUT_CAUSES:
+        yield LAYOUT_CAUSES[failure.clause]
+    elif failure.verdict in CALL_FAILURES:
         is_error = failure.verdict is Verdict.ERRORED
         yield LikelyCause(_generalise_exception(failure, evidence.sentence) if is_error
                           else evidence.sentence.rstrip("."))
@@ -370,8 +370,8 @@ def _evident_cause(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause
 
 def _parse_named_fault(sentence: str) -> LikelyCause:
     """A sentence, and the fault that it ends with."""
-    found = _NAMED.search(sentence)
-    return LikelyCause(_NAMED.sub("", sentence), found["fault"] if found else "")
+    found = _NAMED_FAULT.search(sentence)
+    return LikelyCause(_NAMED_FAULT.sub("", sentence), found["fault"] if found else "")
 
 
 def _features_of_read_out(located: str) -> Iterator[LikelyCause]:
@@ -387,7 +387,7 @@ def _speak_of_dtype(failure: Outcome, says: str) -> str:
 def _generalise_exception(failure: Outcome, sentence: str) -> str:
     """What an exception has in common with the same one about other shapes, at another dtype."""
     first = _NUMBER.sub("…", _speak_of_dtype(failure, sentence.partition("\n")[0].rstrip(".")))
-    return f"it raises {textwrap.shorten(first, _LONGEST, placeholder=' …')}"
+    return f"it raises {textwrap.shorten(first, _STORY_WIDTH, placeholder=' …')}"
 
 
 def shorten_story(like: Likeness) -> str:
@@ -398,4 +398,4 @@ def shorten_story(like: Likeness) -> str:
         story = rest
     first, _, _ = story.partition(" ")
     is_word = first == "A" or (first[1:].islower() and first[:1].isupper() and not keyword.iskeyword(first))  # True
-    return textwrap.shorten(story[0].lower() + story[1:] if is_word else story, _LONGEST, placeholder=" …")
+    return textwrap.shorten(story[0].lower() + story[1:] if is_word else story, _STORY_WIDTH, placeholder=" …")

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 from attnspec.core.errors import FileLocation
 from attnspec.core.nouns import Novelty, Verdict
 from attnspec.core.paths import write_whole
-from attnspec.record.events import OF_SUBJECTS
+from attnspec.record.events import SUBJECT_LIBRARIES
 from attnspec.record.outcome import Evidence, Explanation, Measured, Outcome, SubjectCard, refused_by
 from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.bugs import explain_bugs
@@ -28,9 +28,9 @@ from attnspec.report.likely_cause import ExplainedFailures, LikelyCause
 from attnspec.report.summary import summarise_runs
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 cannot hold
-_COUNTS: Mapping[str, str] = {"failures": "failure", "errors": "error", "skipped": "skipped"}
-_FAILURE, _ERROR, _SKIPPED = _COUNTS.values()
-_ELEMENTS: Mapping[Verdict, str] = {
+_JUNIT_COUNTS: Mapping[str, str] = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+_FAILURE, _ERROR, _SKIPPED = _JUNIT_COUNTS.values()
+_JUNIT_ELEMENTS: Mapping[Verdict, str] = {
     Verdict.VIOLATED: _FAILURE, Verdict.UNEXPECTED: _FAILURE, Verdict.ERRORED: _ERROR, Verdict.CRASHED: _ERROR,
     Verdict.TIMED_OUT: _ERROR, Verdict.NOT_RUN: _ERROR, Verdict.EXPECTED: _SKIPPED, Verdict.NO_CLAIM: _SKIPPED,
     Verdict.INAPPLICABLE: _SKIPPED,
@@ -106,7 +106,7 @@ def _format_held_share(outcomes: Sequence[Outcome]) -> str:
 def _surroundings_of_subject(run: JoinedRun, card: SubjectCard) -> Mapping[str, str]:
     """Where it lived: interpreter, NumPy, framework and device; of one that never came to life, where it would have."""
     environment = run.record.header.environment
-    return card.lives_in or {name: environment[name] for name in ("python", *OF_SUBJECTS) if name in environment}
+    return card.lives_in or {name: environment[name] for name in ("python", *SUBJECT_LIBRARIES) if name in environment}
 
 
 def _lost_run_suite(run: JoinedRun) -> ElementTree.Element:
@@ -121,7 +121,7 @@ def _count_verdicts(
     name: str, run: JoinedRun, cases: Sequence[ElementTree.Element], properties: Mapping[str, str],
 ) -> ElementTree.Element:
     suite = ElementTree.Element("testsuite", name=_remove_control_characters(name), tests=str(len(cases)))
-    for attribute, tag in _COUNTS.items():
+    for attribute, tag in _JUNIT_COUNTS.items():
         suite.set(attribute, str(sum(case.find(tag) is not None for case in cases)))
     suite.set("time", _number_without_exponent(sum(float(case.get("time", "0")) for case in cases)))
     suite.set("timestamp", run.record.header.started[:19])  # the schema knows no time zones
@@ -135,7 +135,7 @@ def _count_verdicts(
 
 def _case_element(outcome: Outcome, says: str, *, strict: bool) -> ElementTree.Element:
     case = _empty_case(outcome.subject, f"{outcome.clause}[{outcome.dtype.value}]", outcome.seconds)
-    if outcome.verdict in _ELEMENTS:
+    if outcome.verdict in _JUNIT_ELEMENTS:
         tag, message = _ruling_element(outcome, strict=strict)
         told = ElementTree.SubElement(case, tag, message=_remove_control_characters(message),
                                       type=outcome.verdict.value)
@@ -146,7 +146,7 @@ def _case_element(outcome: Outcome, says: str, *, strict: bool) -> ElementTree.E
 
 def _ruling_element(outcome: Outcome, *, strict: bool) -> tuple[str, str]:
     """The element, and its message: the reason, led by whatever makes it none of the failures."""
-    tag, word = _ELEMENTS[outcome.verdict], SIGNS[outcome.verdict].word
+    tag, word = _JUNIT_ELEMENTS[outcome.verdict], SIGNS[outcome.verdict].word
     evidence = outcome.evidence
     reason = outcome.reason or (evidence.sentence if evidence else "") or word
     reason = f"{evidence.begins} {reason}" if evidence and evidence.begins else reason
@@ -221,8 +221,8 @@ def _remove_control_characters(text: str) -> str:
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
-_ALWAYS = frozenset({Novelty.NEW.value, Novelty.MENDED.value, Novelty.CHANGED.value})
-MOST = 10
+_TOLD_NOVELTIES = frozenset({Novelty.NEW.value, Novelty.MENDED.value, Novelty.CHANGED.value})
+MOST_ANNOTATIONS = 10
 """So many annotations of a kind GitHub shows of one step, and so many causes the summary tells."""
 
 
@@ -236,7 +236,7 @@ def error_commands(records: Sequence[RunRecord], place_of: Callable[[str], FileL
     """Commands that GitHub makes errors of, one a likely cause and at most MOST. place_of: the `def` of a subject."""
     joined = join_records(show_hidden(records))
     found = list(_causes_by_subject(joined, strict=joined.is_strict))
-    return [_annotation(subject, cause, place_of(subject.card.id)) for subject, cause in found[:MOST]]
+    return [_annotation(subject, cause, place_of(subject.card.id)) for subject, cause in found[:MOST_ANNOTATIONS]]
 
 
 def _summary_lines(joined: JoinedRecords, *, strict: bool) -> Iterator[str]:
@@ -247,15 +247,15 @@ def _summary_lines(joined: JoinedRecords, *, strict: bool) -> Iterator[str]:
         yield format_row([format_code(each.subject.label), escape_text(each.word), escape_text(each.sentence)])
     yield from (line for each in compared_runs(joined) for line in ("", _format_baseline_summary(each)))
     causes = list(_causes_by_subject(joined, strict=strict))
-    for subject, cause in causes[:MOST]:
+    for subject, cause in causes[:MOST_ANNOTATIONS]:
         yield from _format_cause(subject, cause)
-    if len(causes) > MOST:
-        yield from ("", f"And {count_noun(len(causes) - MOST, 'cause')} more, in the record.")
+    if len(causes) > MOST_ANNOTATIONS:
+        yield from ("", f"And {count_noun(len(causes) - MOST_ANNOTATIONS, 'cause')} more, in the record.")
 
 
 def _format_baseline_summary(run: BaselineComparison) -> str:
     """`Held against `known.yaml`: 75 known failures as listed, 1 new, 0 mended, 2 changed.`"""
-    tally = ", ".join(f"{number} {word}" for word, number in run.tally.items() if number or word in _ALWAYS)
+    tally = ", ".join(f"{number} {word}" for word, number in run.tally.items() if number or word in _TOLD_NOVELTIES)
     name, listed = format_code(Path(run.baseline).name), count_noun(run.items, "known failure")
     return f"Held against {name}: {listed} as listed, {tally}."
 

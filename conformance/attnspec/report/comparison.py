@@ -20,7 +20,7 @@ from attnspec.record.outcome import ClauseText, Outcome
 from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.figures import (
     DECIDED,
-    SHORT,
+    SHORT_NAMES,
     SIGNS,
     Sign,
     count_noun,
@@ -157,7 +157,7 @@ def group_of(name: str, says: str, told: Sequence[Told], clauses: Mapping[str, C
 
 def _known_entry(told: Sequence[Told], clauses: Mapping[str, ClauseText]) -> KnownEntry:
     first, says = told[0]
-    return KnownEntry(first.subject, clauses[first.clause], " ".join(SHORT[each.dtype] for each, _ in told), says)
+    return KnownEntry(first.subject, clauses[first.clause], " ".join(SHORT_NAMES[each.dtype] for each, _ in told), says)
 
 
 def _told_key(told: Told) -> tuple[str, str, str]:
@@ -165,7 +165,7 @@ def _told_key(told: Told) -> tuple[str, str, str]:
     return outcome.subject, outcome.clause, says
 
 
-ROUNDING = 2.0
+MARGIN_FACTOR = 2.0
 """How far rounding alone can move a margin: an answer lies within one allowance of what its formula gives, on either
 side, so that two answers of one formula to one case lie within two of each other (docs/reading-a-report.md).
 """
@@ -317,7 +317,7 @@ def _describe_change(now: Outcome, before: Outcome) -> str:
 def has_moved(margin: float, was: float) -> bool:
     """Whether a margin moved by more than rounding can move it. A margin that is no finite number stays one."""
     if math.isfinite(margin) and math.isfinite(was):
-        return abs(margin - was) > ROUNDING
+        return abs(margin - was) > MARGIN_FACTOR
     return math.isfinite(margin) is not math.isfinite(was)
 
 
@@ -416,7 +416,7 @@ def _format_comparison_lines(compared: RunComparison) -> Iterator[str]:
     for group in compared.groups:
         yield from _format_known_group(group)
     yield ("An item is a clause at one dtype. A margin has changed if it moved by more than "
-           f"{format_figure(ROUNDING)}, because rounding alone can move it by that much.")
+           f"{format_figure(MARGIN_FACTOR)}, because rounding alone can move it by that much.")
 
 
 def _format_known_group(group: KnownGroup) -> Iterator[str]:
@@ -429,9 +429,9 @@ def _format_known_group(group: KnownGroup) -> Iterator[str]:
     yield ""
 
 
-COLUMN = 34   # width of a column of the picture, as of the table below it
-HEIGHT = 64   # of the tallest bar
-_ROOM = 16    # above a bar, for its number
+COLUMN_WIDTH = 34   # width of a column of the picture, as of the table below it
+TALLEST_BAR = 64   # of the tallest bar
+_NUMBER_HEIGHT = 16    # above a bar, for its number
 
 Item = tuple[str, str]  # subject, clause
 File = Sequence[RunRecord]
@@ -495,7 +495,8 @@ def make_history(files: Iterable[File], newest: File) -> History:
     failing = [{item for item, outcomes in each.items() if any(fails_and_gates(one, strict=strict) for one in outcomes)}
                for each in found]
     runs = _history_runs(joined, [len(each) for each in failing])
-    return History(tuple(runs), tuple(_history_rows(joined, found, failing)), COLUMN * len(joined), HEIGHT + _ROOM)
+    return History(tuple(runs), tuple(_history_rows(joined, found, failing)), COLUMN_WIDTH * len(joined),
+                   TALLEST_BAR + _NUMBER_HEIGHT)
 
 
 def _keep_subjects(file: File, subjects: set[str]) -> list[RunRecord]:
@@ -534,12 +535,12 @@ def _history_runs(joined: Sequence[JoinedRecords], numbers: Sequence[int]) -> It
     most = max([1, *numbers])
     for place, (each, violated) in enumerate(zip(joined, numbers, strict=True)):
         records = [run.record for run in each.runs]
-        high = HEIGHT * violated / most
+        high = TALLEST_BAR * violated / most
         yield HistoryRun(
             number=place + 1, started=records[0].header.started, words=_run_words(each), violated=violated,
             is_judged=any(outcome.verdict in DECIDED for outcome in each.outcomes.values()),
-            is_whole=not any(record.is_interrupted for record in records), x=COLUMN * place,
-            y=round(_ROOM + HEIGHT - high, 1), height=round(high, 1))
+            is_whole=not any(record.is_interrupted for record in records), x=COLUMN_WIDTH * place,
+            y=round(_NUMBER_HEIGHT + TALLEST_BAR - high, 1), height=round(high, 1))
 
 
 def _run_words(joined: JoinedRecords) -> str:

@@ -24,7 +24,7 @@ from attnspec.core.coverage import (
 from attnspec.core.nouns import FAILURES, DType
 from attnspec.core.plan import FAULT
 from attnspec.record.outcome import ClauseText, Outcome, Reading, SubjectCard
-from attnspec.report.figures import FINDINGS, SHORT, SIGNS, clause_anchor, format_figure
+from attnspec.report.figures import FINDINGS, SHORT_NAMES, SIGNS, clause_anchor, format_figure
 from attnspec.report.joined import JoinedRecords, JudgedSubject, finding_anchor
 
 MOST_MISSED = 6
@@ -283,12 +283,12 @@ def _tell_meeting(outcomes: tuple[Outcome, ...], refuting: tuple[Outcome, ...]) 
     for outcome in outcomes:
         if outcome not in refuting:
             why = f" ({outcome.reason})" if outcome.reason else ""
-            told.append(f"{SIGNS[outcome.verdict].word} at {SHORT[outcome.dtype]}{why}")
+            told.append(f"{SIGNS[outcome.verdict].word} at {SHORT_NAMES[outcome.dtype]}{why}")
     return ", ".join(told)
 
 
 def _join_dtypes(outcomes: tuple[Outcome, ...]) -> str:
-    return " ".join(SHORT[outcome.dtype] for outcome in outcomes)
+    return " ".join(SHORT_NAMES[outcome.dtype] for outcome in outcomes)
 
 
 def _missed_refutations(

@@ -17,7 +17,7 @@ from attnspec.record.outcome import ClauseText
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _AT_ALLOWANCE = 60.0  # percent of a gauge's width that margin 1 takes; what lies beyond is drawn on a log scale
-_DECADES = 6.0
+_GAUGE_DECADES = 6.0
 
 
 def format_figure(number: float | str, digits: int = 3) -> str:
@@ -72,7 +72,7 @@ def gauge_margin(margin: float) -> int:
         return 100
     if margin <= 1:
         return round(_AT_ALLOWANCE * max(margin, 0.0))
-    return round(_AT_ALLOWANCE + (100 - _AT_ALLOWANCE) * min(1.0, math.log10(margin) / _DECADES))
+    return round(_AT_ALLOWANCE + (100 - _AT_ALLOWANCE) * min(1.0, math.log10(margin) / _GAUGE_DECADES))
 
 
 def yes_or_no(value: str) -> str:
@@ -140,8 +140,8 @@ OTHER_CONVENTION = replace(ADVICE, word="another convention")
 
 FINDINGS = FAILURES | {Verdict.UNEXPECTED}
 DECIDED = FAILURES | {Verdict.HELD, Verdict.EXPECTED, Verdict.UNEXPECTED}
-SHORT: Mapping[DType, str] = {dtype: each.short_name for dtype, each in DTYPES.items()}
-WEIGHT: Mapping[Level, int] = {Level.MUST: 0, Level.SHOULD: 1, Level.MAY: 2}
+SHORT_NAMES: Mapping[DType, str] = {dtype: each.short_name for dtype, each in DTYPES.items()}
+LEVEL_WEIGHTS: Mapping[Level, int] = {Level.MUST: 0, Level.SHOULD: 1, Level.MAY: 2}
 
 
 def gravest_verdict(verdicts: Iterable[Verdict]) -> Verdict:
@@ -149,8 +149,9 @@ def gravest_verdict(verdicts: Iterable[Verdict]) -> Verdict:
     return min(verdicts, key=lambda verdict: SIGNS[verdict].rank)
 
 
-_OVERALL = (*sorted(FINDINGS, key=lambda verdict: SIGNS[verdict].rank), Verdict.EXPECTED, Verdict.NOT_RUN, Verdict.HELD,
-            Verdict.NO_CLAIM, Verdict.INAPPLICABLE)
+_GRAVEST_FIRST = (*sorted(FINDINGS, key=lambda verdict: SIGNS[verdict].rank), Verdict.EXPECTED, Verdict.NOT_RUN,
+                  Verdict.HELD,
+                  Verdict.NO_CLAIM, Verdict.INAPPLICABLE)
 
 
 def overall_verdict(verdicts: Iterable[Verdict]) -> Verdict:
@@ -158,7 +159,7 @@ def overall_verdict(verdicts: Iterable[Verdict]) -> Verdict:
 
     That a subject cannot be asked at one dtype takes nothing from what it holds at the others.
     """
-    return min(verdicts, key=_OVERALL.index)
+    return min(verdicts, key=_GRAVEST_FIRST.index)
 
 
 _CHINESE = re.compile(r"[\u3400-\u9fff]")

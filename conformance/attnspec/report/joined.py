@@ -15,7 +15,7 @@ from attnspec.core.plan import is_fault
 from attnspec.record.events import SubjectKnown, SubjectProbed
 from attnspec.record.outcome import ClauseText, Outcome, SubjectCard
 from attnspec.record.read import RunRecord
-from attnspec.report.figures import DECIDED, FINDINGS, SHORT, SIGNS, Sign, format_figure, gravest_verdict
+from attnspec.report.figures import DECIDED, FINDINGS, SHORT_NAMES, SIGNS, Sign, format_figure, gravest_verdict
 
 Key = tuple[int, str, DType]  # number of the subject, id of the clause, dtype
 
@@ -337,13 +337,13 @@ def _clause_row(number: int, subject: JudgedSubject, group: list[Outcome]) -> Cl
     first = group[0]
     return ClauseRow(
         anchor=_row_anchor(number, subject, first.dtype), subject=subject,
-        dtypes=" ".join(SHORT[outcome.dtype] for outcome in group), sign=SIGNS[first.verdict],
+        dtypes=" ".join(SHORT_NAMES[outcome.dtype] for outcome in group), sign=SIGNS[first.verdict],
         css=shade_verdict(first.verdict, first.level), outcome=first,
         finding=finding_anchor(number, subject) if first.verdict in FINDINGS else "")
 
 
 def _row_anchor(number: int, subject: JudgedSubject, dtype: DType) -> str:
-    return f"r{number}.{subject.number}.{SHORT[dtype]}"
+    return f"r{number}.{subject.number}.{SHORT_NAMES[dtype]}"
 
 
 def _make_squares(joined: JoinedRecords, number: int, subject: JudgedSubject) -> list[Square]:
@@ -363,5 +363,5 @@ def _make_square(number: int, subject: JudgedSubject, outcome: Outcome, row: DTy
     said = f", margin {format_figure(outcome.worst.margin)}" if outcome.worst and not is_finding else ""
     return Square(
         is_first=outcome.dtype is subject.dtypes[0], sign=sign.sign, css=shade_verdict(outcome.verdict, outcome.level),
-        title="" if is_alone else f"{subject.label} {SHORT[outcome.dtype]}: {sign.word}{said}",
+        title="" if is_alone else f"{subject.label} {SHORT_NAMES[outcome.dtype]}: {sign.word}{said}",
         target=finding_anchor(number, subject) if is_finding else _row_anchor(number, subject, row))

@@ -16,7 +16,7 @@ from attnspec.core.keyword import GRADIENTS_PROFILE
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Verdict
 from attnspec.record.boundaries import (
-    SMALLEST,
+    SMALLEST_BLOCK,
     Calls,
     common_spans,
     conditions_needed_alone,
@@ -27,9 +27,9 @@ from attnspec.record.boundaries import (
     parts_of,
     read_spans_told,
 )
-from attnspec.record.outcome import A_CHOICE, MAGNITUDE, Evidence, Outcome, SubjectCard
+from attnspec.record.outcome import A_CHOICE, MAGNITUDE_CAUSE, Evidence, Outcome, SubjectCard
 
-ABOUT_OTHER_MATTERS = frozenset({"numerics", "drift", "purity"})
+OTHER_THEMES = frozenset({"numerics", "drift", "purity"})
 """Themes whose clauses may break at sizes at which the answers are right: they are about rounding and about memory."""
 
 
@@ -86,21 +86,21 @@ def _failures_that_count(failure: Outcome, evidence: Evidence, failures: Sequenc
         seen = other.evidence
         if (other is not failure and seen is not None and other.verdict is Verdict.VIOLATED
                 and other.verdict is failure.verdict and other.dtype is failure.dtype
-                and other.clause.partition(".")[0] not in ABOUT_OTHER_MATTERS
+                and other.clause.partition(".")[0] not in OTHER_THEMES
                 and not (seen.like or seen.explained or seen.begins) and keywords_in(seen.recipe) <= given):
             yield seen
 
 
 _LEFT_OUT = re.compile(r"the answer is .+, and right once (?P<keywords>.+) is left out")
 _STAGE = re.compile(r"\((?P<stage>\w+)[^()]*\)$")  # a read-out ends with the stage that it blames
-OF_EMPTY_ROWS = "hidden_rows_follow_convention"
+EMPTY_ROWS_CLAUSE = "hidden_rows_follow_convention"
 """The word of clauses about a query without a key."""
-OF_NO_RULE = "fails at some sizes, which follow no simple rule"
+NO_SIMPLE_RULE = "fails at some sizes, which follow no simple rule"
 BACKWARD = "the backward pass is wrong"
 """How a read-out begins that finds nothing wrong in the forward pass."""
-CONSEQUENCES = frozenset({"numerics", "drift"})
+CONSEQUENT_THEMES = frozenset({"numerics", "drift"})
 """Themes whose clauses are about rounding: most that is wrong breaks them, too, and they do not say what it is."""
-_SOFTMAX = frozenset({"softmax", "blocks"})
+_SOFTMAX_STAGES = frozenset({"softmax", "blocks"})
 """Stages at which it depends on how large logits are what goes wrong."""
 PRECISION = "precision"
 """The stage of faults that round, and the key under which an arithmetic is declared."""
@@ -192,7 +192,7 @@ def _is_same_row(one: Outcome, other: Outcome) -> bool:
     """Whether both give a query without a key the same, and another answer than is declared."""
     pair = [each.evidence.measured for each in (one, other) if each.evidence and each.evidence.measured]
     told = {(each.relation, repr(each.seen), each.expected) for each in pair}
-    return len(pair) == 2 and len(told) == 1 and pair[0].relation == OF_EMPTY_ROWS
+    return len(pair) == 2 and len(told) == 1 and pair[0].relation == EMPTY_ROWS_CLAUSE
 
 
 def _merge_pile(pile: Sequence[ExplainedFailures]) -> ExplainedFailures:
@@ -239,7 +239,7 @@ def _common_sentence(told: LikelyCause, causes: Sequence[LikelyCause], failures:
         return usual
     found = common_spans(list(seen))
     says = f"fails where {' and '.join(span.words for span in found)}" if found else told.says
-    return said_of_all(says, failures) or OF_NO_RULE
+    return said_of_all(says, failures) or NO_SIMPLE_RULE
 
 
 def usual_beginning(failures: Sequence[Outcome]) -> str:
@@ -281,7 +281,7 @@ def _shows_in(named: ExplainedFailures, other: ExplainedFailures) -> bool:
     """
     if not other.cause or not _is_of_the_softmax(named) or len(named.failures) <= len(other.failures):
         return False
-    is_of_logits = not other.cause.fault and other.cause.says.startswith(f"{MAGNITUDE}logit ")
+    is_of_logits = not other.cause.fault and other.cause.says.startswith(f"{MAGNITUDE_CAUSE}logit ")
     return is_of_logits or (bool(other.cause.declare) and all(map(_is_about_rounding, other.failures)))
 
 
@@ -297,11 +297,11 @@ def _shows_in_gradients(named: ExplainedFailures, other: ExplainedFailures) -> b
 
 
 def _is_of_the_softmax(group: ExplainedFailures) -> bool:
-    return group.cause is not None and bool(group.cause.fault) and group.cause.stage in _SOFTMAX
+    return group.cause is not None and bool(group.cause.fault) and group.cause.stage in _SOFTMAX_STAGES
 
 
 def _is_about_rounding(failure: Outcome) -> bool:
-    return failure.clause.partition(".")[0] in CONSEQUENCES
+    return failure.clause.partition(".")[0] in CONSEQUENT_THEMES
 
 
 def _lies_within(bounded: ExplainedFailures, other: ExplainedFailures) -> bool:
@@ -366,7 +366,7 @@ def _half_begin_alike(some: Sequence[str], others: Sequence[str]) -> bool:
 def _are_compatible(one: str, other: str) -> bool:
     """Whether they are the same, or have a condition in common which lengths as of one block or row do not meet."""
     same = parts_of(one) == parts_of(other) != ()  # the one may fail in every case, and the other only there
-    return one == other or same or any(span.low > SMALLEST for span in common_spans((one, other)))
+    return one == other or same or any(span.low > SMALLEST_BLOCK for span in common_spans((one, other)))
 
 
 def needed_keywords(located: str) -> list[str]:

@@ -28,15 +28,15 @@ from attnspec.report.audit.conventions import ConventionTable, collect_answers, 
 from attnspec.report.audit.explained import explaining_findings
 from attnspec.report.audit.view import Audit, is_audit, make_audit
 from attnspec.report.bugs import explain_bugs, is_endless, rank_clarity
-from attnspec.report.comparison import ROUNDING, History, RunComparison, compared_runs
+from attnspec.report.comparison import MARGIN_FACTOR, History, RunComparison, compared_runs
 from attnspec.report.coverage import collect_readings, coverage_at_named_sizes, measure_subjects, measure_trust
 from attnspec.report.figures import (
     ADVICE,
     FINDINGS,
+    LEVEL_WEIGHTS,
     OTHER_CONVENTION,
-    SHORT,
+    SHORT_NAMES,
     SIGNS,
-    WEIGHT,
     Sign,
     clause_anchor,
     count_noun,
@@ -61,12 +61,12 @@ from attnspec.report.joined import (
     shade_verdict,
 )
 from attnspec.report.likely_cause import ExplainedFailures, LikelyCause, is_other_convention
-from attnspec.report.pictures import LEVELS, PictureGrid, fit_pictures
+from attnspec.report.pictures import PALETTE_STEPS, PictureGrid, fit_pictures
 from attnspec.report.sections import RANKING_EXITS, PageSection, SectionMaker, check_shown, make_ranking
 from attnspec.report.summary import LEGEND, Summary, exit_words, find_silences, never_decided, summarise_runs
 
 PICTURED_CELLS = 1_100   # how many picture cells a page draws before it refers to the record instead
-OPEN = 24                # how many findings that gate stand open; the rest can be opened one by one
+OPEN_FINDINGS = 24                # how many findings that gate stand open; the rest can be opened one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def _make_finding(
         anchor=finding_anchor(number, subject), clause=clause, subject=subject, outcomes=tuple(failed),
         sign=_sign_of_advice(worst) if is_advice else SIGNS[worst.verdict],
         css=shade_verdict(worst.verdict, worst.level),
-        dtypes=" ".join(SHORT[o.dtype] for o in outcomes if o in failed),
+        dtypes=" ".join(SHORT_NAMES[o.dtype] for o in outcomes if o in failed),
         does_gate=does_gate,
         known=tuple({known.id: known for outcome in failed
                      for known in explaining_findings(subject, outcome)}.values()))
@@ -196,13 +196,15 @@ def _outcome_gravity(outcome: Outcome) -> tuple[float, ...]:
 
 def _page_gravity(finding: PageFinding) -> tuple[float, ...]:
     first = finding.outcomes[0]
-    return (not finding.does_gate, WEIGHT[first.level], SIGNS[first.verdict].rank, -finding.failures, -finding.clauses,
+    return (not finding.does_gate, LEVEL_WEIGHTS[first.level], SIGNS[first.verdict].rank, -finding.failures,
+            -finding.clauses,
             *rank_clarity(first), *_outcome_gravity(first))
 
 
 def _add_pictures_to_page(found: list[PageFinding]) -> tuple[PageFinding, ...]:
     """The findings with their pictures, as long as the page has room for them; the first few stand open."""
-    opened = [replace(finding, is_open=finding.does_gate and place < OPEN) for place, finding in enumerate(found)]
+    opened = [replace(finding, is_open=finding.does_gate and place < OPEN_FINDINGS)
+              for place, finding in enumerate(found)]
     evidence = [finding.outcomes[0].evidence for finding in found]
     cases = [each.pictures if each else () for each in evidence]
     drawn = fit_pictures(cases, PICTURED_CELLS, PICTURED_CELLS)
@@ -210,7 +212,7 @@ def _add_pictures_to_page(found: list[PageFinding]) -> tuple[PageFinding, ...]:
                  for finding, pictures, grids in zip(opened, cases, drawn, strict=True))
 
 
-_SPACE = "{http://www.w3.org/1998/Math/MathML}"
+_MATHML_NAMESPACE = "{http://www.w3.org/1998/Math/MathML}"
 _ELEMENTS = frozenset({
     "math", "mrow", "mi", "mo", "mn", "mtext", "mspace", "mstyle", "mpadded", "mphantom", "mfrac", "msqrt",
     "mroot", "msub", "msup", "msubsup", "munder", "mover", "munderover", "mmultiscripts", "mprescripts",
@@ -249,7 +251,7 @@ def _is_plain(drawn: str) -> bool:
         root = ElementTree.fromstring(drawn)
     except ElementTree.ParseError:
         return False
-    return all(_is_sound(element, element.tag.removeprefix(_SPACE)) for element in root.iter())
+    return all(_is_sound(element, element.tag.removeprefix(_MATHML_NAMESPACE)) for element in root.iter())
 
 
 def _is_sound(element: ElementTree.Element, name: str) -> bool:
@@ -259,7 +261,7 @@ def _is_sound(element: ElementTree.Element, name: str) -> bool:
     return is_known and is_whole and "\\" not in (element.text or "")
 
 
-FILES: Mapping[str, str] = {
+TEMPLATE_FILES: Mapping[str, str] = {
     "css": "page.css", "js": "page.js", "audit_css": "audit/audit.css", "audit_js": "audit/audit.js"}
 
 
@@ -273,13 +275,14 @@ def page_environment() -> Environment:
     environment.filters |= {
         "figure": format_figure, "duration": format_duration, "gauge": gauge_margin, "moment": format_moment,
         "counted": count_noun, "mathml": formula_markup, "plainly": yes_or_no, "exit": exit_words,
-        "web": web_address, "language": language_of_text, "breakable": _breakable_markup, "short": SHORT.__getitem__,
+        "web": web_address, "language": language_of_text, "breakable": _breakable_markup,
+        "short": SHORT_NAMES.__getitem__,
         "grouped": group_digits, "thread": name_thread, "anchor": clause_anchor, "prose": _prose_markup,
         "said": word_for_reader, "library": _library_folder, "listed": list_defaults, "verbatim": _verbatim_markup}
     # our own files, inlined as they are
     environment.globals |= {
         name: Markup((source / file).read_text(encoding="utf-8"))
-        for name, file in FILES.items()}
+        for name, file in TEMPLATE_FILES.items()}
     return environment
 
 
@@ -337,7 +340,7 @@ def render_page(records: Sequence[RunRecord], *, compared: RunComparison | None 
     compared, past: how the runs stand to an earlier one, and the runs before them, where that is wanted.
     further: what makes sections of what else was measured. Raises UsageError where none of them shows it.
     """
-    earlier = {"compared": compared, "history": past, "rounding": ROUNDING}
+    earlier = {"compared": compared, "history": past, "rounding": MARGIN_FACTOR}
     return page_environment().get_template("page.html").render({**_page_variables(show_hidden(records), further),
                                                                 **earlier})
 
@@ -360,7 +363,7 @@ def _page_variables(records: Sequence[RunRecord], further: Sequence[SectionMaker
             summary, next(iter(sections), None), found, is_judged=is_judged),
         **(_common_variables(joined) if looked else _verdict_variables(joined) if is_judged else {}),
         "held": compared_runs(joined), "conventions": _conventions_of_page(joined), "legend": LEGEND, "axes": AXES,
-        "levels": LEVELS,
+        "levels": PALETTE_STEPS,
     }
 
 

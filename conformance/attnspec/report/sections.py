@@ -52,16 +52,16 @@ def check_shown(records: Iterable[RunRecord], sections: Iterable[PageSection] = 
                 f"page of that. {way}")
 
 
-WORDS = {KernelStanding.CONFORMS: "conforms", KernelStanding.VIOLATED: "does not conform",
-         KernelStanding.NOT_JUDGED: "was not judged"}
-CSS = {KernelStanding.CONFORMS: "good", KernelStanding.VIOLATED: "bad", KernelStanding.NOT_JUDGED: "idle"}
+STANDING_WORDS = {KernelStanding.CONFORMS: "conforms", KernelStanding.VIOLATED: "does not conform",
+                  KernelStanding.NOT_JUDGED: "was not judged"}
+STANDING_CSS = {KernelStanding.CONFORMS: "good", KernelStanding.VIOLATED: "bad", KernelStanding.NOT_JUDGED: "idle"}
 SIGNS = {"good": "✓", "bad": "✗", "idle": "?"}
 RANKING_EXITS = {
     0: "all kernels conform",
     1: "a kernel does not conform",
     2: "a kernel was not judged, and all others conform; or the run was interrupted",
 }
-CAUSES = 12
+MOST_CAUSES = 12
 """So many likely causes are listed with the kernels that have them."""
 
 
@@ -110,7 +110,7 @@ def make_ranking(records: Sequence[RunRecord]) -> Ranking | None:
     return Ranking(
         headline, "good" if is_whole else "bad" if _are_some_wrong(ordered) else "idle", _ranking_rows(ordered),
         _shared_causes(ordered),
-        tuple(Counter(clause for each in ordered for clause in each.failing).most_common(CAUSES)),
+        tuple(Counter(clause for each in ordered for clause in each.failing).most_common(MOST_CAUSES)),
         sum(kernel.seconds for kernel in ordered), sum(bool(kernel.death) for kernel in ordered))
 
 
@@ -129,8 +129,8 @@ def _ranking_rows(kernels: Sequence[KernelRanked]) -> tuple[RankingRow, ...]:
 
 
 def _ranking_row(place: int, kernel: KernelRanked) -> RankingRow:
-    css = CSS[kernel.verdict]
-    return RankingRow(place, kernel, WORDS[kernel.verdict], css, SIGNS[css])
+    css = STANDING_CSS[kernel.verdict]
+    return RankingRow(place, kernel, STANDING_WORDS[kernel.verdict], css, SIGNS[css])
 
 
 def _shared_causes(kernels: Sequence[KernelRanked]) -> tuple[SharedCause, ...]:
@@ -140,4 +140,4 @@ def _shared_causes(kernels: Sequence[KernelRanked]) -> tuple[SharedCause, ...]:
         if kernel.first and kernel.first.cause:
             found.setdefault((kernel.first.cause, kernel.first.fault), []).append(kernel.subject)
     often = sorted(found.items(), key=lambda pair: -len(pair[1]))
-    return tuple(SharedCause(says, fault, tuple(whom)) for (says, fault), whom in often[:CAUSES])
+    return tuple(SharedCause(says, fault, tuple(whom)) for (says, fault), whom in often[:MOST_CAUSES])

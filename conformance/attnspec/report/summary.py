@@ -36,12 +36,12 @@ from attnspec.report.likely_cause import (
 )
 from attnspec.report.sections import PageSection
 
-EXITS = {
+EXIT_WORDS = {
     0: "conforms",
     1: "violated: a `must` clause does not hold",
     2: "could not judge: something was not run, or nothing was executed",
 }
-PROBE_EXITS = {0: "no answer against a manifest", 1: "an answer against a manifest", 2: "not everything was asked"}
+PROBE_EXIT_WORDS = {0: "no answer against a manifest", 1: "an answer against a manifest", 2: "not everything was asked"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def exit_words(run: JoinedRun, sections: Sequence[PageSection] = ()) -> str:
         return "none: the run was interrupted"
     record = run.record
     measured = next((section.exits for section in sections if section.is_of(record)), None)
-    words = EXITS if record.outcomes else measured or (PROBE_EXITS if record.probes else EXITS)
+    words = EXIT_WORDS if record.outcomes else measured or (PROBE_EXIT_WORDS if record.probes else EXIT_WORDS)
     return f"{footer.exit_code}, {words.get(footer.exit_code, 'unknown')}"
 
 

@@ -31,7 +31,16 @@ import attnspec
 from attnspec.core.errors import CANNOT_RUN
 from attnspec.core.paths import portable_argument, scratch_folder
 from attnspec.core.plan import Job, Plan
-from attnspec.record.events import OF_SUBJECTS, OWN_DEVICE, Done, Event, Handler, ItemFinished, RunFinished, RunStarted
+from attnspec.record.events import (
+    OWN_DEVICE,
+    SUBJECT_LIBRARIES,
+    Done,
+    Event,
+    Handler,
+    ItemFinished,
+    RunFinished,
+    RunStarted,
+)
 from attnspec.record.outcome import Outcome
 from attnspec.runner.jobs import JobSource, Share, open_jobs, plan_text
 from attnspec.runner.judge import ENGINE, TRIALS, with_engine
@@ -266,7 +275,7 @@ _XLA_ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threa
 # Whatever would let the user's pytest (plugins, options, an outer xdist) reach into ours.
 _FOREIGN = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT",
             "PYTEST_XDIST_TESTRUNUID", "PYTEST_CURRENT_TEST")
-_PACKAGES = (*OF_SUBJECTS, "hypothesis", "pytest", "pytest-xdist")
+_PACKAGES = (*SUBJECT_LIBRARIES, "hypothesis", "pytest", "pytest-xdist")
 
 
 @contextmanager
@@ -306,10 +315,10 @@ def describe_environment(workers: int, device: str = "") -> Mapping[str, str]:
         "threads": "1 a worker",
         **_versions(),
     }
-    there = audited_environment(OF_SUBJECTS)
+    there = audited_environment(SUBJECT_LIBRARIES)
     if not there:
         return own
-    kept = {name: value for name, value in own.items() if name not in OF_SUBJECTS}
+    kept = {name: value for name, value in own.items() if name not in SUBJECT_LIBRARIES}
     return {**kept, **there, "judge": f"{own['python']}, NumPy {own['numpy']}"}
 
 

@@ -15,11 +15,11 @@ from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType
 from attnspec.record.events import Found, SubjectProbed
 from attnspec.record.outcome import KnownFinding, is_choice
-from attnspec.report.figures import SHORT, count_noun
+from attnspec.report.figures import SHORT_NAMES, count_noun
 from attnspec.report.joined import JoinedRecords, JudgedSubject
 
-AGREE = "agree"  # the answer of a switch that makes no difference
-OF_THE_SWITCH = ("gradient.flow",)  # what a switch is there to change is no surprise
+SAME_ANSWER = "agree"  # the answer of a switch that makes no difference
+SWITCHED_QUESTIONS = ("gradient.flow",)  # what a switch is there to change is no surprise
 
 
 class ManifestWord(Enum):
@@ -83,15 +83,15 @@ def _group_by_question(probe: SubjectProbed) -> Mapping[str, Found]:
 
 def _switch_differences(probe: SubjectProbed, plain: Mapping[str, Found]) -> Iterable[SwitchDifference]:
     """Where the variant does not answer as the subject: first the same problems put to both, then the questions."""
-    dtype, flipped = SHORT[probe.dtype], [found for found in probe.found if _is_switch(found)]
+    dtype, flipped = SHORT_NAMES[probe.dtype], [found for found in probe.found if _is_switch(found)]
     for found in flipped:
-        if found.answer != AGREE:
+        if found.answer != SAME_ANSWER:
             posed = (found.asks.partition(": ")[2] or found.asks).rstrip("?")
             answers = _split_answers(found.detail or found.answer)
             yield SwitchDifference(probe.variant, posed, *answers, "", dtype, _compare_with_manifest(found))
     for found in probe.found:
         other = plain.get(found.question)
-        is_asked = found.question not in OF_THE_SWITCH and found not in flipped
+        is_asked = found.question not in SWITCHED_QUESTIONS and found not in flipped
         if other is not None and other.answer != found.answer and is_asked:
             yield SwitchDifference(probe.variant, found.asks, other.answer, found.answer, found.detail, dtype,
                                    _compare_with_manifest(found))
@@ -289,7 +289,7 @@ def _answers_from_probes(probes: Sequence[SubjectProbed]) -> Answers:
     asked: dict[str, dict[str, Found]] = {}
     for probe in probes:
         for found in probe.found:
-            asked.setdefault(found.question, {})[SHORT[probe.dtype]] = found
+            asked.setdefault(found.question, {})[SHORT_NAMES[probe.dtype]] = found
     return {question: _merge_dtype_answers(by_dtype) for question, by_dtype in asked.items()}
 
 
@@ -328,7 +328,7 @@ def find_habits(joined: JoinedRecords) -> ConventionTable:
     return ConventionTable(rows, choose_columns(rows), compare_switches(joined))
 
 
-NAMED = 4  # how many subjects with the most frequent answer are named
+MOST_NAMED = 4  # how many subjects with the most frequent answer are named
 
 @dataclass(frozen=True, slots=True)
 class AnswerGroup:
@@ -414,7 +414,7 @@ def _group_by_answer(found: _AnswerPile) -> Iterable[AnswerGroup]:
     """The answers with who gives them. Of the most frequent one only a few are named; those who differ are, all."""
     for place, key in enumerate(found.by_frequency):
         names = found.subjects[key]
-        are_named = place > 0 or len(names) <= NAMED
+        are_named = place > 0 or len(names) <= MOST_NAMED
         others = "others that were asked" if len(found.first) > 1 else "that were asked"
         yield AnswerGroup(found.first[key], "", ", ".join(names) if are_named else f"all {len(names)} {others}")
 

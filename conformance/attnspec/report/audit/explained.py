@@ -10,13 +10,14 @@ from enum import Enum
 from attnspec.core.declaration import Harm
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict
 from attnspec.record.outcome import ClauseText, KnownFinding, Outcome, does_explain, is_choice
-from attnspec.report.figures import FINDINGS, SHORT, SIGNS, WEIGHT, Sign, ascii_name
+from attnspec.report.figures import FINDINGS, LEVEL_WEIGHTS, SHORT_NAMES, SIGNS, Sign, ascii_name
 from attnspec.report.joined import JoinedRecords, JudgedSubject, shade_verdict
 from attnspec.report.pictures import PictureGrid, fit_pictures
 
-TOLD = FINDINGS | {Verdict.EXPECTED}
+EXPLAINED_VERDICTS = FINDINGS | {Verdict.EXPECTED}
 PICTURED_CELLS = 750  # how many picture cells the page draws before it refers to the record instead
-CELLS_OF_ONE = 150  # and how many the pictures of one finding may have, so that the first does not take them all
+# and how many the pictures of one finding may have, so that the first does not take them all
+CELLS_OF_ONE_FINDING = 150
 _UNDOCUMENTED = re.compile(r"(no|contradicted)\b|$")
 
 
@@ -158,7 +159,7 @@ def _pile_up_all(joined: JoinedRecords) -> Mapping[tuple[str, ...], _FailurePile
             pile.holders[subject.number] = subject
         for outcomes in joined.outcomes_of_subject(subject).values():
             for outcome in outcomes:
-                if outcome.verdict in TOLD:
+                if outcome.verdict in EXPLAINED_VERDICTS:
                     _pile_up(piles, subject, outcome)
     return piles
 
@@ -206,7 +207,7 @@ def _clarity(outcome: Outcome) -> tuple[float, ...]:
     measured = outcome.evidence.measured if outcome.evidence else None
     size = measured.entries if measured else 0
     is_bare = not (outcome.evidence and outcome.evidence.like)  # some are diagnosed at one dtype alone
-    return WEIGHT[outcome.level], SIGNS[outcome.verdict].rank, is_bare, size, outcome.dtype is not DType.FLOAT32
+    return LEVEL_WEIGHTS[outcome.level], SIGNS[outcome.verdict].rank, is_bare, size, outcome.dtype is not DType.FLOAT32
 
 
 def _concerns(failures: Sequence[tuple[JudgedSubject, Outcome]],
@@ -236,13 +237,13 @@ def _complaints_of_clauses(outcomes: Sequence[Outcome], texts: Mapping[str, Clau
 
 def _complaint_of_clause(clause: ClauseText, group: Sequence[Outcome]) -> Complaint:
     worst = min(group, key=lambda outcome: SIGNS[outcome.verdict].rank)
-    dtypes = " ".join(SHORT[outcome.dtype] for outcome in group)
+    dtypes = " ".join(SHORT_NAMES[outcome.dtype] for outcome in group)
     return Complaint(clause, dtypes, SIGNS[worst.verdict], shade_verdict(worst.verdict, worst.level))
 
 
 def _finding_gravity(told: AuditFinding) -> tuple[object, ...]:
     return (told.cause is not FailureCause.UNKNOWN, told.shown_outcome is None, harm_rank(told.harm),
-            WEIGHT[told.level], told.sign.rank, bool(told.documented_words), -len(told.subjects), -told.items,
+            LEVEL_WEIGHTS[told.level], told.sign.rank, bool(told.documented_words), -len(told.subjects), -told.items,
             told.anchor)
 
 
@@ -250,6 +251,6 @@ def _add_pictures_to_findings(found: Sequence[AuditFinding]) -> tuple[AuditFindi
     """The findings with the pictures of the case that is shown, as long as the page has room for them."""
     evidence = [told.shown_outcome.evidence if told.shown_outcome else None for told in found]
     cases = [each.pictures if each else () for each in evidence]
-    drawn = fit_pictures(cases, PICTURED_CELLS, CELLS_OF_ONE)
+    drawn = fit_pictures(cases, PICTURED_CELLS, CELLS_OF_ONE_FINDING)
     return tuple(replace(told, omitted=len(pictures)) if grids is None else replace(told, pictures=grids)
                  for told, pictures, grids in zip(found, cases, drawn, strict=True))

@@ -19,7 +19,7 @@ from attnspec.core.nouns import FAILURES, DType, Kind, Level, Verdict
 from attnspec.record.outcome import ClauseText, Outcome, SubjectCard, is_choice
 from attnspec.report.audit.conventions import ConventionAnswer, group_answers
 from attnspec.report.audit.explained import are_chosen, explaining_findings, harm_rank, library_of
-from attnspec.report.figures import DECIDED, FINDINGS, SHORT, SIGNS, Sign, overall_verdict, shared_reason
+from attnspec.report.figures import DECIDED, FINDINGS, SHORT_NAMES, SIGNS, Sign, overall_verdict, shared_reason
 from attnspec.report.joined import JoinedRecords, JudgedSubject, shade_verdict, tally_verdicts
 
 GRADE, ASKED = "precision grade", "precision"  # the reading, and the question of a probe, that tell the grade
@@ -187,7 +187,8 @@ def counted_by_verdict(subject: JudgedSubject, groups: Iterable[Sequence[Outcome
 
 def closest_case(outcomes: Iterable[Outcome]) -> Nearness | None:
     """What came nearest to its allowance, of what was tried."""
-    calls = [Nearness(math.inf if math.isnan(worst.margin) else worst.margin, outcome.clause, SHORT[outcome.dtype])
+    calls = [Nearness(math.inf if math.isnan(worst.margin) else worst.margin, outcome.clause,
+                      SHORT_NAMES[outcome.dtype])
              for outcome in outcomes if (worst := outcome.worst) is not None and outcome.cases]
     return max(calls, key=lambda call: call.margin, default=None)
 
@@ -199,7 +200,7 @@ def _grades(joined: JoinedRecords, subject: JudgedSubject, outcomes: Iterable[Ou
     read = {outcome.dtype: str(reading.value)
             for outcome in outcomes for reading in outcome.readings if reading.quantity == GRADE}
     told: Mapping[DType, str] = {**asked, **read}
-    return tuple((SHORT[dtype], told[dtype]) for dtype in DType if dtype in told)
+    return tuple((SHORT_NAMES[dtype], told[dtype]) for dtype in DType if dtype in told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,13 +236,13 @@ HIDDEN_ROWS = f"{GRADIENTS_PROFILE}.hidden_rows"
 OWN, OTHERS = "its own", "others"
 """Whose gradients are told where one query sees no key."""
 
-ROW, KEY = "gradient.hidden_row", "gradient.hidden_key"
+ROW_QUESTION, KEY_QUESTION = "gradient.hidden_row", "gradient.hidden_key"
 """The questions of a probe about masked rows and keys."""
 
-_PARTLY = "Why some were not judged with respect to everything"
-_WHOLLY = "Of which no gradients were judged, and why"
+_PARTLY_HEADING = "Why some were not judged with respect to everything"
+_WHOLLY_HEADING = "Of which no gradients were judged, and why"
 
-_OF = f"{GRADIENTS_PROFILE}.of_"
+_GRADIENT_CLAUSE = f"{GRADIENTS_PROFILE}.of_"
 _INPUTS = ("query", "key", "value")
 _PARAMETERS = "params"
 
@@ -289,7 +290,8 @@ class Gradients:
     @property
     def unjudged_by_heading(self) -> tuple[tuple[str, tuple[UnjudgedGradients, ...]], ...]:
         """Both, each with what is said over it; one that is empty is left out."""
-        return tuple(each for each in ((_PARTLY, self.partly_judged), (_WHOLLY, self.never_judged)) if each[1])
+        return tuple(each for each in ((_PARTLY_HEADING, self.partly_judged),
+                                       (_WHOLLY_HEADING, self.never_judged)) if each[1])
 
 
 ByClause = Mapping[ClauseText, Sequence[Outcome]]
@@ -326,8 +328,9 @@ def _gradient_line(joined: JoinedRecords, subject: JudgedSubject, outcomes: ByCl
         subject, counted_by_verdict(subject, outcomes.values()).share, tuple(_broken_clauses(subject, outcomes)),
         _rounding_of_backward(subject.card), tuple(_closest_gradients(subject, outcomes)),
         (*_own_answers(joined.outcomes_of(subject, HIDDEN_ROWS)),
-         *_answers_of_others(group_answers(joined, subject, ROW))),
-        group_answers(joined, subject, KEY), tuple(name for name, each in named.items() if _decides_gradients(each)),
+         *_answers_of_others(group_answers(joined, subject, ROW_QUESTION))),
+        group_answers(joined, subject, KEY_QUESTION),
+        tuple(name for name, each in named.items() if _decides_gradients(each)),
         _group_by_first((_unjudged_reason(subject.card, each), name) for name, each in named.items()
                         if not _decides_gradients(each) and _takes_input(subject.card, name)))
 
@@ -341,7 +344,7 @@ def _group_by_input(outcomes: ByClause) -> Mapping[str, Sequence[Outcome]]:
 
 def _differentiated_input(clause: ClauseText) -> str:
     """With respect to what the gradient is that a clause is about: `query` of `gradients.of_query`; else empty."""
-    name = clause.id.removeprefix(_OF).replace("_", " ") if clause.id.startswith(_OF) else ""
+    name = clause.id.removeprefix(_GRADIENT_CLAUSE).replace("_", " ") if clause.id.startswith(_GRADIENT_CLAUSE) else ""
     is_array = name in _INPUTS or (name in KEYWORDS and KEYWORDS[name].axes)
     return name if is_array or _PARAMETERS in clause.needs else ""
 
@@ -366,7 +369,7 @@ def _broken_clauses(subject: JudgedSubject, outcomes: ByClause) -> Iterator[Clau
 
 
 def _rounding_of_backward(card: SubjectCard) -> tuple[tuple[str, str], ...]:
-    return tuple((SHORT[dtype], card.backward[dtype.value]) for dtype in DType if dtype.value in card.backward)
+    return tuple((SHORT_NAMES[dtype], card.backward[dtype.value]) for dtype in DType if dtype.value in card.backward)
 
 
 def _closest_gradients(subject: JudgedSubject, outcomes: ByClause) -> Iterator[Nearness]:

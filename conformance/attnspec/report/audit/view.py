@@ -16,7 +16,14 @@ from string import ascii_lowercase
 from attnspec.core.nouns import FAILURES, Level, Verdict
 from attnspec.record.outcome import ClauseText, Outcome, QuotedSource
 from attnspec.report.audit.conventions import ConventionTable, find_habits
-from attnspec.report.audit.explained import TOLD, AuditFinding, FailureCause, are_chosen, explain_failures, library_of
+from attnspec.report.audit.explained import (
+    EXPLAINED_VERDICTS,
+    AuditFinding,
+    FailureCause,
+    are_chosen,
+    explain_failures,
+    library_of,
+)
 from attnspec.report.audit.table import (
     AuditStanding,
     ClauseTally,
@@ -27,10 +34,10 @@ from attnspec.report.audit.table import (
     library_tables,
     tally_clauses,
 )
-from attnspec.report.figures import SHORT, SIGNS, count_noun, overall_verdict, shared_reason
+from attnspec.report.figures import SHORT_NAMES, SIGNS, count_noun, overall_verdict, shared_reason
 from attnspec.report.joined import JoinedRecords, JudgedSubject
 
-_LETTERS: Mapping[Verdict, str] = {  # one letter a verdict at most: there are tens of thousands of cells
+_VERDICT_LETTERS: Mapping[Verdict, str] = {  # one letter a verdict at most: there are tens of thousands of cells
     Verdict.HELD: "", Verdict.INAPPLICABLE: "", Verdict.NO_CLAIM: "o", Verdict.NOT_RUN: "n", Verdict.EXPECTED: "k",
     Verdict.UNEXPECTED: "u",
 }
@@ -63,8 +70,8 @@ class Cells:
     cell_data: str
 
 
-CHOSEN = AuditSquare("k", "≠")  # a documented choice, and nothing broken
-NOT_ASKED = AuditSquare("x", "")
+CHOSEN_SQUARE = AuditSquare("k", "≠")  # a documented choice, and nothing broken
+SQUARE_NOT_ASKED = AuditSquare("x", "")
 
 
 def make_cells(joined: JoinedRecords, findings: Sequence[AuditFinding]) -> Cells:
@@ -79,12 +86,12 @@ def make_cells(joined: JoinedRecords, findings: Sequence[AuditFinding]) -> Cells
 
 def _make_audit_square(subject: JudgedSubject, outcomes: Sequence[Outcome]) -> AuditSquare:
     if not outcomes:
-        return NOT_ASKED
+        return SQUARE_NOT_ASKED
     if are_chosen(subject, outcomes):
-        return CHOSEN
+        return CHOSEN_SQUARE
     verdict = overall_verdict(outcome.verdict for outcome in outcomes)
     failing = "v" if outcomes[0].level is Level.MUST else "s"
-    css = failing if verdict in FAILURES else _LETTERS[verdict]
+    css = failing if verdict in FAILURES else _VERDICT_LETTERS[verdict]
     asked = {outcome.verdict for outcome in outcomes if outcome.verdict is not Verdict.INAPPLICABLE}
     sign = "" if verdict is Verdict.INAPPLICABLE else SIGNS[verdict].sign
     return AuditSquare(f"{css} m".strip() if len(asked) > 1 else css, sign)
@@ -124,7 +131,7 @@ def _encode_cell_data(joined: JoinedRecords, findings: Sequence[AuditFinding]) -
                          for clause in joined.clauses]) for subject in joined.subjects]
     held = {
         "signs": [sign.sign for sign in SIGNS.values()], "words": [sign.word for sign in SIGNS.values()],
-        "dtypes": [[SHORT[dtype] for dtype in subject.dtypes] for subject in joined.subjects],
+        "dtypes": [[SHORT_NAMES[dtype] for dtype in subject.dtypes] for subject in joined.subjects],
         "reasons": list(reasons.numbers), "cells": told,
         "findings": [finding.anchor for finding in findings]}
     # "</script>" inside would end the element that it stands in
@@ -189,7 +196,7 @@ def _largest_margin(outcome: Outcome) -> float:
 
 def _reason_in_cell(subject: JudgedSubject, outcome: Outcome) -> str:
     """Why something failed is told by its finding, so that reasons are few."""
-    if outcome.verdict in TOLD:
+    if outcome.verdict in EXPLAINED_VERDICTS:
         return ""
     return shared_reason(subject.card.id, outcome.reason)
 
@@ -229,8 +236,8 @@ def _cited_work(quoted: QuotedSource) -> CitedWork:
     return CitedWork(quoted.title or quoted.cite, quoted.url)
 
 
-LEADING = 3  # how many findings the head of the page names
-MANY = 12    # more subjects than these make an audit: one finding for all, not one for each
+LEADING_FINDINGS = 3  # how many findings the head of the page names
+AUDIT_SUBJECTS = 12    # more subjects than these make an audit: one finding for all, not one for each
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +250,7 @@ class MissingSubject:
     reason: str
 
 
-_FARED: Mapping[AuditStanding, tuple[str, str, str]] = {
+_STANDING_HEADINGS: Mapping[AuditStanding, tuple[str, str, str]] = {
     AuditStanding.BREAKS: ("bad", "break at least one `must` clause", "breaks at least one `must` clause"),
     AuditStanding.KEEPS: ("good", "keep every `must` clause", "keeps every `must` clause"),
     AuditStanding.CHOOSES: ("good", "keep every `must` clause apart from documented choices",
@@ -287,7 +294,7 @@ class Audit:
     @property
     def leading(self) -> tuple[AuditFinding, ...]:
         """The most important findings."""
-        return self.explaining_findings[:LEADING]
+        return self.explaining_findings[:LEADING_FINDINGS]
 
     @property
     def explaining_findings(self) -> tuple[AuditFinding, ...]:
@@ -310,7 +317,7 @@ class Audit:
     def alike_subjects(self) -> tuple[AlikeSubjects, ...]:
         """The subjects by how they stand, the gravest first in each row."""
         rows = ((*words, tuple(sorted((line for line in self.lines if line.audit_standing is standing),
-                                      key=lambda line: line.weight))) for standing, words in _FARED.items())
+                                      key=lambda line: line.weight))) for standing, words in _STANDING_HEADINGS.items())
         return tuple(AlikeSubjects(css, one if len(lines) == 1 else many, lines) for css, many, one, lines in rows
                      if lines)
 
@@ -365,4 +372,4 @@ def _missing_subjects(joined: JoinedRecords) -> tuple[MissingSubject, ...]:
 
 def is_audit(joined: JoinedRecords) -> bool:
     """Whether there are so many subjects that a page with everything about each would be of no use."""
-    return len(joined.subjects) > MANY
+    return len(joined.subjects) > AUDIT_SUBJECTS
