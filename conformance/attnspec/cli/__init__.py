@@ -38,7 +38,7 @@ def run_program(commands: click.Group, name: str, arguments: Sequence[str] | Non
 
 
 def _run_and_tell_errors(commands: click.Group, name: str, arguments: Sequence[str]) -> int:
-    """The exit code of a command, with whatever stops it told on standard error."""
+    """Runs a command, and tells on standard error what stops it. Returns the exit code."""
     try:
         _check_surroundings()
         _check_letters(arguments)
@@ -67,7 +67,7 @@ def _own_up() -> int:
 
 
 def _run_command(commands: click.Group, name: str, arguments: Sequence[str]) -> int:
-    """As click's `main` does, which makes exit code 1 of a pipe that breaks."""
+    """Runs a command as click's `main` does, which makes exit code 1 of a pipe that breaks."""
     try:
         with commands.make_context(name, [*arguments]) as context:
             return int(commands.invoke(context) or 0)
@@ -97,7 +97,7 @@ def _check_letters(arguments: Sequence[str]) -> None:
 
 
 def _is_output_lost() -> bool:
-    """Whether something could not be told on standard output. That a pipe was closed, whoever did so knows."""
+    """Whether a part of standard output was lost. Whoever closed a pipe knows, so that counts as none."""
     sys.stdout.flush()
     problem = output_error()
     if problem is not None and not isinstance(problem, BrokenPipeError):

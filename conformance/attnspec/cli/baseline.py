@@ -81,7 +81,7 @@ def _format_known_failures(outcomes: Sequence[Outcome]) -> str:
 
 
 def _format_outcome_lines(outcomes: Iterable[Outcome]) -> Iterator[str]:
-    """One for a subject, a clause and what is said of it; new ones first, mended ones last."""
+    """Formats a line for a subject, a clause and what is said of it; new ones come first, mended ones last."""
     changed = sorted((each for each in outcomes if each.change), key=_outcome_key)
     for (number, subject, clause, says), group in groupby(changed, key=_outcome_key):
         novelty = _SHOWN_NOVELTIES[number]
@@ -128,7 +128,9 @@ class BaselineFile:
         return ""
 
     def handlers(self, *, strict: bool, folders: Sequence[str]) -> Sequence[Handler]:
-        """What writes the file, if this run does. `folders`: further implementations, whose findings explain."""
+        """Makes what writes the file, if this run does. `folders`: further implementations, whose findings
+        explain.
+        """
         if self.path and self.is_written:
             return [_Writer(self.path, strict, folders)]
         return []
@@ -172,7 +174,7 @@ class _Writer(Handler):
 
 
 def conditions_of(header: RunStarted) -> Conditions | None:
-    """What a run was made under, as its header says; None of a header that does not."""
+    """Reads from a header what a run was made under; None where the header does not say it."""
     version = header.environment.get("attnspec", "")
     is_known = version and header.spec_digest and header.effort in {each.value for each in Effort}
     if is_known:

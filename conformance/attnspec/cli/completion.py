@@ -93,7 +93,7 @@ def _argument(hint: Mapping[str, Any], *, is_required: bool) -> str:
 
 
 def _describe_form(hint: Mapping[str, Any]) -> str:
-    """What YAML may give, in words."""
+    """Says in words what YAML may give."""
     if "enum" in hint:
         return f"{'one of ' if len(hint['enum']) > 1 else ''}{', '.join(map(str, hint['enum']))}"
     if "anyOf" in hint:

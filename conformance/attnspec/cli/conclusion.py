@@ -54,7 +54,7 @@ _PARAMETERS_WIDTH = 40   # characters of a list of parameters
 
 
 def format_verdict(digest: Digest) -> str:
-    """What the run comes to, and why, without the exit code and in colour."""
+    """Says what the run comes to, and why, in colour and without the exit code."""
     text = _format_verdict_of_run(digest, _words_for(digest, likely_words))
     return click.style(text, fg=_COLOURS[_code(digest)], bold=True)
 
@@ -87,7 +87,7 @@ def format_standing(digest: Digest) -> str:
 
 
 def format_so_far(digest: Digest) -> str:
-    """What the failures of one subject come to while it is judged: `12 failures so far. Likely: …`; empty if none."""
+    """Counts the failures of a subject that is being judged: `12 failures so far. Likely: …`; empty if none."""
     if not digest.failures:
         return ""
     cause = _tell_cause(digest, likely_group(digest.failures))
@@ -120,7 +120,7 @@ _FAILURE_VERBS = {Verdict.VIOLATED: "is violated", Verdict.ERRORED: "ends in an 
 
 
 def format_remedy(digest: Digest) -> Iterator[str]:
-    """What to do about the likely cause, where that is known: to mend it, or to declare it."""
+    """Says what to do about the likely cause, where that is known: to mend it, or to declare it."""
     found = likely_group(digest.failures)
     cause = found.cause if found else None
     if cause and cause.advice:
@@ -179,7 +179,7 @@ def _format_verdict_of_run(digest: Digest, words: _Words) -> str:
 
 
 def _blame(digest: Digest, words: _Words) -> str:
-    """Of one subject the likely cause; of several, which they are, and the two commonest causes."""
+    """Says why the run does not conform: of one subject the likely cause; of several, which, and two causes."""
     guilty = [subject for subject in digest.subjects if digest.digest_of(subject).failures]
     if len(digest.subjects) == 1 and guilty:
         return f"{_format_reason_of_run(digest, words)}."
@@ -211,7 +211,7 @@ def _format_common_causes(digest: Digest, guilty: Sequence[str]) -> str:
 
 
 def _format_reason_of_run(digest: Digest, words: _Words) -> str:
-    """What follows "does not conform": `. Likely one bug: each query sees one later key (`causal_off_by_one`, …`."""
+    """Formats what follows "does not conform": `. Likely one bug: each query sees one later key`."""
     if broken := digest.broken_contract:
         rest = "" if len(broken) == len(digest.failures) else f". {words(digest.failures)}".rstrip(". ")
         return f"{_format_refusals(digest)}: it must take {', '.join(broken)}{rest}"
@@ -237,7 +237,7 @@ def _arithmetic(digest: Digest) -> str:
 
 
 def _format_refusals(digest: Digest) -> str:
-    """What of one subject was not judged: `; refuses grouped heads (Hkv < H); block and attn_mask were never tried`.
+    """Says what of one subject was not judged: `; refuses grouped heads (Hkv < H); block was never tried`.
 
     A parameter that is given nothing is not tried: nobody knows whether it does what it says, or anything.
     """
@@ -253,7 +253,7 @@ def _format_refusals(digest: Digest) -> str:
 
 
 def _format_qualifications(digest: Digest) -> str:
-    """What goes with "conforms": what of one subject was declared, was not judged, or does not count."""
+    """Says beside "conforms" what of one subject was declared, was not judged, or does not count."""
     return (
         f"{_format_declared_width(digest)}{_format_what_passes(digest)}{_format_refusals(digest)}{_format_exceptions(digest)}")
 
@@ -269,7 +269,7 @@ def _unrecommended_conventions(digest: Digest) -> Sequence[str]:
 
 
 def _format_exceptions(digest: Digest) -> str:
-    """What is known to fail, or documented, and does not count."""
+    """Says which failures are known or documented, so that they do not count."""
     return describe_exceptions(digest.outcomes, [each.id for each in digest.choices])
 
 
@@ -289,7 +289,7 @@ def _format_what_passes(digest: Digest) -> str:
 
 
 def _format_little_evidence(digest: Digest) -> str:
-    """That one subject was put less than half of what its keywords would allow, because of what it refuses."""
+    """Says that a subject refuses so much that it was put to less than half of its clauses."""
     away, all_of_them = kept_away(digest) if len(digest.subjects) == 1 else (0, 0)
     if 2 * away > all_of_them:
         return f", on {all_of_them - away} of {all_of_them} clauses"
@@ -416,7 +416,7 @@ def _paragraph(lines: Sequence[str] | Iterator[str]) -> list[str]:
 
 
 def _contradictions(digest: Digest) -> Iterator[str]:
-    """What probes found against what is claimed, and what could not be probed."""
+    """Tells what probes found against what is claimed, and what could not be probed."""
     against, lost = digest.contradictions, [probe for probe in digest.probes if probe.lost]
     if against:
         yield ""
@@ -491,7 +491,7 @@ def _format_sizes_by_subject(digest: Digest) -> Iterator[str]:
 
 
 def _format_samples(digest: Digest) -> Iterator[str]:
-    """That further dtypes, and gradients, were tried with fewer cases, where they were."""
+    """Says that further dtypes, and gradients, were tried with fewer cases, where they were."""
     asking = {name for name in {outcome.clause for outcome in digest.outcomes} if GRAD in digest.clause(name).needs}
     of_gradients = [outcome for outcome in digest.outcomes if outcome.clause in asking]
     others = [outcome for outcome in digest.outcomes if outcome.clause not in asking]

@@ -191,7 +191,7 @@ class Digest:
         return outcome.verdict in ALARMING_VERDICTS and self.gates(outcome) and not is_gone(outcome)
 
     def clause(self, name: str) -> ClauseText:
-        """What the header says of a clause."""
+        """Finds what the header says of a clause."""
         clauses = self.header.clauses if self.header else ()
         return next((clause for clause in clauses if clause.id == name), ClauseText(name))
 
@@ -241,7 +241,7 @@ def name_probed(probed: SubjectProbed) -> str:
 
 
 def format_opening(header: RunStarted) -> str:
-    """What a run is, in one line."""
+    """Says in one line what a run is."""
     environment = header.environment
     return (f"attnspec {environment['attnspec']}, spec {header.spec_version} ({header.spec_digest[:8]}): "
             f"{count_noun(header.items, 'item')} of {count_noun(len(header.planned), 'subject')}, "
@@ -251,13 +251,13 @@ def format_opening(header: RunStarted) -> str:
 
 
 def declared_sizes(known: SubjectKnown, header: RunStarted | None) -> Iterator[str]:
-    """What the sizes are to cost that a subject declares, but those that the user named for the whole run."""
+    """Foretells what the sizes cost that a subject declares and the user did not name for the whole run."""
     told = header.sizes if header else ()
     yield from foretell_costs((each for each in known.card.sizes if each not in told), math.inf)
 
 
 def _describe_surroundings(header: RunStarted) -> str:
-    """Where subjects live, as far as somebody has named another environment or a device."""
+    """Says where subjects live, if the user named another environment or a device."""
     device = header.environment.get("device", OWN_DEVICE)
     places = (header.elsewhere and f"in {header.elsewhere}", "" if device == OWN_DEVICE else f"on {device}")
     there = " ".join(filter(None, places))

@@ -80,7 +80,7 @@ def find_badly_put(law: Spec) -> Iterator[AttnspecError]:
 
 
 def _reason_not_posable(check: Check) -> Iterator[SpecError]:
-    """That no problem is such as the clause asks for, so that it never says anything of anybody."""
+    """Complains of a clause for which no problem exists, so that it never says anything of anybody."""
     from attnspec.problems.choices import has_any  # noqa: PLC0415  (weight: NumPy)
 
     if not any(has_any(check.domain, Limits(grouped=each)) for each in (True, False)):
@@ -255,7 +255,7 @@ def _list_profiles(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
 
 
 def _list_faults(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
-    """With the clauses that `check` puts each to: all that convict it would fill a page."""
+    """Lists faults with the clauses that `check` puts each to: all that convict it would fill a page."""
     spec = law()
     found = read_refutations(spec)
     for name in all_faults(spec, found):
@@ -277,7 +277,7 @@ def _list_problems(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
 
 
 def _format_in_one_line(value: object) -> str:
-    """As YAML has it on one line."""
+    """Writes a value as YAML has it on one line."""
     if isinstance(value, list):
         return f"[{', '.join(map(str, value))}]"
     return str(value)
@@ -307,7 +307,9 @@ def _list_sources(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
 
 
 def _format_arguments(word: Mapping[str, Any]) -> str:
-    """Their names, with the values of those that are one of a few; those that may be left out stand in brackets."""
+    """Names the arguments, with the values of those that are one of a few; brackets mark what may be left
+    out.
+    """
     required = word.get("required", ())
     named = {name: f"{name}{_format_choices(value)}" for name, value in word.get("properties", {}).items()}
     return ", ".join(text if name in required else f"[{text}]" for name, text in named.items())

@@ -52,7 +52,7 @@ def rank_bugs(digest: Digest) -> tuple[Bug, ...]:
 
 
 def _find_bugs(failures: Sequence[Outcome]) -> list[Bug]:
-    """Where most failures have no known cause, the clause that says most clearly what is wrong is first."""
+    """Finds the bugs of a subject. Where most failures have no known cause, its clearest clause comes first."""
     groups = explain_bugs(failures)
     clauses = {_failure_key(each.shown_outcome): each
                for each in _group_by_clause([each for group in groups for each in group.failures])}
@@ -199,7 +199,7 @@ def format_undecided(digest: Digest) -> Iterator[str]:
 
 
 def format_not_run(digest: Digest) -> Iterator[str]:
-    """What was not run, by reason; nothing where the verdict itself tells it."""
+    """Lists what was not run, by reason; nothing where the verdict itself tells it."""
     lost = [outcome for outcome in digest.outcomes if outcome.verdict is Verdict.NOT_RUN]
     is_all = len(lost) == len(digest.outcomes) and len({(outcome.subject, outcome.reason) for outcome in lost}) == 1
     return _list_reasons([] if is_all else lost, MOST_REASONS)

@@ -74,7 +74,7 @@ def _patient(name: str, stream: TextIO) -> io.TextIOWrapper:
 
 
 class _PatientStream(io.RawIOBase):
-    """What lies under a stream: writes, until that fails; then swallows."""
+    """Writes to a stream until that fails, and then swallows what is written."""
 
     name: str
 
@@ -82,7 +82,7 @@ class _PatientStream(io.RawIOBase):
         self.name, self._raw = name, cast("io.RawIOBase", getattr(stream.buffer, "raw", stream.buffer))
 
     def write(self, data: object, /) -> int:
-        """As many bytes as were taken; all of them once nobody takes any."""
+        """Writes; returns how many bytes were taken, all of them once nobody takes any."""
         view = memoryview(cast("bytes", data))
         if self.name not in _lost_streams:
             try:
@@ -92,7 +92,7 @@ class _PatientStream(io.RawIOBase):
         return len(view)
 
     def writable(self) -> bool:
-        """It is."""
+        """True."""
         return True
 
     def fileno(self) -> int:
@@ -185,7 +185,7 @@ class CommandGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """What a user needs as a table, and the rest by name."""
+        """Lists the commands that a user needs as a table, and names the rest."""
         commands = {name: self.get_command(ctx, name) for name in self.listed}
         width = formatter.width - 6 - max(map(len, commands))  # as click's own: what the names leave of a line
         with formatter.section("Commands"):

@@ -235,7 +235,7 @@ def _spec_schema() -> str:
 
 
 def check_own_clauses(law: Spec) -> Iterator[SpecError]:
-    """What is wrong with clauses of one's own that mean something."""
+    """Finds what is wrong with clauses of one's own whose words mean something."""
     own = [clause for clause in law.clauses if clause.where.file in law.added]
     checks = _checks(law) if own else {}
     yield from _find_false_promises(own, checks)
@@ -345,7 +345,7 @@ def _check_subject(subject: Registered, law: Spec | None) -> Iterator[AttnspecEr
 def _check_finding(
     finding: Finding, subjects: Mapping[str, Registered] | None, law: Spec | None,
 ) -> Iterator[AttnspecError]:
-    """What it leaves unsaid; subjects and clauses that it names or means by a pattern, where there are none such."""
+    """Finds what a finding leaves unsaid, and the subjects and clauses that it names and that do not exist."""
     yield from _find_unsaid(finding)
     if subjects is not None:
         yield from _find_unmatched_patterns(finding, "subject", finding.subjects, subjects)
@@ -382,7 +382,7 @@ def find_unshown_findings(records: Sequence[Path], folders: Sequence[str]) -> It
 
 
 def _find_unsaid(finding: Finding) -> Iterator[AttnspecError]:
-    """Where it explains more than it can know, does not say what it does to a user, or what the library says of it."""
+    """Complains of a finding that explains more than it can know, or leaves out harm or what is documented."""
     found = f"the finding {finding.id!r}"
     if "*" in finding.clauses:
         yield ManifestError(f"{found} explains every clause ('*'), whatever was seen. Leave out 'clauses', and say "

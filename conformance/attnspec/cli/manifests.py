@@ -157,7 +157,7 @@ class ProbeConsole(Handler):
                 self._footer = event
 
     def shutdown(self) -> None:
-        """What it comes to, if the run came to an end."""
+        """Tells what the probes come to, if the run came to an end."""
         if self._footer is not None:
             self._echo(["", *self.places, format_probe_conclusion(self._probes, self._footer)])
 

@@ -78,7 +78,7 @@ def _spare(option: str, path: Path) -> None:
 
 
 def _file(path: Path | str) -> object:
-    """What tells a file from others: its number where there is one, else its name without links."""
+    """Identifies a file: by its number where it has one, else by its name without links."""
     try:
         found = os.stat(path)
     except OSError:
@@ -284,7 +284,7 @@ def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
 
 
 def sharing_of(options: dict[str, Given]) -> Sharing | None:
-    """What `sharded` adds to a command, taken out of its options. Raises UsageError for timings of a whole run."""
+    """Takes what `sharded` adds out of a command's options. Raises UsageError for timings of a whole run."""
     shard, timings = options.pop("shard"), options.pop("timings")
     if shard is None and timings:
         raise UsageError("--timings says how a run is divided: name the part as well, such as --shard 1/4.")
@@ -408,7 +408,7 @@ CLUSTER = click.option("--cluster", default=None, type=ParsedText("cluster", _re
 
 @contextmanager
 def cluster_carrier(options: dict[str, Given]) -> Iterator[ClusterCarrier | None]:
-    """What `CLUSTER` adds to a command, taken out of its options: the connection, while the command runs.
+    """Takes what `CLUSTER` adds to a command out of its options, and connects while the command runs.
 
     Whether a subject can be judged, its workers are asked. Raises UsageError for a cluster that cannot judge.
     """
@@ -452,6 +452,6 @@ def _what_is_named(options: Mapping[str, Given]) -> Plan:
 
 
 def in_run_order(carrier: ClusterCarrier | None, record: Path | None, result: Result) -> None:
-    """What came from many workers, in the order of the plan."""
+    """Sorts the record of many workers into the order of the plan."""
     if carrier and record:
         put_in_order(record, result.done)

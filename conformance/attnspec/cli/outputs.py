@@ -57,7 +57,7 @@ def make_progress(stream: TextIO, environment: Mapping[str, str] = os.environ) -
 
 
 def bad_news(digest: Digest, outcome: Outcome) -> str:
-    """What whoever waits should know as soon as this item has ended: what fails, or that nothing can be judged."""
+    """Says what fails, or that nothing can be judged, to whoever waits for the run."""
     if failure := digest.first_failure:
         return failure_line(digest, failure)
     is_lost = outcome.verdict is Verdict.NOT_RUN and outcome.reason not in (INTERRUPTED, UNREACHED)
@@ -68,7 +68,7 @@ def bad_news(digest: Digest, outcome: Outcome) -> str:
 
 
 def tell_compiling(event: SubjectCompiles) -> str:
-    """Where the time goes, for whoever wonders."""
+    """Says that a compiler takes the time, for whoever wonders."""
     return (f"{event.subject} is being compiled for each new shape: that has taken {event.seconds:.0f} s so far "
             "(--effort glance tries fewer shapes).")
 
@@ -207,7 +207,7 @@ class LiveProgress(Handler):
         return [*lines, self._status(), *self._format_counts_so_far()]
 
     def _format_counts_so_far(self) -> list[str]:
-        """In red; worked out anew only where there are more failures."""
+        """Counts the failures in red; they are counted anew only where there are more."""
         if len(self._digest.subjects) != 1:
             return []
         number = len(self._digest.failures)
@@ -300,7 +300,7 @@ class Outputs:
 
     @property
     def kept_handlers(self) -> list[Handler]:
-        """What is told elsewhere than on the console, in the order in which it starts."""
+        """Makes the handlers that tell elsewhere than on the console, in the order in which they start."""
         handlers: list[Handler] = []
         if self.html:
             handlers.append(Page(self.html, self.record, self.page_of.write))

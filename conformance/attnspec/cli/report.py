@@ -93,7 +93,7 @@ def footer_of(record: RunRecord) -> RunFinished:
 
 
 def seconds_of(record: RunRecord) -> float:
-    """What the items of a run took, which its workers shared."""
+    """Adds up the seconds of the items of a run, which its workers shared."""
     return sum(outcome.seconds for outcome in record.outcomes) / int(record.header.environment.get("workers", 1))
 
 
@@ -113,7 +113,7 @@ def with_findings(event: Event) -> Event:
 
 
 def _backward_precision(card: SubjectCard, folder: Path) -> dict[str, str]:
-    """Where the backward pass rounds, as its manifest says: records of earlier versions do not tell it."""
+    """Reads from a manifest where the backward pass rounds, which records of earlier versions do not tell."""
     if GRADIENTS_PROFILE not in card.claims:
         return {}
     from attnspec.subjects.attributes import backward_named_of  # noqa: PLC0415  (weight: NumPy)
@@ -123,7 +123,7 @@ def _backward_precision(card: SubjectCard, folder: Path) -> dict[str, str]:
 
 
 def tell_interrupted(path: Path, runs: tuple[RunRecord, ...]) -> None:
-    """One line for each run in a file that did not reach its end."""
+    """Prints a line for each run in a file that did not reach its end."""
     for number, run in enumerate(runs, start=1):
         if run.is_interrupted:
             which = f"run {number}" if len(runs) > 1 else "the run"

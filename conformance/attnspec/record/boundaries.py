@@ -113,7 +113,7 @@ def _moved_axes(axis: str) -> tuple[str, ...]:
 
 
 def _join_spans(found: Sequence[Span]) -> Span | None:
-    """One condition for several of an axis: a block that explains all edges, or else ranges that overlap."""
+    """Makes one condition of several on an axis: a block that explains all edges, or ranges that overlap."""
     first, low, is_open = found[0], min(span.low for span in found), any(span.is_open for span in found)
     if all(span == first for span in found):
         return first
@@ -154,7 +154,7 @@ def suggest_blocks(begins: str) -> Iterator[int]:
 
 
 def _edges(span: Span) -> Iterable[int]:
-    """What is a multiple of eight next to where it begins and ends."""
+    """Lists the multiples of eight next to where a span begins and ends."""
     known = (span.block, span.low - 1, span.high + 1 if span.high else 0)
     return dict.fromkeys(edge for edge in known if edge and edge % BLOCK_UNIT == 0)
 
@@ -192,7 +192,7 @@ def lengths_in(recipe: str) -> Lengths:
 
 
 def keywords_in(recipe: str) -> frozenset[str]:
-    """What a recipe's text says is given beside query, key and value."""
+    """Reads from a recipe's text what is given beside query, key and value."""
     named = dict(part.partition("=")[::2] for part in recipe.split(";")[1:])
     given = frozenset(filter(None, named.get("with", "").split("+")))
     return given | ({"mask"} if named.get("mask", "none") != "none" else frozenset())

@@ -40,7 +40,7 @@ NON_FINITE: Mapping[str, float] = {"nan": math.nan, "inf": math.inf, "-inf": -ma
 
 
 def encode(thing: object) -> Json:
-    """What `json.dumps(..., allow_nan=False)` takes. Raises TypeError for what no record may hold."""
+    """Makes of an object what `json.dumps(..., allow_nan=False)` takes. Raises TypeError for anything else."""
     if type(thing) in _AS_THEY_ARE:  # most of a record
         return thing
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
@@ -258,7 +258,7 @@ EVENT_NAMES: Mapping[type[Event], str] = {kind: name for name, kind in EVENTS.it
 
 
 def to_line(event: Event) -> str:
-    """One line, without the line feed. Hidden characters are written as JSON escapes them."""
+    """Writes an event as one line, without the line feed. Hidden characters are written as JSON escapes them."""
     line = json.dumps({"event": EVENT_NAMES[type(event)], **encode(event)}, ensure_ascii=False, allow_nan=False)
     return HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], line)
 

@@ -207,7 +207,7 @@ class _RunSoFar:
         return tuple(event.outcome for event in self.of_kind(ItemFinished))
 
     def of_kind(self, kind: type[T]) -> tuple[T, ...]:
-        """What ended in an event of this kind."""
+        """Lists what ended in an event of this kind."""
         return tuple(event for event in self.done.values() if isinstance(event, kind))
 
     def record(self, header: RunStarted) -> RunRecord:

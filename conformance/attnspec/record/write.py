@@ -56,7 +56,7 @@ class ShardsError(RecordError):
 
 
 def plan_digest(plan: Plan, spec_digest: str, shares: Sequence[Sequence[Group]]) -> str:
-    """What two shards of one run have in common, on whatever machine: the plan, the spec, and who does what."""
+    """Digests what the shards of one run have in common on any machine: plan, spec, and who does what."""
     said = encode(replace(plan, **_PLAN_PLACES))
     text = json.dumps([said, spec_digest, [[list(group) for group in share] for share in shares]], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_DIGITS]

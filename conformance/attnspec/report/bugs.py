@@ -109,7 +109,7 @@ def _is_arithmetic(group: ExplainedFailures) -> bool:
 
 
 def _with_its_keywords(group: ExplainedFailures) -> ExplainedFailures:
-    """The keywords without which the answers are right, said beside the sizes at which they are wrong."""
+    """Adds the keywords without which the answers are right to the sizes at which they are wrong."""
     if group.cause is None or not group.cause.says.startswith(_SEEN_TO_FAIL):
         return group
     located = [each.evidence.located for each in group.failures if each.evidence]
@@ -137,7 +137,7 @@ def _join_exceptions(group: ExplainedFailures) -> ExplainedFailures:
 
 
 def _with_its_sizes(group: ExplainedFailures) -> ExplainedFailures:
-    """A fault with the sizes at which alone it is seen, where most failures say the same and no case contradicts it."""
+    """Adds to a fault the sizes at which it is seen, where most failures agree and no case contradicts them."""
     if group.cause is None or not group.cause.fault or group.cause.declare:
         return group
     located = sum(bool(begins_at(each)) for each in group.failures)
@@ -146,7 +146,7 @@ def _with_its_sizes(group: ExplainedFailures) -> ExplainedFailures:
 
 
 def _with_its_quantity(group: ExplainedFailures) -> ExplainedFailures:
-    """What alone is wrong, where all failures say the same and no fault says it already: `only the log-sum-exp`."""
+    """Adds `only the log-sum-exp`, where all failures say so and no fault says it already."""
     if group.cause is None or group.cause.fault or group.cause.declare:
         return group
     found = [_ONLY_WRONG.search(each.evidence.wrong) for each in group.failures if each.evidence]
@@ -157,7 +157,7 @@ def _with_its_quantity(group: ExplainedFailures) -> ExplainedFailures:
 
 
 def _with_what_it_raises(group: ExplainedFailures) -> ExplainedFailures:
-    """The exception behind the sizes, where all failures raise the same one."""
+    """Adds the exception to the sizes, where all failures raise the same one."""
     raised = {each.evidence.sentence.partition(":")[0] if each.evidence and each.verdict is Verdict.ERRORED else ""
               for each in group.failures}
     if group.cause is None or not group.cause.says.startswith(_SEEN_TO_FAIL) or len(raised) != 1 or "" in raised:
@@ -229,7 +229,7 @@ def _conclusion_opening(found: ExplainedFailures, cause: LikelyCause, groups: Se
 
 
 def _plain_cause(cause: LikelyCause, groups: Sequence[ExplainedFailures], words: str) -> str:
-    """What a cause says, without that it is a choice where the words before it say so."""
+    """Leaves out that a cause is a choice, where the words before it say so."""
     if cause.is_choice and len(groups) == 1:
         return words.removesuffix(A_CHOICE)
     return words
@@ -281,7 +281,7 @@ def _is_like(failure: Outcome, fault: str) -> bool:
 
 
 def _theme_text(cause: LikelyCause) -> str:
-    """All that may name the theme of a cause."""
+    """Joins all words that may name the theme of a cause."""
     return " ".join([str(cause), *(_THEMES.get(word, "") for word in (cause.stage, cause.fault.partition("_")[0]))])
 
 
@@ -341,7 +341,9 @@ _NUMBER = re.compile(r"\b\d+")  # not that of a name, such as float16
 
 
 def _possible_causes(failure: Outcome) -> tuple[LikelyCause, ...]:
-    """What may be behind one failure, the likeliest first. What was not put to the subject has its reason."""
+    """Lists what may be behind one failure, the likeliest first. What was not put to the subject has its
+    reason.
+    """
     if failure.evidence:
         return tuple(_evident_cause(failure, failure.evidence))
     if failure.reason:
@@ -385,7 +387,7 @@ def _speak_of_dtype(failure: Outcome, says: str) -> str:
 
 
 def _generalise_exception(failure: Outcome, sentence: str) -> str:
-    """What an exception has in common with the same one about other shapes, at another dtype."""
+    """Leaves numbers and dtype out of an exception, so that it is the same at other shapes and dtypes."""
     first = _NUMBER.sub("…", _speak_of_dtype(failure, sentence.partition("\n")[0].rstrip(".")))
     return f"it raises {textwrap.shorten(first, _STORY_WIDTH, placeholder=' …')}"
 

@@ -57,7 +57,7 @@ def junit_text(records: Sequence[RunRecord]) -> str:
 
 
 def _suite_element(joined: JoinedRecords, subject: JudgedSubject) -> ElementTree.Element:
-    """All that was asked of a subject, with what it is as properties."""
+    """Makes the suite of a subject: all that was asked of it, with what it is as properties."""
     run = next(run for run in joined.runs if run.letter == subject.runs[0])
     says = {clause.id: clause.says for clause in joined.clauses}
     strict = run.record.header.strict
@@ -78,7 +78,7 @@ def _group_lost_items(outcomes: Iterable[Outcome], broken: str) -> dict[str, int
 
 
 def _lost_case(subject: JudgedSubject, reason: str, number: int) -> ElementTree.Element:
-    """One error for all items that one reason kept from being run."""
+    """Makes one error for all items that one reason kept from being run."""
     name = "adapter" if reason == subject.broken_reason else "not run"
     how_many = f" ({count_noun(number, 'item')} not run)" if number else ""
     return _lost_case_element(subject.card.id, name, _ERROR, f"{reason}{how_many}")
@@ -160,7 +160,7 @@ def _ruling_element(outcome: Outcome, *, strict: bool) -> tuple[str, str]:
 
 
 def _format_failure_lines(outcome: Outcome, says: str) -> Iterator[str]:
-    """What a reader of a CI log is told: the clause, what was seen, the case, and the command that repeats it."""
+    """Tells a reader of a CI log the clause, what was seen, the case, and the command that repeats it."""
     yield f"{outcome.level.value}: {says}" if says else f"{outcome.level.value}: {outcome.clause}"
     evidence = outcome.evidence
     if evidence is not None:
@@ -322,10 +322,10 @@ def _format_seen(outcome: Outcome) -> str:
 
 
 def _escape_data(text: str) -> str:
-    """As a workflow command takes a message."""
+    """Writes a message as a workflow command takes it."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _escape_property(text: str) -> str:
-    """As a workflow command takes a property."""
+    """Writes a property as a workflow command takes it."""
     return _escape_data(text).replace(":", "%3A").replace(",", "%2C")

@@ -235,7 +235,7 @@ class RunComparison:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What else has to be known, one sentence each."""
+        """Further sentences that a reader of the comparison needs."""
         return tuple(sentence for condition, sentence in (
             (not self.common, "The two runs have no verdict on the same item."),
             (not self.is_whole, "The new run was not judged to its end, so more may be new."),
@@ -363,7 +363,7 @@ def _verdict_word(outcome: Outcome | None) -> str:
 
 
 def _differences(joined: JoinedRecords, earlier: JoinedRecords) -> Iterator[Difference]:
-    """In what the runs differ beside their verdicts: the first place to look for a cause."""
+    """Finds in what the runs differ beside their verdicts: the first place to look for a cause."""
     new, old = _facts_of_run(joined), _facts_of_run(earlier)
     for name in dict.fromkeys((*new, *old)):
         if new.get(name) != old.get(name):
@@ -371,7 +371,7 @@ def _differences(joined: JoinedRecords, earlier: JoinedRecords) -> Iterator[Diff
 
 
 def _facts_of_run(joined: JoinedRecords) -> Mapping[str, str]:
-    """What a run was made with and of, by name; several values of one name stand beside each other."""
+    """Collects what a run was made with and of, by name; several values of one name stand side by side."""
     found: dict[str, dict[str, None]] = defaultdict(dict)
     for subject in joined.subjects:
         if subject.card.version:
@@ -399,7 +399,7 @@ def write_comparison(compared: RunComparison, path: Path) -> None:
 
 
 def comparison_text(compared: RunComparison) -> str:
-    """What became of the old run's verdicts, group by group. Ends its line."""
+    """Writes what became of the old run's verdicts, group by group. The text ends its line."""
     return "\n".join(_format_comparison_lines(compared)).rstrip("\n") + "\n"
 
 
@@ -508,7 +508,7 @@ def _keep_subjects(file: File, subjects: set[str]) -> list[RunRecord]:
 
 def _history_rows(joined: Sequence[JoinedRecords], found: Sequence[Mapping[Item, Sequence[Outcome]]],
                   failing: Sequence[set[Item]]) -> Iterator[HistoryRow]:
-    """Those that the newest run violates come first."""
+    """Makes a row for each clause that some run violates; those of the newest run come first."""
     texts = {clause.id: clause for each in joined for clause in each.clauses}
     order = list(texts)
     latest = failing[-1] if failing else set()

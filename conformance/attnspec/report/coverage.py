@@ -119,7 +119,7 @@ def _format_span(span: tuple[int, int]) -> str:
 
 
 def measure_coverage(outcomes: Iterable[Outcome], card: SubjectCard) -> MeasuredCoverage | None:
-    """What the cases of these outcomes met; None where nobody counted, as in records from before."""
+    """Adds up what the cases of these outcomes met; None where nobody counted, as in records from before."""
     met, triples, spans = 0, 0, list[Spans]()
     for outcome in outcomes:
         met |= read_pairs(outcome.met)
@@ -159,7 +159,7 @@ class AtSizes:
 
 
 def coverage_at_sizes(outcomes: Iterable[Outcome]) -> AtSizes | None:
-    """What was tried at the sizes that a user names; None where none were."""
+    """Finds what was tried at the sizes that a user names; None where none were."""
     tried, clauses, lacking = dict[str, None](), set[str](), dict[str, set[str]]()
     for outcome in outcomes:
         for sizes, why_not in outcome.asked.items():
@@ -375,7 +375,7 @@ def _quantities_of_subject(joined: JoinedRecords, subject: JudgedSubject) -> Ite
 
 
 def _readings_by_name(outcomes: Iterable[Outcome]) -> Mapping[str, list[DTypeReading]]:
-    """What was read at each dtype, by the name of the quantity."""
+    """Groups what was read at each dtype by the name of the quantity."""
     found: dict[str, list[DTypeReading]] = {}
     for outcome in outcomes:
         for reading in outcome.readings:

@@ -168,7 +168,7 @@ _THREAD = re.compile(r"https://github\.com/([^/]+/[^/]+)/(?:issues|pull)/(\d+)(?
 
 
 def clause_anchor(clause: ClauseText) -> str:
-    """Where a page tells of a clause: its id made safe for an address."""
+    """Makes an anchor of a clause's id, safe for an address."""
     return f"clause-{ascii_name(clause.id)}"
 
 

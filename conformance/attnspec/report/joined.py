@@ -167,7 +167,7 @@ class _SubjectNumbers:
             self.cards[self.number(run, known.card.id)] = known
 
     def people(self, outcomes: Iterable[Key]) -> tuple[JudgedSubject, ...]:
-        """Everybody, sorted by id; a subject that was never loaded gets a blank card."""
+        """Lists all subjects, sorted by id; one that was never loaded gets a blank card."""
         met: dict[int, set[DType]] = {number: set() for number in self.ids}
         for number, _, dtype in outcomes:
             met[number].add(dtype)
@@ -286,7 +286,7 @@ def applying_to_nobody(joined: JoinedRecords) -> tuple[ClauseText, ...]:
 
 
 def finding_anchor(clause: int, subject: JudgedSubject) -> str:
-    """Where the finding of a subject under a clause (by its number) stands."""
+    """Names the place on the page of a subject's finding under a clause (by its number)."""
     return f"f{clause}.{subject.number}"
 
 

@@ -52,7 +52,7 @@ def is_contradicted(says: str, failures: Sequence[Outcome]) -> bool:
 
 
 def said_of_all(says: str, failures: Sequence[Outcome]) -> str:
-    """What all these cases bear out of a cause that names sizes; "" if nothing is left."""
+    """Leaves of a cause that names sizes what all these cases bear out; "" if nothing is left."""
     if is_contradicted(says, failures):
         return conditions_needed_alone(says, _lengths_of_failures(failures))
     return says
@@ -144,7 +144,7 @@ class LikelyCause:
 
     @property
     def noun(self) -> str:
-        """What can be declared need not be a bug; a choice is none."""
+        """What a sentence calls it: a bug, or a choice or cause where it can be declared."""
         if self.is_choice:
             return "choice, no bug"
         return "cause" if self.declare else "bug"
@@ -389,7 +389,7 @@ def lower_first_letter(sentence: str) -> str:
 
 
 def begins_at(failure: Outcome) -> str:
-    """Where a failure begins: `Fails where T ≥ 65`; empty where all sizes are alike, or nobody looked."""
+    """Says where a failure begins: `Fails where T ≥ 65`; empty where all sizes are alike, or nobody looked."""
     if failure.evidence:
         return failure.evidence.begins.partition(";")[0].rstrip(".")
     return ""

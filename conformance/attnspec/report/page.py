@@ -114,7 +114,7 @@ def make_findings(joined: JoinedRecords, *, strict: bool) -> tuple[PageFinding, 
 
 
 def _findings_of_one(joined: JoinedRecords, subject: JudgedSubject, *, strict: bool) -> Iterator[PageFinding]:
-    """One card a cause, and one a clause of which nobody knows the cause, or that is not as listed."""
+    """Makes a card for each cause, and for each clause without a known cause, or not as listed."""
     every = [_make_finding(number, clause, subject, joined.outcomes_of(subject, clause.id), strict=strict)
              for number, clause in enumerate(joined.clauses)]
     left = {finding.clause.id: finding for finding in every if finding}
@@ -346,7 +346,7 @@ def render_page(records: Sequence[RunRecord], *, compared: RunComparison | None 
 
 
 def _page_variables(records: Sequence[RunRecord], further: Sequence[SectionMaker]) -> Mapping[str, object]:
-    """All that the templates speak of."""
+    """Collects all that the templates speak of."""
     joined = join_records(records)
     made = (make(records) for make in (*further, ranking_section))
     sections = tuple(section for section in made if section)
@@ -378,7 +378,7 @@ def ranking_section(records: Sequence[RunRecord]) -> PageSection | None:
 
 
 def _conventions_of_page(joined: JoinedRecords) -> Mapping[str, Convention]:
-    """Those that everybody is asked, and those that somebody here has an answer to."""
+    """Picks the conventions that everybody is asked, and those that somebody here has an answer to."""
     told = {name for each in joined.subjects for name in (*each.card.conventions, *each.card.probed)}
     return {name: each for name, each in CONVENTIONS.items() if not each.keyword or name in told}
 
@@ -388,7 +388,7 @@ def _audit_headline(looked: Audit, summary: Summary) -> tuple[str, str]:
 
 
 def _verdict_variables(joined: JoinedRecords) -> Mapping[str, object]:
-    """What only a page with verdicts speaks of."""
+    """Collects what only a page with verdicts speaks of."""
     told = make_findings(joined, strict=joined.is_strict)
     return {
         "findings": told, "following": {other.clause.id for finding in told for other in finding.alike},
@@ -399,7 +399,7 @@ def _verdict_variables(joined: JoinedRecords) -> Mapping[str, object]:
 
 
 def _common_variables(joined: JoinedRecords) -> Mapping[str, object]:
-    """What pages of either kind speak of where there are verdicts."""
+    """Collects what pages of either kind speak of where there are verdicts."""
     return {
         "silences": find_silences(joined), "never": never_decided(joined),
         "applies_to_nobody": applying_to_nobody(joined),

@@ -232,7 +232,7 @@ def _scale_of_picture(picture: Picture) -> _Scale:
 
 
 def _shared_scale(pictures: Sequence[Picture]) -> _Scale:
-    """From the least to the greatest entry of them all."""
+    """Makes one scale from the least to the greatest entry of all pictures."""
     finite = _finite_entries(pictures)
     return _Scale(min(finite, default=0.0), max(finite, default=0.0), False)
 
@@ -276,7 +276,7 @@ def _picture_ticks(first: int, count: int, size: int, worst: int) -> tuple[Pictu
 
 
 def _describe_legend(cells: Sequence[PictureCell]) -> tuple[tuple[str, str], ...]:
-    """What occurs among the cells and is no colour of the scale."""
+    """Lists the marks among the cells, which are no colour of the scale."""
     met = {name for cell in cells for name in cell.overlay_css.split()} | {
         "nan" for cell in cells if cell.css in ("nan", "inf")}
     return tuple((name, says) for name, says in MARK_MEANINGS.items() if name in met)

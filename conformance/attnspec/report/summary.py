@@ -102,7 +102,7 @@ def summarise_runs(joined: JoinedRecords, *, strict: bool) -> Summary:
 
 
 def exit_words(run: JoinedRun, sections: Sequence[PageSection] = ()) -> str:
-    """What the exit code of a run means. sections: those of the page, which know the codes of other kinds of runs."""
+    """Says what the exit code of a run means. sections: of the page; they know codes of other kinds of runs."""
     footer = run.record.footer
     if footer is None:
         return "none: the run was interrupted"
@@ -129,7 +129,7 @@ def _make_standing(joined: JoinedRecords, subject: JudgedSubject, *, strict: boo
 
 
 def _beginning_of_failures(groups: Sequence[ExplainedFailures], cause: str) -> str:
-    """Where the first cause begins, as most of its failures say; empty where the cause says as much."""
+    """Says where the first cause begins, as most of its failures do; empty where the cause says as much."""
     first = next(iter(groups), None)
     if first is None or " where " in cause:
         return ""

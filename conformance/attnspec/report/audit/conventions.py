@@ -82,7 +82,7 @@ def _group_by_question(probe: SubjectProbed) -> Mapping[str, Found]:
 
 
 def _switch_differences(probe: SubjectProbed, plain: Mapping[str, Found]) -> Iterable[SwitchDifference]:
-    """Where the variant does not answer as the subject: first the same problems put to both, then the questions."""
+    """Finds where a variant answers otherwise than the subject: first problems put to both, then questions."""
     dtype, flipped = SHORT_NAMES[probe.dtype], [found for found in probe.found if _is_switch(found)]
     for found in flipped:
         if found.answer != SAME_ANSWER:
@@ -234,7 +234,7 @@ def _conventions_of_subject(subject: JudgedSubject, probes: Sequence[SubjectProb
 
 
 def group_answers(joined: JoinedRecords, subject: JudgedSubject, question: str) -> tuple[ConventionAnswer, ...]:
-    """What a probe of a subject, as it is, found of a question and all below it: alike answers together."""
+    """Groups what a probe found of a question and all below it: alike answers stand together."""
     plain = [probe for probe in joined.probes.get(subject.number, ()) if not probe.variant]
     return tuple(_group_alike_answers(_select_column_answers(Column("", "", (question,)), _answers_from_probes(plain),
                                                              plain)))
@@ -266,7 +266,7 @@ def _group_alike_answers(answers: Answers) -> Iterable[ConventionAnswer]:
 
 
 def _distinguish_forms(answers: Answers) -> Mapping[str, str]:
-    """What tells the questions of a column apart: the words that not all of their names have."""
+    """Names the questions of a column by the words that not all of their names have."""
     names = {question: question.replace(".", " ").replace("_", " ").split() for question in answers}
     shared = set.intersection(*map(set, names.values())) if names else set()
     return {question: " ".join(word for word in name if word not in shared) for question, name in names.items()}
@@ -285,7 +285,7 @@ def _answers_from_card(subject: JudgedSubject) -> Answers:
 
 
 def _answers_from_probes(probes: Sequence[SubjectProbed]) -> Answers:
-    """By question: what was answered at the first dtype, and where it is answered otherwise."""
+    """Finds by question what was answered at the first dtype, and where the answer differs."""
     asked: dict[str, dict[str, Found]] = {}
     for probe in probes:
         for found in probe.found:
@@ -385,7 +385,7 @@ class _AnswerPile:
 
 
 def _pick_examples(habits: ConventionTable) -> Iterable[AnsweredQuestion]:
-    """Of each column, in the order of the table."""
+    """Picks a question of each column, in the order of the table."""
     for place, column in habits.columns:
         found = _AnswerPile(column.question_text)
         for row in habits.customs:
@@ -420,6 +420,6 @@ def _group_by_answer(found: _AnswerPile) -> Iterable[AnswerGroup]:
 
 
 def _answer_sameness(answer: ConventionAnswer) -> str:
-    """What two answers have in common that are told as one."""
+    """A key that is equal for answers that are told as one."""
     return repr((answer.answer, answer.other_answers, answer.is_probed,
                  answer.is_contradiction and answer.claimed_answer))

@@ -37,7 +37,7 @@ def write_audit_text(records: Sequence[RunRecord], path: Path) -> None:
 
 
 def audit_text(records: Sequence[RunRecord]) -> str:
-    """What was found, library by library, as Markdown. Ends its line."""
+    """Writes in Markdown what was found, library by library. The text ends its line."""
     joined = join_records(show_hidden(records))
     looked = make_audit(joined)
     parts = (_format_audit_head(looked, joined), _format_audit_table(looked), _format_convention_table(looked),
@@ -64,7 +64,7 @@ def _format_audit_head(looked: Audit, joined: JoinedRecords) -> Lines:
 
 
 def _format_audit_title(joined: JoinedRecords) -> str:
-    """Of few subjects their names; more are an audit."""
+    """Names the subjects if they are few; more are an audit."""
     if is_audit(joined):
         return "# What attention layers really do: an audit"
     return f"# {', '.join(format_code(subject.card.id) for subject in joined.subjects)}: what was found"
@@ -123,7 +123,7 @@ def _format_convention_table(looked: Audit) -> Lines:
 
 
 def _format_notes(each: Conventions) -> str:
-    """What its manifest notes, which parameters of its function are left alone, and what its library chose."""
+    """Tells what a manifest notes, which parameters are left alone, and what the library chose."""
     card = each.subject.card
     defaults = f"Left at their defaults: {list_defaults(card.defaults)}." if card.defaults else ""
     refused = f"Refuses {'; '.join(card.refused)}." if card.refused else ""

@@ -186,7 +186,7 @@ def counted_by_verdict(subject: JudgedSubject, groups: Iterable[Sequence[Outcome
 
 
 def closest_case(outcomes: Iterable[Outcome]) -> Nearness | None:
-    """What came nearest to its allowance, of what was tried."""
+    """Finds the case that came nearest to its allowance."""
     calls = [Nearness(math.inf if math.isnan(worst.margin) else worst.margin, outcome.clause,
                       SHORT_NAMES[outcome.dtype])
              for outcome in outcomes if (worst := outcome.worst) is not None and outcome.cases]
@@ -194,7 +194,7 @@ def closest_case(outcomes: Iterable[Outcome]) -> Nearness | None:
 
 
 def _grades(joined: JoinedRecords, subject: JudgedSubject, outcomes: Iterable[Outcome]) -> tuple[tuple[str, str], ...]:
-    """What the engine's instrument read, else what a probe was answered."""
+    """Reads the precision grades from the engine's instrument, else from the answers to a probe."""
     asked = {probe.dtype: found.answer for probe in joined.probes.get(subject.number, ()) if not probe.variant
              for found in probe.found if found.question == ASKED}
     read = {outcome.dtype: str(reading.value)
@@ -289,7 +289,7 @@ class Gradients:
 
     @property
     def unjudged_by_heading(self) -> tuple[tuple[str, tuple[UnjudgedGradients, ...]], ...]:
-        """Both, each with what is said over it; one that is empty is left out."""
+        """Both lists under their headings; an empty one is left out."""
         return tuple(each for each in ((_PARTLY_HEADING, self.partly_judged),
                                        (_WHOLLY_HEADING, self.never_judged)) if each[1])
 
@@ -343,7 +343,7 @@ def _group_by_input(outcomes: ByClause) -> Mapping[str, Sequence[Outcome]]:
 
 
 def _differentiated_input(clause: ClauseText) -> str:
-    """With respect to what the gradient is that a clause is about: `query` of `gradients.of_query`; else empty."""
+    """Names the input whose gradient a clause is about: `query` of `gradients.of_query`; else empty."""
     name = clause.id.removeprefix(_GRADIENT_CLAUSE).replace("_", " ") if clause.id.startswith(_GRADIENT_CLAUSE) else ""
     is_array = name in _INPUTS or (name in KEYWORDS and KEYWORDS[name].axes)
     return name if is_array or _PARAMETERS in clause.needs else ""

@@ -111,12 +111,12 @@ class _Reasons:
     numbers: dict[str, int] = field(default_factory=dict)
 
     def number(self, reason: str) -> int:
-        """Its number."""
+        """Numbers a reason; the same reason gets the same number."""
         return self.numbers.setdefault(reason, len(self.numbers))
 
 
 def _encode_cell_data(joined: JoinedRecords, findings: Sequence[AuditFinding]) -> str:
-    """What the script of the page reads, as JSON: a row of `cells` for each subject, and what their numbers mean.
+    """Writes what the page's script reads, as JSON: a row of `cells` for each subject, and their legend.
 
     Cells are parted by `;`. An empty one is like the one before it, and `-` was asked by nobody. In the others there
     is, for every dtype of the subject (`dtypes`), a digit, the place of its verdict in `signs`, then its margin, then
@@ -165,7 +165,7 @@ def _encode_cell(subject: JudgedSubject, outcomes: Sequence[Outcome], findings: 
 
 
 def _cells_of_all_dtypes(subject: JudgedSubject, outcomes: Sequence[Outcome], reasons: _Reasons) -> str:
-    """One text for all dtypes where they say the same but for the margin, else a text each."""
+    """Writes one text for all dtypes where they say the same but for the margin, else a text each."""
     said = {outcome.dtype: (outcome.verdict, _reason_in_cell(subject, outcome)) for outcome in outcomes}
     margins = {outcome.dtype: _largest_margin(outcome) for outcome in outcomes}
     if len(set(said.values())) == 1 and len(said) == len(subject.dtypes):
@@ -223,7 +223,7 @@ class Works:
     all: tuple[CitedWork, ...]
 
     def anchor(self, quoted: QuotedSource) -> str:
-        """Where the page tells of the work of a citation."""
+        """The place on the page that tells of a cited work."""
         return f"work-{self.all.index(_cited_work(quoted))}"
 
 
