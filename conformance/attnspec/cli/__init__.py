@@ -33,7 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run_program(commands: click.Group, name: str, arguments: Sequence[str] | None = None) -> int:
     """Run one of these commands, and return its exit code. name: what a user types before the command's own."""
     with patient_streams():
-        code = _run_and_tell_errors(commands, name, sys.argv[1:] if arguments is None else arguments)
+        code = _run_and_tell_errors(commands, name,
+                                    sys.argv[1:] if arguments is None else arguments)
         return CANNOT_RUN if _is_output_lost() else code
 
 

@@ -22,7 +22,8 @@ from attnspec.runner.jobs import is_idle
 from attnspec.subjects.baseline import DIGITS, Conditions, read_conventions, write_baseline
 
 _ORDER = tuple(Novelty)
-_SHOWN_NOVELTIES = (Novelty.REGRESSION, Novelty.NEW, Novelty.CHANGED, Novelty.UNTRIED, Novelty.DEEPER, Novelty.MENDED)
+_SHOWN_NOVELTIES = (Novelty.REGRESSION, Novelty.NEW, Novelty.CHANGED, Novelty.UNTRIED,
+                    Novelty.DEEPER, Novelty.MENDED)
 """What may be worse before what is better: a list may be cut."""
 UPDATE_OPTION = "--update-baseline"
 _NAMES_WIDTH = 60  # characters of a list of subjects
@@ -39,7 +40,8 @@ def held_against(digest: Digest, most: int = 0) -> Iterator[str]:
         return
     changes = list(_format_outcome_lines(digest.outcomes))
     told = changes[:most] if most else changes
-    yield f"Held against {baseline}: {_format_baseline_changes(digest.outcomes, is_changed=bool(changes))}."
+    yield (f"Held against {baseline}: "
+           f"{_format_baseline_changes(digest.outcomes, is_changed=bool(changes))}.")
     yield from told
     if len(changes) > len(told):
         yield f"  and {count_noun(len(changes) - len(told), 'change')} more (-v shows them)"
@@ -52,12 +54,14 @@ def format_gone(digest: Digest) -> str:
     """`2 known failures (1 mended, 1 changed), 1 convention (causal_alignment)`: those that are no failures any more,
     and what is followed otherwise; empty if there are none.
     """
-    changes = [each.change for each in digest.outcomes if each.change and is_gone(each) and digest.gates(each)]
+    changes = [each.change
+               for each in digest.outcomes if each.change and is_gone(each) and digest.gates(each)]
     found = Counter(each.novelty for each in changes if not each.convention)
     detail = ", ".join(f"{found[each]} {each.value}" for each in _ORDER if found[each])
     conventions = list(dict.fromkeys(each.convention for each in changes if each.convention))
     told = [f"{count_noun(found.total(), 'known failure')} ({detail})"] if found else []
-    told += [f"{count_noun(len(conventions), 'convention')} ({', '.join(conventions)})"] if conventions else []
+    told += ([f"{count_noun(len(conventions), 'convention')} ({', '.join(conventions)})"]
+             if conventions else [])
     return ", ".join(told)
 
 
@@ -74,7 +78,8 @@ def _format_known_failures(outcomes: Sequence[Outcome]) -> str:
     """`3 known failures as listed (2 torch/this, 1 without a finding)`; findings only where any is named."""
     known = [each.finding for each in outcomes if each.verdict is Verdict.EXPECTED]
     if not known:
-        return "no known failure" + " fails as listed" * any(each.change and is_gone(each) for each in outcomes)
+        return "no known failure" + " fails as listed" * any(each.change and is_gone(each)
+                                                             for each in outcomes)
     ranked = Counter(known).most_common() if any(known) else []
     detail = ", ".join(f"{number} {finding or 'without a finding'}" for finding, number in ranked)
     return f"{count_noun(len(known), 'known failure')} as listed{f' ({detail})' if detail else ''}"
@@ -92,12 +97,16 @@ def _format_outcome_lines(outcomes: Iterable[Outcome]) -> Iterator[str]:
 
 def _outcome_key(outcome: Outcome) -> tuple[int, str, str, str]:
     assert outcome.change is not None  # the others were left out
-    return _SHOWN_NOVELTIES.index(outcome.change.novelty), outcome.subject, outcome.clause, outcome.change.says
+    return (_SHOWN_NOVELTIES.index(outcome.change.novelty), outcome.subject, outcome.clause,
+            outcome.change.says)
 
 
-BASELINE = click.option("--baseline", metavar="PATH", type=click.Path(dir_okay=False, path_type=Path),
-                        help="A list of known failures: only what differs from it fails. The first run writes it.")
-UPDATE = click.option(UPDATE_OPTION, is_flag=True, help="Write what this run finds into the baseline.")
+BASELINE = click.option("--baseline", metavar="PATH",
+                        type=click.Path(dir_okay=False, path_type=Path),
+                        help="A list of known failures: only what differs from it fails. "
+                             "The first run writes it.")
+UPDATE = click.option(UPDATE_OPTION, is_flag=True,
+                      help="Write what this run finds into the baseline.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +174,14 @@ class _Writer(Handler):
         known = write_baseline(self.path, self._outcomes, strict=self.strict, folders=self.folders,
                                conditions=self._conditions)
         unexplained = sum(not each.finding for each in known)
-        without = f", {unexplained} of them without a finding" if 0 < unexplained < len(known) else ""
+        without = (f", {unexplained} of them without a finding" if 0 < unexplained < len(known)
+                   else "")
         count = _count_lost_items(self._outcomes)
         lost = f". Not judged, so left as before: {count}" if count else ""
-        click.echo(f"baseline: wrote {self.path} with {count_noun(len(known), 'known failure')}{without}{lost}"
-                   f"{_format_kept_entries(self.path, self._outcomes)}. Commit it: from now on the gate fails "
+        click.echo(f"baseline: wrote {self.path} with "
+                   f"{count_noun(len(known), 'known failure')}{without}{lost}"
+                   f"{_format_kept_entries(self.path, self._outcomes)}. Commit it: "
+                   "from now on the gate fails "
                    "only where something changes", err=True)
 
 
@@ -203,7 +215,8 @@ def _format_kept_entries(path: Path, outcomes: Iterable[Outcome]) -> str:
     probed = {(each.subject, each.dtype) for each in outcomes if each.probed}
     whom = {subject for subject, _ in probed}
     left = [dtype.value for dtype in DType for each in read_conventions(path)
-            if dtype in each.dtypes and each.subject in whom and (each.subject, dtype) not in probed]
+            if dtype in each.dtypes and each.subject in whom and (each.subject,
+                                                                  dtype) not in probed]
     names = ", ".join(dict.fromkeys(left))
     if names:
         return f". Conventions at {names} were not probed in this run, so left as before"

@@ -90,7 +90,8 @@ def check(targets: tuple[str, ...], **options: Given) -> int:
 
 
 @click.command()
-@click.option("--library", "libraries", multiple=True, metavar="NAME", shell_complete=completion.libraries,
+@click.option("--library", "libraries", multiple=True, metavar="NAME",
+              shell_complete=completion.libraries,
               help="Only this library: the part of the ids before the slash.")
 @VARIANTS
 @click.option("--without", multiple=True, metavar="ID", shell_complete=completion.targets,
@@ -111,11 +112,13 @@ def audit(libraries: tuple[str, ...], without: tuple[str, ...], **options: Given
     """
     audit_there(options)
     options["must_take"] = options["sizes"] = ()
-    named, is_whole = read_variants(options["variants"]), not (options["clauses"] or options["profiles"])
+    named, is_whole = read_variants(options["variants"]), not (options["clauses"]
+                                                               or options["profiles"])
     options["variants"] = named or ((AS_DECLARED,) if is_whole else ())
     source = AUDIT if is_whole else TRIALS
     with cluster_carrier(options) as carrier:
-        targets = remaining_targets(judgeable_subjects(options["implementations"], libraries), without)
+        targets = remaining_targets(judgeable_subjects(options["implementations"], libraries),
+                                    without)
         return _judge(targets, options, source, {LIBRARIES: libraries}, carrier=carrier)
 
 
@@ -132,25 +135,32 @@ def audit(libraries: tuple[str, ...], without: tuple[str, ...], **options: Given
 def replay(line: str, **options: Given) -> int:
     """Judge one case again: LINE is what a report prints, 'TARGET CLAUSE DTYPE RECIPE'."""
     item, recipe = read_replay(line)
-    plan = plan_from([item.target], {**options, "clauses": (item.clause,), "dtypes": (DType(item.dtype),)})
+    plan = plan_from([item.target],
+                     {**options, "clauses": (item.clause,), "dtypes": (DType(item.dtype),)})
     known_targets(plan)
-    return exit_code_of(Session(plan, command=typed_command(), recipe=recipe).run(Outputs.console().handlers()))
+    return exit_code_of(Session(plan, command=typed_command(),
+                                recipe=recipe).run(Outputs.console().handlers()))
 
 
 def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIALS,
-           more: Mapping[str, tuple[str, ...]] = MappingProxyType({}), *, carrier: ClusterCarrier | None) -> int:
-    keep_apart({f"--{name}": options[name] for name in ("record", "html", "junit", "badge", "baseline")})
+           more: Mapping[str, tuple[str, ...]] = MappingProxyType({}), *,
+           carrier: ClusterCarrier | None) -> int:
+    keep_apart({f"--{name}": options[name]
+                for name in ("record", "html", "junit", "badge", "baseline")})
     detail = Detail.FULL if options.pop("verbose") else Detail.SHORT
     told = {name: options.pop(name) for name in ("record", "no_record", "html", "as_json")}
-    is_kept = any((told["record"], told["html"], told["as_json"], *(options[name] for name in _FILE_OPTIONS)))
+    is_kept = any((told["record"], told["html"], told["as_json"],
+                   *(options[name] for name in _FILE_OPTIONS)))
     outputs = Outputs.from_options(**told, detail=detail)
     sharing = sharing_of(options)
-    workers, baseline, files = options.pop("workers"), BaselineFile.from_options(options), verdict_files(options)
+    workers, baseline, files = (options.pop("workers"), BaselineFile.from_options(options),
+                                verdict_files(options))
     outputs = replace(outputs, further_lines=tuple(each.place for each in files))
     if AS_DECLARED not in options["variants"]:
         options["variants"] = read_variants(options["variants"])
     contract, options["sizes"] = " ".join(options.pop("must_take")), read_all(options["sizes"])
-    plan = replace(plan_from(targets, options), baseline=baseline.heeded_file, more=more, must_take=contract)
+    plan = replace(plan_from(targets, options), baseline=baseline.heeded_file, more=more,
+                   must_take=contract)
     known_targets(plan)
     github = GitHub.if_on_github(outputs.console_stream, plan.implementations)
     if source == TRIALS and carrier is None and not is_kept and not github:
@@ -160,7 +170,8 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
     known = baseline.handlers(strict=plan.strict, folders=plan.implementations)
     written = HandlerGroup([*outputs.kept_handlers, *known, *files, *github])
     handlers = [*outputs.handlers(written), written]
-    session = Session(plan, workers=workers, command=typed_command(), source=source, sharing=sharing, carrier=carrier)
+    session = Session(plan, workers=workers, command=typed_command(), source=source,
+                      sharing=sharing, carrier=carrier)
     result = session.run(handlers)
     in_run_order(carrier, outputs.record, result)
     return exit_code_of(result)
@@ -199,7 +210,8 @@ def _call_target(target: str, plan: Plan) -> None:
         click.echo(escape_hidden(f"{told} Each clause will say so."), err=True)
 
 
-TOUR_RIGHT = ("numpy/msa", "numpy/paper", "torch/sdpa", "torch/paper", "jax/dot_product_attention_jit", "jax/paper")
+TOUR_RIGHT = ("numpy/msa", "numpy/paper", "torch/sdpa", "torch/paper",
+              "jax/dot_product_attention_jit", "jax/paper")
 """Plain attention and a layer of each framework."""
 TOUR_WRONG = "attnspec.examples.running_sum:attend"
 """The function of the README."""
@@ -218,9 +230,11 @@ def tour(workers: int, html: str) -> int:
     Exit codes: 0 the wrong one fails and the others conform, 1 it is otherwise, 2 cannot run.
     """
     judged = [name for name in judgeable_subjects(()) if name in TOUR_RIGHT]
-    plan = Plan((*judged, TOUR_WRONG), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE, diagnosed=TOUR_DIAGNOSED)
+    plan = Plan((*judged, TOUR_WRONG), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE,
+                diagnosed=TOUR_DIAGNOSED)
     outputs = Outputs.from_options(record=None, no_record=False, html=html, as_json=False)
-    result = Session(plan, workers=workers, command=typed_command()).run([*outputs.handlers(), *outputs.kept_handlers])
+    result = Session(plan, workers=workers,
+                     command=typed_command()).run([*outputs.handlers(), *outputs.kept_handlers])
     code = exit_code_of(result)
     if code == CANNOT_RUN:
         return code
@@ -256,7 +270,8 @@ def _smoke_target(target: str, plan: Plan) -> bool:
         return False
     for line in lines:
         mark = click.style("ok  ", fg="green") if line.has_passed else failed
-        click.echo(f"{mark}  {target}: {line.sentence}{': ' if line.detail else ''}{escape_hidden(line.detail)}")
+        click.echo(f"{mark}  {target}: "
+                   f"{line.sentence}{': ' if line.detail else ''}{escape_hidden(line.detail)}")
     return all(line.has_passed for line in lines)
 
 

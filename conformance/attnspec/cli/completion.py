@@ -48,10 +48,12 @@ def list_vocabulary() -> Iterator[VocabularyWord]:
     """Every word. Raises SpecError where the schema was not written."""
     path = folder("spec") / "schema.json"
     if not path.is_file():
-        raise SpecError("there is no such file. Write it: attnspec schema --write.", where=FileLocation(str(path)))
+        raise SpecError("there is no such file. Write it: attnspec schema --write.",
+                        where=FileLocation(str(path)))
     definitions = json.loads(path.read_text(encoding="utf-8"))["$defs"]
     for kind in ("transform", "relation"):
-        yield from (VocabularyWord(name, kind, word) for name, word in _words_of_definition(definitions[kind]))
+        yield from (VocabularyWord(name, kind, word)
+                    for name, word in _words_of_definition(definitions[kind]))
     for draw in definitions["given"]["properties"]["draw"]["additionalProperties"]["oneOf"]:
         yield VocabularyWord(draw["const"], "draw", {"description": draw["description"]})
 
@@ -79,7 +81,8 @@ def explain_word(word: VocabularyWord, law: Spec) -> Iterator[str]:
 
 def wrap_paragraph(text: str) -> list[str]:
     """The lines of a paragraph of an explanation."""
-    return textwrap.wrap(text, LINE_WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False)
+    return textwrap.wrap(text, LINE_WIDTH, initial_indent="  ", subsequent_indent="    ",
+                         break_long_words=False)
 
 
 def _list_words_of(clause: Clause) -> frozenset[str]:
@@ -88,7 +91,8 @@ def _list_words_of(clause: Clause) -> frozenset[str]:
 
 
 def _argument(hint: Mapping[str, Any], *, is_required: bool) -> str:
-    default = f", {hint['default']} by default" if "default" in hint else "" if is_required else ", may be left out"
+    default = (f", {hint['default']} by default" if "default" in hint else "" if is_required
+               else ", may be left out")
     return f"{_describe_form(hint)}{default}"
 
 
@@ -97,11 +101,13 @@ def _describe_form(hint: Mapping[str, Any]) -> str:
     if "enum" in hint:
         return f"{'one of ' if len(hint['enum']) > 1 else ''}{', '.join(map(str, hint['enum']))}"
     if "anyOf" in hint:
-        return " or ".join(_describe_form(each) for each in hint["anyOf"] if each.get("type") != "null")
+        return " or ".join(_describe_form(each)
+                           for each in hint["anyOf"] if each.get("type") != "null")
     if hint.get("type") == "array":
         return ("a list, each "
                 f"{' or '.join(dict.fromkeys(map(_describe_form, hint.get('prefixItems') or [hint['items']])))}")
-    span = [f"{word} {hint[key]:g}" for key, word in (("minimum", "from"), ("maximum", "to")) if key in hint]
+    span = [f"{word} {hint[key]:g}"
+            for key, word in (("minimum", "from"), ("maximum", "to")) if key in hint]
     return " ".join((str(hint.get("description") or hint.get("const") or hint.get("type")), *span))
 
 
@@ -172,7 +178,8 @@ def _completer(names: Callable[[click.Context, str], Iterable[str | CompletionIt
     """What fits what is typed so far. A mistake in a manifest or the law is told when a command is run, not here."""
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
-            items = [CompletionItem(name) if isinstance(name, str) else name for name in names(ctx, incomplete)]
+            items = [CompletionItem(name) if isinstance(name, str) else name
+                     for name in names(ctx, incomplete)]
         except (AttnspecError, OSError):
             return []
         return [item for item in items if item.type == "dir" or item.value.startswith(incomplete)]
@@ -204,7 +211,8 @@ def _complete_functions(incomplete: str) -> Iterator[str]:
 
 def _complete_ids(ctx: click.Context, incomplete: str) -> Iterable[str]:
     library, slash, _ = incomplete.partition("/")
-    return registered_subjects(ctx.params.get("implementations") or (), library=library if slash else "")
+    return registered_subjects(ctx.params.get("implementations") or (),
+                               library=library if slash else "")
 
 
 def _complete_own(ctx: click.Context, incomplete: str) -> Iterator[str]:

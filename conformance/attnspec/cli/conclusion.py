@@ -63,7 +63,8 @@ def format_conclusion(digest: Digest, *, is_kept: bool = True) -> str:
     """The last line of the console: the conclusion in short, with the exit code. is_kept: whether all that was to be
     written is.
     """
-    code, short = _code(digest) if is_kept else CANNOT_RUN, "" if is_kept else " But not all of it could be written."
+    code, short = (_code(digest) if is_kept else CANNOT_RUN,
+                   "" if is_kept else " But not all of it could be written.")
     told = f"{_format_verdict_of_run(digest, _words_for(digest, likely_in_short))}{short} (exit code {code})"
     return click.style(told, fg=_COLOURS[code], bold=True)
 
@@ -81,8 +82,10 @@ def format_standing(digest: Digest) -> str:
     if is_idle(digest.outcomes):
         return click.style(f"was not judged: {_explain_nothing_run(digest)}", fg="yellow")
     if any(outcome.verdict is Verdict.NOT_RUN for outcome in digest.outcomes):
-        return f"{click.style('was judged in part', fg='yellow')} ({format_applicable(digest.counts[subject])})"
-    how = "; ".join((f"conforms{_format_qualifications(digest)}", *_unrecommended_conventions(digest)))
+        return (f"{click.style('was judged in part', fg='yellow')} "
+                f"({format_applicable(digest.counts[subject])})")
+    how = "; ".join((f"conforms{_format_qualifications(digest)}",
+                     *_unrecommended_conventions(digest)))
     return f"{click.style(how, fg='green')} ({format_applicable(digest.counts[subject])})"
 
 
@@ -116,7 +119,8 @@ def _tell_cause(digest: Digest, found: ExplainedFailures | None) -> str:
 
 _FAILURE_VERBS = {Verdict.VIOLATED: "is violated", Verdict.ERRORED: "ends in an exception",
                   Verdict.CRASHED: "ends in a crash",
-                  Verdict.TIMED_OUT: "gives no answer in time", Verdict.UNEXPECTED: "is not as listed"}
+                  Verdict.TIMED_OUT: "gives no answer in time",
+                  Verdict.UNEXPECTED: "is not as listed"}
 
 
 def format_remedy(digest: Digest) -> Iterator[str]:
@@ -131,7 +135,8 @@ def format_remedy(digest: Digest) -> Iterator[str]:
 
 def format_undiagnosed(digest: Digest) -> Iterator[str]:
     """Says that nobody looked for causes, where that is why failures have none."""
-    is_open = any(group.cause is None or is_place(group.cause) for group in explain_bugs(digest.failures))
+    is_open = any(group.cause is None or is_place(group.cause)
+                  for group in explain_bugs(digest.failures))
     if digest.is_glance and is_open:
         yield "  Effort glance does not look for causes. To see them, use --effort quick or run a replay line."
 
@@ -142,7 +147,8 @@ def format_unpromised(digest: Digest) -> Iterator[str]:
         return
     if "refuses" in _format_refusals(digest):
         yield "  What it refuses was not judged, and is no failure (--must-take WORDS makes it one)."
-    if {outcome.reason for outcome in digest.outcomes} & {APART.format(subject) for subject in digest.subjects}:
+    if {outcome.reason for outcome in digest.outcomes} & {APART.format(subject)
+                                                          for subject in digest.subjects}:
         yield "  Gradients were not judged (--profile +gradients judges them)."
 
 
@@ -169,7 +175,8 @@ def _format_verdict_of_run(digest: Digest, words: _Words) -> str:
     if _code(digest) == VIOLATED:
         return f"Does not conform{_blame(digest, words)}"
     if _code(digest) == CONFORMS:
-        others = "".join(f" {each[:1].upper()}{each[1:]}." for each in _unrecommended_conventions(digest))
+        others = "".join(f" {each[:1].upper()}{each[1:]}."
+                         for each in _unrecommended_conventions(digest))
         evidence = f"{_format_little_evidence(digest)}{_format_cut_short(digest)}"
         return f"Conforms{evidence}{_format_qualifications(digest)}.{others}"
     if not is_idle(digest.outcomes):
@@ -213,7 +220,8 @@ def _format_common_causes(digest: Digest, guilty: Sequence[str]) -> str:
 def _format_reason_of_run(digest: Digest, words: _Words) -> str:
     """Formats what follows "does not conform": `. Likely one bug: each query sees one later key`."""
     if broken := digest.broken_contract:
-        rest = "" if len(broken) == len(digest.failures) else f". {words(digest.failures)}".rstrip(". ")
+        rest = ("" if len(broken) == len(digest.failures)
+                else f". {words(digest.failures)}".rstrip(". "))
         return f"{_format_refusals(digest)}: it must take {', '.join(broken)}{rest}"
     if cause := words(digest.failures):
         return f"{_arithmetic(digest)}{_format_refusals(digest)}. {cause}"
@@ -245,10 +253,12 @@ def _format_refusals(digest: Digest) -> str:
         return ""
     cards = [known.card for known in digest.cards.values()]
     what = refused_by(cards[0] if cards else None, digest.outcomes)
-    left = sorted((name for card in cards for name in card.defaults), key=lambda name: not meant_by(name))
+    left = sorted((name for card in cards for name in card.defaults),
+                  key=lambda name: not meant_by(name))
     refused = f"; refuses {', '.join(what)}" if what else ""
     if left:
-        return f"{refused}; {name_few(left, _PARAMETERS_WIDTH)} {'was' if len(left) == 1 else 'were'} never tried"
+        return (f"{refused}; {name_few(left, _PARAMETERS_WIDTH)} "
+                f"{'was' if len(left) == 1 else 'were'} never tried")
     return refused
 
 
@@ -265,7 +275,8 @@ def _unrecommended_conventions(digest: Digest) -> Sequence[str]:
     """
     if len(digest.subjects) != 1:
         return ()
-    return other_conventions(digest.advice, next((known.card for known in digest.cards.values()), None))
+    return other_conventions(digest.advice,
+                             next((known.card for known in digest.cards.values()), None))
 
 
 def _format_exceptions(digest: Digest) -> str:
@@ -315,14 +326,16 @@ def _format_baseline_line(digest: Digest) -> str:
 def _explain_nothing_run(digest: Digest) -> str:
     """Why nothing was executed, where there is one reason for everything or no clause applies. A sentence."""
     reasons = {outcome.reason for outcome in digest.outcomes if outcome.verdict is Verdict.NOT_RUN}
-    reason = reasons.pop() if len(reasons) == 1 else "" if reasons else format_lacking(digest.outcomes)
+    reason = (reasons.pop() if len(reasons) == 1 else "" if reasons
+              else format_lacking(digest.outcomes))
     if not reason or reason.endswith((".", "?")):
         return reason
     return f"{reason}."
 
 
 BUGS_IN_FULL = 3      # bugs told in full
-SUMMARY_LINES = 34     # of the summary as a reader sees them; with what comes before it, a run takes 40 at most
+# of the summary as a reader sees them; with what comes before it, a run takes 40 at most
+SUMMARY_LINES = 34
 DEFAULT_WIDTH = 80     # characters a line where nobody knows how wide the reader's are
 MOST_CHANGES = 12   # lines of what is new, mended or changed against a baseline
 MOST_LISTED = 20    # answers against a manifest, and probes that were lost, that are listed
@@ -342,8 +355,10 @@ class Verdicts(Handler):
     """
 
     def __init__(self, stream: TextIO, *, is_coloured: bool, places: Sequence[str] = (),
-                 detail: Detail = Detail.SHORT, is_kept: Callable[[], bool] = lambda: True) -> None:
-        self._stream, self._is_coloured, self._places, self._detail = stream, is_coloured, places, detail
+                 detail: Detail = Detail.SHORT,
+                 is_kept: Callable[[], bool] = lambda: True) -> None:
+        self._stream, self._is_coloured, self._places, self._detail = (stream, is_coloured, places,
+                                                                       detail)
         self._is_kept = is_kept
         self._digest = Digest()
 
@@ -364,21 +379,27 @@ def format_summary(digest: Digest, places: Sequence[str], detail: Detail = Detai
                    width: int = DEFAULT_WIDTH) -> list[str]:
     """The lines of the summary. In short as many bugs in full as there is room for, at most SHOWN and at least one."""
     if detail is Detail.FULL:
-        return [*_format_head(digest), *findings.list_all_failures(digest), *_contradictions(digest),
-                *_paragraph(findings.format_all_undecided(digest)), *_paragraph(held_against(digest)), "", *places,
+        return [*_format_head(digest), *findings.list_all_failures(digest),
+                *_contradictions(digest),
+                *_paragraph(findings.format_all_undecided(digest)),
+                *_paragraph(held_against(digest)), "", *places,
                 format_conclusion(digest)]
     ranked = findings.rank_bugs(digest)
-    drafts = (_draft(digest, ranked, shown, places) for shown in range(min(BUGS_IN_FULL, len(ranked)), 0, -1))
+    drafts = (_draft(digest, ranked, shown, places)
+              for shown in range(min(BUGS_IN_FULL, len(ranked)), 0, -1))
     return next((draft for draft in drafts if _count_rows(draft, width) <= SUMMARY_LINES),
                 _draft(digest, ranked, 1, places))
 
 
-def _draft(digest: Digest, ranked: Sequence[findings.Bug], shown: int, places: Sequence[str]) -> list[str]:
+def _draft(digest: Digest, ranked: Sequence[findings.Bug], shown: int,
+           places: Sequence[str]) -> list[str]:
     in_full = [line for bug in ranked[:shown] for line in findings.format_bug(digest, bug)]
-    others = [*findings.name_other_bugs(digest, ranked[shown:]), *findings.format_recommendations(digest),
+    others = [*findings.name_other_bugs(digest, ranked[shown:]),
+              *findings.format_recommendations(digest),
               *findings.format_undecided(digest)]
     lost = findings.format_not_run(digest)
-    return [*_format_head(digest), *in_full, *_contradictions(digest), *_paragraph(lost), *([""] if in_full else []),
+    return [*_format_head(digest), *in_full, *_contradictions(digest), *_paragraph(lost),
+            *([""] if in_full else []),
             *others,
             *_paragraph(held_against(digest, MOST_CHANGES)), *places, format_conclusion(digest)]
 
@@ -393,13 +414,16 @@ def _format_head(digest: Digest) -> Iterator[str]:
     yield format_verdict(digest)
     yield from format_undiagnosed(digest)
     yield from format_unpromised(digest)
-    yield from (f"  Documented choice {each.id}: {each.says} {each.documented}" for each in digest.choices)
+    yield from (f"  Documented choice {each.id}: {each.says} {each.documented}"
+                for each in digest.choices)
     if len(digest.subjects) == 1:
         yield from format_remedy(digest)
-        yield from (f"{subject}: {format_applicable(counts)}" for subject, counts in digest.counts.items())
+        yield from (f"{subject}: {format_applicable(counts)}"
+                    for subject, counts in digest.counts.items())
     else:
         width = max(map(len, digest.subjects), default=0)
-        yield from (f"{subject:<{width}}  {format_standing(digest.digest_of(subject))}" for subject in digest.subjects)
+        yield from (f"{subject:<{width}}  {format_standing(digest.digest_of(subject))}"
+                    for subject in digest.subjects)
     yield from format_tried_sizes(digest)
     if digest.header and digest.header.must_take and not digest.broken_contract:
         yield f"must take: {digest.header.must_take}"
@@ -427,7 +451,8 @@ def _contradictions(digest: Digest) -> Iterator[str]:
             yield f"  and {count_noun(len(against) - MOST_LISTED, 'answer')} more, in the record"
     if lost:
         yield ""
-        yield from (f"Not probed: {name_probed(probe)}: {probe.lost}" for probe in lost[:MOST_LISTED])
+        yield from (f"Not probed: {name_probed(probe)}: {probe.lost}"
+                    for probe in lost[:MOST_LISTED])
 
 
 _MACHINE_WORD = "flushes_subnormals"
@@ -442,7 +467,8 @@ def declared_width(subject: str, card: SubjectCard | None, judged: Iterable[DTyp
     if card is None or not is_bare(subject):
         return ""
     dtypes = set(judged)
-    told = [_describe_looseness(DType(name), text) for name, text in card.precision.items() if DType(name) in dtypes]
+    told = [_describe_looseness(DType(name), text)
+            for name, text in card.precision.items() if DType(name) in dtypes]
     return "".join(f", {words}" for words in dict.fromkeys(told) if words)
 
 
@@ -496,9 +522,11 @@ def _format_samples(digest: Digest) -> Iterator[str]:
     of_gradients = [outcome for outcome in digest.outcomes if outcome.clause in asking]
     others = [outcome for outcome in digest.outcomes if outcome.clause not in asking]
     if sample := max((outcome.sample for outcome in others), default=0):
-        none = ", none at float64" if any(outcome.reason == NOT_AT_FLOAT64 for outcome in digest.outcomes) else ""
+        none = (", none at float64" if any(outcome.reason == NOT_AT_FLOAT64
+                                           for outcome in digest.outcomes) else "")
         yield (f"further dtypes: {sample} cases of each clause whose verdict does not depend on the dtype{none} "
                "(--dtype NAME tries all)")
     if sample := max((outcome.sample for outcome in of_gradients), default=0):
-        at = ", ".join(dict.fromkeys(outcome.dtype.value for outcome in of_gradients if outcome.sample))
+        at = ", ".join(dict.fromkeys(outcome.dtype.value
+                                     for outcome in of_gradients if outcome.sample))
         yield f"gradients: {sample} cases of each clause, at {at} (--profile +gradients tries all)"

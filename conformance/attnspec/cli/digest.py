@@ -85,7 +85,8 @@ class Digest:
     def _take_outcome(self, outcome: Outcome) -> None:
         self.on_trial.pop((outcome.subject, outcome.clause, outcome.dtype.value), None)
         self.outcomes.append(outcome)
-        is_advice = outcome.verdict in ALARMING_VERDICTS and not self.gates(outcome) and not outcome.is_excused
+        is_advice = (outcome.verdict in ALARMING_VERDICTS and not self.gates(outcome)
+                     and not outcome.is_excused)
         word = ADVICE_WORDS if is_advice else verdict_words(outcome.verdict)
         self.counts.setdefault(outcome.subject, Counter())[word] += 1
 
@@ -97,7 +98,8 @@ class Digest:
 
     def count_done(self, subject: str) -> int:
         """How many items of a subject are finished."""
-        return self.counts[subject].total() + sum(probe.subject == subject for probe in self.probes)
+        return self.counts[subject].total() + sum(probe.subject == subject
+                                                  for probe in self.probes)
 
     @property
     def failures(self) -> list[Outcome]:
@@ -112,8 +114,10 @@ class Digest:
     @property
     def choices(self) -> list[KnownFinding]:
         """What the libraries document that they do, and why something failed that does not count; each once."""
-        known = {each.id: each for told in self.cards.values() for each in told.card.findings if is_choice(each)}
-        names = dict.fromkeys(each.finding for each in self.outcomes if each.verdict is Verdict.EXPECTED)
+        known = {each.id: each for told in self.cards.values()
+                 for each in told.card.findings if is_choice(each)}
+        names = dict.fromkeys(each.finding
+                              for each in self.outcomes if each.verdict is Verdict.EXPECTED)
         return [known[name] for name in names if name in known]
 
     @property
@@ -135,9 +139,11 @@ class Digest:
 
     def digest_of(self, subject: str) -> Digest:
         """The digest of one subject alone."""
-        return Digest(self.header, self.footer, {name: card for name, card in self.cards.items() if name == subject},
+        return Digest(self.header, self.footer,
+                      {name: card for name, card in self.cards.items() if name == subject},
                       list(self._outcomes_of(subject)), {},
-                      {subject: self.counts[subject]}, [probe for probe in self.probes if probe.subject == subject])
+                      {subject: self.counts[subject]},
+                      [probe for probe in self.probes if probe.subject == subject])
 
     def _outcomes_of(self, subject: str) -> Sequence[Outcome]:
         self._sort_in()
@@ -162,7 +168,8 @@ class Digest:
     @property
     def contradictions(self) -> list[tuple[SubjectProbed, Found]]:
         """What was found against what a manifest claims."""
-        return [(probe, found) for probe in self.probes for found in probe.found if found.is_contradiction]
+        return [(probe, found) for probe in self.probes
+                for found in probe.found if found.is_contradiction]
 
     def gates(self, outcome: Outcome) -> bool:
         """Whether the outcome makes the exit code 1 in this run."""
@@ -182,13 +189,15 @@ class Digest:
             return None  # asked after every item, of which most runs have many and no failure
         asked = map(DType, self.header.dtypes) if self.header else DType
         has_wide = any(each not in HALF_DTYPES for each in asked)
-        tried = {(each.subject, each.clause) for each in self.outcomes if each.dtype not in HALF_DTYPES}
+        tried = {(each.subject, each.clause)
+                 for each in self.outcomes if each.dtype not in HALF_DTYPES}
         return next((each for each in failures if each.dtype not in HALF_DTYPES or not has_wide
                      or (each.subject, each.clause) in tried), None)
 
     def fails(self, outcome: Outcome) -> bool:
         """Whether the outcome is a failure that gates."""
-        return outcome.verdict in ALARMING_VERDICTS and self.gates(outcome) and not is_gone(outcome)
+        return (outcome.verdict in ALARMING_VERDICTS and self.gates(outcome)
+                and not is_gone(outcome))
 
     def clause(self, name: str) -> ClauseText:
         """Finds what the header says of a clause."""
@@ -198,10 +207,12 @@ class Digest:
 
 _COLOURS: Mapping[str, str] = {
     **{verdict_words(verdict): "red" for verdict in ALARMING_VERDICTS},
-    **{verdict_words(verdict): "bright_black" for verdict in (Verdict.NO_CLAIM, Verdict.INAPPLICABLE)},
+    **{verdict_words(verdict): "bright_black"
+       for verdict in (Verdict.NO_CLAIM, Verdict.INAPPLICABLE)},
     verdict_words(Verdict.HELD): "green", verdict_words(Verdict.EXPECTED): "cyan",
     verdict_words(Verdict.NOT_RUN): "yellow", ADVICE_WORDS: "yellow"}
-_HELD, _NOT_RUN, _INAPPLICABLE = map(verdict_words, (Verdict.HELD, Verdict.NOT_RUN, Verdict.INAPPLICABLE))
+_HELD, _NOT_RUN, _INAPPLICABLE = map(verdict_words,
+                                     (Verdict.HELD, Verdict.NOT_RUN, Verdict.INAPPLICABLE))
 _ORDER = (*map(verdict_words, Verdict), ADVICE_WORDS)
 
 
@@ -212,7 +223,8 @@ def name_subject_if_several(subject: str, subjects: Sequence[str]) -> str:
 
 def format_counts(counts: Counter[str]) -> str:
     """`61 held, 2 violated, 20 inapplicable`, in the order of the enumeration, in colour."""
-    return ", ".join(_colour_text(f"{counts[word]} {word}", word) for word in _ORDER if counts[word]) or "nothing"
+    return (", ".join(_colour_text(f"{counts[word]} {word}", word)
+                      for word in _ORDER if counts[word]) or "nothing")
 
 
 def format_applicable(counts: Counter[str]) -> str:
@@ -243,10 +255,12 @@ def name_probed(probed: SubjectProbed) -> str:
 def format_opening(header: RunStarted) -> str:
     """Says in one line what a run is."""
     environment = header.environment
-    return (f"attnspec {environment['attnspec']}, spec {header.spec_version} ({header.spec_digest[:8]}): "
+    return (f"attnspec {environment['attnspec']}, spec {header.spec_version} "
+            f"({header.spec_digest[:8]}): "
             f"{count_noun(header.items, 'item')} of {count_noun(len(header.planned), 'subject')}, "
             f"{', '.join(header.dtypes)}; "
-            f"effort {header.effort}, seed {header.seed}, {count_noun(int(environment['workers']), 'worker')}"
+            f"effort {header.effort}, seed {header.seed}, "
+            f"{count_noun(int(environment['workers']), 'worker')}"
             f"{_describe_surroundings(header)}")
 
 
@@ -259,7 +273,8 @@ def declared_sizes(known: SubjectKnown, header: RunStarted | None) -> Iterator[s
 def _describe_surroundings(header: RunStarted) -> str:
     """Says where subjects live, if the user named another environment or a device."""
     device = header.environment.get("device", OWN_DEVICE)
-    places = (header.elsewhere and f"in {header.elsewhere}", "" if device == OWN_DEVICE else f"on {device}")
+    places = (header.elsewhere and f"in {header.elsewhere}",
+              "" if device == OWN_DEVICE else f"on {device}")
     there = " ".join(filter(None, places))
     return f"; subjects live {there}" if there else ""
 

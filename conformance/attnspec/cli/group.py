@@ -79,7 +79,8 @@ class _PatientStream(io.RawIOBase):
     name: str
 
     def __init__(self, name: str, stream: TextIO) -> None:
-        self.name, self._raw = name, cast("io.RawIOBase", getattr(stream.buffer, "raw", stream.buffer))
+        self.name, self._raw = name, cast("io.RawIOBase",
+                                          getattr(stream.buffer, "raw", stream.buffer))
 
     def write(self, data: object, /) -> int:
         """Writes; returns how many bytes were taken, all of them once nobody takes any."""
@@ -106,7 +107,8 @@ class _PatientStream(io.RawIOBase):
 
 OWN_BUG = """
 The lines above come from a bug in attnspec, not in your implementation. Please report them and the command."""
-OUTPUT_CLOSED = "attnspec: standard output was closed before the verdict was printed. The record has it. (exit code 2)"
+OUTPUT_CLOSED = ("attnspec: standard output was closed before the verdict was printed. "
+                 "The record has it. (exit code 2)")
 
 
 def exit_code_of(result: Result) -> int:
@@ -187,7 +189,8 @@ class CommandGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Lists the commands that a user needs as a table, and names the rest."""
         commands = {name: self.get_command(ctx, name) for name in self.listed}
-        width = formatter.width - 6 - max(map(len, commands))  # as click's own: what the names leave of a line
+        # as click's own: what the names leave of a line
+        width = formatter.width - 6 - max(map(len, commands))
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.get_short_help_str(width))
                                 for name, command in commands.items() if command])
@@ -215,8 +218,10 @@ class UsersGroup(CommandGroup):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Raise UsageError for a command that is outside of the package now."""
         if args[0] in MOVED_COMMANDS:
-            raise UsageError(f"`{args[0]}` measures attnspec itself, and is no command of the installed package.\n"
-                             f"In a checkout with an editable install: python -m evaluation {shlex.join(args)}")
+            raise UsageError(f"`{args[0]}` measures attnspec itself, and is no command of the "
+                             "installed package.\n"
+                             "In a checkout with an editable install: "
+                             f"python -m evaluation {shlex.join(args)}")
         return super().resolve_command(ctx, args)
 
 
@@ -224,21 +229,24 @@ def check_values(command: click.Command, arguments: Sequence[str]) -> None:
     """Raise UsageError for an option with an empty value: `--host "$HOST"`, where that is not set, must not judge
     here what was to be judged in a container.
     """
-    taking = {name for param in command.params if isinstance(param, click.Option) and not param.is_flag
+    taking = {name
+              for param in command.params if isinstance(param, click.Option) and not param.is_flag
               and not param.count for name in param.opts}
     told = [*((name, value) for name, value in pairwise(arguments) if name in taking),
             *((name, value) for name, sign, value in (each.partition("=") for each in arguments)
               if sign and name in taking)]
     for name, value in told:
         if not value.strip():
-            raise UsageError(f"{name} has an empty value, as a variable has that is not set. Give it one, or leave "
+            raise UsageError(f"{name} has an empty value, as a variable has that is not set. "
+                             "Give it one, or leave "
                              f"{name} out.")
 
 
 SETTINGS: Mapping[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-@click.group(cls=UsersGroup, listed=LISTED_COMMANDS, further=FURTHER_COMMANDS, context_settings=SETTINGS)
+@click.group(cls=UsersGroup, listed=LISTED_COMMANDS, further=FURTHER_COMMANDS,
+             context_settings=SETTINGS)
 @click.version_option(package.__version__, "--version", "-V")
 def attnspec() -> None:
     """The conformance suite for attention.

@@ -43,8 +43,10 @@ from attnspec.subjects.registry import annotated_at
 
 BAR_WIDTH = 24           # characters
 SUBJECTS_IN_BLOCK = 8          # subjects in the live block; audits have more, most of them waiting
-SECONDS_BETWEEN_LINES = 10.0       # seconds at least between two lines about the same subject, in a pipe
-SECONDS_BETWEEN_DRAWINGS = 0.05    # seconds between two drawings: faster than the eye, slower than the events
+# seconds at least between two lines about the same subject, in a pipe
+SECONDS_BETWEEN_LINES = 10.0
+# seconds between two drawings: faster than the eye, slower than the events
+SECONDS_BETWEEN_DRAWINGS = 0.05
 _UP, _WIPE = "\x1b[{}F", "\x1b[J"
 
 
@@ -69,7 +71,8 @@ def bad_news(digest: Digest, outcome: Outcome) -> str:
 
 def tell_compiling(event: SubjectCompiles) -> str:
     """Says that a compiler takes the time, for whoever wonders."""
-    return (f"{event.subject} is being compiled for each new shape: that has taken {event.seconds:.0f} s so far "
+    return (f"{event.subject} is being compiled for each new shape: "
+            f"that has taken {event.seconds:.0f} s so far "
             "(--effort glance tries fewer shapes).")
 
 
@@ -121,11 +124,13 @@ class PlainProgress(Handler):
             if lost == self._digest.count_planned(subject):
                 return "was not judged"
             return "was judged in part"
-        done = sum(self._digest.count_done(each) == self._digest.count_planned(each) for each in self._digest.subjects)
+        done = sum(self._digest.count_done(each) == self._digest.count_planned(each)
+                   for each in self._digest.subjects)
         return f"done, {done} of {len(self._digest.subjects)} subjects"
 
     def _print_item_of_one(self) -> None:
-        done, [subject] = len(self._digest.outcomes) + len(self._digest.probes), self._digest.subjects
+        done, [subject] = (len(self._digest.outcomes) + len(self._digest.probes),
+                           self._digest.subjects)
         planned = self._digest.count_planned(subject)
         third = 3 * done // max(planned, done)
         if third > self._third and done < planned and time.monotonic() - self._told > SECONDS_BETWEEN_LINES:
@@ -155,7 +160,8 @@ class LiveProgress(Handler):
         self._stream, self._is_coloured, self._digest = stream, is_coloured, Digest()
         self._height, self._drawn, self._began = 0, 0.0, time.monotonic()
         self._standing, self._has_failed = (0, ""), False
-        self._full, self._empty = ("━", "─") if "utf" in (stream.encoding or "").lower() else ("#", ".")
+        self._full, self._empty = (("━", "─") if "utf" in (stream.encoding or "").lower()
+                                   else ("#", "."))
 
     def handle(self, event: Event) -> None:
         """Take the event, and draw the block anew if it is time."""
@@ -200,7 +206,8 @@ class LiveProgress(Handler):
     def _format_block(self) -> list[str]:
         digest = self._digest
         open_ones = [name for name in digest.counts if digest.count_done(name) < digest.count_planned(name)]
-        begun = sorted(open_ones, key=lambda name: digest.count_done(name) == 0)  # stable: those at work first
+        # stable: those at work first
+        begun = sorted(open_ones, key=lambda name: digest.count_done(name) == 0)
         lines = [self._bar(name) for name in begun[:SUBJECTS_IN_BLOCK]]
         if len(begun) > SUBJECTS_IN_BLOCK:
             lines.append(f"… and {len(begun) - SUBJECTS_IN_BLOCK} more subjects")
@@ -221,12 +228,15 @@ class LiveProgress(Handler):
         done, planned = self._digest.count_done(subject), self._digest.count_planned(subject)
         filled = BAR_WIDTH * done // planned
         bar = click.style(self._full * filled, fg="green") + self._empty * (BAR_WIDTH - filled)
-        return f"{subject:<28} {bar} {done:>4}/{planned:<4} {format_counts(self._digest.counts[subject])}"
+        return (f"{subject:<28} {bar} {done:>4}/{planned:<4} "
+                f"{format_counts(self._digest.counts[subject])}")
 
     def _status(self) -> str:
         seconds = int(time.monotonic() - self._began)
-        names = [f"{item.clause} ({item.subject}, {item.dtype})" for item in self._digest.on_trial.values()]
-        return f"{seconds // 60}:{seconds % 60:02d}  running: {'; '.join(names) or 'workers are starting'}"
+        names = [f"{item.clause} ({item.subject}, {item.dtype})"
+                 for item in self._digest.on_trial.values()]
+        return (f"{seconds // 60}:{seconds % 60:02d}  running: "
+                f"{'; '.join(names) or 'workers are starting'}")
 
 
 def _cut_to_width(line: str, width: int) -> str:
@@ -267,7 +277,8 @@ class Outputs:
     detail: Detail = Detail.SHORT
     is_named_here: bool = False
     further_lines: tuple[str, ...] = ()
-    page_of: PageMaker = field(default_factory=lambda: PageMaker("attnspec report", _write_run_page))
+    page_of: PageMaker = field(default_factory=lambda: PageMaker("attnspec report",
+                                                                 _write_run_page))
 
     @classmethod
     def from_options(cls, *, record: str | None, no_record: bool, html: str | None, as_json: bool,
@@ -279,7 +290,8 @@ class Outputs:
             raise UsageError("a record is written line by line and cannot be compressed. Name it "
                              f"{unpacked_name(Path(record))}; `attnspec combine` writes compressed ones.")
         kept = None if no_record else Path(record) if record else _default_record()
-        return cls(sys.stderr if as_json else sys.stdout, kept, Path(html) if html else None, as_json, detail,
+        return cls(sys.stderr if as_json else sys.stdout, kept, Path(html) if html else None,
+                   as_json, detail,
                    is_named_here=not record)
 
     @classmethod
@@ -294,7 +306,8 @@ class Outputs:
         beside: what is shut down before.
         """
         stream = self.console_stream
-        verdicts = Verdicts(stream, is_coloured=is_coloured(stream), places=self.places, detail=self.detail,
+        verdicts = Verdicts(stream, is_coloured=is_coloured(stream), places=self.places,
+                            detail=self.detail,
                             is_kept=lambda: beside is None or not beside.is_short)
         return [VisibleHandler(HandlerGroup([verdicts, make_progress(stream)]))]
 
@@ -372,7 +385,8 @@ def _default_record() -> Path:
     """A name that no other run takes, were it to begin at the same second; the number of a process tells no containers
     apart. Whoever opens it demands that it is new.
     """
-    return RECORDS_FOLDER / f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{secrets.token_hex(4)}.jsonl"
+    return (RECORDS_FOLDER
+            / f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{secrets.token_hex(4)}.jsonl")
 
 
 class WholeRun(Handler):
@@ -415,7 +429,8 @@ class Page(WholeRun):
 
     def shutdown(self) -> None:
         """Write the page."""
-        self._write([read_record(self._kept) if self._kept else self.record(str(self._path))], self._path)
+        self._write([read_record(self._kept) if self._kept else self.record(str(self._path))],
+                    self._path)
 
 
 JUNIT = click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), metavar="PATH",
@@ -441,7 +456,8 @@ def write_badge(records: Sequence[RunRecord], path: Path) -> None:
 class VerdictFile(WholeRun):
     """A handler that writes one file once the run is over. name: its option's.  what: what it is, for a reader."""
 
-    def __init__(self, name: str, what: str, path: Path, write: Callable[[Sequence[RunRecord], Path], None]) -> None:
+    def __init__(self, name: str, what: str, path: Path,
+                 write: Callable[[Sequence[RunRecord], Path], None]) -> None:
         super().__init__()
         self._name, self._what, self._path, self._write = name, what, path, write
 
@@ -462,7 +478,8 @@ class VerdictFile(WholeRun):
 def verdict_files(options: dict[str, Given]) -> Sequence[VerdictFile]:
     """Takes the two options out of the others: what writes the files that are wanted."""
     kinds = (("junit", "JUnit file", write_junit), ("badge", "badge", write_badge))
-    return [VerdictFile(name, what, path, write) for name, what, write in kinds if (path := options.pop(name))]
+    return [VerdictFile(name, what, path, write)
+            for name, what, write in kinds if (path := options.pop(name))]
 
 
 class GitHub(WholeRun):

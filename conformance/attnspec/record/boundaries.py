@@ -81,24 +81,28 @@ def is_met(begins: str, case: str) -> bool:
     found = _BEGINNING.match(begins)
     lengths = {each["axis"]: int(each["length"]) for each in _LENGTH.finditer(case)}
     parts = found["words"].split(" and ") if found else []
-    return bool(parts) and all(bool(_RELATION.fullmatch(part)) and _meets(part, lengths) is True for part in parts)
+    return (bool(parts) and all(bool(_RELATION.fullmatch(part)) and _meets(part, lengths) is True
+                                for part in parts))
 
 
 def _read_spans(part: str) -> Iterator[Span]:
     for form in _FORMS:
         if found := form.fullmatch(part):
-            told = {"low": "", "high": "", "block": "", "start": "", "open": "", "part": "", **found.groupdict("")}
+            told = {"low": "", "high": "", "block": "", "start": "", "open": "", "part": "",
+                    **found.groupdict("")}
             if not told["part"]:
                 low = int(told["low"] or told["start"] or (int(told["block"] or 0) + 1))
                 is_point = " = " in part and not told["open"] and "(= " not in part
-                yield Span(told["axis"], low, int(told["high"] or (low if is_point else 0)), int(told["block"] or 0),
+                yield Span(told["axis"], low, int(told["high"] or (low if is_point else 0)),
+                           int(told["block"] or 0),
                            bool(told["open"]))
             return
 
 
 def common_spans(begins: Sequence[str]) -> tuple[Span, ...]:
     """What boundaries have in common, by axis; none where no axis of all of them tells one and the same bug."""
-    every = [{axis: replace(span, axis=axis) for span in read_spans_told(each) for axis in _moved_axes(span.axis)}
+    every = [{axis: replace(span, axis=axis) for span in read_spans_told(each)
+              for axis in _moved_axes(span.axis)}
              for each in begins]
     shared = [axis for axis in (every[0] if every else ()) if all(axis in each for each in every)]
     together = {part for axis in shared for part in _moved_axes(axis) if part != axis}
@@ -114,7 +118,8 @@ def _moved_axes(axis: str) -> tuple[str, ...]:
 
 def _join_spans(found: Sequence[Span]) -> Span | None:
     """Makes one condition of several on an axis: a block that explains all edges, or ranges that overlap."""
-    first, low, is_open = found[0], min(span.low for span in found), any(span.is_open for span in found)
+    first, low, is_open = found[0], min(span.low for span in found), any(span.is_open
+                                                                         for span in found)
     if all(span == first for span in found):
         return first
     if block := _largest_block(found):
@@ -139,17 +144,20 @@ def _largest_block(found: Sequence[Span]) -> int:
     ends = math.gcd(*(span.ends for span in found))
     if not ends:
         ends = math.gcd(*(1 << (span.low - 1).bit_length() - 1 for span in found if span.low > 1))
-    return max((n for n in range(SMALLEST_BLOCK, least + 1, BLOCK_UNIT) if ends % n == 0), default=0)
+    return max((n for n in range(SMALLEST_BLOCK, least + 1, BLOCK_UNIT) if ends % n == 0),
+               default=0)
 
 
 def suggest_blocks(begins: str) -> Iterator[int]:
     """The lengths of blocks that a boundary suggests, the likelier first, each once: those next to its edges, half and
     a third of them, their powers of two, and double.
     """
-    edges = [edge for span in read_spans_told(begins) if span.axis[0] in "TS" for edge in _edges(span)]
+    edges = [edge for span in read_spans_told(begins) if span.axis[0] in "TS"
+             for edge in _edges(span)]
     suggested = (*edges, *(edge // 2 for edge in edges), *(edge & -edge for edge in edges),
                  *(edge // 3 for edge in edges if edge % 3 == 0), *(2 * edge for edge in edges))
-    yield from dict.fromkeys(size for size in suggested if SMALLEST_BLOCK // 2 <= size <= LARGEST_BLOCK
+    yield from dict.fromkeys(size
+                             for size in suggested if SMALLEST_BLOCK // 2 <= size <= LARGEST_BLOCK
                              and size % BLOCK_UNIT == 0)
 
 
@@ -171,7 +179,8 @@ _MODULO = re.compile(r"(?P<left>.+?) mod (?P<n>\d+) = (?P<rest>\d+)(?: and ≥ (
 _BEYOND = re.compile(r"= (?P<n>\d+), though not at every .+? beyond")
 _TOLD_CONDITIONS = re.compile(r"[Ff]ails (?P<only>only )?where (?P<words>[^;.,(]+(?:\(= \w+\)[^;.,(]*)*)")
 _SIGNS: Mapping[str, Callable[[int, int], bool]] = {
-    "≥": operator.ge, "≤": operator.le, "=": operator.eq, "≠": operator.ne, "<": operator.lt, ">": operator.gt}
+    "≥": operator.ge, "≤": operator.le, "=": operator.eq, "≠": operator.ne, "<": operator.lt,
+    ">": operator.gt}
 
 Lengths = Mapping[str, int]
 Calls = Sequence[Lengths]
@@ -273,7 +282,8 @@ def is_needed(condition: str, failing: Iterable[Lengths]) -> bool:
     return all(meets_condition(condition, lengths) is not False for lengths in failing)
 
 
-def condition_standing(begins: str, failing: Iterable[Lengths], passing: Iterable[Lengths]) -> ConditionStanding:
+def condition_standing(begins: str, failing: Iterable[Lengths],
+                       passing: Iterable[Lengths]) -> ConditionStanding:
     """What the cases of a run make of all that is told of where a failure begins."""
     parts = parts_of(begins)
     if not all(is_needed(part, failing) for part in parts):
@@ -290,7 +300,8 @@ def conditions_needed_alone(begins: str, failing: Iterable[Calls]) -> str:
     """
     known = tuple(failing)
     left = [part for part in parts_of(begins)
-            if all(any(meets_condition(part, lengths) is not False for lengths in calls) for calls in known)]
+            if all(any(meets_condition(part, lengths) is not False for lengths in calls)
+                   for calls in known)]
     found = _TOLD_CONDITIONS.match(begins)
     if left and found:
         return f"fails {found['only'] or ''}where {' and '.join(left)}"
@@ -302,4 +313,5 @@ def weaken_boundary(begins: str) -> str:
     first, semicolon, rest = begins.partition(";")
     if not first.startswith("Fails where "):
         return begins
-    return f"Fails only where {first.removeprefix('Fails where ').rstrip('.')} (not in every case){semicolon}{rest}"
+    return (f"Fails only where {first.removeprefix('Fails where ').rstrip('.')} (not in every "
+            f"case){semicolon}{rest}")

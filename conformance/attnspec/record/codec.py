@@ -44,7 +44,8 @@ def encode(thing: object) -> Json:
     if type(thing) in _AS_THEY_ARE:  # most of a record
         return thing
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        return {name: encode(getattr(thing, name)) for name, default in _fields_with_defaults(type(thing))
+        return {name: encode(getattr(thing, name))
+                for name, default in _fields_with_defaults(type(thing))
                 if not (is_brief(type(thing), name) and getattr(thing, name) == default)}
     if isinstance(thing, Mapping):
         return {str(encode(key)): encode(value) for key, value in thing.items()}
@@ -100,7 +101,8 @@ def is_union(kind: object) -> bool:
 def type_hints_of(kind: type) -> Mapping[str, Any]:
     """The resolved type of every field of a dataclass."""
     found = typing.get_type_hints(kind)
-    return {each.name: found[each.name] for each in dataclasses.fields(kind)}  # class variables are none
+    # class variables are none
+    return {each.name: found[each.name] for each in dataclasses.fields(kind)}
 
 
 def _decode(kind: Hint, data: object, path: str) -> Json:
@@ -259,7 +261,8 @@ EVENT_NAMES: Mapping[type[Event], str] = {kind: name for name, kind in EVENTS.it
 
 def to_line(event: Event) -> str:
     """Writes an event as one line, without the line feed. Hidden characters are written as JSON escapes them."""
-    line = json.dumps({"event": EVENT_NAMES[type(event)], **encode(event)}, ensure_ascii=False, allow_nan=False)
+    line = json.dumps({"event": EVENT_NAMES[type(event)], **encode(event)}, ensure_ascii=False,
+                      allow_nan=False)
     return HIDDEN.sub(lambda found: json.dumps(found[0])[1:-1], line)
 
 
@@ -308,7 +311,8 @@ def record_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A line of an attnspec record",
-        "description": "A record is a file of JSON Lines: run_started first, run_finished last; without it the run was "
+        "description": "A record is a file of JSON Lines: run_started first, run_finished last; "
+                       "without it the run was "
                        "interrupted. Numbers that JSON cannot write are the strings nan, inf and -inf.",
         "oneOf": lines,
         "$defs": definitions,
@@ -331,7 +335,8 @@ def _schema_fields(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
         "description": " ".join(docstring(kind).split()),
-        "properties": {name: _schema(hint, definitions) for name, hint in type_hints_of(kind).items()},
+        "properties": {name: _schema(hint, definitions)
+                       for name, hint in type_hints_of(kind).items()},
         # defaults are written, too, but for brief fields: whoever reads a record need not know ours
         "required": [each.name for each in dataclasses.fields(kind)
                      if not is_brief(kind, each.name) or is_required(each)],

@@ -154,7 +154,8 @@ class BlockJudged:
 
     def __post_init__(self) -> None:
         """Raise ValueError for a histogram that no cases make."""
-        if len(self.histogram) not in (0, HISTOGRAM_BINS) or any(count < 0 for count in self.histogram):
+        if len(self.histogram) not in (0, HISTOGRAM_BINS) or any(count < 0
+                                                                 for count in self.histogram):
             raise ValueError(f"a histogram has {HISTOGRAM_BINS} counts of cases, none below zero.")
 
     @property
@@ -288,7 +289,8 @@ class RunStarted:
         """What subjects live in, where that is not the judge's own environment: `CPython 3.8.18 with numpy 1.20.3`."""
         if "judge" not in self.environment:
             return ""
-        packages = [f"{name} {self.environment[name]}" for name in SUBJECT_LIBRARIES if name in self.environment]
+        packages = [f"{name} {self.environment[name]}"
+                    for name in SUBJECT_LIBRARIES if name in self.environment]
         return f"{self.environment.get('python', 'Python')} with {', '.join(packages)}"
 
 

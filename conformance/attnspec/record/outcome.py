@@ -372,7 +372,8 @@ RECOMMENDING_RELATION = "convention_is"
 """The relation of clauses that recommend the answer of a convention. Nothing is measured there."""
 
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq, "!=": operator.ne}
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq,
+    "!=": operator.ne}
 
 
 def does_explain(finding: KnownFinding, outcome: Outcome) -> bool:
@@ -404,14 +405,16 @@ def _shows_symptom(seen: Seen, outcome: Outcome) -> bool:
         return False
     if bool(seen.exception) != (evidence.measured is None):
         return False
-    told = re.search(seen.exception, evidence.sentence) if seen.exception else _is_measured_so(seen, evidence.measured)
+    told = (re.search(seen.exception, evidence.sentence) if seen.exception
+            else _is_measured_so(seen, evidence.measured))
     return bool(told) and _is_such(seen, _read_case(evidence.recipe))
 
 
 def _is_measured_so(seen: Seen, measured: Measured | None) -> bool:
     return measured is not None and (
         _kind_of_value(measured.seen) in (seen.values or VALUE_KINDS)
-        and _is_at_most(measured.gap, seen.absolute_error) and _is_at_most(measured.margin, seen.margin)
+        and _is_at_most(measured.gap, seen.absolute_error) and _is_at_most(measured.margin,
+                                                                           seen.margin)
         and _is_at_most(measured.gap, seen.relative_error, abs(measured.expected)))
 
 

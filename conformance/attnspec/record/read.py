@@ -41,7 +41,8 @@ from attnspec.record.events import (
 from attnspec.record.outcome import Outcome
 
 _PACKINGS: Mapping[str, tuple[Callable[[bytes], bytes], Callable[[bytes], bytes]]] = {
-    ".gz": (partial(gzip.compress, mtime=0), gzip.decompress), ".xz": (lzma.compress, lzma.decompress)}
+    ".gz": (partial(gzip.compress, mtime=0), gzip.decompress),
+    ".xz": (lzma.compress, lzma.decompress)}
 """By the end of a record's name, how it is packed and unpacked; the same text gives the same bytes."""
 
 PACKED_SUFFIXES = tuple(_PACKINGS)
@@ -53,9 +54,11 @@ def read_text(path: Path) -> str:
     try:
         written = path.read_bytes()
         whole = _PACKINGS[path.suffix][1](written) if path.suffix in PACKED_SUFFIXES else written
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as problem:  # a packed file that was cut off ends too early
+    # a packed file that was cut off ends too early
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as problem:
         why = getattr(problem, "strerror", None) or f"it is damaged ({problem})"
-        raise RecordError(f"the record cannot be read: {why}.", where=FileLocation(str(path))) from None
+        raise RecordError(f"the record cannot be read: {why}.",
+                          where=FileLocation(str(path))) from None
     whole = whole[:whole.rfind(b"\n") + 1]
     try:
         return whole.decode("utf-8")
@@ -213,8 +216,10 @@ class _RunSoFar:
     def record(self, header: RunStarted) -> RunRecord:
         """The record, with the items on trial that have no outcome yet."""
         unfinished = tuple(event for key, event in self.started.items() if key not in self.done)
-        return RunRecord(header, tuple(self.cards.values()), self.outcomes, self.footer, unfinished,
-                         self.of_kind(SubjectPut), self.of_kind(BlockJudged), self.of_kind(SubjectProbed),
+        return RunRecord(header, tuple(self.cards.values()), self.outcomes, self.footer,
+                         unfinished,
+                         self.of_kind(SubjectPut), self.of_kind(BlockJudged),
+                         self.of_kind(SubjectProbed),
                          self.of_kind(KernelRanked))
 
     def take(self, event: Event, where: FileLocation) -> None:
@@ -228,7 +233,8 @@ class _RunSoFar:
             case RunFinished():
                 self.footer = event
             case RunStarted():
-                raise DuplicateItemError("a second run starts here: one file holds one run.", where=where)
+                raise DuplicateItemError("a second run starts here: one file holds one run.",
+                                         where=where)
             case SubjectCompiles():
                 pass  # it is for whoever waits
             case _:
@@ -250,11 +256,13 @@ def _check_totals(found: _RunSoFar, where: FileLocation) -> None:
     if not counted or any(map(found.of_kind, (SubjectPut, BlockJudged, KernelRanked))):
         return
     held = Counter(each.verdict.value for each in found.outcomes)
-    words = [word for word in (each.value for each in Verdict) if counted.get(word, 0) != held[word]]
+    words = [word
+             for word in (each.value for each in Verdict) if counted.get(word, 0) != held[word]]
     if words and (found.outcomes or not found.done):
         told = ", ".join(f"{counted.get(word, 0)} {word}, where the lines before it have {held[word]}"
                          for word in words)
-        raise DamagedRecordError(f"the record is damaged: its last line counts {told}. Lines were lost or changed "
+        raise DamagedRecordError(f"the record is damaged: its last line counts {told}. "
+                                 "Lines were lost or changed "
                                  "after the run; judge again, or take the file from where it was written.",
                                  where=where)
 
@@ -264,7 +272,8 @@ def _check_pairs(written: str, where: FileLocation) -> None:
     try:
         read_pairs(written)
     except ValueError:
-        raise BrokenLineError(f"{quoted(written)} stands for no pairs of sizes and keywords: it is not base85 text.",
+        raise BrokenLineError(f"{quoted(written)} stands for no pairs of sizes and keywords: "
+                              "it is not base85 text.",
                               where=where) from None
 
 
@@ -302,8 +311,10 @@ def _with_visible_text(thing: Any) -> Any:  # noqa: ANN401  (whatever a record h
         parts = [_with_visible_text(each) for each in thing]
         return thing if _are_same(parts, thing) else type(thing)(parts)
     if isinstance(thing, Mapping):
-        shown = {_with_visible_text(key): _with_visible_text(value) for key, value in thing.items()}
-        is_same = _are_same(shown.keys(), thing.keys()) and _are_same(shown.values(), thing.values())
+        shown = {_with_visible_text(key): _with_visible_text(value)
+                 for key, value in thing.items()}
+        is_same = (_are_same(shown.keys(), thing.keys()) and _are_same(shown.values(),
+                                                                       thing.values()))
         return thing if is_same else shown
     kind: type = type(thing)
     shown = {name: _with_visible_text(getattr(thing, name)) for name in _field_names(kind)}

@@ -31,29 +31,34 @@ from attnspec.report.likely_cause import (
     without_contradicted,
 )
 
-UNLOCATED = ("no small test input ", "no read-out ", "the read-outs could not be taken", "the diagnosis itself failed")
+UNLOCATED = ("no small test input ", "no read-out ", "the read-outs could not be taken",
+             "the diagnosis itself failed")
 """How a diagnosis begins that found nothing."""
 
 _ONLY_WRONG = re.compile(r"Only the (?P<what>[^.;]+) (?:is|are) wrong;")
 _ITS_DTYPE = "the inputs' dtype"
 _STORY_WIDTH = 80  # characters of a fault's story, and of an exception
 _FEW_WORDS = 3
-_MANIFEST_DTYPE = re.compile(r"(?<=: )\w+: $")  # in a manifest the dtype is the key that the words stand behind
+# in a manifest the dtype is the key that the words stand behind
+_MANIFEST_DTYPE = re.compile(r"(?<=: )\w+: $")
 CALL_FAILURES = FAILURES - {Verdict.VIOLATED}
 """Failures whose sentence says how the call ended."""
 
 _SEEN_TO_FAIL = ("fails where ", "fails only where ", "fails at ")
 """How a cause begins that is but the sizes at which answers are wrong."""
 
-_NAMED_FAULT = re.compile(r" \(`(?P<fault>\w+)`\)$")  # a sentence that ends with the fault it is about
+# a sentence that ends with the fault it is about
+_NAMED_FAULT = re.compile(r" \(`(?P<fault>\w+)`\)$")
 _DEFINITION = "definition"
 LAYOUT_CAUSES: Mapping[str, LikelyCause] = dict.fromkeys(
-    ("purity.strided_inputs", "purity.transposed_inputs", "purity.broadcast_inputs", "gradients.layout"),
+    ("purity.strided_inputs", "purity.transposed_inputs", "purity.broadcast_inputs",
+     "gradients.layout"),
     LikelyCause("the answer changes with how the inputs lie in memory", stage="layout",
                 advice="Read them by their strides, or copy them first (np.ascontiguousarray, .contiguous())"))
 """By clause on how inputs lie in memory, what its failure says by itself, if nothing says more."""
 _THEMES: Mapping[str, str] = {
-    "state": "purity", "purity": "purity", "layout": "purity", "projection": "layers", "split": "layers",
+    "state": "purity", "purity": "purity", "layout": "purity", "projection": "layers",
+    "split": "layers",
     "merge": "layers", "gqa": "grouped"}
 """The theme whose clauses speak of faults of a stage, or of faults so named, where their names do not say it."""
 
@@ -66,12 +71,14 @@ def explain_bugs(failures: Sequence[Outcome]) -> tuple[ExplainedFailures, ...]:
     begin at the same sizes, and those that are like a fault of the stage which its read-outs blame; and what nothing
     explains joins the first if its case lies where that is seen to fail.
     """
-    found, left = [], [(failure, _possible_causes(failure)) for failure in without_contradicted(failures)]
+    found, left = [], [(failure, _possible_causes(failure))
+                       for failure in without_contradicted(failures)]
     while (best := _commonest([causes for _, causes in left])) is not None:
         mine = tuple(failure for failure, causes in left if best in causes)
         found.append(ExplainedFailures(_merge_dtypes(best, mine), mine))
         left = [each for each in left if best not in each[1]]
-    whole = claim_unexplained(_sort_bugs_first(join_groups(found)), [failure for failure, _ in left])
+    whole = claim_unexplained(_sort_bugs_first(join_groups(found)),
+                              [failure for failure, _ in left])
     dressed = (_with_what_it_raises(_with_its_quantity(_with_its_keywords(_with_its_sizes(_join_exceptions(group)))))
                for group in whole)
     return tuple(map(_put_clearest_first, dressed))
@@ -82,9 +89,11 @@ def _sort_bugs_first(groups: Sequence[ExplainedFailures]) -> Sequence[ExplainedF
     that shows at a dtype at which no arithmetic explains anything. What is but seen to fail at some sizes, and in half
     precision alone, may be rounding, too.
     """
-    rounding = {failure.dtype for group in groups if _is_arithmetic(group) for failure in group.failures}
+    rounding = {failure.dtype for group in groups if _is_arithmetic(group)
+                for failure in group.failures}
     return sorted(groups, key=lambda group: (
-        _is_arithmetic(group), group.cause is not None and is_place(group.cause) and all(map(_is_half, group.failures)),
+        _is_arithmetic(group),
+        group.cause is not None and is_place(group.cause) and all(map(_is_half, group.failures)),
         not rounding or {each.dtype for each in group.failures} <= rounding))
 
 
@@ -105,7 +114,8 @@ def _is_half(failure: Outcome) -> bool:
 
 
 def _is_arithmetic(group: ExplainedFailures) -> bool:
-    return any(each.evidence and each.evidence.explained and each.evidence.explained.words for each in group.failures)
+    return any(each.evidence and each.evidence.explained and each.evidence.explained.words
+               for each in group.failures)
 
 
 def _with_its_keywords(group: ExplainedFailures) -> ExplainedFailures:
@@ -113,14 +123,18 @@ def _with_its_keywords(group: ExplainedFailures) -> ExplainedFailures:
     if group.cause is None or not group.cause.says.startswith(_SEEN_TO_FAIL):
         return group
     located = [each.evidence.located for each in group.failures if each.evidence]
-    needed = {tuple(needed_keywords(each)) for each in located if each and not each.startswith(UNLOCATED)}
+    needed = {tuple(needed_keywords(each))
+              for each in located if each and not each.startswith(UNLOCATED)}
     if len(needed) != 1 or () in needed:
         return group
     names = needed.pop()
-    given = [keywords_in(each.evidence.recipe) for each in group.failures if each.evidence and each.evidence.recipe]
-    if any(EVERY_KEYWORD.keys() & {*names} - each for each in given):  # it fails without one of them, too
+    given = [keywords_in(each.evidence.recipe)
+             for each in group.failures if each.evidence and each.evidence.recipe]
+    # it fails without one of them, too
+    if any(EVERY_KEYWORD.keys() & {*names} - each for each in given):
         return group
-    return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, with {' and '.join(names)}"))
+    return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, with "
+                                                          f"{' and '.join(names)}"))
 
 
 def _join_exceptions(group: ExplainedFailures) -> ExplainedFailures:
@@ -153,12 +167,14 @@ def _with_its_quantity(group: ExplainedFailures) -> ExplainedFailures:
     named = {each["what"] if each else "" for each in found}
     if len(named) != 1 or "" in named:
         return group
-    return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, only the {named.pop()}"))
+    return replace(group,
+                   cause=replace(group.cause, says=f"{group.cause.says}, only the {named.pop()}"))
 
 
 def _with_what_it_raises(group: ExplainedFailures) -> ExplainedFailures:
     """Adds the exception to the sizes, where all failures raise the same one."""
-    raised = {each.evidence.sentence.partition(":")[0] if each.evidence and each.verdict is Verdict.ERRORED else ""
+    raised = {each.evidence.sentence.partition(":")[0] if each.evidence
+              and each.verdict is Verdict.ERRORED else ""
               for each in group.failures}
     if group.cause is None or not group.cause.says.startswith(_SEEN_TO_FAIL) or len(raised) != 1 or "" in raised:
         return group
@@ -218,12 +234,15 @@ def likely_in_short(failures: Sequence[Outcome], *, is_sought: bool = True) -> s
     return f"{begin}: {name}{where}, {len(found.failures)} of {len(failures)}"
 
 
-def _likely_sentence(found: ExplainedFailures, cause: LikelyCause, groups: Sequence[ExplainedFailures]) -> str:
+def _likely_sentence(found: ExplainedFailures, cause: LikelyCause,
+                     groups: Sequence[ExplainedFailures]) -> str:
     """`Likely one bug: each query sees one later key`."""
-    return f"{_conclusion_opening(found, cause, groups)}: {_plain_cause(cause, groups, cause.sentence)}"
+    return (f"{_conclusion_opening(found, cause, groups)}: "
+            f"{_plain_cause(cause, groups, cause.sentence)}")
 
 
-def _conclusion_opening(found: ExplainedFailures, cause: LikelyCause, groups: Sequence[ExplainedFailures]) -> str:
+def _conclusion_opening(found: ExplainedFailures, cause: LikelyCause,
+                        groups: Sequence[ExplainedFailures]) -> str:
     """`Likely one bug`, `Looks like 2 bugs, the first`, `Likely one choice, no bug`."""
     return f"{_certainty_words(found)}{_format_number_of_bugs(groups, cause.noun)}"
 
@@ -245,7 +264,8 @@ def _commonest_of(groups: Sequence[ExplainedFailures]) -> ExplainedFailures | No
 def _certainty_words(found: ExplainedFailures) -> str:
     """A fault that was put this function's failing cases and answered them as it does is likely; another looks so."""
     fault = found.cause.fault if found.cause else ""
-    told = [each for failure in found.failures if failure.evidence for each in failure.evidence.like
+    told = [each for failure in found.failures if failure.evidence
+            for each in failure.evidence.like
             if each.fault == fault]
     if told and not any(each.agreed == each.tried for each in told):
         return "Looks like"
@@ -291,7 +311,8 @@ def rank_clarity(failure: Outcome, cause: str = "") -> tuple[float, ...]:
     """
     theme, _, name = failure.clause.partition(".")
     is_of_another = theme.removesuffix("ing") not in cause
-    return (LEVEL_WEIGHTS[failure.level], _is_half(failure), is_endless(failure), is_of_another, name != _DEFINITION,
+    return (LEVEL_WEIGHTS[failure.level], _is_half(failure), is_endless(failure), is_of_another,
+            name != _DEFINITION,
             theme in CONSEQUENT_THEMES)
 
 
@@ -356,7 +377,8 @@ def _evident_cause(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause
         yield replace(_parse_named_fault(_speak_of_dtype(failure, explained.cause.rstrip("."))),
                       advice=explained.advice)
     elif evidence.like:
-        yield from (LikelyCause(shorten_story(each), each.fault, stage=each.stage) for each in evidence.like)
+        yield from (LikelyCause(shorten_story(each), each.fault, stage=each.stage)
+                    for each in evidence.like)
     elif begin := begins_at(failure):
         yield LikelyCause(lower_first_letter(begin))
     elif evidence.located and not evidence.located.startswith(UNLOCATED):
@@ -378,7 +400,8 @@ def _parse_named_fault(sentence: str) -> LikelyCause:
 
 def _features_of_read_out(located: str) -> Iterator[LikelyCause]:
     """Each keyword that may be left out: other failures may need one of them alone."""
-    yield from (LikelyCause(f"the answer is right once {name} is left out") for name in needed_keywords(located))
+    yield from (LikelyCause(f"the answer is right once {name} is left out")
+                for name in needed_keywords(located))
 
 
 def _speak_of_dtype(failure: Outcome, says: str) -> str:
@@ -396,8 +419,12 @@ def shorten_story(like: Likeness) -> str:
     """The story of a fault as one short clause: `each query sees one later key`."""
     story = re.split(r"(?<=[^.]\.)\s", like.story)[0].rstrip(".")
     code, colon, rest = story.partition(": ")
-    if colon and code.startswith("`") and len(rest.split()) > _FEW_WORDS:  # "`>` for `>=`: each query sees …"
+    # a story such as `>` for `>=` in code, then what it does: the latter is what a reader wants
+    if colon and code.startswith("`") and len(rest.split()) > _FEW_WORDS:
         story = rest
     first, _, _ = story.partition(" ")
-    is_word = first == "A" or (first[1:].islower() and first[:1].isupper() and not keyword.iskeyword(first))  # True
-    return textwrap.shorten(story[0].lower() + story[1:] if is_word else story, _STORY_WIDTH, placeholder=" …")
+    # True
+    is_word = (first == "A"
+               or (first[1:].islower() and first[:1].isupper() and not keyword.iskeyword(first)))
+    return textwrap.shorten(story[0].lower() + story[1:] if is_word else story, _STORY_WIDTH,
+                            placeholder=" …")

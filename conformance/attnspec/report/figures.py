@@ -16,7 +16,8 @@ from attnspec.core.nouns import FAILURES, DType, Level, Verdict
 from attnspec.record.outcome import ClauseText
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_AT_ALLOWANCE = 60.0  # percent of a gauge's width that margin 1 takes; what lies beyond is drawn on a log scale
+# percent of a gauge's width that margin 1 takes; what lies beyond is drawn on a log scale
+_AT_ALLOWANCE = 60.0
 _GAUGE_DECADES = 6.0
 
 
@@ -72,7 +73,8 @@ def gauge_margin(margin: float) -> int:
         return 100
     if margin <= 1:
         return round(_AT_ALLOWANCE * max(margin, 0.0))
-    return round(_AT_ALLOWANCE + (100 - _AT_ALLOWANCE) * min(1.0, math.log10(margin) / _GAUGE_DECADES))
+    return round(_AT_ALLOWANCE + (100 - _AT_ALLOWANCE) * min(1.0,
+                                                             math.log10(margin) / _GAUGE_DECADES))
 
 
 def yes_or_no(value: str) -> str:
@@ -98,7 +100,8 @@ def shared_reason(subject: str, reason: str) -> str:
 
 def ascii_name(text: str) -> str:
     """A name that is safe as a fragment of an address: letters, digits, dot, dash and underscore."""
-    return "".join(sign if sign.isascii() and (sign.isalnum() or sign in "._-") else "-" for sign in text)
+    return "".join(sign if sign.isascii() and (sign.isalnum() or sign in "._-") else "-"
+                   for sign in text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +124,19 @@ SIGNS: Mapping[Verdict, Sign] = {
                           "The implementation raised an exception on input that it claims to accept."),
     Verdict.UNEXPECTED: Sign("U", "unexpected", "odd", 4,
                              "A known failure that now passes, or fails in another way than the list says."),
-    Verdict.EXPECTED: Sign("K", "known deviation", "known", 5, "A known failure: it is on the list, and it fails as "
+    Verdict.EXPECTED: Sign("K", "known deviation", "known", 5,
+                           "A known failure: it is on the list, and it fails as "
                                                                "the list says."),
-    Verdict.NOT_RUN: Sign("?", "not run", "idle", 6, "Interrupted, or the adapter itself is broken. Never a pass."),
+    Verdict.NOT_RUN: Sign("?", "not run", "idle", 6,
+                          "Interrupted, or the adapter itself is broken. Never a pass."),
     Verdict.NO_CLAIM: Sign("○", "no claim", "open", 7,
-                           "No case could be judged, mostly because rounding or overflow may change the right answer "
-                           "by any amount. It says nothing about the implementation, and is never a pass."),
+                           "No case could be judged, mostly because rounding or overflow may "
+                           "change the right answer "
+                           "by any amount. It says nothing about the implementation, "
+                           "and is never a pass."),
     Verdict.INAPPLICABLE: Sign("–", "inapplicable", "idle", 8,
-                               "The implementation lacks what the clause needs; the reason is given. Never a pass."),
+                               "The implementation lacks what the clause needs; "
+                               "the reason is given. Never a pass."),
     Verdict.HELD: Sign("✓", "held", "good", 9, "No case contradicted the clause."),
 }
 
@@ -149,7 +157,8 @@ def gravest_verdict(verdicts: Iterable[Verdict]) -> Verdict:
     return min(verdicts, key=lambda verdict: SIGNS[verdict].rank)
 
 
-_GRAVEST_FIRST = (*sorted(FINDINGS, key=lambda verdict: SIGNS[verdict].rank), Verdict.EXPECTED, Verdict.NOT_RUN,
+_GRAVEST_FIRST = (*sorted(FINDINGS, key=lambda verdict: SIGNS[verdict].rank), Verdict.EXPECTED,
+                  Verdict.NOT_RUN,
                   Verdict.HELD,
                   Verdict.NO_CLAIM, Verdict.INAPPLICABLE)
 
@@ -207,7 +216,8 @@ def format_prose(text: str) -> str:
     """
     pieces = [piece for part in _CODE.split(_on_one_line(text))
               for piece in ([part] if part.startswith("`") else _ADDRESS.split(part))]
-    return "".join(piece if piece.startswith("`") or web_address(piece) else plain_piece(piece) for piece in pieces)
+    return "".join(piece if piece.startswith("`") or web_address(piece) else plain_piece(piece)
+                   for piece in pieces)
 
 
 def plain_piece(text: str) -> str:

@@ -47,7 +47,8 @@ def without_contradicted(failures: Sequence[Outcome]) -> list[Outcome]:
 
 def is_contradicted(says: str, failures: Sequence[Outcome]) -> bool:
     """Whether one of these cases fails at sizes at which a cause says that nothing fails."""
-    parts, left = parts_of(says), parts_of(conditions_needed_alone(says, _lengths_of_failures(failures)))
+    parts, left = parts_of(says), parts_of(conditions_needed_alone(says,
+                                                                   _lengths_of_failures(failures)))
     return len(left) < len(parts)
 
 
@@ -70,14 +71,17 @@ def _as_far_as_borne_out(failure: Outcome, failures: Sequence[Outcome]) -> Outco
     evidence = failure.evidence
     if evidence is None or not parts_of(evidence.begins):
         return failure
-    cases = [_calls_of(each) for each in (evidence, *_failures_that_count(failure, evidence, failures))]
+    cases = [_calls_of(each)
+             for each in (evidence, *_failures_that_count(failure, evidence, failures))]
     left = conditions_needed_alone(evidence.begins, cases)
     if len(parts_of(left)) == len(parts_of(evidence.begins)):
         return failure
-    return replace(failure, evidence=replace(evidence, begins=left and f"{left[:1].upper()}{left[1:]}."))
+    return replace(failure,
+                   evidence=replace(evidence, begins=left and f"{left[:1].upper()}{left[1:]}."))
 
 
-def _failures_that_count(failure: Outcome, evidence: Evidence, failures: Sequence[Outcome]) -> Iterator[Evidence]:
+def _failures_that_count(failure: Outcome, evidence: Evidence,
+                         failures: Sequence[Outcome]) -> Iterator[Evidence]:
     """The other failures that nothing else explains and that are given no more than this one: the same bug breaks them
     or it is no matter of sizes alone.
     """
@@ -87,7 +91,8 @@ def _failures_that_count(failure: Outcome, evidence: Evidence, failures: Sequenc
         if (other is not failure and seen is not None and other.verdict is Verdict.VIOLATED
                 and other.verdict is failure.verdict and other.dtype is failure.dtype
                 and other.clause.partition(".")[0] not in OTHER_THEMES
-                and not (seen.like or seen.explained or seen.begins) and keywords_in(seen.recipe) <= given):
+                and not (seen.like or seen.explained or seen.begins)
+            and keywords_in(seen.recipe) <= given):
             yield seen
 
 
@@ -163,11 +168,13 @@ def join_groups(groups: Sequence[ExplainedFailures]) -> list[ExplainedFailures]:
     piles: list[list[ExplainedFailures]] = []
     for group in groups:
         mine = [pile for pile in piles if any(_is_one_bug(each, group) for each in pile)]
-        piles = [*(pile for pile in piles if pile not in mine), [*(each for pile in mine for each in pile), group]]
+        piles = [*(pile for pile in piles if pile not in mine),
+                 [*(each for pile in mine for each in pile), group]]
     return sorted(map(_merge_pile, piles), key=lambda group: -len(group.failures))
 
 
-def claim_unexplained(groups: Sequence[ExplainedFailures], unexplained: Sequence[Outcome]) -> list[ExplainedFailures]:
+def claim_unexplained(groups: Sequence[ExplainedFailures],
+                      unexplained: Sequence[Outcome]) -> list[ExplainedFailures]:
     """The groups, with those of the unexplained that no bug of their own breaks: the first with those whose case lies
     where it is seen to fail, each with those that answer a query without a key as wrongly, whatever hides the keys.
     Those that are left come last, under no cause.
@@ -185,19 +192,22 @@ def _is_broken_alike(group: ExplainedFailures, where: str, failure: Outcome) -> 
     """Whether what breaks the group breaks this, too. where: the group is seen to fail."""
     lies_there = failure.evidence is not None and is_met(where, failure.evidence.case)
     is_consequence = _is_of_the_softmax(group) and _is_about_rounding(failure)
-    return lies_there or is_consequence or any(_is_same_row(failure, each) for each in group.failures)
+    return (lies_there or is_consequence or any(_is_same_row(failure, each)
+                                                for each in group.failures))
 
 
 def _is_same_row(one: Outcome, other: Outcome) -> bool:
     """Whether both give a query without a key the same, and another answer than is declared."""
-    pair = [each.evidence.measured for each in (one, other) if each.evidence and each.evidence.measured]
+    pair = [each.evidence.measured
+            for each in (one, other) if each.evidence and each.evidence.measured]
     told = {(each.relation, repr(each.seen), each.expected) for each in pair}
     return len(pair) == 2 and len(told) == 1 and pair[0].relation == EMPTY_ROWS_CLAUSE
 
 
 def _merge_pile(pile: Sequence[ExplainedFailures]) -> ExplainedFailures:
     leading = [group for group in pile if not any(_shows_in(named, group) for named in pile)]
-    causes = [group.cause for group in leading if group.cause and not _is_refuted(group, pile)] or [
+    causes = [group.cause
+              for group in leading if group.cause and not _is_refuted(group, pile)] or [
         group.cause for group in leading if group.cause]
     told = max(causes, key=lambda cause: (
         _is_of_a_keyword(cause), bool(cause.declare), bool(cause.fault), bool(cause.advice)))
@@ -213,9 +223,11 @@ def _is_refuted(named: ExplainedFailures, pile: Sequence[ExplainedFailures]) -> 
     blames a stage says as much as a fault of it; of gradients, a fault of the forward pass has none to compare.
     """
     fault = named.cause.fault if named.cause else ""
-    others = [group for group in pile if group is not named and not _shows_in_gradients(named, group)]
+    others = [group
+              for group in pile if group is not named and not _shows_in_gradients(named, group)]
     looked_for = [each.evidence for group in others for each in group.failures
-                  if each.evidence and each.evidence.located and not stage_of(each.evidence.located)]
+                  if each.evidence and each.evidence.located
+                  and not stage_of(each.evidence.located)]
     is_spoken_against = any(fault not in {like.fault for like in each.like} for each in looked_for)
     return bool(fault) and is_spoken_against and not _is_borne_out(fault, pile)
 
@@ -223,11 +235,13 @@ def _is_refuted(named: ExplainedFailures, pile: Sequence[ExplainedFailures]) -> 
 def _is_borne_out(fault: str, pile: Sequence[ExplainedFailures]) -> bool:
     """Whether in most failures a fault gives the function's own answers in all that was tried."""
     seen = [failure.evidence for group in pile for failure in group.failures]
-    alike = [any(like.fault == fault and like.agreed == like.tried for like in each.like) for each in seen if each]
+    alike = [any(like.fault == fault and like.agreed == like.tried for like in each.like)
+             for each in seen if each]
     return 2 * sum(alike) > len(seen)
 
 
-def _common_sentence(told: LikelyCause, causes: Sequence[LikelyCause], failures: Sequence[Outcome]) -> str:
+def _common_sentence(told: LikelyCause, causes: Sequence[LikelyCause],
+                     failures: Sequence[Outcome]) -> str:
     """What the sizes have in common at which one bug is seen to begin, where it is seen to begin at several; or what
     most failures say, for a clause that looks at larger sizes than its case has begins below them. Ranges that end say
     less than the block that ends them.
@@ -250,7 +264,8 @@ def usual_beginning(failures: Sequence[Outcome]) -> str:
     seen = Counter(filter(None, map(begins_at, telling_failures(failures) or failures)))
     [(usual, count)] = seen.most_common(1) or [("", 0)]
     ends = {span.high for each in seen for span in read_spans_told(each) if span.low < span.high}
-    is_plain = not any(span.is_open or (span.low < span.high and len(ends) > 1) for span in read_spans_told(usual))
+    is_plain = not any(span.is_open or (span.low < span.high and len(ends) > 1)
+                       for span in read_spans_told(usual))
     is_told = 2 * count > seen.total() and is_plain and not is_contradicted(usual, failures)
     return lower_first_letter(usual) if is_told else ""
 
@@ -272,7 +287,8 @@ def _is_one_bug(one: ExplainedFailures, other: ExplainedFailures) -> bool:
         return False
     if _lies_within(one, other) or _lies_within(other, one):
         return True
-    return _begin_alike(one, other) or bool(_blamed_stage(one) and _blamed_stage(one) == _blamed_stage(other))
+    return (_begin_alike(one, other)
+            or bool(_blamed_stage(one) and _blamed_stage(one) == _blamed_stage(other)))
 
 
 def _shows_in(named: ExplainedFailures, other: ExplainedFailures) -> bool:
@@ -281,8 +297,10 @@ def _shows_in(named: ExplainedFailures, other: ExplainedFailures) -> bool:
     """
     if not other.cause or not _is_of_the_softmax(named) or len(named.failures) <= len(other.failures):
         return False
-    is_of_logits = not other.cause.fault and other.cause.says.startswith(f"{MAGNITUDE_CAUSE}logit ")
-    return is_of_logits or (bool(other.cause.declare) and all(map(_is_about_rounding, other.failures)))
+    is_of_logits = (not other.cause.fault
+                    and other.cause.says.startswith(f"{MAGNITUDE_CAUSE}logit "))
+    return (is_of_logits
+            or (bool(other.cause.declare) and all(map(_is_about_rounding, other.failures))))
 
 
 def _shows_in_gradients(named: ExplainedFailures, other: ExplainedFailures) -> bool:
@@ -291,13 +309,15 @@ def _shows_in_gradients(named: ExplainedFailures, other: ExplainedFailures) -> b
     """
     if not named.cause or not other.cause or other.cause.fault or not _is_of_a_keyword(named.cause):
         return False
-    needed = [needed_keywords(each.evidence.located) if each.evidence else [] for each in other.failures]
+    needed = [needed_keywords(each.evidence.located) if each.evidence else []
+              for each in other.failures]
     return all(named.cause.stage in each for each in needed) and all(
         each.clause.startswith(f"{GRADIENTS_PROFILE}.") for each in other.failures)
 
 
 def _is_of_the_softmax(group: ExplainedFailures) -> bool:
-    return group.cause is not None and bool(group.cause.fault) and group.cause.stage in _SOFTMAX_STAGES
+    return (group.cause is not None and bool(group.cause.fault)
+            and group.cause.stage in _SOFTMAX_STAGES)
 
 
 def _is_about_rounding(failure: Outcome) -> bool:
@@ -311,7 +331,8 @@ def _lies_within(bounded: ExplainedFailures, other: ExplainedFailures) -> bool:
     parts = parts_of(bounded.cause.says) if bounded.cause and not bounded.cause.fault else ()
     if not parts or any(map(begins_at, other.failures)):
         return False
-    needed = [set(needed_keywords(each.evidence.located)) for each in other.failures if each.evidence]
+    needed = [set(needed_keywords(each.evidence.located))
+              for each in other.failures if each.evidence]
     shared = set.intersection(*needed) if len(needed) == len(other.failures) else set[str]()
     given = [keywords_in(each.evidence.recipe) for each in bounded.failures if each.evidence]
     cases = [lengths_in(each.evidence.recipe) for each in other.failures if each.evidence]
@@ -331,8 +352,10 @@ def _is_consequence(rounding: ExplainedFailures, other: ExplainedFailures) -> bo
     """Whether a fault of precision, at no other dtype, is but the arithmetic that explains more of the failures."""
     if not rounding.cause or not other.cause or PRECISION not in rounding.cause.declare:
         return False
-    is_among = {each.dtype for each in other.failures} <= {each.dtype for each in rounding.failures}
-    return other.cause.stage == PRECISION and is_among and len(rounding.failures) >= len(other.failures)
+    is_among = {each.dtype for each in other.failures} <= {each.dtype
+                                                           for each in rounding.failures}
+    return (other.cause.stage == PRECISION and is_among
+            and len(rounding.failures) >= len(other.failures))
 
 
 def _needs_keyword(rounding: ExplainedFailures, named: ExplainedFailures) -> bool:
@@ -354,7 +377,8 @@ def _begin_alike(one: ExplainedFailures, other: ExplainedFailures) -> bool:
     """Whether at least half of the failures of either, of which that is known, may begin where one of the other does:
     clauses limit sizes, so that one bug may be seen to begin elsewhere.
     """
-    mine, theirs = ([begin for failure in group.failures if (begin := begins_at(failure))] for group in (one, other))
+    mine, theirs = ([begin for failure in group.failures if (begin := begins_at(failure))]
+                    for group in (one, other))
     return _half_begin_alike(mine, theirs) and _half_begin_alike(theirs, mine)
 
 
@@ -365,8 +389,10 @@ def _half_begin_alike(some: Sequence[str], others: Sequence[str]) -> bool:
 
 def _are_compatible(one: str, other: str) -> bool:
     """Whether they are the same, or have a condition in common which lengths as of one block or row do not meet."""
-    same = parts_of(one) == parts_of(other) != ()  # the one may fail in every case, and the other only there
-    return one == other or same or any(span.low > SMALLEST_BLOCK for span in common_spans((one, other)))
+    # the one may fail in every case, and the other only there
+    same = parts_of(one) == parts_of(other) != ()
+    return (one == other or same or any(span.low > SMALLEST_BLOCK
+                                        for span in common_spans((one, other))))
 
 
 def needed_keywords(located: str) -> list[str]:
@@ -408,7 +434,8 @@ def is_other_convention(outcome: Outcome) -> bool:
     What no library is known to do has an explanation; it is not in use.
     """
     found = outcome.evidence
-    return bool(found and found.measured and found.measured.relation == "convention_is" and not found.explained)
+    return bool(found and found.measured and found.measured.relation == "convention_is"
+                and not found.explained)
 
 
 def other_conventions(outcomes: Iterable[Outcome], card: SubjectCard | None) -> tuple[str, ...]:

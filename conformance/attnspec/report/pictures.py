@@ -97,7 +97,8 @@ class _Scale:
 
     def _step_of(self, entry: float) -> int:
         low = 0.0 if self.is_diverging else self.low
-        share = (entry / 2 - low / 2) / (self.high / 2 - low / 2) if self.high > low else 0.0  # halves: no overflow
+        # halves: no overflow
+        share = (entry / 2 - low / 2) / (self.high / 2 - low / 2) if self.high > low else 0.0
         return max(0, min(math.ceil(PALETTE_STEPS * share), PALETTE_STEPS))
 
 
@@ -126,7 +127,8 @@ class _ShownPart:
         return _shape_of_entries(self.entries)
 
 
-def make_grid(picture: Picture, around: tuple[int, int] = (0, 0), scale: _Scale | None = None) -> PictureGrid:
+def make_grid(picture: Picture, around: tuple[int, int] = (0, 0),
+              scale: _Scale | None = None) -> PictureGrid:
     """Lay out one array; a large one is cropped to a window that holds the entry `around`."""
     shown, scale = _crop_picture(picture, around), scale or _scale_of_picture(picture)
     rows, columns = shown.shape
@@ -140,8 +142,10 @@ def make_grid(picture: Picture, around: tuple[int, int] = (0, 0), scale: _Scale 
         column_ticks=_picture_ticks(shown.corner[1], columns, width, column_at),
         width=_INDEX_MARGINS[0] + columns * width, height=_INDEX_MARGINS[1] + rows * height,
         cell_width=width, cell_height=height, is_diverging=scale.is_diverging,
-        low=format_figure(-scale.high if scale.is_diverging else scale.low), high=format_figure(scale.high),
-        crop_text=_describe_crop(_full_shape(picture), shown.shape), legend=_describe_legend(cells),
+        low=format_figure(-scale.high if scale.is_diverging else scale.low),
+        high=format_figure(scale.high),
+        crop_text=_describe_crop(_full_shape(picture), shown.shape),
+        legend=_describe_legend(cells),
         says=_describe_picture(shown, scale))
 
 
@@ -157,7 +161,8 @@ def make_grids(pictures: Sequence[Picture]) -> tuple[PictureGrid, ...]:
                  for picture in pictures if picture.entries)
 
 
-def fit_pictures(cases: Iterable[Sequence[Picture]], room: int, most: int) -> Iterator[tuple[PictureGrid, ...] | None]:
+def fit_pictures(cases: Iterable[Sequence[Picture]], room: int,
+                 most: int) -> Iterator[tuple[PictureGrid, ...] | None]:
     """Draws the pictures of each case as long as there is room for so many cells, and none of more than `most`; None
     where they are left out.
     """
@@ -177,7 +182,8 @@ def drawn_cells(picture: Picture) -> int:
 def _crop_picture(picture: Picture, around: tuple[int, int]) -> _ShownPart:
     top, left = (_crop_start(place, length)
                  for place, length in zip(around, _shape_of_entries(picture.entries), strict=True))
-    entries = tuple(row[left : left + _MOST_CELLS_ABREAST] for row in picture.entries[top : top + _MOST_CELLS_ABREAST])
+    entries = tuple(row[left : left + _MOST_CELLS_ABREAST]
+                    for row in picture.entries[top : top + _MOST_CELLS_ABREAST])
     row, column = picture.first if len(picture.first) == len(_INDEX_MARGINS) else (0, 0)
     return _ShownPart(picture, entries, (row + top, column + left), (top, left))
 
@@ -190,7 +196,8 @@ def _crop_shape(picture: Picture, differences: Sequence[Picture]) -> tuple[int, 
 def _is_difference(picture: Picture) -> bool:
     """Whether it is said to be; in older records the name says so: `difference`, or `this - that`."""
     return picture.panel is Panel.DIFFERENCE or (
-        picture.panel is Panel.BESIDE and ("difference" in picture.name.lower() or " - " in picture.name))
+        picture.panel is Panel.BESIDE
+        and ("difference" in picture.name.lower() or " - " in picture.name))
 
 
 def _worst_entry(picture: Picture) -> tuple[int, int]:
@@ -212,7 +219,8 @@ def _shape_of_entries(entries: Sequence[Sequence[float | str]]) -> tuple[int, in
 
 
 def _full_shape(picture: Picture) -> tuple[int, int]:
-    rows, columns = picture.whole if len(picture.whole) == len(_INDEX_MARGINS) else _shape_of_entries(picture.entries)
+    rows, columns = (picture.whole if len(picture.whole) == len(_INDEX_MARGINS)
+                     else _shape_of_entries(picture.entries))
     return rows, columns
 
 
@@ -253,8 +261,10 @@ def _picture_cell(entry: float, shown: _ShownPart, scale: _Scale, place: tuple[i
     over += ["worst"] if shown.is_worst(row, column) else []
     said = "".join(f", {MARK_MEANINGS[each]}" for each in over)
     return PictureCell(_INDEX_MARGINS[0] + column * size[0], _INDEX_MARGINS[1] + row * size[1],
-                       scale.css(entry) if is_judged else "z", _format_entry(entry) if is_told and is_judged else "",
-                       f"({shown.corner[0] + row}, {shown.corner[1] + column}) = {format_figure(entry, 6)}{said}",
+                       scale.css(entry) if is_judged else "z",
+                       _format_entry(entry) if is_told and is_judged else "",
+                       f"({shown.corner[0] + row}, {shown.corner[1] + column}) "
+                       f"= {format_figure(entry, 6)}{said}",
                        " ".join(over))
 
 
@@ -286,8 +296,10 @@ def _describe_picture(shown: _ShownPart, scale: _Scale) -> str:
     """The picture in a sentence: its axes, its colours, and what is marked."""
     picture, (rows, columns), (top, left) = shown.picture, shown.shape, shown.corner
     low = -scale.high if scale.is_diverging else scale.low
-    worst = f" The worst entry, outlined, is at {picture.worst[0]}, {picture.worst[1]}." if picture.worst[1:] else ""
-    return (f"{picture.rows} {top} to {top + rows - 1} down, {picture.columns} {left} to {left + columns - 1} across; "
+    worst = (f" The worst entry, outlined, is at {picture.worst[0]}, {picture.worst[1]}."
+             if picture.worst[1:] else "")
+    return (f"{picture.rows} {top} to {top + rows - 1} down, {picture.columns} {left} to "
+            f"{left + columns - 1} across; "
             f"colours from {format_figure(low)} to {format_figure(scale.high)}.{worst}")
 
 

@@ -57,20 +57,24 @@ class Switches:
     @property
     def quiet(self) -> tuple[str, ...]:
         """The variants that always answer as the subject itself does."""
-        differing = {flip.variant for flip in self.flips} | {variant for variant, _ in self.lost_variants}
+        differing = {flip.variant for flip in self.flips} | {variant
+                                                             for variant, _ in self.lost_variants}
         return tuple(variant for variant in self.variants if variant not in differing)
 
 
 def compare_switches(joined: JoinedRecords) -> tuple[Switches, ...]:
     """A panel for every subject with variants that were probed; those with disagreements first."""
-    found = [_switches_of_subject(subject, joined.probes.get(subject.number, ())) for subject in joined.subjects]
-    return tuple(sorted((each for each in found if each.variants), key=lambda each: not each.flips))
+    found = [_switches_of_subject(subject, joined.probes.get(subject.number, ()))
+             for subject in joined.subjects]
+    return tuple(sorted((each for each in found if each.variants),
+                        key=lambda each: not each.flips))
 
 
 def _switches_of_subject(subject: JudgedSubject, probes: Sequence[SubjectProbed]) -> Switches:
     flipped = [probe for probe in probes if probe.variant]
     plain = {probe.dtype: _group_by_question(probe) for probe in probes if not probe.variant}
-    told = [flip for probe in flipped for flip in _switch_differences(probe, plain.get(probe.dtype, {}))]
+    told = [flip for probe in flipped
+            for flip in _switch_differences(probe, plain.get(probe.dtype, {}))]
     lost = {probe.variant: probe.lost for probe in flipped if probe.lost}
     variants = tuple(dict.fromkeys(probe.variant for probe in flipped))
     flips = sorted(_merge_dtypes(told), key=lambda flip: variants.index(flip.variant))
@@ -81,19 +85,23 @@ def _group_by_question(probe: SubjectProbed) -> Mapping[str, Found]:
     return {found.question: found for found in probe.found}
 
 
-def _switch_differences(probe: SubjectProbed, plain: Mapping[str, Found]) -> Iterable[SwitchDifference]:
+def _switch_differences(probe: SubjectProbed,
+                        plain: Mapping[str, Found]) -> Iterable[SwitchDifference]:
     """Finds where a variant answers otherwise than the subject: first problems put to both, then questions."""
-    dtype, flipped = SHORT_NAMES[probe.dtype], [found for found in probe.found if _is_switch(found)]
+    dtype, flipped = SHORT_NAMES[probe.dtype], [found
+                                                for found in probe.found if _is_switch(found)]
     for found in flipped:
         if found.answer != SAME_ANSWER:
             posed = (found.asks.partition(": ")[2] or found.asks).rstrip("?")
             answers = _split_answers(found.detail or found.answer)
-            yield SwitchDifference(probe.variant, posed, *answers, "", dtype, _compare_with_manifest(found))
+            yield SwitchDifference(probe.variant, posed, *answers, "", dtype,
+                                   _compare_with_manifest(found))
     for found in probe.found:
         other = plain.get(found.question)
         is_asked = found.question not in SWITCHED_QUESTIONS and found not in flipped
         if other is not None and other.answer != found.answer and is_asked:
-            yield SwitchDifference(probe.variant, found.asks, other.answer, found.answer, found.detail, dtype,
+            yield SwitchDifference(probe.variant, found.asks, other.answer, found.answer,
+                                   found.detail, dtype,
                                    _compare_with_manifest(found))
 
 
@@ -125,7 +133,8 @@ def _merge_dtypes(flips: Iterable[SwitchDifference]) -> Iterable[SwitchDifferenc
     """The same disagreement at several dtypes is told once."""
     groups: dict[tuple[object, ...], list[SwitchDifference]] = {}
     for flip in flips:
-        groups.setdefault((flip.variant, flip.question_text, flip.plain, flip.flipped_answer, flip.manifest_word),
+        groups.setdefault((flip.variant, flip.question_text, flip.plain, flip.flipped_answer,
+                           flip.manifest_word),
                           []).append(flip)
     for alike in groups.values():
         yield replace(alike[0], dtypes=" ".join(dict.fromkeys(flip.dtypes for flip in alike)))
@@ -146,24 +155,30 @@ class Column:
 
 
 COLUMNS: tuple[Column, ...] = (
-    Column("mask", "What does True in a boolean mask mean, as the adapter passes it on?", ("mask.polarity",)),
-    Column("float mask", "What does a mask of floats mean, and what happens to a bias?", ("mask.float", "bias.form")),
+    Column("mask", "What does True in a boolean mask mean, as the adapter passes it on?",
+           ("mask.polarity",)),
+    Column("float mask", "What does a mask of floats mean, and what happens to a bias?",
+           ("mask.float", "bias.form")),
     Column("causal, T ≠ S", "Which diagonal bounds the causal mask?", ("causal_alignment",)),
     Column("mask and causal", "What do a mask (a bias of -inf) and the causal flag do together?",
            ("mask_with_causal", "bias_with_causal")),
-    Column("hidden row", "What is the output of a query for which every key is masked?", ("hidden_row",)),
+    Column("hidden row", "What is the output of a query for which every key is masked?",
+           ("hidden_row",)),
     Column("hidden NaN", "What does a NaN in a masked key or value do to the output?",
            ("hidden_key.nan", "hidden_value.nan")),
     Column("scale", "What is the default scale, and is an explicit scale used?", ("scale",)),
-    Column("grouped heads", "Which key/value head does query head h use if Hkv < H?", ("grouped_heads",), "grouped"),
+    Column("grouped heads", "Which key/value head does query head h use if Hkv < H?",
+           ("grouped_heads",), "grouped"),
     Column("Dv ≠ D", "May values have another width than keys?", ("value_width",)),
     *(Column(word.name, word.asks, (word.name,)) for word in KEYWORDS.values() if word.asks),
     Column("weights", "Which weights are returned, if any?", ("weights",)),
-    Column("float64", "Is float64 computed as float64? The precision class that explains the errors, and the output's "
+    Column("float64", "Is float64 computed as float64? The precision class that explains the "
+                      "errors, and the output's "
            "dtype.",
            ("precision", "dtype.output"), dtype=DType.FLOAT64),
     Column("zero sizes", "What is returned if an axis is empty?", ("zero",)),
-    Column("mismatch", "Does it refuse lengths, widths, batches and masks that do not match?", ("mismatch",)),
+    Column("mismatch", "Does it refuse lengths, widths, batches and masks that do not match?",
+           ("mismatch",)),
     Column("gradient", "Does a gradient reach masked positions?", ("gradient",)),
 )
 
@@ -209,44 +224,55 @@ class Conventions:
     @property
     def contradictions(self) -> tuple[ConventionAnswer, ...]:
         """The answers against which the manifest speaks."""
-        return tuple(answer for answer in (*sum(self.cells, ()), *self.rest) if answer.is_contradiction)
+        return tuple(answer
+                     for answer in (*sum(self.cells, ()), *self.rest) if answer.is_contradiction)
 
 
 def describe_conventions(joined: JoinedRecords) -> tuple[Conventions, ...]:
     """Describes the conventions of all subjects, a row each."""
-    return tuple(_conventions_of_subject(subject, joined.probes.get(subject.number, ())) for subject in joined.subjects)
+    return tuple(_conventions_of_subject(subject, joined.probes.get(subject.number, ()))
+                 for subject in joined.subjects)
 
 
 def choose_columns(rows: Sequence[Conventions]) -> tuple[tuple[int, Column], ...]:
     """The columns that hold an answer of anybody, with their places."""
-    return tuple((place, column) for place, column in enumerate(COLUMNS) if any(row.cells[place] for row in rows))
+    return tuple((place, column)
+                 for place, column in enumerate(COLUMNS) if any(row.cells[place] for row in rows))
 
 
-def _conventions_of_subject(subject: JudgedSubject, probes: Sequence[SubjectProbed]) -> Conventions:
+def _conventions_of_subject(subject: JudgedSubject,
+                            probes: Sequence[SubjectProbed]) -> Conventions:
     plain = [probe for probe in probes if not probe.variant]
     answers = {**_answers_from_card(subject), **_answers_from_probes(plain)}
     asked = [_select_column_answers(column, answers, plain) for column in COLUMNS]
     shown = {question for found in asked for question in found}
-    rest = tuple(replace(answer, forms=()) for question, answer in answers.items() if question not in shown)
-    lost = "" if any(probe.found for probe in plain) else next((probe.lost for probe in plain if probe.lost), "")
+    rest = tuple(replace(answer, forms=())
+                 for question, answer in answers.items() if question not in shown)
+    lost = ("" if any(probe.found for probe in plain)
+            else next((probe.lost for probe in plain if probe.lost), ""))
     choices = tuple(each for each in subject.card.findings if is_choice(each))
-    return Conventions(subject, tuple(tuple(_group_alike_answers(found)) for found in asked), rest, lost, choices)
+    return Conventions(subject, tuple(tuple(_group_alike_answers(found)) for found in asked), rest,
+                       lost, choices)
 
 
-def group_answers(joined: JoinedRecords, subject: JudgedSubject, question: str) -> tuple[ConventionAnswer, ...]:
+def group_answers(joined: JoinedRecords, subject: JudgedSubject,
+                  question: str) -> tuple[ConventionAnswer, ...]:
     """Groups what a probe found of a question and all below it: alike answers stand together."""
     plain = [probe for probe in joined.probes.get(subject.number, ()) if not probe.variant]
-    return tuple(_group_alike_answers(_select_column_answers(Column("", "", (question,)), _answers_from_probes(plain),
+    return tuple(_group_alike_answers(_select_column_answers(Column("", "", (question,)),
+                                                             _answers_from_probes(plain),
                                                              plain)))
 
 
-def _select_column_answers(column: Column, answers: Answers, probes: Sequence[SubjectProbed]) -> Answers:
+def _select_column_answers(column: Column, answers: Answers,
+                           probes: Sequence[SubjectProbed]) -> Answers:
     """The answers of a column; where forms of a question have their own, the one for all of them is not repeated."""
     if column.dtype is not None:
         answers = _answers_from_probes([probe for probe in probes if probe.dtype is column.dtype])
     found: dict[str, ConventionAnswer] = {}
     for question in column.questions:
-        below = {name: answer for name, answer in answers.items() if name.startswith(f"{question}.")}
+        below = {name: answer
+                 for name, answer in answers.items() if name.startswith(f"{question}.")}
         found |= below or ({question: answers[question]} if question in answers else {})
     other = column.otherwise
     return found or ({other: answers[other]} if other in answers else {})
@@ -256,7 +282,8 @@ def _group_alike_answers(answers: Answers) -> Iterable[ConventionAnswer]:
     """Forms with the same answer stand together; where there is one answer alone, forms go without saying."""
     groups: dict[tuple[object, ...], list[tuple[str, ConventionAnswer]]] = {}
     for question, each in answers.items():
-        key = (each.answer, each.is_contradiction and each.claimed_answer, each.other_answers, each.is_probed)
+        key = (each.answer, each.is_contradiction and each.claimed_answer, each.other_answers,
+               each.is_probed)
         groups.setdefault(key, []).append((question, each))
     names = _distinguish_forms(answers)
     for alike in groups.values():
@@ -267,9 +294,11 @@ def _group_alike_answers(answers: Answers) -> Iterable[ConventionAnswer]:
 
 def _distinguish_forms(answers: Answers) -> Mapping[str, str]:
     """Names the questions of a column by the words that not all of their names have."""
-    names = {question: question.replace(".", " ").replace("_", " ").split() for question in answers}
+    names = {question: question.replace(".", " ").replace("_", " ").split()
+             for question in answers}
     shared = set.intersection(*map(set, names.values())) if names else set()
-    return {question: " ".join(word for word in name if word not in shared) for question, name in names.items()}
+    return {question: " ".join(word for word in name if word not in shared)
+            for question, name in names.items()}
 
 
 def _answers_from_card(subject: JudgedSubject) -> Answers:
@@ -279,7 +308,8 @@ def _answers_from_card(subject: JudgedSubject) -> Answers:
     for name in (*card.conventions, *card.probed):
         answer = card.probed.get(name) or card.conventions[name]
         asks = CONVENTIONS[name].question if name in CONVENTIONS else ""
-        found[name] = ConventionAnswer((), asks, answer, claimed_answer=card.conventions.get(name, ""),
+        found[name] = ConventionAnswer((), asks, answer,
+                                       claimed_answer=card.conventions.get(name, ""),
                                        is_probed=name in card.probed)
     return found
 
@@ -391,7 +421,8 @@ def _pick_examples(habits: ConventionTable) -> Iterable[AnsweredQuestion]:
         for row in habits.customs:
             for answer in row.cells[place]:
                 if answer.is_probed:
-                    found.add(answer.answer, replace(answer, forms=(), other_answers=(), claimed_answer=""),
+                    found.add(answer.answer,
+                              replace(answer, forms=(), other_answers=(), claimed_answer=""),
                               row.subject.label)
         groups = tuple(AnswerGroup(found.first[key], found.seen_answers[key].most_common(1)[0][0])
                        for key in found.by_frequency)
@@ -416,7 +447,8 @@ def _group_by_answer(found: _AnswerPile) -> Iterable[AnswerGroup]:
         names = found.subjects[key]
         are_named = place > 0 or len(names) <= MOST_NAMED
         others = "others that were asked" if len(found.first) > 1 else "that were asked"
-        yield AnswerGroup(found.first[key], "", ", ".join(names) if are_named else f"all {len(names)} {others}")
+        yield AnswerGroup(found.first[key], "",
+                          ", ".join(names) if are_named else f"all {len(names)} {others}")
 
 
 def _answer_sameness(answer: ConventionAnswer) -> str:

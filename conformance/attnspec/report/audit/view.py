@@ -37,8 +37,10 @@ from attnspec.report.audit.table import (
 from attnspec.report.figures import SHORT_NAMES, SIGNS, count_noun, overall_verdict, shared_reason
 from attnspec.report.joined import JoinedRecords, JudgedSubject
 
-_VERDICT_LETTERS: Mapping[Verdict, str] = {  # one letter a verdict at most: there are tens of thousands of cells
-    Verdict.HELD: "", Verdict.INAPPLICABLE: "", Verdict.NO_CLAIM: "o", Verdict.NOT_RUN: "n", Verdict.EXPECTED: "k",
+# one letter a verdict at most: there are tens of thousands of cells
+_VERDICT_LETTERS: Mapping[Verdict, str] = {
+    Verdict.HELD: "", Verdict.INAPPLICABLE: "", Verdict.NO_CLAIM: "o", Verdict.NOT_RUN: "n",
+    Verdict.EXPECTED: "k",
     Verdict.UNEXPECTED: "u",
 }
 _VERDICTS = tuple(SIGNS)
@@ -76,7 +78,8 @@ SQUARE_NOT_ASKED = AuditSquare("x", "")
 
 def make_cells(joined: JoinedRecords, findings: Sequence[AuditFinding]) -> Cells:
     """Makes the matrix: all subjects under all clauses."""
-    themes = tuple((name, tuple(group)) for name, group in groupby(joined.clauses, key=lambda clause: clause.theme))
+    themes = tuple((name, tuple(group))
+                   for name, group in groupby(joined.clauses, key=lambda clause: clause.theme))
     rows = tuple((subject,
                   tuple(_merge_plain_squares(_make_audit_square(subject, joined.outcomes_of(subject, clause.id))
                                              for clause in joined.clauses)))
@@ -92,7 +95,8 @@ def _make_audit_square(subject: JudgedSubject, outcomes: Sequence[Outcome]) -> A
     verdict = overall_verdict(outcome.verdict for outcome in outcomes)
     failing = "v" if outcomes[0].level is Level.MUST else "s"
     css = failing if verdict in FAILURES else _VERDICT_LETTERS[verdict]
-    asked = {outcome.verdict for outcome in outcomes if outcome.verdict is not Verdict.INAPPLICABLE}
+    asked = {outcome.verdict
+             for outcome in outcomes if outcome.verdict is not Verdict.INAPPLICABLE}
     sign = "" if verdict is Verdict.INAPPLICABLE else SIGNS[verdict].sign
     return AuditSquare(f"{css} m".strip() if len(asked) > 1 else css, sign)
 
@@ -130,8 +134,10 @@ def _encode_cell_data(joined: JoinedRecords, findings: Sequence[AuditFinding]) -
                                       reasons)
                          for clause in joined.clauses]) for subject in joined.subjects]
     held = {
-        "signs": [sign.sign for sign in SIGNS.values()], "words": [sign.word for sign in SIGNS.values()],
-        "dtypes": [[SHORT_NAMES[dtype] for dtype in subject.dtypes] for subject in joined.subjects],
+        "signs": [sign.sign for sign in SIGNS.values()],
+        "words": [sign.word for sign in SIGNS.values()],
+        "dtypes": [[SHORT_NAMES[dtype] for dtype in subject.dtypes]
+                   for subject in joined.subjects],
         "reasons": list(reasons.numbers), "cells": told,
         "findings": [finding.anchor for finding in findings]}
     # "</script>" inside would end the element that it stands in
@@ -140,7 +146,8 @@ def _encode_cell_data(joined: JoinedRecords, findings: Sequence[AuditFinding]) -
 
 def _encode_row(cells: Sequence[str]) -> str:
     before = ("", *cells)
-    return ";".join(_AS_BEFORE if cell == left else cell for left, cell in zip(before, cells, strict=False))
+    return ";".join(_AS_BEFORE if cell == left else cell
+                    for left, cell in zip(before, cells, strict=False))
 
 
 def _findings_by_cell(findings: Sequence[AuditFinding]) -> Mapping[tuple[int, str], Sequence[int]]:
@@ -164,9 +171,11 @@ def _encode_cell(subject: JudgedSubject, outcomes: Sequence[Outcome], findings: 
     return told
 
 
-def _cells_of_all_dtypes(subject: JudgedSubject, outcomes: Sequence[Outcome], reasons: _Reasons) -> str:
+def _cells_of_all_dtypes(subject: JudgedSubject, outcomes: Sequence[Outcome],
+                         reasons: _Reasons) -> str:
     """Writes one text for all dtypes where they say the same but for the margin, else a text each."""
-    said = {outcome.dtype: (outcome.verdict, _reason_in_cell(subject, outcome)) for outcome in outcomes}
+    said = {outcome.dtype: (outcome.verdict, _reason_in_cell(subject, outcome))
+            for outcome in outcomes}
     margins = {outcome.dtype: _largest_margin(outcome) for outcome in outcomes}
     if len(set(said.values())) == 1 and len(said) == len(subject.dtypes):
         return _format_verdict(*said[outcomes[0].dtype], max(margins.values()), reasons)
@@ -205,7 +214,8 @@ def _shorten_margin(margin: float) -> str:
     """Two digits, in as few signs as a script can read: `.31`, `2e-5`, `Infinity`."""
     if math.isinf(margin):
         return "Infinity"
-    return re.sub(r"^0(?=\.)", "", re.sub(r"e([+-])0*", lambda found: f"e{found[1].strip('+')}", f"{margin:.2g}"))
+    return re.sub(r"^0(?=\.)", "",
+                  re.sub(r"e([+-])0*", lambda found: f"e{found[1].strip('+')}", f"{margin:.2g}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +239,8 @@ class Works:
 
 def cited_works(clauses: Iterable[ClauseText]) -> Works:
     """The works that clauses cite, each once."""
-    return Works(tuple(dict.fromkeys(_cited_work(quoted) for clause in clauses for quoted in clause.because)))
+    return Works(tuple(dict.fromkeys(_cited_work(quoted) for clause in clauses
+                                     for quoted in clause.because)))
 
 
 def _cited_work(quoted: QuotedSource) -> CitedWork:
@@ -237,7 +248,8 @@ def _cited_work(quoted: QuotedSource) -> CitedWork:
 
 
 LEADING_FINDINGS = 3  # how many findings the head of the page names
-AUDIT_SUBJECTS = 12    # more subjects than these make an audit: one finding for all, not one for each
+# more subjects than these make an audit: one finding for all, not one for each
+AUDIT_SUBJECTS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +263,8 @@ class MissingSubject:
 
 
 _STANDING_HEADINGS: Mapping[AuditStanding, tuple[str, str, str]] = {
-    AuditStanding.BREAKS: ("bad", "break at least one `must` clause", "breaks at least one `must` clause"),
+    AuditStanding.BREAKS: ("bad", "break at least one `must` clause",
+                           "breaks at least one `must` clause"),
     AuditStanding.KEEPS: ("good", "keep every `must` clause", "keeps every `must` clause"),
     AuditStanding.CHOOSES: ("good", "keep every `must` clause apart from documented choices",
                             "keeps every `must` clause apart from documented choices"),
@@ -316,15 +329,19 @@ class Audit:
     @property
     def alike_subjects(self) -> tuple[AlikeSubjects, ...]:
         """The subjects by how they stand, the gravest first in each row."""
-        rows = ((*words, tuple(sorted((line for line in self.lines if line.audit_standing is standing),
-                                      key=lambda line: line.weight))) for standing, words in _STANDING_HEADINGS.items())
-        return tuple(AlikeSubjects(css, one if len(lines) == 1 else many, lines) for css, many, one, lines in rows
+        rows = ((*words,
+                 tuple(sorted((line for line in self.lines if line.audit_standing is standing),
+                              key=lambda line: line.weight)))
+                for standing, words in _STANDING_HEADINGS.items())
+        return tuple(AlikeSubjects(css, one if len(lines) == 1 else many, lines)
+                     for css, many, one, lines in rows
                      if lines)
 
     @property
     def sentence(self) -> str:
         """How they fared, and how much of it is explained. What was not judged to the end keeps nothing."""
-        return f"{', '.join(f'{len(row.lines)} {row.says}' for row in self.alike_subjects)}. {self.explained_text}"
+        return (f"{', '.join(f'{len(row.lines)} {row.says}' for row in self.alike_subjects)}. "
+                f"{self.explained_text}")
 
     @property
     def explained_text(self) -> str:
@@ -337,7 +354,8 @@ class Audit:
         explain = f"{count_noun(known, 'finding')} {'explains' if known == 1 else 'explain'}"
         whole = f"all but {rest} of the failures" if rest else "every failure"
         choices = sum(told.is_choice for told in self.explaining_findings)
-        marked = f"; {choices} of them {'is a documented choice' if choices == 1 else 'are documented choices'}"
+        marked = (f"; {choices} of them "
+                  f"{'is a documented choice' if choices == 1 else 'are documented choices'}")
         return (f"{explain} {whole}, each with a case and a script that shows it without attnspec"
                 f"{marked if choices else ''}.")
 
@@ -351,21 +369,28 @@ def make_audit(joined: JoinedRecords) -> Audit:
     """Puts together all that the page of an audit speaks of."""
     told = explain_failures(joined)
     of = {cause: tuple(each for each in told if each.cause is cause) for cause in FailureCause}
-    ordered: Sequence[AuditFinding] = (*of[FailureCause.UNKNOWN], *of[FailureCause.KNOWN], *of[FailureCause.LISTED])
+    ordered: Sequence[AuditFinding] = (*of[FailureCause.UNKNOWN], *of[FailureCause.KNOWN],
+                                       *of[FailureCause.LISTED])
     return Audit(
-        shelves=library_tables(joined), findings=of[FailureCause.KNOWN], unexplained=of[FailureCause.UNKNOWN],
-        listed_findings=of[FailureCause.LISTED], habits=find_habits(joined), cells=make_cells(joined, ordered),
-        law=tally_clauses(joined), absent=_missing_subjects(joined), works=cited_works(joined.clauses),
+        shelves=library_tables(joined), findings=of[FailureCause.KNOWN],
+        unexplained=of[FailureCause.UNKNOWN],
+        listed_findings=of[FailureCause.LISTED], habits=find_habits(joined),
+        cells=make_cells(joined, ordered),
+        law=tally_clauses(joined), absent=_missing_subjects(joined),
+        works=cited_works(joined.clauses),
         gradients=describe_gradients(joined))
 
 
 def _missing_subjects(joined: JoinedRecords) -> tuple[MissingSubject, ...]:
     """Who was judged in none of the runs, and adapters that broke in one of them."""
     judged = {subject.card.id for subject in joined.subjects}
-    told = {each.get("subject", ""): each for run in joined.runs for each in run.record.header.absent}
-    absent = [MissingSubject(name, each.get("library", ""), each.get("title", ""), each.get("reason", ""))
+    told = {each.get("subject", ""): each for run in joined.runs
+            for each in run.record.header.absent}
+    absent = [MissingSubject(name, each.get("library", ""), each.get("title", ""),
+                             each.get("reason", ""))
               for name, each in told.items() if name not in judged]
-    broken = [MissingSubject(subject.label, library_of(subject), subject.card.title, subject.broken_reason)
+    broken = [MissingSubject(subject.label, library_of(subject), subject.card.title,
+                             subject.broken_reason)
               for subject in joined.subjects if subject.broken_reason]
     return (*absent, *broken)
 
