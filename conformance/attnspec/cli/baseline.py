@@ -19,7 +19,7 @@ from attnspec.record.outcome import Outcome
 from attnspec.report.comparison import is_gone
 from attnspec.report.figures import count_noun
 from attnspec.runner.jobs import is_idle
-from attnspec.subjects.baseline import DIGITS, Conditions, read_conventions, write_baseline
+from attnspec.subjects.baseline import DIGEST_DIGITS, Conditions, read_conventions, write_baseline
 
 _ORDER = tuple(Novelty)
 _SHOWN_NOVELTIES = (Novelty.REGRESSION, Novelty.NEW, Novelty.CHANGED, Novelty.UNTRIED,
@@ -189,10 +189,9 @@ def conditions_of(header: RunStarted) -> Conditions | None:
     """Reads from a header what a run was made under; None where the header does not say it."""
     version = header.environment.get("attnspec", "")
     is_known = version and header.spec_digest and header.effort in {each.value for each in Effort}
-    if is_known:
-        return Conditions(version, header.spec_digest[:DIGITS], Effort(header.effort), header.seed,
-                          header.strict)
-    return None
+    return Conditions(version, header.spec_digest[:DIGEST_DIGITS], Effort(header.effort),
+                      header.seed,
+                      header.strict) if is_known else None
 
 
 def why_no_baseline(path: Path, outcomes: Sequence[Outcome], *, is_whole: bool) -> str:

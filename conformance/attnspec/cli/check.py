@@ -53,7 +53,7 @@ from attnspec.core.nouns import DType, Effort, is_bare
 from attnspec.core.plan import Plan
 from attnspec.core.sizes import foretell_costs, read_all
 from attnspec.core.texts import escape_hidden
-from attnspec.runner.judge import AUDIT, LIBRARIES, TRIALS, read_replay
+from attnspec.runner.judge import AUDIT_SOURCE, LIBRARIES_KEY, TRIAL_SOURCE, read_replay
 from attnspec.runner.session import Session
 from attnspec.subjects.outline import check_unloaded, loads_at_once
 
@@ -115,11 +115,11 @@ def audit(libraries: tuple[str, ...], without: tuple[str, ...], **options: Given
     named, is_whole = read_variants(options["variants"]), not (options["clauses"]
                                                                or options["profiles"])
     options["variants"] = named or ((AS_DECLARED,) if is_whole else ())
-    source = AUDIT if is_whole else TRIALS
+    source = AUDIT_SOURCE if is_whole else TRIAL_SOURCE
     with cluster_carrier(options) as carrier:
         targets = remaining_targets(judgeable_subjects(options["implementations"], libraries),
                                     without)
-        return _judge(targets, options, source, {LIBRARIES: libraries}, carrier=carrier)
+        return _judge(targets, options, source, {LIBRARIES_KEY: libraries}, carrier=carrier)
 
 
 @click.command()
@@ -142,7 +142,7 @@ def replay(line: str, **options: Given) -> int:
                                 recipe=recipe).run(Outputs.console().handlers()))
 
 
-def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIALS,
+def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIAL_SOURCE,
            more: Mapping[str, tuple[str, ...]] = MappingProxyType({}), *,
            carrier: ClusterCarrier | None) -> int:
     keep_apart({f"--{name}": options[name]
@@ -163,7 +163,7 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
                    must_take=contract)
     known_targets(plan)
     github = GitHub.if_on_github(outputs.console_stream, plan.implementations)
-    if source == TRIALS and carrier is None and not is_kept and not github:
+    if source == TRIAL_SOURCE and carrier is None and not is_kept and not github:
         turn_away(plan)
     for line in (*foretell_costs(plan.sizes, plan.deadline), *foretold_variants(plan.variants)):
         click.echo(line, err=True)

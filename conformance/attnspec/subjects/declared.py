@@ -10,10 +10,9 @@ from attnspec.core.conventions import CONVENTIONS, PROFILES, UNDEFINED
 from attnspec.core.coverage import LONGEST
 from attnspec.core.declaration import INPUT, LENGTHS, LIMITS, Declaration, Limits, narrowed_by, of_kind
 from attnspec.core.errors import UsageError
-from attnspec.core.keywords import HIDING
+from attnspec.core.keywords import HIDING, load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.sizes import Refusal, read_refusal, read_sizes, spell_lengths
-from attnspec.core.storage import GRANULARITIES, LAYOUTS, PAGED_GRANULARITIES, STORAGES, ZERO_FORMATS
 from attnspec.core.surroundings import DEVICES
 from attnspec.host.lifts import LIFTS
 from attnspec.spec.yaml_lines import Fields, LocatedList
@@ -24,42 +23,40 @@ WEIGHTS = ("per_head", "averaged")
 MASK_AXES = ("BHTS", "BTS", "BHS", "BS", "TS")
 BIASES = ("all", *map(" ".join, chain.from_iterable(
     combinations(("query", "key", "value", "out"), count) for count in range(1, 4))))
-_SHARED = "answer to how many entries share a scale"
 CHOICES = {"weights": (WEIGHTS, "way to return weights"), "mask_axes": (MASK_AXES, "set of axes"),
            "biases": (BIASES, "answer to which projections have biases"),
            **dict.fromkeys(("lengths", "causal_lengths"), (tuple(LENGTHS), "answer to which lengths are taken")),
            "past_lengths": (("any", "equal"), "answer to how many new keys are taken"),
-           **dict.fromkeys(("stored_query", "stored_key", "stored_value"), (tuple(STORAGES), "format of codes")),
-           "query_scales": (tuple(GRANULARITIES), _SHARED),
-           **dict.fromkeys(("key_scales", "value_scales"), ((*GRANULARITIES, *PAGED_GRANULARITIES), _SHARED)),
-           "zeros": (ZERO_FORMATS, "format of zero points"),
-           **dict.fromkeys(("packed_query", "packed_key", "packed_value"), (tuple(LAYOUTS), "layout of nibbles"))}
-CUT = ("T", "S", "D", "Dv")  # the axes that kernels cut into blocks
+           **{name: (each.known, each.kind) for part in load_parts("limits") for name, each in part.CHOICES.items()}}
+SPELLINGS = {name: each.read for part in load_parts("limits") for name, each in part.CHOICES.items()}
+"""By limit of an aspect, how an answer is read that has more than one spelling."""
+CUT_FIELD = ("T", "S", "D", "Dv")  # the axes that kernels cut into blocks
 FORMS = HIDING  # how a row can come to be hidden, where that makes a difference
-_PLAIN = Limits()
-_LARGEST = {"min_head_width": 512}
-_LARGEST_ELSE = 10**6
+_PLAIN_FIELDS = Limits()
+_LARGEST_SIZE = {"min_head_width": 512}
+_LARGEST_OTHER = 10**6
 
 
 def read_declaration(fields: Fields) -> Declaration:
     """The declaration without what only the signature knows (keywords). Raises the fields' error class."""
     declaration = Declaration(
-        dtypes=_dtypes(fields),
-        output_dtype=fields.one_of("output_dtype", (INPUT, *_values(DType), UNDEFINED), INPUT, kind="output dtype"),
+        dtypes=_read_dtypes(fields),
+        output_dtype=fields.one_of("output_dtype", (INPUT, *_list_values(DType), UNDEFINED), INPUT,
+                                   kind="output dtype"),
         limits=read_limits(fields.inner("limits", optional=True)),
         conventions=read_conventions(fields),
         precision=read_precision(fields),
-        claims=_claims(fields),
+        claims=_read_claims(fields),
         lift=fields.one_of("lift", LIFTS, ""),
         compiles=fields.flag("compiles", default=False) if "compiles" in fields.mapping else None,
-        sizes=_sizes(fields),
-        blocks=_blocks(fields.inner("blocks", "the blocks", optional=True)),
-        backward_precision=_classes(fields.inner("backward_precision", "the backward precision", optional=True)),
+        sizes=_read_sizes(fields),
+        blocks=_read_blocks(fields.inner("blocks", "the blocks", optional=True)),
+        backward_precision=_read_classes(fields.inner("backward_precision", "the backward precision", optional=True)),
     )
     return of_kind(declaration, fields.choice("kind", Kind, Kind.ATTENTION))
 
 
-def _sizes(fields: Fields) -> tuple[str, ...]:
+def _read_sizes(fields: Fields) -> tuple[str, ...]:
     """The sizes that it is used at: a text, or a list of them."""
     if isinstance(fields.mapping.get("sizes"), str):
         named = [(fields.text("sizes"), fields.place("sizes"))]
@@ -69,13 +66,13 @@ def _sizes(fields: Fields) -> tuple[str, ...]:
     return tuple(dict.fromkeys(spell_lengths(read_sizes(text, place, error=fields.error)) for text, place in named))
 
 
-def _blocks(fields: Fields) -> Mapping[str, tuple[int, ...]]:
+def _read_blocks(fields: Fields) -> Mapping[str, tuple[int, ...]]:
     """By axis, the lengths of the blocks that it cuts it into: a whole number, or a list of them."""
-    fields.refuse_other_keys(CUT)
-    return {axis: _block_lengths(fields, axis) for axis in CUT if axis in fields.mapping}
+    fields.refuse_other_keys(CUT_FIELD)
+    return {axis: _read_block_lengths(fields, axis) for axis in CUT_FIELD if axis in fields.mapping}
 
 
-def _block_lengths(fields: Fields, axis: str) -> tuple[int, ...]:
+def _read_block_lengths(fields: Fields, axis: str) -> tuple[int, ...]:
     is_one = not isinstance(fields.mapping[axis], LocatedList)
     lengths = (fields.integer(axis),) if is_one else fields.integers(axis)
     if not lengths or not all(2 <= length <= LONGEST[axis] for length in lengths):
@@ -83,7 +80,7 @@ def _block_lengths(fields: Fields, axis: str) -> tuple[int, ...]:
     return tuple(sorted(set(lengths)))
 
 
-def _dtypes(fields: Fields) -> tuple[DType, ...]:
+def _read_dtypes(fields: Fields) -> tuple[DType, ...]:
     dtypes = fields.choices("dtypes", DType, tuple(DType), kind="dtype")
     if not dtypes:
         raise fields.complain("dtypes", "is empty; leave it out if it takes them all.")
@@ -93,59 +90,43 @@ def _dtypes(fields: Fields) -> tuple[DType, ...]:
 def read_limits(fields: Fields) -> Limits:
     """What the subject cannot take."""
     fields.refuse_other_keys(LIMITS)
-    said = {name: _limit(fields, name) for name in fields.mapping}
+    said = {name: _read_limit(fields, name) for name in fields.mapping}
     refuses = said.pop("refuses", ())
     limits = narrowed_by(Limits(**said), refuses)
-    for array in ("query", "key", "value"):
-        _check_storage(fields, limits, array)
+    for part in load_parts("limits"):
+        if wrong := part.find_nonsense(limits, fields.mapping.keys()):
+            raise fields.complain(*wrong)
     return limits
 
 
-def _check_storage(fields: Fields, limits: Limits, array: str) -> None:
-    """Raises where the codes of an array cannot be stored, packed and scaled as declared."""
-    stored, shared = getattr(limits, f"stored_{array}"), getattr(limits, f"{array}_scales")
-    storage = STORAGES.get(stored)
-    if f"packed_{array}" in fields.mapping and (storage is None or not storage.is_nibble):
-        nibbles = ", ".join(name for name, each in STORAGES.items() if each.is_nibble)
-        raise fields.complain(f"packed_{array}", f"needs stored_{array} to be a format of four bits ({nibbles})"
-                                                 f"{f', not {stored}' if stored else ''}.")
-    if storage is not None and storage.block and shared and shared not in storage.granularities:
-        raise fields.complain(f"{array}_scales", f"is {shared}, but {stored} has a scale for each {storage.block} "
-                                                 f"neighbours: write {' or '.join(storage.granularities)}.")
-
-
-def codes_without_scale(limits: Limits, taken: Collection[str], name: str) -> str:
-    """What is wrong where codes are declared of an array and the function `name` takes no scale of them; empty where
-    nothing is. taken: its keywords.
+def lacks_parameter(limits: Limits, taken: Collection[str], name: str) -> str:
+    """What is wrong where the limits of the function `name` speak of a keyword of an aspect that it does not take;
+    empty where nothing is. taken: its keywords.
     """
-    for array in ("query", "key", "value"):
-        declared = [limit for limit in (f"stored_{array}", f"{array}_scales", f"packed_{array}")
-                    if getattr(limits, limit)]
-        if declared and f"{array}_scale" not in taken:
-            return (f"{declared[0]} declares codes of the {array}, and {name} has no parameter {array}_scale. Add it "
-                    f"(None where codes are the numbers), or leave {declared[0]} out.")
-    return ""
+    return next(filter(None, (part.find_lacking(limits, taken, name) for part in load_parts("limits"))), "")
 
 
-def _limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (by the limit)
+def _read_limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (by the limit)
     if name in CHOICES:
         known, kind = CHOICES[name]
+        if name in SPELLINGS and (spelled := SPELLINGS[name](fields.text(name))) in known:
+            return spelled
         return fields.one_of(name, known, kind=kind)
     if name == "refuses":
-        return tuple(_refusal(fields, text) for text in fields.texts(name))
-    return _size(fields, name) if type(getattr(_PLAIN, name)) is int else fields.flag(name)
+        return tuple(_parse_refusal(fields, text) for text in fields.texts(name))
+    return _read_size(fields, name) if type(getattr(_PLAIN_FIELDS, name)) is int else fields.flag(name)
 
 
-def _refusal(fields: Fields, text: str) -> Refusal:
+def _parse_refusal(fields: Fields, text: str) -> Refusal:
     try:
         return read_refusal(text)
     except UsageError as wrong:
         raise fields.complain("refuses", f"has {text!r}: {wrong}") from None
 
 
-def _size(fields: Fields, name: str) -> int:
+def _read_size(fields: Fields, name: str) -> int:
     """The least of something. Larger heads than these would fill the memory before anything is learnt of them."""
-    least, most = getattr(_PLAIN, name), _LARGEST.get(name, _LARGEST_ELSE)
+    least, most = getattr(_PLAIN_FIELDS, name), _LARGEST_SIZE.get(name, _LARGEST_OTHER)
     size = fields.integer(name)
     if not least <= size <= most:
         raise fields.complain(name, f"should be a whole number from {least} to {most}, not {size}.")
@@ -159,10 +140,10 @@ def read_conventions(fields: Fields) -> Mapping[str, str]:
     """
     conventions = fields.inner("conventions", "the conventions", optional=True)
     conventions.refuse_other_keys(CONVENTIONS)
-    return {key: answer for name in conventions.mapping for key, answer in _answers(conventions, name)}
+    return {key: answer for name in conventions.mapping for key, answer in _read_answers(conventions, name)}
 
 
-def _answers(fields: Fields, name: str) -> Iterable[tuple[str, str]]:
+def _read_answers(fields: Fields, name: str) -> Iterable[tuple[str, str]]:
     known = tuple(CONVENTIONS[name].answers)
     if not isinstance(fields.mapping[name], dict):
         return [(name, fields.one_of(name, known, kind=f"answer to {name}"))]
@@ -176,7 +157,7 @@ def _answers(fields: Fields, name: str) -> Iterable[tuple[str, str]]:
 
 def read_precision(fields: Fields) -> Mapping[DType, Mapping[str, object]]:
     """The precision class of each dtype, word by word, each with the reason why it is honest."""
-    return _classes(fields.inner("precision", "the precision", optional=True))
+    return _read_classes(fields.inner("precision", "the precision", optional=True))
 
 
 def read_precision_on(fields: Fields) -> Mapping[str, Mapping[DType, Mapping[str, object]]]:
@@ -185,20 +166,20 @@ def read_precision_on(fields: Fields) -> Mapping[str, Mapping[DType, Mapping[str
     """
     devices = fields.inner("precision_on", "the precision on devices", optional=True)
     devices.refuse_other_keys(DEVICES)
-    return {kind: _classes(inner) for kind, inner in devices.read_named("the precision on")}
+    return {kind: _read_classes(inner) for kind, inner in devices.read_named("the precision on")}
 
 
-def _classes(precision: Fields) -> Mapping[DType, Mapping[str, object]]:
-    precision.refuse_other_keys(_values(DType))
-    return {DType(name): _class(inner) for name, inner in precision.read_named("the precision of")}
+def _read_classes(precision: Fields) -> Mapping[DType, Mapping[str, object]]:
+    precision.refuse_other_keys(_list_values(DType))
+    return {DType(name): _read_class(inner) for name, inner in precision.read_named("the precision of")}
 
 
-def _class(fields: Fields) -> Mapping[str, object]:
+def _read_class(fields: Fields) -> Mapping[str, object]:
     fields.text("reason")  # a class that is claimed without a reason is a tolerance in disguise
     return fields.mapping
 
 
-def _claims(fields: Fields) -> tuple[str, ...]:
+def _read_claims(fields: Fields) -> tuple[str, ...]:
     claims = fields.texts("claims", ())
     for claim in claims:
         if claim not in PROFILES:
@@ -206,5 +187,5 @@ def _claims(fields: Fields) -> tuple[str, ...]:
     return claims
 
 
-def _values(enumeration: type[DType]) -> tuple[str, ...]:
+def _list_values(enumeration: type[DType]) -> tuple[str, ...]:
     return tuple(member.value for member in enumeration)
