@@ -48,7 +48,7 @@ def test_the_tour_ends_as_expected_if_only_the_wrong_one_fails(
 
 
 def test_the_tour_judges_and_writes_a_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(check, "RIGHT", ())
+    monkeypatch.setattr(check, "TOUR_RIGHT", ())
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(check.tour, ["-n", "1"], standalone_mode=False)
     assert result.return_value == CONFORMS, result.output
