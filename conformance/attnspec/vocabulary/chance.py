@@ -223,6 +223,6 @@ def _measured(units: Units, what: str, limit: float, declared: float) -> Measure
 def _reading(units: Units, what: str) -> Reading:
     """What was measured, whether or not it is declared."""
     estimate, spread, against_none = units.estimate, units.standard_error, units.statistic()
-    sentence = (f"{what}: {estimate:+.1e} ± {spread:.0e} over {units.count} head slices; T = {against_none:+.1f} "
-                f"if there is none, which chance explains at a rate of at most {significance(against_none):.1g}")
+    sentence = (f"{what}: {estimate:+.1e} ± {spread:.0e} over {units.count} head slices; T = {against_none:+.1f}, "
+                f"and without any drift chance gives as much at a rate of at most {significance(against_none):.1g}")
     return Reading(what, estimate, spread, sentence)
