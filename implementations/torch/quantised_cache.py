@@ -33,7 +33,9 @@ def packed_by_token(query: Tensor, key: Tensor, value: Tensor, *, cu_query: Tens
         if end > first and end_key > first_key:
             sequence = (each.transpose(0, 1)[None] for each in (
                 query[first:end], keys[first_key:end_key], values[first_key:end_key]))
-            output[first:end] = _attend(*sequence, None, causal=causal, scale=scale)[0].transpose(0, 1)
+            # a mask in the place of is_causal, beside which the CPU flash kernel takes no scale of 0 or less
+            mask = torch.ones(end - first, end_key - first_key, dtype=torch.bool).tril() if causal else None
+            output[first:end] = _attend(*sequence, mask, scale)[0].transpose(0, 1)
     return output
 
 
@@ -85,12 +87,11 @@ def _attend_to_pages(query: Tensor, keys: Tensor, values: Tensor, block_table: T
     mask = is_held[:, None, None].expand(-1, 1, query.shape[2], -1)
     if causal:
         mask = mask & (places <= torch.arange(query.shape[2], device=query.device)[:, None])
-    return _attend(query, *own, mask, causal=False, scale=scale)
+    return _attend(query, *own, mask, scale)
 
 
-def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, *, causal: bool,
-            scale: float | None) -> Tensor:
-    """Query (B,H,T,D), numbers (B,Hkv,S,D) and (B,Hkv,S,Dv), a boolean mask (B,1,T,S), to (B,H,T,Dv)."""
-    output = F.scaled_dot_product_attention(query.to(keys.dtype), keys, values, attn_mask=mask, is_causal=causal,
-                                            scale=scale, enable_gqa=keys.shape[1] != query.shape[1])
+def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float | None) -> Tensor:
+    """Query (B,H,T,D), numbers (B,Hkv,S,D) and (B,Hkv,S,Dv), a mask (B,1,T,S) or (T,S), to (B,H,T,Dv)."""
+    output = F.scaled_dot_product_attention(query.to(keys.dtype), keys, values, attn_mask=mask, scale=scale,
+                                            enable_gqa=keys.shape[1] != query.shape[1])
     return output.to(query.dtype)

@@ -1,0 +1,164 @@
+"""A verdict for each subject that takes or stores codes, and what it does where such subjects differ.
+
+    python conformance/benchmarks/quantised_subjects.py --record reports/quantised/subjects.jsonl      # goes on where it was stopped
+    python conformance/benchmarks/quantised_subjects.py --record reports/quantised/subjects.jsonl --table
+
+Subjects whose library is not installed are left out; run it in several environments to join their libraries in one
+record. Conventions are found by calling the subject, never read from its manifest (`quantised_conventions.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatchcase
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import click
+from attnspec.core.declaration import Declaration
+from attnspec.core.nouns import DType
+from attnspec.core.plan import Plan
+from attnspec.engine.summon import load_subject
+from attnspec.subjects.manifest import Registered
+from attnspec.subjects.registry import registered_subjects
+from quantised_conventions import find_conventions
+
+ARRAYS = ("query", "key", "value")
+BESIDE = {"transformers": "torch optimum-quanto hqq", "torchao": "torch"}
+"""What else decides what a library answers; its version stands in the record where it is installed."""
+
+_PASSES = re.compile(r"an error of one entry passes (up to .*?) \(")
+_HELD = re.compile(r"^\S+: (\d+ of \d+ applicable items? held.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What became of one subject. stored: what it takes or stores, by array.  passes: how large an error passes, where
+    it quantises inside.  held: how many clauses held.  conventions: the answer by the name of the question.
+    """
+
+    subject: str
+    title: str
+    versions: Mapping[str, str]
+    stored: Mapping[str, str]
+    ended: int
+    verdict: str
+    held: str
+    passes: str
+    seconds: float
+    conventions: Mapping[str, str] = field(default_factory=dict)
+
+
+def stored_by(declaration: Declaration) -> dict[str, str]:
+    """By array, the format of codes and who shares a scale: of those handed over, or of those made inside."""
+    limits = declaration.limits
+    handed = {name: f"{storage} by {getattr(limits, f'{name}_scales') or 'any'}"
+              for name in ARRAYS if (storage := getattr(limits, f"stored_{name}"))}
+    inside = {word.removeprefix("stored_"): f"{text}, made inside" for declared in declaration.precision.values()
+              for word, text in declared.items() if word.startswith("stored_")}
+    takes_any = {"key": "any", "value": "any"} if "key_scale" in declaration.keywords else {}
+    return {**takes_any, **handed, **inside}
+
+
+def judge(registered: Registered, effort: str, limit: float) -> Judged | None:
+    """The verdict of a check in a process of its own, and the conventions; None where the subject knows no codes."""
+    loaded = load_subject(registered.id, Plan((registered.id,)))
+    if not (stored := stored_by(loaded.declaration)):
+        return None
+    begun, library = time.monotonic(), registered.library
+    ended, output = _check(registered.id, effort, limit)
+    seconds = time.monotonic() - begun
+    first = next((line for line in output.splitlines() if line.startswith(("Conforms", "Does not conform"))), "")
+    held, passes = _HELD.search(output), _PASSES.search(output)
+    beside = {name: found for name in BESIDE.get(library.folder, "").split() if (found := _version(name))}
+    dtypes = loaded.declaration.dtypes
+    conventions = find_conventions(loaded, DType.FLOAT32 if DType.FLOAT32 in dtypes else dtypes[0])
+    return Judged(registered.id, registered.title, {library.distribution or library.name: library.version, **beside},
+                  stored, ended, first or output.strip()[-300:], held[1] if held else "", passes[1] if passes else "",
+                  round(seconds, 1), conventions)
+
+
+def _check(subject: str, effort: str, limit: float) -> tuple[int, str]:
+    """The exit code and the output of a check; 124 where it took longer than the limit."""
+    command = [sys.executable, "-m", "attnspec", "check", subject, "--effort", effort, "-n", "1", "--no-record"]
+    try:
+        ended = subprocess.run(command, env={"OMP_NUM_THREADS": "1", **os.environ}, text=True, timeout=limit,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    except subprocess.TimeoutExpired:
+        return 124, f"no verdict within {limit:.0f} s"
+    return ended.returncode, ended.stdout
+
+
+def _version(distribution: str) -> str:
+    """The installed version; empty where it is not installed."""
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return ""
+
+
+def read_judged(path: Path) -> dict[str, Judged]:
+    """The rows of a record by subject."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {row["subject"]: Judged(**row) for row in map(json.loads, lines)}
+
+
+def table(rows: Sequence[Judged]) -> str:
+    """Two tables in Markdown: of codes that are handed over, and of codes that are made inside."""
+    parts = []
+    for makes_codes in (False, True):
+        chosen = [row for row in rows if ("made inside" in " ".join(row.stored.values())) is makes_codes]
+        questions = list(dict.fromkeys(name for row in chosen for name in row.conventions))
+        head = ["subject", "version", "key; value", "verdict", "s", *questions]
+        parts.append("\n".join(["| " + " | ".join(head) + " |", "|" + "---|" * len(head),
+                                *("| " + " | ".join(_cells(row, questions)) + " |" for row in chosen)]))
+    return "\n\n".join(parts)
+
+
+def _cells(row: Judged, questions: Sequence[str]) -> list[str]:
+    key, value = (row.stored.get(name, "").removesuffix(", made inside") for name in ("key", "value"))
+    stored = key if key == value else f"{key}; {value}"
+    verdict = {0: "conforms", 1: "**fails**", 124: "no verdict in time"}.get(row.ended, "not judged")
+    return [f"`{row.subject}`", ", ".join(row.versions.values()), stored, verdict, f"{row.seconds:.0f}",
+            *(row.conventions.get(name, "") for name in questions)]
+
+
+@click.command(help=__doc__)
+@click.option("--record", type=click.Path(path_type=Path), required=True, help="Where a line for each subject goes.")
+@click.option("--only", default="*", help="Only subjects whose id matches.")
+@click.option("--effort", default="quick")
+@click.option("--limit", default=900.0, help="Seconds that a check may take.")
+@click.option("--again", is_flag=True, help="Judge those that stand in the record, too.")
+@click.option("--table", "shows_table", is_flag=True, help="Judge nothing; print the tables of the record.")
+def main(record: Path, only: str, effort: str, limit: float, *, again: bool, shows_table: bool) -> None:
+    """Judge what is installed, and write the record after each subject."""
+    rows = read_judged(record)
+    if shows_table:
+        click.echo(table([rows[name] for name in sorted(rows)]))
+        return
+    for name, registered in registered_subjects().items():
+        if not fnmatchcase(name, only) or (name in rows and not again) or _is_out(registered):
+            continue
+        if row := judge(registered, effort, limit):
+            rows[name] = row
+            click.echo(f"{name}: {row.verdict} ({row.seconds:.0f} s) {row.conventions}")
+            record.parent.mkdir(parents=True, exist_ok=True)
+            record.write_text("".join(f"{json.dumps(asdict(rows[each]))}\n" for each in sorted(rows)))
+
+
+def _is_out(registered: Registered) -> bool:
+    """Whether a subject cannot be judged here, or says nothing of codes."""
+    declared = registered.declaration
+    knows_codes = "quantised" in registered.declaration.claims or stored_by(declared)
+    return bool(not knows_codes or registered.why_missing or registered.device not in ("", "cpu"))
+
+
+if __name__ == "__main__":
+    main()
