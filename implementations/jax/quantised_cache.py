@@ -23,7 +23,7 @@ def packed_by_token(query: Array, key: Array, value: Array, *, cu_query: Array, 
         visible &= keys - cu_key[key_sequence] <= queries - cu_query[sequence]
     output = _attend(query.swapaxes(0, 1)[None], *_in_front(query, key, key_scale, value, value_scale),
                      visible[None, None], scale)
-    return output[0].swapaxes(0, 1)
+    return output[0].swapaxes(0, 1).astype(query.dtype)
 
 
 def packed_by_sequence(query: Array, key: Array, value: Array, *, cu_query: Array, cu_key: Array, causal: bool = False,
@@ -44,8 +44,9 @@ def paged_by_head(query: Array, key: Array, value: Array, *, block_table: Array,
     """
     keys, values, visible = _gather(query, key, value, block_table, key_lengths, causal=causal)
     output = _attend(query, keys, values, visible, scale, key_scale)
-    return output if value_scale is None else (output * _repeat(value_scale[None], query)[..., None, None]).astype(
-        query.dtype)
+    if value_scale is not None:
+        output = output * _repeat(value_scale[None], query)[..., None, None]
+    return output.astype(query.dtype)
 
 
 def paged_by_token(query: Array, key: Array, value: Array, *, block_table: Array, key_lengths: Array,
@@ -54,7 +55,7 @@ def paged_by_token(query: Array, key: Array, value: Array, *, block_table: Array
     """The same with scales (pages,page,Hkv), one for each slot, multiplied into the codes."""
     numbers = (codes.astype(_wide(query)) if each is None else codes.astype(_wide(query)) * each[..., None]
                for codes, each in ((key, key_scale), (value, value_scale)))
-    return _attend(query, *_gather(query, *numbers, block_table, key_lengths, causal=causal), scale)
+    return _attend(query, *_gather(query, *numbers, block_table, key_lengths, causal=causal), scale).astype(query.dtype)
 
 
 def paged_by_page(query: Array, key: Array, value: Array, *, block_table: Array, key_lengths: Array,
@@ -95,7 +96,7 @@ def _gather(query: Array, key: Array, value: Array, block_table: Array, key_leng
 def _attend(query: Array, keys: Array, values: Array, visible: Array, scale: float | None,
             key_scale: Array | None = None) -> Array:
     """Query (B,H,T,D), numbers (B,Hkv,S,D) and (B,Hkv,S,Dv), who is seen (B,1,T,S), scales (Hkv,) of the keys, to
-    (B,H,T,Dv). A query that sees no key gets zeros.
+    (B,H,T,Dv) in the dtype of the numbers. A query that sees no key gets zeros.
     """
     highest = jax.lax.Precision.HIGHEST
     logits = jnp.einsum("bhtd,bhsd->bhts", query.astype(keys.dtype), _repeat(keys, query), precision=highest)
@@ -103,7 +104,7 @@ def _attend(query: Array, keys: Array, values: Array, visible: Array, scale: flo
     if key_scale is not None:
         logits = logits * _repeat(key_scale[None], query)[..., None, None].astype(logits.dtype)
     weights = jnp.where(visible, jax.nn.softmax(jnp.where(visible, logits, -jnp.inf), -1), 0)
-    return jnp.einsum("bhts,bhsd->bhtd", weights, _repeat(values, query), precision=highest).astype(query.dtype)
+    return jnp.einsum("bhts,bhsd->bhtd", weights, _repeat(values, query), precision=highest)
 
 
 def _repeat(array: Array, query: Array) -> Array:
