@@ -18,9 +18,10 @@ import time
 
 import click
 import numpy as np
+from attnspec.core.dtype import DTYPES
 from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import Expectation, expect
-from attnspec.numerics.precision import Precision, graded, is_half, precision_of
+from attnspec.numerics.precision import Precision, declared_precision, precision_of_grade
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 
@@ -35,15 +36,15 @@ def problem_of(dtype: DType, keys: int, queries: int = 8) -> Problem:
 
 def line(problem: Problem, precision: Precision) -> str:
     """What the ways of judging let pass."""
-    sharp, cheap = (_expected(problem, precision, screens=screens) for screens in (False, True))
+    sharp, cheap = (_expectation_of(problem, precision, screens=screens) for screens in (False, True))
     typical = expect(problem, precision, conventions={}, parts=frozenset({"typical"})).typical_allowance(FALSE_ALARM)
     allowances = cheap.output_allowance, sharp.output_allowance, typical
-    figures = [_told(allowance, sharp.output) for allowance in allowances]
+    figures = [_format_allowance(allowance, sharp.output) for allowance in allowances]
     figures += [_factor(allowance, sharp.output) for allowance in (sharp.output_allowance, typical)]
     return " ".join(f"{figure:>9}" for figure in figures) if sharp.claimed.all() else "        nothing is claimed"
 
 
-def _expected(problem: Problem, precision: Precision, *, screens: bool) -> Expectation:
+def _expectation_of(problem: Problem, precision: Precision, *, screens: bool) -> Expectation:
     return expect(problem, precision, conventions={}, parts=frozenset({"output"}), screens=screens)
 
 
@@ -52,12 +53,12 @@ def nanoseconds(problem: Problem, precision: Precision, *, screens: bool) -> flo
     taken = []
     for _ in range(3):
         start = time.process_time()
-        _expected(problem, precision, screens=screens)
+        _expectation_of(problem, precision, screens=screens)
         taken.append(time.process_time() - start)
     return min(taken) / (problem.query[..., 0].size * problem.sizes.S) * 1e9
 
 
-def _told(allowance: Array, output: Array) -> str:
+def _format_allowance(allowance: Array, output: Array) -> str:
     return f"{float(np.median(allowance) / np.sqrt(np.square(output).mean())):.2g}"
 
 
@@ -72,13 +73,14 @@ def resolution(keys: tuple[int, ...]) -> None:
     click.echo("                            one entry off by            all by a factor")
     click.echo("dtype    grade  keys    screen     worst   typical     worst   typical")
     for dtype in DType:
-        for grade in GRADES if is_half(dtype) else ("",):
+        for grade in GRADES if DTYPES[dtype].is_half else ("",):
             for count in keys:
-                told = line(problem_of(dtype, count), graded(grade, dtype) if grade else precision_of(None, dtype))
+                told = line(problem_of(dtype, count), precision_of_grade(grade, dtype) if grade
+                            else declared_precision(None, dtype))
                 click.echo(f"{dtype.value:9}{grade:5}{count:6} {told}")
     click.echo("\nnanoseconds a logit, 64 queries, 2,048 keys, D = Dv = 64")
     for dtype in DType:
-        problem, precision = problem_of(dtype, 2048, queries=64), precision_of(None, dtype)
+        problem, precision = problem_of(dtype, 2048, queries=64), declared_precision(None, dtype)
         sharp, screen = (nanoseconds(problem, precision, screens=screens) for screens in (False, True))
         click.echo(f"{dtype.value:9} sharp {sharp:5.0f}   screen {screen:5.0f}")
 

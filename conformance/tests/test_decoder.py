@@ -25,8 +25,8 @@ from attnspec.faults.sound import SOUND, sound_named
 from attnspec.faults.sound_forms import FORGETFUL
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.precision import precision_of
-from attnspec.problems.keyword_arrays import filled, last_keys
+from attnspec.numerics.precision import declared_precision
+from attnspec.problems.keyword_arrays import fill_cache, last_keys
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, Recipe
 from attnspec.questions.asker import Asker, reply_to
@@ -38,7 +38,7 @@ from attnspec.trials.judging import Tally
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.scene import OutsideLimits, Posed
 from helpers.law import checks
-from helpers.subjects import loaded
+from helpers.subjects import load_source
 
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
 TOP_LEFT = {"causal_alignment": "top_left", "mask_with_causal": "both"}
@@ -175,7 +175,7 @@ ALIKE = "B3,H2,Hkv2,T4,S9,D4,Dv3"
 
 
 def test_a_decoder_is_recognised_by_its_parameter(tmp_path: Path) -> None:
-    declared = loaded(tmp_path, APPENDS).declaration
+    declared = load_source(tmp_path, APPENDS).declaration
     assert declared.form is InputForm.DECODER
     assert declared.keywords == {"past_key", "past_value", "cache", "causal", "scale"}
 
@@ -185,14 +185,14 @@ def test_a_decoder_is_recognised_by_its_parameter(tmp_path: Path) -> None:
 @pytest.mark.parametrize("more", ["", "causal"])
 def test_a_decoder_answers_dense_problems(tmp_path: Path, pattern: str, more: str) -> None:
     made = problem(more, DType.FLOAT64, steps=pattern, sizes=ALIKE)
-    expected = expect(made, precision_of(None, made.dtype), conventions=TOP_LEFT).output
-    np.testing.assert_allclose(loaded(tmp_path, APPENDS).answer(made).output, expected, rtol=1e-12)
+    expected = expect(made, declared_precision(None, made.dtype), conventions=TOP_LEFT).output
+    np.testing.assert_allclose(load_source(tmp_path, APPENDS).answer(made).output, expected, rtol=1e-12)
 
 
 def test_a_decoder_answers_problems_without_a_past(tmp_path: Path) -> None:
     made = problem("causal", DType.FLOAT64, sizes=ALIKE).but(past_key=None, past_value=None, cache=None)
-    expected = expect(made, precision_of(None, made.dtype), conventions=TOP_LEFT).output
-    np.testing.assert_allclose(loaded(tmp_path, APPENDS).answer(made).output, expected, rtol=1e-12)
+    expected = expect(made, declared_precision(None, made.dtype), conventions=TOP_LEFT).output
+    np.testing.assert_allclose(load_source(tmp_path, APPENDS).answer(made).output, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("parameters", "unfit"), [
@@ -201,11 +201,11 @@ def test_a_decoder_answers_problems_without_a_past(tmp_path: Path) -> None:
 def test_what_has_no_place_beside_a_cache_is_refused(tmp_path: Path, parameters: str, unfit: str) -> None:
     message = rf"attend is a decoder \(it takes cache\) and takes '{unfit}', which has no place beside a cache\. "
     with pytest.raises(TargetError, match=message + "A decoder may take alibi_slopes, bias, causal, "):
-        loaded(tmp_path, f"def attend(query, key, value, *, cache, {parameters}):\n    return query\n")
+        load_source(tmp_path, f"def attend(query, key, value, *, cache, {parameters}):\n    return query\n")
 
 
 def test_who_hands_back_no_cache_has_no_usable_answer(tmp_path: Path) -> None:
-    subject = loaded(tmp_path, "def attend(query, key, value, cache):\n    return query\nattend.grouped = False\n")
+    subject = load_source(tmp_path, "def attend(query, key, value, cache):\n    return query\nattend.grouped = False\n")
     said = r"returned a ndarray where \(output, cache\) is expected: a decoder hands its cache back\."
     with pytest.raises(UnusableAnswer, match=said):
         subject.answer(problem(sizes=ALIKE))
@@ -214,7 +214,7 @@ def test_who_hands_back_no_cache_has_no_usable_answer(tmp_path: Path) -> None:
 def test_an_exception_of_an_earlier_call_is_that_of_the_call(tmp_path: Path) -> None:
     source = APPENDS.replace("    logits =", "    assert query.shape[2] != 1, 'one query'\n    logits =", 1)
     with pytest.raises(SubjectRaised, match="AssertionError: one query"):
-        loaded(tmp_path, source).answer(problem("", DType.FLOAT64, steps="token_by_token", sizes=ALIKE))
+        load_source(tmp_path, source).answer(problem("", DType.FLOAT64, steps="token_by_token", sizes=ALIKE))
 
 
 def test_a_dense_function_is_not_given_a_cache() -> None:
@@ -224,7 +224,7 @@ def test_a_dense_function_is_not_given_a_cache() -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("said", ["past_lengths = 'equal'", "self_attention_only = True"])
 def test_who_takes_as_many_new_keys_as_queries_is_given_no_others(tmp_path: Path, said: str) -> None:
-    subject = loaded(tmp_path, f"{APPENDS}attend.{said}\n")
+    subject = load_source(tmp_path, f"{APPENDS}attend.{said}\n")
     refused = "takes only as many new keys as queries where there is a past; here B=3 H=2 Hkv=2 T=4 S=5 D=4 Dv=3"
     assert subject.refuses(problem("", DType.FLOAT64, sizes=ALIKE)).endswith(refused)
     assert not subject.refuses(problem("", DType.FLOAT64, sizes=ALIKE, past="new_as_queries"))
@@ -235,22 +235,22 @@ def test_who_takes_as_many_new_keys_as_queries_is_given_no_others(tmp_path: Path
 
 
 def test_more_keys_than_a_cache_holds_are_not_put(tmp_path: Path) -> None:
-    subject = loaded(tmp_path, f"{APPENDS}attend.cache = 8\n")
+    subject = load_source(tmp_path, f"{APPENDS}attend.cache = 8\n")
     assert "refuses S > 8" in subject.refuses(problem("", DType.FLOAT64, sizes=ALIKE))
     assert not subject.refuses(problem("", DType.FLOAT64, sizes=ALIKE.replace("S9", "S8")))
 
 
 def test_only_decoders_have_an_attribute_of_that_name_read(tmp_path: Path) -> None:
     source = "def attend(query, key, value): ...\nattend.cache = {}\n"
-    assert loaded(tmp_path, source).declaration.limits.cache == 0
-    assert loaded(tmp_path, f"{APPENDS}attend.cache = 64\n").declaration.limits.cache == 64
+    assert load_source(tmp_path, source).declaration.limits.cache == 0
+    assert load_source(tmp_path, f"{APPENDS}attend.cache = 64\n").declaration.limits.cache == 64
 
 
 def test_a_layer_may_be_a_decoder() -> None:
     subject = load("numpy/decoder_layer", surroundings=Surroundings())
     assert (subject.declaration.kind, subject.declaration.form) == (Kind.LAYER, InputForm.DECODER)
     made = problem("causal", DType.FLOAT64, past="new_as_queries", steps="growing")
-    expected = expect(made, precision_of(None, made.dtype), conventions=TOP_LEFT).output
+    expected = expect(made, declared_precision(None, made.dtype), conventions=TOP_LEFT).output
     np.testing.assert_allclose(subject.answer(made).output, expected, rtol=1e-10)
 
 
@@ -269,7 +269,7 @@ def test_nothing_is_tried_before_where_a_cache_may_be_used_once() -> None:
 
 
 def test_a_filled_cache_holds_all_keys_but_the_last() -> None:
-    made = filled(problem("mask bias causal window"), 12)
+    made = fill_cache(problem("mask bias causal window"), 12)
     assert made.past_key is not None
     assert (made.past_key.shape[2], made.key.shape[2], made.query.shape[2]) == (11, 1, 1)
     assert set(made.given) == {"causal", "past_key", "past_value"}
@@ -342,7 +342,7 @@ def test_who_takes_no_cache_is_not_asked_about_one() -> None:
 @pytest.mark.parametrize("name", DECODERS)
 def test_sound_decoders_stay_within_the_bound(name: str, dtype: DType) -> None:
     subject = sound_subject(name)
-    precision = precision_of({"grade": sound_named(name).grade} if dtype in HALVES else None, dtype)
+    precision = declared_precision({"grade": sound_named(name).grade} if dtype in HALVES else None, dtype)
     for seed, pattern in enumerate(STEP_PATTERNS):
         more = ("", "causal mask", "key_lengths", "window causal", "softcap causal alibi_slopes")[seed % 5]
         made = problem(more, dtype, steps=pattern, seed=seed, sizes=f"B3,H4,Hkv2,T4,S{FORGETFUL},D4,Dv3")

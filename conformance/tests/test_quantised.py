@@ -25,6 +25,7 @@ from attnspec.aspects.quantised.arrays import (
 )
 from attnspec.aspects.quantised.block_faults import BLOCK_FAULTS
 from attnspec.aspects.quantised.faults import MISTAKES
+from attnspec.aspects.quantised.gradient_faults import GRADIENT_FAULTS
 from attnspec.aspects.quantised.keyword import PATTERNS, USUAL, parts_of
 from attnspec.aspects.quantised.microscaling_faults import MICROSCALING_FAULTS
 from attnspec.aspects.quantised.nibble_faults import NIBBLE_FAULTS
@@ -33,7 +34,7 @@ from attnspec.core.nouns import DType
 from attnspec.core.storage import GRANULARITIES, STORAGES, UNBLOCKED
 from attnspec.faults.fault import Fault, SoundFormulation
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.precision import assumed
+from attnspec.numerics.precision import assumed_precision
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from helpers.codes import SOUND, departs
@@ -124,7 +125,7 @@ def test_the_truth_is_attention_of_codes_times_scales(pattern: str) -> None:
     plain = problem.but(key=problem.key.astype(np.float64) * key_scale,
                         value=problem.value.astype(np.float64) * value_scale, key_scale=None, value_scale=None)
     conventions = {"grouped_heads": "repeat"}
-    quantised, written_out = (expect(each, assumed(DType.FLOAT32), conventions=conventions)
+    quantised, written_out = (expect(each, assumed_precision(DType.FLOAT32), conventions=conventions)
                               for each in (problem, plain))
     np.testing.assert_array_equal(quantised.output, written_out.output)
     assert (quantised.output_allowance > written_out.output_allowance).all()  # two roundings a scale more
@@ -170,7 +171,8 @@ def test_there_are_sixty_faults_and_more_and_each_names_its_array() -> None:
 
 
 # these have tests of their own
-_ELSEWHERE = (*BLOCK_FAULTS, *NIBBLE_FAULTS, *MICROSCALING_FAULTS, *mistakes_beside.FAULTS, *mistakes_of_forms.FAULTS)
+_ELSEWHERE = (*BLOCK_FAULTS, *NIBBLE_FAULTS, *MICROSCALING_FAULTS, *mistakes_beside.FAULTS, *mistakes_of_forms.FAULTS,
+              *GRADIENT_FAULTS)
 FAULTS = {fault.name: fault for keyword in NAMES for fault in MISTAKES.about[keyword] if fault not in _ELSEWHERE}
 CALLS = ("mask=none;families=normal;with={0};{1};seed=5", "mask=random;families=normal;with=mask+{0};{1};seed=6",
          "mask=none;families=normal;with=bias+causal+{0};bias=normal;{1};seed=7",

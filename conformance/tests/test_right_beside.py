@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from attnspec.core.nouns import DType, Effort
-from attnspec.diagnosis.boundaries import right_beside
+from attnspec.diagnosis.boundaries import describe_right_quantities
 from attnspec.diagnosis.diagnose import RAISES_ALWAYS, diagnose
 from attnspec.diagnosis.locate import locate_stage
 from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
@@ -15,7 +15,7 @@ from attnspec.problems.problem import Array, Recipe
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
 from helpers.law import checks
-from helpers.planted import Wrong, lse_off, planted
+from helpers.planted import Wrong, lse_off, plant_mistake
 from helpers.subjects import subject_of
 from mistakes import lengths_end_at_the_past
 
@@ -35,12 +35,14 @@ def lse_off_in_the_first_row(call: HandedOver) -> Answer:
 
 @pytest.mark.parametrize("wrong", [lse_off, lse_off_in_the_first_row])
 def test_only_the_log_sum_exp_is_said_to_be_wrong(wrong: Wrong) -> None:
-    trial = Trial(checks()["lse.definition"], Evaluator(planted(lambda _: True, wrong), DType.FLOAT32), Effort.GLANCE,
+    trial = Trial(checks()["lse.definition"], Evaluator(plant_mistake(lambda _: True, wrong), DType.FLOAT32),
+                  Effort.GLANCE,
                   0, lambda _: None, shrinks=False)
     failing = trial.hold().failing_recipe
     assert failing
     assert failing.sizes.T > 1
-    assert right_beside(trial.scene(failing), failing) == "Only the log-sum-exp is wrong; the output is right."
+    assert describe_right_quantities(trial.scene(failing),
+                                     failing) == "Only the log-sum-exp is wrong; the output is right."
 
 
 def test_what_raises_on_every_call_is_told_so_and_is_like_no_fault() -> None:

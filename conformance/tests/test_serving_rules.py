@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults.subject import own_subject
-from attnspec.problems.problem import Problem, joined
+from attnspec.problems.problem import Problem, join_past
 from evaluation.baselines import serving_rules
 from evaluation.baselines.grids import FLASH_ATTENTION, HALVES, THREE, Option, by_test
 from evaluation.baselines.onnx_serving import LEFT_OUT, NODES, ServedNode
@@ -42,7 +42,7 @@ def said(rule: Rule, target: str, dtype: DType | None = None, seed: int = 0) -> 
 
 
 def posed(rule: Rule, seed: int = 0) -> list[Problem]:
-    found = [each.problem for each in rule.inputs.posed(Kind.ATTENTION, rule.dtypes[0], seed)]
+    found = [each.problem for each in rule.inputs.pose_problems(Kind.ATTENTION, rule.dtypes[0], seed)]
     return [problem for problem in found if isinstance(problem, Problem)]
 
 
@@ -145,14 +145,14 @@ def test_slopes_widen_what_a_cache_allows() -> None:
     reference = ReferencedProblem(posed(CACHED)[0].but(alibi_slopes=None)).output
     sloped = ReferencedProblem(posed(CACHED)[0].but(alibi_slopes=np.ones(6, np.float32))).output
     for each, times in ((reference, 3), (sloped, 5)):
-        each.__dict__.update(rounded=np.zeros(1), eager_error=1.0)
+        each.__dict__.update(rounded_output=np.zeros(1), eager_error=1.0)
         assert [thrice_eager(np.array([times + more]), each) for more in (0.9e-5, 1.1e-5)] == [False, True]
 
 
 def test_a_reference_counts_what_is_past() -> None:
     behind = next(problem for problem in posed(CACHED) if problem.has_past and problem.past and not problem.causal
                   and problem.window is None and problem.alibi_slopes is None)
-    whole = joined(behind)
+    whole = join_past(behind)
     for name in ("wider", "same", "eager"):
         found, known = (getattr(ReferencedProblem(each).output, name) for each in (behind, whole))
         np.testing.assert_array_equal(found, known)
@@ -164,8 +164,9 @@ def test_rows_that_lengths_or_a_window_leave_no_key_are_hidden() -> None:
     assert not ReferencedProblem(plain.but(causal=True, window=(0, 0))).has_hidden_rows  # 12 keys are past
     few = {name: getattr(plain, name)[:, :, :2] for name in ("key", "value")}
     assert ReferencedProblem(plain.but(window=(0, 0), **few)).has_hidden_rows  # queries at places 14 and 15
-    assert ReferencedProblem(joined(plain).but(key_lengths=np.array([18, 0], np.int32))).has_hidden_rows
-    assert ReferencedProblem(joined(plain).but(window=(0, 0), key_lengths=np.array([18, 2], np.int32))).has_hidden_rows
+    assert ReferencedProblem(join_past(plain).but(key_lengths=np.array([18, 0], np.int32))).has_hidden_rows
+    assert ReferencedProblem(join_past(plain).but(window=(0, 0),
+                                                  key_lengths=np.array([18, 2], np.int32))).has_hidden_rows
 
 
 def test_lengths_move_a_diagonal_that_ends_bottom_right() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import FAILURES, DType, Effort, Kind
 from attnspec.core.plan import Plan
-from attnspec.diagnosis.conditions import LONGER, LengthCondition, LengthProfile, LengthRule
-from attnspec.diagnosis.locate import MIXED_UP
+from attnspec.diagnosis.conditions import ENOUGH_LONGER, LengthCondition, LengthProfile, LengthRule
+from attnspec.diagnosis.locate import OUTPUT_IS_MIXED
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.problems.problem import Array
 from attnspec.record.boundaries import Span
@@ -19,7 +19,7 @@ from attnspec.subjects.subject import Subject
 from attnspec.trials.sizes import MOST_SEEDS
 from helpers.law import checks
 from helpers.subjects import subject_of
-from mistakes import attend, below
+from mistakes import attend, keys_up_to
 
 
 def failures(subject: Subject, *clauses: str) -> list[Outcome]:
@@ -40,8 +40,8 @@ def window_of_one_query_behind_all(query: Array, key: Array, value: Array, *,
     """A single query is taken to stand behind all keys, though the first query stands at the first key."""
     T, S = query.shape[2], key.shape[2]
     place, (left, right) = (S - 1 if T == 1 else 0), window or (None, None)
-    visible = np.ones((T, S), bool) if right is None else below(T, S, place + right)
-    return attend(query, key, value, visible=visible if left is None else visible & ~below(T, S, place - left - 1))
+    visible = np.ones((T, S), bool) if right is None else keys_up_to(T, S, place + right)
+    return attend(query, key, value, visible=visible if left is None else visible & ~keys_up_to(T, S, place - left - 1))
 
 
 def interleaved_heads(query: Array, key: Array, value: Array, *, params: Mapping[str, Array], heads: int,
@@ -49,7 +49,7 @@ def interleaved_heads(query: Array, key: Array, value: Array, *, params: Mapping
     """(B,T,M) of a layer that takes every heads-th column for a head."""
     split = [(each @ params[name]).reshape(*each.shape[:2], -1, heads).transpose(0, 3, 1, 2)
              for each, name in ((query, "w_query"), (key, "w_key"), (value, "w_value"))]
-    output = attend(*split, visible=below(query.shape[1], key.shape[1]) if causal else True)
+    output = attend(*split, visible=keys_up_to(query.shape[1], key.shape[1]) if causal else True)
     return np.asarray(output.swapaxes(1, 2).reshape(*query.shape[:2], -1) @ params["w_out"])
 
 
@@ -102,11 +102,11 @@ def test_heads_that_are_interleaved_are_told_as_mixed_up() -> None:
     subject = subject_of(interleaved_heads, frozenset({"causal"}), dtypes=(DType.FLOAT32,), kind=Kind.LAYER)
     [failed] = failures(subject, "layers.definition")
     assert failed.evidence
-    assert failed.evidence.located == MIXED_UP
+    assert failed.evidence.located == OUTPUT_IS_MIXED
     assert failed.evidence.like == ()
 
 
-@pytest.mark.parametrize(("longer", "is_chance"), [(LONGER - 1, True), (LONGER, False)])
+@pytest.mark.parametrize(("longer", "is_chance"), [(ENOUGH_LONGER - 1, True), (ENOUGH_LONGER, False)])
 def test_a_length_at_which_alone_it_fails_is_no_chance(longer: int, *,
                                                                                    is_chance: bool) -> None:
     fared = {1: True, **{2 + number: False for number in range(longer)}}

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.declaration import Declaration, Limits
+from attnspec.core.dtype import DTYPES, HALF_DTYPES
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import InputForm
-from attnspec.core.keyword import DROPOUT_POOL
+from attnspec.core.keyword import DROPOUT_POOL, GRAD
 from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, KEYWORDS, OFF, UNCOMMON, load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import staged as stage
@@ -335,6 +336,7 @@ class Sound:
     stores_lse: whether weights hang on a log-sum-exp that was stored.
     claims: profiles that bind only who claims them.  cache: how many keys a decoder's holds; 0: any number.
     overfull_cache: what it does with more.  words: what its precision class says besides the grade, at every dtype.
+    backward: the backward pass beside it, where it has one.
     """
 
     name: str
@@ -349,6 +351,7 @@ class Sound:
     cache: int = 0
     overfull_cache: str = "grows"
     words: Mapping[str, object] = field(default_factory=dict)
+    backward: Callable[[], Callable[..., object]] | None = None
 
     @property
     def function(self) -> Attend | Rotate:
@@ -412,7 +415,7 @@ _POOL_OF: Mapping[str, str] = {
 
 OF_ASPECTS: Mapping[str, Sound] = {
     each.name: Sound(each.name, each.meaning, each.make, each.grade, form=each.form, words=each.words,
-                     claims=each.claims)
+                     claims=each.claims, backward=each.backward)
     for aspect in all_mistakes() for each in aspect.sound}
 """Those that are about an aspect which the others do not take."""
 
@@ -452,14 +455,14 @@ def declaration_of_sound(sound: Sound) -> Declaration:
 def _precision(sound: Sound) -> Mapping[DType, Mapping[str, object]]:
     """Where it rounds, as a manifest says it."""
     rounded: dict[DType, dict[str, object]] = {
-        dtype: {"grade": sound.grade, "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)}
+        dtype: {"grade": sound.grade, "systematic": "accumulator"} for dtype in HALF_DTYPES}
     if sound.words:
         return {dtype: {**rounded.get(dtype, {}), **sound.words} for dtype in DType}
     if not sound.stores_lse:
         return rounded
     reason = "each split's log-sum-exp is stored, and the splits are merged by it"
     return {dtype: {**rounded.get(dtype, {}), "logsumexp_roundings": 1, "reason": reason,
-                    "logsumexp": (dtype if dtype is DType.FLOAT64 else DType.FLOAT32).value} for dtype in DType}
+                    "logsumexp": DTYPES[dtype].wide.value} for dtype in DType}
 
 
 def _keywords(sound: Sound) -> frozenset[str]:
@@ -469,7 +472,8 @@ def _keywords(sound: Sound) -> frozenset[str]:
     words = (word for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
     if sound.name in _POOL_OF:
         pool = _POOL_OF[sound.name]
-        return frozenset(word.name for word in words if word.pool in {"", *BESIDE_POOL.get(pool, ()), pool})
+        pools = {"", *BESIDE_POOL.get(pool, ()), pool}
+        return frozenset({word.name for word in words if word.pool in pools} | ({GRAD} if sound.backward else set()))
     if sound.name not in DROPPING:
         return frozenset(word.name for word in words if word.pool not in {DROPOUT_POOL, *_POOL_OF.values()})
     return frozenset(word.name for word in words

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.declaration import Declaration
+from attnspec.core.dtype import HALF_DTYPES
 from attnspec.core.errors import FileLocation
 from attnspec.core.keyword import CACHES_POOL, GRAD
 from attnspec.core.keywords import KEYWORDS, OFF
@@ -36,7 +37,7 @@ from attnspec.faults.sound import declaration_of_sound, sound_named
 from attnspec.faults.staged import SOUND as SOUND_STAGES
 from attnspec.faults.staged import Attend, Stages, computing
 from attnspec.faults.staged_work import HandedOver, PreparedCall
-from attnspec.numerics.precision import Precision, is_half
+from attnspec.numerics.precision import Precision
 from attnspec.numerics.roundings import roundings
 from attnspec.problems.problem import Array
 from attnspec.subjects.call import BackwardPass
@@ -145,7 +146,7 @@ def double(subject: Subject, arithmetic: SoundArithmetic) -> Subject:
     declared, name = subject.declaration, f"double of {subject.id} ({arithmetic.value})"
     precision: Mapping[DType, Mapping[str, object]] = declared.precision
     if arithmetic is SoundArithmetic.STORED:
-        precision = {dtype: {"grade": "G3"} for dtype in DType if is_half(dtype)}
+        precision = {dtype: {"grade": "G3"} for dtype in HALF_DTYPES}
     return replace(subject, id=name, callee=_compute_in(subject.callee, partial(_stages, arithmetic)),
                    declaration=replace(declared, precision=precision),
                    variants={key: double(variant, arithmetic) for key, variant in subject.variants.items()})
@@ -204,9 +205,9 @@ def sound_subject(target: str) -> Subject:
     if (name := target.removeprefix(SOUND)) in SOUND_BACKWARD:
         return _with_backward(target, SOUND_BACKWARD[name])
     sound = sound_named(name)
-    declaration = declaration_of_sound(sound)
-    return Subject(target, sound.meaning, InProcess(sound.function), declaration, FileLocation("faults/sound.py"),
-                   _LIBRARY)
+    declaration, backward = declaration_of_sound(sound), sound.backward() if sound.backward else None
+    return Subject(target, sound.meaning, InProcess(sound.function, backward=backward), declaration,
+                   FileLocation("faults/sound.py"), _LIBRARY, backward=_BACKWARD if backward else None)
 
 
 def _with_backward(target: str, sound: SoundBackward) -> Subject:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnspec.numerics.precision import unit
+from attnspec.core.dtype import DTYPES
 from attnspec.problems.problem import Array, LayerProblem
 from attnspec.scaffold.extended import Parameters
 from attnspec.scaffold.form import At, CallableKind, CallForm
@@ -97,7 +97,7 @@ def _logits_of_places(form: CallForm, problem: AnyProblem, trier: Trier) -> Arra
     if not np.allclose(weights, weights[:1], atol=close(posed.dtype)):
         return None
     later = np.triu(np.ones((_PLACES, _PLACES), bool), 1)
-    hidden = weights[0] < unit(problem.dtype).normal  # 0, or so far below 1 that the dtype holds few of its digits
+    hidden = weights[0] < DTYPES[problem.dtype].normal  # 0, or so far below 1 that the dtype holds few of its digits
     if np.diagonal(hidden, axis1=1, axis2=2).any() or (hidden.all(axis=0).any() and not (hidden == later).all()):
         return None
     logits: Array = np.where(hidden, -np.inf, np.log(np.where(hidden, 1.0, weights[0])))

@@ -10,7 +10,7 @@ import numpy as np
 from attnspec.core.keyword import Acts, Keyword, Saying
 from attnspec.core.keywords import AXES, CACHED, KEYWORDS, OFF, SEGMENTED
 from attnspec.core.nouns import Kind
-from attnspec.problems.keyword_arrays import divided, sample_of
+from attnspec.problems.keyword_arrays import sample_array, split_past
 from attnspec.problems.problem import Problem
 from attnspec.scaffold.beside import LSE, log_sum_exps, weights
 from attnspec.scaffold.decoders import EQUAL, stepping
@@ -111,7 +111,7 @@ def _explained(keyword: str, attempt: Attempt, trier: Trier) -> str:
     problem = plain(attempt.form)
     if keyword != CACHED[0] or not isinstance(problem, Problem):
         return ""
-    return trier.explained(attempt.form, divided(problem, problem.sizes.S // 2))
+    return trier.explained(attempt.form, split_past(problem, problem.sizes.S // 2))
 
 
 def handed_on(form: CallForm, more: Sequence[Passed], limits: Limited, against: str) -> CallForm:
@@ -216,7 +216,7 @@ def _as_said(form: CallForm, word: Keyword, parameters: Parameters, trier: Trier
         if flag and "causal" not in form.keywords:
             continue
         problem = square(form) if flag or word.name == "causal" else plain(form)
-        value = sample_of(word.name, problem.sizes, problem.dtype) if word.name in AXES else saying.posed
+        value = sample_array(word.name, problem.sizes, problem.dtype) if word.name in AXES else saying.posed
         posed = problem.but(**{**flag, word.name: value})
         if not _shows(form, posed, problem.but(**flag)):
             continue  # who ignores it is right, too
@@ -287,8 +287,8 @@ def _pasts(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
     if form.kind is Kind.LAYER or not isinstance(problem, Problem):
         return form
     sizes = problem.sizes
-    found = _both(form, parameters, trier, divided(problem, sizes.S // 2), CACHED)
-    if found is form or form.attends_to_itself or trier.is_right(found, divided(problem, sizes.S - sizes.T - 1)):
+    found = _both(form, parameters, trier, split_past(problem, sizes.S // 2), CACHED)
+    if found is form or form.attends_to_itself or trier.is_right(found, split_past(problem, sizes.S - sizes.T - 1)):
         return found
     return replace(found, limits={**found.limits, **EQUAL})
 
@@ -298,7 +298,7 @@ def _segments(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
     problem = plain(form)
     if form.kind is Kind.LAYER:
         return form
-    made = {name: sample_of(name, problem.sizes, problem.dtype) for name in SEGMENTED}
+    made = {name: sample_array(name, problem.sizes, problem.dtype) for name in SEGMENTED}
     both = _both(form, parameters, trier, problem.but(**made), SEGMENTED)
     return _shared_segments(form, parameters, trier) or form if both is form else both
 
@@ -312,7 +312,7 @@ def _shared_segments(form: CallForm, parameters: Parameters, trier: Trier) -> Ca
     queries, keys = SEGMENTED
     limits = {**form.limits, "segments_are_shared": True}
     problem = plain(form, S=plain(form).sizes.T)
-    posed = problem.but(**dict.fromkeys(SEGMENTED, sample_of(queries, problem.sizes, problem.dtype)))
+    posed = problem.but(**dict.fromkeys(SEGMENTED, sample_array(queries, problem.sizes, problem.dtype)))
     shared = (replace(each, passed=(*each.passed, Passed(keys, "", "")))
               for each in extended(replace(form, limits=limits), queries, parameters, _SHARED))
     return _first_right(shared, posed, trier)

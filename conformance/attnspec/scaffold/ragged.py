@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from attnspec.core.forms import BORDERS
 from attnspec.core.keywords import COUNTS
-from attnspec.problems.keyword_arrays import sample_of
+from attnspec.problems.keyword_arrays import sample_array
 from attnspec.problems.problem import Problem
 from attnspec.scaffold.arrangements import ONE_BEHIND_THE_OTHER
 from attnspec.scaffold.examined import Examined
@@ -47,7 +47,7 @@ def with_ragged(form: CallForm, trier: Trier) -> CallForm:
     problem = plain(form)
     if not form.is_packed or not isinstance(problem, Problem):
         return form
-    lengths = {name: sample_of(name, problem.sizes, problem.dtype) for name in COUNTS}
+    lengths = {name: sample_array(name, problem.sizes, problem.dtype) for name in COUNTS}
     trier.nearest = None
     if trier.is_right(form, problem.but(**lengths)):
         return form

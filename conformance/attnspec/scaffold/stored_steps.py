@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import ml_dtypes
 import numpy as np
 
+from attnspec.core.dtype import DTYPES
 from attnspec.core.nouns import DType, Effort
-from attnspec.numerics.precision import is_half, precision_of
-from attnspec.numerics.width import Fit, fitted
+from attnspec.numerics.precision import declared_precision
+from attnspec.numerics.width import Fit, fit_class
 from attnspec.problems.choices import shapes_for
 from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem, Recipe, numpy_dtype
+from attnspec.problems.problem import Array, Problem, Recipe
 from attnspec.questions.asker import Asker, Failed, NotAsked
-from attnspec.questions.numbers import GRADE_ALARM, LONG, normal
+from attnspec.questions.numbers import GRADE_ALARM, LONG_LENGTHS, normal_problem
 from attnspec.subjects.subject import Subject
 
 Words = Mapping[str, str | int]
@@ -40,16 +40,16 @@ def class_of_halves(subject: Subject, dtype: DType) -> Words:
     That is measured: its sum of exponentials is seen to be stored, or class G3 does not explain generic entries; and
     the class that is told does.
     """
-    if not is_half(dtype):
+    if not DTYPES[dtype].is_half:
         return {}
     classes: list[Words] = [{"grade": EVERY_STEP}]
     if _stores_running_sum(subject, dtype):
         sums: Words = {"grade": EVERY_STEP, "accumulate": dtype.value, "row_sum": dtype.value}
         classes = [sums, {**sums, "block": 1}]
     fits = _panel_fits(Asker(subject, dtype), [{"grade": _USUAL}, *classes])
-    if not fits or (fits[0].explains and not _stores_row_sum(subject, dtype)):
+    if not fits or (fits[0].explains_panel and not _stores_row_sum(subject, dtype)):
         return {}
-    return next((words for words, fit in zip(classes, fits[1:], strict=True) if fit.explains), {})
+    return next((words for words, fit in zip(classes, fits[1:], strict=True) if fit.explains_panel), {})
 
 
 def _panel_fits(asker: Asker, classes: Sequence[Words]) -> list[Fit]:
@@ -60,9 +60,9 @@ def _panel_fits(asker: Asker, classes: Sequence[Words]) -> list[Fit]:
         output = _output(asker, problem)
         if output is not None:
             width = asker.subject.scale_width(problem)
-            precisions = (precision_of({**words, "reason": "measured"}, asker.dtype) for words in classes)
-            return [fitted(problem, output, each, name=str(each), conventions={}, scale_width=width,
-                           false_alarm=GRADE_ALARM) for each in precisions]
+            precisions = (declared_precision({**words, "reason": "measured"}, asker.dtype) for words in classes)
+            return [fit_class(problem, output, each, name=str(each), conventions={}, scale_width=width,
+                              false_alarm=GRADE_ALARM) for each in precisions]
     return []
 
 
@@ -72,7 +72,7 @@ def _panels(asker: Asker) -> Iterator[Problem]:
     for sizes in shapes_for(panel, limits, Effort.GLANCE):
         recipe = Recipe(sizes, panel.families, "none", frozenset(), seed=1)
         yield make_problem(recipe, asker.dtype).but(causal=limits.causal_only)
-    yield normal(asker, *asker.lengths(*LONG)).but(causal=limits.causal_only)
+    yield normal_problem(asker, *asker.fit_lengths(*LONG_LENGTHS)).but(causal=limits.causal_only)
 
 
 def _stores_row_sum(subject: Subject, dtype: DType) -> bool:
@@ -104,11 +104,11 @@ def _first_weights(asker: Asker, half: DType, keys: int) -> Array | None:
     """(B,H): the weight of the first key in the last row, where each other of some keys weighs next to nothing; None
     where the subject does not say it.
     """
-    T, S = asker.lengths(keys, keys)
+    T, S = asker.fit_lengths(keys, keys)
     if T < 1 or keys > S:
         return None
     limits = asker.subject.declaration.limits
-    problem = asker.even(T, S).but(causal=limits.causal_only)
+    problem = asker.make_even(T, S).but(causal=limits.causal_only)
     steepness = np.sqrt(asker.subject.scale_width(problem))
     problem.query[..., 0] = 1
     problem.key[:, :, 1:keys, 0] = np.log(_SMALL * _step(half)) * steepness
@@ -120,12 +120,12 @@ def _first_weights(asker: Asker, half: DType, keys: int) -> Array | None:
 
 def _step(dtype: DType) -> float:
     """Between 1 and the next number of a dtype."""
-    return float(ml_dtypes.finfo(numpy_dtype(dtype)).eps)
+    return 2 * DTYPES[dtype].roundoff
 
 
 def _output(asker: Asker, problem: Problem) -> Array | None:
     """(B,H,T,Dv), or None where the subject gives none."""
     try:
-        return asker.output(problem)
+        return asker.ask_output(problem)
     except (NotAsked, Failed):
         return None

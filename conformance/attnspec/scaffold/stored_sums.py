@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 
+from attnspec.core.dtype import DTYPES
 from attnspec.core.forms import TABLE
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Problem, numpy_dtype
@@ -13,8 +13,8 @@ from attnspec.scaffold.trial_adapter import Trier
 
 D = 4
 """The width of a head, whose scale is a power of two."""
-_LARGE = {DType.FLOAT64: 1024, DType.FLOAT32: 1024, DType.FLOAT16: 64, DType.BFLOAT16: 64}
-"""Logits that each dtype holds exactly, beside which the logarithm of a number of keys is rounded."""
+_LARGE, _LARGE_IN_HALF = 1024, 64
+"""Logits that float32, and half dtypes, hold exactly, beside which the logarithm of a number of keys is rounded."""
 _NUMBERS_OF_KEYS = range(3, 40)
 
 
@@ -25,7 +25,7 @@ def stores_log_sum_exp(form: CallForm, dtype: DType, trier: Trier) -> bool:
     """
     if form.kind is not Kind.ATTENTION or form.sizes or form.is_packed or form.parameter(TABLE):
         return False
-    number, large = numpy_dtype(dtype), _LARGE[dtype]
+    number, large = numpy_dtype(dtype), _LARGE_IN_HALF if DTYPES[dtype].is_half else _LARGE
     S, moved = max(((each, _moved(large, each, dtype)) for each in _NUMBERS_OF_KEYS), key=lambda pair: abs(pair[1]))
     T = S if form.attends_to_itself or form.limits.get("causal_only") else 1
     query, key = np.zeros((1, 1, T, D), number), np.zeros((1, 1, S, D), number)
@@ -35,7 +35,7 @@ def stores_log_sum_exp(form: CallForm, dtype: DType, trier: Trier) -> bool:
     if answer is None:
         return False
     apart = np.abs(answer.output[:, :, -1].astype(np.float64) - 1 - moved)
-    step = float(ml_dtypes.finfo(number).eps)
+    step = 2 * DTYPES[dtype].roundoff
     return abs(moved) > 16 * step and bool((apart <= 4 * step).all())
 
 

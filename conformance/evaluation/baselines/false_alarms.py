@@ -12,8 +12,8 @@ from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.sound import declaration_of_sound, sound_named
 from attnspec.faults.subject import sound_subject
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.precision import precision_of
-from attnspec.problems.choices import SMALL, Menu, shapes_for
+from attnspec.numerics.precision import declared_precision
+from attnspec.problems.choices import MOST_SMALL_LOGITS, Menu, shapes_for
 from attnspec.problems.demand import count_logits
 from attnspec.problems.domain import domain
 from attnspec.problems.families import random_words
@@ -50,7 +50,7 @@ class AccusedShare:
 def false_alarm_share(rule: Rule, dtype: DType, *, formulation: str = FORMULATION, cases: int = CASES,
                       seed: int = 0) -> AccusedShare:
     """What the rule's comparison makes of a sound formulation's answers to adversarial problems."""
-    judged = _answered(formulation, dtype, cases, seed)
+    judged = _answer_problems(formulation, dtype, cases, seed)
     with np.errstate(all="ignore"):
         accused = sum(rule.wrong(each.answer.output, each.posed.output) for each in judged)
     return AccusedShare(accused, len(judged), sum(each.is_beyond for each in judged))
@@ -64,21 +64,21 @@ class _Judged:
 
 
 @functools.lru_cache(8)
-def _answered(formulation: str, dtype: DType, cases: int, seed: int) -> tuple[_Judged, ...]:
+def _answer_problems(formulation: str, dtype: DType, cases: int, seed: int) -> tuple[_Judged, ...]:
     """The formulation's answers to as many problems in the domain of the bound."""
     found: list[_Judged] = []
     for problem in _problems(dtype, seed):
-        if judged := _judged(formulation, problem):
+        if judged := _judge_answer(formulation, problem):
             found.append(judged)
         if len(found) == cases:
             break
     return tuple(found)
 
 
-def _judged(formulation: str, problem: Problem) -> _Judged | None:
+def _judge_answer(formulation: str, problem: Problem) -> _Judged | None:
     """None where the bound says nothing of some row."""
     declared = declaration_of_sound(sound_named(formulation)).precision.get(problem.dtype)
-    expected = expect(problem, precision_of(declared, problem.dtype), conventions=RECOMMENDED,
+    expected = expect(problem, declared_precision(declared, problem.dtype), conventions=RECOMMENDED,
                       parts=frozenset({"output"}))
     if not (expected.claimed | expected.empty).all():
         return None
@@ -92,7 +92,8 @@ def _judged(formulation: str, problem: Problem) -> _Judged | None:
 def _problems(dtype: DType, seed: int) -> Iterator[Problem]:
     """Problems as the engine draws them, of small shapes, without end."""
     limits = declaration_of_sound(sound_named(FORMULATION)).limits
-    shapes = tuple(sizes for sizes in shapes_for(_DOMAIN, limits, Effort.THOROUGH) if count_logits(sizes) <= SMALL)
+    shapes = tuple(sizes for sizes in shapes_for(_DOMAIN, limits, Effort.THOROUGH)
+                   if count_logits(sizes) <= MOST_SMALL_LOGITS)
     menu = Menu(_DOMAIN, limits, shapes, tuple(sorted(_DOMAIN.sometimes)))
     number = 0
     while True:

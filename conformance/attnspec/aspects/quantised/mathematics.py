@@ -14,11 +14,12 @@ from __future__ import annotations
 import numpy as np
 
 from attnspec.aspects.quantised.arrays import EVERY, ZEROS
+from attnspec.core.dtype import DTYPES
 from attnspec.numerics.operands import Mathematics
-from attnspec.numerics.precision import Precision, unit
+from attnspec.numerics.precision import Precision
 from attnspec.numerics.roundings import EXACT_INPUTS, InputErrors, compound
-from attnspec.problems.keyword_arrays import divide_alike
-from attnspec.problems.problem import INPUTS, Array, Problem, joined
+from attnspec.problems.keyword_arrays import split_past_alike
+from attnspec.problems.problem import INPUTS, Array, Problem, join_past
 
 ROUNDINGS_OF_A_SCALE = 2
 """Of the product with a code, a logit or an output; and of the scale itself, or its product with another, before."""
@@ -30,7 +31,7 @@ ROUNDINGS_OF_A_ZERO = 2
 class QuantisedMathematics(Mathematics):
     """Codes are multiplied by their scales before anything else."""
 
-    def attending(self, problem: Problem) -> Problem:
+    def dequantise(self, problem: Problem) -> Problem:
         """The same with dequantised query (B,H,T,D), key (B,Hkv,S,D) and value (B,Hkv,S,Dv) in float64, past keys and
         values among them: scales and zero points are for all keys.
         """
@@ -38,11 +39,11 @@ class QuantisedMathematics(Mathematics):
         used = dict.fromkeys(name for keyword, name in EVERY.items() if keyword in given)
         if not used:
             return problem
-        whole = joined(problem)
+        whole = join_past(problem)
         with np.errstate(invalid="ignore"):  # 0 times a code that is infinite
             arrays = {name: dequantised(getattr(whole, name), _scale_of(problem, name), given.get(f"{name}_zero"))
                       for name in used}
-        return divide_alike(problem, whole.but(**arrays, **dict.fromkeys(EVERY)))
+        return split_past_alike(problem, whole.but(**arrays, **dict.fromkeys(EVERY)))
 
     def input_errors(self, problem: Problem, precision: Precision) -> InputErrors:
         """Two roundings a scale, and two a zero point, of numbers that are larger by twice the zero point; and codes
@@ -53,7 +54,7 @@ class QuantisedMathematics(Mathematics):
         zeros = {name: given[keyword] for keyword, name in ZEROS.items() if keyword in given}
         if not scales and not zeros:
             return EXACT_INPUTS
-        coarsest = max((precision.dequantised, precision.accumulate), key=lambda dtype: unit(dtype).roundoff)
+        coarsest = max(DTYPES[dtype].roundoff for dtype in (precision.dequantised, precision.accumulate))
         times = {name: ROUNDINGS_OF_A_SCALE * sum(f"{name}_{word}" in given for word in ("scale", "global_scale"))
                  + ROUNDINGS_OF_A_ZERO * (name in zeros) for name in INPUTS}
         growth = {name: max(1.0, 1 / _least(scale)) for name, scale in scales.items()}
