@@ -14,7 +14,7 @@ import numpy as np
 from attnspec.aspects.quantised.arrays import USUAL_SLOTS, shared_shape, spread_out
 from attnspec.core.nouns import DType
 from attnspec.core.storage import SCALE_AXES, STORAGES
-from attnspec.numerics.precision import precision_of
+from attnspec.numerics.precision import declared_precision
 from attnspec.problems.problem import Array, Problem, numpy_dtype
 from attnspec.questions.asker import Asker, Failed, NotAsked
 from attnspec.subjects.subject import Subject
@@ -31,7 +31,7 @@ UNKNOWN = "–"
 def find_conventions(subject: Subject, dtype: DType) -> dict[str, str]:
     """By the name of a convention, what the subject does; UNKNOWN where it cannot be asked."""
     asker = Asker(subject, dtype)
-    precision = precision_of(subject.declaration.precision.get(dtype), dtype)
+    precision = declared_precision(subject.declaration.precision.get(dtype), dtype)
     asked = _OF_STORED if precision.stored else _OF_HANDED
     return {name: _guarded(ask, asker) for name, ask in asked.items()}
 
