@@ -1,8 +1,8 @@
 """What subjects that take or store codes do where they differ, found by calling them.
 
 Codes that are handed over: who shares a scale, where it is multiplied in, whether the outermost codes are kept, what a
-NaN code that nobody sees does. Codes that are made inside (of decoders): who shares a scale, of how many levels, whether
-a zero point belongs to it, whether later tokens are clipped, whether a token is stored once.
+NaN code that nobody sees does. Codes that are made inside (of decoders): who shares a scale, of how many levels,
+whether a zero point belongs to it, whether later tokens are clipped, whether a token is stored once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import numpy as np
 from attnspec.aspects.quantised.arrays import USUAL_SLOTS, shared_shape, spread_out
 from attnspec.core.nouns import DType
 from attnspec.core.storage import SCALE_AXES, STORAGES
-from attnspec.numerics.precision import declared_precision
 from attnspec.problems.problem import Array, Problem, numpy_dtype
 from attnspec.questions.asker import Asker, Failed, NotAsked
 from attnspec.subjects.subject import Subject
@@ -31,8 +30,8 @@ UNKNOWN = "–"
 def find_conventions(subject: Subject, dtype: DType) -> dict[str, str]:
     """By the name of a convention, what the subject does; UNKNOWN where it cannot be asked."""
     asker = Asker(subject, dtype)
-    precision = declared_precision(subject.declaration.precision.get(dtype), dtype)
-    asked = _OF_STORED if precision.stored else _OF_HANDED
+    makes_codes = any(word.startswith("stored_") for word in subject.declaration.precision.get(dtype, {}))
+    asked = _OF_STORED if makes_codes else _OF_HANDED
     return {name: _guarded(ask, asker) for name, ask in asked.items()}
 
 
@@ -113,7 +112,7 @@ def _ask_value_scale(asker: Asker) -> str:
     problem = _each_sees_its_own(_plain(asker))
     problem = problem.but(value=problem.value + 1)
     doubled = problem.but(value_scale=_first_doubled(asker, problem, "value"))
-    return name_shared(asker.output(doubled) > 1.5, _page(problem))
+    return name_shared(asker.ask_output(doubled) > 1.5, _page(problem))
 
 
 def _page(problem: Problem) -> int:
@@ -131,7 +130,7 @@ def _ask_key_scale(asker: Asker) -> str:
         query = np.zeros_like(problem.query)
         query[..., feature] = CODE
         posed = problem.but(query=query)
-        apart = _read_logits(asker.output(posed.but(key_scale=doubled))) - _read_logits(asker.output(posed))
+        apart = _read_logits(asker.ask_output(posed.but(key_scale=doubled))) - _read_logits(asker.ask_output(posed))
         moved[..., feature] = np.abs(apart) > 0.01
     return name_shared(moved[:, :, :-1], _page(problem))
 
@@ -150,20 +149,20 @@ def _ask_order_of_values(asker: Asker) -> str:
     width = problem.query.shape[3]
     query, key, value = (np.zeros_like(each) for each in (problem.query, problem.key, problem.value))
     query[..., 0], key[:, :, :-1, 0], value[:, :, -1] = round(40 * np.log(2) * np.sqrt(width) / CODE), CODE, CODE
-    output = asker.output(problem.but(query=query, key=key, value=value, value_scale=np.full_like(
+    output = asker.ask_output(problem.but(query=query, key=key, value=value, value_scale=np.full_like(
         problem.value, HUGE, np.float32)))
     return "behind the products" if np.isfinite(output).all() else "into the codes"
 
 
 def _ask_order_of_keys(asker: Asker) -> str:
-    """All keys but the first are codes that their scale takes beyond float32; queries are as small as scales are large."""
+    """All keys but the first are codes that their scale takes beyond float32; queries are as small as it is large."""
     problem = _plain(asker)
     if _form(asker, "key").storage == "nvfp4" or asker.subject.declaration.limits.stored_query:
         return UNKNOWN
     query, key = (np.zeros_like(each) for each in (problem.query, problem.key))
     query[..., 0], key[:, :, 1:, 0] = 1 / HUGE, CODE
     value = problem.value + np.eye(*problem.value.shape[2:], dtype=problem.value.dtype)
-    output = asker.output(problem.but(query=query, key=key, value=value, key_scale=np.full_like(
+    output = asker.ask_output(problem.but(query=query, key=key, value=value, key_scale=np.full_like(
         problem.key, HUGE, np.float32)))
     return "behind the products" if np.isfinite(output).all() else "into the codes"
 
@@ -173,7 +172,7 @@ def _ask_outermost(asker: Asker) -> str:
     problem, storage = _each_sees_its_own(_plain(asker)), STORAGES[_form(asker, "value").storage]
     value = problem.value.copy()
     value[..., ::2], value[..., 1::2] = storage.lowest, storage.largest
-    seen = asker.output(problem.but(value=value))
+    seen = asker.ask_output(problem.but(value=value))
     if np.allclose(seen, value, rtol=1e-6):
         return "kept"
     return f"{storage.lowest:g} read as {seen[..., ::2].min():g}, {storage.largest:g} as {seen[..., 1::2].max():g}"
@@ -198,7 +197,7 @@ def _ask_nan(asker: Asker, array: str) -> str:
     problem = _hide_last(asker, _plain(asker))
     entries = getattr(problem, array).copy()
     entries[:, :, -1] = np.nan
-    return "harmless" if np.isfinite(asker.output(problem.but(**{array: entries}))).all() else "spreads"
+    return "harmless" if np.isfinite(asker.ask_output(problem.but(**{array: entries}))).all() else "spreads"
 
 
 def _ask_zero(asker: Asker) -> str:
@@ -207,7 +206,7 @@ def _ask_zero(asker: Asker) -> str:
         return "none taken"
     problem = _each_sees_its_own(_plain(asker))
     value = problem.value + CODE
-    seen = float(asker.output(problem.but(value=value, value_zero=np.ones(value.shape, np.float32))).mean())
+    seen = float(asker.ask_output(problem.but(value=value, value_zero=np.ones(value.shape, np.float32))).mean())
     done = {3.0: "taken off", 4.0: "ignored", 5.0: "added"}.get(round(seen, 3), f"4 - 1 is {seen:g}")
     return f"{done}, as {asker.subject.declaration.limits.zeros or 'float32'}"
 
@@ -241,31 +240,33 @@ def _ask_sharing_inside(asker: Asker) -> str:
     plain = 1 + np.random.default_rng(2).random((2, 2, 8, 64))
     larger = plain.copy()
     larger[0, 0, 0, 0] = 50
-    outputs = [asker.output(_behind_past(asker, value)) for value in (plain, larger)]
+    outputs = [asker.ask_output(_behind_past(asker, value)) for value in (plain, larger)]
     return name_shared(_same_group(outputs[0] != outputs[1]))
 
 
 def _same_group(moved: Array) -> Array:
-    """Entries (B,H,S,D) of the rows that moved: a few keep their number by chance."""
-    shares = [moved.mean(axis=tuple(each for each in range(4) if each != axis)) for axis in range(4)]
-    grown = moved.any()
-    for axis, share in enumerate(shares):
+    """Entries (B,H,S,D) of the group that moved: along an axis that moved almost throughout, a few kept their number
+    by chance.
+    """
+    grown = np.ones(moved.shape, bool)
+    for axis in range(4):
+        along = moved.any(axis=tuple(each for each in range(4) if each != axis))
         shape = [1] * 4
         shape[axis] = -1
-        grown = grown & (share > share.max() / 2).reshape(shape)
-    return np.asarray(np.broadcast_to(grown, moved.shape))
+        grown &= (along | (along.mean() > 0.5)).reshape(shape)
+    return grown
 
 
 def _ask_levels(asker: Asker) -> str:
     ramp = _ramp()
-    off = np.abs(asker.output(_behind_past(asker, ramp)) - ramp)[:, :, 2:].max()
+    off = np.abs(asker.ask_output(_behind_past(asker, ramp)) - ramp)[:, :, 2:].max()
     return "as handed over" if off < 1e-6 else f"within 1/{1 / (2 * off):.0f} of the range"
 
 
 def _ask_zero_inside(asker: Asker) -> str:
     """Values between 100 and 101: a scale of their size would lose them."""
     value = 100 + _ramp()
-    off = np.abs(asker.output(_behind_past(asker, value)) - value).max()
+    off = np.abs(asker.ask_output(_behind_past(asker, value)) - value).max()
     return "taken from the least entry" if off < 0.1 else "none"
 
 
@@ -273,14 +274,14 @@ def _ask_later(asker: Asker) -> str:
     """The second call stores values 20 times as large as the first."""
     value = _ramp()
     value[:, :, 4:] *= 20
-    seen = asker.output(_behind_past(asker, value, calls="halves"))[:, :, 4:].max()
+    seen = asker.ask_output(_behind_past(asker, value, calls="halves"))[:, :, 4:].max()
     return "kept" if seen > 18 else f"clipped: 20 is read as {seen:.3g}"
 
 
 def _ask_once(asker: Asker) -> str:
     """Whether it matters in how many calls tokens came."""
     value = np.random.default_rng(1).standard_normal((2, 2, 8, 64))
-    at_once, one_by_one = (asker.output(_behind_past(asker, value, calls=calls))
+    at_once, one_by_one = (asker.ask_output(_behind_past(asker, value, calls=calls))
                            for calls in ("at_once", "token_by_token"))
     if (at_once == one_by_one).all():
         return "once, bit for bit"
@@ -292,8 +293,9 @@ def _ask_own_tokens(asker: Asker) -> str:
     """Whether a first call attends to what it is handed or to what it stores."""
     number, ramp = numpy_dtype(asker.dtype), _ramp()
     one_hot = np.tile(np.eye(8, 64), (2, 2, 1, 1))
-    problem = Problem(asker.dtype, (SHARP * SHARP * one_hot).astype(number), one_hot.astype(number), ramp.astype(number))
-    return "as handed over" if np.allclose(asker.output(problem), ramp, atol=1e-5) else "as stored"
+    arrays = (array.astype(number) for array in (SHARP * SHARP * one_hot, one_hot, ramp))
+    problem = Problem(asker.dtype, *arrays)
+    return "as handed over" if np.allclose(asker.ask_output(problem), ramp, atol=1e-5) else "as stored"
 
 
 def _ask_nan_inside(asker: Asker) -> str:
@@ -303,7 +305,7 @@ def _ask_nan_inside(asker: Asker) -> str:
     problem = _behind_past(asker, value)
     mask = np.ones((2, 2, 8, 16), bool)
     mask[..., 7] = False
-    others = asker.output(problem.but(mask=mask))[:, :, :7]
+    others = asker.ask_output(problem.but(mask=mask))[:, :, :7]
     return "harmless" if np.isfinite(others).all() else "spreads"
 
 

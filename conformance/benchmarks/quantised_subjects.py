@@ -1,10 +1,11 @@
 """A verdict for each subject that takes or stores codes, and what it does where such subjects differ.
 
-    python conformance/benchmarks/quantised_subjects.py --record reports/quantised/subjects.jsonl      # goes on where it was stopped
+    python conformance/benchmarks/quantised_subjects.py --record reports/quantised/subjects.jsonl
     python conformance/benchmarks/quantised_subjects.py --record reports/quantised/subjects.jsonl --table
 
-Subjects whose library is not installed are left out; run it in several environments to join their libraries in one
-record. Conventions are found by calling the subject, never read from its manifest (`quantised_conventions.py`).
+It goes on where it was stopped. Subjects whose library is not installed are left out; run it in several environments to
+join their libraries in one record. Conventions are found by calling the subject, never read from its manifest
+(`quantised_conventions.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -28,6 +29,7 @@ from attnspec.core.plan import Plan
 from attnspec.engine.summon import load_subject
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered_subjects
+from attnspec.subjects.subject import Subject
 from quantised_conventions import find_conventions
 
 ARRAYS = ("query", "key", "value")
@@ -78,11 +80,15 @@ def judge(registered: Registered, effort: str, limit: float) -> Judged | None:
     first = next((line for line in output.splitlines() if line.startswith(("Conforms", "Does not conform"))), "")
     held, passes = _HELD.search(output), _PASSES.search(output)
     beside = {name: found for name in BESIDE.get(library.folder, "").split() if (found := _version(name))}
-    dtypes = loaded.declaration.dtypes
-    conventions = find_conventions(loaded, DType.FLOAT32 if DType.FLOAT32 in dtypes else dtypes[0])
     return Judged(registered.id, registered.title, {library.distribution or library.name: library.version, **beside},
                   stored, ended, first or output.strip()[-300:], held[1] if held else "", passes[1] if passes else "",
-                  round(seconds, 1), conventions)
+                  round(seconds, 1), _conventions(loaded))
+
+
+def _conventions(subject: Subject) -> dict[str, str]:
+    """What it does where such subjects differ, at float32 if it takes that."""
+    dtypes = subject.declaration.dtypes
+    return find_conventions(subject, DType.FLOAT32 if DType.FLOAT32 in dtypes else dtypes[0])
 
 
 def _check(subject: str, effort: str, limit: float) -> tuple[int, str]:
@@ -136,17 +142,23 @@ def _cells(row: Judged, questions: Sequence[str]) -> list[str]:
 @click.option("--effort", default="quick")
 @click.option("--limit", default=900.0, help="Seconds that a check may take.")
 @click.option("--again", is_flag=True, help="Judge those that stand in the record, too.")
+@click.option("--conventions", "asks_only", is_flag=True, help="Judge nothing; ask those of the record again.")
 @click.option("--table", "shows_table", is_flag=True, help="Judge nothing; print the tables of the record.")
-def main(record: Path, only: str, effort: str, limit: float, *, again: bool, shows_table: bool) -> None:
+def main(record: Path, only: str, effort: str, limit: float, *, again: bool, asks_only: bool,
+         shows_table: bool) -> None:
     """Judge what is installed, and write the record after each subject."""
     rows = read_judged(record)
     if shows_table:
         click.echo(table([rows[name] for name in sorted(rows)]))
         return
     for name, registered in registered_subjects().items():
-        if not fnmatchcase(name, only) or (name in rows and not again) or _is_out(registered):
+        if not fnmatchcase(name, only) or (name in rows) > (again or asks_only) or _is_out(registered):
             continue
-        if row := judge(registered, effort, limit):
+        if asks_only and name not in rows:
+            continue
+        row = (replace(rows[name], conventions=_conventions(load_subject(name, Plan((name,))))) if asks_only
+               else judge(registered, effort, limit))
+        if row:
             rows[name] = row
             click.echo(f"{name}: {row.verdict} ({row.seconds:.0f} s) {row.conventions}")
             record.parent.mkdir(parents=True, exist_ok=True)

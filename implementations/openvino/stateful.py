@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import openvino as ov
-from openvino import opset6, opset13
+from openvino import opset13
 from openvino.op import util
 
 from .attention import THREADS, joined_mask
@@ -26,7 +26,7 @@ FLOAT32 = {**THREADS, "INFERENCE_PRECISION_HINT": "f32"}
 
 def attend_u8(query: Array, key: Array, value: Array, cache: Request = None, *, mask: Array = None, bias: Array = None,
               causal: bool = False, scale: float | None = None) -> tuple[Array, Request]:
-    """Query (B,H,T,D), key (B,H,T,D) and value (B,H,T,Dv), to (B,H,T,Dv) and the cache, in the plugin's default: UINT8."""
+    """Query (B,H,T,D), key (B,H,T,D) and value (B,H,T,Dv), to (B,H,T,Dv) and the cache, by default in UINT8."""
     return _step(query, key, value, cache, mask=mask, bias=bias, causal=causal, scale=scale, precision="")
 
 
@@ -101,5 +101,5 @@ def _stored(name: str, new: Any, beams: Any, sizes: list[int], number: Any) -> t
     batch = opset13.gather(opset13.shape_of(new), opset13.constant([0], dtype=np.int64), axis)
     empty = opset13.concat([batch, opset13.constant([heads, 0, width], dtype=np.int64)], 0)
     begin = opset13.broadcast(opset13.constant(np.zeros((), number)), empty)
-    joined = opset13.concat([opset13.gather(opset6.read_value(begin, variable), beams, axis), new], 2)
-    return joined, opset6.assign(joined, variable)
+    joined = opset13.concat([opset13.gather(opset13.read_value(begin, variable), beams, axis), new], 2)
+    return joined, opset13.assign(joined, variable)

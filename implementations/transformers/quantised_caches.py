@@ -1,4 +1,4 @@
-"""QuantizedCache behind the eager attention of decoders: each call stores its keys and values and reads all others back.
+"""QuantizedCache behind the eager attention of decoders: each call stores its keys and values, and reads others back.
 
 The first call attends to what it is handed, and later ones to their own tokens as they are: codes of a token are read
 from the next call on. With `residual_length=1` no token waits in full precision. Groups of D neighbours are the tokens

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import openvino as ov
-from openvino import opset6, opset13 as ops
+from openvino import opset13 as ops
 from openvino.op import util
 
 apart = {}
@@ -16,8 +16,8 @@ for precision, largest in (("u8", 255), ("u4", 15)):
         info.variable_id, info.data_type, info.data_shape = name, ov.Type.f32, ov.PartialShape([1, 1, -1, 4])
         caches.append(util.Variable(info))
     begin = ops.constant(np.zeros((1, 1, 0, 4), np.float32))
-    reads = [ops.concat([ops.gather(opset6.read_value(begin, each), beam, np.int64(0)), new], 2) for each in caches]
-    sinks = [opset6.assign(read, each) for read, each in zip(reads, caches)]
+    reads = [ops.concat([ops.gather(ops.read_value(begin, each), beam, np.int64(0)), new], 2) for each in caches]
+    sinks = [ops.assign(read, each) for read, each in zip(reads, caches)]
     model = ov.Model(results=[ops.result(ops.scaled_dot_product_attention(query, *reads, mask))],
                      sinks=sinks, parameters=[query, new, mask, beam], name="decoder")
     config = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": precision}

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import openvino as ov
-from openvino import opset6, opset13 as ops
+from openvino import opset13 as ops
 from openvino.op import util
 
 query, new, mask = (ops.parameter([1, 1, -1, size], np.float32) for size in (2, 2, -1))
@@ -14,8 +14,8 @@ for name in ("keys", "values"):
     info.variable_id, info.data_type, info.data_shape = name, ov.Type.f32, ov.PartialShape([1, 1, -1, 2])
     caches.append(util.Variable(info))
 begin = ops.constant(np.zeros((1, 1, 0, 2), np.float32))
-reads = [ops.concat([ops.gather(opset6.read_value(begin, each), beam, np.int64(0)), new], 2) for each in caches]
-sinks = [opset6.assign(read, each) for read, each in zip(reads, caches)]
+reads = [ops.concat([ops.gather(ops.read_value(begin, each), beam, np.int64(0)), new], 2) for each in caches]
+sinks = [ops.assign(read, each) for read, each in zip(reads, caches)]
 results = [ops.result(ops.scaled_dot_product_attention(query, *reads, mask, scale))]
 model = ov.Model(results=results, sinks=sinks, parameters=[query, new, mask, scale, beam], name="decoder")
 config = {"KV_CACHE_PRECISION": "f32", "INFERENCE_PRECISION_HINT": "f32"}
