@@ -9,13 +9,12 @@ from openvino.op import util
 
 apart = {}
 for precision, largest in (("u8", 255), ("u4", 15)):
-    query, new, mask = (ops.parameter([1, 1, -1, size], np.float32) for size in (4, 4, -1))
-    beam, caches = ops.parameter([1], np.int32), []
+    (query, new, mask), caches = (ops.parameter([1, 1, -1, size], np.float32) for size in (4, 4, -1)), []
     for name in ("keys", "values"):
         info = util.VariableInfo()
         info.variable_id, info.data_type, info.data_shape = name, ov.Type.f32, ov.PartialShape([1, 1, -1, 4])
         caches.append(util.Variable(info))
-    begin = ops.constant(np.zeros((1, 1, 0, 4), np.float32))
+    begin, beam = ops.constant(np.zeros((1, 1, 0, 4), np.float32)), ops.parameter([1], np.int32)
     reads = [ops.concat([ops.gather(ops.read_value(begin, each), beam, np.int64(0)), new], 2) for each in caches]
     sinks = [ops.assign(read, each) for read, each in zip(reads, caches)]
     model = ov.Model(results=[ops.result(ops.scaled_dot_product_attention(query, *reads, mask))],
