@@ -36,6 +36,7 @@ ARRAYS = ("query", "key", "value")
 BESIDE = {"transformers": "torch optimum-quanto hqq", "torchao": "torch"}
 """What else decides what a library answers; its version stands in the record where it is installed."""
 
+_INSIDE = ", made inside"
 _PASSES = re.compile(r"an error of one entry passes (up to .*?) \(")
 _HELD = re.compile(r"^\S+: (\d+ of \d+ applicable items? held.*)$", re.MULTILINE)
 
@@ -63,7 +64,7 @@ def stored_by(declaration: Declaration) -> dict[str, str]:
     limits = declaration.limits
     handed = {name: f"{storage} by {getattr(limits, f'{name}_scales') or 'any'}"
               for name in ARRAYS if (storage := getattr(limits, f"stored_{name}"))}
-    inside = {word.removeprefix("stored_"): f"{text}, made inside" for declared in declaration.precision.values()
+    inside = {word.removeprefix("stored_"): f"{text}{_INSIDE}" for declared in declaration.precision.values()
               for word, text in declared.items() if word.startswith("stored_")}
     takes_any = {"key": "any", "value": "any"} if "key_scale" in declaration.keywords else {}
     return {**takes_any, **handed, **inside}
@@ -116,24 +117,50 @@ def read_judged(path: Path) -> dict[str, Judged]:
     return {row["subject"]: Judged(**row) for row in map(json.loads, lines)}
 
 
-def table(rows: Sequence[Judged]) -> str:
+def show_table(rows: Sequence[Judged]) -> str:
     """Two tables in Markdown: of codes that are handed over, and of codes that are made inside."""
-    parts = []
-    for makes_codes in (False, True):
-        chosen = [row for row in rows if ("made inside" in " ".join(row.stored.values())) is makes_codes]
-        questions = list(dict.fromkeys(name for row in chosen for name in row.conventions))
-        head = ["subject", "version", "key; value", "verdict", "s", *questions]
-        parts.append("\n".join(["| " + " | ".join(head) + " |", "|" + "---|" * len(head),
-                                *("| " + " | ".join(_cells(row, questions)) + " |" for row in chosen)]))
-    return "\n\n".join(parts)
+    return "\n\n".join(_one_table([row for row in rows if makes_codes(row) is inside]) for inside in (False, True))
 
 
-def _cells(row: Judged, questions: Sequence[str]) -> list[str]:
-    key, value = (row.stored.get(name, "").removesuffix(", made inside") for name in ("key", "value"))
-    stored = key if key == value else f"{key}; {value}"
-    verdict = {0: "conforms", 1: "**fails**", 124: "no verdict in time"}.get(row.ended, "not judged")
-    return [f"`{row.subject}`", ", ".join(row.versions.values()), stored, verdict, f"{row.seconds:.0f}",
-            *(row.conventions.get(name, "") for name in questions)]
+def makes_codes(row: Judged) -> bool:
+    """Whether a subject makes codes itself of what it is handed."""
+    return any(text.endswith(_INSIDE) for text in row.stored.values())
+
+
+def _one_table(rows: Sequence[Judged]) -> str:
+    answers = [_join_arrays(row.conventions) for row in rows]
+    questions = list(dict.fromkeys(name for each in answers for name in each))
+    head = ["subject", "version", "codes of keys; values", "verdict", "s", *questions]
+    lines = [head, ["---"] * len(head)]
+    for row, each in zip(rows, answers, strict=True):
+        key, value = (row.stored.get(name, "").removesuffix(_INSIDE) for name in ("key", "value"))
+        verdict = {0: "conforms", 1: "**fails**", 124: "none in time"}.get(row.ended, "not judged")
+        lines.append([f"`{row.subject}`", _show_versions(row.versions), _join(key, value), verdict,
+                      f"{row.seconds:.0f}", *(each.get(name, "") for name in questions)])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _show_versions(versions: Mapping[str, str]) -> str:
+    """The version of a library; with their names, those of several."""
+    if len(versions) == 1:
+        return next(iter(versions.values()))
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def _join_arrays(conventions: Mapping[str, str]) -> dict[str, str]:
+    """Answers about keys and about values as one, by the question without the name of the array."""
+    joined = {}
+    for name, answer in conventions.items():
+        if name.startswith("key ") or name.endswith(" key"):
+            other = name.replace("key", "value")
+            joined[name.replace("key", "").strip()] = _join(answer, conventions.get(other, answer))
+        elif name.replace("value", "key") not in conventions or "value" not in name:
+            joined[name] = answer
+    return joined
+
+
+def _join(key: str, value: str) -> str:
+    return key if key == value else f"{key}; {value}"
 
 
 @click.command(help=__doc__)
@@ -149,7 +176,7 @@ def main(record: Path, only: str, effort: str, limit: float, *, again: bool, ask
     """Judge what is installed, and write the record after each subject."""
     rows = read_judged(record)
     if shows_table:
-        click.echo(table([rows[name] for name in sorted(rows)]))
+        click.echo(show_table([rows[name] for name in sorted(rows)]))
         return
     for name, registered in registered_subjects().items():
         if not fnmatchcase(name, only) or (name in rows) > (again or asks_only) or _is_out(registered):
