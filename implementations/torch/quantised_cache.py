@@ -15,7 +15,7 @@ def packed_by_sequence(query: Tensor, key: Tensor, value: Tensor, *, cu_query: T
     """Query (Nq,H,D), codes key (Nk,Hkv,D) and value (Nk,Hkv,Dv) of sequences one behind the other, and scales (B,Hkv),
     one for each sequence and head, to (Nq,H,Dv).
     """
-    lengths = cu_key.diff().long()
+    lengths = cu_key.diff().to(torch.int64)
     key_scale, value_scale = (None if each is None else each.repeat_interleave(lengths, 0)
                               for each in (key_scale, value_scale))
     return packed_by_token(query, key, value, cu_query=cu_query, cu_key=cu_key, causal=causal, scale=scale,
@@ -81,7 +81,7 @@ def _attend_to_pages(query: Tensor, keys: Tensor, values: Tensor, block_table: T
     page = keys.shape[1]
     places = torch.arange(block_table.shape[1] * page, device=query.device)
     is_held = places < key_lengths[:, None]
-    pages = torch.where(is_held, block_table[:, places // page].long(), 0)
+    pages = torch.where(is_held, block_table[:, places // page].to(torch.int64), 0)
     own = [pool[pages, places % page].transpose(1, 2).masked_fill(~is_held[:, None, :, None], 0)
            for pool in (keys, values)]
     mask = is_held[:, None, None].expand(-1, 1, query.shape[2], -1)

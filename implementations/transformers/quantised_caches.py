@@ -7,7 +7,7 @@ of a head: `q_group_size` counts along the array (B,Hkv,S,D) as it lies in memor
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, Tuple
 
 import torch
 from transformers import LlamaConfig, QuantizedCache
@@ -19,7 +19,7 @@ from .functions import _module
 
 Tensor = Any  # torch is not seen by mypy
 Cache = Any
-Step = Callable[..., tuple[Tensor, ...]]
+Step = Callable[..., Tuple[Tensor, ...]]
 
 
 def _behind(backend: str, axis: int | None, bits: int | None) -> Step:
