@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,10 @@ CHECKOUT = Path(__file__).parents[2]
 RECORD = CHECKOUT / "reports" / "quantised" / "subjects.jsonl"
 PAGE = CHECKOUT / "docs" / "quantised-subjects.md"
 
-FIRST = {"batch entry": np.s_[:1], "head": np.s_[:, :1], "head of an entry": np.s_[:1, :1],
-         "token": np.s_[:1, :1, :1], "3 tokens": np.s_[:1, :1, :3], "channel": np.s_[:, :1, :, :1],
-         "4 features": np.s_[:1, :1, :1, :4], "3 tokens of a feature": np.s_[:1, :1, :3, :1]}
+FIRST: Mapping[str, tuple[slice, ...]] = {
+    "batch entry": (slice(1),), "head": np.s_[:, :1], "head of an entry": np.s_[:1, :1], "token": np.s_[:1, :1, :1],
+    "3 tokens": np.s_[:1, :1, :3], "channel": np.s_[:, :1, :, :1], "4 features": np.s_[:1, :1, :1, :4],
+    "3 tokens of a feature": np.s_[:1, :1, :3, :1]}
 
 
 @pytest.mark.parametrize("name", FIRST)

@@ -4,6 +4,8 @@ or, where each token has its own, into the codes.
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -53,9 +55,9 @@ def paged_by_token(query: Array, key: Array, value: Array, *, block_table: Array
                    causal: bool = False, scale: float | None = None, key_scale: Array | None = None,
                    value_scale: Array | None = None) -> Array:
     """The same with scales (pages,page,Hkv), one for each slot, multiplied into the codes."""
-    numbers = (codes.astype(_wide(query)) if each is None else codes.astype(_wide(query)) * each[..., None]
-               for codes, each in ((key, key_scale), (value, value_scale)))
-    keys, values, visible = _gather(query, *numbers, block_table, key_lengths, causal=causal)
+    key, value = (codes.astype(_wide(query)) if each is None else codes.astype(_wide(query)) * each[..., None]
+                  for codes, each in ((key, key_scale), (value, value_scale)))
+    keys, values, visible = _gather(query, key, value, block_table, key_lengths, causal=causal)
     return _attend(query, keys, values, visible, scale=scale).astype(query.dtype)
 
 
@@ -113,5 +115,5 @@ def _repeat(array: Array, query: Array) -> Array:
     return jnp.repeat(array, query.shape[1] // array.shape[1], axis=1)
 
 
-def _wide(query: Array) -> jnp.dtype:
+def _wide(query: Array) -> Any:  # noqa: ANN401  (a dtype of JAX)
     return query.dtype if query.dtype == jnp.float64 else jnp.dtype(jnp.float32)

@@ -31,11 +31,11 @@ def packed_by_token(query: Tensor, key: Tensor, value: Tensor, *, cu_query: Tens
     borders = list(zip(cu_query.tolist(), cu_query.tolist()[1:], cu_key.tolist(), cu_key.tolist()[1:]))
     for first, end, first_key, end_key in borders:
         if end > first and end_key > first_key:
-            sequence = (each.transpose(0, 1)[None] for each in (
+            queries, own_keys, own_values = (each.transpose(0, 1)[None] for each in (
                 query[first:end], keys[first_key:end_key], values[first_key:end_key]))
             # a mask in the place of is_causal, beside which the CPU flash kernel takes no scale of 0 or less
             mask = torch.ones(end - first, end_key - first_key, dtype=torch.bool).tril() if causal else None
-            output[first:end] = _attend(*sequence, mask, scale)[0].transpose(0, 1)
+            output[first:end] = _attend(queries, own_keys, own_values, mask, scale)[0].transpose(0, 1)
     return output
 
 
@@ -82,12 +82,12 @@ def _attend_to_pages(query: Tensor, keys: Tensor, values: Tensor, block_table: T
     places = torch.arange(block_table.shape[1] * page, device=query.device)
     is_held = places < key_lengths[:, None]
     pages = torch.where(is_held, block_table[:, places // page].to(torch.int64), 0)
-    own = [pool[pages, places % page].transpose(1, 2).masked_fill(~is_held[:, None, :, None], 0)
-           for pool in (keys, values)]
+    own_keys, own_values = (pool[pages, places % page].transpose(1, 2).masked_fill(~is_held[:, None, :, None], 0)
+                            for pool in (keys, values))
     mask = is_held[:, None, None].expand(-1, 1, query.shape[2], -1)
     if causal:
         mask = mask & (places <= torch.arange(query.shape[2], device=query.device)[:, None])
-    return _attend(query, *own, mask, scale)
+    return _attend(query, own_keys, own_values, mask, scale)
 
 
 def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float | None) -> Tensor:
