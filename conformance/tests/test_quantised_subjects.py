@@ -47,6 +47,15 @@ def test_conventions_are_found_by_calling_a_subject(subject: str, question: str,
     assert find_conventions(load_subject(subject, Plan((subject,))), DType.FLOAT32)[question] == answer
 
 
+@pytest.mark.parametrize(("subject", "shared"), [
+    ("torch/quantised_packed_e4m3_by_sequence", "head of an entry"), ("torch/quantised_packed_int8_by_token", "token"),
+    ("torch/quantised_paged_e4m3_by_head", "head"), ("torch/quantised_paged_int8_by_page", "page")])
+def test_packed_and_paged_codes_in_pytorch_have_the_scales_they_declare(subject: str, shared: str) -> None:
+    pytest.importorskip("torch")
+    found = find_conventions(load_subject(subject, Plan((subject,))), DType.FLOAT32)
+    assert found["key scale shared by"] == found["value scale shared by"] == shared
+
+
 def test_the_record_has_twelve_subjects_of_six_libraries() -> None:
     rows = read_judged(RECORD)
     assert len(rows) >= 12
