@@ -28,11 +28,11 @@ def dequantised_first(attend: Attend) -> Attend:
         codes = PreparedCall(query.astype(wide), key.astype(wide), value.astype(wide), none)
         numbers = restore(codes.but(**said))
         found = attend(numbers.query, numbers.key, numbers.value, **rest)
-        return _narrowed(found, query.dtype, rest)
+        return _narrow_answer(found, query.dtype, rest)
     return of_codes
 
 
-def _narrowed(found: Any, io: np.dtype[Any], keywords: Mapping[str, Any]) -> Any:  # noqa: ANN401  (a cache may be among it)
+def _narrow_answer(found: Any, io: np.dtype[Any], keywords: Mapping[str, Any]) -> Any:  # noqa: ANN401  (a cache may be among it)
     """What comes back, the output (B,H,T,Dv) and weights in the dtype of the call."""
     if not isinstance(found, tuple):
         return found.astype(io)

@@ -11,7 +11,7 @@ import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.precision import smoothed
+from attnspec.faults.precision import smooth_weights
 from attnspec.faults.staged import Stages, around, attention, change_output, staged, with_mask
 from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
@@ -223,7 +223,7 @@ TAIL_FAULTS = (
     Fault("output_gain_1e3", Stage.OUTPUT, "The output is 1e-3 too large: a dequantisation factor is off.",
           "values other than 0", staged(finish=lambda output, _: output * output.dtype.type(1.001))),
     Fault("weights_smoothed_1e5", Stage.WEIGHTS, "Weights are smoothed by 1e-5 against the logarithm of zero.",
-          "S > 1; in bfloat16 values of very different size", staged(weigh=smoothed(1e-5))),
+          "S > 1; in bfloat16 values of very different size", staged(weigh=smooth_weights(1e-5))),
     Fault("output_noise", Stage.OUTPUT, "The output carries noise of relative size 1e-3, as from a lossy cache.",
           "values other than 0", staged(finish=_noise)),
     Fault("output_with_residual", Stage.OUTPUT, "The query is added to the values, as by a residual connection.",
@@ -286,7 +286,7 @@ def _tail_reads_on(call: HandedOver) -> Answer:
     return _with_more_keys(call, *(np.roll(array, -1, axis=1)[:, :, :missing] for array in (call.key, call.value)))
 
 
-def _packed(call: HandedOver) -> Answer:
+def _pack_batch(call: HandedOver) -> Answer:
     """The batch is packed into one long sequence, and nothing keeps its sequences apart."""
     B, Hkv, S, _ = call.key.shape
     others = [np.stack([np.delete(array, b, axis=0).swapaxes(0, 1).reshape(Hkv, (B - 1) * S, array.shape[-1])
@@ -344,7 +344,7 @@ READ_FAULTS = (
     Fault("one_query_sink", Stage.SOFTMAX, "The decoding path (T = 1) counts an attention sink.", "T = 1",
           staged(softmax=_with_sink)),
     Fault("batch_packed_together", Stage.HEADS, "The batch is packed into one sequence without a mask between.",
-          "B > 1", around(_packed)),
+          "B > 1", around(_pack_batch)),
     Fault("output_heads_of_keys", Stage.OUTPUT, "The output is allocated with the keys' number of heads.", "Hkv < H",
           around(_first_heads)),
     Fault("values_read_beyond", Stage.TAILS, "Nobody looks whether there is a value for every key.",

@@ -257,7 +257,7 @@ def faults_of(mechanism: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(fault for faults in made for fault in faults))
 
 
-def outside(mechanism: str) -> tuple[Outside, ...]:
+def reasons_without_fault(mechanism: str) -> tuple[Outside, ...]:
     """Why some mistakes of a class have no fault, each reason once."""
     return tuple(dict.fromkeys(made for made in BUGS[mechanism].values() if isinstance(made, Outside)))
 
@@ -411,4 +411,4 @@ def family_table() -> str:
 
 def _family_rows() -> Iterator[str]:
     for family in ALL_FAMILIES:
-        yield f"| `{family.name}` | {family.mechanism} | {reach_of(family.drawn(0), family.needs)} |"
+        yield f"| `{family.name}` | {family.mechanism} | {reach_of(family.plant(0), family.needs)} |"

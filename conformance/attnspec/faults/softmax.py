@@ -16,7 +16,7 @@ import numpy as np
 from attnspec.core.nouns import DType
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.precision import BFLOAT16, FLOAT16, running_sum, through
+from attnspec.faults.precision import BFLOAT16, FLOAT16, round_through, running_sum
 from attnspec.faults.staged import staged
 from attnspec.faults.staged_work import PreparedCall
 from attnspec.problems.problem import Array
@@ -54,7 +54,7 @@ def _top(weights: Array, work: PreparedCall) -> Array:
     return sound.normalise(np.where(weights < least, 0, weights))
 
 
-def _squared(work: PreparedCall, factor: float) -> Array:
+def _square_logits(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S) squared, their signs kept."""
     dots = sound.logits(work, factor)
     return dots * np.abs(dots)
@@ -100,7 +100,7 @@ EXPONENTIAL_FAULTS = (
     Fault("logits_clipped_50", Stage.LOGITS, "Logits are clipped to ±50 against overflow.", "logits beyond 50",
           staged(logits=lambda work, factor: np.clip(sound.logits(work, factor), -50, 50))),
     Fault("logits_squared", Stage.LOGITS, "A sharpening power is left on.", "logits other than 0 and ±1",
-          staged(logits=_squared)),
+          staged(logits=_square_logits)),
     Fault("logits_cosine", Stage.LOGITS,
           "Queries and keys are normalised (QK-norm), although the caller did not ask for it.",
           "queries or keys whose norm is not 1", staged(logits=_cosine)),
@@ -120,7 +120,7 @@ def _with_softmax(change: Callable[[Array], Array]) -> Callable[[Array, Prepared
     return lambda logits, _: change(logits)
 
 
-def _over(axis: int) -> Callable[[Array, PreparedCall], Array]:
+def _softmax_over(axis: int) -> Callable[[Array, PreparedCall], Array]:
     """A softmax of logits (B,H,T,S) along another axis."""
     def softmax(logits: Array) -> Array:
         """Weights (B,H,T,S) that sum to 1 along `axis`."""
@@ -201,17 +201,17 @@ def _rounded_lse(logits: Array) -> Array:
     """Weights (B,H,T,S) by each row's log of the sum, (B,H,T,1), held in bfloat16."""
     top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), np.finfo(logits.dtype).min)
     lse = top + np.log(np.maximum(_sum(np.exp(logits - top)), np.finfo(logits.dtype).tiny))
-    return np.exp(logits - through(lse, BFLOAT16))
+    return np.exp(logits - round_through(lse, BFLOAT16))
 
 
 SOFTMAX_FAULTS = (
     Fault("softmax_over_queries", Stage.SOFTMAX,
           "The softmax runs over the queries, so that columns sum to 1, not rows.", "T > 1 or S > 1",
-          staged(softmax=_over(-2))),
+          staged(softmax=_softmax_over(-2))),
     Fault("softmax_over_heads", Stage.SOFTMAX, "The softmax runs over the heads (dim=1).", "H > 1 or S > 1",
-          staged(softmax=_over(1))),
+          staged(softmax=_softmax_over(1))),
     Fault("softmax_over_batch", Stage.SOFTMAX, "The softmax runs over the batch (dim=0).", "B > 1 or S > 1",
-          staged(softmax=_over(0))),
+          staged(softmax=_softmax_over(0))),
     Fault("softmax_without_maximum", Stage.SOFTMAX,
           "exp overflows: the maximum of the logits is not subtracted before it.", "logits above 88, or far below zero",
           staged(softmax=_stabilised_by(lambda logits: np.zeros((), logits.dtype)))),
@@ -354,7 +354,7 @@ def _blocks(logits: Array, size: int) -> tuple[Array, Array]:
     return blocks, blocks.max(axis=-1, keepdims=True)
 
 
-def _unblocked(blocks: Array, S: int) -> Array:
+def _join_blocks(blocks: Array, S: int) -> Array:
     """Blocks (B,H,T,·,size) side by side again, (B,H,T,S), without the padding."""
     return blocks.reshape(*blocks.shape[:-2], -1)[..., :S]
 
@@ -364,20 +364,20 @@ def _quiet_skipped(logits: Array, work: PreparedCall, size: int = SIZE) -> Array
     blocks, tops = _blocks(logits, size)
     quiet = tops < tops.max(axis=-2, keepdims=True) - 8
     kept = np.where(quiet, -np.inf, blocks).astype(logits.dtype)
-    return sound.normalise(sound.exponentials(_unblocked(kept, work.shape[3])))
+    return sound.normalise(sound.exponentials(_join_blocks(kept, work.shape[3])))
 
 
-def _averaged(logits: Array, work: PreparedCall, size: int = SIZE) -> Array:
+def _average_blocks(logits: Array, work: PreparedCall, size: int = SIZE) -> Array:
     """Weights (B,H,T,S): each block is normalised by itself, and the blocks are averaged."""
     blocks, tops = _blocks(logits, size)
     count = np.maximum((~np.isneginf(tops)).sum(axis=-2, keepdims=True), 1).astype(logits.dtype)
-    return _unblocked(sound.normalise(sound.exponentials(blocks)) / count, work.shape[3])
+    return _join_blocks(sound.normalise(sound.exponentials(blocks)) / count, work.shape[3])
 
 
 def _merged_without_maxima(logits: Array, work: PreparedCall, size: int = SIZE) -> Array:
     """Weights (B,H,T,S) merged by the blocks' sums, though each block has its own maximum subtracted."""
     blocks, _ = _blocks(logits, size)
-    return sound.normalise(_unblocked(sound.exponentials(blocks), work.shape[3]))
+    return sound.normalise(_join_blocks(sound.exponentials(blocks), work.shape[3]))
 
 
 def _mask_of_first_block(work: PreparedCall, size: int = SIZE) -> Array:
@@ -439,7 +439,7 @@ BLOCK_FAULTS = (
     Fault("blocks_quiet_skipped", Stage.BLOCKS, "Blocks 8 below the row's maximum are skipped to save work.",
           "S > 16, a block of low logits with large values or read out", staged(softmax=_quiet_skipped)),
     Fault("blocks_averaged", Stage.BLOCKS, "Each block is normalised by itself and the results averaged.", "S > 16",
-          staged(softmax=_averaged)),
+          staged(softmax=_average_blocks)),
     Fault("blocks_merged_without_maxima", Stage.BLOCKS, "Split-KV partials are merged by their sums alone.", "S > 16",
           staged(softmax=_merged_without_maxima)),
     Fault("blocks_mask_of_first", Stage.BLOCKS, "The mask's pointer does not move on with the blocks.",
@@ -455,7 +455,8 @@ _SIZED: Mapping[str, Mapping[str, Callable[..., Array]]] = {
     "blocks_tail_dropped": {"softmax": _tail_dropped}, "blocks_tail_counted": {"softmax": _tail_counted},
     "blocks_tail_repeated": {"softmax": _tail_repeated}, "blocks_keys_after_64_lost": {"softmax": _of_first_tile},
     "blocks_rows_after_64_lost": {"finish": _rows_of_first_tile}, "blocks_quiet_skipped": {"softmax": _quiet_skipped},
-    "blocks_averaged": {"softmax": _averaged}, "blocks_merged_without_maxima": {"softmax": _merged_without_maxima},
+    "blocks_averaged": {"softmax": _average_blocks},
+    "blocks_merged_without_maxima": {"softmax": _merged_without_maxima},
     "blocks_mask_of_first": {"masked": _mask_of_first_block}, "blocks_late_values": {"mix": _late_values},
     **{name: {"softmax": online} for name, online in _RESCALES.items()}}
 """By name, the stage that goes by a block's size."""
@@ -466,15 +467,16 @@ def of_size(size: int) -> tuple[Fault, ...]:
     """The faults of the catalogue with blocks of another size, by the name before the @. Those of rescaling come also
     as they are where a kernel has a path of its own for the last, shorter block.
     """
-    whole = (_resized(fault, size, "", {stage: _with_size(step, size) for stage, step in _SIZED[fault.name].items()})
+    whole = (_resize_fault(fault, size, "",
+                           {stage: _with_size(step, size) for stage, step in _SIZED[fault.name].items()})
              for fault in BLOCK_FAULTS)
-    tails = (_resized(fault, size, "_in_tail",
-                      {"softmax": replace(_RESCALES[fault.name], size=size, in_tail=True)})
+    tails = (_resize_fault(fault, size, "_in_tail",
+                           {"softmax": replace(_RESCALES[fault.name], size=size, in_tail=True)})
              for fault in BLOCK_FAULTS if fault.name in _RESCALES and fault.name != "blocks_rescaled_once")
     return (*whole, *tails)
 
 
-def _resized(fault: Fault, size: int, how: str, stages: Mapping[str, Callable[..., Array]]) -> Fault:
+def _resize_fault(fault: Fault, size: int, how: str, stages: Mapping[str, Callable[..., Array]]) -> Fault:
     story, reach = _in_numbers(fault.story, size), _in_numbers(fault.reach, size)
     if how:
         story = f"In the last, shorter block alone: {story[0].lower()}{story[1:]}"

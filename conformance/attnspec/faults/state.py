@@ -217,11 +217,11 @@ def own_maximum(logits: Array) -> Array:
 
 
 def in_parts(parts: Parts, *, shift: Shift = own_maximum) -> Callable[[], Attend]:
-    """A maker of attentions that add up as `summed` does."""
-    return around(lambda call: summed(call, parts, shift))
+    """A maker of attentions that add up as `sum_by_parts` does."""
+    return around(lambda call: sum_by_parts(call, parts, shift))
 
 
-def summed(call: HandedOver, parts: Parts, shift: Shift = own_maximum) -> Answer:
+def sum_by_parts(call: HandedOver, parts: Parts, shift: Shift = own_maximum) -> Answer:
     """The answer to a call, keys added up one by one, part by part. What a part adds to the output is rounded to the
     dtype of the inputs, as it is where parts are computed apart and merged.
     """
@@ -240,7 +240,7 @@ def _stages(parts: Parts, shift: Shift, io: np.dtype[Any]) -> sound.Stages:
 
     def mix(weights: Array, work: PreparedCall) -> Array:
         """Weighted sums of the values, (B,H,T,Dv)."""
-        summed = (_mixed(weights, work, span).astype(io).astype(weights.dtype) for span in _spans(parts(work)))
+        summed = (_mix_in_order(weights, work, span).astype(io).astype(weights.dtype) for span in _spans(parts(work)))
         return sum(summed, np.zeros((*weights.shape[:3], work.value.shape[-1]), weights.dtype))
 
     return sound.Stages(logits=_logits, softmax=softmax, mix=mix)
@@ -269,7 +269,7 @@ def _sum(grown: Array, keys: range) -> Array:
     return total
 
 
-def _mixed(weights: Array, work: PreparedCall, keys: range) -> Array:
+def _mix_in_order(weights: Array, work: PreparedCall, keys: range) -> Array:
     """What these keys add to the output, (B,H,T,Dv), one after the other. What is hidden adds nothing, not even NaN."""
     total = np.zeros((*weights.shape[:3], work.value.shape[-1]), weights.dtype)
     for at in keys:
@@ -369,14 +369,14 @@ def _hidden_zeroed(call: HandedOver) -> Array:
     return np.where(seen[..., None], call.value, 0)
 
 
-def _lowered(call: HandedOver) -> Array:
+def _bias_with_triangle(call: HandedOver) -> Array:
     """The caller's bias (…,T,S) with the causal triangle written into it."""
     assert call.bias is not None
     T, S = call.bias.shape[-2:]
     return np.where(sound.triangle(T, S), call.bias, np.asarray(-np.inf, call.bias.dtype))
 
 
-def _narrowed(call: HandedOver) -> Array:
+def _mask_with_triangle(call: HandedOver) -> Array:
     """The caller's mask (…,T,S), True only within the causal triangle."""
     assert call.mask is not None
     T, S = call.mask.shape[-2:]
@@ -439,9 +439,9 @@ PURITY_FAULTS = (
     Fault("mask_inverted_in_place", Stage.PURITY, "The caller's mask is inverted in place.", "a mask",
           around(_writes("mask", lambda call: ~np.asarray(call.mask)))),
     Fault("mask_holds_triangle", Stage.PURITY, "The causal mask is written into the caller's mask.",
-          "a mask that shows a later key", around(_writes("mask", _narrowed))),
+          "a mask that shows a later key", around(_writes("mask", _mask_with_triangle))),
     Fault("bias_holds_triangle", Stage.PURITY, "The causal mask is written into the caller's bias.", "a bias, S > 1",
-          around(_writes("bias", _lowered))),
+          around(_writes("bias", _bias_with_triangle))),
     Fault("value_returned_itself", Stage.PURITY, "For a single key the caller's value is returned, not a copy.",
           "S = T = 1 and Hkv = H, no mask that masks it", around(_value_returned)),
     Fault("layout_of_query", Stage.LAYOUT, "The query's strides are ignored.", f"a query {_LAYOUT}",

@@ -10,14 +10,14 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import AspectFaults, Fault
 from attnspec.faults.lost_keywords import LostKeyword, forget, forget_in_layer, heed_in_first
-from attnspec.faults.precision import BFLOAT16, FLOAT16, through
+from attnspec.faults.precision import BFLOAT16, FLOAT16, round_through
 from attnspec.faults.staged import staged, with_mask
 from attnspec.faults.staged_forms import attending, staged_layer
 from attnspec.faults.staged_work import HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
 
-def _changed(change: Callable[[Array, PreparedCall], Array]) -> Callable[[Array, PreparedCall], Array]:
+def _with_bias(change: Callable[[Array, PreparedCall], Array]) -> Callable[[Array, PreparedCall], Array]:
     """An `add_bias` stage that adds another bias (B,H,T,S) where there is one."""
     return lambda logits, work: logits if work.bias is None else logits + change(work.bias, work)
 
@@ -43,7 +43,7 @@ def _to_weights(weights: Array, work: PreparedCall) -> Array:
     return weights if work.bias is None else weights + np.where(work.visible, work.bias, 0)
 
 
-def _multiplied(logits: Array, work: PreparedCall) -> Array:
+def _multiply_by_bias(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) times the bias, as by a gate; hidden ones are left alone."""
     return logits if work.bias is None else logits * np.where(work.visible, work.bias, 1)
 
@@ -61,7 +61,7 @@ def _as_mask(call: HandedOver) -> PreparedCall:
     return sound.take(call.but(bias=None, mask=allowed if call.mask is None else allowed & call.mask))
 
 
-def _clipped(call: HandedOver) -> PreparedCall:
+def _clip_bias(call: HandedOver) -> PreparedCall:
     """Between -30 and 30, `to keep gradients finite`; -inf too."""
     bias = None if call.bias is None else np.clip(np.asarray(call.bias, np.float64), -30, 30).astype(call.bias.dtype)
     return sound.take(call.but(bias=bias))
@@ -80,41 +80,41 @@ _OF_BIAS = (
     Fault("bias_before_scale", "bias", "The bias is added to the raw dot products and scaled with them.",
           "a bias and a scale other than 1", staged(add_bias=_before_scale)),
     Fault("bias_doubled", "bias", "The bias is added twice, by the caller and by the kernel.", "a bias",
-          staged(add_bias=_changed(lambda bias, _: bias + bias))),
+          staged(add_bias=_with_bias(lambda bias, _: bias + bias))),
     Fault("bias_subtracted", "bias", "The bias is subtracted, as if it were a penalty on distance.", "a bias",
-          staged(add_bias=_changed(lambda bias, _: -np.where(np.isneginf(bias), 0, bias)))),
+          staged(add_bias=_with_bias(lambda bias, _: -np.where(np.isneginf(bias), 0, bias)))),
     Fault("bias_multiplied", "bias", "The logits are multiplied by the bias, as by a gate.", "a bias",
-          staged(add_bias=_multiplied)),
+          staged(add_bias=_multiply_by_bias)),
     Fault("bias_after_softmax", "bias", "The bias is added to the weights.", "a bias",
           staged(add_bias=lambda logits, _: logits, weigh=_to_weights)),
     Fault("bias_transposed", "bias", "Rows and columns of the bias are exchanged.", "a bias that is not symmetric",
-          staged(add_bias=_changed(_bias_transposed))),
+          staged(add_bias=_with_bias(_bias_transposed))),
     Fault("bias_of_first_head", "bias", "The head axis of the bias is dropped.", "a bias with H > 1",
-          staged(add_bias=_changed(lambda bias, _: _one_for_all(bias, 1)))),
+          staged(add_bias=_with_bias(lambda bias, _: _one_for_all(bias, 1)))),
     Fault("bias_of_first_batch", "bias", "The bias of the first batch entry is used for the whole batch.",
-          "a bias with B > 1", staged(add_bias=_changed(lambda bias, _: _one_for_all(bias, 0)))),
+          "a bias with B > 1", staged(add_bias=_with_bias(lambda bias, _: _one_for_all(bias, 0)))),
     Fault("bias_of_first_row", "bias", "The first row of the bias is used for all queries.", "a bias with T > 1",
-          staged(add_bias=_changed(lambda bias, _: _one_for_all(bias, 2)))),
+          staged(add_bias=_with_bias(lambda bias, _: _one_for_all(bias, 2)))),
     Fault("bias_averaged_over_heads", "bias", "Relative positions are shared, so the heads' biases are averaged.",
-          "a bias with H > 1", staged(add_bias=_changed(lambda bias, _: bias.mean(axis=1, keepdims=True)))),
+          "a bias with H > 1", staged(add_bias=_with_bias(lambda bias, _: bias.mean(axis=1, keepdims=True)))),
     Fault("bias_heads_reversed", "bias", "The heads use the bias in reverse order.", "a bias with H > 1",
-          staged(add_bias=_changed(lambda bias, _: bias[:, ::-1]))),
+          staged(add_bias=_with_bias(lambda bias, _: bias[:, ::-1]))),
     Fault("bias_last_key_lost", "bias", "The bias table is one column short.", "a bias",
-          staged(add_bias=_changed(_last_key_lost))),
+          staged(add_bias=_with_bias(_last_key_lost))),
     Fault("bias_shifted", "bias", "The bias is indexed one column off.", "a bias with S > 1",
-          staged(add_bias=_changed(lambda bias, _: np.roll(bias, 1, axis=-1)))),
+          staged(add_bias=_with_bias(lambda bias, _: np.roll(bias, 1, axis=-1)))),
     Fault("bias_as_mask", "bias", "A float mask is cast to boolean, so every key whose bias is not 0 is allowed.",
           "a bias", staged(take=_as_mask)),
     Fault("bias_clipped_30", "bias", "The bias is clipped to ±30; -inf becomes -30.",
-          "a bias beyond ±30, or -inf", staged(take=_clipped)),
+          "a bias beyond ±30, or -inf", staged(take=_clip_bias)),
     *_BIAS.dropped("with_weights", "for_one_query", with_mask="both share one argument",
                    with_causal="that kernel takes none"),
-    Fault("bias_rounded_to_bfloat16", "bias", "The bias is stored in bfloat16.",
-          "a bias that bfloat16 cannot hold", staged(add_bias=_changed(lambda bias, _: through(bias, BFLOAT16))),
+    Fault("bias_rounded_to_bfloat16", "bias", "The bias is stored in bfloat16.", "a bias that bfloat16 cannot hold",
+          staged(add_bias=_with_bias(lambda bias, _: round_through(bias, BFLOAT16))),
           equivalents={DType.BFLOAT16: "a bias in bfloat16 is in bfloat16 already"}),
     Fault("bias_sum_in_float16", "bias", "Logits and bias are added in float16.",
           "a bias, and logits that float16 cannot hold with it",
-          staged(add_bias=lambda logits, work: through(sound.add_bias(logits, work), FLOAT16)
+          staged(add_bias=lambda logits, work: round_through(sound.add_bias(logits, work), FLOAT16)
                  if work.bias is not None else logits)),
 )
 

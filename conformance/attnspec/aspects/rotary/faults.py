@@ -51,10 +51,10 @@ def _last(work: Rotation) -> tuple[slice, slice]:
     """The last features of each token instead of the first."""
     start = work.x.shape[-1] - work.width
     first, second = sound.paired(work)
-    return _moved(first, start), _moved(second, start)
+    return _move_slice(first, start), _move_slice(second, start)
 
 
-def _moved(at: slice, by: int) -> slice:
+def _move_slice(at: slice, by: int) -> slice:
     return slice((at.start or 0) + by, at.stop + by, at.step)
 
 

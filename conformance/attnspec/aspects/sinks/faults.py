@@ -58,7 +58,7 @@ def _by_row(sinks: Array, work: PreparedCall) -> Array:
     return rows[None, None, :, None]
 
 
-def _unshifted(logits: Array, work: PreparedCall) -> Array:
+def _add_unshifted_sink(logits: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S+1): the exponential of the sink is added without the row's maximum taken off."""
     if work.sinks is None:
         return sound.softmax(logits, work)
@@ -132,7 +132,7 @@ _FAULTS = (
     Fault("sinks_in_bfloat16", "sinks", "The sinks are kept in bfloat16.", "sinks that bfloat16 does not hold",
           staged(join=_with_sinks(lambda sinks, _: sinks.astype(ml_dtypes.bfloat16).astype(sinks.dtype)))),
     Fault("sinks_not_shifted", "sinks", "The row's maximum is not taken off the sink.",
-          "logits whose maximum is not 0", staged(softmax=_unshifted)),
+          "logits whose maximum is not 0", staged(softmax=_add_unshifted_sink)),
     Fault("sinks_in_maximum_only", "sinks", "The sink takes part in the maximum, and not in the sum.", _ANY,
           staged(softmax=_maximum_only)),
     Fault("sinks_after_division", "sinks", "The weights are normalised, then multiplied by 1 - sigmoid(s).", _ANY,

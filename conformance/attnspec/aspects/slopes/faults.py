@@ -85,7 +85,7 @@ def _of_query_length(work: PreparedCall) -> Array:
     return np.zeros_like(distance) if work.shape[2] == 1 else distance
 
 
-def _rounded(logits: Array, work: PreparedCall) -> Array:
+def _round_products(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S): slopes times distances are kept in bfloat16."""
     if work.alibi_slopes is None:
         return logits
@@ -132,7 +132,7 @@ _FAULTS = (
     Fault("slopes_of_the_root", "alibi_slopes", "The root of the distance is taken, as another kind of bias does.",
           "distances above 1", staged(add_by_place=_with_distance(lambda work: np.sqrt(np.abs(sound.ahead(work)))))),
     Fault("slopes_kept_in_bfloat16", "alibi_slopes", "Slopes times distances are kept in bfloat16.",
-          "products that bfloat16 does not hold", staged(add_by_place=_rounded)),
+          "products that bfloat16 does not hold", staged(add_by_place=_round_products)),
     Fault("slopes_from_the_end", "alibi_slopes", "The last query stands at the last key.", "T other than S",
           staged(add_by_place=_with_first_place(lambda work: work.shape[3] - work.shape[2]))),
     Fault("slopes_without_past", "alibi_slopes", "The distance counts from the first key, past or not.",

@@ -29,7 +29,7 @@ from attnspec.faults.fault import (
     panel_recipe,
 )
 from attnspec.faults.lost_keywords import LostKeyword, forget, forget_in_layer, heed_in_first
-from attnspec.faults.size_family import BLOCKS, LENGTHS, FaultFamily, above
+from attnspec.faults.size_family import BLOCKS, LENGTHS, FaultFamily, longer_than
 from attnspec.faults.staged import Attend, staged
 from attnspec.faults.staged_forms import CacheContent, attending, decoder, staged_layer
 from attnspec.faults.staged_work import AspectStage, Mechanism, PreparedCall, Reach
@@ -230,7 +230,7 @@ def _chunk_overwrites(ring: int, held: CacheContent, work: PreparedCall, near: A
     return near & ((places > work.shape[3] - 1 - ring) | (places >= held.count))
 
 
-def _clamped(ring: int, held: CacheContent, work: PreparedCall, near: Array) -> Array:
+def _clamp_to_ring(ring: int, held: CacheContent, work: PreparedCall, near: Array) -> Array:
     """(T,S): where the ring is full, each key is written over the last; the first ones stay."""
     places = np.arange(work.shape[3])
     in_ring = (places < ring - 1) | (places == held.count - 1) | (places >= held.count)
@@ -250,7 +250,7 @@ _OF_DECODERS = tuple(Fault(f"decoder_{name}", STATE, story, reach, make, form=In
     ("ring_overwritten_by_chunk", "A chunk is written to the ring before its first queries have looked.",
      f"{_BOUNDED}, and several queries", _in_ring(_chunk_overwrites)),
     ("ring_clamped", "Where a ring is full, each key is written over the last slot.",
-     f"{_BOUNDED}, shorter than the past", _in_ring(_clamped)),
+     f"{_BOUNDED}, shorter than the past", _in_ring(_clamp_to_ring)),
     ("ring_of_first_row", "All queries of a chunk see the slots that its first query sees.",
      f"{_BOUNDED}, and several queries",
      _in_ring(lambda _, held, work, near: near | (near[..., :1, :] & (np.arange(work.shape[3]) < held.count)))),
@@ -266,16 +266,17 @@ _BACKWARD = (
 
 _FAMILIES = (
     FaultFamily("size_window_begins_with_block", "window", "the window begins with its block",
-                "The window begins at a whole block of keys.", BLOCKS, (above("T"), above("S")), "window",
+                "The window begins at a whole block of keys.", BLOCKS, (longer_than("T"), longer_than("S")), "window",
                 needs="a bound on the left"),
     FaultFamily("size_window_begins_late", "window", "the window begins with the next block",
-                "The block in which the window begins is skipped.", BLOCKS, (above("T"), above("S")), "window",
-                needs="a bound on the left"),
+                "The block in which the window begins is skipped.", BLOCKS, (longer_than("T"), longer_than("S")),
+                "window", needs="a bound on the left"),
     FaultFamily("size_window_ends_with_block", "window", "the window ends with its block",
-                "The window ends at a whole block of keys.", BLOCKS, (above("T", (7, 16, 32, 64)), above("S")),
-                "window", needs="a bound on the right, no causal flag"),
+                "The window ends at a whole block of keys.", BLOCKS,
+                (longer_than("T", (7, 16, 32, 64)), longer_than("S")), "window",
+                needs="a bound on the right, no causal flag"),
     FaultFamily("size_window_dropped_long", "window", "the window is left out",
-                "Long rows take a kernel without a window.", (0,), (above("S", LENGTHS),), "window"),
+                "Long rows take a kernel without a window.", (0,), (longer_than("S", LENGTHS),), "window"),
 )
 
 _MECHANISMS: Mapping[str, Mechanism] = {

@@ -15,7 +15,15 @@ from attnspec.numerics.expectation import visible_keys
 from attnspec.problems.problem import Array, Problem, heads_last, with_gaps
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.signature import Drawn, DrawnCount, DrawnRow, DrawnSeed, DrawnStep, KeywordLeftOut, PowerOfTwo
-from attnspec.vocabulary.transforms.axes import ARRAYS, ArrayName, Attention, keep_prefix, product, score_shape, shifted
+from attnspec.vocabulary.transforms.axes import (
+    ARRAYS,
+    ArrayName,
+    Attention,
+    keep_prefix,
+    product,
+    score_shape,
+    shift_exactly,
+)
 
 
 def multiply(posed: Attention, *, array: ArrayName, by: Annotated[float, PowerOfTwo()]) -> Attention:
@@ -27,7 +35,7 @@ def multiply(posed: Attention, *, array: ArrayName, by: Annotated[float, PowerOf
 def shift_keys(posed: Attention, *, by: DrawnStep) -> Attention:
     """Add one number to every entry of every key, so that all logits of a row change by the same amount."""
     problem = posed.one
-    return posed.but(key=shifted(problem.key, by, problem.dtype))
+    return posed.but(key=shift_exactly(problem.key, by, problem.dtype))
 
 
 def shift_bias(posed: Attention, *, by: DrawnStep) -> Attention:
@@ -37,7 +45,7 @@ def shift_bias(posed: Attention, *, by: DrawnStep) -> Attention:
         raise NoClaim("there is no bias")
     hides = np.isneginf(problem.bias)
     # -inf less -inf is NaN, which would count as not exact
-    moved = shifted(np.where(hides, np.zeros_like(problem.bias), problem.bias), by, problem.dtype)
+    moved = shift_exactly(np.where(hides, np.zeros_like(problem.bias), problem.bias), by, problem.dtype)
     return posed.but(bias=np.where(hides, problem.bias, moved))
 
 
@@ -88,10 +96,10 @@ def replace_hidden(posed: Attention, *, arrays: tuple[Literal["key", "value", "p
     reach = np.abs(problem.query.astype(np.float64)).sum(axis=-1).max() * LARGE
     if content == "large" and reach > DTYPES[problem.dtype].largest:
         raise NoClaim("a dot product with the new keys would overflow")
-    return posed.but(**{name: poisoned(getattr(problem, name), each, content) for name, each in places.items()})
+    return posed.but(**{name: poison_hidden(getattr(problem, name), each, content) for name, each in places.items()})
 
 
-def poisoned(array: Array, hidden: Array, content: str) -> Array:
+def poison_hidden(array: Array, hidden: Array, content: str) -> Array:
     """A query (B,H,T,D), key (B,H,S,D) or value (B,H,S,Dv) with this content, its signs alternating, at the `hidden`
     places (B,H,S), (B,1,S) or (B,1,T).
     """
@@ -114,7 +122,7 @@ def replace_last_entry(posed: Attention, *, content: Literal["nothing", "large",
     arrays = {name: getattr(problem, name) for name in ("query", "key", "value")}
     is_last = np.arange(B)[:, None, None] == B - 1
     changed = {} if content == "nothing" else {
-        name: poisoned(array, np.broadcast_to(is_last, (B, 1, array.shape[2])), content)
+        name: poison_hidden(array, np.broadcast_to(is_last, (B, 1, array.shape[2])), content)
         for name, array in arrays.items()}
     return posed.but(**changed).reading("B", np.arange(B - 1))
 
