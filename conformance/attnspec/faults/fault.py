@@ -144,7 +144,7 @@ class SizeThread:
 class SoundFormulation:
     """A right attention that takes the keywords of a pool, too; of none, what all take. meaning: how it computes.
     grade: in half dtypes.  words: what its precision class says besides.  form: that of its arrays.  claims: profiles
-    that bind only who claims them.
+    that bind only who claims them.  backward: the backward pass beside it, where it has one.
     """
 
     name: str
@@ -155,6 +155,7 @@ class SoundFormulation:
     words: Mapping[str, object] = field(default_factory=dict)
     form: InputForm = InputForm.DENSE
     claims: tuple[str, ...] = ()
+    backward: Callable[[], Callable[..., object]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
