@@ -115,8 +115,8 @@ FORM_FAULTS: tuple[Fault, ...] = (
           "The compiled program is that of the first shape, and is used for the next one.",
           "more than 4 keys, compiled", staged(), made=WrongForm("compile", around(_at_first_length))),
     Fault("compiled_value_kept", Stage.STATE,
-          "The values are a constant of the compiled program: those with which it was traced.", "compiled", staged(),
-          made=WrongForm("compile", around(_value_of_trace))),
+          "The values are a constant of the compiled program: those with which it was traced.",
+          "compiled", staged(), made=WrongForm("compile", around(_value_of_trace))),
     Fault("compiled_mask_dropped", Stage.MASK,
           "A branch for the case that a compiler traces the function leaves the mask out.", "a mask, compiled",
           staged(), made=WrongForm("compile", staged(masked=lambda work: np.ones(work.shape, bool)))),
@@ -126,8 +126,8 @@ FORM_FAULTS: tuple[Fault, ...] = (
     Fault("exported_branch_taken_once", Stage.CAUSAL, "A branch on the number of keys is taken once, at the export.",
           "causal with 4 keys and more, exported", staged(), made=WrongForm("export", around(_branch_of_trace))),
     Fault("exported_mask_constant", Stage.MASK,
-          "The mask is a constant of the exported program: that with which it was traced.", "a mask, exported",
-          staged(), made=WrongForm("export", _with_mask(_constant_of_trace))),
+          "The mask is a constant of the exported program: that with which it was traced.",
+          "a mask, exported", staged(), made=WrongForm("export", _with_mask(_constant_of_trace))),
     Fault("onnx_scale_constant", Stage.SCALE, "The exported operator has no scale, so that its default is used.",
           "an explicit scale, in ONNX", staged(), made=WrongForm("onnx", around(_scale_of_trace)),
           equivalents=dict.fromkeys((DType.FLOAT16, DType.BFLOAT16), "ONNX is asked at float32 and float64 alone")),
@@ -182,7 +182,7 @@ def _sizes(call: HandedOver) -> Sizes:
     return Sizes(B, H, Hkv, T, S, D, Dv)
 
 
-SIZE_FAULTS = tuple(draw_fault(family) for family in ALL_FAMILIES)
+SIZE_FAULTS = tuple(map(draw_fault, ALL_FAMILIES))
 
 
 def _faults_about(keyword: str) -> tuple[Fault, ...]:
@@ -318,7 +318,7 @@ def fault_row(fault: Fault) -> Mapping[str, str]:
 
 def fault_table(faults: Iterable[Fault] = ALL) -> tuple[Mapping[str, str], ...]:
     """One row a fault, in the order of the stages."""
-    return tuple(fault_row(fault) for fault in faults)
+    return tuple(map(fault_row, faults))
 
 
 def mechanisms() -> str:

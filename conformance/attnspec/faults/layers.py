@@ -163,8 +163,8 @@ def _with_residual(call: HandedOver, layer: LayerCall) -> tuple[Array, Array]:
 _ASKED = "return_weights"
 
 LAYER_FAULTS = (
-    _fault("layer_scale_by_model_width", Stage.SCALE, "The logits are divided by sqrt(d_model), not by sqrt(d_k).",
-           "M ≠ D",
+    _fault("layer_scale_by_model_width", Stage.SCALE,
+           "The logits are divided by sqrt(d_model), not by sqrt(d_k).", "M ≠ D",
            staged_layer(attend=lambda call, layer: sound.attend(call.but(scale=layer.query.shape[-1] ** -0.5), layer))),
     _fault("layer_unscaled", Stage.SCALE, "The division by sqrt(d_k) is forgotten.", "D > 1",
            staged_layer(attend=lambda call, layer: sound.attend(call.but(scale=1.0), layer))),
@@ -212,8 +212,8 @@ LAYER_FAULTS = (
            "H > 1 and Dv > 1", staged_layer(merge=merged_interleaved)),
     _fault("layer_heads_reversed", Stage.MERGE, "Heads are merged in reverse order.", "H > 1",
            staged_layer(merge=merged_reversed)),
-    _fault("layer_first_head_everywhere", Stage.MERGE, "Head 0 is computed for every head.", "H > 1",
-           staged_layer(merge=first_head_everywhere)),
+    _fault("layer_first_head_everywhere", Stage.MERGE, "Head 0 is computed for every head.",
+           "H > 1", staged_layer(merge=first_head_everywhere)),
     _fault("layer_indivisible_truncated", Stage.SPLIT, "Columns that width // heads leaves over are cut off silently.",
            "heads that do not divide the width", staged_layer(take=_truncating)),
     _fault("layer_gqa_tiled", Stage.HEADS, "Grouped heads are tiled, while repeat is expected.", "1 < Hkv < H",
@@ -233,8 +233,8 @@ LAYER_FAULTS = (
     _fault("layer_value_from_key", Stage.PROJECTION,
            "The value argument is never used: only forward(x, x, x) was tested.",
            "a value that differs from the key", staged_layer(take=_taking(lambda call: call.but(value=call.key)))),
-    _fault("layer_output_time_first", Stage.MERGE, "batch_first is forgotten: the output is (T,B,M).",
-           "B > 1 or T > 1", _time_first),
+    _fault("layer_output_time_first", Stage.MERGE,
+           "batch_first is forgotten: the output is (T,B,M).", "B > 1 or T > 1", _time_first),
     _fault("layer_residual_added", Stage.MERGE,
            "The projected query is added: the residual connection moved into the layer.", "Dv = D",
            staged_layer(attend=_with_residual)),

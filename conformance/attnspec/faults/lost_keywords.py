@@ -107,5 +107,5 @@ class LostKeyword:
     def _drop(self, name: str, reason: str) -> Fault:
         path, keywords = _find_path(name), self.keywords or (self.stem,)
         story = f"{self.called} dropped {path.where}{reason and f': {reason}'}."
-        return Fault(f"{self.stem}_dropped_{name}", keywords[0], story, f"{self.reach} {path.reach}",
-                     forget(*keywords, where=path.is_taken))
+        return Fault(f"{self.stem}_dropped_{name}", keywords[0], story,
+                     f"{self.reach} {path.reach}", forget(*keywords, where=path.is_taken))

@@ -20,7 +20,6 @@ from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, KEYWORDS, OFF, UN
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import staged as stage
 from attnspec.faults.catalogue import ATTENTION_PROFILES, BESIDE_POOL, FORMED, FURTHER_PROFILES, RECOMMENDED
-from attnspec.faults.dequantising import dequantised_first
 from attnspec.faults.fault import all_mistakes
 from attnspec.faults.sound_forms import (
     CAPACITY,
@@ -46,7 +45,7 @@ from attnspec.faults.staged import (
     staged,
     with_column,
 )
-from attnspec.faults.staged_forms import Rotate
+from attnspec.faults.staged_forms import Rotate, dequantised_first
 from attnspec.faults.staged_work import (
     Answer,
     HandedOver,
@@ -385,21 +384,21 @@ SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
     Sound("in_order", "the keys are summed one by one, so that the bits of a row hang on what it sees alone",
           in_parts(whole), claims=("batch_invariant",)),
     Sound("ring_buffer", "keys lie in a ring of few slots, and are summed slot by slot", staged(mix=mixed_by_slots)),
-    Sound("eager", "every intermediate result is stored in the dtype of the inputs", with_joined_keys(eager),
-          grade="G3"),
+    Sound("eager", "every intermediate result is stored in the dtype of the inputs",
+          with_joined_keys(eager), grade="G3"),
     Sound("packed_one_by_one", "packed sequences, one after the other", by_sequence(naive), form=InputForm.PACKED),
-    Sound("packed_block_mask", "packed sequences, all in one call under a mask of blocks", with_block_mask,
-          form=InputForm.PACKED),
+    Sound("packed_block_mask", "packed sequences, all in one call under a mask of blocks",
+          with_block_mask, form=InputForm.PACKED),
     Sound("paged_side_by_side", "keys and values of each entry, put side by side from their pages",
           side_by_side(naive), form=InputForm.PAGED),
-    Sound("paged_one_by_one", "one pass over the pages, rescaling as the maximum rises", page_by_page(by_pages),
-          form=InputForm.PAGED),
-    Sound("decoder_concatenating", "past and new keys, one behind the other", decode_concatenating(attention),
-          form=InputForm.DECODER),
+    Sound("paged_one_by_one", "one pass over the pages, rescaling as the maximum rises",
+          page_by_page(by_pages), form=InputForm.PAGED),
+    Sound("decoder_concatenating", "past and new keys, one behind the other",
+          decode_concatenating(attention), form=InputForm.DECODER),
     Sound("decoder_preallocated", "a buffer that is allocated once, NaN where nothing was written",
           decode_preallocated(attention), form=InputForm.DECODER, cache=CAPACITY, overfull_cache="refuses"),
-    Sound("decoder_in_a_ring", "a ring of as many slots as a query sees keys", decode_in_a_ring(attention),
-          form=InputForm.DECODER),
+    Sound("decoder_in_a_ring", "a ring of as many slots as a query sees keys",
+          decode_in_a_ring(attention), form=InputForm.DECODER),
     Sound("decoder_forgetting", "a buffer that forgets the oldest key where it is full", decode_forgetting(attention),
           form=InputForm.DECODER, cache=FORGETFUL, overfull_cache="forgets_oldest"),
 )}
@@ -416,8 +415,8 @@ _POOL_OF: Mapping[str, str] = {
 """By name, the pool whose keywords a formulation takes beside those of everybody."""
 
 OF_ASPECTS: Mapping[str, Sound] = {
-    each.name: Sound(each.name, each.meaning, each.make, each.grade, form=each.form, words=each.words,
-                     claims=each.claims, backward=each.backward)
+    each.name: Sound(each.name, each.meaning, each.make, each.grade, form=each.form,
+                     words=each.words, claims=each.claims, backward=each.backward)
     for aspect in all_mistakes() for each in aspect.sound}
 """Those that are about an aspect which the others do not take."""
 

@@ -382,7 +382,7 @@ class Fields:
         for index, value in enumerate(self.texts(key)):
             if value not in known:
                 raise self.error.unknown(kind or key, value, known, where=self.mapping[key].place_of(index))
-        return tuple(enumeration(value) for value in self.texts(key))
+        return tuple(map(enumeration, self.texts(key)))
 
     def inner(self, key: str, what: str = "", *, optional: bool = False) -> Fields:
         """The fields of a mapping within; an optional one that is not given reads as empty."""

@@ -449,7 +449,7 @@ def _worst(relation: str, what: str, arrays: tuple[Array, ...], claimed: int, fi
     margin = arrays[-1]
     if not claimed:
         return Measured(relation, f"{what}: no entry can be judged here", 0, 0, 0, 0, 0, (), margin.size, 0)
-    at = tuple(int(i) for i in np.unravel_index(int(margin.argmax()), margin.shape))
+    at = tuple(map(int, np.unravel_index(int(margin.argmax()), margin.shape)))
     gap = float(_margin(*(array[at] for array in arrays[:3]))[1])
     seen, expected, allowance = (float(array[at]) for array in arrays[:3])
     wrong = int((margin > 1).sum())
@@ -509,7 +509,7 @@ def keep(scene: Scene, found: Measured, seen: Side, expected: Side, bound: tuple
     claimed = np.broadcast_to(claims, shape)
     same_nan = np.isnan(seen.array) & np.isnan(expected.array) & (np.asarray(allowance) == 0)  # as `equal` has it
     wrong = claimed & find_beyond(seen.array, expected.array, allowance) & ~same_nan
-    index = found.index or tuple(int(place) for place in np.unravel_index(int(wrong.argmax()), shape))
+    index = found.index or tuple(map(int, np.unravel_index(int(wrong.argmax()), shape)))
     if first_row and found.index:
         index = (*index[:-2], index[-2] - first_row, index[-1])
     axes = observe(scene, seen.run, observed).axes[:len(shape)]

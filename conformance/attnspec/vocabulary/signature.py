@@ -164,11 +164,11 @@ def schema_of(hint: Hint) -> dict[str, object]:
     schemas: Mapping[TypeForm, Callable[[], Mapping[str, object]]] = {
         TypeForm.PLAIN: lambda: _SCHEMAS[hint],
         TypeForm.ANNOTATED: lambda: schema_of(options[0]) | _limits(options[1:]),
-        TypeForm.UNION: lambda: {"anyOf": [schema_of(option) for option in options]},
+        TypeForm.UNION: lambda: {"anyOf": [*map(schema_of, options)]},
         TypeForm.CHOICE: lambda: {"enum": list(choices(hint))},
         TypeForm.LIST: lambda: {"type": "array", "items": schema_of(options[0])} | ({} if options[0] is str else
                                                                                 {"minItems": 1}),
-        TypeForm.PAIR: lambda: {"type": "array", "prefixItems": [schema_of(option) for option in options],
+        TypeForm.PAIR: lambda: {"type": "array", "prefixItems": [*map(schema_of, options)],
                             "minItems": len(options), "maxItems": len(options)},
         TypeForm.MAPPING: lambda: {"type": "object", "additionalProperties": schema_of(options[1])}}
     return dict(schemas[form_of(hint)]())

@@ -279,7 +279,7 @@ def _with_itself(word: Word, clause: Clause) -> Iterator[SpecError]:
     runs = word.args.get("runs")
     if not isinstance(runs, list):
         return
-    chains = [clause.runs.get(run) for run in runs]
+    chains = [*map(clause.runs.get, runs)]
     if len(set(runs)) == len(runs) == 2 and chains[0] == chains[1]:
         yield SpecError(f"the relation {word.name!r} compares {runs[0]!r} with {runs[1]!r}, which is the same run: let "
                         "one of them change the problem.", where=word.where)

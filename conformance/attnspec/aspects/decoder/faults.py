@@ -268,8 +268,8 @@ _STORED = (
     _fault("keeps_first_call_only", "Only the prompt is stored; what is decoded is not.", _TWICE,
            decoder(store_changed(never_written))),
     _fault("first_token_lost", "The first position is never written to the cache.", _ANY, decoder(first_lost)),
-    _fault("over_the_last", "New keys are written one slot early, over the last one there is.", _TWICE,
-           decoder(store_changed(over_the_last))),
+    _fault("over_the_last", "New keys are written one slot early, over the last one there is.",
+           _TWICE, decoder(store_changed(over_the_last))),
     _fault("one_slot_late", "New keys are written one slot late, behind an empty one.", _TWICE,
            decoder(store_changed(one_slot_late))),
     _fault("new_put_first", "New keys are put before the others.", f"{_TWICE}, with what tells keys apart by place",
@@ -278,10 +278,10 @@ _STORED = (
            decoder(store_changed(put_behind, of_value=never_written))),
     _fault("values_one_late", "Values are stored one slot further on than their keys.", _TWICE,
            decoder(store_changed(put_behind, of_value=one_slot_late))),
-    _fault("entries_of_first", "What the first batch entry brings is stored for all.", f"{_TWICE}, B > 1",
-           decoder(store_changed(of_first_entry))),
-    _fault("keeps_eight_bits", "The cache is kept in eight bits, with a scale for each head.", _ANY,
-           decoder(recall=recall_changed(eight_bits))),
+    _fault("entries_of_first", "What the first batch entry brings is stored for all.",
+           f"{_TWICE}, B > 1", decoder(store_changed(of_first_entry))),
+    _fault("keeps_eight_bits", "The cache is kept in eight bits, with a scale for each head.",
+           _ANY, decoder(recall=recall_changed(eight_bits))),
 )
 
 _READ = (
@@ -297,15 +297,15 @@ _READ = (
            decoder(behind=hide_cached_keys)),
     _fault("length_of_first_entry", "Behind a cache, the first batch entry's number of keys holds for all.",
            f"{_ANY}, together with lengths that differ", decoder(recall=first_length)),
-    _fault("lse_of_new", "The log-sum-exp is that of the new keys alone.", f"{_ANY}, with a log-sum-exp",
-           decoder(behind=of_new)),
+    _fault("lse_of_new", "The log-sum-exp is that of the new keys alone.",
+           f"{_ANY}, with a log-sum-exp", decoder(behind=of_new)),
 )
 
 _COUNTED = (
     _fault("counts_calls", "A query's own place is the number of calls so far.", _PLACED,
            decoder(behind=place_queries_at(lambda held: len(held.ends)))),
-    _fault("place_of_prompt", "A query's own place is that behind the first call.", f"{_TWICE}, {_BY_PLACE}",
-           decoder(behind=place_queries_at(lambda held: held.ends[0]))),
+    _fault("place_of_prompt", "A query's own place is that behind the first call.",
+           f"{_TWICE}, {_BY_PLACE}", decoder(behind=place_queries_at(lambda held: held.ends[0]))),
     _fault("place_restarts", "Each call counts places from 0.", _PLACED, decoder(behind=place_queries_at(lambda _: 0))),
     _fault("place_restarts_for_chunks", "A single query has the right place, a chunk counts from 0.",
            f"{_SEVERAL}, {_BY_PLACE}", decoder(behind=at_for_chunks)),
@@ -321,8 +321,8 @@ _COUNTED = (
 
 _STATES = (
     _fault("one_buffer_for_all", "All sequences are written to one buffer.", "two sequences by turns", one_buffer),
-    _fault("not_cleared", "A sequence that begins finds a slot of the one before taken.", "a sequence after another",
-           not_cleared),
+    _fault("not_cleared", "A sequence that begins finds a slot of the one before taken.",
+           "a sequence after another", not_cleared),
     _fault("one_counter_for_all", "All sequences share one counter of tokens, which restarts with each new sequence.",
            f"two sequences by turns, {_BY_PLACE}", one_counter),
     _fault("grows_in_place", "The caller's cache grows, though it is declared to stay as it was.",
@@ -335,8 +335,8 @@ _STATES = (
            "more keys than the cache holds", when_full(oldest_dropped), limits=_LIMITED),
     _fault("overfull_mute", "Where the cache has no room, an exception says nothing.",
            "more keys than the cache holds", when_full(mute), limits=_LIMITED),
-    _fault("full_one_early", "The last slot of the cache is refused.", "as many keys as the cache holds",
-           around(refuses_early), limits=_LIMITED),
+    _fault("full_one_early", "The last slot of the cache is refused.",
+           "as many keys as the cache holds", around(refuses_early), limits=_LIMITED),
 )
 
 MISTAKES = AspectFaults(about={STATE: (*_STORED, *_READ, *_COUNTED, *_STATES)})

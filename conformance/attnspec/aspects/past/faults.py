@@ -224,10 +224,10 @@ _OF_KEYS = (
           staged(own_keys=lambda work: sound.own_keys(work) | _columns(work))),
     Fault("past_dropped_for_one_query", "past_key", "The path for a single query (T = 1) reads no cache.",
           "a past with T = 1", staged(own_keys=_hidden_if(lambda work: work.shape[2] == 1))),
-    Fault("past_for_one_query_only", "past_key", "The path for several queries reads no cache.", "a past with T > 1",
-          staged(own_keys=_hidden_if(lambda work: work.shape[2] > 1))),
-    Fault("past_overwritten_in_place", "past_key", "The caller's cache is used as the ring that is written to.",
-          _ANY, around(_overwrites)),
+    Fault("past_for_one_query_only", "past_key", "The path for several queries reads no cache.",
+          "a past with T > 1", staged(own_keys=_hidden_if(lambda work: work.shape[2] > 1))),
+    Fault("past_overwritten_in_place", "past_key",
+          "The caller's cache is used as the ring that is written to.", _ANY, around(_overwrites)),
     Fault("past_empty_gives_zeros", "past_key", "An empty cache is taken for no keys at all.",
           "a past of length 0", around(_needs_past)),
     state.fault("past_in_pages", "Past keys are added up in pages of four, all new ones as one part.",
@@ -249,8 +249,8 @@ _OF_VALUES = (
           "a past, Hkv > 1", staged(extend=_put_together(value=_with_past(lambda past: np.roll(past, -1, axis=1))))),
     Fault("past_value_of_neighbour", "past_value", "Each cached key has the value of the slot before it.", _TWO,
           staged(extend=_put_together(value=_with_past(_one_slot_late)))),
-    Fault("past_value_first_lost", "past_value", "The first value is never written to the cache.", "a past",
-          staged(extend=_put_together(value=_with_past(_without_first)))),
+    Fault("past_value_first_lost", "past_value", "The first value is never written to the cache.",
+          "a past", staged(extend=_put_together(value=_with_past(_without_first)))),
 )
 
 _BUGS: Mapping[str, Mapping[str, str | Outside]] = {

@@ -33,8 +33,8 @@ def _on_top(work: PreparedCall) -> float:
 
 
 _FAULTS = (
-    Fault("scale_none", Stage.SCALE, "The division by sqrt(d_k) is forgotten.", "the default scale, D > 1",
-          staged(scale=lambda work: _default(work, 1.0))),
+    Fault("scale_none", Stage.SCALE, "The division by sqrt(d_k) is forgotten.",
+          "the default scale, D > 1", staged(scale=lambda work: _default(work, 1.0))),
     Fault("scale_by_width", Stage.SCALE, "The logits are divided by d_k, not by its square root.",
           "the default scale, D > 1", staged(scale=lambda work: _default(work, 1 / _width(work)))),
     Fault("scale_by_model_width", Stage.SCALE, "The logits are divided by sqrt(H·D), the model width, not by sqrt(D).",
@@ -89,8 +89,8 @@ _FAULTS = (
     Fault("scale_divides", Stage.SCALE, "The logits are divided by the caller's scale, not multiplied.",
           "an explicit scale other than 0 and ±1",
           staged(scale=lambda work: sound.scale(work) if work.scale is None else 1 / (work.scale or math.inf))),
-    Fault("scale_after_softmax", Stage.SCALE, "The scale is applied to the weights, not to the logits.",
-          "any scale other than 1",
+    Fault("scale_after_softmax", Stage.SCALE,
+          "The scale is applied to the weights, not to the logits.", "any scale other than 1",
           staged(scale=lambda _: 1.0, weigh=lambda weights, work: weights * weights.dtype.type(sound.scale(work)))),
 )
 

@@ -152,10 +152,10 @@ _FAULTS = (
           staged(near=_with_window(lambda window: _wider(window, right=-1)))),
     Fault("window_right_ignored", "window", "The right bound of the window is ignored.",
           "a bound on the right, no causal flag", staged(near=_with_window(lambda window: (window[0], None)))),
-    Fault("window_left_ignored", "window", "The left bound of the window is ignored.", "a bound on the left",
-          staged(near=_with_window(lambda window: (None, window[1])))),
-    Fault("window_sides_swapped", "window", "The two bounds of the window are exchanged.", "unequal sides",
-          staged(near=_with_window(lambda window: (window[1], window[0])))),
+    Fault("window_left_ignored", "window", "The left bound of the window is ignored.",
+          "a bound on the left", staged(near=_with_window(lambda window: (None, window[1])))),
+    Fault("window_sides_swapped", "window", "The two bounds of the window are exchanged.",
+          "unequal sides", staged(near=_with_window(lambda window: (window[1], window[0])))),
     Fault("window_made_symmetric", "window", "The left bound of the window is used for both sides.",
           "unequal sides, no causal flag", staged(near=_with_window(lambda window: (window[0], window[0])))),
     Fault("window_zero_is_none", "window", "A window's bound of 0 is taken for no bound.",
@@ -174,14 +174,14 @@ _FAULTS = (
     *_LOST.dropped("with_mask", "with_bias", "with_causal", "with_weights", "for_one_query"),
     Fault("window_of_four_rows", "window", "The window is computed once for four queries together.",
           "a window with T > 1", staged(near=_where_windowed(_in_steps))),
-    Fault("window_in_blocks_of_4", "window", "The window is applied to whole blocks of keys.", _ANY,
-          staged(near=_where_windowed(_blocks_of_4))),
+    Fault("window_in_blocks_of_4", "window", "The window is applied to whole blocks of keys.",
+          _ANY, staged(near=_where_windowed(_blocks_of_4))),
     Fault("window_wraps_round", "window", "Rolled keys make a ring: the first queries see the last keys.",
           "a left side other than 0, no causal flag", staged(near=_where_windowed(_ring))),
     Fault("window_first_batch_only", "window", "The window is applied to the first batch entry only.",
           "a window with B > 1", heed_in_first(0, "window")),
-    Fault("window_first_head_only", "window", "The window is applied to the first head only.", "a window with H > 1",
-          heed_in_first(1, "window")),
+    Fault("window_first_head_only", "window", "The window is applied to the first head only.",
+          "a window with H > 1", heed_in_first(1, "window")),
     Fault("window_after_softmax", "window", "Keys outside are cut from the weights, which then do not sum to one.",
           _ANY, staged(near=lambda work: np.ones(work.shape[2:], bool),
                        weigh=lambda weights, work: weights * sound.near(work))),
@@ -202,8 +202,8 @@ _FAULTS = (
 )
 
 _LEFT_ON = (
-    Fault("causal_window", Stage.CAUSAL, "A sliding window of 32 is left switched on.", "causal with T > 32",
-          staged(past=_left_on)),
+    Fault("causal_window", Stage.CAUSAL, "A sliding window of 32 is left switched on.",
+          "causal with T > 32", staged(past=_left_on)),
 )
 
 
@@ -257,8 +257,8 @@ _OF_DECODERS = tuple(Fault(f"decoder_{name}", STATE, story, reach, make, form=In
 ))
 
 _BACKWARD = (
-    gradient_fault("window_dropped", "The backward pass has no window.", "gradients together with window",
-                   reread=edit.reread_without("window")),
+    gradient_fault("window_dropped", "The backward pass has no window.",
+                   "gradients together with window", reread=edit.reread_without("window")),
     gradient_fault("window_wider", "The window is one key wider in the backward pass.",
                    "gradients together with a window that is bounded to the left",
                    reread=edit.reread(window=lambda call: call.window and _wider(call.window, left=1))),
@@ -266,11 +266,11 @@ _BACKWARD = (
 
 _FAMILIES = (
     FaultFamily("size_window_begins_with_block", "window", "the window begins with its block",
-                "The window begins at a whole block of keys.", BLOCKS, (longer_than("T"), longer_than("S")), "window",
-                needs="a bound on the left"),
+                "The window begins at a whole block of keys.", BLOCKS,
+                (longer_than("T"), longer_than("S")), "window", needs="a bound on the left"),
     FaultFamily("size_window_begins_late", "window", "the window begins with the next block",
-                "The block in which the window begins is skipped.", BLOCKS, (longer_than("T"), longer_than("S")),
-                "window", needs="a bound on the left"),
+                "The block in which the window begins is skipped.", BLOCKS,
+                (longer_than("T"), longer_than("S")), "window", needs="a bound on the left"),
     FaultFamily("size_window_ends_with_block", "window", "the window ends with its block",
                 "The window ends at a whole block of keys.", BLOCKS,
                 (longer_than("T", (7, 16, 32, 64)), longer_than("S")), "window",

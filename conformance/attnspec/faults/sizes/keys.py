@@ -90,7 +90,7 @@ def _average_splits(size: int) -> Change:
         """Logits (B,H,T,S) -> weights (B,H,T,S), of each split by itself, divided by how many splits see a key."""
         parts, sums = _split_softmax(logits, size)
         count = np.maximum(sum((total > 0).astype(logits.dtype) for total in sums), 1)
-        return np.concatenate([sound.normalise(part) for part in parts], axis=-1) / count
+        return np.concatenate([*map(sound.normalise, parts)], axis=-1) / count
     return softmax
 
 
