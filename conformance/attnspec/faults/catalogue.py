@@ -35,7 +35,7 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.faults import backward as edit
 from attnspec.faults.backward import Reread, as_backward
 from attnspec.faults.edges import CONSTANT_FAULTS, READ_FAULTS, TAIL_FAULTS
-from attnspec.faults.fault import Fault, Stage, WrongForm, all_mistakes
+from attnspec.faults.fault import Fault, Stage, WrongForm, all_mistakes, of_aspects
 from attnspec.faults.heads import HEAD_FAULTS, PATH_FAULTS, REPORT_FAULTS, SWITCH_FAULTS
 from attnspec.faults.layers import LAYER_FAULTS
 from attnspec.faults.mechanisms import BUGS, faults_of, link_of, reasons_without_fault
@@ -149,7 +149,7 @@ FORM_FAULTS: tuple[Fault, ...] = (
 
 MECHANISMS: Mapping[str, Mechanism] = {
     **KEYS, **ROWS, **HIDING, **WIDTHS, **GRIDS,
-    **{name: mechanism for aspect in all_mistakes() for name, mechanism in aspect.mechanisms.items()}}
+    **dict(of_aspects(lambda aspect: aspect.mechanisms.items()))}
 
 
 def draw_fault(family: FaultFamily, seed: int = 0) -> Fault:
@@ -202,9 +202,9 @@ FIXED: tuple[Fault, ...] = tuple(map(_with_link, (
     *CONSTANT_FAULTS, *_faults_about("causal"), *SOFTMAX_FAULTS, *BLOCK_FAULTS, *TAIL_FAULTS, *REPORT_FAULTS,
     *PRECISION_FAULTS, *STATE_FAULTS, *PURITY_FAULTS, *LAYER_FAULTS, *SWITCH_FAULTS, *DRIFT_FAULTS, *READ_FAULTS,
     *PATH_FAULTS, *PACKED_FAULTS,
-    *_faults_about(POSITIONS), *INVARIANCE_FAULTS, *(fault for aspect in all_mistakes() for fault in aspect.left_on),
+    *_faults_about(POSITIONS), *INVARIANCE_FAULTS, *of_aspects(lambda aspect: aspect.left_on),
     *(fault for name in UNCOMMON for fault in _faults_about(name)), *FORM_FAULTS,
-    *(fault for aspect in all_mistakes() for fault in aspect.of_any_call),
+    *of_aspects(lambda aspect: aspect.of_any_call),
 )))
 """The faults that have no number to draw. The matrix of clauses and faults is about these."""
 

@@ -295,8 +295,7 @@ def _narrow_to_float32(call: HandedOver) -> Answer:
     io = call.query.dtype
     if io != np.float64:
         return attention(call)
-    narrow = (array.astype(np.float32) for array in (call.query, call.key, call.value))
-    query, key, value = narrow
+    query, key, value = (array.astype(np.float32) for array in (call.query, call.key, call.value))
     bias = None if call.bias is None else call.bias.astype(np.float32)
     answer = attention(call.but(query=query, key=key, value=value, bias=bias))
     return (answer[0].astype(io), answer[1].astype(io)) if isinstance(answer, tuple) else answer.astype(io)

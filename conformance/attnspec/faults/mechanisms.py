@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from attnspec.faults.fault import GITHUB, Outside, SizeThread, all_mistakes
+from attnspec.faults.fault import GITHUB, Outside, SizeThread, all_mistakes, of_aspects
 from attnspec.faults.size_family import reach_of
 from attnspec.faults.sizes.families import ALL_FAMILIES
 
@@ -364,7 +364,7 @@ _LEFT_OUT = (
 
 THREADS: tuple[SizeThread, ...] = tuple(sorted(
     (*_OF_KEYS_AND_ROWS, *_OF_SPLITS, *_OF_KEYWORDS, *_OF_WIDTHS_AND_GRIDS, *_LEFT_OUT,
-     *(thread for aspect in all_mistakes() for thread in aspect.threads)),
+     *of_aspects(lambda aspect: aspect.threads)),
     key=lambda thread: isinstance(thread.faults, Outside)))
 """Every thread once, those that have a fault first."""
 

@@ -20,7 +20,7 @@ from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, KEYWORDS, OFF, UN
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import staged as stage
 from attnspec.faults.catalogue import ATTENTION_PROFILES, BESIDE_POOL, FORMED, FURTHER_PROFILES, RECOMMENDED
-from attnspec.faults.fault import all_mistakes
+from attnspec.faults.fault import of_aspects
 from attnspec.faults.sound_forms import (
     CAPACITY,
     FORGETFUL,
@@ -262,7 +262,7 @@ def reversed_keys(call: HandedOver) -> Answer:
 def sorted_keys(call: HandedOver) -> Answer:
     """The keys of each head are taken in the order of their contents; a permutation of them all, as any other."""
     H, visible = call.query.shape[1], _visible(call)
-    key, value = (stage.group(array, H) for array in (call.key, call.value))
+    key, value = stage.group(call.key, H), stage.group(call.value, H)
     order = np.argsort(key.astype(np.float64).sum(axis=-1), axis=-1, kind="stable")  # (B,H,S); NaN comes last
     of_keys, of_scores = order[..., None], order[:, :, None, :]
     bias = _added_bias(call, wide_dtype(call.query.dtype))
@@ -410,14 +410,16 @@ DROPPING: Mapping[str, Sound] = {
     for name, meaning, make, grade in part.FORMULATIONS}
 """Those that drop weights."""
 
+_OF_ASPECTS = of_aspects(lambda aspect: aspect.sound)
+
 _POOL_OF: Mapping[str, str] = {
-    each.name: each.pool for aspect in all_mistakes() for each in aspect.sound if each.pool}
+    each.name: each.pool for each in _OF_ASPECTS if each.pool}
 """By name, the pool whose keywords a formulation takes beside those of everybody."""
 
 OF_ASPECTS: Mapping[str, Sound] = {
     each.name: Sound(each.name, each.meaning, each.make, each.grade, form=each.form,
                      words=each.words, claims=each.claims, backward=each.backward)
-    for aspect in all_mistakes() for each in aspect.sound}
+    for each in _OF_ASPECTS}
 """Those that are about an aspect which the others do not take."""
 
 EVERY: Mapping[str, Sound] = {**SOUND, **DROPPING, **OF_ASPECTS, **{

@@ -217,7 +217,7 @@ def _angle(work: Rotation) -> Array:
 
 def _complex(work: Rotation) -> Array:
     """(B,H,T,2R): each pair is a complex number, multiplied by one of norm 1."""
-    first, second = (work.x[..., at] for at in turning.paired(work))
+    first, second = turning.pair_features(work)
     turned = (first + 1j * second).astype(np.result_type(work.real, np.complex64)) * np.exp(1j * _angle(work))
     return _join_pairs(work, np.real(turned), np.imag(turned))
 
@@ -231,14 +231,14 @@ def _join_pairs(work: Rotation, first: Array, second: Array) -> Array:
 
 def _rotate_half(work: Rotation) -> Array:
     """(B,H,T,2R): x·cos + rotate_half(x)·sin, with every cosine and sine there twice."""
-    first, second = (work.x[..., at] for at in turning.paired(work))
+    first, second = turning.pair_features(work)
     angle = _join_pairs(work, *(_angle(work),) * 2)
     return _join_pairs(work, first, second) * np.cos(angle) + _join_pairs(work, -second, first) * np.sin(angle)
 
 
 def _rotate_by_table(work: Rotation, *, through: Callable[[Array, Rotation], Array]) -> Array:
     """(B,H,T,2R): cos and sin are read from a table of all places up to the farthest one that is asked for."""
-    first, second = (work.x[..., at] for at in turning.paired(work))
+    first, second = turning.pair_features(work)
     most = int(work.positions.max(initial=0)) + 1
     assert most <= FARTHEST + 1
     angle = np.arange(most, dtype=work.real)[:, None] * turning.frequency(work)

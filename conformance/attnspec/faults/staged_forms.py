@@ -278,6 +278,12 @@ def paired(work: Rotation) -> tuple[slice, slice]:
     return halves_of(work.width, interleaved=work.interleaved)
 
 
+def pair_features(work: Rotation) -> tuple[Array, Array]:
+    """The first and the second feature of each pair, (B,H,T,R) twice, as the call says."""
+    first, second = paired(work)
+    return work.x[..., first], work.x[..., second]
+
+
 def angles(work: Rotation, places: Array, frequency: Array) -> Array:
     """(B,T,R): the products of places (B,T) and frequencies (R,)."""
     return places[..., None] * frequency

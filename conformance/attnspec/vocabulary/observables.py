@@ -100,8 +100,7 @@ def observe_parameter(name: ParameterGradient, scene: Scene, posed: Posed[Any]) 
 
 def with_parameters(posed: Posed[Any]) -> Posed[Any]:
     """The same run, of which the gradients of a layer's parameters are asked for, too."""
-    return replace(posed, parts=tuple(part.but(of_parameters=True) for part in posed.parts),
-                   key=f"{posed.key}+{PARAMETERS}")
+    return posed.but(of_parameters=True).named(f"{posed.key}+{PARAMETERS}")
 
 
 def define_parameter(name: ParameterGradient, expected: Expectation, scene: Scene) -> Definition:  # noqa: ARG001  (a definer's)
@@ -167,8 +166,7 @@ def axes_of(problem: AnyProblem) -> tuple[str, ...]:
 
 def _returned_weights(scene: Scene, posed: Posed[Any]) -> tuple[list[Array], tuple[str, ...]]:
     """The weights that the subject returns for each part, (B,H,T,S) or averaged (B,T,S), and their axes."""
-    asked = Posed(tuple(part.but(return_weights=True) for part in posed.parts), posed.join, posed.back, posed.before,
-                  posed.fresh, f"{posed.key}+weights")
+    asked = posed.but(return_weights=True).named(f"{posed.key}+weights")
     arrays = [answer.weights for answer in scene.answers(asked) if answer.weights is not None]
     averaged = scene.subject.declaration.limits.weights == "averaged"
     return arrays, ("B", "T", "S") if averaged else ("B", "H", "T", "S")
@@ -240,7 +238,7 @@ def _define_logits(expected: Expectation, scene: Scene) -> tuple[Array, Array, A
 
 def _log_sum_exps(scene: Scene, posed: Posed[Any]) -> tuple[list[Array], tuple[str, ...]]:
     """The log-sum-exp that the subject returns for each part, (B,H,T), and its axes."""
-    asked = replace(posed, parts=tuple(part.but(return_lse=True) for part in posed.parts), key=f"{posed.key}+lse")
+    asked = posed.but(return_lse=True).named(f"{posed.key}+lse")
     return [answer.lse for answer in scene.answers(asked) if answer.lse is not None], ("B", "H", "T")
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attnspec.faults.fault import all_mistakes
+from attnspec.faults.fault import of_aspects
 from attnspec.faults.size_family import (
     BATCHES,
     BLOCKS,
@@ -361,5 +361,5 @@ OF_CAUSAL = (
 
 ALL_FAMILIES: tuple[FaultFamily, ...] = (
     *OF_KEYS, *OF_SPLITS, *OF_ROWS, *OF_MASKS, *OF_BIASES, *OF_CAUSAL,
-    *(family for aspect in all_mistakes() for family in aspect.families), *OF_FEATURES, *OF_GRIDS)
+    *of_aspects(lambda aspect: aspect.families), *OF_FEATURES, *OF_GRIDS)
 FAMILIES: Mapping[str, FaultFamily] = {family.name: family for family in ALL_FAMILIES}

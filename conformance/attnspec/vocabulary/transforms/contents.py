@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -24,6 +25,11 @@ from attnspec.vocabulary.transforms.axes import (
     score_shape,
     shift_exactly,
 )
+
+
+def _change_arrays(posed: Attention, names: Iterable[str], change: Callable[[Array], Array]) -> Attention:
+    """The same with some arrays, of any shape, changed in one way."""
+    return posed.but(**{name: change(getattr(posed.one, name)) for name in names})
 
 
 def multiply(posed: Attention, *, array: ArrayName, by: Annotated[float, PowerOfTwo()]) -> Attention:
@@ -73,7 +79,7 @@ def other_content(posed: Attention, *, by: DrawnSeed, arrays: tuple[ArrayName, .
         """An array of any shape, with its entries in another order."""
         return random.permutation(array.reshape(-1)).reshape(array.shape)
 
-    return posed.but(**{name: stirred(getattr(posed.one, name)) for name in arrays})
+    return _change_arrays(posed, arrays, stirred)
 
 
 LARGE = 256.0
@@ -136,7 +142,7 @@ def replace_after(posed: Attention, *, arrays: tuple[ArrayName, ...], cut: Drawn
         later = array[..., cut + 1 :, :]
         return np.concatenate([array[..., : cut + 1, :], np.where(later == 0, np.ones_like(later), -later)], axis=2)
 
-    return posed.but(**{name: moved(getattr(posed.one, name)) for name in arrays})
+    return _change_arrays(posed, arrays, moved)
 
 
 def move_unseen(posed: Attention, *, arrays: tuple[Literal["key", "value"], ...], row: DrawnRow) -> Attention:
@@ -150,7 +156,7 @@ def move_unseen(posed: Attention, *, arrays: tuple[Literal["key", "value"], ...]
         """(B,Hkv,S,·), negated at the places that the query does not see."""
         return np.where(unseen[:, None, :, None], np.where(array == 0, np.ones_like(array), -array), array)
 
-    return posed.but(**{name: moved(getattr(problem, name)) for name in arrays})
+    return _change_arrays(posed, arrays, moved)
 
 
 def share_heads(posed: Attention) -> Attention:
