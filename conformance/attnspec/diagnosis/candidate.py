@@ -90,7 +90,7 @@ def as_candidate(fault: Fault, subject: Subject, conventions: Mapping[str, str])
     """The fault, freshly made, in the place of the subject: under its declaration and with its variants, with its pairs
     where no keyword says them, and with its answer to a row that sees no key.
     """
-    subject = replace(subject, takes_storage=False)  # a fault's function knows no other storage or shape of arrays
+    subject = replace(subject, takes_own_layout=False)  # a fault's function knows no other storage or shape of arrays
     function = fault.function
     other = fault.other_path() if fault.other_path else function
     if conventions.get(ROTARY_PAIRS) == INTERLEAVED and subject.declaration.kind is Kind.ROTARY:

@@ -45,7 +45,7 @@ from attnspec.faults.staged import (
     staged,
     with_column,
 )
-from attnspec.faults.staged_forms import Rotate, dequantised_first
+from attnspec.faults.staged_forms import Rotate, with_entries_read
 from attnspec.faults.staged_work import (
     Answer,
     HandedOver,
@@ -360,7 +360,7 @@ class Sound:
     def function(self) -> Attend | Rotate:
         """A freshly made function; of another form than the dense one, it takes codes, too."""
         made = self.make()
-        return made if self.form is InputForm.DENSE else dequantised_first(made)
+        return made if self.form is InputForm.DENSE else with_entries_read(made)
 
 
 SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (

@@ -1,5 +1,5 @@
 """What else is staged: a layer, an attention that is called step after step, a rotary embedding, and functions of any
-form that are handed codes: these are dequantised first, each code times its scale.
+form whose entries stand for other numbers: these are read first, and then all is as without.
 
 The layer projects, splits into heads, attends, merges and projects out, with one rounding at the end. A fault replaces
 one stage; of a decoder also what is stored and what is read.
@@ -319,20 +319,20 @@ def staged_rotation(*, take: Callable[[Rotation], Rotation] = lambda work: work,
     return lambda: rotate
 
 
-def dequantised_first(attend: Attend) -> Attend:
-    """A function of any form that takes codes, made of one that takes none."""
-    def of_codes(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
+def with_entries_read(attend: Attend) -> Attend:
+    """A function of any form that takes entries which stand for others, made of one that takes none."""
+    def attend_entries(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
         """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), or as they lie in the form -> what `attend` returns."""
         said = {name: keywords.get(name) for name in OF_ENTRIES if keywords.get(name) is not None}
         rest = {name: value for name, value in keywords.items() if name not in OF_ENTRIES}
         if not said:
             return attend(query, key, value, **rest)
         wide, none = wide_dtype(query.dtype), np.ones((), bool)
-        codes = PreparedCall(query.astype(wide), key.astype(wide), value.astype(wide), none)
-        numbers = restore(codes.but(**said))
+        given = PreparedCall(query.astype(wide), key.astype(wide), value.astype(wide), none)
+        numbers = restore(given.but(**said))
         found = attend(numbers.query, numbers.key, numbers.value, **rest)
         return _narrow_answer(found, query.dtype, rest)
-    return of_codes
+    return attend_entries
 
 
 def _narrow_answer(found: Any, io: np.dtype[Any], keywords: Mapping[str, Any]) -> Any:  # noqa: ANN401  (a cache may be among it)
@@ -343,7 +343,7 @@ def _narrow_answer(found: Any, io: np.dtype[Any], keywords: Mapping[str, Any]) -
     return (*(each.astype(io) for each in found[:asked]), *found[asked:])
 
 
-def whole_array(keywords: Mapping[str, Any], keyword: str, codes: Array) -> Array | None:
-    """Scales or zero points in the shape of their codes, any shape; None where there are none."""
+def whole_array(keywords: Mapping[str, Any], keyword: str, entries: Array) -> Array | None:
+    """What says what entries stand for, in their shape, any; None where nothing does."""
     found = keywords.get(keyword)
-    return None if found is None else np.broadcast_to(found, codes.shape)
+    return None if found is None else np.broadcast_to(found, entries.shape)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnspec.core.nouns import DType
-from attnspec.numerics.operands import LogitBend, Operands, StoredErrors, upper_norms
+from attnspec.numerics.operands import EntryErrors, LogitBend, Operands, upper_norms
 from attnspec.numerics.reference import Truth, attended_range, scaled_magnitude
 from attnspec.numerics.roundings import Roundings
 from attnspec.numerics.stored import StoredWeightError, stored_weight_error
@@ -110,12 +110,12 @@ def _product_sum_error(operands: Operands, r: Roundings) -> Array:
     per_product = a * inside * (1 + r.scale)
     query, key = add_offset(sizes.query, r.inputs.query_offset), add_offset(sizes.key, r.inputs.key_offset)
     error: Array = (query * per_product) @ key.swapaxes(-1, -2)
-    if operands.stored_errors is None or not r.stored_formats:
+    if operands.entry_errors is None or not r.stored_formats:
         return error
-    return error + a * (1 + r.scale) * moved_products(operands, operands.stored_errors)
+    return error + a * (1 + r.scale) * moved_products(operands, operands.entry_errors)
 
 
-def moved_products(operands: Operands, stored: StoredErrors) -> Array:
+def moved_products(operands: Operands, stored: EntryErrors) -> Array:
     """(B,H,T,S): how far the products of what attends may be from those of the entries, where a kernel quantises both:
     |q||dk| + |dq|(|k| + |dk|). `sizes` are those of what attends: |q| + |dq|, |k| + |dk|.
     """
@@ -256,8 +256,8 @@ def _add_storage_errors(operands: Operands, truth: Truth, r: Roundings, errors: 
                         ) -> tuple[Array, Array]:
     """B1 and A1, (B,H,T,Dv) each, with what storing values, and weights, as codes may add to them."""
     drift, reach = both
-    if operands.stored_errors is not None:  # a mean of what values are off by, under the heaviest weights
-        drift = drift + _heaviest_mean(operands.stored_errors.value, operands, truth, errors)
+    if operands.entry_errors is not None:  # a mean of what values are off by, under the heaviest weights
+        drift = drift + _heaviest_mean(operands.entry_errors.value, operands, truth, errors)
     stored = weight_storage_error(truth, r, errors, operands.visible)
     if stored is None:
         return drift, reach
@@ -399,7 +399,7 @@ def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
     products = (query @ key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
     dots = np.maximum(dots, products) if r.inputs.query_offset or r.inputs.key_offset else dots
     astray = products * (r.prescale + 2 * operands.query.shape[-1] * r.accumulate)
-    if operands.stored_errors is not None:
+    if operands.entry_errors is not None:
         astray = astray + products  # a dot product of codes may be larger than that of the entries
     grown = (dots + astray) * (1 + r.scale + r.biased_logits)
     scaled = np.maximum(sizes.query.max(axis=-1, initial=0.0), sizes.key.max(axis=(-1, -2), initial=0.0)[..., None]) * a

@@ -31,7 +31,7 @@ from attnspec.faults.staged import (
     gather_from,
     slots_of_keys,
 )
-from attnspec.faults.staged_forms import decoder, dequantised_first, store_changed, whole_array
+from attnspec.faults.staged_forms import decoder, store_changed, whole_array, with_entries_read
 from attnspec.faults.staged_work import HandedOver
 from attnspec.problems.problem import CACHED_INPUTS, Array
 
@@ -42,7 +42,7 @@ PackedChange = Callable[[Array, Array, Array], Array]
 def _packed(keyword: str, change: PackedChange) -> Callable[[], Attend]:
     """A maker of packed functions that read other scales, or zero points, of keys or values."""
     def make() -> Attend:
-        inner = dequantised_first(packed_attention()())
+        inner = with_entries_read(packed_attention()())
 
         def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
             """Query (T,H,D), key (S,Hkv,D), value (S,Hkv,Dv) of all sequences -> output (T,H,Dv)."""
@@ -246,12 +246,12 @@ def _stale(array: str) -> Callable[[], Attend]:
 def _quantised_again() -> Attend:
     """A decoder whose whole cache is quantised again in each call, by the largest number that it holds now."""
     again = store_changed(lambda old, new: _in_eight_bits(np.concatenate([old, new], axis=2)))
-    plain, coded = decoder()(), dequantised_first(decoder(again)())
+    plain, coded = decoder()(), with_entries_read(decoder(again)())
 
     def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
         """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) -> output (B,H,T,Dv), and the cache."""
-        has_codes = any(keywords.get(name) is not None for name in OF_ENTRIES)
-        return (coded if has_codes else plain)(query, key, value, **keywords)
+        has_meanings = any(keywords.get(name) is not None for name in OF_ENTRIES)
+        return (coded if has_meanings else plain)(query, key, value, **keywords)
     return attend
 
 
