@@ -12,7 +12,7 @@ from attnspec.faults.fault import AspectFaults, Fault
 from attnspec.faults.lost_keywords import LostKeyword, forget, forget_in_layer, heed_in_first
 from attnspec.faults.precision import BFLOAT16, FLOAT16, round_through
 from attnspec.faults.staged import staged, with_mask
-from attnspec.faults.staged_forms import attending, staged_layer
+from attnspec.faults.staged_forms import Layer, attending, staged_layer
 from attnspec.faults.staged_work import HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
@@ -315,29 +315,36 @@ _OF_CAUSAL = (
           "causal", staged(hide=_zero_times_infinity)),
 )
 
-_OF_LAYERS = {about: tuple(Fault(f"layer_{name}", about, story, reach, make, kind=Kind.LAYER)
-                           for name, story, reach, make in faults) for about, faults in {
-    "mask": (
-        ("mask_ignored", "The mask is accepted and never used.", "a mask", forget_in_layer("mask")),
-        ("mask_of_next_entry", "Each batch entry has the mask of its neighbour.", "B > 1 with masks that differ",
-         staged_layer(attend=attending(masked=_NEXT_ENTRY))),
-        ("mask_head_major", "The mask is tiled over heads, the inputs are folded (H·B).",
-         "B > 1 and H > 1 with masks that differ", staged_layer(attend=attending(masked=_HEAD_MAJOR))),
-        ("mask_dropped_without_weights", "The mask is dropped on the fast path, where no weights are asked for.",
-         "a mask without return_weights", forget_in_layer("mask", lambda call: not call.return_weights)),
-        ("mask_dropped_with_causal", "Plain causal masking replaces the caller's mask.", "a mask together with causal",
-         forget_in_layer("mask", lambda call: call.causal))),
-    "bias": (
-        ("bias_ignored", "The bias is ignored: the layer does not pass it on.", "a bias", forget_in_layer("bias")),),
-    "causal": (
-        ("causal_ignored", "The causal flag is ignored: the layer does not pass it on.", "causal, S > 1",
-         forget_in_layer("causal")),
-        ("causal_dropped_with_weights", "The causal flag is dropped where weights are asked for.",
-         "causal together with return_weights", forget_in_layer("causal", lambda call: call.return_weights)),
-        ("causal_off_by_one", "`triu(diagonal=2)`: each query sees one later key.", "causal, S > 1",
-         staged_layer(attend=attending(past=_OFF_BY_ONE)))),
-}.items()}
+
+def _layer_fault(about: str, name: str, story: str, reach: str, make: Callable[[], Layer]) -> Fault:
+    return Fault(f"layer_{about}_{name}", about, story, reach, make, kind=Kind.LAYER)
+
+
+_MASK_OF_LAYERS = (
+    _layer_fault("mask", "ignored", "The mask is accepted and never used.", "a mask", forget_in_layer("mask")),
+    _layer_fault("mask", "of_next_entry", "Each batch entry has the mask of its neighbour.",
+                 "B > 1 with masks that differ", staged_layer(attend=attending(masked=_NEXT_ENTRY))),
+    _layer_fault("mask", "head_major", "The mask is tiled over heads, the inputs are folded (H·B).",
+                 "B > 1 and H > 1 with masks that differ", staged_layer(attend=attending(masked=_HEAD_MAJOR))),
+    _layer_fault("mask", "dropped_without_weights",
+                 "The mask is dropped on the fast path, where no weights are asked for.",
+                 "a mask without return_weights", forget_in_layer("mask", lambda call: not call.return_weights)),
+    _layer_fault("mask", "dropped_with_causal", "Plain causal masking replaces the caller's mask.",
+                 "a mask together with causal", forget_in_layer("mask", lambda call: call.causal)),
+)
+_BIAS_OF_LAYERS = (
+    _layer_fault("bias", "ignored", "The bias is ignored: the layer does not pass it on.", "a bias",
+                 forget_in_layer("bias")),
+)
+_CAUSAL_OF_LAYERS = (
+    _layer_fault("causal", "ignored", "The causal flag is ignored: the layer does not pass it on.", "causal, S > 1",
+                 forget_in_layer("causal")),
+    _layer_fault("causal", "dropped_with_weights", "The causal flag is dropped where weights are asked for.",
+                 "causal together with return_weights", forget_in_layer("causal", lambda call: call.return_weights)),
+    _layer_fault("causal", "off_by_one", "`triu(diagonal=2)`: each query sees one later key.", "causal, S > 1",
+                 staged_layer(attend=attending(past=_OFF_BY_ONE))),
+)
 
 MISTAKES = AspectFaults(about={
-    "bias": (*_OF_BIAS, *_OF_LAYERS["bias"]), "mask": (*_OF_MASK, *_OF_LAYERS["mask"]),
-    "causal": (*_OF_CAUSAL, *_OF_LAYERS["causal"])})
+    "bias": (*_OF_BIAS, *_BIAS_OF_LAYERS), "mask": (*_OF_MASK, *_MASK_OF_LAYERS),
+    "causal": (*_OF_CAUSAL, *_CAUSAL_OF_LAYERS)})

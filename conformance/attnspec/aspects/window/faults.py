@@ -237,24 +237,34 @@ def _clamp_to_ring(ring: int, held: CacheContent, work: PreparedCall, near: Arra
     return in_ring & np.ones_like(near) if held.count > ring else near
 
 
+def _whole_chunk(ring: int, held: CacheContent, work: PreparedCall, near: Array) -> Array:
+    """(T,S): each query sees all that the window of its chunk's first query holds."""
+    return near | (near[..., :1, :] & (np.arange(work.shape[3]) < held.count))
+
+
 _BOUNDED = "a past, together with a window that is bounded to the left"
 
-_OF_DECODERS = tuple(Fault(f"decoder_{name}", STATE, story, reach, make, form=InputForm.DECODER)
-                     for name, story, reach, make in (
-    ("window_restarts", "A window is laid with row numbers of the chunk.", "a past, together with a window",
-     decoder(behind=lambda _: {"near": _from_first})),
-    ("window_first_call_only", "A single query behind a cache has no window.", f"{_BOUNDED}, T = 1",
-     _in_ring(lambda _ring, _held, work, near: near | (work.shape[2] == 1))),
-    ("ring_rolls_early", "A ring forgets the oldest key one step early.", f"{_BOUNDED} by no more keys than are past",
-     _in_ring(lambda ring, held, work, near: near & (np.arange(work.shape[3]) > held.count - ring + 1))),
-    ("ring_overwritten_by_chunk", "A chunk is written to the ring before its first queries have looked.",
-     f"{_BOUNDED}, and several queries", _in_ring(_chunk_overwrites)),
-    ("ring_clamped", "Where a ring is full, each key is written over the last slot.",
-     f"{_BOUNDED}, shorter than the past", _in_ring(_clamp_to_ring)),
-    ("ring_of_first_row", "All queries of a chunk see the slots that its first query sees.",
-     f"{_BOUNDED}, and several queries",
-     _in_ring(lambda _, held, work, near: near | (near[..., :1, :] & (np.arange(work.shape[3]) < held.count)))),
-))
+
+def _decoder_fault(name: str, story: str, reach: str, make: Callable[[], Attend]) -> Fault:
+    return Fault(f"decoder_{name}", STATE, story, reach, make, form=InputForm.DECODER)
+
+
+_OF_DECODERS = (
+    _decoder_fault("window_restarts", "A window is laid with row numbers of the chunk.",
+                   "a past, together with a window", decoder(behind=lambda _: {"near": _from_first})),
+    _decoder_fault("window_first_call_only", "A single query behind a cache has no window.", f"{_BOUNDED}, T = 1",
+                   _in_ring(lambda _ring, _held, work, near: near | (work.shape[2] == 1))),
+    _decoder_fault("ring_rolls_early", "A ring forgets the oldest key one step early.",
+                   f"{_BOUNDED} by no more keys than are past", _in_ring(
+                       lambda ring, held, work, near: near & (np.arange(work.shape[3]) > held.count - ring + 1))),
+    _decoder_fault("ring_overwritten_by_chunk",
+                   "A chunk is written to the ring before its first queries have looked.",
+                   f"{_BOUNDED}, and several queries", _in_ring(_chunk_overwrites)),
+    _decoder_fault("ring_clamped", "Where a ring is full, each key is written over the last slot.",
+                   f"{_BOUNDED}, shorter than the past", _in_ring(_clamp_to_ring)),
+    _decoder_fault("ring_of_first_row", "All queries of a chunk see the slots that its first query sees.",
+                   f"{_BOUNDED}, and several queries", _in_ring(_whole_chunk)),
+)
 
 _BACKWARD = (
     gradient_fault("window_dropped", "The backward pass has no window.",
