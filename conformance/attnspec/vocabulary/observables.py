@@ -101,7 +101,7 @@ def observe_parameter(name: ParameterGradient, scene: Scene, posed: Posed[Any]) 
 
 def with_parameters(posed: Posed[Any]) -> Posed[Any]:
     """The same run, of which the gradients of a layer's parameters are asked for, too."""
-    return posed.but(of_parameters=True).(f"{posed.key}+{PARAMETERS}")
+    return replace(posed.but(of_parameters=True), key=f"{posed.key}+{PARAMETERS}")
 
 
 def define_parameter(name: ParameterGradient, expected: Expectation,
@@ -168,7 +168,7 @@ def axes_of(problem: AnyProblem) -> tuple[str, ...]:
 
 def _returned_weights(scene: Scene, posed: Posed[Any]) -> tuple[list[Array], tuple[str, ...]]:
     """The weights that the subject returns for each part, (B,H,T,S) or averaged (B,T,S), and their axes."""
-    asked = posed.but(return_weights=True).(f"{posed.key}+weights")
+    asked = replace(posed.but(return_weights=True), key=f"{posed.key}+weights")
     arrays = [answer.weights for answer in scene.answers(asked) if answer.weights is not None]
     averaged = scene.subject.declaration.limits.weights == "averaged"
     return arrays, ("B", "T", "S") if averaged else ("B", "H", "T", "S")
@@ -242,7 +242,7 @@ def _define_logits(expected: Expectation, scene: Scene) -> tuple[Array, Array, A
 
 def _log_sum_exps(scene: Scene, posed: Posed[Any]) -> tuple[list[Array], tuple[str, ...]]:
     """The log-sum-exp that the subject returns for each part, (B,H,T), and its axes."""
-    asked = posed.but(return_lse=True).(f"{posed.key}+lse")
+    asked = replace(posed.but(return_lse=True), key=f"{posed.key}+lse")
     return [answer.lse for answer in scene.answers(asked) if answer.lse is not None], ("B", "H", "T")
 
 
