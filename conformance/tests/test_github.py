@@ -12,8 +12,8 @@ from pathlib import Path
 import attnspec
 import pytest
 from attnspec.core.errors import FileLocation, UsageError
-from attnspec.core.github_actions import append_summary, in_repository
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
+from attnspec.core.paths import append_summary, in_repository
 from attnspec.record.outcome import Change, Likeness, Outcome
 from attnspec.report.ci_files import MOST_ANNOTATIONS, error_commands, step_summary
 from attnspec.report.summary import make_badge

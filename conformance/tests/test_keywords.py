@@ -166,6 +166,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "vocabulary/observables.py": "that a layer's parameters have gradients where its output has one",
         "faults/backward.py": "sound backward passes",
         "core/keyword.py": "its name",
+        "aspects/quantised/": "gradients beside codes",
     },
     "dropout_rate": {
         "aspects/dropout/": "the aspect itself",

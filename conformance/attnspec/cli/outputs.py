@@ -22,9 +22,8 @@ from attnspec.cli.conclusion import Detail, Verdicts, failure_line, format_so_fa
 from attnspec.cli.digest import Digest, declared_sizes, format_counts, format_opening, verdict_words
 from attnspec.cli.options import Given
 from attnspec.core.errors import AttnspecError, FileLocation, UsageError
-from attnspec.core.github_actions import append_summary, is_on_github, is_told
 from attnspec.core.nouns import Verdict
-from attnspec.core.paths import ensure_writable
+from attnspec.core.paths import append_summary, ensure_writable, is_on_github, is_told
 from attnspec.record.events import (
     Event,
     Handler,

@@ -26,9 +26,9 @@ from packaging.specifiers import SpecifierSet
 from attnspec.core import paths
 from attnspec.core.declaration import Harm
 from attnspec.core.errors import FileLocation, ManifestError, TargetError, UsageError, quoted
-from attnspec.core.github_actions import in_repository
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, is_bare
+from attnspec.core.paths import in_repository
 from attnspec.core.plan import HANDED
 from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.record.outcome import COMPARISON, SIZES, VALUE_KINDS, KnownFinding, Outcome, Seen, does_explain, is_named
