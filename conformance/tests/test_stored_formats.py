@@ -21,6 +21,7 @@ from attnspec.aspects.quantised.inside import (
     under,
 )
 from attnspec.aspects.quantised.inside_faults import BESIDE_LSE, INSIDE_FAULTS
+from attnspec.aspects.quantised.resolution import describe_what_passes, shares_that_pass
 from attnspec.core.errors import ManifestError
 from attnspec.core.forms import InputForm
 from attnspec.core.nouns import DType, Effort
@@ -32,7 +33,6 @@ from attnspec.numerics.bound import moved_products
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.operands import Operands, read_entries
 from attnspec.numerics.precision import Precision, assumed_precision, declared_precision, named_precision
-from attnspec.numerics.resolution import describe_what_passes, shares_that_pass
 from attnspec.numerics.roundings import roundings
 from attnspec.numerics.stored import (
     add_rescaling,

@@ -16,7 +16,7 @@ from attnspec.core.nouns import Kind
 from attnspec.core.storage import is_along_tokens
 
 SERVING_POOL, CACHES_POOL, SEGMENTS_POOL, PAGES_POOL = "serving", "caches", "segments", "pages"
-DECODER_POOL, GRADIENTS_POOL, DROPOUT_POOL, QUANTISED_POOL = "decoder", "gradients", "dropout", "quantised"
+DECODER_POOL, GRADIENTS_POOL, DROPOUT_POOL = "decoder", "gradients", "dropout"
 """The pools of clauses that are about these keywords: what clauses of other pools meet is counted without them."""
 
 RATE, SEED = "dropout_rate", "seed"

@@ -142,6 +142,7 @@ class AspectFaults:
     bugs: by class of mistake, public threads on GitHub and the faults that make the same one, as in `mechanisms`.
     panel: calls by which a diagnosis tells its faults apart.
     sound: right formulations of it, which no clause may accuse.  of_any_call: faults that are about no keyword.
+    beside_pool: by pool of its keywords, those whose keywords its faults take, too.
     """
 
     about: Mapping[str, tuple[Fault, ...]]
@@ -154,6 +155,7 @@ class AspectFaults:
     panel: tuple[Recipe, ...] = ()
     sound: tuple[SoundFormulation, ...] = ()
     of_any_call: tuple[Fault, ...] = ()
+    beside_pool: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def all_mistakes() -> tuple[AspectFaults, ...]:

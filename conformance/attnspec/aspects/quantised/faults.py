@@ -22,6 +22,7 @@ from attnspec.aspects.quantised.microscaling_faults import MICROSCALING_BUGS, MI
 from attnspec.aspects.quantised.nibble_faults import NIBBLE_FAULTS, SOUND_NIBBLES
 from attnspec.aspects.quantised.stage import STAGE, Restore, keep_stale, read_changed, scaled
 from attnspec.aspects.quantised.zero_faults import SOUND_ZEROS, ZERO_FAULTS
+from attnspec.core.keyword import CACHES_POOL, GRADIENTS_POOL, SERVING_POOL
 from attnspec.core.nouns import DType
 from attnspec.core.storage import STORAGES, UNBLOCKED
 from attnspec.faults import staged as sound
@@ -377,4 +378,5 @@ MISTAKES = AspectFaults(
     bugs={**_BUGS, **BLOCK_BUGS, **MICROSCALING_BUGS},
     panel=(*_PANEL, *_ZERO_PANEL, *BLOCK_PANEL, *MICROSCALING_PANEL, *GRADIENT_PANEL),
     sound=(*_SOUND, *SOUND_ZEROS, *SOUND_BLOCKS, *SOUND_NIBBLES, *SOUND_GRADIENTS, *INSIDE),
-    of_any_call=(*INSIDE_FAULTS, *INSIDE_BLOCK_FAULTS))
+    of_any_call=(*INSIDE_FAULTS, *INSIDE_BLOCK_FAULTS),
+    beside_pool={POOL: (SERVING_POOL, CACHES_POOL, GRADIENTS_POOL)})

@@ -27,7 +27,7 @@ from attnspec.aspects.quantised.inside import (
     stored_by,
     stored_weights,
 )
-from attnspec.core.conventions import QUANTISED_CACHE
+from attnspec.aspects.quantised.keyword import QUANTISED_CACHE
 from attnspec.core.forms import InputForm
 from attnspec.core.nouns import DType
 from attnspec.core.storage import STORAGES

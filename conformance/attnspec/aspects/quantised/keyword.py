@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 from attnspec.core.errors import SpecError, hint
 from attnspec.core.keyword import (
-    QUANTISED_POOL,
     Acts,
     GlobalScalePattern,
     Keyword,
@@ -20,7 +19,17 @@ from attnspec.core.keyword import (
 from attnspec.core.nouns import Kind
 from attnspec.core.storage import BLOCKED, GRANULARITIES, PAGED_GRANULARITIES, STORAGES, UNBLOCKED, Storage
 
-POOL = QUANTISED_POOL
+POOL = "quantised"
+"""The pool of clauses that are about codes: what clauses of other pools meet is counted without them."""
+
+QUANTISES, QUANTISED_CACHE = "quantises", "quantised_cache"
+"""The profile of who says that it stores what it is given as codes, and that of decoders which say so."""
+
+PROFILES: Mapping[str, str] = {
+    QUANTISES: "what a precision class says is stored as codes is rounded to these codes, and to no others",
+    QUANTISED_CACHE: "what a cache holds as codes is stored once, and read at every step: bit for bit"}
+IF_CLAIMED = (QUANTISED_CACHE,)
+"""The profile that binds only who claims it."""
 
 ScaleKind = Literal["powers", "odd", "ones", "with_zero"]
 SCALE_KINDS: Mapping[ScaleKind, str] = {

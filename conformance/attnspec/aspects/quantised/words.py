@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated
 
@@ -124,3 +125,5 @@ def _nearest(precision: Precision) -> Precision:
 
 TRANSFORMS = (multiply_scale, drop_scales, drop_zeros, drop_zero, multiply_stored, put_codes)
 RELATIONS = (agrees_with_codes, agree_in_codes, inside_hull_of_codes)
+INSTRUMENTS: Mapping[str, str] = {each.__name__: ", with codes known" for each in RELATIONS}
+"""By relation, what its verdict rests on beside the worst case."""
