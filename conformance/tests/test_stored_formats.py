@@ -22,6 +22,7 @@ from attnspec.aspects.quantised.inside import (
 )
 from attnspec.aspects.quantised.inside_faults import BESIDE_LSE, INSIDE_FAULTS
 from attnspec.aspects.quantised.resolution import describe_what_passes, shares_that_pass
+from attnspec.aspects.quantised.stored_format import entry_errors, read_stored
 from attnspec.core.errors import ManifestError
 from attnspec.core.forms import InputForm
 from attnspec.core.nouns import DType, Effort
@@ -32,17 +33,15 @@ from attnspec.faults.subject import own_subject
 from attnspec.numerics.bound import moved_products
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.operands import Operands, read_entries
-from attnspec.numerics.precision import Precision, assumed_precision, declared_precision, named_precision
+from attnspec.numerics.precision import STORED_WORDS, Precision, assumed_precision, declared_precision, named_precision
 from attnspec.numerics.roundings import roundings
 from attnspec.numerics.stored import (
     add_rescaling,
     cut_stored_blocks,
-    entry_errors,
     stored_arrays,
     stored_hull,
     stored_weight_error,
 )
-from attnspec.numerics.stored_format import STORED_WORDS, read_stored
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from attnspec.trials.covering_cases import seed_of

@@ -14,7 +14,7 @@ from attnspec.core.storage import (
     ZERO_FORMATS,
     read_granularity,
 )
-from attnspec.numerics.stored_format import STORED_WORDS
+from attnspec.numerics.precision import STORED_WORDS
 
 CALLED = "functions of codes"
 """What a reader calls those that take no other numbers."""
