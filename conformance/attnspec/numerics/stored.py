@@ -102,7 +102,7 @@ def error_problem(problem: Problem, precision: Precision, formats: Mapping[str, 
     with np.errstate(all="ignore"):  # entries that are not finite
         for name in STORABLE:
             entries = getattr(whole, name).astype(np.float64)
-            arrays[name] = entry_errors(entries, formats[name], precision) if name in formats else np.zeros(
+            arrays[name] = formats[name].entry_errors(entries, precision) if name in formats else np.zeros(
                 entries.shape)
     return problem.but(query=arrays["query"], **_split_past_entries("key", arrays["key"], problem),
                        **_split_past_entries("value", arrays["value"], problem))
