@@ -36,8 +36,8 @@ import click
 import numpy as np
 from attnspec.aspects.quantised.arrays import storage_dtype
 from attnspec.aspects.quantised.faults import MISTAKES
+from attnspec.aspects.quantised.storage import STORAGES
 from attnspec.core.nouns import DType, Effort
-from attnspec.core.storage import STORAGES
 from attnspec.faults.fault import Fault
 from attnspec.faults.subject import own_subject
 from attnspec.faults.witnesses import clauses_for

@@ -22,11 +22,11 @@ from attnspec.aspects.quantised.inside import (
 )
 from attnspec.aspects.quantised.inside_faults import BESIDE_LSE, INSIDE_FAULTS
 from attnspec.aspects.quantised.resolution import describe_what_passes, shares_that_pass
+from attnspec.aspects.quantised.storage import STORAGES, read_granularity
 from attnspec.aspects.quantised.stored_format import entry_errors, read_stored
 from attnspec.core.errors import ManifestError
 from attnspec.core.forms import InputForm
 from attnspec.core.nouns import DType, Effort
-from attnspec.core.storage import STORAGES, read_granularity
 from attnspec.faults.fault import Fault, SoundFormulation
 from attnspec.faults.sound import declaration_of_sound, sound_named
 from attnspec.faults.subject import own_subject

@@ -12,7 +12,7 @@ from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.errors import FileLocation
 from attnspec.core.forms import InputForm
 from attnspec.core.keyword import KeywordLimits
-from attnspec.core.keywords import CACHED, KEYWORDS, keywords_beside
+from attnspec.core.keywords import CACHED, KEYWORDS, keywords_beside, load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.sizes import Refusal, RefusalCondition, nearest_taken
 
@@ -202,7 +202,8 @@ class Limits(KeywordLimits):
     def all_refusals(self) -> tuple[Refusal, ...]:
         """What is refused, more keys than a cache holds among it, and odd lengths that packed bytes do not tell."""
         overfull = (Refusal((RefusalCondition("S", ">", self.cache),)),) if self.cache else ()
-        odd = tuple(Refusal((RefusalCondition(axis, "≠", 0, 2),)) for axis in self.even_axes)
+        odd = tuple(Refusal((RefusalCondition(axis, "≠", 0, 2),)) for part in load_parts("keyword")
+                    if hasattr(part, "even_axes") for axis in part.even_axes(self))
         return (*self.refuses, *overfull, *odd)
 
     def brings(self, keyword: str) -> frozenset[str]:

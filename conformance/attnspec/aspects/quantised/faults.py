@@ -21,10 +21,10 @@ from attnspec.aspects.quantised.keyword import POOL, USUAL_ZEROS
 from attnspec.aspects.quantised.microscaling_faults import MICROSCALING_BUGS, MICROSCALING_FAULTS, MICROSCALING_PANEL
 from attnspec.aspects.quantised.nibble_faults import NIBBLE_FAULTS, SOUND_NIBBLES
 from attnspec.aspects.quantised.stage import STAGE, Restore, keep_stale, read_changed, scaled
+from attnspec.aspects.quantised.storage import STORAGES, UNBLOCKED
 from attnspec.aspects.quantised.zero_faults import SOUND_ZEROS, ZERO_FAULTS
 from attnspec.core.keyword import CACHES_POOL, GRADIENTS_POOL, SERVING_POOL
 from attnspec.core.nouns import DType
-from attnspec.core.storage import STORAGES, UNBLOCKED
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import GROUPED, QUERIES, SQUARE, AspectFaults, Fault, Outside, SoundFormulation, panel_recipe
 from attnspec.faults.staged import staged

@@ -20,7 +20,7 @@ from attnspec.aspects.quantised.inside import (
     stored_by,
     under,
 )
-from attnspec.core.storage import STORAGES
+from attnspec.aspects.quantised.storage import STORAGES
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged import Attend, staged

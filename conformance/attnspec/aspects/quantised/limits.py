@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from attnspec.aspects.quantised.keyword import QUANTISES
-from attnspec.core.keyword import KeywordLimits, LimitChoice
-from attnspec.core.storage import (
+from attnspec.aspects.quantised.storage import (
     GRANULARITIES,
     LAYOUTS,
     PAGED_GRANULARITIES,
@@ -14,6 +13,7 @@ from attnspec.core.storage import (
     ZERO_FORMATS,
     read_granularity,
 )
+from attnspec.core.keyword import KeywordLimits, LimitChoice
 from attnspec.numerics.precision import STORED_WORDS
 
 CALLED = "functions of codes"

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from attnspec.aspects.quantised.storage import BLOCKED, STORAGES, UNBLOCKED, Storage, read_granularity, scale_axes
 from attnspec.core.dtype import DTYPES
 from attnspec.core.errors import ManifestError, quoted
-from attnspec.core.storage import BLOCKED, STORAGES, UNBLOCKED, Storage, read_granularity, scale_axes
 from attnspec.numerics.precision import STORED_WORDS, WEIGHTS, Precision, StoredForm
 from attnspec.numerics.roundings import lost_to_underflow, roundings
 from attnspec.problems.problem import Array
