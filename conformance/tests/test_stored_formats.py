@@ -21,9 +21,8 @@ from attnspec.aspects.quantised.inside import (
     under,
 )
 from attnspec.aspects.quantised.inside_faults import BESIDE_LSE, INSIDE_FAULTS
-from attnspec.aspects.quantised.resolution import describe_what_passes, shares_that_pass
 from attnspec.aspects.quantised.storage import STORAGES, read_granularity
-from attnspec.aspects.quantised.stored_format import entry_errors, read_stored
+from attnspec.aspects.quantised.stored_format import describe_what_passes, entry_errors, read_stored, shares_that_pass
 from attnspec.core.errors import ManifestError
 from attnspec.core.forms import InputForm
 from attnspec.core.nouns import DType, Effort

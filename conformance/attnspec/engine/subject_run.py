@@ -247,7 +247,7 @@ class SubjectRun:
     def _describe_what_passes(self) -> str:
         """How large an error an aspect lets pass in the subject's classes, in a sentence; empty where none does."""
         classes = [self.evaluator(each).precision for each in self.subject.declaration.dtypes]
-        return next(filter(None, (part.describe_what_passes(classes) for part in load_parts("resolution"))), "")
+        return next(filter(None, (part.describe_what_passes(classes) for part in load_parts("stored_format"))), "")
 
     def try_clause(self, check: Check, dtype: DType) -> Outcome:
         """The verdict on one clause at one dtype."""

@@ -88,7 +88,7 @@ def _stored(dtype: type[np.generic]) -> Change:
     return lambda scale: scale.astype(dtype).astype(scale.dtype)
 
 
-def _transposed(scale: Array) -> Array:
+def _look_up_transposed(scale: Array) -> Array:
     """(B,H,S,D): token and feature change places where a scale is looked up."""
     S, D = scale.shape[2:]
     tokens, features = np.arange(S)[:, None], np.arange(D)[None, :]
@@ -137,7 +137,7 @@ _SCALES: Mapping[str, tuple[str, str, Change, Mapping[DType, str]]] = {
     "of_channel_before": ("Each feature has the {} scale of the feature before.", "{} scales by channel",
                           _rolled(3), {}),
     "of_token_for_channel": ("The {} scale is looked up by the token where it is by channel, and vice versa.",
-                             "{} scales by token or channel", _transposed, {}),
+                             "{} scales by token or channel", _look_up_transposed, {}),
     "of_block": ("The {} scale of the first of four tokens serves all.", "{} scales by token", _block_of_first, {}),
     "lost_in_tail": ("The last tokens, which fill no block of four, have no {} scale.",
                      "{} scales other than 1, a length that is no multiple of 4", _tail_unscaled, {}),

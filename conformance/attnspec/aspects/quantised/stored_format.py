@@ -8,8 +8,9 @@ off by how much is in docs/quantised.md.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,9 +18,11 @@ import numpy as np
 from attnspec.aspects.quantised.storage import BLOCKED, STORAGES, UNBLOCKED, Storage, read_granularity, scale_axes
 from attnspec.core.dtype import DTYPES
 from attnspec.core.errors import ManifestError, quoted
+from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import STORED_WORDS, WEIGHTS, Precision, StoredForm
 from attnspec.numerics.roundings import lost_to_underflow, roundings
-from attnspec.problems.problem import Array
+from attnspec.problems.make import make_problem
+from attnspec.problems.problem import Array, Recipe, Sizes
 
 ROUNDINGS_OF_A_QUOTIENT = 4
 """Of a scale (the largest entry over the largest code), of its reciprocal or the quotient with it, of a factor that is
@@ -392,3 +395,50 @@ def _smoothed_errors(keys: Array, stored: StoredFormat, precision: Precision) ->
     found = found + (u + r.scale + r.logits + r.biased_logits) * size + keys.shape[2] * u * np.abs(keys).mean(
         axis=2, keepdims=True, where=np.ones(keys.shape, bool))
     return np.where(np.isfinite(keys), np.where(np.isfinite(mean), found, np.inf), 0.0)
+
+
+# What that lets pass
+
+
+FALSE_ALARM = 1e-6
+"""The rate at which chance is asked what it lets pass."""
+
+KEY_COUNTS = (64, 1024)
+"""Numbers of keys at which it is told how large an error passes: what a verdict is worth is said beside it.
+
+Entries are N(0,1), D = Dv = 64, eight queries, two heads, as in `benchmarks/resolution.py`. The figure is the median of
+the allowance over the entries, in units of the root mean square of the output: an error of a single entry below it is
+not seen by the worst case.
+"""
+
+_QUERIES, _HEADS, _WIDTH = 8, 2, 64
+
+
+@functools.cache
+def shares_that_pass(precision: Precision, keys: int) -> tuple[float, float]:
+    """The error of an entry of the output that is allowed, in units of the output's size: in the worst case, and where
+    roundings are independent.
+    """
+    sizes = Sizes(1, _HEADS, _HEADS, _QUERIES, keys, _WIDTH, _WIDTH)
+    problem = make_problem(Recipe(sizes, ("normal",), "none", frozenset(), 1), precision.dtype)
+    expected = expect(problem, precision, conventions={}, parts=frozenset({"typical"}))
+    size = np.sqrt(np.square(expected.output.astype(np.float64)).mean())
+    allowed = expected.output_allowance, expected.typical_allowance(FALSE_ALARM)
+    worst, typical = (float(np.median(each) / size) for each in allowed)
+    return worst, typical
+
+
+def describe_what_passes(classes: Iterable[Precision]) -> str:
+    """How large an error passes, in a sentence without its full stop; empty where no class quantises.
+
+    classes: of a subject, that of each dtype. The first that quantises is told: what that costs depends little on the
+    dtype.
+    """
+    precision = next((each for each in classes if each.stored_formats), None)
+    if precision is None:
+        return ""
+    worst, typical = zip(*(shares_that_pass(precision, keys) for keys in KEY_COUNTS), strict=True)
+    few, many = (f"{keys:,}" for keys in KEY_COUNTS)
+    return (f"it quantises inside, so that an error of one entry passes up to {worst[0]:.2g} of the output's size at "
+            f"{few} keys and {worst[1]:.2g} at {many}, or {typical[0]:.2g} and {typical[1]:.2g} where roundings are "
+            f"independent ({precision.dtype.value})")
