@@ -3,9 +3,6 @@
 What says what an entry stands for lies as the entries do, in every form.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Mapping

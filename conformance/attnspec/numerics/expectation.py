@@ -233,7 +233,7 @@ def _expect_sharply(dtype: DType, r: Roundings, parts: frozenset[str], operands:
 def _expected_fields(
         operands: Operands, wide: Truth, classes: Sequence[Roundings], parts: frozenset[str]) -> dict[str, Array]:
     """The same (B,H,T,…), given the truth and the classes that err: the subject's, and the truth's if no finer."""
-    truth = wide.narrow()
+    truth = wide if wide.output.dtype == np.float64 else wide.narrow()
     erring = [(r, weight_error(operands, truth, r)) for r in classes]
     claimed: Array = in_domain(operands, truth, *erring[0]) & np.isfinite(erring[0][1].worst)
     found = dict(EMPTY_FIELDS)
