@@ -20,7 +20,6 @@ from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, KEYWORDS, OFF, UN
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import staged as stage
 from attnspec.faults.catalogue import ATTENTION_PROFILES, BESIDE_POOL, FORMED, FURTHER_PROFILES, RECOMMENDED
-from attnspec.faults.entries import with_entries_read
 from attnspec.faults.fault import all_mistakes
 from attnspec.faults.sound_forms import (
     CAPACITY,
@@ -37,7 +36,7 @@ from attnspec.faults.sound_forms import (
 )
 from attnspec.faults.sound_forms import FORMULATIONS as OF_ROTARY
 from attnspec.faults.staged import Attend, around, attention, log_sum_exp, put_together, returned, staged, with_column
-from attnspec.faults.staged_forms import Rotate
+from attnspec.faults.staged_forms import Rotate, with_entries_read
 from attnspec.faults.staged_work import (
     Answer,
     HandedOver,

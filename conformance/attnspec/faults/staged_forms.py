@@ -1,4 +1,5 @@
-"""What else is staged: a layer, an attention that is called step after step, and a rotary embedding.
+"""What else is staged: a layer, an attention that is called step after step, a rotary embedding, and functions of
+entries that stand for others.
 
 The layer projects, splits into heads, attends, merges and projects out, with one rounding at the end. A fault replaces
 one stage; of a decoder also what is stored and what is read.
@@ -12,10 +13,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from attnspec.core.forms import DEFAULT_BASE
+from attnspec.core.forms import DEFAULT_BASE, OF_ENTRIES
 from attnspec.core.keywords import KeywordArguments
 from attnspec.faults.staged import SOUND, Attend, Stages, around, attention
-from attnspec.faults.staged_work import Answer, HandedOver, wide_dtype
+from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall, restore, wide_dtype
 from attnspec.problems.problem import Array
 
 Params = Mapping[str, Array]
@@ -310,3 +311,42 @@ def staged_rotation(*, take: Callable[[Rotation], Rotation] = lambda work: work,
             output[..., at] = values
         return output.astype(work.io)
     return lambda: rotate
+
+
+# Functions whose entries stand for other numbers: these are read first, and then all is as without. What says what an
+# entry stands for lies as the entries do, in every form
+
+
+def with_entries_read(attend: Attend) -> Attend:
+    """A function of any form that takes entries which stand for others, made of one that takes none."""
+    def attend_entries(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
+        """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), or as they lie in the form -> what `attend` returns."""
+        said, rest = dict[str, Any](), dict[str, Any]()
+        for name, value_of in keywords.items():
+            if name not in OF_ENTRIES:
+                rest[name] = value_of
+            elif value_of is not None:
+                said[name] = value_of
+        if not said:
+            return attend(query, key, value, **rest)
+        wide, none = wide_dtype(query.dtype), np.ones((), bool)
+        given = PreparedCall(query.astype(wide), key.astype(wide), value.astype(wide), none)
+        numbers = restore(given.but(**said))
+        found = attend(numbers.query, numbers.key, numbers.value, **rest)
+        return _in_dtype_of_call(found, query.dtype, rest)
+    return attend_entries
+
+
+def _in_dtype_of_call(found: Any, io: np.dtype[Any],  # noqa: ANN401  (a cache may be among it)
+                      keywords: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    """What comes back, the output (B,H,T,Dv) and weights in the dtype of the call."""
+    if not isinstance(found, tuple):
+        return found.astype(io)
+    asked = 2 if keywords.get("return_weights") else 1
+    return (*(each.astype(io) for each in found[:asked]), *found[asked:])
+
+
+def whole_array(keywords: Mapping[str, Any], keyword: str, entries: Array) -> Array | None:
+    """What says what entries stand for, in their shape, any; None where nothing does."""
+    found = keywords.get(keyword)
+    return None if found is None else np.broadcast_to(found, entries.shape)

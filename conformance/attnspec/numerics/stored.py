@@ -80,12 +80,12 @@ def stored_hull(problem: Problem, conventions: Mapping[str, str], precision: Pre
 
 def _with_stored_sizes(problem: Problem, formats: Mapping[str, StoredForm]) -> Problem:
     """The problem with entries that are no smaller than what is stored in their place."""
-    whole = join_past(problem)
-    sizes = {name: size for name, each in formats.items()
-             if (size := each.stored_sizes(getattr(whole, name).astype(np.float64))) is not None}
-    parts = [{name: size} if name == "query" else _split_past_entries(name, size, problem)
-             for name, size in sizes.items()]
-    return problem.but(**{name: array for part in parts for name, array in part.items()}) if parts else problem
+    whole, changed = join_past(problem), dict[str, Array]()
+    for name, each in formats.items():
+        sizes = each.stored_sizes(getattr(whole, name).astype(np.float64))
+        if sizes is not None:
+            changed |= {name: sizes} if name == "query" else _split_past_entries(name, sizes, problem)
+    return problem.but(**changed)
 
 
 def _split_past_entries(name: str, array: Array, problem: Problem) -> dict[str, Array]:

@@ -59,9 +59,10 @@ def _take_first(axis: int) -> Change:
 
 def _exchange_scales(call: HandedOver) -> HandedOver:
     """The first scale of the values for all keys, and the other way round, where there are both."""
-    key, value = (None if scale is None else np.asarray(scale)[:, :, :, :1]
-                  for scale in (call.key_scale, call.value_scale))
-    return call if key is None or value is None else call.but(key_scale=value, value_scale=key)
+    if call.key_scale is None or call.value_scale is None:
+        return call
+    key, value = np.asarray(call.key_scale)[..., :1], np.asarray(call.value_scale)[..., :1]
+    return call.but(key_scale=value, value_scale=key)
 
 
 _ANY = "gradients, {} scales other than 1"

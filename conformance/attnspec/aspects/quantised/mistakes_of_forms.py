@@ -18,7 +18,6 @@ import numpy as np
 from attnspec.aspects.quantised.arrays import EVERY
 from attnspec.aspects.quantised.mistakes_beside import PAST_CHANGES, ZERO_CHANGES, ScaleChange
 from attnspec.core.forms import BORDERS, OF_ENTRIES, STATE, TABLE, InputForm
-from attnspec.faults.entries import whole_array, with_entries_read
 from attnspec.faults.fault import Fault
 from attnspec.faults.packed import packed
 from attnspec.faults.staged import (
@@ -32,7 +31,7 @@ from attnspec.faults.staged import (
     gathered,
     slots_of_keys,
 )
-from attnspec.faults.staged_forms import decoder, storing
+from attnspec.faults.staged_forms import decoder, storing, whole_array, with_entries_read
 from attnspec.faults.staged_work import HandedOver
 from attnspec.problems.problem import CACHED_INPUTS, Array
 
