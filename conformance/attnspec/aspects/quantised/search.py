@@ -293,7 +293,7 @@ def _find_scales(known: CallForm, told: ScaleParameters, trier: Trier) -> tuple[
                    for each in lengths):
                 return way, wrong
             attempt = trier.nearest
-            wrong = wrong or (attempt if attempt and attempt.step is Progress.OTHER_NUMBERS else None)
+            wrong = wrong or (attempt if attempt and attempt.progress is Progress.OTHER_NUMBERS else None)
     return None, wrong
 
 
