@@ -121,9 +121,10 @@ def clauses_of_codes(fault: Fault) -> Iterator[str]:
 
 
 def judged(name: str, storage: str, dtype: str) -> Line:
-    """One fault at one storage: the record's line. `cases` are those of which a clause claimed something. Whether it has
-    a trace is said of a fault that nothing convicts; so is that of one which attention without the mistake cannot be
-    compared with: a decoder, say.
+    """One fault at one storage: the record's line. `cases` are those of which a clause claimed something.
+
+    Whether it has a trace is said of a fault that nothing convicts. One that attention without the mistake cannot be
+    compared with, as a decoder, has one.
     """
     began = time.perf_counter()
     right = own_subject("sound/dequantised_first").callee
@@ -133,7 +134,7 @@ def judged(name: str, storage: str, dtype: str) -> Line:
     def compare(arrays: Sequence[Any], keywords: Mapping[str, Any], answer: object) -> None:
         nonlocal differs
         try:
-            differs = differs or not np.array_equal(right.function(*arrays, **keywords), answer, equal_nan=True)
+            differs = differs or not are_same(right.function(*arrays, **keywords), answer)
         except Exception:  # whatever it cannot answer
             differs = True
 
@@ -142,6 +143,13 @@ def judged(name: str, storage: str, dtype: str) -> Line:
         found["has_trace"] = differs
     return {"fault": name, "storage": storage, "dtype": dtype, **found,
             "seconds": round(time.perf_counter() - began, 1)}
+
+
+def are_same(one: Any, other: Any) -> bool:  # noqa: ANN401  (an output, or a tuple of it and what else is asked for)
+    """Whether two answers agree bit for bit; NaN is NaN."""
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(are_same, one, other))
+    return np.array_equal(one, other, equal_nan=True)
 
 
 def search(fault: Fault, storage: str, dtype: DType, watch: Watch) -> dict[str, Any]:
