@@ -14,7 +14,6 @@ from attnspec.aspects.quantised.storage import (
     read_granularity,
 )
 from attnspec.core.keyword import KeywordLimits, LimitChoice
-from attnspec.numerics.precision import STORED_WORDS
 
 CALLED = "functions of codes"
 """What a reader calls those that take no other numbers."""
@@ -65,6 +64,8 @@ def find_lacking(limits: KeywordLimits, taken: Collection[str], name: str) -> st
 
 def find_unsaid(profile: str, words: Collection[str]) -> str:
     """Why clauses of a profile are not about who declares these words of precision classes; empty where they may be."""
+    from attnspec.numerics.precision import STORED_WORDS  # noqa: PLC0415  (weight: NumPy)
+
     is_inside = profile == QUANTISES and STORED_WORDS.keys().isdisjoint(words)
     return "it does not say that it quantises what it is given (docs/quantised.md)" if is_inside else ""
 
