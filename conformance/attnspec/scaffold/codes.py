@@ -256,15 +256,17 @@ def _find_scales(known: CallForm, told: ScaleParameters, trier: Trier) -> tuple[
     long = {axis: length for axis, length in _LONG_SIZES.items() if axis not in known.sizes}
     ones = replace(_leave_scales(known, told), scale_pattern="head/ones")
     takes_long = told.are_required or trier.is_right(ones, plain_problem(ones, **long))
+    lengths = ({}, long) if takes_long else ({},)
     for name in _FORMATS_OF_SAME_CODES.get(_find_format(known, told), ("",)):
         form = _use_format(known, told, name, "") if name else known
         for way in _list_ways(form, told):
-            lengths, trier.nearest = ({}, long) if takes_long else ({},), None
-            if all(trier.is_right(posed, plain_problem(posed, **each)) for posed in _list_posed(way)
-                   for each in lengths):
+            wrongs = (trier.find_wrong(posed, plain_problem(posed, **each)) for posed in _list_posed(way)
+                      for each in lengths)
+            attempt = next(filter(None, wrongs), None)
+            if attempt is None:
                 return way, wrong
-            attempt = trier.nearest
-            wrong = wrong or (attempt if attempt and attempt.step is Progress.OTHER_NUMBERS else None)
+            if wrong is None and attempt.progress is Progress.OTHER_NUMBERS:
+                wrong = attempt
     return None, wrong
 
 

@@ -50,11 +50,11 @@ def learn_cache(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier
 def _check_several_steps(form: CallForm, trier: Trier) -> CallForm:
     """A decoder that is right behind one call; with a warning where it is wrong behind several."""
     posed = pose_step(form).but(**{STATE: "token_by_token"})
-    trier.nearest = None
-    if trier.is_right(form, posed, _find_scale(form, posed, trier)) or trier.nearest is None:
+    wrong = trier.find_wrong(form, posed, _find_scale(form, posed, trier))
+    if wrong is None:
         return form
     warning = (f"CACHE: it is right behind one call that filled its cache, but not behind several, one token each: "
-               f"{trier.nearest.objection}. What later calls store in the cache is lost, or stands in another place: "
+               f"{wrong.objection}. What later calls store in the cache is lost, or stands in another place: "
                "attnspec check says what is wrong.")
     return replace(form, warnings=(warning, *form.warnings))
 

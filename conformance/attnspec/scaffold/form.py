@@ -133,6 +133,7 @@ class CallForm:
     dtype, sizes: those at which it was found; lengths of our axes that are not the usual ones.  limits: as in the
     manifest.  default_scale: in words, where it is not 1/sqrt(D).  fixed_heads: how many it has, 0 for any number.
     one_kv_head: one head of keys and values serves for all queries.  even_heads: features turn in pairs, so D is even.
+    needs_several_heads: with one head it has other parameters.
     mask_of_squares: it takes a mask where T = S only.  scale_pattern: the scales of codes that it is tried with.
     variants: by name, forms that must answer alike, such as the layer in training.
 
@@ -166,6 +167,7 @@ class CallForm:
     one_kv_head: bool = False
     stopped_rotations: tuple[str, ...] = ()
     even_heads: bool = False
+    needs_several_heads: bool = False
     mask_of_squares: bool = False
     is_compiled: bool = False
     is_contiguous: bool = False

@@ -20,7 +20,7 @@ from attnspec.scaffold.lookup import TheirParameter, find_parameters
 from attnspec.scaffold.meaning import Choices, find_roles, list_choices, list_combinations
 from attnspec.scaffold.memory import find_memory, find_query
 from attnspec.scaffold.parameters.configs import OFF_IN_CONFIG, list_configs
-from attnspec.scaffold.parameters.states import PROJECTIONS, FilledState, list_states
+from attnspec.scaffold.parameters.states import HEAD_PLACE, PROJECTIONS, FilledState, list_states
 from attnspec.scaffold.parameters.trees import Leaf, Tree, find_roots, find_tree, list_tree_leaves
 from attnspec.scaffold.probe_problems import plain_problem
 from attnspec.scaffold.there import CalleeProcess
@@ -384,3 +384,23 @@ def _fill_state(form: CallForm, state: FilledState) -> Iterator[CallForm]:
     if norms:
         said = f"Its {' and '.join(norms)} is left out, so that only attention is judged."
         yield replace(known, removed_parts=norms, remarks=(*form.remarks, said))
+
+
+def limit_to_several_heads(form: CallForm, trier: Trier) -> CallForm:
+    """The form, for two heads and more where the layer has other parameters with one head: many leave out the
+    projection of the output where one head is as wide as the model.
+    """
+    if not form.is_class or not form.state or form.limits.get("single_head") or form.fixed_heads:
+        return form
+    one_head = plain_problem(form, H=1, Hkv=1)
+    if trier.is_right(form, one_head):
+        return form
+    bare = replace(form, state=None, reading=None, zero_tensors=(), filled_tensors={}, judged_part="")
+    family = CallableKind.TORCH if form.family is CallableKind.LAZY else form.family
+    known = {leaf.path for leaf in _list_leaves(family, trier.call_raw(bare, one_head))}
+    names = {path: "".join(path).strip('[]".') for path in form.state if path not in known}
+    missing = [name for name in names.values() if known and HEAD_PLACE not in name]
+    if not missing:
+        return form
+    said = f"With one head, as wide as the model, it has no {' and '.join(missing)}: it takes two heads and more."
+    return replace(form, needs_several_heads=True, remarks=(*form.remarks, said))

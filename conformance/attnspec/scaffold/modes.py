@@ -11,7 +11,7 @@ from attnspec.scaffold.extended import Parameters
 from attnspec.scaffold.form import CallableKind, CallForm, ModuleMode, Site
 from attnspec.scaffold.meaning import NO_DROPOUT, find_roles
 from attnspec.scaffold.probe_problems import plain_problem
-from attnspec.scaffold.trial_adapter import Trier
+from attnspec.scaffold.trial_adapter import Progress, Trier
 
 TRAINING_VARIANT, DROPOUT_VARIANT = "training", "dropout_rate"
 """Names of variants: the layer in training, and in evaluation though its constructor was given a rate."""
@@ -60,17 +60,15 @@ def _add_dropout(form: CallForm, parameters: Parameters, trier: Trier) -> CallFo
     variant = None if evaluated is None else _give_rates(evaluated, parameters)
     if variant is None:
         return form
-    trier.nearest = None
-    answer = trier.answer(variant, plain_problem(variant))
-    if answer is not None and not trier.is_right(variant, plain_problem(variant)) and trier.nearest:
-        warning = (f"DROPS IN EVALUATION: constructed with a rate of dropout of {DROPOUT_RATE}, "
-                   f"{trier.nearest.objection}. Dropout seems to be on in evaluation: attnspec check says "
-                   "what is wrong.")
-        form = replace(form, warnings=(warning, *form.warnings))
-    if answer is None:
-        against = trier.nearest.objection if trier.nearest else "it returns nothing"
-        said = f"Constructed with a rate of dropout of {DROPOUT_RATE}, {against}: dropout in evaluation is not judged."
+    wrong = trier.find_wrong(variant, plain_problem(variant))
+    if wrong is not None and wrong.progress is not Progress.OTHER_NUMBERS:
+        said = (f"Constructed with a rate of dropout of {DROPOUT_RATE}, {wrong.objection}: dropout in evaluation is "
+                "not judged.")
         return replace(form, remarks=(*form.remarks, said))
+    if wrong is not None:
+        warning = (f"DROPS IN EVALUATION: constructed with a rate of dropout of {DROPOUT_RATE}, {wrong.objection}. "
+                   "Dropout seems to be on in evaluation: attnspec check says what is wrong.")
+        form = replace(form, warnings=(warning, *form.warnings))
     return replace(form, variants={**form.variants, DROPOUT_VARIANT: variant})
 
 

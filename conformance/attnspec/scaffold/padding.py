@@ -25,15 +25,14 @@ def add_padded_variant(form: CallForm, parameter: TheirParameter, trier: Trier) 
     if form.kind is not Kind.LAYER or not is_one or form.bindings or not is_length:
         return form
     ragged = replace(form, padded_parameter=parameter.name, variants={})
-    trier.nearest = None
-    if trier.is_right(ragged, plain_problem(ragged)):
+    wrong = trier.find_wrong(ragged, plain_problem(ragged))
+    if wrong is None:
         return replace(form, variants={**form.variants, PADDED_VARIANT: ragged})
-    if trier.nearest is None or trier.nearest.step is not Progress.OTHER_NUMBERS:
+    if wrong.progress is not Progress.OTHER_NUMBERS:
         return form
-    against = trier.nearest.objection
-    alike = replace(ragged, padded_alike=True)
+    alike = replace(ragged, is_padded_alike=True)
     why = ("the length of the first entry of the batch serves for all" if trier.is_right(alike, plain_problem(alike))
            else "what lies beyond is not hidden")
-    warning = (f"LENGTHS: its {parameter.name} are wrong: {why}. Handed padding behind its input, {against}: attnspec "
-               "check says what is wrong.")
+    warning = (f"LENGTHS: its {parameter.name} are wrong: {why}. Handed padding behind its input, "
+               f"{wrong.objection}: attnspec check says what is wrong.")
     return replace(form, variants={**form.variants, PADDED_VARIANT: ragged}, warnings=(warning, *form.warnings))

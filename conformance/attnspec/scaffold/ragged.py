@@ -49,9 +49,8 @@ def note_ragged_batches(form: CallForm, trier: Trier) -> CallForm:
     if not form.is_packed or not isinstance(problem, Problem):
         return form
     lengths = {name: sample_of(name, problem.sizes, problem.dtype) for name in COUNTS}
-    trier.nearest = None
-    if trier.is_right(form, problem.but(**lengths)):
+    wrong = trier.find_wrong(form, problem.but(**lengths))
+    if wrong is None:
         return form
-    against = trier.nearest.objection if trier.nearest else "its output is another"
-    said = f"With sequences of unequal lengths, {against}: attnspec check says what is wrong."
+    said = f"With sequences of unequal lengths, {wrong.objection}: attnspec check says what is wrong."
     return replace(form, remarks=(*form.remarks, said))

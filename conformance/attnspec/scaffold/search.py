@@ -17,7 +17,7 @@ from attnspec.scaffold.extended import Parameters
 from attnspec.scaffold.form import CallForm, Site
 from attnspec.scaffold.gathered import spread_inputs
 from attnspec.scaffold.inner_bias import list_bias_switches, measure_bias
-from attnspec.scaffold.layers import list_class_forms, list_function_forms, list_tree_forms
+from attnspec.scaffold.layers import limit_to_several_heads, list_class_forms, list_function_forms, list_tree_forms
 from attnspec.scaffold.learning import learn_keywords
 from attnspec.scaffold.meaning import DESTINATION, find_unknown
 from attnspec.scaffold.memory import hand_memory
@@ -177,7 +177,8 @@ def _find_with_full_pages(callee: ExaminedCallable, trier: Trier) -> CallForm | 
 def _complete_form(form: CallForm, callee: ExaminedCallable, trier: Trier) -> CallForm:
     """The form with its memory, all keywords and variants, and what is to be said of it."""
     parameters = all_parameters(callee)
-    told = hand_memory(form, callee.call_parameters if callee.is_class else callee.parameters, trier)
+    several = limit_to_several_heads(form, trier)
+    told = hand_memory(several, callee.call_parameters if callee.is_class else callee.parameters, trier)
     known = learn_unnamed(learn_keywords(told, parameters, trier), parameters, trier)
     turned = judge_handed_angles(warn_of_inverted_mask(known, callee), parameters, trier)
     judged = add_mode_variants(note_ragged_batches(turned, trier), parameters, trier)

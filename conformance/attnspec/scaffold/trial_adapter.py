@@ -233,6 +233,11 @@ class Trier:
         self.keep_attempt(Attempt(form, Progress.OTHER_NUMBERS, told, measure_unlikeness(known[0], output)))
         return False
 
+    def find_wrong(self, form: CallForm, problem: AnyProblem, scale: float | None = None) -> Attempt | None:
+        """How a form fails at a problem; None where it is right. What failed before counts no longer."""
+        self.nearest = None
+        return None if self.is_right(form, problem, scale) else self.nearest
+
     def keep_mistaken(self, form: CallForm, problem: AnyProblem, outputs: list[ReadOutput]) -> None:
         """Remember the form if a plain mistake explains one of its outputs; also always causal."""
         always = replace(form, limits={**form.limits, "causal_only": True},
@@ -304,6 +309,7 @@ def _describe_raised(raised: SubjectRaised) -> str:
 def _list_form_refusals(form: CallForm) -> tuple[Refusal, ...]:
     of_heads = [f"H ≠ {form.fixed_heads}"] if form.fixed_heads else []
     of_one = ["Hkv ≠ 1"] if form.one_kv_head else []
+    of_several = ["H < 2"] if form.needs_several_heads else []
     of_pairs = ["D % 2 ≠ 0", "Dv % 2 ≠ 0"] if form.even_heads else []
     of_masks = ["mask with T ≠ S"] if form.mask_of_squares else []
     squares = ", ".join(str(side**2) for side in range(1, _LARGEST_SIDE + 1))
@@ -311,7 +317,7 @@ def _list_form_refusals(form: CallForm) -> tuple[Refusal, ...]:
     of_one_query = ["T ≠ 1"] if form.takes_one_query else []
     of_segments = ["query_segments with T ≠ S"] if form.limits.get("segments_are_shared") else []
     of_lengths = [*of_masks, *of_squares, *of_one_query, *of_segments]
-    return tuple(map(read_refusal, [*of_heads, *of_one, *of_pairs, *of_lengths]))
+    return tuple(map(read_refusal, [*of_heads, *of_one, *of_several, *of_pairs, *of_lengths]))
 
 
 def _list_shallow_arrays(returned: ReturnedTree) -> Iterator[ReturnedArray]:

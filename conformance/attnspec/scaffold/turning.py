@@ -159,12 +159,11 @@ def _add_quarter_turn(form: CallForm, switch: RotationSwitch, trier: Trier) -> C
 
 def _add_turned_variant(form: CallForm, variant: CallForm, trier: Trier) -> CallForm:
     """With a variant that turns by a quarter, and a warning where it answers otherwise."""
-    trier.nearest = None
-    if trier.is_right(variant, plain_problem(variant)):
+    wrong = trier.find_wrong(variant, plain_problem(variant))
+    if wrong is None:
         return replace(form, variants={**form.variants, QUARTER_TURN: variant})
-    against = trier.nearest.objection if trier.nearest else "its output is another"
-    warning = (f"TURNED DIFFERENTLY: turned by a quarter at all places, {against}. Queries and keys are not turned "
-               f"alike: attnspec check says what is wrong.")
+    warning = (f"TURNED DIFFERENTLY: turned by a quarter at all places, {wrong.objection}. Queries and keys are "
+               f"not turned alike: attnspec check says what is wrong.")
     return replace(form, variants={**form.variants, QUARTER_TURN: variant}, warnings=(warning, *form.warnings))
 
 

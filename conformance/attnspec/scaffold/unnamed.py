@@ -97,12 +97,12 @@ def _vary_number(form: CallForm, parameter: TheirParameter, trier: Trier) -> Cal
     if not is_number or not is_told or form.next_cache or parameter.name in form.variants:
         return form
     variant = replace(form, arguments={**form.arguments, parameter.name: str(_OTHER_NUMBER)}, variants={})
-    trier.nearest = None
-    if trier.is_right(variant, plain_problem(variant)):
+    wrong = trier.find_wrong(variant, plain_problem(variant))
+    if wrong is None:
         return replace(form, variants={**form.variants, parameter.name: variant})
-    if trier.nearest is None or trier.nearest.step is not Progress.OTHER_NUMBERS:
+    if wrong.progress is not Progress.OTHER_NUMBERS:
         return form
-    warning = (f"{parameter.name.upper()}: given {parameter.name}={_OTHER_NUMBER}, {trier.nearest.objection}. It "
+    warning = (f"{parameter.name.upper()}: given {parameter.name}={_OTHER_NUMBER}, {wrong.objection}. It "
                "should change nothing: attnspec check says what is wrong.")
     return replace(form, variants={**form.variants, parameter.name: variant}, warnings=(warning, *form.warnings))
 

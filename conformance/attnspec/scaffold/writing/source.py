@@ -170,6 +170,8 @@ def _write_refusals(form: CallForm) -> Iterator[str]:
     if form.takes_squares:
         yield f"    if {SQUARE_SIDE} ** 2 != T:"
         yield '        raise ValueError("its tokens fill a square: T is a square number")'
+    if form.needs_several_heads:
+        yield from ("    if heads == 1:", '        raise ValueError("with one head it has other parameters")')
     if form.even_heads:
         yield from ("    if D % 2:", '        raise ValueError("features turn in pairs: the width of a head is even")')
     if form.limits.get("causal_only"):
