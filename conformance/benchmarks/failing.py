@@ -149,7 +149,7 @@ def signature_of(target: str, dtypes: Sequence[DType]) -> Signature:
     named = tuple(each.value for each in dtypes)
     if is_own(target):
         fault = _fault(target)
-        needed = Matrix(lambda: CHECKS, lambda: REFUTATIONS).needs(fault) | {fault.stage}
+        needed = Matrix(lambda: CHECKS, lambda: REFUTATIONS).needed_keywords(fault) | {fault.stage}
         given = needed | {BESIDE[name] for name in needed & BESIDE.keys()}
         return Signature(tuple(sorted(given & OFF.keys())), (), named)
     sys.path.insert(0, str(MISTAKES.parent))

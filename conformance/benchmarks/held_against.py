@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from attnspec.core.nouns import DType
-from attnspec.diagnosis.locate import KNOBS, Magnitude
+from attnspec.diagnosis.locate import MAGNITUDES, Magnitude
 from attnspec.diagnosis.whereabouts import shows_as_much
 from attnspec.problems.make import RotaryProblem, make_problem
-from attnspec.problems.problem import Problem, Recipe, joined
+from attnspec.problems.problem import Problem, Recipe, join_past
 from attnspec.record.boundaries import keywords_in, lengths_in, meets_condition, parts_of
 from attnspec.spec.load import load_spec
 from attnspec.vocabulary.scene import AnyProblem, Scene
@@ -67,7 +67,7 @@ def posed(scene: Scene) -> tuple[Posed, ...]:
 def whole(problem: AnyProblem) -> AnyProblem:
     """A problem with its past among its keys: lengths are told so."""
     return problem if isinstance(problem, RotaryProblem) or problem.past_key is None else problem.but(
-        past_key=None, past_value=None, key=joined(problem).key, value=joined(problem).value)
+        past_key=None, past_value=None, key=join_past(problem).key, value=join_past(problem).value)
 
 
 def contradictions(words: str, failing: Sequence[Case], passing: Sequence[Case]) -> Iterator[str]:
@@ -115,7 +115,7 @@ def _without_condition(words: str, failing: Sequence[Case]) -> Iterator[str]:
 def _smaller(words: str, failing: Sequence[Case]) -> Iterator[str]:
     """A case that fails though its numbers are smaller than those from which on it is said to fail."""
     found = _MAGNITUDE.search(words)
-    knob = next((each for each in KNOBS if found and each.name == found["what"]), None)
+    knob = next((each for each in MAGNITUDES if found and each.name == found["what"]), None)
     if found and knob:
         for each in failing:
             if (size := _magnitude(knob, each)) is not None and size < 0.95 * float(found["most"]):  # told to 3 %

@@ -20,7 +20,7 @@ import click
 import numpy as np
 from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import Expectation, expect
-from attnspec.numerics.precision import Precision, graded, is_half, precision_of
+from attnspec.numerics.precision import Precision, declared_precision, is_half, precision_of_grade
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 
@@ -74,11 +74,12 @@ def resolution(keys: tuple[int, ...]) -> None:
     for dtype in DType:
         for grade in GRADES if is_half(dtype) else ("",):
             for count in keys:
-                told = line(problem_of(dtype, count), graded(grade, dtype) if grade else precision_of(None, dtype))
+                told = line(problem_of(dtype, count), precision_of_grade(grade, dtype) if grade
+                            else declared_precision(None, dtype))
                 click.echo(f"{dtype.value:9}{grade:5}{count:6} {told}")
     click.echo("\nnanoseconds a logit, 64 queries, 2,048 keys, D = Dv = 64")
     for dtype in DType:
-        problem, precision = problem_of(dtype, 2048, queries=64), precision_of(None, dtype)
+        problem, precision = problem_of(dtype, 2048, queries=64), declared_precision(None, dtype)
         sharp, screen = (nanoseconds(problem, precision, screens=screens) for screens in (False, True))
         click.echo(f"{dtype.value:9} sharp {sharp:5.0f}   screen {screen:5.0f}")
 

@@ -25,8 +25,8 @@ from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType, Effort, Level
 from attnspec.diagnosis.arithmetic import classes_for
 from attnspec.faults.subject import own_subject
-from attnspec.numerics.precision import VALUES_TRIED, precision_of
-from attnspec.numerics.width import MISTAKES, SHOWS_FROM, Mistake, acquitted_by, define, refuse_too_wide
+from attnspec.numerics.precision import VALUES_TRIED, declared_precision
+from attnspec.numerics.width import DROPS_FROM, MISTAKES, Mistake, acquitted_by, define, refuse_too_wide
 from attnspec.problems.make import as_dtype
 from attnspec.problems.problem import Array, Problem
 from attnspec.spec.load import load_spec
@@ -68,7 +68,7 @@ def with_mistake(mistake: Mistake, words: Words, dtype: DType) -> Subject:
 
     def attend(query: Array, key: Array, value: Array, *, causal: bool = False, mask: Array | None = None) -> Array:
         problem = Problem(dtype, query, key, value, causal=causal, mask=mask)
-        is_wrong = (causal or not mistake.causal) and (key.shape[2] >= SHOWS_FROM or mistake.sizes.S < SHOWS_FROM)
+        is_wrong = (causal or not mistake.causal) and (key.shape[2] >= DROPS_FROM or mistake.sizes.S < DROPS_FROM)
         wrong = mistake.answer(problem) if is_wrong else define(problem)
         if mistake.of_empty_row:
             visible = np.ones(1, bool) if mask is None else np.asarray(mask)
@@ -112,7 +112,7 @@ def count_acquitted(number: int, seed: int, dtypes: Sequence[DType]) -> int:
 def is_accepted(words: Words, dtype: DType) -> bool:
     """Whether a function may declare the class."""
     try:
-        refuse_too_wide(precision_of({**words, "reason": "the table"}, dtype))
+        refuse_too_wide(declared_precision({**words, "reason": "the table"}, dtype))
     except ManifestError:
         return False
     return True
@@ -133,7 +133,7 @@ def main() -> None:
         tried = wide = 0
         for words in classes(dtype, told.pairs, told.seed):
             try:
-                precision = precision_of({**words, "reason": "the table"}, dtype)
+                precision = declared_precision({**words, "reason": "the table"}, dtype)
             except ManifestError:
                 continue
             tried += 1

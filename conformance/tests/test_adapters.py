@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.precision import precision_of
+from attnspec.numerics.precision import declared_precision
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
 from attnspec.questions.undeclared import probe_conventions
 from attnspec.subjects.registry import load_target, registered_subjects
@@ -43,7 +43,7 @@ def problem_for(subject: Subject, dtype: DType) -> Problem:
 
 def worst(subject: Subject, problem: Problem) -> float:
     """The largest gap to the definition over what rounding allows."""
-    precision = precision_of(subject.declaration.precision.get(problem.dtype), problem.dtype)
+    precision = declared_precision(subject.declaration.precision.get(problem.dtype), problem.dtype)
     expected = expect(problem, precision, conventions=subject.declaration.conventions,
                       scale_width=subject.scale_width(problem))
     gap = np.abs(subject.answer(problem).output.astype(expected.output.dtype) - expected.output)

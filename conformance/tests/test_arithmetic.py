@@ -16,7 +16,7 @@ from attnspec.diagnosis.advice import manifest_line
 from attnspec.diagnosis.arithmetic import classes_for
 from attnspec.engine.engine import Engine
 from attnspec.engine.summon import load_subject
-from attnspec.numerics.precision import precision_of
+from attnspec.numerics.precision import declared_precision
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Explanation, Outcome
 from attnspec.spec.yaml_lines import shown_path
@@ -256,7 +256,7 @@ def test_a_small_drift_is_no_wider_arithmetic() -> None:
 @pytest.mark.parametrize("dtype", DType)
 def test_every_class_can_be_declared(dtype: DType) -> None:
     for wider in classes_for(dtype):
-        assert precision_of({**wider.words, "reason": wider.cause}, dtype).reason == wider.cause
+        assert declared_precision({**wider.words, "reason": wider.cause}, dtype).reason == wider.cause
 
 
 @pytest.mark.family(1)

@@ -13,8 +13,8 @@ from attnspec.core.paths import folder
 from attnspec.core.plan import Plan
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.engine.summon import load_subject
-from attnspec.numerics.precision import precision_of
-from attnspec.numerics.roundings import backward_named, backward_precision_of
+from attnspec.numerics.precision import declared_precision
+from attnspec.numerics.roundings import declared_backward, format_backward
 from attnspec.record.codec import from_line, to_line
 from attnspec.record.events import Found, RunFinished, SubjectKnown, SubjectProbed
 from attnspec.record.outcome import ClauseText, Evidence, KnownFinding, Measured, Outcome, SubjectCard
@@ -190,8 +190,8 @@ def test_who_has_no_gradients_is_told_by_the_reason() -> None:
     (DType.BFLOAT16, {}, {"is_recomputed": False}, "G3, is_recomputed False")])
 def test_a_backward_class_is_named_after_the_forward_pass(dtype: DType, forward: dict[str, object],
                                                           backward: dict[str, object], name: str) -> None:
-    precision = precision_of(forward, dtype)
-    assert backward_named(precision, backward_precision_of(backward, precision)) == name
+    precision = declared_precision(forward, dtype)
+    assert format_backward(precision, declared_backward(backward, precision)) == name
 
 
 def test_a_card_tells_where_the_backward_pass_of_a_run_rounds() -> None:
@@ -204,7 +204,7 @@ def test_a_card_tells_where_the_backward_pass_of_a_run_rounds() -> None:
 def test_an_older_record_learns_from_manifests_where_it_rounds() -> None:
     [declared] = (each.declaration for each in read_manifest(folder("implementations") / "torch")
                   if each.id == "torch/sdpa")
-    forward = {dtype.value: str(precision_of(declared.precision.get(dtype), dtype)) for dtype in DType}
+    forward = {dtype.value: str(declared_precision(declared.precision.get(dtype), dtype)) for dtype in DType}
     old = replace(CARD, id="torch/sdpa", version="2.13.0", precision=forward, backward={})
     known = {"float64": "float64", "float32": "float32", "float16": "G1, partial 32", "bfloat16": "G1, partial 32"}
     assert retold(old).backward == known

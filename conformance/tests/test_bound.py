@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import Expectation, expect
-from attnspec.numerics.precision import graded, precision_of
+from attnspec.numerics.precision import declared_precision, precision_of_grade
 from attnspec.problems.domain import ANY_BIAS, ANY_FAMILY, ANY_MASK
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes, numpy_dtype
@@ -142,7 +142,7 @@ def problems(dtype: DType) -> Iterator[Problem]:
 @pytest.mark.family(1)
 @pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
 def test_no_honest_formulation_leaves_the_assumed_bound(dtype: DType) -> None:
-    precision, arithmetic = precision_of(None, dtype), numpy_dtype(DType.FLOAT32 if dtype in HALF else dtype)
+    precision, arithmetic = declared_precision(None, dtype), numpy_dtype(DType.FLOAT32 if dtype in HALF else dtype)
     rows = 0
     for problem in problems(dtype):
         expected = expect(problem, precision, conventions={}, parts=OUTPUT)
@@ -157,21 +157,22 @@ def test_no_honest_formulation_leaves_the_assumed_bound(dtype: DType) -> None:
 @pytest.mark.family(1)
 @pytest.mark.parametrize("dtype", [DType.FLOAT64, DType.FLOAT32], ids=lambda dtype: dtype.value)
 def test_a_stored_logsumexp_stays_inside_the_class_that_says_so(dtype: DType) -> None:
-    stored = precision_of({"logsumexp_roundings": 1, "reason": "a test"}, dtype)
+    stored = declared_precision({"logsumexp_roundings": 1, "reason": "a test"}, dtype)
     worst, beyond = 0.0, 0.0
     for problem in problems(dtype):
         expected = expect(problem, stored, conventions={}, parts=OUTPUT)
         with np.errstate(all="ignore"):
             answer = by_logsumexp(operands(problem, numpy_dtype(dtype), expected.visible)).astype(problem.query.dtype)
         worst = max(worst, margin(answer, expected))
-        beyond = max(beyond, margin(answer, expect(problem, precision_of(None, dtype), conventions={}, parts=OUTPUT)))
+        beyond = max(beyond,
+                     margin(answer, expect(problem, declared_precision(None, dtype), conventions={}, parts=OUTPUT)))
     assert worst <= 1 < beyond
 
 
 @pytest.mark.parametrize("dtype", HALF, ids=lambda dtype: dtype.value)
 def test_storing_everything_in_half_precision_is_grade_4(dtype: DType) -> None:
     for problem in problems(dtype):
-        expected = expect(problem, graded("G4", dtype), conventions={}, parts=OUTPUT)
+        expected = expect(problem, precision_of_grade("G4", dtype), conventions={}, parts=OUTPUT)
         with np.errstate(all="ignore"):
             answer = naive(operands(problem, numpy_dtype(dtype), expected.visible))
         assert margin(answer, expected) <= 1, str(problem)
@@ -180,7 +181,7 @@ def test_storing_everything_in_half_precision_is_grade_4(dtype: DType) -> None:
 @pytest.mark.family(1)
 @pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
 def test_honest_weights_their_sums_and_their_logarithms_stay_inside(dtype: DType) -> None:
-    precision, arithmetic = precision_of(None, dtype), numpy_dtype(DType.FLOAT32 if dtype in HALF else dtype)
+    precision, arithmetic = declared_precision(None, dtype), numpy_dtype(DType.FLOAT32 if dtype in HALF else dtype)
     for problem, attention in zip(problems(dtype), itertools.cycle([naive, prescaled, online])):
         expected = expect(problem, precision, conventions={}, parts=frozenset({"weights", "logits"}))
         given, claimed = operands(problem, arithmetic, expected.visible), expected.claimed

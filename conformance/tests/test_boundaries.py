@@ -286,7 +286,8 @@ def test_a_finding_says_first_where_it_begins() -> None:
 
 
 def test_at_a_glance_the_first_failure_alone_is_located(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whereabouts, "BRIEF", replace(whereabouts.BRIEF, seconds=inf))  # however busy the machine is
+    # however busy the machine is
+    monkeypatch.setattr(whereabouts, "BRIEF_BUDGET", replace(whereabouts.BRIEF_BUDGET, seconds=inf))
     subject = planted(lambda s: s.T > 16)
     run = SubjectRun(subject, Plan(targets=(subject.id,), effort=Effort.GLANCE), lambda _: None)
     case = recipe((1, 2, 2, 33, 17, 16, 8)).text
@@ -306,7 +307,7 @@ def test_a_failure_that_begins_at_known_sizes_costs_a_few_cases() -> None:
         return sizes.T > 16
 
     subject = planted(counted)
-    place = whereabouts.FailureLocator().place
+    place = whereabouts.FailureLocator().locate_failure
     trial, case = trial_of(subject), recipe((1, 2, 2, 33, 17, 16, 8))
     first = place(trial, case, Violated)
     before = len(calls)
@@ -321,8 +322,8 @@ def test_a_failure_that_begins_at_known_sizes_costs_a_few_cases() -> None:
 def test_two_sizes_are_not_told_of_what_fails_everywhere(
         condition: Callable[[Sizes], object], sizes: tuple[int, ...]) -> None:
     found, case = whereabouts.FailureLocator(), recipe(sizes)
-    assert found.place(trial_of(planted(condition)), case, Violated).begins.startswith("Fails where")
-    assert found.place(trial_of(planted(lambda _: True)), case, Violated).begins == ""
+    assert found.locate_failure(trial_of(planted(condition)), case, Violated).begins.startswith("Fails where")
+    assert found.locate_failure(trial_of(planted(lambda _: True)), case, Violated).begins == ""
 
 
 def test_what_goes_wrong_in_locating_costs_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:

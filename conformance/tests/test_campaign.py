@@ -20,7 +20,7 @@ from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.plan import SOUND, JobFailure, Plan
 from attnspec.faults.sound import DENSE
 from attnspec.faults.subject import own_ids, sound_subject
-from attnspec.problems.choices import SMALL
+from attnspec.problems.choices import MOST_SMALL_LOGITS
 from attnspec.problems.demand import count_logits
 from attnspec.problems.problem import Recipe
 from attnspec.record.codec import to_line
@@ -249,7 +249,7 @@ def test_a_law_of_chance_gets_one_shape_a_block_and_the_seed_of_the_block() -> N
 def test_most_problems_are_small_and_some_are_not() -> None:
     check = checks()["attention.definition"]
     recipes = CampaignBlock(DType.FLOAT32, 0, 0, 2000).cases(check, sound_subject("sound/naive").declaration)
-    large = sum(count_logits(recipe.sizes) > SMALL for recipe in recipes)
+    large = sum(count_logits(recipe.sizes) > MOST_SMALL_LOGITS for recipe in recipes)
     assert 0 < large < 2000 / LARGE_ONE_IN
 
 

@@ -157,7 +157,7 @@ def test_calls_with_a_past_tell_faults_apart_that_agree_on_one_case() -> None:
 
 
 def test_a_fault_needs_what_all_clauses_need_that_convict_it() -> None:
-    needs = {name: WITNESSES.matrix.needs(CATALOGUE[name]) for name in (
+    needs = {name: WITNESSES.matrix.needed_keywords(CATALOGUE[name]) for name in (
         "mask_overflows_twice", "past_not_in_lengths", "causal_dropped_when_square", "causal_always", "scale_none")}
     assert needs == {"mask_overflows_twice": {"mask"}, "causal_dropped_when_square": {"causal"},
                      "past_not_in_lengths": {"key_lengths", "past_key", "past_value"},
@@ -168,21 +168,22 @@ def test_a_fault_needs_what_all_clauses_need_that_convict_it() -> None:
     ("window_wraps_round", "window"), ("softcap_twice", "softcap"), ("grad_key_scaled_twice", "grad_output")])
 def test_a_fault_needs_the_keyword_that_it_gets_wrong(name: str, keyword: str) -> None:
     """`grouped.definition`, which convicts them, needs none of these keywords; but it may draw them."""
-    assert WITNESSES.matrix.needs(CATALOGUE[name]) == {keyword}
+    assert WITNESSES.matrix.needed_keywords(CATALOGUE[name]) == {keyword}
 
 
 def test_a_fault_that_breaks_what_the_subject_holds_is_no_suspect() -> None:
     subject = own_subject("fault/causal_off_by_one")
     suspects = [CATALOGUE[name] for name in ("scale_none", "causal_off_by_one")]
     trial = trial_of("causal.no_lookahead", subject)
-    assert WITNESSES.fit(suspects, trial, subject) == {"causal_off_by_one": 0}
-    assert Witnesses().fit(suspects, trial, subject) == {"scale_none": 0, "causal_off_by_one": 0}
+    assert WITNESSES.keep_consistent(suspects, trial, subject) == {"causal_off_by_one": 0}
+    assert Witnesses().keep_consistent(suspects, trial, subject) == {"scale_none": 0, "causal_off_by_one": 0}
 
 
 def test_it_is_counted_how_many_broken_clauses_a_suspect_leaves_whole() -> None:
     subject, names = own_subject("fault/causal_ignored"), ("causal_dropped_for_one_query", "causal_ignored")
     witnesses = Witnesses(Matrix(checks, lambda: Refutations({"causal.no_lookahead": {names[1]: (DType.FLOAT32,)}})))
-    found = witnesses.fit([CATALOGUE[name] for name in names], trial_of("causal.alignment", subject), subject)
+    found = witnesses.keep_consistent([CATALOGUE[name] for name in names],
+                                      trial_of("causal.alignment", subject), subject)
     assert found == {names[0]: 1, names[1]: 0}
 
 
@@ -195,13 +196,13 @@ def test_clauses_that_convict_other_suspects_are_asked_first() -> None:
 
     @dataclass(frozen=True, slots=True)
     class Noted(Witnesses):
-        def _of_subject(self, check: Check, trial: Trial, subject: Subject) -> Tally:
+        def _try_subject(self, check: Check, trial: Trial, subject: Subject) -> Tally:
             del trial, subject
             asked.append(check.clause.id)
             return Tally()
 
     subject = own_subject("sound/naive")
-    Noted(Matrix(checks, lambda: Refutations(convictions))).fit(
+    Noted(Matrix(checks, lambda: Refutations(convictions))).keep_consistent(
         [CATALOGUE[one], CATALOGUE[other]], trial_of("causal.no_lookahead", subject), subject)
     assert len(asked) == 4
     assert "causal.alignment" in asked

@@ -20,7 +20,7 @@ from attnspec.core.nouns import DType
 from attnspec.faults.catalogue import FORMED
 from attnspec.faults.subject import own_subject
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.precision import assumed
+from attnspec.numerics.precision import assumed_precision
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from attnspec.subjects.callee import InProcess
@@ -45,7 +45,7 @@ def posed(form: InputForm, pattern: str = "int8/token/odd", values: str = "") ->
 
 def departs(subject: Subject, problem: Problem) -> bool:
     """Whether an answer is off by more than an honest one may be."""
-    truth = expect(problem, assumed(DType.FLOAT32), conventions=CONVENTIONS)
+    truth = expect(problem, assumed_precision(DType.FLOAT32), conventions=CONVENTIONS)
     off = ~(np.abs(subject.answer(problem).output - truth.output) <= truth.output_allowance)
     return bool(off[truth.claimed].any())
 

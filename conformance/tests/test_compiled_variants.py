@@ -10,7 +10,7 @@ from attnspec.core.plan import Item, Plan
 from attnspec.diagnosis.inputs import DiagnosticInputs
 from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.engine.engine import Engine
-from attnspec.numerics.precision import precision_of
+from attnspec.numerics.precision import declared_precision
 from attnspec.record.outcome import Outcome
 from attnspec.runner.jobs import open_jobs
 from attnspec.runner.judge import ENGINE, TRIALS, with_engine
@@ -115,7 +115,7 @@ def test_a_variant_that_does_not_compile_is_asked_of_every_case(tmp_path: Path) 
 def test_a_diagnosis_does_not_compile(tmp_path: Path, compiles: str, put: set[str]) -> None:
     trial = engine(tmp_path, compiles=compiles)
     subject = load_target(trial.plan.targets[0], folders=trial.plan.implementations)
-    precision = precision_of(None, DType.FLOAT32)
+    precision = declared_precision(None, DType.FLOAT32)
     panel = DiagnosticInputs(ComparisonStandard(subject, precision, subject.declaration.conventions, Aspect.NONE),
                              DType.FLOAT32)
     assert {step.variant for step in panel.put_to(subject)} == put

@@ -15,7 +15,7 @@ from attnspec.cli.digest import Digest, format_applicable
 from attnspec.cli.outputs import LiveProgress, PlainProgress
 from attnspec.core.effort import CUT_SHORT, LEFT_OUT
 from attnspec.core.nouns import DType, Level, Novelty, Verdict
-from attnspec.diagnosis.locate import INVERTED, NOTHING, PARTLY_TAKEN, SPOILT, UNTAKEN
+from attnspec.diagnosis.locate import MASK_IS_INVERTED, NONE_TAKEN, NOTHING_SHOWS, SOME_TAKEN, SPOILT_BEGINNING
 from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.record.events import (
     Event,
@@ -237,7 +237,7 @@ def test_where_no_fault_explains_it_the_sizes_are_told() -> None:
     assert lines[0] == "Does not conform. Likely one bug: fails where T ≥ 65 (explains 1 of 1)."
 
 
-@pytest.mark.parametrize("located", [NOTHING, UNTAKEN.format("ValueError"), PARTLY_TAKEN.format("ValueError"),
+@pytest.mark.parametrize("located", [NOTHING_SHOWS, NONE_TAKEN.format("ValueError"), SOME_TAKEN.format("ValueError"),
                                      "the diagnosis itself failed: ValueError: no", ""])
 def test_a_diagnosis_that_found_nothing_is_no_cause(located: str) -> None:
     assert not located or located.startswith(UNLOCATED)
@@ -524,7 +524,7 @@ def test_one_bug_begins_at_the_same_sizes_in_half_of_its_failures(elsewhere: int
 
 
 def test_failures_that_need_the_same_keyword_are_one_bug() -> None:
-    located = [replace(like(), located=f"{SPOILT}{what} here, and right once {names} is left out")
+    located = [replace(like(), located=f"{SPOILT_BEGINNING}{what} here, and right once {names} is left out")
                for what, names in (("wrong", "causal or mask"), ("not finite", "scale or causal"), ("wrong", "causal"))]
     lines = told(*(failed(f"a.{number}", each) for number, each in enumerate(located)))
     assert "Likely one bug: the answer is right once causal is left out (explains 3 of 3)." in lines[0]
@@ -589,8 +589,8 @@ def test_bugs_without_room_are_told_in_a_line_each() -> None:
 
 
 def test_a_fault_that_a_sentence_ends_with_is_named_once() -> None:
-    lines = told(failed(evidence=replace(like(), located=INVERTED)))
-    says = INVERTED.rpartition(" (")[0]
+    lines = told(failed(evidence=replace(like(), located=MASK_IS_INVERTED)))
+    says = MASK_IS_INVERTED.rpartition(" (")[0]
     assert lines[0] == f"Does not conform. Likely one bug: {says} (`mask_inverted`, explains 1 of 1)."
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
-from attnspec.diagnosis.whereabouts import FailurePlace, borne_out
+from attnspec.diagnosis.whereabouts import FailurePlace, check_place
 from attnspec.engine.evidence import calls_at_other_sizes
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.problems.problem import Recipe
@@ -93,11 +93,12 @@ def test_a_contradicted_boundary_is_told_as_far_as_it_stands() -> None:
     found = FailurePlace("Fails where S ≥ 65 and T ≥ 9; holds at S = 64 and at T = 8.")
     failing = "B1,H1,Hkv1,T9,S65,D4,Dv4;mask=none;families=normal;with=causal;seed=1"
     within = Recipe.parse(failing.replace("S65", "S90"))
-    assert borne_out(found, failing, []) == found
-    assert borne_out(found, failing, [within]).begins.startswith("Fails only where S ≥ 65 and T ≥ 9 (not in every case")
+    assert check_place(found, failing, []) == found
+    assert check_place(found, failing,
+                       [within]).begins.startswith("Fails only where S ≥ 65 and T ≥ 9 (not in every case")
     less = [within.text.replace(*each) for each in (("causal", "bias"), ("normal", "constant"), ("D4,Dv4", "D1,Dv1"))]
-    assert borne_out(found, failing, [Recipe.parse(each) for each in less]) == found  # these show less
-    assert borne_out(found, failing.replace("T9", "T3"), []).begins == "Fails where S ≥ 65."
+    assert check_place(found, failing, [Recipe.parse(each) for each in less]) == found  # these show less
+    assert check_place(found, failing.replace("T9", "T3"), []).begins == "Fails where S ≥ 65."
 
 
 @pytest.mark.parametrize(("clause", "calls"), [

@@ -25,8 +25,8 @@ from attnspec.faults.sound import SOUND, sound_named
 from attnspec.faults.sound_forms import FORGETFUL
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.precision import precision_of
-from attnspec.problems.keyword_arrays import filled, last_keys
+from attnspec.numerics.precision import declared_precision
+from attnspec.problems.keyword_arrays import fill_cache, last_keys
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, Recipe
 from attnspec.questions.asker import Asker, reply_to
@@ -185,13 +185,13 @@ def test_a_decoder_is_recognised_by_its_parameter(tmp_path: Path) -> None:
 @pytest.mark.parametrize("more", ["", "causal"])
 def test_a_decoder_answers_dense_problems(tmp_path: Path, pattern: str, more: str) -> None:
     made = problem(more, DType.FLOAT64, steps=pattern, sizes=ALIKE)
-    expected = expect(made, precision_of(None, made.dtype), conventions=TOP_LEFT).output
+    expected = expect(made, declared_precision(None, made.dtype), conventions=TOP_LEFT).output
     np.testing.assert_allclose(loaded(tmp_path, APPENDS).answer(made).output, expected, rtol=1e-12)
 
 
 def test_a_decoder_answers_problems_without_a_past(tmp_path: Path) -> None:
     made = problem("causal", DType.FLOAT64, sizes=ALIKE).but(past_key=None, past_value=None, cache=None)
-    expected = expect(made, precision_of(None, made.dtype), conventions=TOP_LEFT).output
+    expected = expect(made, declared_precision(None, made.dtype), conventions=TOP_LEFT).output
     np.testing.assert_allclose(loaded(tmp_path, APPENDS).answer(made).output, expected, rtol=1e-12)
 
 
@@ -250,7 +250,7 @@ def test_a_layer_may_be_a_decoder() -> None:
     subject = load_target("numpy/decoder_layer", surroundings=Surroundings())
     assert (subject.declaration.kind, subject.declaration.form) == (Kind.LAYER, InputForm.DECODER)
     made = problem("causal", DType.FLOAT64, past="new_as_queries", steps="growing")
-    expected = expect(made, precision_of(None, made.dtype), conventions=TOP_LEFT).output
+    expected = expect(made, declared_precision(None, made.dtype), conventions=TOP_LEFT).output
     np.testing.assert_allclose(subject.answer(made).output, expected, rtol=1e-10)
 
 
@@ -269,7 +269,7 @@ def test_nothing_is_tried_before_where_a_cache_may_be_used_once() -> None:
 
 
 def test_a_filled_cache_holds_all_keys_but_the_last() -> None:
-    made = filled(problem("mask bias causal window"), 12)
+    made = fill_cache(problem("mask bias causal window"), 12)
     assert made.past_key is not None
     assert (made.past_key.shape[2], made.key.shape[2], made.query.shape[2]) == (11, 1, 1)
     assert set(made.given) == {"causal", "past_key", "past_value"}
@@ -342,7 +342,7 @@ def test_who_takes_no_cache_is_not_asked_about_one() -> None:
 @pytest.mark.parametrize("name", DECODERS)
 def test_sound_decoders_stay_within_the_bound(name: str, dtype: DType) -> None:
     subject = sound_subject(name)
-    precision = precision_of({"grade": sound_named(name).grade} if dtype in HALVES else None, dtype)
+    precision = declared_precision({"grade": sound_named(name).grade} if dtype in HALVES else None, dtype)
     for seed, pattern in enumerate(STEP_PATTERNS):
         more = ("", "causal mask", "key_lengths", "window causal", "softcap causal alibi_slopes")[seed % 5]
         made = problem(more, dtype, steps=pattern, seed=seed, sizes=f"B3,H4,Hkv2,T4,S{FORGETFUL},D4,Dv3")

@@ -14,7 +14,7 @@ from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.diagnosis.candidate import FailingCase
 from attnspec.diagnosis.diagnose import Diagnosis, Examiner, diagnose, diagnose_double
-from attnspec.diagnosis.locate import INVERTED, RawExponentials
+from attnspec.diagnosis.locate import MASK_IS_INVERTED, RawExponentials
 from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults import staged as sound
@@ -251,7 +251,7 @@ def test_a_right_answer_is_not_rounded_again_to_become_a_wrong_one() -> None:
     towards = right.answer_given.output + np.float32(1e-6) * (wrong.answer_given.output - right.answer_given.output)
     nearer = replace(right, answer=replace(right.answer_given, output=towards))
     ruler = ComparisonStandard(subject, evaluator.precision, evaluator.conventions, Aspect.NONE).ruler(problem)
-    assert ruler.nearness(wrong, nearer) < 1
+    assert ruler.call_nearness(wrong, nearer) < 1
     assert not ruler.are_alike(wrong, nearer, pytest.fail)
 
 
@@ -261,8 +261,8 @@ def test_a_fault_that_holds_where_the_subject_fails_does_not_explain_it() -> Non
     trial = trial_of(check, subject)
     bar = ComparisonStandard(subject, trial.evaluator.precision, trial.evaluator.conventions, Aspect.NONE)
     case = FailingCase(trial, failing(check, subject), bar, (), fails=True)
-    assert case.explains(CATALOGUE["scale_none"])
-    assert not case.explains(CATALOGUE["scale_root_in_float32"])
+    assert case.is_explained_by(CATALOGUE["scale_none"])
+    assert not case.is_explained_by(CATALOGUE["scale_root_in_float32"])
 
 
 @pytest.mark.nightly
@@ -428,11 +428,11 @@ def test_an_inverted_mask_of_ones_own_is_told_what_writes_an_adapter(tmp_path: P
     outcome = heard(tmp_path, text, "masking.definition")
     assert outcome.evidence
     assert outcome.evidence.explained
-    assert outcome.evidence.explained.cause == INVERTED
+    assert outcome.evidence.explained.cause == MASK_IS_INVERTED
     assert outcome.evidence.explained.advice.startswith(
         "Invert it. If your library documents that True hides a key, keep it: `attnspec init ")
     assert outcome.evidence.explained.advice.endswith("` writes an adapter that turns the mask")
-    assert format_violation(outcome, says="", where="").count(INVERTED) == 1
+    assert format_violation(outcome, says="", where="").count(MASK_IS_INVERTED) == 1
 
 
 GROUPED = """

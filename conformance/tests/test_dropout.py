@@ -21,11 +21,11 @@ from attnspec.faults.fault import Fault
 from attnspec.faults.sound import DROPPING, EVERY, declaration_of_sound
 from attnspec.faults.staged_work import HandedOver
 from attnspec.faults.subject import fault_subject, own_subject
-from attnspec.numerics.dropout import expect_any_dropped, expect_dropped, factors, limits
+from attnspec.numerics.dropout import count_limits, dropout_factors, expect_any_dropped, expect_with_factors
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.gradients import expect_gradients
-from attnspec.numerics.precision import assumed
-from attnspec.numerics.roundings import backward_assumed
+from attnspec.numerics.precision import assumed_precision
+from attnspec.numerics.roundings import assumed_backward
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe
 from attnspec.spec.clause import read_refutations
@@ -64,7 +64,7 @@ def _definition(problem: Problem, factor: Array) -> Array:
 @pytest.mark.parametrize(("trials", "chance"), [(1, 0.25), (9, 0.5), (100, 0.125), (700, 0.625)])
 @pytest.mark.parametrize("alarm", [0.3, 1e-3, 1e-9])
 def test_limits_are_those_of_exact_tails(trials: int, chance: float, alarm: float) -> None:
-    low, high = limits(trials, chance, alarm)
+    low, high = count_limits(trials, chance, alarm)
     p = Fraction(chance)
     tail = [comb(trials, k) * p**k * (1 - p)**(trials - k) for k in range(trials + 1)]
     assert sum(tail[:low]) <= Fraction(alarm) / 2 < sum(tail[:low + 1])
@@ -73,11 +73,11 @@ def test_limits_are_those_of_exact_tails(trials: int, chance: float, alarm: floa
 
 def test_limits_take_the_logarithm_of_no_zero() -> None:
     with np.errstate(all="raise"):
-        assert limits.__wrapped__(9, 0.5, 1e-3) == limits(9, 0.5, 1e-3)  # anew, whatever was worked out before
+        assert count_limits.__wrapped__(9, 0.5, 1e-3) == count_limits(9, 0.5, 1e-3)  # anew
 
 
 def test_what_is_certain_has_one_count() -> None:
-    assert (limits(7, 0.0, 1e-9), limits(7, 1.0, 1e-9)) == ((0, 0), (7, 7))
+    assert (count_limits(7, 0.0, 1e-9), count_limits(7, 1.0, 1e-9)) == ((0, 0), (7, 7))
 
 
 # --- The recipe.
@@ -107,32 +107,32 @@ def test_a_rate_beyond_zero_and_one_is_no_recipe(rate: str) -> None:
 @pytest.mark.parametrize("rate", RATES)
 def test_the_output_under_a_mask_is_that_of_the_formula(rate: float) -> None:
     problem = _problem()
-    factor = factors(by_counter(7, SHAPE) >= rate, rate)
-    found = expect_dropped(problem, factor, assumed(DType.FLOAT32), conventions={})
+    factor = dropout_factors(by_counter(7, SHAPE) >= rate, rate)
+    found = expect_with_factors(problem, factor, assumed_precision(DType.FLOAT32), conventions={})
     assert found.output == pytest.approx(_definition(problem, factor), abs=1e-12)
 
 
 @pytest.mark.parametrize("dtype", DType)
 @pytest.mark.parametrize("rate", RATES)
 def test_nothing_dropped_but_rescaled_has_the_plain_bound_and_more(dtype: DType, rate: float) -> None:
-    problem, precision = _problem(dtype), assumed(dtype)
+    problem, precision = _problem(dtype), assumed_precision(dtype)
     plain = expect(problem, precision, conventions={}, parts=frozenset({"output"}))
-    one = expect_dropped(problem, np.ones(SHAPE), precision, conventions={})
+    one = expect_with_factors(problem, np.ones(SHAPE), precision, conventions={})
     assert np.asarray(one.output_allowance >= plain.output_allowance)[plain.claimed].all()
     assert np.asarray(one.output_allowance <= 9 * plain.output_allowance)[plain.claimed].all()
     any_dropped = expect_any_dropped(problem, rate, precision, conventions={})
     for each in range(5):
-        factor = factors(by_counter(each, SHAPE) >= rate, rate)
-        sharp = expect_dropped(problem, factor, precision, conventions={})
+        factor = dropout_factors(by_counter(each, SHAPE) >= rate, rate)
+        sharp = expect_with_factors(problem, factor, precision, conventions={})
         assert np.asarray(sharp.output_allowance <= any_dropped.output_allowance)[plain.claimed].all()
 
 
 def test_gradients_under_a_mask_are_differences_of_the_definition() -> None:
     problem = _problem(DType.FLOAT64, bias=np.zeros(SHAPE))
     grad, rate = np.cos(np.arange(2 * 4 * 6 * 5.0)).reshape(2, 4, 6, 5), 0.25
-    factor = factors(by_counter(7, SHAPE) >= rate, rate)
-    precision = assumed(DType.FLOAT64)
-    found = expect_gradients(problem, grad, precision, backward_assumed(precision), conventions={}, factor=factor)
+    factor = dropout_factors(by_counter(7, SHAPE) >= rate, rate)
+    precision = assumed_precision(DType.FLOAT64)
+    found = expect_gradients(problem, grad, precision, assumed_backward(precision), conventions={}, factor=factor)
     for name in ("query", "key", "value"):
         array = getattr(problem, name)
         step = np.zeros_like(array)
@@ -147,7 +147,7 @@ def test_gradients_under_a_mask_are_differences_of_the_definition() -> None:
 def test_sound_formulations_draw_otherwise_and_drop_as_often() -> None:
     drawn = [draw(11, (2, 3, 70, 50)) >= 0.25 for draw in (by_counter, by_generator, by_tile)]
     for kept in drawn:
-        low, high = limits(kept.size, 0.75, 1e-9)
+        low, high = count_limits(kept.size, 0.75, 1e-9)
         assert low <= kept.sum() <= high
     assert all((one != two).any() for one, two in pairwise(drawn))
 

@@ -112,7 +112,7 @@ def test_a_question_that_fails_of_itself_costs_one_item(here: Path, monkeypatch:
     target = f"{here / 'mine.py'}:attend"
     (here / "mine.py").write_text(SOUND.replace("{what}", ""), encoding="utf-8")
     plan = Plan((target,), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE)
-    monkeypatch.setattr("attnspec.questions.undeclared.mask_with_causal", fail)
+    monkeypatch.setattr("attnspec.questions.undeclared.ask_mask_with_causal", fail)
     engine, item = Engine(plan), Item(target, CLAUSE, "float32")
     with pytest.raises(KeyError):
         engine.try_item(item)
@@ -124,7 +124,7 @@ def test_a_question_that_fails_of_itself_costs_one_item(here: Path, monkeypatch:
 def test_an_error_of_attnspecs_own_costs_a_ranked_kernel_one_item(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = f"{here / 'mine.py'}:attend"
     (here / "mine.py").write_text(SOUND.replace("{what}", ""), encoding="utf-8")
-    monkeypatch.setattr("attnspec.questions.undeclared.mask_with_causal", fail)
+    monkeypatch.setattr("attnspec.questions.undeclared.ask_mask_with_causal", fail)
     plan = Plan((target,), clauses=(CLAUSE, "attention.definition"), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE)
     ranked = KernelWorker(plan, 0, lambda _: None).rank(target)
     assert (ranked.verdict, ranked.held) == (KernelStanding.NOT_JUDGED, 1)

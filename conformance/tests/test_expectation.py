@@ -7,7 +7,7 @@ import pytest
 from attnspec.core.nouns import DType
 from attnspec.numerics import bound, expectation, reference
 from attnspec.numerics.expectation import Expectation, expect
-from attnspec.numerics.precision import precision_of
+from attnspec.numerics.precision import declared_precision
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Recipe, Sizes
 from helpers.problems import expected_of, normal_problem
@@ -102,7 +102,7 @@ def test_sampled_rows_are_the_rows_of_the_whole() -> None:
     problem = normal_problem(causal=True, mask=np.random.default_rng(0).random((2, 2, 16, 48)) < 0.7)
     rows = np.array([2, 15])
     whole = expected_of(problem)
-    sampled = expect(problem, precision_of(None, problem.dtype), conventions={}, rows=rows)
+    sampled = expect(problem, declared_precision(None, problem.dtype), conventions={}, rows=rows)
     np.testing.assert_allclose(sampled.output, whole.output[:, :, rows], rtol=1e-13)
     np.testing.assert_allclose(sampled.output_allowance, whole.output_allowance[:, :, rows], rtol=1e-13)
     np.testing.assert_array_equal(sampled.visible, whole.visible[:, :, rows])
@@ -124,7 +124,8 @@ def test_a_large_problem_is_worked_out_entry_by_entry_with_the_same_result(
 
 def test_parts_that_are_not_asked_for_are_empty_and_the_rest_is_the_same() -> None:
     problem = normal_problem()
-    whole, part = expected_of(problem), expect(problem, precision_of(None, problem.dtype), conventions={}, parts=OUTPUT)
+    whole, part = expected_of(problem), expect(problem, declared_precision(None, problem.dtype),
+                                               conventions={}, parts=OUTPUT)
     np.testing.assert_array_equal(part.output_allowance, whole.output_allowance)
     assert part.weights.size == part.logits_allowance.size == part.row_sum_allowance.size == 0
 

@@ -121,7 +121,7 @@ def magnitude(problem: Problem) -> Array:
 
 def attack_depth(problem: Problem) -> float:
     """How far the visible logits, all alike, lie below the hidden ones, which are 0."""
-    visible = MASKS["attack"].make(0, problem.sizes)
+    visible = MASKS["attack"].make_array(0, problem.sizes)
     seen = logits(problem)
     assert not seen[~visible].any()
     assert np.ptp(seen[visible]) == 0

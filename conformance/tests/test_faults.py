@@ -27,7 +27,7 @@ from attnspec.faults.staged_forms import staged_layer
 from attnspec.faults.staged_work import Answer
 from attnspec.faults.subject import own_subject
 from attnspec.numerics.expectation import Expectation, expect, expect_layer, visible_keys
-from attnspec.numerics.precision import Precision, precision_of
+from attnspec.numerics.precision import Precision, declared_precision
 from attnspec.problems.make import make_layer, make_problem
 from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe
 
@@ -137,7 +137,7 @@ class Posed:
 
 
 def _class(dtype: DType) -> Precision:
-    return precision_of({"grade": "G0"} if dtype in HALVES else None, dtype)
+    return declared_precision({"grade": "G0"} if dtype in HALVES else None, dtype)
 
 
 @functools.cache
@@ -275,7 +275,7 @@ def test_the_staged_reference_is_within_rounding_of_the_truth(dtype: DType) -> N
 @pytest.mark.parametrize("name", DENSE)
 def test_sound_formulations_are_within_rounding_of_the_truth(name: str, dtype: DType) -> None:
     sound = sound_named(name)
-    precision = precision_of(declaration_of_sound(sound).precision.get(dtype), dtype)
+    precision = declared_precision(declaration_of_sound(sound).precision.get(dtype), dtype)
     zeros = sound.hidden_row == "zeros"
     departs = {posed.text: reason for posed in _posed(dtype, precision, 70)
                if (reason := _departs(sound.function, posed, zeros=zeros))}

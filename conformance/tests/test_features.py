@@ -14,7 +14,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
-from attnspec.problems.choices import FEW, FeatureArray, deal_rows
+from attnspec.problems.choices import FEW_LENGTHS, FeatureArray, deal_rows
 from attnspec.problems.demand import count_work
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Recipe
@@ -190,7 +190,7 @@ def test_a_failing_case_of_features_is_made_small(tmp_path: Path) -> None:
     assert evidence
     sizes = Recipe.parse(evidence.recipe).sizes
     assert sizes.D == sizes.Dv == 1
-    assert FEW[1] > sizes.S
+    assert FEW_LENGTHS[1] > sizes.S
 
 
 def test_a_sample_of_the_cases_stands_for_all_at_further_dtypes(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults.subject import own_subject
-from attnspec.numerics.precision import GRADES, graded, looser_words, precision_of
+from attnspec.numerics.precision import GRADES, declared_precision, looser_words, precision_of_grade
 from attnspec.numerics.width import Fit, ladder, tightest
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Outcome, Reading
@@ -99,14 +99,15 @@ def test_a_reading_is_kept_once() -> None:
 
 @pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
 def test_each_rung_of_the_ladder_is_looser_than_the_one_before(dtype: DType) -> None:
-    rungs = list(ladder(graded("G0", dtype)).values())
+    rungs = list(ladder(precision_of_grade("G0", dtype)).values())
     for tight, loose in itertools.pairwise(rungs):
         assert looser_words(loose, tight)
 
 
 @pytest.mark.parametrize("dtype", HALF, ids=lambda dtype: dtype.value)
 def test_rungs_keep_what_says_nothing_of_rounding_points(dtype: DType) -> None:
-    declared = precision_of({"grade": "G2", "exp_ulps": 20, "flushes_subnormals": True, "reason": "documented"}, dtype)
+    declared = declared_precision({"grade": "G2", "exp_ulps": 20, "flushes_subnormals": True, "reason": "documented"},
+                                  dtype)
     rungs = ladder(declared)
     assert list(rungs) == list(GRADES)
     assert {(rung.exp_ulps, rung.flushes_subnormals) for rung in rungs.values()} == {(20, True)}

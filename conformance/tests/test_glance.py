@@ -14,7 +14,7 @@ from attnspec.engine.engine import REMEMBERED, Engine
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.subject import own_subject
-from attnspec.probing.probe import FLIPS, probe_subject
+from attnspec.probing.probe import SWITCH_FLIPS, probe_subject
 from attnspec.problems.choices import shapes_for
 from attnspec.problems.demand import count_logits
 from attnspec.problems.problem import Array, Recipe
@@ -136,7 +136,7 @@ def test_a_variant_is_probed_only_where_it_differs() -> None:
     subject = own_subject("sound/naive")
     whole = [step.name for step in probe_subject(subject, DType.FLOAT32, base=subject)]
     brief = [step.name for step in probe_subject(subject, DType.FLOAT32, base=subject, brief=True)]
-    implied = {f"switch.{flip.name}" for flip in FLIPS if flip.is_implied}
+    implied = {f"switch.{flip.name}" for flip in SWITCH_FLIPS if flip.is_implied}
     assert brief == [name for name in whole if name.startswith("switch.") and name not in implied]
     assert len(list(probe_subject(subject, DType.FLOAT32, brief=True))) > len(brief)
 

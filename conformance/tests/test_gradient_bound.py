@@ -13,10 +13,10 @@ from attnspec.faults.backward import BackwardMethod, as_backward
 from attnspec.faults.subject import SOUND_BACKWARD
 from attnspec.numerics.bound import weight_error
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.gradients import Gradient, Pass, expect_gradients, sizes_of_products
-from attnspec.numerics.precision import precision_of
-from attnspec.numerics.reference import attend, blocks, differentiate
-from attnspec.numerics.roundings import backward_assumed, backward_precision_of, backward_roundings
+from attnspec.numerics.gradients import Gradient, Pass, expect_gradients, output_product_sizes
+from attnspec.numerics.precision import declared_precision
+from attnspec.numerics.reference import compute_truth, cut_blocks, differentiate
+from attnspec.numerics.roundings import assumed_backward, backward_roundings, declared_backward
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, numpy_dtype
 
@@ -46,8 +46,8 @@ def grad_of(made: Problem, seed: int = 0, kind: int = 0) -> Array:
 
 def expected_of(made: Problem, grad: Array, name: str = "backward_eager") -> dict[str, Gradient]:
     sound = SOUND_BACKWARD[name]
-    precision = precision_of({"grade": sound.grade} if made.dtype in HALVES else None, made.dtype)
-    return dict(expect_gradients(made, grad, precision, backward_precision_of(sound.declared, precision),
+    precision = declared_precision({"grade": sound.grade} if made.dtype in HALVES else None, made.dtype)
+    return dict(expect_gradients(made, grad, precision, declared_backward(sound.declared, precision),
                                  conventions={}))
 
 
@@ -67,7 +67,7 @@ def answered(made: Problem, grad: Array, name: str = "backward_eager") -> dict[s
 
 def summed(made: Problem, grad: Array) -> np.longdouble:
     """The sum of the output times grad, by the forward definition."""
-    found = expect(made, precision_of(None, made.dtype), conventions={}, parts=frozenset({"output"}))
+    found = expect(made, declared_precision(None, made.dtype), conventions={}, parts=frozenset({"output"}))
     total: np.longdouble = (found.output * grad).sum(dtype=np.longdouble)
     return total
 
@@ -151,8 +151,8 @@ def test_a_row_that_sees_nothing_has_no_gradient() -> None:
 def test_unsettled_rows_take_the_claim_from_keys_of_their_heads() -> None:
     made = problem("mask")
     assert made.mask is not None
-    precision = precision_of(None, made.dtype)
-    found = expect_gradients(made, grad_of(made), precision, backward_assumed(precision), conventions={},
+    precision = declared_precision(None, made.dtype)
+    found = expect_gradients(made, grad_of(made), precision, assumed_backward(precision), conventions={},
                              settled=np.zeros((made.sizes.B, made.sizes.T), bool))
     empty = ~made.mask.any(axis=-1)
     has_none = empty.any(axis=-1).reshape(2, 2, 2).any(axis=-1)
@@ -191,8 +191,8 @@ def test_gradients_do_not_depend_on_how_a_problem_is_cut(monkeypatch: pytest.Mon
 def test_tiled_heads_add_up_where_they_belong() -> None:
     made = problem()
     grad = grad_of(made)
-    precision = precision_of(None, made.dtype)
-    found = expect_gradients(made, grad, precision, backward_assumed(precision), conventions={"grouped_heads": "tile"})
+    precision = declared_precision(None, made.dtype)
+    found = expect_gradients(made, grad, precision, assumed_backward(precision), conventions={"grouped_heads": "tile"})
     order = [0, 2, 1, 3]  # heads 0 and 2 share the first
     other = expected_of(made.but(query=made.query[:, order]), grad[:, order])
     np.testing.assert_allclose(found["key"].truth.astype(float), other["key"].truth.astype(float), rtol=1e-12)
@@ -207,25 +207,25 @@ def test_tiled_heads_add_up_where_they_belong() -> None:
     ({"is_normalised": False, "kept": 1}, "looser than the assumed one (kept, is_normalised); give a reason"),
 ])
 def test_a_backward_class_that_makes_no_sense_is_told(declared: dict[str, object], says: str) -> None:
-    precision = precision_of({"grade": "G1"}, DType.BFLOAT16)
+    precision = declared_precision({"grade": "G1"}, DType.BFLOAT16)
     with pytest.raises(ManifestError) as raised:
-        backward_precision_of(declared, precision)
+        declared_backward(declared, precision)
     assert says in str(raised.value)
 
 
 def test_a_tighter_backward_class_needs_no_reason() -> None:
-    precision = precision_of({"grade": "G3"}, DType.BFLOAT16)
-    assert str(backward_precision_of({"logits": 0, "kept": 0}, precision)) == "logits 0, results 2"
+    precision = declared_precision({"grade": "G3"}, DType.BFLOAT16)
+    assert str(declared_backward({"logits": 0, "kept": 0}, precision)) == "logits 0, results 2"
 
 
 def block_of(made: Problem, grad: Array) -> Pass:
     """The whole problem on its way back, in one block."""
-    precision = precision_of(None, made.dtype)
-    [block] = blocks(made, {})
-    truth = attend(block.operands, np.float64)
-    b = backward_roundings(precision, backward_assumed(precision))
+    precision = declared_precision(None, made.dtype)
+    [block] = cut_blocks(made, {})
+    truth = compute_truth(block.operands, np.float64)
+    b = backward_roundings(precision, assumed_backward(precision))
     return Pass(block.operands, truth, differentiate(block.operands, truth, grad), b,
-                weight_error(block.operands, truth, b.forward), block.operands.seen())
+                weight_error(block.operands, truth, b.forward), block.operands.visible_array())
 
 
 def test_weights_that_err_the_worst_way_stay_within_the_bound() -> None:
@@ -235,10 +235,10 @@ def test_weights_that_err_the_worst_way_stay_within_the_bound() -> None:
                     bias=np.zeros_like(made.bias))
     grad = np.ones((1, 1, 1, 1), np.float32)
     block = block_of(made, grad)
-    grown = block.truth.weights * np.exp(np.sign(block.found.apart) * block.errors.error)
+    grown = block.truth.weights * np.exp(np.sign(block.differentials.centred_products) * block.errors.error)
     weights = grown / grown.sum(axis=-1, keepdims=True)
-    delta = (weights * block.found.products).sum(axis=-1, keepdims=True)
-    found = ratio(weights * (block.found.products - delta), expected_of(made, grad)["bias"])
+    delta = (weights * block.differentials.products).sum(axis=-1, keepdims=True)
+    found = ratio(weights * (block.differentials.products - delta), expected_of(made, grad)["bias"])
     assert 0.5 < found <= 1
 
 
@@ -246,10 +246,10 @@ def test_products_that_err_the_worst_way_stay_within_the_bound() -> None:
     made = problem("bias", "normal", DType.FLOAT32, shape="B1,H2,Hkv2,T5,S2,D4,Dv96")
     grad = grad_of(made)
     block = block_of(made, grad)
-    off = 96 * 2.0**-24 * sizes_of_products(block) * np.array([1, -1])
-    products = block.found.products + off
-    delta = (block.found.weights * products).sum(axis=-1, keepdims=True)
-    found = ratio(block.found.weights * (products - delta), expected_of(made, grad)["bias"])
+    off = 96 * 2.0**-24 * output_product_sizes(block) * np.array([1, -1])
+    products = block.differentials.products + off
+    delta = (block.differentials.weights * products).sum(axis=-1, keepdims=True)
+    found = ratio(block.differentials.weights * (products - delta), expected_of(made, grad)["bias"])
     assert 0.3 < found <= 1
 
 
@@ -263,14 +263,14 @@ def test_a_sinks_gradient_is_held_to_float32_beside_half_precision() -> None:
 def test_a_coarser_softmax_holds_and_loses_backwards_what_its_format_does() -> None:
     """JAX's softmax is computed in float32, also beside float64."""
     single, words = np.finfo(np.float32), {"softmax": "float32", "reason": "a test"}
-    coarser = precision_of(words, DType.FLOAT64)
-    numbers = backward_roundings(coarser, backward_assumed(coarser))
+    coarser = declared_precision(words, DType.FLOAT64)
+    numbers = backward_roundings(coarser, assumed_backward(coarser))
     assert (numbers.largest_inside, numbers.lost_inside) == (float(single.max), float(single.smallest_subnormal) / 2)
     made = make_problem(Recipe.parse("B1,H1,Hkv1,T1,S2,D2,Dv2;mask=none;families=normal;with=grad_output;"
                                      "grad_output=normal;seed=0"), DType.FLOAT64)
     grad = made.grad_output
     assert grad is not None
     made = made.but(value=made.value * 1e100)
-    for precision, is_claimed in ((coarser, False), (precision_of(None, DType.FLOAT64), True)):
-        found = expect_gradients(made, grad, precision, backward_assumed(precision), conventions={})
+    for precision, is_claimed in ((coarser, False), (declared_precision(None, DType.FLOAT64), True)):
+        found = expect_gradients(made, grad, precision, assumed_backward(precision), conventions={})
         assert found["query"].claimed.any() == is_claimed

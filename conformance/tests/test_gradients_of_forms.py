@@ -17,7 +17,7 @@ from attnspec.core.plan import Item, Plan
 from attnspec.core.sizes import Refusal
 from attnspec.engine.engine import Engine
 from attnspec.engine.summon import with_requested_features
-from attnspec.numerics.expectation import of_gradients
+from attnspec.numerics.expectation import expect_gradients_alone
 from attnspec.numerics.gradients import Gradient, expect_gradients
 from attnspec.subjects.misfits import Misfits
 from attnspec.subjects.registry import load_target
@@ -205,7 +205,7 @@ def test_one_heads_nan_spoils_a_place_of_a_layers_input(of: str, one_input: bool
     zeros = np.zeros((1, 2, 3, 4))
     claims = {name: np.ones(zeros.shape, bool) for name in ("query", "key", "value")}
     claims["key"][0, 1, 2] = False
-    expected = of_gradients({name: Gradient(zeros, zeros, claimed) for name, claimed in claims.items()})
+    expected = expect_gradients_alone({name: Gradient(zeros, zeros, claimed) for name, claimed in claims.items()})
     _, _, claimed = definer_of(OBSERVED[of])(expected, cast("Scene", scene))
     assert claimed[:, :, :2].all()
     assert claimed[:, :, 2].any() != is_spoiled

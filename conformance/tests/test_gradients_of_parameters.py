@@ -17,11 +17,11 @@ from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
 from attnspec.faults.fault import Fault
 from attnspec.faults.subject import fault_subject
-from attnspec.numerics.expectation import of_gradients
-from attnspec.numerics.gradient_sums import Factor, exact, gradient_of_bias, gradient_of_weight
-from attnspec.numerics.gradients import Gradient, erring
-from attnspec.numerics.precision import precision_of
-from attnspec.numerics.roundings import BackwardRoundings, backward_assumed, backward_precision_of
+from attnspec.numerics.expectation import expect_gradients_alone
+from attnspec.numerics.gradient_sums import Factor, exact_factor, gradient_of_bias, gradient_of_weight
+from attnspec.numerics.gradients import Gradient, erring_classes
+from attnspec.numerics.precision import declared_precision
+from attnspec.numerics.roundings import BackwardRoundings, assumed_backward, declared_backward
 from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.misfits import lower_problem
@@ -198,8 +198,8 @@ def random(shape: tuple[int, ...], seed: int = 0) -> Array:
 
 
 def classes(dtype: DType, *, partial_biases: int = 0) -> tuple[BackwardRoundings, ...]:
-    precision = precision_of({"grade": "G0"} if dtype in (DType.FLOAT16, DType.BFLOAT16) else None, dtype)
-    return erring(precision, replace(backward_assumed(precision), partial_biases=partial_biases))
+    precision = declared_precision({"grade": "G0"} if dtype in (DType.FLOAT16, DType.BFLOAT16) else None, dtype)
+    return erring_classes(precision, replace(assumed_backward(precision), partial_biases=partial_biases))
 
 
 def factor(truth: Array) -> Factor:
@@ -209,7 +209,7 @@ def factor(truth: Array) -> Factor:
 
 def test_what_attention_returns_may_be_off_by_its_own_bound_and_no_further() -> None:
     b = classes(DType.FLOAT32)
-    given, back = exact(random((2, 3, 4)), REAL, b[0]), factor(random((2, 3, 5), 1))
+    given, back = exact_factor(random((2, 3, 4)), REAL, b[0]), factor(random((2, 3, 5), 1))
     found = gradient_of_weight(given, back, b)
     worst = np.einsum("blm,bln->mn", given.truth, back.truth + 1e-3 * np.sign(given.truth.sum()))
     assert (np.abs(worst - found.truth) <= found.allowance).all()
@@ -220,7 +220,7 @@ def test_what_attention_returns_may_be_off_by_its_own_bound_and_no_further() -> 
 
 def test_an_unjudged_place_takes_the_columns_that_it_is_in_and_no_others() -> None:
     b = classes(DType.FLOAT32)
-    given, back = exact(random((2, 3, 4)), REAL, b[0]), factor(random((2, 3, 5), 1))
+    given, back = exact_factor(random((2, 3, 4)), REAL, b[0]), factor(random((2, 3, 5), 1))
     back.claimed[1, 2, 3] = False
     found = gradient_of_weight(given, back, b)
     assert (found.claimed == (np.arange(5) != 3)).all()
@@ -231,17 +231,17 @@ def test_a_column_that_is_zero_has_a_gradient_of_exactly_zero() -> None:
     b = classes(DType.FLOAT32)
     given = random((2, 3, 4))
     given[..., 1] = 0
-    found = gradient_of_weight(exact(given, REAL, b[0]), factor(random((2, 3, 5), 1)), b)
+    found = gradient_of_weight(exact_factor(given, REAL, b[0]), factor(random((2, 3, 5), 1)), b)
     assert not found.allowance[1].any()
     assert not found.truth[1].any()
     assert found.allowance[[0, 2, 3]].all()
 
 
 def test_a_flushed_input_may_be_lost_with_all_that_it_is_multiplied_by() -> None:
-    precision = precision_of({"flushes_subnormals": True, "reason": "a test"}, DType.FLOAT32)
-    [b] = erring(precision, backward_assumed(precision))
+    precision = declared_precision({"flushes_subnormals": True, "reason": "a test"}, DType.FLOAT32)
+    [b] = erring_classes(precision, assumed_backward(precision))
     tiny = np.full((1, 1, 1), 1e-39)
-    plain, flushed = (exact(tiny, REAL, each).error.item() for each in (classes(DType.FLOAT32)[0], b))
+    plain, flushed = (exact_factor(tiny, REAL, each).error.item() for each in (classes(DType.FLOAT32)[0], b))
     assert (plain, flushed) == (0.0, 1e-39)
 
 
@@ -253,15 +253,15 @@ def test_sums_of_biases_in_the_dtype_must_be_declared(dtype: DType) -> None:
         total = (total + row).astype(entries.dtype)
     for partial, is_within in ((0, False), (1, True)):
         b = classes(dtype, partial_biases=partial)
-        found = gradient_of_bias(exact(entries, REAL, b[0]), b)
+        found = gradient_of_bias(exact_factor(entries, REAL, b[0]), b)
         assert (np.abs(total.astype(float) - found.truth) <= found.allowance).all() == is_within
 
 
 def test_a_looser_sum_of_biases_needs_a_reason() -> None:
-    precision = precision_of({"grade": "G0"}, DType.FLOAT16)
+    precision = declared_precision({"grade": "G0"}, DType.FLOAT16)
     with pytest.raises(ManifestError, match="partial_biases"):
-        backward_precision_of({"partial_biases": 1}, precision)
-    assert backward_precision_of({"partial_biases": 1, "reason": "so it is"}, precision).partial_biases == 1
+        declared_backward({"partial_biases": 1}, precision)
+    assert declared_backward({"partial_biases": 1, "reason": "so it is"}, precision).partial_biases == 1
 
 
 def test_padded_columns_of_a_lost_head_are_lost_with_it() -> None:
@@ -278,6 +278,6 @@ def test_padded_columns_of_a_lost_head_are_lost_with_it() -> None:
 def test_what_is_remembered_counts_the_gradients_in_it() -> None:
     """Those of a layer's parameters are as many numbers as its model is wide, squared."""
     gradient = Gradient(np.zeros((64, 64)), np.zeros((64, 64)), np.ones((64, 64), bool))
-    assert held_bytes(of_gradients({"w_query": gradient})) == 64 * 64 * 17
+    assert held_bytes(expect_gradients_alone({"w_query": gradient})) == 64 * 64 * 17
     assert held_bytes(SubjectAnswer(np.zeros(2), None,
                                     by_input={"params.w_query": np.zeros((64, 64))})) == 64 * 64 * 8 + 16

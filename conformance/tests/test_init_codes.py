@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.precision import assumed
+from attnspec.numerics.precision import assumed_precision
 from attnspec.problems.problem import Problem
 from attnspec.scaffold.codes import find_scale_parameters
 from attnspec.scaffold.examined import ExaminedCallable
@@ -195,5 +195,5 @@ def test_a_form_with_scales_is_tried_with_codes() -> None:
     assert isinstance(problem, Problem)
     assert problem.key_scale is not None
     assert (problem.key == problem.key.round()).all()
-    truth = expect(problem, assumed(DType.FLOAT32), conventions={"grouped_heads": "repeat"})
+    truth = expect(problem, assumed_precision(DType.FLOAT32), conventions={"grouped_heads": "repeat"})
     assert expect_usual(CallForm("lib:f"), problem).gap(truth.output)[0] < 1e-12

@@ -11,7 +11,7 @@ import pytest
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Kind
 from attnspec.core.surroundings import Surroundings
-from attnspec.problems.keyword_arrays import divided
+from attnspec.problems.keyword_arrays import split_past
 from attnspec.problems.problem import Problem
 from attnspec.scaffold.form import CallForm
 from attnspec.scaffold.mistakes import MISTAKES
@@ -232,7 +232,7 @@ def _posed() -> Iterator[tuple[str, Problem]]:
     """Attention without a flag, under the causal flag, and behind a past."""
     plain = sample_problem(Kind.ATTENTION, CROSS_SIZES)
     assert isinstance(plain, Problem)  # it is what was asked for
-    yield from (("plain", plain), ("causal", plain.but(causal=True)), ("past", divided(plain.but(causal=True), 2)))
+    yield from (("plain", plain), ("causal", plain.but(causal=True)), ("past", split_past(plain.but(causal=True), 2)))
 
 
 @pytest.mark.parametrize(("name", "problem"), [*_posed()], ids=lambda each: each if isinstance(each, str) else "")

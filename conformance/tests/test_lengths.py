@@ -21,10 +21,10 @@ from attnspec.faults.staged import attention
 from attnspec.faults.staged_work import HandedOver
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.expectation import expect, visible_keys
-from attnspec.numerics.precision import precision_of
-from attnspec.numerics.reference import blocks
+from attnspec.numerics.precision import declared_precision
+from attnspec.numerics.reference import cut_blocks
 from attnspec.problems.domain import domain
-from attnspec.problems.keyword_arrays import NEUTRAL, keyword_array, sample_of
+from attnspec.problems.keyword_arrays import NEUTRAL_PATTERNS, keyword_array, sample_array
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from attnspec.questions.asker import Asker, reply_to
@@ -77,22 +77,22 @@ def test_a_key_is_seen_if_lengths_and_all_else_allow_it(
 
 def test_rows_beyond_the_queries_are_not_claimed() -> None:
     made = problem("causal", queries=[5, 2, 1, 0])
-    claimed = expect(made, precision_of(None, DType.FLOAT32), conventions=CONVENTIONS).claimed
+    claimed = expect(made, declared_precision(None, DType.FLOAT32), conventions=CONVENTIONS).claimed
     np.testing.assert_array_equal(claimed[:, 0], np.arange(5) < np.array([[5], [2], [1], [0]]))
 
 
 def test_nan_beyond_the_queries_spoils_no_other_row() -> None:
     made = problem(queries=[5, 2, 1, 3])
-    plain = expect(made, precision_of(None, DType.FLOAT32), conventions=CONVENTIONS)
+    plain = expect(made, declared_precision(None, DType.FLOAT32), conventions=CONVENTIONS)
     made.query[1:3, :, 2:] = np.nan
-    poisoned = expect(made, precision_of(None, DType.FLOAT32), conventions=CONVENTIONS)
+    poisoned = expect(made, declared_precision(None, DType.FLOAT32), conventions=CONVENTIONS)
     np.testing.assert_array_equal(poisoned.claimed, plain.claimed)
     np.testing.assert_array_equal(poisoned.output[plain.claimed], plain.output[plain.claimed])
 
 
 def test_blocks_cut_the_lengths_with_their_batch_entries() -> None:
     made = problem(B=4, T=300, S=300, keys=[300, 7, 1, 150], queries=[300, 5, 9, 1])
-    found = list(blocks(made, CONVENTIONS))
+    found = list(cut_blocks(made, CONVENTIONS))
     assert len(found) > 1
     for block in found:
         rows = np.arange(block.place[2].start, block.place[2].stop)
@@ -115,7 +115,7 @@ def test_sound_formulations_stay_within_the_bound(name: str, dtype: DType) -> No
         text = (f"B3,H2,Hkv1,T9,S21,D8,Dv4;mask=none;families=normal+log_normal;with={features};"
                 f"key_lengths={of_keys};{with_queries}seed={seed}")
         made = make_problem(Recipe.parse(text), dtype)
-        expected = expect(made, precision_of(declared, dtype), conventions=CONVENTIONS)
+        expected = expect(made, declared_precision(declared, dtype), conventions=CONVENTIONS)
         answer = sound.function(made.query, made.key, made.value, **made.given)
         assert isinstance(answer, np.ndarray)
         error = np.abs(answer.astype(np.longdouble) - expected.output)
@@ -193,14 +193,14 @@ def test_an_empty_entry_is_drawn_only_where_a_clause_asks_for_it() -> None:
 @pytest.mark.parametrize("keyword", COUNTS)
 def test_the_neutral_pattern_changes_no_answer(keyword: str) -> None:
     made = problem("causal")
-    neutral = made.but(**{keyword: keyword_array(keyword, NEUTRAL[keyword], 0, SIZES)})
+    neutral = made.but(**{keyword: keyword_array(keyword, NEUTRAL_PATTERNS[keyword], 0, SIZES)})
     for conventions in (CONVENTIONS, BOTTOM_RIGHT):
         np.testing.assert_array_equal(visible_keys(neutral, conventions), visible_keys(made, conventions))
 
 
 def test_the_sample_that_a_diagnosis_looks_at_hides_something() -> None:
-    assert (sample_of("key_lengths", SIZES, DType.FLOAT32) < 7).any()
-    assert (sample_of("query_lengths", SIZES, DType.FLOAT32) < 5).any()
+    assert (sample_array("key_lengths", SIZES, DType.FLOAT32) < 7).any()
+    assert (sample_array("query_lengths", SIZES, DType.FLOAT32) < 5).any()
 
 
 # Words

@@ -19,7 +19,7 @@ from attnspec.engine.engine import Engine
 from attnspec.faults.sound import DENSE, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.expectation import Expectation, expect
-from attnspec.numerics.precision import precision_of
+from attnspec.numerics.precision import declared_precision
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe
 from attnspec.questions.asker import Asker, reply_to
@@ -48,7 +48,7 @@ def problem(more: str = "", family: str = "normal", dtype: DType = DType.FLOAT32
 
 
 def expected_of(made: Problem, declared: dict[str, Any] | None = None) -> Expectation:
-    return expect(made, precision_of(declared, made.dtype), conventions={}, parts=frozenset({"lse"}))
+    return expect(made, declared_precision(declared, made.dtype), conventions={}, parts=frozenset({"lse"}))
 
 
 def sums(found: Expectation) -> tuple[Array, Array]:

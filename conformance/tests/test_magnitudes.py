@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType
-from attnspec.diagnosis.locate import NOTHING, locate_stage
+from attnspec.diagnosis.locate import NOTHING_SHOWS, locate_stage
 from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Recipe
@@ -45,7 +45,7 @@ def test_the_magnitude_is_named_from_which_on_answers_are_wrong(
     said = locate_stage(ComparisonStandard(subject, evaluator.precision, evaluator.conventions, Aspect.NONE),
                         DType.FLOAT32, [failing])
     if not name:
-        assert said == NOTHING
+        assert said == NOTHING_SHOWS
         return
     assert said.startswith(f"{MAGNITUDE}{name} is ")
     told = float(said.removeprefix(f"{MAGNITUDE}{name} is ").split()[0])

@@ -16,7 +16,7 @@ from attnspec.core.nouns import DType
 from attnspec.core.storage import STORAGES
 from attnspec.faults.fault import Fault, SoundFormulation
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.precision import assumed
+from attnspec.numerics.precision import assumed_precision
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, Recipe, Sizes
 from helpers.codes import CONVENTIONS, SOUND, departs
@@ -87,7 +87,7 @@ def test_the_truth_is_code_times_scale_times_second_scale() -> None:
     arrays = {name: getattr(problem, name).astype(np.float64) * getattr(problem, f"{name}_scale")
               * getattr(problem, f"{name}_global_scale").astype(np.float64) for name in ("query", "key", "value")}
     plain = problem.but(**arrays, **{f"{name}_{word}": None for name in arrays for word in ("scale", "global_scale")})
-    quantised, written_out = (expect(each, assumed(DType.FLOAT32), conventions=CONVENTIONS)
+    quantised, written_out = (expect(each, assumed_precision(DType.FLOAT32), conventions=CONVENTIONS)
                               for each in (problem, plain))
     np.testing.assert_array_equal(quantised.output, written_out.output)
     assert (quantised.output_allowance > written_out.output_allowance).all()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
-from attnspec.diagnosis.locate import BACKWARD
+from attnspec.diagnosis.locate import BACKWARD_IS_WRONG
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults.backward import as_backward
 from attnspec.faults.subject import fault_subject
@@ -52,4 +52,4 @@ def test_a_backward_pass_that_no_fault_is_like_is_said_to_be_wrong() -> None:
     assert isinstance(subject.callee, InProcess)
     mine = replace(subject, id="mine", callee=InProcess(subject.callee.function, backward=shifted))
     assert evidence_of_failure(mine).like == ()
-    assert evidence_of_failure(mine).located == BACKWARD
+    assert evidence_of_failure(mine).located == BACKWARD_IS_WRONG

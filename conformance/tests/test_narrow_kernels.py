@@ -15,11 +15,11 @@ from attnspec.core.sizes import read_refusal
 from attnspec.engine.engine import Engine
 from attnspec.engine.summon import load_subject
 from attnspec.problems.choices import menu_of
-from attnspec.problems.demand import CALLS, Demand
+from attnspec.problems.demand import MOST_READING_CALLS, Demand
 from attnspec.problems.domain import domain
 from attnspec.problems.problem import Sizes
-from attnspec.problems.size_plan import SizePlan, taken_by
-from attnspec.questions.undeclared import probe_conventions, ranges_of
+from attnspec.problems.size_plan import SizePlan, taken_pairs
+from attnspec.questions.undeclared import probe_conventions, probe_ranges
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.interview import Interview, WordedRefusal, start_of
 from attnspec.subjects.refusals import narrow_subject
@@ -116,7 +116,7 @@ def test_values_are_as_wide_as_reading_the_weights_takes() -> None:
     sizes = Demand(domain(), reads=True).fit_sizes(Sizes(1, 1, 1, 256, 256, 16, 16), LIMITS)
     assert sizes
     assert (sizes.D, sizes.Dv) == (64, 64)
-    assert CALLS * sizes.Dv >= sizes.S
+    assert MOST_READING_CALLS * sizes.Dv >= sizes.S
 
 
 @pytest.mark.parametrize(("lengths", "expected"), [
@@ -129,7 +129,7 @@ def test_lengths_stay_as_unequal_as_a_clause_needs_them(lengths: str, expected: 
 
 
 def test_ranges_without_a_length_that_is_taken_are_not_asked_for() -> None:
-    narrow, all_of_them = (taken_by(limits, frozenset({"causal"})).bit_count() for limits in (LIMITS, Limits()))
+    narrow, all_of_them = (taken_pairs(limits, frozenset({"causal"})).bit_count() for limits in (LIMITS, Limits()))
     assert 0 < narrow < all_of_them / 4
 
 
@@ -229,8 +229,8 @@ def test_heads_are_probed_at_lengths_that_are_taken(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_what_overflows_is_asked_at_lengths_that_are_taken(tmp_path: Path) -> None:
     subject = load_subject(target_in(tmp_path, "if T % 64 or S % 64: raise ValueError('length')"), Plan(()))
-    assert [each.noun for each in ranges_of(subject, DType.FLOAT16)] == ["logits", "values", "keys"]
-    assert all(each.stands for each in ranges_of(subject, DType.FLOAT16)[:2])
+    assert [each.noun for each in probe_ranges(subject, DType.FLOAT16)] == ["logits", "values", "keys"]
+    assert all(each.most_stood for each in probe_ranges(subject, DType.FLOAT16)[:2])
 
 
 # What compiles is asked little
@@ -264,7 +264,7 @@ def test_what_compiles_is_put_several_blocks_of_queries_and_more_of_keys(effort:
 def test_gradients_are_compared_past_a_block_of_queries(seed: int) -> None:
     demands = tuple(demand for demand in DEMANDS if demand.pool == "gradients")
     sizes = SizePlan(demands, LIMITS, Effort.QUICK, seed)
-    compared = [demand for demand in demands if demand.passes == 2 and demand.is_plain]
+    compared = [demand for demand in demands if demand.passes == 2 and demand.is_one_run]
     assert sum(any(row.T > 64 for row in sizes.rows(demand)[:8]) for demand in compared) >= 3
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.precision import graded
+from attnspec.numerics.precision import precision_of_grade
 from attnspec.problems.problem import Array, Problem
 
 attention = pytest.importorskip("onnx.backend.test.case.node.attention")
@@ -92,7 +92,7 @@ def inside(seen: Array, truth: Array, allowance: Array, claimed: Array) -> bool:
 @pytest.mark.parametrize("case", COVERED, ids=lambda case: case.name)
 def test_the_published_answer_lies_inside_the_bound(case: Case) -> None:
     problem = case.problem()  # the reference operator keeps half precision throughout
-    expected = expect(problem, graded("G4", problem.dtype), conventions=CONVENTIONS)
+    expected = expect(problem, precision_of_grade("G4", problem.dtype), conventions=CONVENTIONS)
     output = case.outputs["Y"]
     output = output if output.ndim == 4 else apart(output, problem.sizes.H)
     assert expected.claimed.any()
@@ -104,7 +104,7 @@ def test_the_published_answer_lies_inside_the_bound(case: Case) -> None:
                          ids=lambda case: case.name)
 def test_the_published_weights_lie_inside_the_bound(case: Case) -> None:
     problem = case.problem()
-    expected = expect(problem, graded("G4", problem.dtype), conventions=CONVENTIONS)
+    expected = expect(problem, precision_of_grade("G4", problem.dtype), conventions=CONVENTIONS)
     assert inside(case.outputs["qk_matmul_output"], expected.weights, expected.weights_allowance, expected.claimed)
 
 

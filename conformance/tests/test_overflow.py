@@ -13,7 +13,7 @@ from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults.subject import own_subject
-from attnspec.numerics.precision import graded, precision_of, with_range_of_float32
+from attnspec.numerics.precision import declared_precision, precision_of_grade, with_range_of_float32
 from attnspec.numerics.roundings import roundings
 from attnspec.problems.problem import Array
 from attnspec.questions.undeclared import (
@@ -22,9 +22,9 @@ from attnspec.questions.undeclared import (
     Most,
     describe_most,
     describe_tried,
-    largest,
-    number,
-    ranges_of,
+    find_largest,
+    format_size,
+    probe_ranges,
 )
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.callee import InProcess
@@ -74,7 +74,7 @@ def judged(one: Subject, dtype: DType, clause: str = BEYOND) -> Outcome:
 
 def test_a_declared_storage_of_logits_in_float16_hides_no_overflow() -> None:
     one = subject(in_float16)
-    assert precision_of(None, DType.FLOAT16).logits is DType.FLOAT16  # it declares as much
+    assert declared_precision(None, DType.FLOAT16).logits is DType.FLOAT16  # it declares as much
     assert judged(one, DType.FLOAT16, DEFINITION).verdict is Verdict.HELD
     outcome = judged(one, DType.FLOAT16)
     assert outcome.verdict is Verdict.VIOLATED
@@ -104,8 +104,8 @@ def test_the_diagnosis_names_the_storage_that_overflows() -> None:
 
 @pytest.mark.parametrize("grade", ["G0", "G1", "G2", "G3", "G4"])
 def test_the_range_is_widened_and_no_rounding_is_taken_away(grade: str) -> None:
-    declared = roundings(graded(grade, DType.FLOAT16))
-    wide = roundings(with_range_of_float32(graded(grade, DType.FLOAT16)))
+    declared = roundings(precision_of_grade(grade, DType.FLOAT16))
+    wide = roundings(with_range_of_float32(precision_of_grade(grade, DType.FLOAT16)))
     assert wide.largest_logit > 1e38
     for name in ("accumulate", "softmax", "prescale", "scale", "weights", "row_sum", "output"):
         assert getattr(wide, name) >= getattr(declared, name)
@@ -113,7 +113,7 @@ def test_the_range_is_widened_and_no_rounding_is_taken_away(grade: str) -> None:
 
 def test_a_class_without_float16_is_left_as_it_is() -> None:
     for dtype in (DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64):
-        precision = precision_of(None, dtype)
+        precision = declared_precision(None, dtype)
         assert with_range_of_float32(precision) == precision
 
 
@@ -124,7 +124,7 @@ def test_a_class_without_float16_is_left_as_it_is() -> None:
     ("fault/accumulated_bfloat16", DType.BFLOAT16, "logits up to 2^125, values up to 3.39e+38, 256 keys"),
     ("fault/softmax_without_maximum", DType.FLOAT16, "logits up to 64, values up to 65,504, 8,192 keys")])
 def test_how_much_a_subject_stands_is_read_off(name: str, dtype: DType, value: str) -> None:
-    assert describe_most(ranges_of(own_subject(name), dtype)) == value
+    assert describe_most(probe_ranges(own_subject(name), dtype)) == value
 
 
 def test_the_reading_stands_with_the_clause_held_or_not() -> None:
@@ -137,13 +137,13 @@ def test_the_reading_stands_with_the_clause_held_or_not() -> None:
 
 def test_float32_and_float64_have_no_such_reading() -> None:
     for dtype in (DType.FLOAT32, DType.FLOAT64):
-        assert ranges_of(own_subject("sound/naive"), dtype) == ()
+        assert probe_ranges(own_subject("sound/naive"), dtype) == ()
         assert judged(subject(np.asarray), dtype).readings == ()
-        assert steps(liar_subject(sound), dtype)["range"].take() is None
+        assert steps(liar_subject(sound), dtype)["range"].ask_question() is None
 
 
 def test_a_probe_tells_it_in_the_same_words() -> None:
-    found = steps(liar_subject(sound), DType.FLOAT16)["range"].take()
+    found = steps(liar_subject(sound), DType.FLOAT16)["range"].ask_question()
     assert found is not None
     assert found.answer == "logits up to 2^28, values up to 65,504, 8,192 keys"
     assert found.detail == "tried up to logits 2^28, values 65,504, keys 8,192"
@@ -153,14 +153,14 @@ def test_a_probe_of_who_raises_says_so_and_nothing_of_ranges() -> None:
     def refusing(_: object) -> Array:
         raise TypeError("no half, please")
 
-    found = steps(liar_subject(refusing), DType.FLOAT16)["range"].take()
+    found = steps(liar_subject(refusing), DType.FLOAT16)["range"].ask_question()
     assert found is not None
     assert (found.answer, found.detail) == ("raises", "TypeError: no half, please")
 
 
 def test_rows_that_need_as_many_queries_as_keys_are_asked_for_fewer() -> None:
-    assert [each.tried for each in ranges_of(subject(np.asarray), DType.FLOAT16)][-1] == MOST_KEYS
-    assert [each.tried for each in ranges_of(subject(np.asarray, lengths="equal"), DType.FLOAT16)][-1] == \
+    assert [each.most_tried for each in probe_ranges(subject(np.asarray), DType.FLOAT16)][-1] == MOST_KEYS
+    assert [each.most_tried for each in probe_ranges(subject(np.asarray, lengths="equal"), DType.FLOAT16)][-1] == \
         MOST_KEYS_SQUARE
 
 
@@ -172,7 +172,7 @@ def test_a_reading_takes_forty_calls_at_the_most(dtype: DType) -> None:
         calls.append(call)
         return np.full((*call.query.shape[:3], call.value.shape[-1]), np.nan)
 
-    found = ranges_of(liar_subject(broken), dtype)
+    found = probe_ranges(liar_subject(broken), dtype)
     assert describe_most(found) == "no logits, no values, no keys"
     assert len(calls) <= 40
 
@@ -180,11 +180,11 @@ def test_a_reading_takes_forty_calls_at_the_most(dtype: DType) -> None:
 @pytest.mark.parametrize("limit", range(10))
 def test_the_largest_size_that_stands_is_found_wherever_it_is(limit: int) -> None:
     sizes = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0]
-    assert largest(sizes, lambda size: size in sizes[:limit]) == ([0.0, *sizes])[limit]
+    assert find_largest(sizes, lambda size: size in sizes[:limit]) == ([0.0, *sizes])[limit]
 
 
 def test_sizes_are_written_as_they_are_best_read() -> None:
-    assert [number(size) for size in (1, 2048, 65504, 2.0**30, 3.39e38)] == \
+    assert [format_size(size) for size in (1, 2048, 65504, 2.0**30, 3.39e38)] == \
         ["1", "2,048", "65,504", "2^30", "3.39e+38"]
     assert describe_tried([Most("keys", 0, 8192)]) == "tried up to keys 8,192"
 
@@ -196,7 +196,7 @@ def test_what_a_subject_stands_is_asked_once_whatever_it_is_held_to(monkeypatch:
         asked.append(subject)
         return ()
 
-    monkeypatch.setattr(evaluator, "ranges_of", ask)
+    monkeypatch.setattr(evaluator, "probe_ranges", ask)
     judged = Evaluator(own_subject("sound/naive"), DType.FLOAT16)
     wide = judged.under(with_range_of_float32(judged.precision))
     logged = LoggingEvaluator(judged.subject, judged, [])

@@ -19,7 +19,7 @@ from attnspec.engine.engine import Engine
 from attnspec.faults.sound import SOUND, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.precision import precision_of
+from attnspec.numerics.precision import declared_precision
 from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe
@@ -228,7 +228,7 @@ def test_a_paged_function_is_recognised_by_its_parameters(tmp_path: Path) -> Non
 @pytest.mark.parametrize("more", ["", "causal", "key_lengths"])
 def test_a_paged_function_answers_dense_problems(tmp_path: Path, more: str) -> None:
     made = problem(more, DType.FLOAT64, sizes="B3,H2,Hkv2,T4,S9,D4,Dv3")
-    expected = expect(made, precision_of(None, made.dtype), conventions=TOP_LEFT).output
+    expected = expect(made, declared_precision(None, made.dtype), conventions=TOP_LEFT).output
     for asked in (made, made.but(block_table=None), made.but(block_table="odd")):
         np.testing.assert_allclose(loaded(tmp_path, GATHERS).answer(asked).output, expected, rtol=1e-12)
 
@@ -275,7 +275,7 @@ def test_a_dense_function_is_not_given_pages() -> None:
 @pytest.mark.parametrize("name", PAGED_SOUND)
 def test_sound_paged_formulations_stay_within_the_bound(name: str, dtype: DType) -> None:
     subject, sound = sound_subject(name), sound_named(name)
-    precision = precision_of({"grade": sound.grade} if dtype in HALVES else None, dtype)
+    precision = declared_precision({"grade": sound.grade} if dtype in HALVES else None, dtype)
     for seed, pattern in enumerate(PAGE_PATTERNS):
         more = ("", "causal", "key_lengths", "window key_lengths", "softcap causal")[seed % 5]
         made = problem(more, dtype, pages=pattern, seed=seed)

@@ -18,7 +18,7 @@ def panel(panels: Panels, aspect: Aspect, *, calls: int = 0) -> DiagnosticInputs
     evaluator = Evaluator(subject, DType.FLOAT32)
     made = panels.panel(ComparisonStandard(subject, evaluator.precision, evaluator.conventions, aspect), DType.FLOAT32)
     if calls:
-        made.candidate(FAULT).step(calls - 1)
+        made.candidate(FAULT).answer_call(calls - 1)
     return made
 
 
@@ -48,5 +48,5 @@ def test_one_panel_stays_however_much_it_remembers() -> None:
 @pytest.mark.parametrize(("aspect", "is_held"), [(Aspect.NONE, False), (Aspect.KEPT, True)])
 def test_a_faults_own_memory_is_held_only_where_it_is_looked_at(aspect: Aspect, *, is_held: bool) -> None:
     """It is as much again as its answers."""
-    step = panel(Panels(), aspect).candidate(FAULT).step(0)
+    step = panel(Panels(), aspect).candidate(FAULT).answer_call(0)
     assert (step.answer_given.is_kept.__closure__ is not None) is is_held

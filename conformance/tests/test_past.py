@@ -21,13 +21,13 @@ from attnspec.core.surroundings import Surroundings
 from attnspec.faults.sound import DENSE, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.expectation import expect, visible_keys
-from attnspec.numerics.precision import precision_of
-from attnspec.numerics.reference import blocks
+from attnspec.numerics.precision import declared_precision
+from attnspec.numerics.reference import cut_blocks
 from attnspec.problems.choices import menu_of
 from attnspec.problems.domain import domain
-from attnspec.problems.keyword_arrays import divided, past_by, with_values
+from attnspec.problems.keyword_arrays import count_past, replace_values, split_past
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Array, Problem, Recipe, Sizes, joined
+from attnspec.problems.problem import Array, Problem, Recipe, Sizes, join_past
 from attnspec.questions.asker import Asker, reply_to
 from attnspec.subjects.interview import PLAIN, Case
 from attnspec.subjects.registry import load_target
@@ -56,7 +56,7 @@ def posed(made: Problem) -> Posed[Problem]:
 
 
 def output_of(made: Problem) -> Array:
-    return expect(made, precision_of(None, DType.FLOAT32), conventions=TOP_LEFT).output
+    return expect(made, declared_precision(None, DType.FLOAT32), conventions=TOP_LEFT).output
 
 
 def outputs_of(made: Posed[Problem]) -> Array:
@@ -71,7 +71,7 @@ def outputs_of(made: Posed[Problem]) -> Array:
     ("one_new", 3, 7, 6), ("one_past", 3, 7, 1), ("none", 3, 7, 0), ("one_new", 2, 1, 0), ("half", 1, 1, 0),
     ("one_past", 2, 1, 0), ("new_as_queries", 1, 1, 0)])
 def test_a_pattern_says_how_many_keys_are_past(pattern: PastPattern, T: int, S: int, past: int) -> None:
-    assert past_by(pattern, replace(SIZES, T=T, S=S)) == past
+    assert count_past(pattern, replace(SIZES, T=T, S=S)) == past
 
 
 @pytest.mark.parametrize("pattern", PAST_PATTERNS)
@@ -80,9 +80,9 @@ def test_past_and_new_keys_are_those_of_the_same_problem_without(pattern: str) -
         "B3,H4,Hkv2,T3,S7,D4,Dv5;mask=none;families=normal;seed=3"), DType.FLOAT32)
     assert made.sizes == whole.sizes == SIZES
     assert made.key.shape[2] + made.past == 7
-    np.testing.assert_array_equal(joined(made).key, whole.key)
-    np.testing.assert_array_equal(joined(made).value, whole.value)
-    assert joined(made).keywords == frozenset()
+    np.testing.assert_array_equal(join_past(made).key, whole.key)
+    np.testing.assert_array_equal(join_past(made).value, whole.value)
+    assert join_past(made).keywords == frozenset()
 
 
 def test_an_empty_past_is_drawn_only_where_a_clause_asks_for_it() -> None:
@@ -134,14 +134,14 @@ def test_a_query_stands_behind_the_past(more: str, pattern: str, conventions: di
 
 def test_the_truth_is_that_of_joined_keys() -> None:
     made = problem("half", "mask bias softcap")
-    np.testing.assert_array_equal(output_of(made), output_of(joined(made)))
+    np.testing.assert_array_equal(output_of(made), output_of(join_past(made)))
 
 
 def test_blocks_cut_the_past_with_batch_entries_and_heads() -> None:
     made = problem("half", B=5, H=6, Hkv=3, T=300, S=260)
-    found = list(blocks(made, TOP_LEFT))
+    found = list(cut_blocks(made, TOP_LEFT))
     assert len(found) > 1
-    whole = np.repeat(joined(made).key.astype(np.float64), 2, axis=1)
+    whole = np.repeat(join_past(made).key.astype(np.float64), 2, axis=1)
     for block in found:
         np.testing.assert_array_equal(block.operands.key, whole[block.place[:2]])
 
@@ -155,7 +155,7 @@ def test_sound_formulations_stay_within_the_bound(name: str, dtype: DType) -> No
     cases = product(PAST_PATTERNS, ("", "causal mask", "bias window", "key_lengths causal"))
     for seed, (pattern, more) in enumerate(cases):
         made = problem(pattern, more, dtype=dtype, seed=seed, T=5, S=19, D=8)
-        expected = expect(made, precision_of(declared, dtype), conventions=TOP_LEFT)
+        expected = expect(made, declared_precision(declared, dtype), conventions=TOP_LEFT)
         output, weights = sound.function(made.query, made.key, made.value, **made.given, return_weights=True)
         for seen, truth, allowance in ((output, expected.output, expected.output_allowance),
                                        (weights, expected.weights, expected.weights_allowance)):
@@ -177,7 +177,7 @@ def test_a_past_as_keys_gives_the_same_output(more: str) -> None:
 
 def test_what_is_no_past_is_not_joined() -> None:
     with pytest.raises(NoClaim, match="there is no past"):
-        words.past_as_keys(posed(joined(problem())))
+        words.past_as_keys(posed(join_past(problem())))
     sloped = problem().but(alibi_slopes=np.ones(4, np.float32))
     with pytest.raises(NoClaim, match="what counts from a query's own place would count from another"):
         words.past_as_keys(posed(sloped))
@@ -186,7 +186,7 @@ def test_what_is_no_past_is_not_joined() -> None:
 @pytest.mark.parametrize("more", ["causal", "causal mask bias", "causal window"])
 @pytest.mark.parametrize("has_past", [True, False])
 def test_chunks_give_the_output_of_the_whole(more: str, has_past: bool) -> None:
-    made = problem("new_as_queries", more, T=5, S=9) if has_past else joined(problem("none", more, T=6, S=6))
+    made = problem("new_as_queries", more, T=5, S=9) if has_past else join_past(problem("none", more, T=6, S=6))
     whole = output_of(made)
     for cut in range(made.sizes.T - 1):
         for change in (words.in_chunks, words.token_by_token):
@@ -197,12 +197,12 @@ def test_chunks_give_the_output_of_the_whole(more: str, has_past: bool) -> None:
 
 
 def test_the_first_chunk_has_a_past_only_where_the_whole_has_one() -> None:
-    first, second = words.in_chunks(posed(joined(problem("none", "causal", T=6, S=6))), cut=Drawn(2)).parts
+    first, second = words.in_chunks(posed(join_past(problem("none", "causal", T=6, S=6))), cut=Drawn(2)).parts
     assert (first.has_past, second.past) == (False, 3)
 
 
 def test_no_more_than_sixteen_tokens_have_a_call_of_their_own() -> None:
-    parts = words.token_by_token(posed(joined(problem("none", "causal", T=40, S=40))), cut=Drawn(3)).parts
+    parts = words.token_by_token(posed(join_past(problem("none", "causal", T=40, S=40))), cut=Drawn(3)).parts
     assert [part.sizes.T for part in parts] == [24, *[1] * 16]
 
 
@@ -216,7 +216,7 @@ def test_what_cannot_be_cut_makes_no_claim(made: Problem, why: str) -> None:
 
 
 def test_an_empty_past_is_handed_over() -> None:
-    after = words.with_past(posed(joined(problem())), to="nothing").one
+    after = words.with_past(posed(join_past(problem())), to="nothing").one
     assert after.keywords == set(CACHED)
     assert (after.past, after.sizes.S) == (0, 7)
 
@@ -225,7 +225,7 @@ def test_slots_beyond_a_length_are_replaced_in_past_and_new_keys() -> None:
     made = problem("half", "key_lengths").but(key_lengths=np.array([2, 4, 7], np.int32))
     after = lengths.replace_beyond(posed(made), arrays=("past_key", "past_value", "key", "value"), content="nan").one
     beyond = np.arange(7) >= np.array([[2], [4], [7]])
-    for array in (joined(after).key, joined(after).value):
+    for array in (join_past(after).key, join_past(after).value):
         np.testing.assert_array_equal(np.isnan(array).all(axis=(1, 3)), beyond)
         np.testing.assert_array_equal(np.isnan(array).any(axis=(1, 3)), beyond)
 
@@ -258,16 +258,16 @@ def test_keys_of_which_some_are_past_are_not_reordered() -> None:
 def test_other_values_are_divided_as_the_old_ones_were() -> None:
     made = problem("one_past")
     value = np.arange(2 * 7 * 3, dtype=np.float32).reshape(1, 2, 7, 3).repeat(3, axis=0)
-    after = with_values(made, value)
+    after = replace_values(made, value)
     assert after.past == 1
-    np.testing.assert_array_equal(joined(after).value, value)
-    np.testing.assert_array_equal(joined(after).key, joined(made).key)
+    np.testing.assert_array_equal(join_past(after).value, value)
+    np.testing.assert_array_equal(join_past(after).key, join_past(made).key)
 
 
 def test_a_divided_problem_is_divided_anew() -> None:
     made = problem("half")
-    assert divided(made, 5).past == 5
-    np.testing.assert_array_equal(joined(divided(made, 5)).key, joined(made).key)
+    assert split_past(made, 5).past == 5
+    np.testing.assert_array_equal(join_past(split_past(made, 5)).key, join_past(made).key)
 
 
 # Subjects

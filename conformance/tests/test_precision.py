@@ -10,7 +10,15 @@ import pytest
 from attnspec.aspects.softcap.mathematics import softcap_roundings
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType
-from attnspec.numerics.precision import GRADES, Precision, assumed, graded, looser_words, precision_of, unit
+from attnspec.numerics.precision import (
+    GRADES,
+    Precision,
+    assumed_precision,
+    declared_precision,
+    looser_words,
+    precision_of_grade,
+    unit,
+)
 from attnspec.numerics.roundings import exp_error, roundings
 
 
@@ -31,19 +39,19 @@ def test_half_of_the_smallest_float64_is_never_taken_for_zero() -> None:
 
 
 def test_nothing_declared_means_own_dtype_or_grade_3_in_half_precision() -> None:
-    assert precision_of(None, DType.FLOAT32) == graded("G0", DType.FLOAT32)
-    assert precision_of(None, DType.BFLOAT16) == graded("G3", DType.BFLOAT16)
-    assert precision_of({}, DType.FLOAT16) == assumed(DType.FLOAT16)
+    assert declared_precision(None, DType.FLOAT32) == precision_of_grade("G0", DType.FLOAT32)
+    assert declared_precision(None, DType.BFLOAT16) == precision_of_grade("G3", DType.BFLOAT16)
+    assert declared_precision({}, DType.FLOAT16) == assumed_precision(DType.FLOAT16)
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT32, DType.FLOAT64])
 def test_a_wide_dtype_has_one_grade(dtype: DType) -> None:
-    assert len({roundings(graded(grade, dtype)) for grade in GRADES}) == 1
+    assert len({roundings(precision_of_grade(grade, dtype)) for grade in GRADES}) == 1
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16])
 def test_each_grade_adds_roundings_to_the_one_before(dtype: DType) -> None:
-    ladder = [graded(grade, dtype) for grade in GRADES]
+    ladder = [precision_of_grade(grade, dtype) for grade in GRADES]
     for finer, coarser in itertools.pairwise(ladder):
         assert not looser_words(finer, coarser)
         assert looser_words(coarser, finer)
@@ -52,20 +60,20 @@ def test_each_grade_adds_roundings_to_the_one_before(dtype: DType) -> None:
 @pytest.mark.parametrize("dtype", DType)
 def test_the_argument_of_the_exponential_is_rounded_three_times(dtype: DType) -> None:
     """The subtraction of the maximum, the product with log2(e), and that constant."""
-    precision = assumed(dtype)
+    precision = assumed_precision(dtype)
     assert roundings(precision).argument == 3 * unit(precision.softmax).roundoff
 
 
 def test_the_grades_round_what_their_meaning_says() -> None:
     storage = ("weights", "prescale", "logits", "softmax")
-    ladder = [graded(grade, DType.FLOAT16) for grade in GRADES]
+    ladder = [precision_of_grade(grade, DType.FLOAT16) for grade in GRADES]
     narrow = [{word for word in storage if getattr(rung, word) is DType.FLOAT16} for rung in ladder]
     assert narrow == [set(), {"weights"}, {"weights", "prescale"}, {"weights", "prescale", "logits"}, set(storage)]
 
 
 @pytest.mark.parametrize(("ulps", "units"), [(0.5, 1), (3, 6), (20, 42)])
 def test_an_ulp_of_exp_is_two_roundoffs(ulps: float, units: float) -> None:
-    declared = precision_of({"exp_ulps": ulps, "reason": "documented"}, DType.FLOAT32)
+    declared = declared_precision({"exp_ulps": ulps, "reason": "documented"}, DType.FLOAT32)
     assert exp_error(declared) == units * unit(DType.FLOAT32).roundoff
 
 
@@ -78,7 +86,7 @@ def test_declared_ulps_mean_the_same_whatever_another_word_says(
     """They are documented of float32: a softmax stored in a half format adds its own error, and multiplies nothing."""
     def error(**more: object) -> float:
         declared = {"softmax": half, "accumulate": half, "reason": "documented", **more}
-        return read(precision_of(declared, DType.FLOAT32))
+        return read(declared_precision(declared, DType.FLOAT32))
 
     added = error(**{word: 940}) - error()
     assert added == pytest.approx(2 * 940 * unit(DType.FLOAT32).roundoff, rel=0.05)
@@ -86,14 +94,14 @@ def test_declared_ulps_mean_the_same_whatever_another_word_says(
 
 def test_a_float32_softmax_in_float64_rounds_logits_weights_and_sums() -> None:
     """JAX 0.10 computes the softmax of float64 attention in float32."""
-    declared = precision_of({"softmax": "float32", "reason": "documented"}, DType.FLOAT64)
+    declared = declared_precision({"softmax": "float32", "reason": "documented"}, DType.FLOAT64)
     assert {declared.softmax, declared.logits, declared.weights, declared.row_sum} == {DType.FLOAT32}
     assert declared.accumulate is DType.FLOAT64
     assert declared.logit_roundings == 1
 
 
 def test_what_a_coarser_softmax_implies_can_be_declared_otherwise() -> None:
-    declared = precision_of({"softmax": "float32", "weights": "float64", "reason": "documented"}, DType.FLOAT64)
+    declared = declared_precision({"softmax": "float32", "weights": "float64", "reason": "documented"}, DType.FLOAT64)
     assert declared.weights is DType.FLOAT64
 
 
@@ -102,13 +110,13 @@ def test_what_a_coarser_softmax_implies_can_be_declared_otherwise() -> None:
     {"logits": "float16", "logit_roundings": 1}])
 def test_a_looser_class_must_give_a_reason(looser: dict[str, object]) -> None:
     with pytest.raises(ManifestError, match="looser than the assumed one"):
-        precision_of(looser, DType.FLOAT32)
-    assert precision_of(looser | {"reason": "documented"}, DType.FLOAT32).reason == "documented"
+        declared_precision(looser, DType.FLOAT32)
+    assert declared_precision(looser | {"reason": "documented"}, DType.FLOAT32).reason == "documented"
 
 
 @pytest.mark.parametrize("tighter", [{"grade": "G0"}, {"grade": "G1"}, {"block": 512}, {"exp_ulps": 1}])
 def test_a_tighter_class_needs_no_reason(tighter: dict[str, object]) -> None:
-    assert precision_of(tighter, DType.BFLOAT16).reason == ""
+    assert declared_precision(tighter, DType.BFLOAT16).reason == ""
 
 
 @pytest.mark.parametrize(("declared", "message"), [
@@ -130,10 +138,10 @@ def test_a_tighter_class_needs_no_reason(tighter: dict[str, object]) -> None:
     ({"reason": 3}, "'reason' in a precision class must be text")])
 def test_a_word_or_value_that_makes_no_sense_is_refused(declared: dict[str, object], message: str) -> None:
     with pytest.raises(ManifestError, match=message):
-        precision_of(declared, DType.FLOAT32)
+        declared_precision(declared, DType.FLOAT32)
 
 
 def test_a_class_says_its_grade_and_what_differs() -> None:
-    declared = precision_of({"grade": "G1", "exp_ulps": 20, "reason": "documented"}, DType.BFLOAT16)
+    declared = declared_precision({"grade": "G1", "exp_ulps": 20, "reason": "documented"}, DType.BFLOAT16)
     assert str(declared) == "G1, exp_ulps 20"
-    assert str(precision_of(None, DType.FLOAT64)) == "G0"
+    assert str(declared_precision(None, DType.FLOAT64)) == "G0"

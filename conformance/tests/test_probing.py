@@ -28,7 +28,7 @@ def liar(answer: Callable[[HandedOver], Answer], **declared: Any) -> Subject:  #
 
 
 def asked(subject: Subject, question: str, dtype: DType = DType.FLOAT32, base: Subject | None = None) -> Found | None:
-    return next(step for step in probe_subject(subject, dtype, base=base) if step.name == question).take()
+    return next(step for step in probe_subject(subject, dtype, base=base) if step.name == question).ask_question()
 
 
 def found(subject: Subject, question: str, dtype: DType = DType.FLOAT32, base: Subject | None = None) -> Found:
@@ -52,17 +52,17 @@ def test_whatever_goes_wrong_is_an_answer(answer: Callable[[HandedOver], Answer]
 
 @pytest.mark.parametrize("target", ["fault/scale_none", "sound/naive", "sound/fused_blocks"])
 def test_every_step_of_every_subject_gives_an_answer_of_its_list(target: str) -> None:
-    from attnspec.probing.probe import QUESTIONS
+    from attnspec.probing.probe import ALL_QUESTIONS
 
-    lists = {question.name: question.answers for question in QUESTIONS}
+    lists = {question.name: question.answers for question in ALL_QUESTIONS}
     for step in probe_subject(own_subject(target), DType.FLOAT16):
-        answer = step.take()
+        answer = step.ask_question()
         assert answer is None or not lists[step.name] or answer.answer in lists[step.name], answer
 
 
 def test_what_a_subject_does_not_take_is_not_asked() -> None:
     bare = subject_of(lambda query, key, value: value * 1)  # noqa: ARG005  (the contract's)
-    names = {step.name for step in probe_subject(bare, DType.FLOAT32) if step.take()}
+    names = {step.name for step in probe_subject(bare, DType.FLOAT32) if step.ask_question()}
     assert not {name for name in names if name.startswith(("mask", "bias", "causal", "hidden", "window", "softcap"))}
     assert {"scale.default", "dtype.output", "zero.keys"} <= names
 
@@ -93,7 +93,7 @@ def test_what_is_declared_otherwise_is_a_contradiction(declared: dict[str, Any],
 def test_a_subject_of_chance_contradicts_its_determinism_alone() -> None:
     draw = np.random.default_rng(0)
     random = liar(lambda call: draw.normal(size=call.query.shape).astype(np.float32), claims=("purity",))
-    answers = [answer for step in probe_subject(random, DType.FLOAT32) if (answer := step.take())]
+    answers = [answer for step in probe_subject(random, DType.FLOAT32) if (answer := step.ask_question())]
     assert [answer.question for answer in answers if answer.is_contradiction] == ["determinism.twice"]
     assert {answer.question for answer in answers if answer.claimed} == {"determinism.twice"}
 
@@ -128,7 +128,7 @@ def test_an_output_dtype_that_is_undefined_claims_nothing() -> None:
 @pytest.mark.parametrize("target", ["numpy/attention", "numpy/msa", "numpy/paper"])
 @pytest.mark.parametrize("dtype", DType)
 def test_what_is_written_in_numpy_does_as_its_manifest_claims(target: str, dtype: DType) -> None:
-    answers = [answer for step in probe_subject(load_target(target), dtype) if (answer := step.take())]
+    answers = [answer for step in probe_subject(load_target(target), dtype) if (answer := step.ask_question())]
     assert len(answers) > 30
     assert [answer for answer in answers if answer.is_contradiction] == []
 

@@ -10,7 +10,7 @@ from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType, Effort
 from attnspec.problems.choices import shapes_for
 from attnspec.problems.domain import ANY_MASK, MASK_AXES, BiasName, MaskName, domain
-from attnspec.problems.families import _start, gaussian_numbers, normal_numbers, random_words, uniform_numbers
+from attnspec.problems.families import _stream_start, gaussian_numbers, normal_numbers, random_words, uniform_numbers
 from attnspec.problems.make import BIASES, MASKS, make_layer, make_problem
 from attnspec.problems.problem import Array, LayerProblem, Recipe, Sizes, numpy_dtype
 
@@ -46,7 +46,7 @@ def pcg64(state: int, inc: int, count: int) -> list[int]:
 
 
 def test_the_stream_is_the_published_generator() -> None:
-    start = _start(91, "key")
+    start = _stream_start(91, "key")
     halves = [half for word in pcg64(start["state"], start["inc"], 20) for half in (word % 2**32, word >> 32)]
     assert random_words(91, "key", (8, 5)).ravel().tolist() == halves
 
@@ -82,23 +82,23 @@ SHAPES = (Sizes(1, 1, 1, 1, 1, 1, 1), Sizes(2, 4, 2, 5, 7, 2, 2), Sizes(2, 2, 1,
 @pytest.mark.parametrize("sizes", SHAPES, ids=str)
 @pytest.mark.parametrize("name", MASKS)
 def test_a_mask_has_full_shape_and_is_private(name: str, sizes: Sizes) -> None:
-    mask = MASKS[name].make(5, sizes)
+    mask = MASKS[name].make_array(5, sizes)
     assert mask.shape == (sizes.B, sizes.H, sizes.T, sizes.S)
     assert mask.dtype == np.bool_
     assert mask.flags.writeable
-    assert not np.shares_memory(mask, MASKS[name].make(5, sizes))
+    assert not np.shares_memory(mask, MASKS[name].make_array(5, sizes))
 
 
 @pytest.mark.parametrize("sizes", SHAPES, ids=str)
 @pytest.mark.parametrize("name", [*ANY_MASK, "attack"])
 def test_every_row_sees_a_key(name: str, sizes: Sizes) -> None:
     for seed in range(20):
-        assert MASKS[name].make(seed, sizes).any(axis=-1).all()
+        assert MASKS[name].make_array(seed, sizes).any(axis=-1).all()
 
 
 def test_with_empty_rows_always_has_one() -> None:
     for seed in range(20):
-        assert not MASKS["with_empty_rows"].make(seed, SIZES).any(axis=-1).all()
+        assert not MASKS["with_empty_rows"].make_array(seed, SIZES).any(axis=-1).all()
 
 
 @pytest.mark.parametrize(("name", "promise"), [
@@ -115,7 +115,7 @@ def test_with_empty_rows_always_has_one() -> None:
 ])
 def test_masks_keep_their_promises(name: str, promise: object) -> None:
     for seed in range(20):
-        assert promise(MASKS[name].make(seed, SIZES))  # type: ignore[operator]
+        assert promise(MASKS[name].make_array(seed, SIZES))  # type: ignore[operator]
 
 
 def same_for_queries_and_heads(mask: Array) -> bool:
@@ -125,13 +125,13 @@ def same_for_queries_and_heads(mask: Array) -> bool:
 @pytest.mark.parametrize(("name", "axis"), [
     ("padding", 0), ("per_head", 1), ("random", 2), ("single_key", 2), ("block", 0)])
 def test_masks_vary_along_their_axis(name: str, axis: int) -> None:
-    masks = [MASKS[name].make(seed, Sizes(4, 4, 4, 8, 8, 1, 1)) for seed in range(5)]
+    masks = [MASKS[name].make_array(seed, Sizes(4, 4, 4, 8, 8, 1, 1)) for seed in range(5)]
     assert any((mask != mask.take([0], axis=axis)).any() for mask in masks)
 
 
 @pytest.mark.parametrize("name", MASKS)
 def test_masks_vary_along_the_axes_that_they_are_said_to(name: MaskName) -> None:
-    seen = [MASKS[name].make(seed, Sizes(3, 3, 3, 9, 9, 4, 4)) for seed in range(8)]
+    seen = [MASKS[name].make_array(seed, Sizes(3, 3, 3, 9, 9, 4, 4)) for seed in range(8)]
     varying = {axis for at, axis in enumerate("BHTS") if any((mask != mask.take([0], at)).any() for mask in seen)}
     assert varying == set(MASK_AXES[name])
 

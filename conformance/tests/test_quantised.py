@@ -33,7 +33,7 @@ from attnspec.core.nouns import DType
 from attnspec.core.storage import GRANULARITIES, STORAGES, UNBLOCKED
 from attnspec.faults.fault import Fault, SoundFormulation
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.precision import assumed
+from attnspec.numerics.precision import assumed_precision
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from helpers.codes import SOUND, departs
@@ -124,7 +124,7 @@ def test_the_truth_is_attention_of_codes_times_scales(pattern: str) -> None:
     plain = problem.but(key=problem.key.astype(np.float64) * key_scale,
                         value=problem.value.astype(np.float64) * value_scale, key_scale=None, value_scale=None)
     conventions = {"grouped_heads": "repeat"}
-    quantised, written_out = (expect(each, assumed(DType.FLOAT32), conventions=conventions)
+    quantised, written_out = (expect(each, assumed_precision(DType.FLOAT32), conventions=conventions)
                               for each in (problem, plain))
     np.testing.assert_array_equal(quantised.output, written_out.output)
     assert (quantised.output_allowance > written_out.output_allowance).all()  # two roundings a scale more

@@ -13,9 +13,9 @@ from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
 from attnspec.faults.fault import Fault
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.precision import assumed
+from attnspec.numerics.precision import assumed_precision
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Problem, Recipe, joined
+from attnspec.problems.problem import Problem, Recipe, join_past
 from attnspec.vocabulary.scene import Posed
 from attnspec.vocabulary.signature import Drawn
 
@@ -32,13 +32,14 @@ def posed(pattern: str = "int8/token/odd", past: str = "half", more: str = "") -
 @pytest.mark.parametrize("pattern", ["int8/token/odd", "float8_e4m3fn/head/odd", "int4/channel/powers"])
 def test_a_past_of_codes_is_that_of_the_numbers_that_they_stand_for(pattern: str) -> None:
     problem = posed(pattern)
-    whole = joined(problem)
+    whole = join_past(problem)
     assert problem.key_scale is not None
     assert problem.value_scale is not None
     assert problem.key_scale.shape == whole.key.shape
     plain = whole.but(key=whole.key.astype(np.float64) * problem.key_scale,
                       value=whole.value.astype(np.float64) * problem.value_scale, key_scale=None, value_scale=None)
-    behind, alone = (expect(each, assumed(DType.FLOAT32), conventions=CONVENTIONS).output for each in (problem, plain))
+    behind, alone = (expect(each, assumed_precision(DType.FLOAT32), conventions=CONVENTIONS).output
+                     for each in (problem, plain))
     np.testing.assert_array_equal(behind, alone)
 
 
@@ -95,7 +96,7 @@ def departs(fault: Fault, problem: Problem) -> bool:
     """Whether an output, or a log-sum-exp, is off by more than an honest one may be."""
     seen = fault.function(problem.query, problem.key, problem.value, **problem.given)
     output, *more = seen if isinstance(seen, tuple) else (seen,)
-    truth = expect(problem, assumed(DType.FLOAT32), conventions=CONVENTIONS,
+    truth = expect(problem, assumed_precision(DType.FLOAT32), conventions=CONVENTIONS,
                    parts=frozenset({"output", "lse"}) if more else frozenset({"output"}))
     off = (~(np.abs(output - truth.output) <= truth.output_allowance))[truth.claimed].any()
     if not more:

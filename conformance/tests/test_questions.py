@@ -180,7 +180,7 @@ PLANTED: Mapping[str, Mapping[str, Liar]] = {
     **{f"hidden_{place}.{content}.{form}": DAMAGES for place in ("key", "value") for content in ("nan", "inf")
        for form in ("mask", "bias", "causal")},
 }
-ASKED = (*inputs.MASK_QUESTIONS, *inputs.IN_PLACE, *inputs.CAUSAL_QUESTIONS,
+ASKED = (*inputs.MASK_QUESTIONS, *inputs.SWAPPED_QUESTIONS, *inputs.CAUSAL_QUESTIONS,
          *window.QUESTIONS, *softcap.QUESTIONS, *inputs.HIDDEN_QUESTIONS)
 CASES = [(question, answer) for question, answers in PLANTED.items() for answer in answers]
 

@@ -60,7 +60,7 @@ def test_attention_to_its_own_input_is_not_asked() -> None:
     subject = liar_subject(sound)
     limited = replace(subject.declaration, limits=Limits(self_attention_only=True))
     asked = steps(replace(subject, declaration=limited))
-    assert [asked[name].take() for name in NAMES] == [None] * len(NAMES)
+    assert [asked[name].ask_question() for name in NAMES] == [None] * len(NAMES)
 
 
 def test_pages_have_no_batch_axis_to_be_longer() -> None:

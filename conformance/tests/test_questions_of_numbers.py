@@ -115,7 +115,7 @@ PLANTED: Mapping[str, Mapping[str, Liar]] = {
     "zero.keys": {"zeros": sound, "nan": when(lambda call: call.key.shape[2] == 0, everywhere(np.nan))},
 }
 ASKED = (*numbers.SCALE_QUESTIONS, *inputs.HEAD_QUESTIONS, *numbers.WEIGHT_QUESTIONS, *numbers.NUMBER_QUESTIONS,
-         numbers.TWICE, *numbers.PURITY_QUESTIONS, *numbers.BIT_QUESTIONS, *inputs.SIZE_QUESTIONS)
+         numbers.DETERMINISM_QUESTION, *numbers.PURITY_QUESTIONS, *numbers.BIT_QUESTIONS, *inputs.SIZE_QUESTIONS)
 CASES = [(question, answer) for question, answers in PLANTED.items() for answer in answers]
 
 

@@ -14,7 +14,7 @@ from attnspec.core.nouns import Effort
 from attnspec.problems.choices import shapes_for
 from attnspec.problems.domain import ANY_BIAS, ANY_FAMILY, ANY_MASK, Domain, Lengths, domain
 from attnspec.problems.problem import Recipe, Sizes
-from attnspec.problems.size_plan import SIMPLEST
+from attnspec.problems.size_plan import SIMPLEST_SIZES
 from attnspec.trials.searching import recipe_strategy
 from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
@@ -134,7 +134,7 @@ def test_special_names_must_be_asked_for() -> None:
     {"kind": "mask_attack"}, {"kind": "gaussian"}, {"kind": "worked_example"}, {"kind": "acceptance"}], ids=str)
 def test_every_domain_has_shapes(arguments: dict[str, Any], effort: Effort) -> None:
     shapes = shapes_for(domain(**arguments), GROUPED, effort)
-    assert 1 <= len(shapes) <= EFFORTS[effort].rows + len(SIMPLEST)
+    assert 1 <= len(shapes) <= EFFORTS[effort].rows + len(SIMPLEST_SIZES)
     assert len(set(shapes)) == len(shapes)
 
 

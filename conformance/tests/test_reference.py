@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import Expectation, expect, expect_layer, visible_keys
-from attnspec.numerics.precision import precision_of
+from attnspec.numerics.precision import declared_precision
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
 from helpers.problems import normal_problem
 
@@ -23,7 +23,7 @@ def drawn(sizes: Sizes = SMALL, dtype: DType = DType.FLOAT32, **changes: Any) ->
 
 
 def expected_under(problem: Problem, **conventions: str) -> Expectation:
-    return expect(problem, precision_of(None, problem.dtype), conventions=conventions)
+    return expect(problem, declared_precision(None, problem.dtype), conventions=conventions)
 
 
 def by_hand(problem: Problem, index: tuple[int, int, int], head: int, keys: list[int]) -> list[Any]:
@@ -112,7 +112,7 @@ def test_minus_infinity_in_the_bias_hides_a_key() -> None:
 
 def test_the_default_scale_may_be_that_of_another_width() -> None:
     problem = drawn()
-    widened = expect(problem, precision_of(None, problem.dtype), conventions={}, scale_width=8)
+    widened = expect(problem, declared_precision(None, problem.dtype), conventions={}, scale_width=8)
     np.testing.assert_allclose(widened.output, expected_under(problem.but(scale=8**-0.5)).output, rtol=1e-14)
 
 
@@ -147,7 +147,7 @@ def layer_by_loops(problem: LayerProblem) -> Array:
 
 def test_a_layer_is_attention_between_its_projections() -> None:
     problem = layer()
-    expected = expect_layer(problem, precision_of(None, problem.dtype), conventions={})
+    expected = expect_layer(problem, declared_precision(None, problem.dtype), conventions={})
     np.testing.assert_allclose(expected.output, layer_by_loops(problem), atol=1e-13)
     assert expected.output_allowance.shape == expected.output.shape == (2, 3, 6)
     assert expected.weights.shape == (2, 4, 3, 5)
@@ -158,7 +158,7 @@ def test_a_layer_is_attention_between_its_projections() -> None:
 def test_an_output_row_of_a_layer_is_claimed_where_all_heads_are() -> None:
     mask = np.ones((2, 4, 3, 5), dtype=bool)
     mask[0, 1, 2] = False
-    expected = expect_layer(layer(mask=mask), precision_of(None, DType.FLOAT32), conventions={})
+    expected = expect_layer(layer(mask=mask), declared_precision(None, DType.FLOAT32), conventions={})
     np.testing.assert_array_equal(expected.output_claimed, [[True, True, False], [True, True, True]])
     assert expected.claimed.sum() == 2 * 4 * 3 - 1
 
@@ -166,5 +166,5 @@ def test_an_output_row_of_a_layer_is_claimed_where_all_heads_are() -> None:
 def test_without_an_output_projection_a_layer_answers_heads_side_by_side() -> None:
     problem = layer()
     bare = problem.but(params={name: array for name, array in problem.params.items() if not name.endswith("_out")})
-    expected = expect_layer(bare, precision_of(None, problem.dtype), conventions={})
+    expected = expect_layer(bare, declared_precision(None, problem.dtype), conventions={})
     assert expected.output.shape == (2, 3, 4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from attnspec.core.nouns import DType, Effort
-from attnspec.diagnosis.boundaries import right_beside
+from attnspec.diagnosis.boundaries import describe_right_quantities
 from attnspec.diagnosis.diagnose import RAISES_ALWAYS, diagnose
 from attnspec.diagnosis.locate import locate_stage
 from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard
@@ -40,7 +40,8 @@ def test_only_the_log_sum_exp_is_said_to_be_wrong(wrong: Wrong) -> None:
     failing = trial.hold().failing_recipe
     assert failing
     assert failing.sizes.T > 1
-    assert right_beside(trial.scene(failing), failing) == "Only the log-sum-exp is wrong; the output is right."
+    assert describe_right_quantities(trial.scene(failing),
+                                     failing) == "Only the log-sum-exp is wrong; the output is right."
 
 
 def test_what_raises_on_every_call_is_told_so_and_is_like_no_fault() -> None:

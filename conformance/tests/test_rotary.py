@@ -14,16 +14,16 @@ from attnspec.core.forms import FARTHEST, POSITION_PATTERNS, POSITIONS, WIDTH_PA
 from attnspec.core.nouns import DType
 from attnspec.faults.sound_forms import FORMULATIONS
 from attnspec.faults.subject import own_subject
-from attnspec.numerics.precision import Precision, precision_of, unit
+from attnspec.numerics.precision import Precision, declared_precision, unit
 from attnspec.numerics.rotary import (
     EXP_ULPS,
     LOG_ULPS,
-    PAIRS,
+    ROTARY_PAIRS,
     angle_error,
     expect_rotary,
     frequency_error,
     norm_allowance,
-    pairs,
+    split_pairs,
 )
 from attnspec.problems.domain import domain
 from attnspec.problems.make import RotaryProblem, make_rotary
@@ -31,7 +31,7 @@ from attnspec.problems.problem import Array, Recipe
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn
 
-HALVES: Mapping[str, str] = {PAIRS: "halves"}
+HALVES: Mapping[str, str] = {ROTARY_PAIRS: "halves"}
 SIZES = "B3,H2,Hkv2,T5,S5,D8,Dv8"
 
 
@@ -46,7 +46,7 @@ def problem(positions: str = "scattered", more: str = "", dtype: DType = DType.F
 
 
 def class_of(dtype: DType, **words: object) -> Precision:
-    return precision_of({"grade": "G0", "reason": "test", **words} if words else None, dtype)
+    return declared_precision({"grade": "G0", "reason": "test", **words} if words else None, dtype)
 
 
 # Problems
@@ -153,7 +153,7 @@ def test_the_truth_agrees_with_fifty_digits(positions: str, more: str, dtype: DT
     # that of float32 is computed in float64, that of float64 in long double
     roundoff = float(np.finfo(np.float64 if dtype is DType.FLOAT32 else np.longdouble).eps)
     truth = expect_rotary(made, class_of(dtype), conventions=HALVES).output
-    turned = pairs(truth, made.width, interleaved=made.interleaved)
+    turned = split_pairs(truth, made.width, interleaved=made.interleaved)
     for at in np.ndindex(*truth.shape[:3]):
         for pair in range(made.width // 2):
             exact = _in_fifty_digits(made, at, pair)
@@ -172,7 +172,7 @@ def test_what_is_beyond_the_width_is_returned_and_nothing_is_allowed() -> None:
 def test_pairs_lie_as_the_flag_or_the_convention_says() -> None:
     made = problem()
     asked = expect_rotary(made.but(interleaved=True), class_of(made.dtype), conventions=HALVES).output
-    held = expect_rotary(made, class_of(made.dtype), conventions={PAIRS: "interleaved"}).output
+    held = expect_rotary(made, class_of(made.dtype), conventions={ROTARY_PAIRS: "interleaved"}).output
     np.testing.assert_array_equal(asked, held)
     assert (asked != expect_rotary(made, class_of(made.dtype), conventions=HALVES).output).any()
 
@@ -202,7 +202,7 @@ def worst(name: str, made: RotaryProblem, precision: Precision) -> float:
 @pytest.mark.parametrize("dtype", DType)
 @pytest.mark.parametrize(("name", "grade"), [(name, grade) for name, _, _, grade in FORMULATIONS])
 def test_sound_rotary_formulations_stay_within_the_bound(name: str, grade: str, dtype: DType) -> None:
-    precision = precision_of({"grade": grade} if dtype in {DType.FLOAT16, DType.BFLOAT16} else None, dtype)
+    precision = declared_precision({"grade": grade} if dtype in {DType.FLOAT16, DType.BFLOAT16} else None, dtype)
     used = max(worst(name, problem(positions, more, dtype, sizes="B3,H2,Hkv2,T33,S33,D24,Dv24", seed=seed,
                                           families=families), precision)
                for seed, (positions, families) in enumerate((each, family) for each in POSITION_PATTERNS

@@ -16,7 +16,7 @@ from attnspec.core.surroundings import Surroundings
 from attnspec.engine.engine import Engine
 from attnspec.faults.fault import Fault
 from attnspec.faults.sound_forms import FORMULATIONS
-from attnspec.numerics.rotary import PAIRS
+from attnspec.numerics.rotary import ROTARY_PAIRS
 from attnspec.problems.make import make_rotary
 from attnspec.problems.problem import Recipe
 from attnspec.questions.undeclared import probe_conventions
@@ -116,7 +116,7 @@ def test_smoke_names_every_call_that_is_put_first(tmp_path: Path) -> None:
     (OF_ONE_KIND, "interleaved"), (OF_ONE_KIND.replace("None, True", "None, False"), "halves"),
     ("def rotate(x, positions): return x\n", "undefined")])
 def test_a_probe_tells_which_features_are_a_pair(tmp_path: Path, source: str, answer: str) -> None:
-    assert probe_conventions(mine(tmp_path, source), DType.FLOAT32) == {PAIRS: answer}
+    assert probe_conventions(mine(tmp_path, source), DType.FLOAT32) == {ROTARY_PAIRS: answer}
 
 
 def test_who_takes_the_flag_has_no_convention_of_pairs(tmp_path: Path) -> None:

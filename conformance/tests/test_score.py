@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType
-from attnspec.numerics.precision import precision_of
-from attnspec.numerics.score import DirectionName, Units, drifts_of, significance, systematic_error, threshold
+from attnspec.numerics.precision import declared_precision
+from attnspec.numerics.score import DirectionName, Units, compute_drifts, significance, systematic_error, threshold
 from attnspec.problems.problem import Array
 
 DIRECTIONS: tuple[DirectionName, ...] = get_args(DirectionName)
@@ -66,14 +66,14 @@ def test_the_statistic_is_never_more_than_the_root_of_the_number_of_units() -> N
 
 def test_no_error_at_all_is_no_drift() -> None:
     assert units(np.zeros(50)).statistic() == 0
-    assert units(np.zeros(50)).least(0.0) == 0
+    assert units(np.zeros(50)).least_statistic(0.0) == 0
 
 
 def test_a_drift_that_is_declared_is_none() -> None:
     found = units(0.3 + 0.01 * RANDOM.randn(100))
-    assert found.least(0.2) > threshold(1e-9)
-    assert found.least(0.31) == 0
-    assert found.least(0.29) < found.least(0.2)
+    assert found.least_statistic(0.2) > threshold(1e-9)
+    assert found.least_statistic(0.31) == 0
+    assert found.least_statistic(0.29) < found.least_statistic(0.2)
 
 
 def test_the_smallest_statistic_is_at_an_end_of_the_interval() -> None:
@@ -81,12 +81,12 @@ def test_the_smallest_statistic_is_at_an_end_of_the_interval() -> None:
     found = Units(np.array([1.0, 3.0, 2.0, 9.0]), np.array([1.0, 2.0, 9.0, 1.0]))
     for within in (0.1, 0.5, 1.0):
         every = [abs(found.statistic(drift)) for drift in np.linspace(-within, within, 201)]
-        assert found.least(within) == pytest.approx(min(every))
+        assert found.least_statistic(within) == pytest.approx(min(every))
 
 
 def test_the_estimate_comes_with_its_standard_error() -> None:
     found = [units(0.2 + np.random.RandomState(seed).randn(100)) for seed in range(400)]
-    off = [(each.estimate - 0.2) / each.spread for each in found]
+    off = [(each.estimate - 0.2) / each.standard_error for each in found]
     assert np.std(off) == pytest.approx(1, abs=0.1)
 
 
@@ -95,7 +95,7 @@ def test_a_drift_is_measured_in_its_own_direction_and_shows_in_no_other(directio
     weights, value = drawn()
     error = 1e-3 * pushed(direction, weights, value)
     for name in DIRECTIONS:
-        found = drifts_of(weights, value, BIAS).units(name, error)
+        found = compute_drifts(weights, value, BIAS).units(name, error)
         assert found.count == 60
         assert found.estimate == pytest.approx(1e-3 if name == direction else 0, abs=1e-9)
 
@@ -104,7 +104,7 @@ def test_units_are_summed_apart() -> None:
     weights, value = drawn(2)
     error = np.zeros((2, 1, 8, 10))
     error[1] = (weights @ value)[1]
-    found = drifts_of(weights, value).units("gain", error)
+    found = compute_drifts(weights, value).units("gain", error)
     assert found.score[0] == 0
     assert found.score[1] == pytest.approx(found.size[1])
 
@@ -112,7 +112,7 @@ def test_units_are_summed_apart() -> None:
 def test_an_underflown_weight_has_no_say() -> None:
     weights, value = drawn()
     weights[..., 0] = 0
-    assert np.isfinite(drifts_of(weights, value).units("temperature", np.ones((60, 1, 8, 10))).score).all()
+    assert np.isfinite(compute_drifts(weights, value).units("temperature", np.ones((60, 1, 8, 10))).score).all()
 
 
 # --- what a class declares of its systematic error
@@ -125,38 +125,38 @@ def test_undeclared_precision_vouches_for_8_units_and_in_halves_a_16th(dtype: DT
     half = dtype in (DType.FLOAT16, DType.BFLOAT16)
     wide = U[DType.FLOAT32] if half else U[dtype]
     expected = 8 * wide + U[dtype] ** 2 + (U[dtype] / 16 if half else 0)
-    assert systematic_error(precision_of(None, dtype)) == pytest.approx(expected, rel=1e-12)
+    assert systematic_error(declared_precision(None, dtype)) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT16, DType.BFLOAT16])
 def test_a_class_in_half_precision_may_vouch_for_its_accumulator(dtype: DType) -> None:
-    vouched = systematic_error(precision_of({"grade": "G1", "systematic": "accumulator"}, dtype))
+    vouched = systematic_error(declared_precision({"grade": "G1", "systematic": "accumulator"}, dtype))
     assert vouched == pytest.approx(8 * 2.0**-24 + U[dtype] ** 2)
     assert vouched < 1e-4 / 5
-    assert 1e-4 < systematic_error(precision_of({"grade": "G1"}, DType.BFLOAT16)) < 1e-3 / 3
+    assert 1e-4 < systematic_error(declared_precision({"grade": "G1"}, DType.BFLOAT16)) < 1e-3 / 3
 
 
 def test_a_coarser_softmax_is_what_eight_units_are_of() -> None:
     declared = {"softmax": "float32", "reason": "the library says so"}
-    assert systematic_error(precision_of(declared, DType.FLOAT64)) == pytest.approx(8 * 2.0**-24)
+    assert systematic_error(declared_precision(declared, DType.FLOAT64)) == pytest.approx(8 * 2.0**-24)
 
 
 def test_a_scale_in_half_precision_is_off_unless_roots_are_powers_of_two() -> None:
-    stored = precision_of({"grade": "G3"}, DType.BFLOAT16)
+    stored = declared_precision({"grade": "G3"}, DType.BFLOAT16)
     exact = systematic_error(stored)
     more = [systematic_error(stored, scale_width=width) - exact for width in (16, 256, 24, 64)]
     assert more == [0, 0, 2.0**-8, 2.0**-8]
-    assert systematic_error(precision_of({"grade": "G1"}, DType.BFLOAT16), scale_width=24) < 3e-4
+    assert systematic_error(declared_precision({"grade": "G1"}, DType.BFLOAT16), scale_width=24) < 3e-4
 
 
 def test_another_word_for_the_systematic_error_is_refused_with_the_nearest() -> None:
     told = (r"'accumulate' is not a known choice \(of 'systematic' in a precision class\)\. "
             r"Did you mean 'accumulator'\?")
     with pytest.raises(ManifestError, match=told):
-        precision_of({"systematic": "accumulate"}, DType.BFLOAT16)
+        declared_precision({"systematic": "accumulate"}, DType.BFLOAT16)
 
 
 def test_a_float32_class_that_does_not_vouch_must_say_why() -> None:
     with pytest.raises(ManifestError, match=r"looser than the assumed one \(systematic output\)"):
-        precision_of({"systematic": "output"}, DType.FLOAT32)
-    assert precision_of({"systematic": "output", "reason": "measured"}, DType.FLOAT32).systematic == "output"
+        declared_precision({"systematic": "output"}, DType.FLOAT32)
+    assert declared_precision({"systematic": "output", "reason": "measured"}, DType.FLOAT32).systematic == "output"

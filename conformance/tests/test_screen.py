@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import DType
 from attnspec.numerics import bound, reference
-from attnspec.numerics.expectation import EVERYTHING, Expectation, expect
+from attnspec.numerics.expectation import ALL_PARTS, Expectation, expect
 from attnspec.numerics.operands import visible_keys
-from attnspec.numerics.precision import precision_of
+from attnspec.numerics.precision import declared_precision
 from attnspec.problems.domain import BiasName, FamilyName, MaskName
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, Recipe, Sizes
@@ -26,7 +26,7 @@ CONVENTIONS = {"causal_alignment": "bottom_right"}
 
 
 def told(problem: Problem, conventions: Mapping[str, str] = CONVENTIONS, **how: object) -> Expectation:
-    return expect(problem, precision_of(None, problem.dtype), conventions=conventions, **how)  # type: ignore[arg-type]
+    return expect(problem, declared_precision(None, problem.dtype), conventions=conventions, **how)  # type: ignore[arg-type]
 
 
 def hidden(sizes: Sizes) -> Problem:
@@ -61,10 +61,10 @@ def test_blocks_give_what_the_whole_gives(monkeypatch: pytest.MonkeyPatch, name:
                                           grouped_heads: str) -> None:
     problem, conventions = PROBLEMS[name](), {**CONVENTIONS, "grouped_heads": grouped_heads}
     rows = np.array([8, 2, 3, 5])
-    wholes = [told(problem, conventions, rows=chosen, parts=EVERYTHING | {"typical"}) for chosen in (None, rows)]
+    wholes = [told(problem, conventions, rows=chosen, parts=ALL_PARTS | {"typical"}) for chosen in (None, rows)]
     monkeypatch.setattr(reference, "LOGITS_AT_ONCE", {"one row": 1, "a few rows": 40, "a few heads": 250}[at_once])
     for whole, chosen in zip(wholes, (None, rows), strict=True):
-        parts = told(problem, conventions, rows=chosen, parts=EVERYTHING | {"typical"})
+        parts = told(problem, conventions, rows=chosen, parts=ALL_PARTS | {"typical"})
         asked = (name for name in Expectation.__slots__ if name != "is_screened" and getattr(whole, name) is not None)
         for field in asked:
             np.testing.assert_allclose(getattr(parts, field), getattr(whole, field), rtol=1e-11, err_msg=field)
@@ -72,7 +72,7 @@ def test_blocks_give_what_the_whole_gives(monkeypatch: pytest.MonkeyPatch, name:
 
 def test_no_block_is_larger_than_it_may_be() -> None:
     problem = normal_problem(sizes=Sizes(2, 4, 2, 300, 2000, 4, 4))
-    found = list(reference.blocks(problem, {}))
+    found = list(reference.cut_blocks(problem, {}))
     assert max(np.prod(block.operands.shape) for block in found) <= reference.LOGITS_AT_ONCE
     assert sum(np.prod(block.operands.shape) for block in found) == 2 * 4 * 300 * 2000
 
@@ -90,7 +90,7 @@ def test_a_large_expectation_takes_no_more_memory_than_its_blocks() -> None:
 def test_the_hull_is_that_of_the_visible_values(monkeypatch: pytest.MonkeyPatch, gathered_from: int) -> None:
     monkeypatch.setattr(reference, "GATHERED_FROM", gathered_from)
     problem = hidden(Sizes(2, 2, 2, 9, 11, 8, 5))
-    low, high = reference.hull_of(problem, CONVENTIONS)
+    low, high = reference.attended_hull(problem, CONVENTIONS)
     visible, value = visible_keys(problem, CONVENTIONS)[..., None], problem.value[:, :, None].astype(np.float64)
     seen = visible.any(axis=3)
     np.testing.assert_array_equal(high, np.where(seen, np.where(visible, value, -np.inf).max(axis=3), 0))
@@ -110,7 +110,7 @@ problems = st.builds(
 @settings(max_examples=150, deadline=None)
 @given(problem=problems, grade=st.sampled_from(["", "G0"]))
 def test_the_cheap_bound_is_never_below_the_sharp_one(problem: Problem, grade: str) -> None:
-    precision = precision_of({"grade": grade} if grade else None, problem.dtype)
+    precision = declared_precision({"grade": grade} if grade else None, problem.dtype)
     sharp, cheap = (expect(problem, precision, conventions={}, parts=OUTPUT, screens=screens)
                     for screens in (False, True))
     np.testing.assert_array_equal(cheap.claimed, sharp.claimed)
@@ -126,7 +126,7 @@ def test_the_cheap_bound_is_not_much_above_the_sharp_one(dtype: DType, most: flo
 
 def test_a_float64_truth_pays_for_its_own_rounding() -> None:
     problem = normal_problem(DType.FLOAT64, Sizes(1, 2, 2, 16, 512, 32, 32))
-    exact, cheap = (told(problem, parts=EVERYTHING, screens=screens) for screens in (False, True))
+    exact, cheap = (told(problem, parts=ALL_PARTS, screens=screens) for screens in (False, True))
     assert cheap.output.dtype == np.float64
     off = np.abs(cheap.output - exact.output)
     assert (off > 0).any()
@@ -147,7 +147,7 @@ def test_where_the_cheap_bound_says_little_the_sharp_one_is_worked_out() -> None
 def test_what_would_take_seconds_is_screened(dtype: DType, sizes: Sizes, large: bool) -> None:
     n, entry = sizes, np.zeros((1, 1, 1, 1), np.float32)
     shapes = (n.B, n.H, n.T, n.D), (n.B, n.Hkv, n.S, n.D), (n.B, n.Hkv, n.S, n.Dv)
-    assert bound.is_large(Problem(dtype, *(np.broadcast_to(entry, shape) for shape in shapes))) is large
+    assert bound.needs_screening(Problem(dtype, *(np.broadcast_to(entry, shape) for shape in shapes))) is large
 
 
 def test_the_closest_queries_are_those_whose_worst_entry_is() -> None:
@@ -155,6 +155,6 @@ def test_the_closest_queries_are_those_whose_worst_entry_is() -> None:
     seen[0, 1, 17, 2], seen[1, 0, 3, 0], seen[1, 1, 5, 1] = 3.0, np.nan, 9.0
     claimed = np.ones((2, 2, 20), dtype=bool)
     claimed[1, 1, 5] = False
-    found = bound.closest(seen, np.zeros(seen.shape), np.ones(seen.shape), claimed)
+    found = bound.find_closest_queries(seen, np.zeros(seen.shape), np.ones(seen.shape), claimed)
     assert {3, 17} < set(found.tolist())
-    assert len(found) == bound.CLOSEST
+    assert len(found) == bound.MOST_CLOSEST_QUERIES

@@ -18,8 +18,8 @@ from attnspec.engine.engine import Engine
 from attnspec.faults.sound import DENSE, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.expectation import expect, visible_keys
-from attnspec.numerics.precision import precision_of
-from attnspec.numerics.reference import blocks
+from attnspec.numerics.precision import declared_precision
+from attnspec.numerics.reference import cut_blocks
 from attnspec.problems.domain import domain
 from attnspec.problems.keyword_arrays import keyword_array
 from attnspec.problems.make import make_problem
@@ -55,7 +55,7 @@ def both(made: Problem) -> tuple[Array, Array]:
 
 
 def output_of(made: Problem) -> Array:
-    return expect(made, precision_of(None, made.dtype), conventions=TOP_LEFT).output
+    return expect(made, declared_precision(None, made.dtype), conventions=TOP_LEFT).output
 
 
 # The arrays
@@ -136,7 +136,7 @@ def test_blocks_are_cut_along_batch_and_queries(monkeypatch: pytest.MonkeyPatch)
     made = problem("ragged", sizes="B3,H2,Hkv2,T9,S7,D4,Dv4")
     whole = output_of(made)
     monkeypatch.setattr("attnspec.numerics.reference.LOGITS_AT_ONCE", 20)
-    assert len(list(blocks(made, TOP_LEFT))) > 6
+    assert len(list(cut_blocks(made, TOP_LEFT))) > 6
     np.testing.assert_array_equal(output_of(made), whole)
 
 
@@ -145,7 +145,7 @@ def test_blocks_are_cut_along_batch_and_queries(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("name", DENSE)
 def test_sound_formulations_stay_within_the_bound(name: str, dtype: DType) -> None:
     sound = sound_named(name)
-    precision = precision_of({"grade": sound.grade} if dtype in HALVES else None, dtype)
+    precision = declared_precision({"grade": sound.grade} if dtype in HALVES else None, dtype)
     for seed, pattern in enumerate(USUAL_SEGMENTS):
         made = problem(pattern, ("", "causal", "mask", "bias window")[seed], dtype, seed=seed)
         expected = expect(made, precision, conventions=TOP_LEFT)

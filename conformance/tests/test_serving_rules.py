@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults.subject import own_subject
-from attnspec.problems.problem import Problem, joined
+from attnspec.problems.problem import Problem, join_past
 from evaluation.baselines import serving_rules
 from evaluation.baselines.grids import FLASH_ATTENTION, HALVES, THREE, Option, by_test
 from evaluation.baselines.onnx_serving import LEFT_OUT, NODES, ServedNode
@@ -152,7 +152,7 @@ def test_slopes_widen_what_a_cache_allows() -> None:
 def test_a_reference_counts_what_is_past() -> None:
     behind = next(problem for problem in posed(CACHED) if problem.has_past and problem.past and not problem.causal
                   and problem.window is None and problem.alibi_slopes is None)
-    whole = joined(behind)
+    whole = join_past(behind)
     for name in ("wider", "same", "eager"):
         found, known = (getattr(ReferencedProblem(each).output, name) for each in (behind, whole))
         np.testing.assert_array_equal(found, known)
@@ -164,8 +164,9 @@ def test_rows_that_lengths_or_a_window_leave_no_key_are_hidden() -> None:
     assert not ReferencedProblem(plain.but(causal=True, window=(0, 0))).has_hidden_rows  # 12 keys are past
     few = {name: getattr(plain, name)[:, :, :2] for name in ("key", "value")}
     assert ReferencedProblem(plain.but(window=(0, 0), **few)).has_hidden_rows  # queries at places 14 and 15
-    assert ReferencedProblem(joined(plain).but(key_lengths=np.array([18, 0], np.int32))).has_hidden_rows
-    assert ReferencedProblem(joined(plain).but(window=(0, 0), key_lengths=np.array([18, 2], np.int32))).has_hidden_rows
+    assert ReferencedProblem(join_past(plain).but(key_lengths=np.array([18, 0], np.int32))).has_hidden_rows
+    assert ReferencedProblem(join_past(plain).but(window=(0, 0),
+                                                  key_lengths=np.array([18, 2], np.int32))).has_hidden_rows
 
 
 def test_lengths_move_a_diagonal_that_ends_bottom_right() -> None:

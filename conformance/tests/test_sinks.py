@@ -17,8 +17,8 @@ from attnspec.core.surroundings import Surroundings
 from attnspec.faults.sound import DENSE, declaration_of_sound, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.precision import precision_of
-from attnspec.numerics.reference import hull_of
+from attnspec.numerics.precision import declared_precision
+from attnspec.numerics.reference import attended_hull
 from attnspec.problems.domain import domain
 from attnspec.problems.keyword_arrays import keyword_array
 from attnspec.problems.make import make_problem
@@ -46,7 +46,7 @@ def problem(pattern: str = "spread", more: str = "", family: str = "normal", dty
 def expected_of(made: Problem, grade: str = "G0") -> tuple[Array, Array, Array]:
     """Output, its allowance, and where it is claimed."""
     declared = {"grade": grade} if made.dtype in HALVES else None
-    found = expect(made, precision_of(declared, made.dtype), conventions={})
+    found = expect(made, declared_precision(declared, made.dtype), conventions={})
     return found.output, found.output_allowance, found.claimed
 
 
@@ -79,7 +79,7 @@ def test_sound_formulations_stay_within_the_bound(name: str, dtype: DType) -> No
     declared = declaration_of_sound(sound).precision.get(dtype)
     for index, (pattern, family) in enumerate(product(SINK_PATTERNS, FAMILIES)):
         made = problem(pattern, MORE[index % len(MORE)], family, dtype, seed=index, sizes="B2,H4,Hkv2,T5,S19,D8,Dv4")
-        expected = expect(made, precision_of(declared, dtype), conventions={})
+        expected = expect(made, declared_precision(declared, dtype), conventions={})
         with np.errstate(all="ignore"):
             output, weights = sound.function(made.query, made.key, made.value, **made.given, return_weights=True)
         for seen, truth, allowance in ((output, expected.output, expected.output_allowance),
@@ -117,7 +117,7 @@ def test_a_row_without_keys_is_claimed_to_be_zeros() -> None:
 
 def test_weights_and_logits_are_those_of_the_keys() -> None:
     made = problem("rising")
-    found = expect(made, precision_of(None, DType.FLOAT32), conventions={})
+    found = expect(made, declared_precision(None, DType.FLOAT32), conventions={})
     assert found.weights.shape == found.logits.shape == found.visible.shape == (2, 3, 4, 5)
     assert (found.weights.sum(axis=-1) < 1).all()
     np.testing.assert_array_equal(found.logits.max(axis=-1), 0)
@@ -125,7 +125,7 @@ def test_weights_and_logits_are_those_of_the_keys() -> None:
 
 def test_the_hull_has_the_value_zero() -> None:
     made = problem()
-    low, high = hull_of(made, {})
+    low, high = attended_hull(made, {})
     assert (low <= 0).all()
     assert (high >= 0).all()
 

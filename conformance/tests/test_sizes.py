@@ -23,10 +23,10 @@ from attnspec.core.effort import EFFORTS
 from attnspec.core.nouns import DType, Effort
 from attnspec.problems.demand import (
     BLOCKS,
-    CALLS,
     MOST_ENTRIES,
     MOST_FEATURES,
     MOST_PIECES,
+    MOST_READING_CALLS,
     STANDARD_WIDTHS,
     Demand,
     count_logits,
@@ -37,13 +37,13 @@ from attnspec.problems.demand import (
 from attnspec.problems.domain import domain
 from attnspec.problems.problem import Sizes
 from attnspec.problems.size_plan import (
-    SIMPLEST,
+    SIMPLEST_SIZES,
     Drawer,
     SizePlan,
     all_aims,
-    is_met,
+    meets_aim,
     pairs_of_axes,
-    taken_by,
+    taken_pairs,
 )
 from attnspec.trials.covering_cases import FIXED_KINDS
 from helpers.law import checks
@@ -123,12 +123,12 @@ def test_what_is_dealt_is_taken_and_costs_no_more_than_a_case_may(demand: Demand
 def test_weights_are_read_in_few_calls() -> None:
     reading = Demand(domain(), reads=True)
     assert max(-(-sizes.S // sizes.Dv) for sizes in plan().rows(reading) or SizePlan(
-        (reading,), GROUPED, Effort.DEFAULT).rows(reading)) <= CALLS
+        (reading,), GROUPED, Effort.DEFAULT).rows(reading)) <= MOST_READING_CALLS
 
 
 @pytest.mark.parametrize("axis", "BHT")
 def test_a_problem_is_taken_into_few_pieces(axis: str) -> None:
-    parting = Demand(domain(), parted=axis)
+    parting = Demand(domain(), cut_axes=axis)
     rows = SizePlan((parting,), GROUPED, Effort.DEFAULT).rows(parting)
     assert max(getattr(sizes, axis) for sizes in rows) <= MOST_PIECES[axis]
 
@@ -192,7 +192,7 @@ def test_every_clause_has_sizes_of_its_own_and_all_of_them_differ() -> None:
 def test_uses_of_more_than_two_axes_are_met_too(effort: Effort, least: float) -> None:
     openings = [lengths_of(sizes) for rows in dealt(plan(effort)).values() for sizes in rows[:EFFORTS[effort].aimed]]
     uses = [aim for aim in all_aims() if len(aim) > 2]
-    assert sum(any(is_met(use, lengths) for lengths in openings) for use in uses) > least * len(uses)
+    assert sum(any(meets_aim(use, lengths) for lengths in openings) for use in uses) > least * len(uses)
 
 
 @pytest.mark.family(1)
@@ -249,12 +249,12 @@ def test_a_subject_of_square_problems_is_dealt_square_ones(*, grouped: bool) -> 
 
 @pytest.mark.parametrize("effort", Effort)
 def test_no_clause_is_dealt_more_rows_than_a_byte_can_choose_among(effort: Effort) -> None:
-    assert 3 * (EFFORTS[effort].rows + len(SIMPLEST)) <= 256
+    assert 3 * (EFFORTS[effort].rows + len(SIMPLEST_SIZES)) <= 256
 
 
 def test_shares_are_the_same_everywhere() -> None:
-    drawer = Drawer.labelled_drawer(7, "a label")
-    assert [round(drawer.share(), 6) for _ in range(3)] == SHARES
+    drawer = Drawer.from_label(7, "a label")
+    assert [round(drawer.draw_share(), 6) for _ in range(3)] == SHARES
 
 
 SHARES = [0.547666, 0.887603, 0.386698]
@@ -286,18 +286,18 @@ def test_a_length_beyond_the_last_bucket_counts_there() -> None:
 @pytest.mark.parametrize(("limits", "axis"), [
     (Limits(), "G"), (Limits(grouped=False), "G"), (Limits(single_head=True), "H")])
 def test_what_a_subject_does_not_take_is_no_pair_of_its(limits: Limits, axis: str) -> None:
-    pairs = list(pairs_in(taken_by(limits, frozenset())))
+    pairs = list(pairs_in(taken_pairs(limits, frozenset())))
     assert pairs
     assert {place[1] for pair in pairs for place in (pair.place, pair.other) if place[0] == axis} == {0}
 
 
 def test_a_keyword_that_is_not_taken_is_in_no_pair() -> None:
-    with_mask, without = (taken_by(GROUPED, frozenset(keywords)) for keywords in (("mask",), ()))
+    with_mask, without = (taken_pairs(GROUPED, frozenset(keywords)) for keywords in (("mask",), ()))
     assert {pair.other for pair in pairs_in(with_mask & ~without)} == {"mask"}
 
 
 def test_what_is_dealt_is_among_what_is_taken() -> None:
-    taken = taken_by(GROUPED, Declaration().keywords)
+    taken = taken_pairs(GROUPED, Declaration().keywords)
     for rows in dealt(plan()).values():
         for sizes in rows:
             assert not met_by(sizes) & ~taken, sizes

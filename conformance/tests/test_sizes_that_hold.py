@@ -10,7 +10,7 @@ from attnspec.core.nouns import FAILURES, DType, Effort
 from attnspec.core.plan import Plan
 from attnspec.diagnosis.conditions import LengthCondition, LengthProfile, LengthRule
 from attnspec.diagnosis.inputs import features_that_matter
-from attnspec.diagnosis.whereabouts import USUAL
+from attnspec.diagnosis.whereabouts import USUAL_BUDGET
 from attnspec.engine.engine import Engine
 from attnspec.problems.problem import Recipe
 from attnspec.record.outcome import Outcome
@@ -66,7 +66,7 @@ def test_a_fault_that_fails_at_other_sizes_is_not_behind_it(tmp_path: Path) -> N
 def test_a_clause_that_has_no_such_sizes_shares_what_is_known(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the first few failures are searched; this clause has no case of one head, where the first begins."""
-    monkeypatch.setattr("attnspec.diagnosis.whereabouts.USUAL", replace(USUAL, failures=1))
+    monkeypatch.setattr("attnspec.diagnosis.whereabouts.USUAL_BUDGET", replace(USUAL_BUDGET, failures=1))
     failed = failures(tmp_path, TAIL_HALVED, "attention.definition", "masking.each_head_has_its_own")
     assert [begins(each) for each in failed] == [TILES] * 2
 

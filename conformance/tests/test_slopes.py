@@ -21,8 +21,8 @@ from attnspec.faults.sound import DENSE, declaration_of_sound, sound_named
 from attnspec.faults.subject import fault_subject, sound_subject
 from attnspec.numerics.bound import screening_allowance
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.precision import precision_of
-from attnspec.numerics.reference import attend, blocks
+from attnspec.numerics.precision import declared_precision
+from attnspec.numerics.reference import compute_truth, cut_blocks
 from attnspec.numerics.roundings import roundings
 from attnspec.problems.domain import domain
 from attnspec.problems.keyword_arrays import keyword_array
@@ -55,7 +55,7 @@ def problem(pattern: str = "of_entries", more: str = "", family: str = "normal",
 
 
 def output_of(made: Problem, conventions: dict[str, str] | None = None) -> Array:
-    return expect(made, precision_of(None, DType.FLOAT32), conventions=conventions or TOP_LEFT).output
+    return expect(made, declared_precision(None, DType.FLOAT32), conventions=conventions or TOP_LEFT).output
 
 
 def exactly(made: Problem, b: int, h: int, i: int, first: int) -> list[mpmath.mpf]:
@@ -110,7 +110,7 @@ def test_with_lengths_the_distance_counts_from_the_place_in_the_entry() -> None:
 @pytest.mark.parametrize("name", DENSE)
 def test_sound_formulations_stay_within_the_bound(name: str, dtype: DType) -> None:
     sound = sound_named(name)
-    precision = precision_of(declaration_of_sound(sound).precision.get(dtype), dtype)
+    precision = declared_precision(declaration_of_sound(sound).precision.get(dtype), dtype)
     for index, (pattern, more) in enumerate(product(SLOPE_PATTERNS, MORE)):
         family = FAMILIES[index % len(FAMILIES)]
         made = problem(pattern, more, family, dtype, seed=index, sizes="B2,H4,Hkv2,T5,S19,D8,Dv4")
@@ -136,7 +136,8 @@ def test_counting_from_the_first_key_stays_within_the_bound(dtype: DType) -> Non
     for seed, pattern in enumerate(SLOPE_PATTERNS):
         made = problem(pattern, "causal", dtype=dtype, seed=seed, sizes="B2,H4,Hkv2,T300,S300,D8,Dv4")
         assert made.alibi_slopes is not None
-        expected = expect(made, precision_of({"grade": "G0"} if dtype in HALVES else None, dtype), conventions=TOP_LEFT)
+        expected = expect(made,
+                          declared_precision({"grade": "G0"} if dtype in HALVES else None, dtype), conventions=TOP_LEFT)
         wide = np.dtype(np.float64 if dtype is DType.FLOAT64 else np.float32)
         rows = made.alibi_slopes.astype(wide)[..., None, None] * np.arange(300, dtype=wide)
         bias = np.broadcast_to(rows, (2, 4, 300, 300))
@@ -149,7 +150,7 @@ def test_counting_from_the_first_key_stays_within_the_bound(dtype: DType) -> Non
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_bound_sees_a_slope_that_is_a_little_off(dtype: DType) -> None:
     made = problem("powers", dtype=dtype, sizes="B2,H3,Hkv3,T4,S9,D4,Dv4")
-    found = expect(made, precision_of({"grade": "G0"} if dtype in HALVES else None, dtype), conventions=TOP_LEFT)
+    found = expect(made, declared_precision({"grade": "G0"} if dtype in HALVES else None, dtype), conventions=TOP_LEFT)
     assert made.alibi_slopes is not None
     moved = output_of(made.but(alibi_slopes=made.alibi_slopes + made.alibi_slopes.dtype.type(2.0**-5)))
     assert (np.abs(moved - found.output) > found.output_allowance)[found.claimed].any()
@@ -157,16 +158,16 @@ def test_the_bound_sees_a_slope_that_is_a_little_off(dtype: DType) -> None:
 
 def test_the_screening_bound_is_never_below_the_sharp_one() -> None:
     for pattern in SLOPE_PATTERNS:
-        made, precision = problem(pattern, "bias causal"), precision_of(None, DType.FLOAT32)
+        made, precision = problem(pattern, "bias causal"), declared_precision(None, DType.FLOAT32)
         sharp = expect(made, precision, conventions=TOP_LEFT)
-        (block,) = blocks(made, TOP_LEFT)
-        screened = screening_allowance(block.operands, attend(block.operands, np.float64), roundings(precision))
+        (block,) = cut_blocks(made, TOP_LEFT)
+        screened = screening_allowance(block.operands, compute_truth(block.operands, np.float64), roundings(precision))
         assert screened is not None
         assert (screened[0] >= sharp.output_allowance)[sharp.claimed].all()
 
 
 def test_the_law_of_roundings_allows_for_slopes() -> None:
-    made, precision = problem("geometric"), precision_of(None, DType.FLOAT32)
+    made, precision = problem("geometric"), declared_precision(None, DType.FLOAT32)
     parts = frozenset({"output", "typical"})
     sloped, plain = (expect(each, precision, conventions=TOP_LEFT, parts=parts)
                      for each in (made, made.but(alibi_slopes=None)))

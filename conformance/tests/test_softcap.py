@@ -11,7 +11,7 @@ from attnspec.aspects.softcap.mathematics import Softcap
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.precision import Precision, assumed, precision_of
+from attnspec.numerics.precision import Precision, assumed_precision, declared_precision
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe
 
@@ -31,7 +31,7 @@ def capped(families: str, cap: float, dtype: DType, *, seed: int = 1, shape: str
 
 def test_the_truth_is_that_of_fifty_digits() -> None:
     problem = capped("normal", 0.5, DType.FLOAT32, more="bias")
-    found = expect(problem, assumed(DType.FLOAT32), conventions={}).output
+    found = expect(problem, assumed_precision(DType.FLOAT32), conventions={}).output
     with mpmath.workdps(50):
         for at in ((0, 0, 0, 0), (1, 1, 4, 3)):
             assert abs(found[at] - _in_fifty_digits(problem, at)) < 1e-15
@@ -52,13 +52,13 @@ def _in_fifty_digits(problem: Problem, at: tuple[int, ...]) -> float:
 
 def test_hidden_keys_are_hidden_after_the_cap() -> None:
     problem = capped("normal", 2.0, DType.FLOAT32, more="causal")
-    expected = expect(problem, assumed(DType.FLOAT32), conventions={})
+    expected = expect(problem, assumed_precision(DType.FLOAT32), conventions={})
     assert (expected.weights[~expected.visible] == 0).all()
     assert (expected.weights[expected.visible] > 0).all()
 
 
 def test_capped_logits_are_no_further_apart_than_twice_the_cap() -> None:
-    expected = expect(capped("huge_logits", 0.5, DType.FLOAT32), assumed(DType.FLOAT32), conventions={})
+    expected = expect(capped("huge_logits", 0.5, DType.FLOAT32), assumed_precision(DType.FLOAT32), conventions={})
     assert expected.logits.min() >= -1.0
 
 
@@ -145,7 +145,7 @@ def excess(problem: Problem, output: Array, precision: Precision, false_alarm: f
 @pytest.mark.parametrize("way", WAYS)
 def test_an_honest_softcap_lies_within_the_worst_case(way: str, dtype: DType, cap: float) -> None:
     compute, declared = WAYS[way]
-    precision = precision_of({"grade": "G0", **declared}, dtype)
+    precision = declared_precision({"grade": "G0", **declared}, dtype)
     for seed, family in enumerate(FAMILIES):
         for more in ("", "bias"):
             problem = capped(family, cap, dtype, seed=seed, more=more)
@@ -159,14 +159,14 @@ def test_steps_stored_in_half_precision_are_paid_for_by_g3_not_by_g0(dtype: DTyp
     for seed, family in enumerate(FAMILIES):
         problem = capped(family, cap, dtype, seed=seed, more="bias")
         output = attention(problem, divided, stored=True)
-        worst = {grade: max(ratio, excess(problem, output, precision_of({"grade": grade}, dtype)))
+        worst = {grade: max(ratio, excess(problem, output, declared_precision({"grade": grade}, dtype)))
                  for grade, ratio in worst.items()}
     assert worst["G3"] <= 1 < worst["G0"]
 
 
 @pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
 def test_independent_roundings_add_up_under_a_cap_too(dtype: DType) -> None:
-    precision, half = precision_of({"grade": "G0"}, dtype), 0.5
+    precision, half = declared_precision({"grade": "G0"}, dtype), 0.5
     for seed in range(6):
         problem = capped("normal+student_t", 8.0, dtype, seed=seed, shape=WIDE)
         assert excess(problem, attention(problem, divided), precision, half) <= 1
@@ -174,7 +174,7 @@ def test_independent_roundings_add_up_under_a_cap_too(dtype: DType) -> None:
 
 def test_the_law_of_chance_is_the_sharper_one_on_long_rows() -> None:
     problem = capped("normal", 8.0, DType.FLOAT32, shape=WIDE)
-    expected = expect(problem, assumed(DType.FLOAT32), conventions={}, parts=OUTPUT)
+    expected = expect(problem, assumed_precision(DType.FLOAT32), conventions={}, parts=OUTPUT)
     assert np.median(expected.output_allowance / expected.typical_allowance(1e-6)) > 5
 
 
@@ -186,7 +186,7 @@ def test_the_law_of_chance_is_the_sharper_one_on_long_rows() -> None:
                          ids=["clipped", "ignored", "not multiplied back"])
 def test_what_is_no_softcap_lies_beyond(wrong: Callable[[Array, np.floating], Array], dtype: DType) -> None:
     problem = capped("normal", 0.5, dtype)
-    assert excess(problem, attention(problem, wrong), assumed(dtype)) > 2
+    assert excess(problem, attention(problem, wrong), assumed_precision(dtype)) > 2
 
 
 def test_a_tanh_of_eleven_bits_must_be_declared() -> None:
@@ -195,22 +195,22 @@ def test_a_tanh_of_eleven_bits_must_be_declared() -> None:
         return bent
 
     problem = capped("normal", 2.0, DType.FLOAT32)
-    declared = precision_of({"tanh_ulps": 2**13, "reason": "the documented error of a GPU's tanh"}, DType.FLOAT32)
+    declared = declared_precision({"tanh_ulps": 2**13, "reason": "the documented error of a GPU's tanh"}, DType.FLOAT32)
     output = attention(problem, rough)
-    assert excess(problem, output, assumed(DType.FLOAT32)) > 1 >= excess(problem, output, declared)
+    assert excess(problem, output, assumed_precision(DType.FLOAT32)) > 1 >= excess(problem, output, declared)
 
 
 @pytest.mark.parametrize("words", [{"tanh_ulps": 8}, {"tanh_by_exp": True}])
 def test_a_looser_tanh_gives_a_reason(words: dict[str, object]) -> None:
     with pytest.raises(ManifestError, match="give a reason"):
-        precision_of(words, DType.FLOAT32)
+        declared_precision(words, DType.FLOAT32)
 
 
 def test_a_quotient_that_would_overflow_is_no_claim() -> None:
     """X / c is larger than x where c is below 1."""
     problem = capped("normal", 0.5, DType.FLOAT16)
     huge = problem.but(query=np.full_like(problem.query, 60.0), key=np.full_like(problem.key, 100.0))
-    stored = precision_of({"grade": "G3"}, DType.FLOAT16)
+    stored = declared_precision({"grade": "G3"}, DType.FLOAT16)
     conventions: Mapping[str, str] = {}
     assert not expect(huge, stored, conventions=conventions).claimed.any()
     assert expect(huge.but(softcap=2.0), stored, conventions=conventions).claimed.all()

@@ -19,17 +19,17 @@ from attnspec.faults.sound import declaration_of_sound, sound_named
 from attnspec.faults.subject import own_subject
 from attnspec.numerics.bound import moved_products
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.operands import Operands, attending
-from attnspec.numerics.precision import Precision, assumed, named_precision, precision_of
+from attnspec.numerics.operands import Operands, dequantise_problem
+from attnspec.numerics.precision import Precision, assumed_precision, declared_precision, named_precision
 from attnspec.numerics.resolution import describe_what_passes, shares_that_pass
 from attnspec.numerics.roundings import roundings
 from attnspec.numerics.stored import (
+    add_rescaling,
+    cut_stored_blocks,
     entry_errors,
-    hull_of_stored,
     stored_arrays,
-    stored_blocks,
+    stored_hull,
     stored_weight_error,
-    with_rescaling,
 )
 from attnspec.numerics.stored_format import STORED_WORDS, read_stored
 from attnspec.problems.make import make_problem
@@ -51,7 +51,7 @@ TEXTS = ("int8 by token", "int8 by 64 tokens", "float8_e4m3fn by head", "float8_
 
 def storing(dtype: DType = F32, **words: str) -> Precision:
     """The class of a kernel that stores something."""
-    return precision_of({**words, "reason": "it quantises inside"}, dtype)
+    return declared_precision({**words, "reason": "it quantises inside"}, dtype)
 
 
 # Words
@@ -64,7 +64,7 @@ def storing(dtype: DType = F32, **words: str) -> Precision:
 def test_a_format_is_written_as_it_is_read(word: str, text: str) -> None:
     assert str(read_stored(word, text)) == text
     precision = storing(**{word: text})
-    assert named_precision(str(precision), F32).stored == precision.stored
+    assert named_precision(str(precision), F32).stored_formats == precision.stored_formats
 
 
 @pytest.mark.parametrize(("word", "given", "message"), [
@@ -85,12 +85,12 @@ def test_a_format_is_written_as_it_is_read(word: str, text: str) -> None:
     ("stored_weights", "int8 times 127 divided summed", "or by that of the codes, not both")])
 def test_a_format_that_makes_no_sense_says_the_way_out(word: str, given: object, message: str) -> None:
     with pytest.raises(ManifestError, match=message):
-        precision_of({word: given, "reason": "it quantises inside"}, F32)
+        declared_precision({word: given, "reason": "it quantises inside"}, F32)
 
 
 def test_a_class_that_stores_codes_gives_a_reason() -> None:
     with pytest.raises(ManifestError, match="looser than the assumed one"):
-        precision_of({"stored_key": "int8 by token"}, F32)
+        declared_precision({"stored_key": "int8 by token"}, F32)
 
 
 # Entries: half a step, half a unit
@@ -108,7 +108,7 @@ def entries(family: str) -> Array:
 def allowed_errors(array: Array, text: str, dtype: DType = F32) -> Array:
     """How far entries (B,H,S,D) may be from what is read back, as many axes."""
     with np.errstate(all="ignore"):  # blocks of zeros, and of what is not finite
-        return entry_errors(array.astype(np.float64), read_stored("stored_key", text), assumed(dtype))
+        return entry_errors(array.astype(np.float64), read_stored("stored_key", text), assumed_precision(dtype))
 
 
 def stored_otherwise(array: Array, text: str) -> Iterator[Array]:
@@ -212,21 +212,21 @@ def posed(family: str, dtype: DType = F32, seed: int = 4, S: int = 17) -> Proble
 
 def operands_of(problem: Problem, precision: Precision) -> Operands:
     """The problem with what quantising inside may do to its entries."""
-    plain, whole = roundings(precision), attending(problem)
-    [block] = stored_blocks(whole, with_rescaling(plain, whole, stored_arrays(problem, plain)), CONVENTIONS)
+    plain, whole = roundings(precision), dequantise_problem(problem)
+    [block] = cut_stored_blocks(whole, add_rescaling(plain, whole, stored_arrays(problem, plain)), CONVENTIONS)
     return block.operands
 
 
 def test_products_are_off_by_the_errors_of_both_and_by_no_less() -> None:
     problem = posed("student_t")
     operands = operands_of(problem, storing(stored_query="int8 by token", stored_key="int8 by token"))
-    assert operands.stored is not None
+    assert operands.stored_errors is not None
     query, key = (read_back(array, "int8", "token").astype(np.float64) for array in (problem.query, problem.key))
-    allowed = moved_products(operands, operands.stored)
+    allowed = moved_products(operands, operands.stored_errors)
     off = np.abs(query @ key.swapaxes(-1, -2) - operands.query @ operands.key.swapaxes(-1, -2))
     assert (off <= allowed).all()
     both = [(np.abs(array), error) for array, error in (
-        (operands.query, operands.stored.query), (operands.key, operands.stored.key))]
+        (operands.query, operands.stored_errors.query), (operands.key, operands.stored_errors.key))]
     (q, dq), (k, dk) = both
     np.testing.assert_allclose(allowed, (q + dq) @ (k + dk).swapaxes(-1, -2) - q @ k.swapaxes(-1, -2))
 
@@ -239,10 +239,10 @@ def test_what_is_handed_over_as_codes_is_not_stored_again() -> None:
 
 
 def test_scales_and_zero_points_cost_two_roundings_each() -> None:
-    problem, u = attending(posed("normal")), 2.0**-24
+    problem, u = dequantise_problem(posed("normal")), 2.0**-24
     for text, times in (("int8 by token", 2), ("uint8 by token", 4)):
         r = roundings(storing(stored_query=text, stored_key=text, stored_value=text))
-        inputs = with_rescaling(r, problem, stored_arrays(posed("normal"), r)).inputs
+        inputs = add_rescaling(r, problem, stored_arrays(posed("normal"), r)).inputs
         assert inputs.of_values == pytest.approx(times * u, rel=1e-6)
         assert inputs.of_logits == pytest.approx(2 * times * u, rel=1e-6)
         assert (inputs.key_offset > 0) == ("uint" in text)
@@ -256,18 +256,18 @@ def test_no_weight_is_read_back_further_off_than_is_said(text: str) -> None:
     total = grown.sum(axis=-1)
     found = stored_weight_error(stored, grown, total, total)
     off = np.abs(nearest(grown * stored.factor, stored.storage) / stored.factor - grown) / total[..., None]
-    assert (off <= found.apart).all()
-    assert (off / found.apart).max() > 0.97
+    assert (off <= found.distances).all()
+    assert (off / found.distances).max() > 0.97
     assert (off.sum(axis=-1, keepdims=True) <= found.mass).all()
 
 
 def test_values_that_are_read_back_lie_in_the_hull_of_what_may_be() -> None:
     problem, precision = posed("student_t"), storing(stored_value="int8 by token")
-    low, high = hull_of_stored(problem, CONVENTIONS, precision)
+    low, high = stored_hull(problem, CONVENTIONS, precision)
     stored = read_back(problem.value, "int8", "token")
     assert (low <= stored.min(axis=2, keepdims=True)).all()
     assert (high >= stored.max(axis=2, keepdims=True)).all()
-    plain_low, plain_high = hull_of_stored(problem, CONVENTIONS, assumed(F32))
+    plain_low, plain_high = stored_hull(problem, CONVENTIONS, assumed_precision(F32))
     np.testing.assert_array_equal(plain_high, np.broadcast_to(problem.value.max(axis=2, keepdims=True), high.shape))
     assert (low < plain_low).all()
 
@@ -282,7 +282,7 @@ FAMILIES = ("normal", "student_t", "log_normal", "offset", "integers")
 def shares_of_bound(formulation: SoundFormulation, dtype: DType) -> Iterator[float]:
     """By problem, the largest error of an output in units of what is allowed."""
     sound = sound_named(formulation.name)
-    precision = precision_of(declaration_of_sound(sound).precision[dtype], dtype)
+    precision = declared_precision(declaration_of_sound(sound).precision[dtype], dtype)
     for family in FAMILIES:
         for seed, S in ((1, 5), (4, 5), (5, 17), (2, 64)):
             problem = posed(family, dtype, seed, S)
@@ -306,7 +306,7 @@ def test_what_is_not_declared_is_convicted() -> None:
                  - expect(problem, storing(stored_key="int8 by token", stored_value="int8 by token"),
                           conventions=CONVENTIONS).output)
     for words in ({}, {"stored_key": "int8 by token", "stored_value": "int8 by token"}):
-        precision = storing(**words) if words else assumed(F32)
+        precision = storing(**words) if words else assumed_precision(F32)
         assert (off > expect(problem, precision, conventions=CONVENTIONS).output_allowance).any()
 
 
@@ -382,8 +382,8 @@ def test_the_example_with_a_mistake_does_not_conform(
 
 
 def test_how_large_an_error_passes_is_told_of_who_quantises_alone() -> None:
-    assert describe_what_passes([assumed(F32), assumed(DType.BFLOAT16)]) == ""
-    told = describe_what_passes([assumed(DType.FLOAT64), storing(stored_key="int8 by token")])
+    assert describe_what_passes([assumed_precision(F32), assumed_precision(DType.BFLOAT16)]) == ""
+    told = describe_what_passes([assumed_precision(DType.FLOAT64), storing(stored_key="int8 by token")])
     assert told.startswith("it quantises inside, so that an error of one entry passes up to 0.")
     assert told.endswith("where roundings are independent (float32)")
 

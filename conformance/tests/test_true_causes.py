@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import FAILURES, DType, Effort, Kind
 from attnspec.core.plan import Plan
-from attnspec.diagnosis.conditions import LONGER, LengthCondition, LengthProfile, LengthRule
-from attnspec.diagnosis.locate import MIXED_UP
+from attnspec.diagnosis.conditions import ENOUGH_LONGER, LengthCondition, LengthProfile, LengthRule
+from attnspec.diagnosis.locate import OUTPUT_IS_MIXED
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.problems.problem import Array
 from attnspec.record.boundaries import Span
@@ -102,11 +102,11 @@ def test_heads_that_are_interleaved_are_told_as_mixed_up() -> None:
     subject = subject_of(interleaved_heads, frozenset({"causal"}), dtypes=(DType.FLOAT32,), kind=Kind.LAYER)
     [failed] = failures(subject, "layers.definition")
     assert failed.evidence
-    assert failed.evidence.located == MIXED_UP
+    assert failed.evidence.located == OUTPUT_IS_MIXED
     assert failed.evidence.like == ()
 
 
-@pytest.mark.parametrize(("longer", "is_chance"), [(LONGER - 1, True), (LONGER, False)])
+@pytest.mark.parametrize(("longer", "is_chance"), [(ENOUGH_LONGER - 1, True), (ENOUGH_LONGER, False)])
 def test_a_length_at_which_alone_it_fails_is_no_chance(longer: int, *,
                                                                                    is_chance: bool) -> None:
     fared = {1: True, **{2 + number: False for number in range(longer)}}

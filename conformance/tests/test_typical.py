@@ -15,8 +15,8 @@ from attnspec.core.nouns import DType, Effort
 from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.sound import DENSE
 from attnspec.faults.subject import own_subject
-from attnspec.numerics.expectation import Expectation, _partial_sums, expect, multiple
-from attnspec.numerics.precision import Precision, graded, precision_of
+from attnspec.numerics.expectation import Expectation, _partial_sums, expect, hoeffding_multiple
+from attnspec.numerics.precision import Precision, declared_precision, precision_of_grade
 from attnspec.problems.choices import shapes_for
 from attnspec.problems.domain import GENERIC_FAMILIES, GENERIC_KINDS, MaskName, domain
 from attnspec.problems.families import FAMILIES
@@ -32,7 +32,7 @@ U = 2.0**-24
 
 
 def of(problem: Problem, precision: Precision | None = None) -> Expectation:
-    return expect(problem, precision or graded("G0", problem.dtype), conventions=RECOMMENDED, parts=TYPICAL)
+    return expect(problem, precision or precision_of_grade("G0", problem.dtype), conventions=RECOMMENDED, parts=TYPICAL)
 
 
 def made(*families: str, sizes: Sizes, dtype: DType = DType.FLOAT32, seed: int = 1, **more: object) -> Problem:
@@ -62,7 +62,7 @@ def test_squared_partial_sums_are_the_mean_over_all_orders(terms: tuple[float, .
 
 @pytest.mark.parametrize("events", [1, 1000, 10**7])
 def test_the_multiple_shares_the_rate_out_among_all_events(events: int) -> None:
-    assert events * 2 * math.exp(-multiple(events, RATE) ** 2 / 2) == pytest.approx(RATE)
+    assert events * 2 * math.exp(-hoeffding_multiple(events, RATE) ** 2 / 2) == pytest.approx(RATE)
 
 
 def chance_rounded(problem: Problem, rng: np.random.Generator) -> Array:
@@ -108,7 +108,7 @@ def cases(dtype: DType, precision: Precision) -> tuple[tuple[Problem, Expectatio
 @pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
 @pytest.mark.parametrize("name", DENSE)
 def test_no_sound_formulation_exceeds_what_is_typical(name: str, dtype: DType) -> None:
-    precision = precision_of(own_subject(f"sound/{name}").declaration.precision.get(dtype), dtype)
+    precision = declared_precision(own_subject(f"sound/{name}").declaration.precision.get(dtype), dtype)
     for problem, expected in cases(dtype, precision):
         assert expected.claimed.any()
         assert worst(answered(f"sound/{name}", problem), expected)[0] <= 1, str(problem)
@@ -116,7 +116,7 @@ def test_no_sound_formulation_exceeds_what_is_typical(name: str, dtype: DType) -
 
 def test_it_is_never_more_than_the_worst_case() -> None:
     expected = of(made("huge_logits", "normal", sizes=Sizes(1, 2, 2, 8, 40, 8, 8), dtype=DType.BFLOAT16),
-                  graded("G3", DType.BFLOAT16))
+                  precision_of_grade("G3", DType.BFLOAT16))
     typical = expected.typical_allowance(RATE)
     assert (typical <= expected.output_allowance).all()
     assert (typical < expected.output_allowance).any()
@@ -125,7 +125,7 @@ def test_it_is_never_more_than_the_worst_case() -> None:
 def test_the_worst_case_stands_where_weights_are_too_uncertain() -> None:
     """Logits in the hundreds, stored in bfloat16."""
     expected = of(made("huge_logits", sizes=Sizes(1, 1, 1, 8, 40, 8, 8), dtype=DType.BFLOAT16),
-                  graded("G3", DType.BFLOAT16))
+                  precision_of_grade("G3", DType.BFLOAT16))
     bent = expected.typical_strain[..., 0] > 1
     assert bent.any()
     assert np.array_equal(expected.typical_allowance(RATE)[bent], expected.output_allowance[bent])
@@ -181,7 +181,7 @@ def test_weights_that_are_all_the_same_break_the_law() -> None:
     rounded = np.float64(np.asarray(1 / 2040, problem.query.dtype))  # 1/2040 is rounded by all that a rounding may
     output = (rounded * problem.value.astype(np.float64).sum(axis=-2, keepdims=True)).repeat(2, axis=-2)
     answer = output.astype(problem.query.dtype).astype(np.float64)
-    typical, most = worst(answer, of(problem, graded("G1", DType.BFLOAT16)))
+    typical, most = worst(answer, of(problem, precision_of_grade("G1", DType.BFLOAT16)))
     assert typical > 1
     assert most <= 1
     assert 0.0 not in domain(kind="generic").scales

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Effort
-from attnspec.diagnosis.whereabouts import FailureLocator, ProblemNumber, ProblemOutcome, condition_on
+from attnspec.diagnosis.whereabouts import FailureLocator, ProblemNumber, ProblemOutcome, find_number_condition
 from attnspec.faults import staged
 from attnspec.faults.staged_work import Answer, HandedOver
 from attnspec.faults.subject import own_subject
@@ -48,7 +48,7 @@ def told(is_wrong: Callable[[HandedOver], object], clause: str, text: str) -> st
     trial = Trial(checks()[clause], Evaluator(subject, DType.FLOAT32), Effort.QUICK, 0, lambda _: None)
     recipe = Recipe.parse(text)
     assert isinstance(trial.judge_recipe(recipe).failure, Violated)
-    return FailureLocator().place(trial, recipe, Violated).begins
+    return FailureLocator().locate_failure(trial, recipe, Violated).begins
 
 
 CASE = "B2,H2,Hkv2,T4,S40,D4,Dv4;mask=none;families=normal"
@@ -96,5 +96,5 @@ def test_a_number_is_told_where_enough_cases_speak_for_it(facts: list[tuple[floa
     problem = make_problem(Recipe.parse(f"{CASE};seed=1"), DType.FLOAT32)
     numbers = iter([number for number, _ in facts])
     variable = ProblemNumber("P + i", lambda _: next(numbers))
-    told = condition_on(variable, [ProblemOutcome(problem, fails) for _, fails in facts])
+    told = find_number_condition(variable, [ProblemOutcome(problem, fails) for _, fails in facts])
     assert (told.words if told else "") == said

@@ -8,15 +8,15 @@ from attnspec.core.declaration import Declaration
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType
 from attnspec.diagnosis.arithmetic import classes_for
-from attnspec.numerics.precision import GRADES, Precision, precision_of
-from attnspec.numerics.width import MISTAKES, acquitted_by, define, is_detected, refuse_too_wide, sliced
+from attnspec.numerics.precision import GRADES, Precision, declared_precision
+from attnspec.numerics.width import MISTAKES, acquitted_by, define, is_detected, refuse_too_wide, slice_problem
 from attnspec.subjects.attributes import check_width
 
 EVERYTHING_LOST = {"logit_roundings": 64, "prescale_roundings": 64, "reason": "a test"}
 
 
 def precision(dtype: DType, **words: object) -> Precision:
-    return precision_of({**words, "reason": "a test"}, dtype)
+    return declared_precision({**words, "reason": "a test"}, dtype)
 
 
 @pytest.mark.parametrize("dtype", DType)
@@ -56,12 +56,12 @@ def test_where_entries_cannot_tell_a_gain_the_mean_of_all_does() -> None:
 
 def test_the_halves_that_are_exchanged_are_halves() -> None:
     [mistake] = [each for each in MISTAKES if each.name.startswith("halves")]
-    problem = sliced(DType.FLOAT64, mistake.sizes)
+    problem = slice_problem(DType.FLOAT64, mistake.sizes)
     first, second = np.split(define(problem), 2, axis=-1)
     np.testing.assert_array_equal(mistake.answer(problem), np.concatenate([second, first], axis=-1))
 
 
 def test_a_gain_is_of_one_percent() -> None:
     [mistake] = [each for each in MISTAKES if each.name.startswith("an output that is off by 1 %")]
-    problem = sliced(DType.FLOAT64, mistake.sizes)
+    problem = slice_problem(DType.FLOAT64, mistake.sizes)
     np.testing.assert_allclose(mistake.answer(problem), 1.01 * define(problem), rtol=1e-15)

@@ -17,7 +17,7 @@ from attnspec.core.nouns import DType
 from attnspec.core.storage import STORAGES
 from attnspec.faults.fault import Fault, SoundFormulation
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.precision import assumed
+from attnspec.numerics.precision import assumed_precision
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from helpers.codes import CONVENTIONS, SOUND, departs
@@ -83,7 +83,7 @@ def test_the_truth_is_attention_of_codes_less_zero_points_times_scales() -> None
     arrays = {array: (getattr(problem, array).astype(np.float64) - given_zero(problem, array))
               * getattr(problem, f"{array}_scale") for array in ("key", "value")}
     plain = problem.but(**arrays, **{f"{array}_{word}": None for array in arrays for word in ("scale", "zero")})
-    quantised, written_out = (expect(each, assumed(DType.FLOAT32), conventions=CONVENTIONS)
+    quantised, written_out = (expect(each, assumed_precision(DType.FLOAT32), conventions=CONVENTIONS)
                               for each in (problem, plain))
     np.testing.assert_array_equal(quantised.output, written_out.output)
     assert (quantised.output_allowance > written_out.output_allowance).all()

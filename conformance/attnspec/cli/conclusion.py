@@ -421,10 +421,10 @@ def declared_width(subject: str, card: SubjectCard | None, judged: Iterable[DTyp
 
 def _said_of(dtype: DType, text: str) -> str:
     """text: a class, as a record names it."""
-    from attnspec.numerics.precision import assumed, looser_words, named_precision  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.numerics.precision import assumed_precision, looser_words, named_precision  # noqa: PLC0415  (weight: NumPy)
 
     precision = named_precision(text, dtype)
-    usual = assumed(dtype)
+    usual = assumed_precision(dtype)
     looser = [word for word in looser_words(precision, usual) if word != _OF_THE_MACHINE]
     if not looser:
         return ""

@@ -49,7 +49,7 @@ from attnspec.core.nouns import DType
 from attnspec.core.paths import portable_text, write_whole
 from attnspec.core.surroundings import Surroundings
 from attnspec.core.texts import escape_hidden
-from attnspec.probing.jobs import PROBES
+from attnspec.probing.jobs import PROBE_JOBS
 from attnspec.record.events import Event, Found, Handler, RunFinished, SubjectProbed
 from attnspec.report.figures import count_noun
 from attnspec.runner.session import Session
@@ -220,7 +220,7 @@ def probe(targets: tuple[str, ...], workers: int, **options: Given) -> int:
     plan = plan_from(targets, {**options, "spec": ""})
     known_targets(plan)
     answers = ProbeConsole(outputs.console_stream, outputs.places)
-    session = Session(plan, workers=workers, command=typed_command(), source=PROBES)
+    session = Session(plan, workers=workers, command=typed_command(), source=PROBE_JOBS)
     return exit_code_of(session.run([VisibleHandler(answers), HandlerGroup(outputs.kept_handlers)]))
 
 

@@ -19,7 +19,7 @@ from attnspec.core.sizes import Refusal
 from attnspec.core.storage import GRANULARITIES, PAGED_GRANULARITIES
 from attnspec.diagnosis.diagnose import Diagnosis
 from attnspec.diagnosis.inputs import features_that_matter
-from attnspec.diagnosis.locate import INVERTED, NOTHING, SPOILT, WITHOUT_MAXIMUM
+from attnspec.diagnosis.locate import MASK_IS_INVERTED, NOTHING_SHOWS, SPOILT_BEGINNING, WITHOUT_MAXIMUM
 from attnspec.host.lifts import LIFTS
 from attnspec.problems.problem import Recipe
 from attnspec.record.outcome import Explanation
@@ -38,7 +38,7 @@ _ASKS_FOR_TENSORS = re.compile(r"(must be|expected) Tensor\b.*\bnumpy\.ndarray")
 """As PyTorch's own functions say it, also where a module imports no more than such a function."""
 
 
-def missing_lift(subject: Subject, said: str) -> Explanation | None:
+def explain_missing_lift(subject: Subject, said: str) -> Explanation | None:
     """What to say where a function of one's own raises on arrays, and its module imports a framework, or the exception
     asks for the tensors of one. said: the exception.
     """
@@ -53,48 +53,48 @@ def wanted_lift(subject: Subject, said: str) -> tuple[str, str]:
     """The framework whose tensors such a function takes, and how that is known; both empty where that is not."""
     if not is_bare(subject.id) or subject.declaration.lift:
         return "", ""
-    used = frameworks_of(subject)
+    used = used_frameworks(subject)
     if lift := next((lift for lift in LIFTS if lift in used), ""):
         return lift, f"its module imports {lift}"
     return ("torch", "takes tensors of torch") if _ASKS_FOR_TENSORS.search(said) else ("", "")
 
 
-def frameworks_of(subject: Subject) -> frozenset[str]:
+def used_frameworks(subject: Subject) -> frozenset[str]:
     """The packages that the module of the subject's function imports by name, and the framework it is handed."""
     used = subject.description.uses if subject.description else ()
     return frozenset({subject.declaration.lift, *used} - {""})
 
 
-ALWAYS, THE_OTHER_WAY = "causal_always", "mask_inverted"
-_FINITE = ("mask_constant_", "mask_adds_")
+ALWAYS_CAUSAL, INVERTED_MASK = "causal_always", "mask_inverted"
+_FINITE_MASK_PREFIXES = ("mask_constant_", "mask_adds_")
 """How faults begin that hide a key by a finite number."""
 
 
-def way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis, held: Sequence[Recipe] = ()) -> Explanation | None:
+def find_way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis, held: Sequence[Recipe] = ()) -> Explanation | None:
     """What to do about the diagnosis of a case, for the mistakes that students and users of libraries make most.
 
     held: cases that hold beside it. A convention on which one of them hangs is not what is wrong.
     """
     subject, likeliest = trial.evaluator.subject, diagnosis.likely_faults[0].fault if diagnosis.likely_faults else ""
-    if likeliest == ALWAYS:
-        return _causal_by_design(subject)
+    if likeliest == ALWAYS_CAUSAL:
+        return _explain_causal_by_design(subject)
     if likeliest == WITHOUT_MAXIMUM:
         return Explanation(f"exp overflows: the maximum of the logits is not subtracted before it (`{likeliest}`)",
                            "Subtract it from each row: exp(logits - logits.max(axis=-1, keepdims=True))", "")
-    if likeliest.startswith(_FINITE):
+    if likeliest.startswith(_FINITE_MASK_PREFIXES):
         return Explanation(f"masked logits get a finite number, and visible ones may lie lower (`{likeliest}`)",
                            "Use -inf: it is lower than any logit. Rows whose visible logits are all higher than the "
                            "number are right as they are", "")
-    if likeliest == THE_OTHER_WAY or diagnosis.located_stage == INVERTED:
-        return _mask_inverted(subject)
-    if not diagnosis.located_stage.startswith((NOTHING, SPOILT)):
+    if likeliest == INVERTED_MASK or diagnosis.located_stage == MASK_IS_INVERTED:
+        return _explain_inverted_mask(subject)
+    if not diagnosis.located_stage.startswith((NOTHING_SHOWS, SPOILT_BEGINNING)):
         return None
     followed = {name for case in held for name in features_that_matter(case)}
     doubtful = [name for name in features_that_matter(recipe) if name not in followed]
-    return of_no_answer(subject, doubtful, trial.evaluator.conventions)
+    return explain_undefined(subject, doubtful, trial.evaluator.conventions)
 
 
-def of_wrong_clause(trial: Trial, recipe: Recipe, added: Sequence[str]) -> Explanation | None:
+def explain_wrong_clause(trial: Trial, recipe: Recipe, added: Sequence[str]) -> Explanation | None:
     """What to do about a clause of the user's own files that a case violates, within rounding, though each answer of it
     is right; None of another clause.
     """
@@ -110,7 +110,7 @@ def of_wrong_clause(trial: Trial, recipe: Recipe, added: Sequence[str]) -> Expla
                        f"Mend it ({clause.where}), or say under `given` where it holds", "")
 
 
-def of_no_answer(subject: Subject, names: Sequence[str], found: Mapping[str, str]) -> Explanation | None:
+def explain_undefined(subject: Subject, names: Sequence[str], found: Mapping[str, str]) -> Explanation | None:
     """What to do about a convention of these, of which the probes found no known answer and none is declared."""
     name = next((name for name in names if found.get(name) == UNDEFINED
                  and name not in subject.declaration.conventions), "")
@@ -119,21 +119,21 @@ def of_no_answer(subject: Subject, names: Sequence[str], found: Mapping[str, str
     return Explanation(unlike_any(name), f"Make it one of these; {CONVENTIONS[name].recommended} is recommended", "")
 
 
-def _mask_inverted(subject: Subject) -> Explanation | None:
+def _explain_inverted_mask(subject: Subject) -> Explanation | None:
     """Of a function of one's own: to turn it round, or to have an adapter do so."""
     if not is_bare(subject.id):
         return None
     advice = ("Invert it. If your library documents that True hides a key, keep it: "
               f"`attnspec init {importable_name(subject.id)}` writes an adapter that turns the mask")
-    return Explanation(INVERTED, advice, "")
+    return Explanation(MASK_IS_INVERTED, advice, "")
 
 
-def _causal_by_design(subject: Subject) -> Explanation | None:
+def _explain_causal_by_design(subject: Subject) -> Explanation | None:
     """Of a function of one's own that has no causal flag: it may be meant so."""
     if not is_bare(subject.id) or "causal" in subject.declaration.keywords:
         return None
     name, wrapper = _wrapper_names(subject)
-    return Explanation(f"it is causal, and has no causal flag (`{ALWAYS}`)",
+    return Explanation(f"it is causal, and has no causal flag (`{ALWAYS_CAUSAL}`)",
                        "Let it take `causal`. If every call is meant to be causal, wrap it: "
                        f"def {wrapper}(query, key, value, *, causal=True): return {name}(query, key, value), and "
                        f"declare it: {wrapper}.causal_only = True", "")
@@ -152,18 +152,18 @@ def manifest_line(subject: Subject, key: str, entries: Mapping[str, object]) -> 
                 "backward_precision": subject.declaration.backward_precision}.get(key, {})
     present = [dtype.value for dtype in declared if dtype.value in entries]
     instead = f", in place of its {' and '.join(present)}," if present else ""
-    lines = ", ".join(f"{name}: {_yaml(value)}" for name, value in entries.items())
+    lines = ", ".join(f"{name}: {_format_yaml(value)}" for name, value in entries.items())
     return f"under {key!r} of {subject.id}{place}{instead} write: {lines}"
 
 
-def _yaml(value: object) -> str:
+def _format_yaml(value: object) -> str:
     """The value as one writes it in YAML on one line; texts are quoted as in JSON."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_yaml(inner)}" for key, inner in value.items()) + "}"
+        return "{" + ", ".join(f"{key}: {_format_yaml(inner)}" for key, inner in value.items()) + "}"
     return json.dumps(value, ensure_ascii=False)
 
 
-_IN_WORDS = {"G > 1": "Hkv < H"}
+_CONDITION_WORDS = {"G > 1": "Hkv < H"}
 """Conditions that people write otherwise."""
 
 
@@ -188,7 +188,7 @@ class RaisingExplainer:
         key = (dtype, raised.origin)
         if key not in self._known_explanations:
             try:
-                self._known_explanations[key] = self._search(raised, dtype, case_of(raised.asked))
+                self._known_explanations[key] = self._find_conditions(raised, dtype, case_of(raised.asked))
             except SubjectDied:
                 self._known_explanations[key] = None
         return self._known_explanations[key]
@@ -214,7 +214,7 @@ class RaisingExplainer:
             return False
         return True
 
-    def _search(self, raised: SubjectRaised, dtype: DType, end: Case) -> Explanation | None:
+    def _find_conditions(self, raised: SubjectRaised, dtype: DType, end: Case) -> Explanation | None:
         begun = begin_interview(self.subject, dtype)
         if begun is None:
             return self._explain_constant_raising(raised, dtype)
@@ -230,7 +230,7 @@ class RaisingExplainer:
                   if each is not dtype and Interview(self.subject, each).takes_case(Case(PLAIN))]
         if not others:
             self._everywhere[raised.origin] = Explanation(
-                f"every call raises {raised.origin}", f"Mend it{_or_declaration(self.subject)}", "")
+                f"every call raises {raised.origin}", f"Mend it{_declaration_words(self.subject)}", "")
             return self._everywhere[raised.origin]
         function = self.subject.id.rpartition(":")[2]
         return Explanation(
@@ -238,17 +238,17 @@ class RaisingExplainer:
             f"{function}.dtypes = {[each.value for each in others]}")
 
     def _explain_place(self, raised: SubjectRaised, found: Sequence[WordedRefusal]) -> Explanation:
-        told = " or ".join(dict.fromkeys(_write(each.refusal) for each in found))
+        told = " or ".join(dict.fromkeys(_format_refusal(each.refusal) for each in found))
         is_of_codes = any(KEYWORDS[name].acts is Acts.STORAGE for each in found for name in each.refusal.keywords
                           if name in KEYWORDS)
         return Explanation(
             f"it raises {raised.origin} where {told}",
-            f"Mend it{_or_declaration(self.subject) if is_of_codes else ''}. If it is not meant to be called so, let "
-            "it raise an exception that says so",
-            _declare(self.subject, [each.refusal for each in found]))
+            f"Mend it{_declaration_words(self.subject) if is_of_codes else ''}. If it is not meant to be called so, "
+            "let it raise an exception that says so",
+            _declare_refusals(self.subject, [each.refusal for each in found]))
 
 
-def _or_declaration(subject: Subject) -> str:
+def _declaration_words(subject: Subject) -> str:
     """That the declaration may be wrong of what a function is handed as codes and scales; empty where it says nothing
     of them.
     """
@@ -261,14 +261,14 @@ def _or_declaration(subject: Subject) -> str:
     return f", or what is declared: it is handed {', '.join(told)}" if told else ""
 
 
-def _write(refusal: Refusal) -> str:
+def _format_refusal(refusal: Refusal) -> str:
     """`there is a mask and B > 1`, `Hkv < H`, `1 < Hkv < H`."""
     keywords = [f"{name} is given" for name in sorted(refusal.keywords)]
-    conditions = [_IN_WORDS.get(text, text) for text in map(str, refusal.conditions)]
+    conditions = [_CONDITION_WORDS.get(text, text) for text in map(str, refusal.conditions)]
     return " and ".join((*keywords, *conditions)).replace("Hkv > 1 and Hkv < H", "1 < Hkv < H")
 
 
-def _declare(subject: Subject, refusals: Sequence[Refusal]) -> str:
+def _declare_refusals(subject: Subject, refusals: Sequence[Refusal]) -> str:
     """The line that says that none of these is taken, as an attribute of the function."""
     function = subject.id.rpartition(":")[2]
     names = sorted(limits_saying({str(each) for each in refusals}))

@@ -21,11 +21,11 @@ from attnspec.core.errors import ManifestError
 from attnspec.core.forms import POSITIONS
 from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import DType, Effort, Kind, Level, is_bare
-from attnspec.diagnosis.advice import frameworks_of, manifest_line
-from attnspec.diagnosis.candidate import PURSE, judge_case
-from attnspec.diagnosis.inputs import narrow_for
+from attnspec.diagnosis.advice import manifest_line, used_frameworks
+from attnspec.diagnosis.candidate import CLAUSE_PURSE, judge_case
+from attnspec.diagnosis.inputs import narrow_rotations
 from attnspec.diagnosis.whereabouts import NOWHERE, FailurePlace
-from attnspec.numerics.precision import Precision, is_half, looser_words, precision_of
+from attnspec.numerics.precision import Precision, declared_precision, is_half, looser_words
 from attnspec.numerics.width import acquitted_by
 from attnspec.problems.demand import count_work
 from attnspec.problems.problem import Recipe, Sizes, numpy_dtype
@@ -40,15 +40,15 @@ from attnspec.trials.trial import Trial
 Words = Mapping[str, object]
 """A precision class as one declares it: see `numerics.precision`."""
 
-FLUSHES: Words = MappingProxyType({"flushes_subnormals": True})
+FLUSHING_WORDS: Words = MappingProxyType({"flushes_subnormals": True})
 
-EXP_U20 = 20
+TORCH_EXP_ULPS = 20
 """Ulps of PyTorch's exponential in its flash kernel on CPU (pytorch#115151)."""
 
-CUDA_EXPF = 2 + int(1.173 * 88)
+CUDA_EXP_ULPS = 2 + int(1.173 * 88)
 """Ulps of CUDA's __expf, 2 + floor(|1.173 x|), at the largest |x| whose exponential is a normal float32 number."""
 
-FEXP_U20 = 940
+TORCH_HALF_EXP_ULPS = 940
 """Float32 ulps of PyTorch's exponential for half precision on CPU, a cubic that is off by 1.12e-4."""
 
 
@@ -56,79 +56,84 @@ FEXP_U20 = 940
 class WiderArithmetic:
     """A class of arithmetic: what such a function does, what would mend it, and the words that declare it.
 
-    shows: whether it is so coarse that answers to ordinary values tell it from the declared class; a function whose
-    ordinary answers are finer than that is none of it.  fits: the format that holds all answers; "" where none does.
+    is_coarse: whether answers to ordinary values tell it from the declared class; a function whose ordinary answers are
+    finer than that is none of it.  answer_format: the format that holds all answers; "" where none does.
     """
 
     cause: str
     advice: str
     words: Words
-    shows: bool = False
-    fits: str = ""
+    is_coarse: bool = False
+    answer_format: str = ""
 
 
-_SUBNORMALS = WiderArithmetic("it treats subnormal numbers as 0", "Keep them (no flush-to-zero, no fast math)", FLUSHES)
-_SEPARATE = "Divide by the sum of the exponentials"
+_FLUSHING_CLASS = WiderArithmetic("it treats subnormal numbers as 0",
+                                  "Keep them (no flush-to-zero, no fast math)", FLUSHING_WORDS)
+_SEPARATE_DIVISION = "Divide by the sum of the exponentials"
 
 
-def _stored_lse(dtype: str) -> WiderArithmetic:
+def _stored_lse_class(dtype: str) -> WiderArithmetic:
     """Split keys, rings and SciPy do so: it is less exact where logits are large, and nothing is wrong with it."""
-    return WiderArithmetic(f"its weights come from a log-sum-exp that is stored in {dtype}{A_CHOICE}", _SEPARATE,
+    return WiderArithmetic(f"its weights come from a log-sum-exp that is stored in {dtype}{A_CHOICE}",
+                           _SEPARATE_DIVISION,
                            {"logsumexp_roundings": 1})
 
 
-def _of_half(dtype: str) -> tuple[WiderArithmetic, ...]:
+def _half_classes(dtype: str) -> tuple[WiderArithmetic, ...]:
     whole = {"grade": "G4"}
     return (
         WiderArithmetic(f"every step is rounded to {dtype}", "Form logits and softmax in float32", whole),
-        WiderArithmetic(f"its exponentials are off by up to {FEXP_U20} ulp of float32", "Use an exact exp",
-                        {"exp_ulps": FEXP_U20}),
+        WiderArithmetic(f"its exponentials are off by up to {TORCH_HALF_EXP_ULPS} ulp of float32", "Use an exact exp",
+                        {"exp_ulps": TORCH_HALF_EXP_ULPS}),
         WiderArithmetic(f"every step is rounded to {dtype}, and so are the sums", "Accumulate in float32",
                         {**whole, "accumulate": dtype, "row_sum": dtype}),
-        WiderArithmetic(f"every step is rounded to {dtype}, and its weights come from a stored log-sum-exp", _SEPARATE,
+        WiderArithmetic(f"every step is rounded to {dtype}, and its weights come from a stored log-sum-exp",
+                        _SEPARATE_DIVISION,
                         {**whole, "logsumexp_roundings": 1}))
 
 
-def _of_single(dtype: str) -> tuple[WiderArithmetic, ...]:
+def _single_classes(dtype: str) -> tuple[WiderArithmetic, ...]:
     return (
-        WiderArithmetic(f"its exponentials are off by up to {EXP_U20} ulp", "Use an exact exp", {"exp_ulps": EXP_U20}),
-        WiderArithmetic(f"its exponentials are off by up to {CUDA_EXPF} ulp", "Use an exact exp",
-                        {"exp_ulps": CUDA_EXPF}),
-        _stored_lse(dtype),
-        WiderArithmetic("the inputs of its products are rounded to TF32", "Turn TF32 off", _narrow("float16", 4),
-                        shows=True),
+        WiderArithmetic(f"its exponentials are off by up to {TORCH_EXP_ULPS} ulp",
+                        "Use an exact exp", {"exp_ulps": TORCH_EXP_ULPS}),
+        WiderArithmetic(f"its exponentials are off by up to {CUDA_EXP_ULPS} ulp", "Use an exact exp",
+                        {"exp_ulps": CUDA_EXP_ULPS}),
+        _stored_lse_class(dtype),
+        WiderArithmetic("the inputs of its products are rounded to TF32", "Turn TF32 off", _narrow_words("float16", 4),
+                        is_coarse=True),
         WiderArithmetic("the inputs of its products are rounded to bfloat16", "Multiply in float32",
-                        _narrow("bfloat16", 4), shows=True),
-        *(WiderArithmetic(f"it computes in {half} throughout", "Compute in float32", _all_in(half), shows=True,
-                          fits=half)
+                        _narrow_words("bfloat16", 4), is_coarse=True),
+        *(WiderArithmetic(f"it computes in {half} throughout", "Compute in float32",
+                          _throughout_words(half), is_coarse=True,
+                          answer_format=half)
           for half in ("float16", "bfloat16")))
 
 
-def _of_double(dtype: str) -> tuple[WiderArithmetic, ...]:
+def _double_classes(dtype: str) -> tuple[WiderArithmetic, ...]:
     return (
-        _stored_lse(dtype),
+        _stored_lse_class(dtype),
         WiderArithmetic("its softmax is computed in float32", "Compute it in float64", {"softmax": "float32"},
-                        shows=True),
+                        is_coarse=True),
         WiderArithmetic("its softmax is computed in float32, and so are its logits", "Compute them in float64",
-                        _stored_in("float32", "softmax", "row_sum", "logits", "weights", "scale"), shows=True),
+                        _storage_words("float32", "softmax", "row_sum", "logits", "weights", "scale"), is_coarse=True),
         WiderArithmetic("it computes in float32 throughout", "Compute in float64",
-                        _all_in("float32"), shows=True, fits="float32"))
+                        _throughout_words("float32"), is_coarse=True, answer_format="float32"))
 
 
-def _narrow(dtype: str, roundings: int) -> Words:
+def _narrow_words(dtype: str, roundings: int) -> Words:
     """Queries and keys, then values and weights, stored in a narrower format; cutting bits off costs two roundings."""
     return {"prescale": dtype, "prescale_roundings": roundings, "weights": dtype, "weight_roundings": roundings}
 
 
-def _stored_in(dtype: str, *stored: str) -> Words:
+def _storage_words(dtype: str, *stored: str) -> Words:
     """These intermediate results in a narrower format; logits are rounded once more when they are scaled."""
     return {**dict.fromkeys(stored, dtype), "logit_roundings": 1}
 
 
-def _all_in(dtype: str) -> Words:
+def _throughout_words(dtype: str) -> Words:
     """Inputs and every intermediate result stored in a narrower format, and its softmax's words with it."""
     stored = ("output", "accumulate", "softmax", "row_sum", "logits", "weights", "prescale", "scale", "logsumexp")
-    return {**_stored_in(dtype, *stored), "weight_roundings": 3, "prescale_roundings": 4}
+    return {**_storage_words(dtype, *stored), "weight_roundings": 3, "prescale_roundings": 4}
 
 
 def backward_classes_for(dtype: DType, kind: Kind) -> tuple[WiderArithmetic, ...]:
@@ -150,22 +155,22 @@ def backward_classes_for(dtype: DType, kind: Kind) -> tuple[WiderArithmetic, ...
 def classes_for(dtype: DType, kind: Kind = Kind.ATTENTION) -> tuple[WiderArithmetic, ...]:
     """The classes that are tried, the likelier first; each is followed by the same with subnormals that become 0."""
     if kind is Kind.ROTARY:
-        return tuple(WiderArithmetic(each.cause, each.advice, each.words) for each in narrow_for(dtype))
-    of = _of_half if is_half(dtype) else _of_single if dtype is DType.FLOAT32 else _of_double
-    return (_SUBNORMALS, *(each for alone in of(dtype.value) for each in (alone, _flushing(alone))))
+        return tuple(WiderArithmetic(each.cause, each.advice, each.words) for each in narrow_rotations(dtype))
+    of = _half_classes if is_half(dtype) else _single_classes if dtype is DType.FLOAT32 else _double_classes
+    return (_FLUSHING_CLASS, *(each for alone in of(dtype.value) for each in (alone, _add_flushing(alone))))
 
 
-def _flushing(wider: WiderArithmetic) -> WiderArithmetic:
-    return replace(wider, cause=f"{wider.cause}, and {_SUBNORMALS.cause}", words={**wider.words, **FLUSHES})
+def _add_flushing(wider: WiderArithmetic) -> WiderArithmetic:
+    return replace(wider, cause=f"{wider.cause}, and {_FLUSHING_CLASS.cause}", words={**wider.words, **FLUSHING_WORDS})
 
 
-ORDINARY = frozenset({"generic", "long"})
+ORDINARY_KINDS = frozenset({"generic", "long"})
 """The kinds of problems with values of no structure, on which independent roundings show."""
 
-CONVICTING = ORDINARY | {"attention", "score", "rotary"}
+CONVICTING_KINDS = ORDINARY_KINDS | {"attention", "score", "rotary"}
 """The kinds of problems on which a class is tried as a whole."""
 
-NEARLY, LONG = 0.9, 32
+NEARLY_AS_LONG, LONG_AXIS = 0.9, 32
 """An axis of at least so many entries that is shorter by less than a tenth changes no rounding that shows."""
 
 
@@ -187,25 +192,26 @@ class ArithmeticExplainer:
         place: where it fails. What fails at some sizes and holds just below is no arithmetic, which would show there.
         first: the case that failed, before it was shrunk; a class that does not allow it allows no whole clause.
         """
-        met = [failing, *([first] if first and count_work(first.sizes) <= PURSE else [])]
-        if _is_plain(trial.check):
+        met = [failing, *([first] if first and count_work(first.sizes) <= CLAUSE_PURSE else [])]
+        if _is_plain_check(trial.check):
             self._met_cases.setdefault(trial.evaluator.dtype, []).extend((trial, each) for each in met)
         if place.smallest and any(_is_just_below(each.sizes, place.smallest) for each in place.held_recipes):
             return None
         if of_backward := self._explain_backward(trial, failing, met, claimed):
             return of_backward
-        every = list(self._wider(trial.evaluator))
+        every = list(self._wider_evaluators(trial.evaluator))
         classes = [each for each in every if self._tried_classes.get((trial.evaluator.dtype, each[0].cause), True)]
         for wider, evaluator in classes:
             under = replace(trial, evaluator=evaluator, shrinks=False, failed_before=None, breadcrumb=lambda _: None,
                             sample=0)
-            if (_allows_met(under, failing, met, claimed) and self._is_of(wider, trial.evaluator, evaluator)
+            if (_allows_met(under, failing, met, claimed) and self._explains_subject(wider, trial.evaluator, evaluator)
                     and _says_something(evaluator) and under.hold().failure is None):
                 if _fails_in_float32(trial, failing):
                     return None
                 self._answers.add((trial.evaluator.dtype, wider.cause))
                 return _make_explanation(trial.evaluator.subject, trial.evaluator.dtype, wider)
-        return self._as_consequence(trial, failing, every) or self._as_marked(trial, failing, claimed, every)
+        return self._explain_consequence(trial, failing, every) or self._explain_by_format(trial,
+                                                                                           failing, claimed, every)
 
     def _explain_backward(self, trial: Trial, failing: Recipe, met: Iterable[Recipe],
                           claimed: int) -> Explanation | None:
@@ -233,66 +239,69 @@ class ArithmeticExplainer:
             self._tried_classes[key] = all(self._clause_holds(check, evaluator) for check in of_gradients)
         return self._tried_classes[key]
 
-    def _as_consequence(self, trial: Trial, failing: Recipe,
-                        classes: Iterable[tuple[WiderArithmetic, Evaluator]]) -> Explanation | None:
+    def _explain_consequence(self, trial: Trial, failing: Recipe,
+                             classes: Iterable[tuple[WiderArithmetic, Evaluator]]) -> Explanation | None:
         """The class that the subject is known to be of, if under it the case is no failure: it may claim nothing there.
 
         Known is one that explained another violation, or without which not even ordinary answers are right.
         """
         for wider, evaluator in classes:
             is_known = (evaluator.dtype, wider.cause) in self._answers or (
-                wider.shows and self._is_of(wider, trial.evaluator, evaluator) and _says_something(evaluator))
+                wider.is_coarse and self._explains_subject(wider, trial.evaluator, evaluator)
+                and _says_something(evaluator))
             if is_known and judge_case(trial, evaluator, failing).failure is None:
                 return None if _fails_in_float32(trial, failing) else _make_explanation(
                     trial.evaluator.subject, trial.evaluator.dtype, wider)
         return None
 
-    def _as_marked(self, trial: Trial, failing: Recipe, claimed: int,
-                   classes: Iterable[tuple[WiderArithmetic, Evaluator]]) -> Explanation | None:
+    def _explain_by_format(self, trial: Trial, failing: Recipe, claimed: int,
+                           classes: Iterable[tuple[WiderArithmetic, Evaluator]]) -> Explanation | None:
         """The class of a format in which all answers are numbers, if under it the case is no failure.
 
         Something else may be wrong with the subject, so that no class allows all that it answers. The case is put
         with ordinary values first: whole numbers are numbers of any format.
         """
         marked = [(wider, evaluator) for wider, evaluator in classes
-                  if wider.fits and _fit(evaluator.remembered_answers, wider.fits)]
+                  if wider.answer_format and _outputs_fit(evaluator.remembered_answers, wider.answer_format)]
         if marked:
             judge_case(trial, trial.evaluator, replace(failing, families=("normal",)))
         for wider, evaluator in marked:
-            is_fit = _fit(evaluator.remembered_answers, wider.fits) and _allows_case(trial, evaluator, failing, claimed)
+            is_fit = _outputs_fit(evaluator.remembered_answers,
+                                  wider.answer_format) and _allows_case(trial, evaluator, failing, claimed)
             if is_fit and _says_something(evaluator):
                 self._answers.add((evaluator.dtype, wider.cause))
                 return _make_explanation(trial.evaluator.subject, trial.evaluator.dtype, wider)
         return None
 
-    def _wider(self, evaluator: Evaluator) -> Iterator[tuple[WiderArithmetic, Evaluator]]:
+    def _wider_evaluators(self, evaluator: Evaluator) -> Iterator[tuple[WiderArithmetic, Evaluator]]:
         """The classes that round more than the declared one, those that were the answer before first."""
         dtype = evaluator.dtype
         classes = classes_for(dtype, evaluator.subject.declaration.kind)
         known = sorted(classes, key=lambda each: not self._tried_classes.get((dtype, each.cause), False))
         for wider in known:
-            precision = _precision(evaluator.subject, dtype, wider)
+            precision = _wider_precision(evaluator.subject, dtype, wider)
             if precision and looser_words(precision, evaluator.precision):
                 yield wider, evaluator.under(precision)
 
-    def _is_of(self, wider: WiderArithmetic, declared: Evaluator, evaluator: Evaluator) -> bool:
+    def _explains_subject(self, wider: WiderArithmetic, declared: Evaluator, evaluator: Evaluator) -> bool:
         """Whether a class allows all that a subject answers to plain problems, without a drift, and none finer does."""
         key = evaluator.dtype, wider.cause
         if key not in self._tried_classes:
-            self._tried_classes[key] = ((not wider.fits or _fit(evaluator.remembered_answers, wider.fits))
+            self._tried_classes[key] = ((not wider.answer_format
+                                         or _outputs_fit(evaluator.remembered_answers, wider.answer_format))
                                         and self._allows_what_failed(evaluator)
-                                        and not (wider.shows and self._is_finer(wider, declared))
-                                        and self._allows_plain(evaluator, CONVICTING))
+                                        and not (wider.is_coarse and self._is_finer(wider, declared))
+                                        and self._allows_plain(evaluator, CONVICTING_KINDS))
         return self._tried_classes[key]
 
     def _is_finer(self, wider: WiderArithmetic, declared: Evaluator) -> bool:
         """Whether the declared class, or one between it and this one, allows the answers to ordinary values."""
-        showing = (each for each in classes_for(declared.dtype) if each.shows)
+        showing = (each for each in classes_for(declared.dtype) if each.is_coarse)
         # a twin, which flushes subnormals or rounds logits, too, has the same cause and more to say: it begins alike
         between = takewhile(lambda each: not wider.cause.startswith(each.cause), showing)
-        precisions = (_precision(declared.subject, declared.dtype, each) for each in between)
+        precisions = (_wider_precision(declared.subject, declared.dtype, each) for each in between)
         evaluators = (declared.under(precision) for precision in precisions if precision)
-        return any(self._allows_plain(evaluator, ORDINARY) for evaluator in (declared, *evaluators))
+        return any(self._allows_plain(evaluator, ORDINARY_KINDS) for evaluator in (declared, *evaluators))
 
     def _allows_what_failed(self, evaluator: Evaluator) -> bool:
         """Whether a class allows the plain cases that failed: they are put first, for most classes fail there."""
@@ -300,7 +309,7 @@ class ArithmeticExplainer:
                        for trial, recipe in self._met_cases.get(evaluator.dtype, ()))
 
     def _allows_plain(self, evaluator: Evaluator, kinds: frozenset[str]) -> bool:
-        plain = (check for check in self.checks().values() if _is_plain(check) and check.domain.kind in kinds)
+        plain = (check for check in self.checks().values() if _is_plain_check(check) and check.domain.kind in kinds)
         return all(self._clause_holds(check, evaluator) for check in plain)
 
     def _clause_holds(self, check: Check, evaluator: Evaluator) -> bool:
@@ -310,14 +319,14 @@ class ArithmeticExplainer:
         if compiling and compiling.is_spent:  # nobody knows, so the class is not offered
             return False
         trial = Trial(check, evaluator, Effort.QUICK, seed_of(self.seed, check.domain), lambda _: None, shrinks=False,
-                      purse=PURSE, compiling_ends=compiling.end_of_clause if compiling else math.inf)
+                      purse=CLAUSE_PURSE, compiling_ends=compiling.end_of_clause if compiling else math.inf)
         return not isinstance(trial.hold().failure, Violated)  # an exception tells nothing of how it rounds
 
 
 def _is_just_below(sizes: Sizes, failing: Sizes) -> bool:
     """Whether the first are the second but for one axis that is shorter by a part of no weight for rounding."""
     pairs = [(value, failing.by_axis[axis]) for axis, value in sizes.by_axis.items() if value != failing.by_axis[axis]]
-    return len(pairs) == 1 and all(NEARLY * most <= value < most and most >= LONG for value, most in pairs)
+    return len(pairs) == 1 and all(NEARLY_AS_LONG * most <= value < most and most >= LONG_AXIS for value, most in pairs)
 
 
 def _says_something(evaluator: Evaluator) -> bool:
@@ -328,7 +337,7 @@ def _says_something(evaluator: Evaluator) -> bool:
     return evaluator.subject.declaration.kind is Kind.ROTARY or not acquitted_by(evaluator.precision)
 
 
-def _is_plain(check: Check) -> bool:
+def _is_plain_check(check: Check) -> bool:
     """Whether a `must` clause holds plain answers against the definition, and needs no keyword for it."""
     is_plain = not any(check.runs.values()) and not check.domain.is_layer and check.needs <= {POSITIONS}
     return is_plain and check.clause.level is Level.MUST
@@ -354,7 +363,7 @@ def _fails_in_float32(trial: Trial, recipe: Recipe) -> bool:
     return isinstance(judge_case(replace(trial, failed_before=None), single, recipe).failure, Violated)
 
 
-def _fit(answers: Iterable[SubjectAnswer], dtype: str) -> bool:
+def _outputs_fit(answers: Iterable[SubjectAnswer], dtype: str) -> bool:
     """Whether all outputs are numbers of this format."""
     narrow = numpy_dtype(DType(dtype))
     with np.errstate(over="ignore"):
@@ -363,37 +372,37 @@ def _fit(answers: Iterable[SubjectAnswer], dtype: str) -> bool:
                    for each in answers)
 
 
-def _words(subject: Subject, dtype: DType, wider: WiderArithmetic) -> dict[str, object]:
+def _declared_words(subject: Subject, dtype: DType, wider: WiderArithmetic) -> dict[str, object]:
     """What would be declared: what is declared already, and the wider words in place of theirs."""
     return {**subject.declaration.precision.get(dtype, {}), **wider.words, "reason": wider.cause}
 
 
-def _precision(subject: Subject, dtype: DType, wider: WiderArithmetic) -> Precision | None:
+def _wider_precision(subject: Subject, dtype: DType, wider: WiderArithmetic) -> Precision | None:
     try:
-        return precision_of(_words(subject, dtype, wider), dtype)
+        return declared_precision(_declared_words(subject, dtype, wider), dtype)
     except ManifestError:  # declared words and wider ones may not go together
         return None
 
 
 def _make_explanation(subject: Subject, dtype: DType, wider: WiderArithmetic) -> Explanation:
-    return _explain_by_words(subject, "precision", dtype, replace(wider, words=_words(subject, dtype, wider)))
+    return _explain_by_words(subject, "precision", dtype, replace(wider, words=_declared_words(subject, dtype, wider)))
 
 
 def _explain_by_words(subject: Subject, key: str, dtype: DType, wider: WiderArithmetic) -> Explanation:
     """The class as what explains a failure, with the line that declares all its words under a key."""
-    precision = _with_own(subject, key, {dtype.value: wider.words})
-    return Explanation(wider.cause, f"{wider.advice}{_in_jax(subject, wider)}",
+    precision = _add_own_words(subject, key, {dtype.value: wider.words})
+    return Explanation(wider.cause, f"{wider.advice}{_jax_advice(subject, wider)}",
                        format_declaration(subject, key, precision),
                        wider.words, precision)
 
 
-def _in_jax(subject: Subject, wider: WiderArithmetic) -> str:
+def _jax_advice(subject: Subject, wider: WiderArithmetic) -> str:
     """JAX computes in float32 unless told otherwise."""
-    is_default = wider.fits == "float32" and "jax" in frameworks_of(subject)
+    is_default = wider.answer_format == "float32" and "jax" in used_frameworks(subject)
     return " (JAX: enable x64, or --lift jax)" if is_default else ""
 
 
-def _with_own(subject: Subject, key: str, precision: Mapping[str, Words]) -> Mapping[str, Words]:
+def _add_own_words(subject: Subject, key: str, precision: Mapping[str, Words]) -> Mapping[str, Words]:
     """What a line would declare: of a function of one's own, the dtypes too that it declares already."""
     said = subject.description.attributes.get(key, {}) if is_bare(subject.id) and subject.description else {}
     return {**said, **precision} if isinstance(said, Mapping) else precision
@@ -405,11 +414,11 @@ def format_declaration(subject: Subject, key: str, precision: Mapping[str, Words
     """
     if not is_bare(subject.id):
         return manifest_line(subject, key, precision)
-    return f"{subject.id.rpartition(':')[2]}.{key} = {_python(_with_own(subject, key, precision))}"
+    return f"{subject.id.rpartition(':')[2]}.{key} = {_format_python(_add_own_words(subject, key, precision))}"
 
 
-def _python(value: object) -> str:
+def _format_python(value: object) -> str:
     """The value as one writes it in Python, with double quotes."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f'"{key}": {_python(inner)}' for key, inner in value.items()) + "}"
+        return "{" + ", ".join(f'"{key}": {_format_python(inner)}' for key, inner in value.items()) + "}"
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)

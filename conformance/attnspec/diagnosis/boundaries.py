@@ -18,11 +18,11 @@ import numpy as np
 from attnspec.core.errors import AttnspecError
 from attnspec.core.keyword import GRAD
 from attnspec.diagnosis.conditions import (
-    ENDING,
+    BLOCK_RULES,
+    ENDING_RULES,
     HOLDING,
     HOLDING_APART,
     NEEDS_NO_REASON,
-    OF_BLOCKS,
     RELATIONS,
     RELATIONS_APART,
     Boundary,
@@ -40,47 +40,48 @@ from attnspec.trials.sizes import MOST_SEEDS, SEEDS, SURE, Resizer, length_along
 from attnspec.vocabulary.observables import OF_INPUT, QUANTITIES, axes_of, beyond, look_at
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
 
-FORWARD = ("output", "lse")
-_SAYS_NOTHING = (NoClaim, OutsideLimits, SubjectRaised, SubjectDied, UnusableAnswer, AttnspecError)
+FORWARD_QUANTITIES = ("output", "lse")
+_SILENT_ENDINGS = (NoClaim, OutsideLimits, SubjectRaised, SubjectDied, UnusableAnswer, AttnspecError)
 
 
-def right_beside(scene: Scene, recipe: Recipe) -> str:
+def describe_right_quantities(scene: Scene, recipe: Recipe) -> str:
     """`Only the log-sum-exp is wrong; the output is right.`; empty where all of it is wrong, or nothing is."""
-    asked = [*OF_INPUT, "output"] if GRAD in recipe.features else list(FORWARD)
+    asked = [*OF_INPUT, "output"] if GRAD in recipe.features else list(FORWARD_QUANTITIES)
     run = next(iter(scene.runs))
     fared = [(QUANTITIES[name], is_right) for name in asked for is_right in _quantity_verdicts(scene, run, name)]
     wrong, right = ([name for name, is_right in fared if is_right is which] for which in (False, True))
     if not wrong or not right:
         return ""
-    return f"Only the {_join_names(wrong)} {_is(wrong)} wrong; the {_join_names(right)} {_is(right)} right."
+    return (f"Only the {_join_quantities(wrong)} {_is_or_are(wrong)} wrong; "
+            f"the {_join_quantities(right)} {_is_or_are(right)} right.")
 
 
 def _quantity_verdicts(scene: Scene, run: str, name: str) -> Iterator[bool]:
     """Whether it is right where a claim is made; nothing where none is, or it is not asked for."""
     try:
         seen = look_at(scene, run, name)
-    except _SAYS_NOTHING:
+    except _SILENT_ENDINGS:
         return
     if seen.claimed.any():
         with np.errstate(all="ignore"):
             yield not (beyond(seen.array, seen.truth, seen.allowance) & seen.claimed).any()
 
 
-def _join_names(names: list[str]) -> str:
+def _join_quantities(names: list[str]) -> str:
     return " and the ".join(names)
 
 
-def _is(names: list[str]) -> str:
+def _is_or_are(names: list[str]) -> str:
     return "is" if len(names) == 1 else "are"
 
 
 _AXIS_WORDS = {"B": ("batch entry", "batch entries"), "H": ("head", "heads"), "T": ("row", "rows"),
                "S": ("key", "keys"), **dict.fromkeys(("D", "Dv", "M", "Out"), ("column", "columns")),
                "In": ("row", "rows")}
-_LISTED = 4
+_MOST_LISTED = 4
 """So many single indices are listed; of more, how many they are."""
 
-_FILLED = 0.5
+_FILLED_SHARE = 0.5
 """Where fewer of the entries in the ranges are wrong, it is some of them."""
 
 
@@ -106,15 +107,15 @@ def describe_ranges(wrong: Array, axes: Sequence[str]) -> str:
     """
     among = [np.asarray(wrong.any(axis=tuple(other for other in range(wrong.ndim) if other != axis)))
              for axis in range(wrong.ndim)]
-    told = {name: _indices(name, each) for name, each in zip(axes, among, strict=True) if not each.all()}
+    told = {name: _describe_indices(name, each) for name, each in zip(axes, among, strict=True) if not each.all()}
     filled = wrong[np.ix_(*(np.flatnonzero(each) for each in among))].mean()
-    some = "some entries of " if filled < _FILLED else ""
+    some = "some entries of " if filled < _FILLED_SHARE else ""
     if not told:
         return "some entries everywhere" if some else "every entry"
-    return some + " of ".join(_in_order(told, wrong, axes))
+    return some + " of ".join(_order_ranges(told, wrong, axes))
 
 
-def _in_order(told: dict[str, str], wrong: Array, axes: Sequence[str]) -> Iterator[str]:
+def _order_ranges(told: dict[str, str], wrong: Array, axes: Sequence[str]) -> Iterator[str]:
     """The innermost first: columns of rows of heads of batch entries. wrong: any shape with these axes."""
     for name in ("D", "Dv", "M", "Out", "S", "T", "In"):
         if name in told:
@@ -128,7 +129,7 @@ def _in_order(told: dict[str, str], wrong: Array, axes: Sequence[str]) -> Iterat
         yield told["B"]
 
 
-def _indices(name: str, among: Array) -> str:
+def _describe_indices(name: str, among: Array) -> str:
     """`rows 64 to 128`, `the last row`, `every second row from 1 on`, `heads 1, 5 and 6`, `12 of 40 rows`.
 
     among: bool, (T,) of rows and alike of other axes, some of them True and some not.
@@ -142,7 +143,7 @@ def _indices(name: str, among: Array) -> str:
         return f"{many} {at[0]} to {at[-1]}"
     if len(steps) == 1 and len(at) > 2:
         return f"every {_ordinal(steps.pop())} {one} from {at[0]} to {at[-1]}"
-    if len(at) <= _LISTED:
+    if len(at) <= _MOST_LISTED:
         return f"{many} {', '.join(map(str, at[:-1]))} and {at[-1]}"
     return f"{len(at)} of {len(among)} {many}, {at[0]} to {at[-1]}"
 
@@ -153,28 +154,29 @@ def _ordinal(number: int) -> str:
     return named.get(number, f"{number}{ending}")
 
 
-LEAST_TOLD: Mapping[str, int] = {"B": 2, "H": 2, "Hkv": 2, "G": 2}
+LEAST_TOLD_LENGTHS: Mapping[str, int] = {"B": 2, "H": 2, "Hkv": 2, "G": 2}
 """From which threshold on it is told; of lengths and widths, once it needs a reason."""
 
-FEW_HELD = 2
+MOST_HELD_BY_CHANCE = 2
 """So many lengths may hold by chance among those that are put, each with SEEDS entries."""
 
-_COMPARED = range(MOST_SEEDS + 32, MOST_SEEDS + 40)
-"""Entries with which two neighbouring lengths are compared: those of `_ENTRIES` have decided which lengths they are."""
+_COMPARED_SEEDS = range(MOST_SEEDS + 32, MOST_SEEDS + 40)
+"""Seeds of the entries with which two neighbouring lengths are compared: those of `_CHANCE_SEEDS` have decided which
+lengths they are."""
 
-_TOPS: Mapping[str, int] = {"T": 2048, "S": 2048, "T=S": 1024, "D": 256, "Dv": 256, "D=Dv": 256}
+_LONGEST_TRIED: Mapping[str, int] = {"T": 2048, "S": 2048, "T=S": 1024, "D": 256, "Dv": 256, "D=Dv": 256}
 _MOST_HEADS = 64
-_FURTHER = 40
-_ENTRIES = range(MOST_SEEDS, MOST_SEEDS + 32)  # with which a case is put to see whether it holds by chance
-_NAMES: Mapping[str, str] = {"T=S": "T (= S)", "D=Dv": "D (= Dv)", "G": "H/Hkv"}
+_LENGTHENED_BY = 40
+_CHANCE_SEEDS = range(MOST_SEEDS, MOST_SEEDS + 32)  # with which a case is put to see whether it holds by chance
+_AXIS_NAMES: Mapping[str, str] = {"T=S": "T (= S)", "D=Dv": "D (= Dv)", "G": "H/Hkv"}
 
 # Larger sizes at which a case is put whose small sizes need no reason: multiples of blocks, odd ones, either longer.
-_SCREENS: Sequence[Mapping[str, int]] = (
+_SCREENING_SIZES: Sequence[Mapping[str, int]] = (
     {"T": 256, "S": 256, "T=S": 256}, {"T": 257, "S": 259, "T=S": 257}, {"T": 263, "S": 261},
     {"D": 128, "Dv": 128, "D=Dv": 128}, {"D": 97, "Dv": 99, "D=Dv": 97}, {"D": 101, "Dv": 99},
     {"B": 8, "H": 8, "Hkv": 4, "G": 2}, {"B": 9, "H": 7, "Hkv": 3, "G": 3})
 
-_PAIRS = (("T", "S"), ("D", "Dv"))
+_PAIRED_AXES = (("T", "S"), ("D", "Dv"))
 
 
 def find_boundary(resizer: Resizer) -> Boundary | None:
@@ -195,14 +197,14 @@ class _BoundarySearch:
     resizer: Resizer
     start_sizes: Sizes
     found_profiles: dict[str, LengthProfile] = field(default_factory=dict)
-    _odd: set[str] = field(default_factory=set)
+    _suspicious_axes: set[str] = field(default_factory=set)
     _by_chance: dict[str, bool] = field(default_factory=dict)
     _holding_sizes: list[Sizes] = field(default_factory=list)
 
     def boundary(self) -> Boundary:
         """What is found of each axis, then of two at a time."""
-        for axis in (*self._large, *self._screened()):
-            self._profile(axis, self._move_one_axis(axis))
+        for axis in (*self._large_axes, *self._screened_axes()):
+            self._profile_axis(axis, self._move_one_axis(axis))
         related = list(self._find_related_lengths())
         joined = list(self._find_joint_conditions())
         single = {told.words: told for axis in self._axes if self._is_told(axis)
@@ -224,23 +226,23 @@ class _BoundarySearch:
         return tuple(axis for axis in axes if "=" not in axis or axis.partition("=")[0] not in axes)
 
     @property
-    def _large(self) -> tuple[str, ...]:
+    def _large_axes(self) -> tuple[str, ...]:
         return tuple(axis for axis in self._axes if length_along(self.start_sizes, axis) >= _least_told(axis))
 
-    def _screened(self) -> tuple[str, ...]:
+    def _screened_axes(self) -> tuple[str, ...]:
         """Of the axes whose small length needs no reason, those of which a larger one holds, together with others."""
-        small = [axis for axis in self._axes if axis not in self._large]
+        small = [axis for axis in self._axes if axis not in self._large_axes]
         suspicious: dict[str, None] = {}
-        for screen in _SCREENS:
+        for screen in _SCREENING_SIZES:
             sizes, moving = self.start_sizes, [axis for axis in small if axis in screen]
             for axis in moving:
                 sizes = move_axis(sizes, axis, screen[axis])
             if moving and self.resizer.fails(sizes) is False:
                 suspicious |= dict.fromkeys(moving)
-        for one, other in (*_PAIRS, *(pair[::-1] for pair in _PAIRS)):
-            if one in small and other in self._large and self._holds_at_one_length(one, other):
+        for one, other in (*_PAIRED_AXES, *(pair[::-1] for pair in _PAIRED_AXES)):
+            if one in small and other in self._large_axes and self._holds_at_one_length(one, other):
                 suspicious[one] = None
-        self._odd |= set(suspicious)
+        self._suspicious_axes |= set(suspicious)
         return tuple(suspicious)
 
     def _holds_at_one_length(self, one: str, other: str) -> bool:
@@ -251,24 +253,24 @@ class _BoundarySearch:
         """The sizes with another length of this axis."""
         return lambda value: move_axis(self.start_sizes, axis, value)
 
-    def _profile(self, axis: str, at: Callable[[int], Sizes]) -> None:
+    def _profile_axis(self, axis: str, at: Callable[[int], Sizes]) -> None:
         """The condition on one axis, with the sizes `at` each length; of blocks the least that fails is kept."""
         here, known = length_along(self.start_sizes, axis), self._known_lengths(axis, at)
-        top = min(_TOPS.get(axis, _MOST_HEADS), max(512, 4 * here))
+        top = min(_LONGEST_TRIED.get(axis, _MOST_HEADS), max(512, 4 * here))
         condition = narrow_condition(known, here, top, lambda value: self.resizer.fails(at(value)))
         while condition and condition.rule is not LengthRule.FROM and (chance := self._held_by_chance(here, known, at)):
             known[chance] = True
             condition = narrow_condition(known, here, top, lambda value: self.resizer.fails(at(value)))
         if condition and condition.rule is LengthRule.UP_TO:
-            condition = replace(condition, n=self._last(condition, known, at))
+            condition = replace(condition, n=self._last_failing_length(condition, known, at))
             known = self._known_lengths(axis, at)
         if condition and condition.rule is not LengthRule.FROM:
             tried = dict.fromkeys(lengths_to_try(here, top))
             fresh = [value for value in tried if 1 <= value <= top and value not in known]
             condition = condition if self._is_confirmed(condition, fresh, at) else None
-        if condition and condition.rule in ENDING and self._fades(condition, known, at):
+        if condition and condition.rule in ENDING_RULES and self._mistake_fades(condition, known, at):
             condition = None
-        if condition and condition.rule in OF_BLOCKS:
+        if condition and condition.rule in BLOCK_RULES:
             here = min(value for value, failed in known.items() if failed)
             self.start_sizes = at(here)
         self.found_profiles[axis] = LengthProfile(here, condition, self._known_lengths(axis, at),
@@ -279,7 +281,7 @@ class _BoundarySearch:
         output of few whole numbers may be right by chance.
         """
         longer = [value for value, failed in known.items() if not failed and value > here]
-        if len(longer) > FEW_HELD or self.resizer.is_spent:
+        if len(longer) > MOST_HELD_BY_CHANCE or self.resizer.is_spent:
             return None
         return next((value for value in longer if self.resizer.holds_by_chance(at(value))), None)
 
@@ -296,7 +298,7 @@ class _BoundarySearch:
         return {length_along(sizes, axis): failed for sizes, failed in self.resizer.known_sizes.items()
                 if at(length_along(sizes, axis)) == sizes}
 
-    def _fades(self, condition: LengthCondition, fared: Mapping[int, bool], at: Callable[[int], Sizes]) -> bool:
+    def _mistake_fades(self, condition: LengthCondition, fared: Mapping[int, bool], at: Callable[[int], Sizes]) -> bool:
         """Whether what is wrong becomes less and less, and lies within rounding beyond the last length that fails: with
         more keys, or features, a mistake that is made at all of them shows less.
 
@@ -306,13 +308,14 @@ class _BoundarySearch:
         beyond = min((value for value, failed in fared.items() if not failed and value > condition.n), default=0)
         if not beyond:
             return False
-        inside, outside = (self.resizer.margins_of(at(value), _COMPARED) for value in (condition.n, beyond))
+        inside, outside = (self.resizer.margins_of(at(value), _COMPARED_SEEDS) for value in (condition.n, beyond))
         if not inside or len(inside) != len(outside):
             return False
         further = sum(each > max(outside) for each in inside)
         return comb(2 * len(inside) - further, len(inside)) > SURE * comb(2 * len(inside), len(inside))
 
-    def _last(self, condition: LengthCondition, known: Mapping[int, bool], at: Callable[[int], Sizes]) -> int:
+    def _last_failing_length(self, condition: LengthCondition, known: Mapping[int, bool],
+                             at: Callable[[int], Sizes]) -> int:
         """The last length that fails: it lies below the first that is known to hold."""
         low = max(value for value, failed in known.items() if failed and value <= condition.n)
         high = min(value for value, failed in known.items() if not failed and value > low)
@@ -340,16 +343,17 @@ class _BoundarySearch:
         would hold with (1 - p)^(m/n).
         """
         here, below = self.found_profiles[axis].failing_length, self.found_profiles[axis].largest_holding_below
-        if (axis not in LEAST_TOLD and self.found_profiles[axis].condition) or self.resizer.seeds <= SEEDS or not below:
+        if (axis not in LEAST_TOLD_LENGTHS
+            and self.found_profiles[axis].condition) or self.resizer.seeds <= SEEDS or not below:
             return False
         if axis not in self._by_chance:
-            fewer = self.resizer.how_often(move_axis(self.start_sizes, axis, below), _ENTRIES)
-            share = self.resizer.how_often(self.start_sizes, _ENTRIES) / len(_ENTRIES)
-            self._by_chance[axis] = fewer > 0 or (1 - share) ** (len(_ENTRIES) * below / here) > SURE
+            fewer = self.resizer.how_often(move_axis(self.start_sizes, axis, below), _CHANCE_SEEDS)
+            share = self.resizer.how_often(self.start_sizes, _CHANCE_SEEDS) / len(_CHANCE_SEEDS)
+            self._by_chance[axis] = fewer > 0 or (1 - share) ** (len(_CHANCE_SEEDS) * below / here) > SURE
         return self._by_chance[axis]
 
     def _describe_axis(self, axis: str) -> BoundaryCondition:
-        found, name = self.found_profiles[axis], self._name(axis)
+        found, name = self.found_profiles[axis], self._axis_name(axis)
         below = found.nearest_holding if found.largest_holding_below is None else found.largest_holding_below
         if not found.is_settled:
             return BoundaryCondition((name,), f"{name} = {found.failing_length}", f"{name} = {below}", is_settled=False)
@@ -357,44 +361,45 @@ class _BoundarySearch:
             return BoundaryCondition((name,), f"{name} = {found.failing_length}, though not at every {name} beyond",
                                      f"{name} = {below}")
         if found.is_threshold:
-            return BoundaryCondition((name,), found.condition.words(name), f"{name} = {below}")
+            return BoundaryCondition((name,), found.condition.format_for_axis(name), f"{name} = {below}")
         holding = found.condition.n + 1 if found.condition.rule is LengthRule.UP_TO else found.nearest_holding
-        return BoundaryCondition((name,), found.condition.words(name), f"{name} = {holding}")
+        return BoundaryCondition((name,), found.condition.format_for_axis(name), f"{name} = {holding}")
 
-    def _name(self, axis: str) -> str:
+    def _axis_name(self, axis: str) -> str:
         """Query heads, unless it is found out that key heads or groups count."""
         if axis not in {"G", "Hkv"}:
-            return _NAMES.get(axis, axis)
+            return _AXIS_NAMES.get(axis, axis)
         here, other = length_along(self.start_sizes, axis), "Hkv" if axis == "G" else "G"
         profiles = self.found_profiles
         is_alike = other in profiles and profiles[other].condition == profiles[axis].condition
         if is_alike and not self.found_profiles[axis].is_threshold:
             return "H"
         if self.resizer.is_spent:
-            return "H" if axis == "Hkv" and length_along(self.start_sizes, "G") == 1 else _NAMES.get(axis, axis)
+            return "H" if axis == "Hkv" and length_along(self.start_sizes, "G") == 1 else _AXIS_NAMES.get(axis, axis)
         few = [max(few, length_along(self.start_sizes, other)) for few in (1, 2) if few < here]
         shared = (move_axis(move_axis(self.start_sizes, axis, each), other, -(-here // each)) for each in few)
-        return "H" if any(map(self.resizer.fails, shared)) else _NAMES.get(axis, axis)
+        return "H" if any(map(self.resizer.fails, shared)) else _AXIS_NAMES.get(axis, axis)
 
     def _find_related_lengths(self) -> Iterator[BoundaryCondition]:
         """How two lengths compare, where single ones do not explain what was seen."""
-        for one, other in _PAIRS:
+        for one, other in _PAIRED_AXES:
             difference = length_along(self.start_sizes, one) - length_along(self.start_sizes, other)
             are_near = {one, other} <= set(self._axes) and abs(difference) <= 1
             odd = [axis for axis in (one, other) if axis in self.found_profiles]
-            if all(self.found_profiles[axis].is_threshold and axis not in self._odd and not are_near for axis in odd):
+            if all(self.found_profiles[axis].is_threshold and axis not in self._suspicious_axes
+                   and not are_near for axis in odd):
                 continue
             if len(odd) == len((one, other)) and (apart := self._find_least_difference(*odd)):
                 yield apart
-            elif odd and (relation := self._relation(one, other)):
+            elif odd and (relation := self._compare_lengths(one, other)):
                 for axis in odd:
                     if are_near or not self.found_profiles[axis].is_threshold:
                         del self.found_profiles[axis]
-                self._holding_sizes += self._holding(one, other)[:1]
+                self._holding_sizes += self._holding_at_other_lengths(one, other)[:1]
                 holding = HOLDING[relation] if self._may_equal(one, other) else HOLDING_APART[relation]
                 yield BoundaryCondition((one, other), f"{one} {relation} {other}", f"{one} {holding} {other}")
                 if are_near:
-                    self._profile(other, self._move_axes_together(one, other))
+                    self._profile_axis(other, self._move_axes_together(one, other))
 
     def _move_axes_together(self, one: str, other: str) -> Callable[[int], Sizes]:
         """The sizes with another length of the second axis, and the first moved by as much."""
@@ -407,16 +412,17 @@ class _BoundarySearch:
         here, there = length_along(self.start_sizes, long), length_along(self.start_sizes, short)
         if here - there < 2:
             return None
-        both = move_axis(self.start_sizes, short, there + _FURTHER)
-        if [self.resizer.fails(move_axis(both, long, here + _FURTHER - less)) for less in (0, 1)] != [True, False]:
+        both = move_axis(self.start_sizes, short, there + _LENGTHENED_BY)
+        if [self.resizer.fails(move_axis(both, long, here + _LENGTHENED_BY - less))
+            for less in (0, 1)] != [True, False]:
             return None
         for axis in (one, other):
             del self.found_profiles[axis]
-        self._holding_sizes.append(move_axis(both, long, here + _FURTHER - 1))
+        self._holding_sizes.append(move_axis(both, long, here + _LENGTHENED_BY - 1))
         by = here - there - 1
         return BoundaryCondition((long, short), f"{long} > {short} + {by}", f"{long} = {short} + {by}")
 
-    def _relation(self, one: str, other: str) -> str:
+    def _compare_lengths(self, one: str, other: str) -> str:
         """The comparison that two rounds of three cases bear out; empty if none is. The longer length of the first
         is the shorter of the second: this tells a comparison from a length that happens to hold.
         """
@@ -513,10 +519,11 @@ class _BoundarySearch:
         def product(sizes: Sizes) -> int:
             return length_along(sizes, one) * length_along(sizes, other)
 
-        smaller = (sizes for sizes in self._holding(one, other) if product(sizes) < product(self.start_sizes))
+        smaller = (sizes for sizes in self._holding_at_other_lengths(one, other)
+                   if product(sizes) < product(self.start_sizes))
         return sorted(smaller, key=product, reverse=True)
 
-    def _holding(self, one: str, other: str) -> list[Sizes]:
+    def _holding_at_other_lengths(self, one: str, other: str) -> list[Sizes]:
         """What is known to hold with other lengths of two axes, all others as they are."""
         return [sizes for sizes, failed in self.resizer.known_sizes.items() if not failed
                 and move_axis(move_axis(self.start_sizes, one, length_along(sizes, one)), other,
@@ -531,4 +538,4 @@ class _BoundarySearch:
 
 
 def _least_told(axis: str) -> int:
-    return LEAST_TOLD.get(axis, NEEDS_NO_REASON + 1)
+    return LEAST_TOLD_LENGTHS.get(axis, NEEDS_NO_REASON + 1)

@@ -30,7 +30,7 @@ from attnspec.faults.staged_work import Answer as Returned
 from attnspec.faults.staged_work import HandedOver as StagedCall
 from attnspec.faults.staged_work import PreparedCall
 from attnspec.faults.subject import Noise, noisy
-from attnspec.numerics.rotary import INTERLEAVED, PAIRS
+from attnspec.numerics.rotary import INTERLEAVED, ROTARY_PAIRS
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, Recipe
 from attnspec.spec.clause import CASES, Refutations
@@ -44,7 +44,7 @@ from attnspec.trials.judging import Ending, LoggedCall, LoggingEvaluator, Tally,
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.scene import AnyProblem
 
-NOISES = (1, 2)
+NOISE_SEEDS = (1, 2)
 """Seeds of the rounding errors that are put into a fault to see how far rounding moves it."""
 
 ANY_KEYWORD = BackwardPass("attend_backward", frozenset(OFF))
@@ -59,7 +59,7 @@ class FaultCandidate:
         self._bar, self._calls = bar, calls
         self._put: dict[int, tuple[Subject, list[LoggedCall]]] = {}
 
-    def step(self, index: int, *, noise: int = 0) -> LoggedCall:
+    def answer_call(self, index: int, *, noise: int = 0) -> LoggedCall:
         """The call of this number, and all before it; noise: 0 for none, or the seed of rounding errors put in."""
         if noise not in self._put:
             # a fault may have a memory: with other roundings it is another one, and is put every call anew
@@ -83,7 +83,7 @@ class FaultCandidate:
 
     def shake_call(self, index: int) -> Iterator[LoggedCall]:
         """The call with rounding errors put in, several times."""
-        return (self.step(index, noise=seed) for seed in NOISES)
+        return (self.answer_call(index, noise=seed) for seed in NOISE_SEEDS)
 
 
 def as_candidate(fault: Fault, subject: Subject, conventions: Mapping[str, str]) -> Subject:
@@ -93,11 +93,11 @@ def as_candidate(fault: Fault, subject: Subject, conventions: Mapping[str, str])
     subject = replace(subject, takes_storage=False)  # a fault's function knows no other storage or shape of arrays
     function = fault.function
     other = fault.other_path() if fault.other_path else function
-    if conventions.get(PAIRS) == INTERLEAVED and subject.declaration.kind is Kind.ROTARY:
+    if conventions.get(ROTARY_PAIRS) == INTERLEAVED and subject.declaration.kind is Kind.ROTARY:
         function = other = partial(function, interleaved=True)
 
     def fitted(function: Callable[..., Returned]) -> Callable[..., Returned]:
-        return _with_hidden_rows(_fit_fault_to_subject(fault, subject, function), conventions)
+        return _answer_hidden_rows(_fit_fault_to_subject(fault, subject, function), conventions)
 
     variants = {name: replace(variant, callee=InProcess(fitted(other)))
                 for name, variant in subject.variants.items()}
@@ -107,17 +107,18 @@ def as_candidate(fault: Fault, subject: Subject, conventions: Mapping[str, str])
     return replace(subject, callee=callee, backward=ANY_KEYWORD, variants=variants)
 
 
-def _with_hidden_rows(function: Callable[..., Returned], conventions: Mapping[str, str]) -> Callable[..., Returned]:
+def _answer_hidden_rows(function: Callable[..., Returned], conventions: Mapping[str, str]) -> Callable[..., Returned]:
     """The function with rows that see no key as the conventions have them: a fault may hide keys that are seen by the
     definition. What is wrong about how a fault hides keys stays as wrong as it is.
     """
-    if not any(conventions.get(name) in _HIDDEN for name in conventions if name.partition(".")[0] == "hidden_row"):
+    if not any(conventions.get(name) in _HIDING_STAGES for name in conventions
+               if name.partition(".")[0] == "hidden_row"):
         return function
 
     def attend(*inputs: Array, **keywords: Any) -> Returned:  # noqa: ANN401  (Call's)
         """What the function answers to query (B,H,T,D) or (B,T,M), key and value."""
         given = {name for name, value in keywords.items() if value is not None and value is not False}
-        hide = _HIDDEN.get(of_hidden_rows(conventions, given), sound.hide)
+        hide = _HIDING_STAGES.get(of_hidden_rows(conventions, given), sound.hide)
         with computing(as_computed(replace(SOUND, hide=hide, lse=_lse_of_seen))):
             return function(*inputs, **keywords)
     return attend
@@ -143,7 +144,7 @@ def _fill_empty_rows(logits: Array, work: PreparedCall, value: float) -> Array:
     return np.where(find_empty_rows(work), value, logits).astype(logits.dtype)
 
 
-_HIDDEN: Mapping[str, Callable[[Array, PreparedCall], Array]] = {
+_HIDING_STAGES: Mapping[str, Callable[[Array, PreparedCall], Array]] = {
     "uniform": _level_empty_rows, "nan": _spoil_empty_rows}
 """By the answer to `hidden_row` that is another than a fault's own, how keys are hidden."""
 
@@ -157,12 +158,12 @@ def _may_go_back(subject: Subject) -> bool:
 def _fit_fault_to_subject(fault: Fault, subject: Subject, function: Callable[..., Returned]) -> Callable[..., Returned]:
     """The fault's function with the signature and the form of answer of the subject."""
     limits, form = subject.declaration.limits, subject.declaration.form
-    formed = function if fault.form is not InputForm.DENSE else _FORMED[form](function)
+    formed = function if fault.form is not InputForm.DENSE else _FORM_WRAPPERS[form](function)
     if subject.declaration.kind is not Kind.LAYER:
         return formed
     if form is InputForm.DECODER and fault.kind is Kind.ATTENTION:
-        return partial(_stepping, formed, limits)
-    layer = as_layer(partial(_as_layer, function)) if fault.kind is Kind.ATTENTION else function
+        return partial(_answer_as_step, formed, limits)
+    layer = as_layer(partial(_answer_in_layer, function)) if fault.kind is Kind.ATTENTION else function
     return partial(_answer_as_layer, layer, limits)
 
 
@@ -180,18 +181,18 @@ def _call_function(function: Callable[..., Returned], call: StagedCall) -> Retur
     return function(call.query, call.key, call.value, **call.given)
 
 
-def _decoding(function: Callable[..., Returned]) -> Callable[..., Returned]:
+def _decode_around(function: Callable[..., Returned]) -> Callable[..., Returned]:
     """A dense function around which keys and values are kept in a cache: it is handed them as a past."""
     return concatenating(partial(_call_function, function))()
 
 
-_FORMED: Mapping[InputForm, Callable[[Callable[..., Returned]], Callable[..., Returned]]] = {
+_FORM_WRAPPERS: Mapping[InputForm, Callable[[Callable[..., Returned]], Callable[..., Returned]]] = {
     InputForm.DENSE: lambda function: function, InputForm.PACKED: _pack_around, InputForm.PAGED: _page_around,
-    InputForm.DECODER: _decoding}
+    InputForm.DECODER: _decode_around}
 """By form, a dense function in the place of one that takes its arrays so."""
 
 
-def _as_layer(function: Attend, call: LayerCall) -> Returned:
+def _answer_in_layer(function: Attend, call: LayerCall) -> Returned:
     """A layer around an attention."""
     def attend(inner: StagedCall, layer: LayerCall) -> tuple[Array, Array]:  # noqa: ARG001  (the stage's signature)
         """The function's output (B,H,T,Dv) and weights (B,H,T,S), whatever it was asked for."""
@@ -200,7 +201,8 @@ def _as_layer(function: Attend, call: LayerCall) -> Returned:
     return run_layer(call, LayerStages(attend=attend))
 
 
-def _stepping(decoder: Callable[..., Any], limits: Limits, *inputs: Array, cache: object, **keywords: Any) -> Returned:  # noqa: ANN401  (Call's)
+def _answer_as_step(decoder: Callable[..., Any], limits: Limits, *inputs: Array, cache: object,
+                    **keywords: Any) -> Returned:  # noqa: ANN401  (Call's)
     """A decoder layer around a decoder: query (B,T,M), key and value to (B,T,M) and what `decoder` hands back."""
     kept: list[object] = []
 
@@ -221,12 +223,12 @@ def _answer_as_layer(layer: Callable[..., Returned], limits: Limits, query: Arra
     """A layer's answer, (B,T,M) or with weights (B,H,T,S) or, averaged, (B,T,S); an output projection that the subject
     does not have is the identity.
     """
-    answer = layer(query, key, value, params=_with_output(params), heads=heads, **keywords)
+    answer = layer(query, key, value, params=_add_output_projection(params), heads=heads, **keywords)
     is_summed_up = isinstance(answer, tuple) and limits.weights == "averaged" and answer[1].ndim == 4
     return (answer[0], answer[1].mean(axis=1)) if is_summed_up else answer
 
 
-def _with_output(params: Mapping[str, Array]) -> Mapping[str, Array]:
+def _add_output_projection(params: Mapping[str, Array]) -> Mapping[str, Array]:
     """The parameters, with the identity for a w_out (H·Dv,M) that is not there."""
     if "w_out" in params:
         return params
@@ -242,7 +244,7 @@ def _with_output(params: Mapping[str, Array]) -> Mapping[str, Array]:
 NO_MISTAKE = Fault("no_mistake", Stage.STATE, "Nothing is wrong.", "never", staged())
 """Attention as it is defined, put in the place of a fault."""
 
-LARGE = 2**15
+MOST_SCORES_OF_SMALL = 2**15
 """Scores (B·H·T·S) of a failing case beyond which only faults that the panel bears out are put to it."""
 
 
@@ -272,7 +274,7 @@ class FailingCase:
     def is_large(self) -> bool:
         """Whether putting the case to every fault is dear."""
         sizes = [step.problem.sizes for step in self.log]
-        return sum(size.B * size.H * size.T * size.S for size in sizes) > LARGE
+        return sum(size.B * size.H * size.T * size.S for size in sizes) > MOST_SCORES_OF_SMALL
 
     @property
     def is_defined(self) -> bool:
@@ -290,12 +292,12 @@ class FailingCase:
         """Whether the case is about entries that are not finite."""
         return any(is_poisoned(step.problem) for step in self.log)
 
-    def explains(self, fault: Fault) -> bool:
+    def is_explained_by(self, fault: Fault) -> bool:
         """Whether the fault, put the same calls, answers as the subject did, and fails as well, where attention without
         a mistake does not; found out once.
         """
         if fault.name not in self._explained_by_fault:
-            self._explained_by_fault[fault.name] = self._explains(fault) and not self._is_explained_without_mistake
+            self._explained_by_fault[fault.name] = self._answers_alike(fault) and not self._is_explained_without_mistake
         return self._explained_by_fault[fault.name]
 
     @property
@@ -306,42 +308,42 @@ class FailingCase:
         if self.bar.subject.declaration.kind is Kind.ROTARY:
             return False
         if NO_MISTAKE.name not in self._explained_by_fault:
-            self._explained_by_fault[NO_MISTAKE.name] = self._explains(NO_MISTAKE)
+            self._explained_by_fault[NO_MISTAKE.name] = self._answers_alike(NO_MISTAKE)
         return self._explained_by_fault[NO_MISTAKE.name]
 
-    def _explains(self, fault: Fault) -> bool:
-        candidate = self._candidate(fault)
+    def _answers_alike(self, fault: Fault) -> bool:
+        candidate = self._fault_candidate(fault)
         return all(self._is_alike(candidate, index) for index in range(len(self.log))) and (
             self.bar.aspect is not Aspect.KEPT or self._keeps_alike(candidate)) and self._convicts(fault)
 
-    def nearness(self, fault: Fault) -> float:
+    def fault_nearness(self, fault: Fault) -> float:
         """How near the fault's answers are to the subject's where they are furthest; below 1, nearer than the truth.
 
         No call is put after one where they are further apart than that.
         """
-        candidate, furthest = self._candidate(fault), 0.0
+        candidate, furthest = self._fault_candidate(fault), 0.0
         for index, step in enumerate(self.log):
-            furthest = max(furthest, self._ruler(index).nearness(step, candidate.step(index)))
+            furthest = max(furthest, self._ruler(index).call_nearness(step, candidate.answer_call(index)))
             if furthest >= 1:
                 break
         return furthest
 
-    def _candidate(self, fault: Fault) -> FaultCandidate:
+    def _fault_candidate(self, fault: Fault) -> FaultCandidate:
         if fault.name not in self._candidates:
             calls = [(step.problem, step.variant) for step in self.log]
             self._candidates[fault.name] = FaultCandidate(fault, self._choose_bar(fault), calls)
         return self._candidates[fault.name]
 
     def _is_alike(self, candidate: FaultCandidate, index: int) -> bool:
-        return self._ruler(index).are_alike(self.log[index], candidate.step(index),
+        return self._ruler(index).are_alike(self.log[index], candidate.answer_call(index),
                                             partial(candidate.shake_call, index))
 
     def _keeps_alike(self, candidate: FaultCandidate) -> bool:
         """Whether answers are kept, or not, by both: asked when all calls are made."""
-        return all(step.is_kept is candidate.step(index).is_kept for index, step in enumerate(self.log))
+        return all(step.is_kept is candidate.answer_call(index).is_kept for index, step in enumerate(self.log))
 
     def _convicts(self, fault: Fault) -> bool:
-        return self._fails(self._in_its_place(fault), self.recipe)
+        return self._fails_before(self._in_its_place(fault), self.recipe)
 
     def is_too_wide(self, fault: Fault) -> bool:
         """Whether the fault fails where the subject holds, put the failing case before. Found out once.
@@ -351,8 +353,9 @@ class FailingCase:
         """
         if fault.name not in self._too_wide:
             candidate, is_told_by = self._in_its_place(fault), all if fault.stage is Stage.STATE else any
-            self._fails(candidate, self.recipe)
-            self._too_wide[fault.name] = is_told_by(self._fails(candidate, recipe) for recipe in self.held_recipes)
+            self._fails_before(candidate, self.recipe)
+            self._too_wide[fault.name] = is_told_by(self._fails_before(candidate, recipe)
+                                                    for recipe in self.held_recipes)
         return self._too_wide[fault.name]
 
     def _in_its_place(self, fault: Fault) -> Evaluator:
@@ -367,7 +370,7 @@ class FailingCase:
                   if name.partition(".")[0] != "hidden_row"}
         return replace(self.bar, conventions=others)
 
-    def _fails(self, candidate: Evaluator, recipe: Recipe) -> bool:
+    def _fails_before(self, candidate: Evaluator, recipe: Recipe) -> bool:
         return judge_case(self.trial, candidate, recipe).failure is not None
 
     def _ruler(self, index: int) -> AnswerRuler:
@@ -381,13 +384,13 @@ class FailingCase:
 # What clauses have to say of a fault that is suspected
 
 
-ASKED = 4
+MOST_ASKED_CLAUSES = 4
 """To so many clauses the suspects of one failure are put at most."""
 
-PURSE = 1e8
+CLAUSE_PURSE = 1e8
 """What the cases of one clause may cost, in multiply-adds."""
 
-_GIVEN_ANYHOW = frozenset(name for name, word in KEYWORDS.items() if word.acts in (Acts.ANSWER, Acts.LAYER)) | {"scale"}
+_NEVER_NEEDED = frozenset(name for name, word in KEYWORDS.items() if word.acts in (Acts.ANSWER, Acts.LAYER)) | {"scale"}
 """Keywords that no fault is said to need: without them, too, there are weights, parameters and a scale."""
 
 
@@ -399,18 +402,18 @@ class Matrix:
     refutations: Callable[[], Refutations] = Refutations
     _needs: dict[str, frozenset[str]] = field(default_factory=dict)
 
-    def needs(self, fault: Fault) -> frozenset[str]:
+    def needed_keywords(self, fault: Fault) -> frozenset[str]:
         """The keywords without which a fault does not show: what all clauses need that convict it, and the keyword that
         it gets wrong if all of them may draw it.
         """
-        name = _base(fault)
+        name = _catalogue_name(fault)
         if name not in self._needs:
             own = {fault.stage} & KEYWORDS.keys()
             checks = self.checks()
             # a clause that puts every keyword beside every other says of none that it is needed
             convicting = [checks[clause] for clause in self.refutations().of_fault(name)
                           if clause in checks and checks[clause].domain.kind != "features"]
-            of_clauses = [check.needs - _GIVEN_ANYHOW | own & (check.needs | check.domain.sometimes)
+            of_clauses = [check.needs - _NEVER_NEEDED | own & (check.needs | check.domain.sometimes)
                           for check in convicting]
             self._needs[name] = frozenset.intersection(*of_clauses) if of_clauses else frozenset()
         return self._needs[name]
@@ -422,18 +425,18 @@ class Matrix:
         beside every other is about none. Of these, what needs most of the keywords that were given: a case is shrunk,
         so that it would have been left without those that it does not need.
         """
-        name, clause = _base(fault), check.clause
+        name, clause = _catalogue_name(fault), check.clause
         convicted = self.refutations().convictions.get(clause.id, {})
         nearest = 0 if name in clause.refuted_by else 1 if name in convicted else 2
         is_of_one_thing = check.domain.kind != "features"
-        return nearest if is_of_one_thing else 0, len(given - _GIVEN_ANYHOW - self.needs(fault))
+        return nearest if is_of_one_thing else 0, len(given - _NEVER_NEEDED - self.needed_keywords(fault))
 
     def may_convict(self, clause: str, fault: Fault) -> bool:
         """Whether a clause convicts a fault at some dtype, on the cases that it is put first; True of a clause that is
         none of the law's.
         """
         known = self.refutations().convictions.get(clause)
-        return known is None or _base(fault) in known
+        return known is None or _catalogue_name(fault) in known
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,15 +445,15 @@ class Witnesses:
 
     matrix: Matrix = field(default_factory=Matrix)
     seed: int = 0
-    _fared: dict[tuple[str, DType], Tally] = field(default_factory=dict)
+    _subject_tallies: dict[tuple[str, DType], Tally] = field(default_factory=dict)
 
-    def fit(self, suspects: Sequence[Fault], trial: Trial, subject: Subject) -> Mapping[str, int]:
+    def keep_consistent(self, suspects: Sequence[Fault], trial: Trial, subject: Subject) -> Mapping[str, int]:
         """Finds the suspects that break no clause which the subject holds: by name, how many that it violates each
         leaves whole.
         """
         left, missed = list(suspects), dict.fromkeys((each.name for each in suspects), 0)
         for check in self._telling_clauses(left, trial):
-            fared = self._of_subject(check, trial, subject)
+            fared = self._try_subject(check, trial, subject)
             if not fared.cases:
                 continue
             for fault in list(left):
@@ -466,7 +469,8 @@ class Witnesses:
         of those that convict the same ones before a second.
         """
         dtype, checks = trial.evaluator.dtype, self.matrix.checks()
-        convicted = {clause: frozenset(fault.name for fault in suspects if dtype in faults.get(_base(fault), ()))
+        convicted = {clause: frozenset(fault.name for fault in suspects
+                                       if dtype in faults.get(_catalogue_name(fault), ()))
                      for clause, faults in self.matrix.refutations().convictions.items() if clause in checks}
         useful = [clause for clause, those in convicted.items() if those
                   and (len(those) < len(suspects) or len(suspects) == 1) and clause != trial.check.clause.id
@@ -474,22 +478,22 @@ class Witnesses:
         ranked = sorted(useful, key=lambda clause: abs(2 * len(convicted[clause]) - len(suspects)))
         each_once = {convicted[clause]: clause for clause in reversed(ranked)}.values()
         in_turn = sorted(ranked, key=lambda clause: clause not in each_once)
-        yield from (checks[clause] for clause in in_turn[:ASKED])
+        yield from (checks[clause] for clause in in_turn[:MOST_ASKED_CLAUSES])
 
-    def _of_subject(self, check: Check, trial: Trial, subject: Subject) -> Tally:
+    def _try_subject(self, check: Check, trial: Trial, subject: Subject) -> Tally:
         place = check.clause.id, trial.evaluator.dtype
-        if place not in self._fared:
-            self._fared[place] = self._try_first_cases(check, trial, subject)
-        return self._fared[place]
+        if place not in self._subject_tallies:
+            self._subject_tallies[place] = self._try_first_cases(check, trial, subject)
+        return self._subject_tallies[place]
 
     def _try_first_cases(self, check: Check, trial: Trial, subject: Subject) -> Tally:
         """What comes of the clause's first cases."""
         known = trial.evaluator
         evaluator = Evaluator(subject, known.dtype, known.conventions, archive=known.archive)
         return Trial(check, evaluator, Effort.QUICK, seed_of(self.seed, check.domain), lambda _: None, shrinks=False,
-                     cases=CASES, purse=PURSE).hold()
+                     cases=CASES, purse=CLAUSE_PURSE).hold()
 
 
-def _base(fault: Fault) -> str:
+def _catalogue_name(fault: Fault) -> str:
     """The name in the catalogue of a fault with blocks of another size."""
     return fault.name.partition("@")[0]

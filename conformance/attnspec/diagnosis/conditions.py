@@ -66,16 +66,17 @@ class Boundary:
 
 Lengths: TypeAlias = NDArray[np.int64]
 
-BLOCKS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 100, 112, 128, 160, 192, 256, 384, 512,
-          1024)
+BLOCK_LENGTHS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 100, 112, 128,
+                 160, 192, 256, 384, 512,
+                 1024)
 """Lengths of blocks, and widths that get a kernel of their own."""
 
-COMMON = frozenset({8, 16, 32, 64, 128, 256, 512})
+COMMON_BLOCKS = frozenset({8, 16, 32, 64, 128, 256, 512})
 
 FEW_TURNS = 4
 """Between lengths that fail and lengths that hold, chance has brought about as many."""
 
-SETTLED = 0.03
+SETTLED_SHARE = 0.03
 """A rule is settled once no further length could speak against more than this share of what is left."""
 
 
@@ -92,10 +93,10 @@ class LengthRule(enum.Enum):
 
 
 # By how much each is likelier than another: a number of blocks must not outvote the plain threshold.
-_LIKELY: Mapping[LengthRule, float] = {
+_RULE_LIKELIHOODS: Mapping[LengthRule, float] = {
     LengthRule.FROM: 1.0, LengthRule.ONLY: 0.3, LengthRule.UP_TO: 0.02, LengthRule.MULTIPLE: 0.1,
     LengthRule.NO_MULTIPLE: 0.1, LengthRule.REST: 0.02, LengthRule.NO_POWER: 0.1}
-_WORDS: Mapping[LengthRule, Callable[[str, int, int], str]] = {
+_RULE_WORDS: Mapping[LengthRule, Callable[[str, int, int], str]] = {
     LengthRule.FROM: lambda axis, n, _: f"{axis} ≥ {n}",
     LengthRule.ONLY: lambda axis, n, _: f"{axis} = {n}",
     LengthRule.UP_TO: lambda axis, n, _: f"{axis} ≤ {n}",
@@ -107,11 +108,11 @@ _WORDS: Mapping[LengthRule, Callable[[str, int, int], str]] = {
     LengthRule.NO_POWER: lambda axis, *_: f"{axis} is not a power of two"}
 
 
-OF_BLOCKS = frozenset({LengthRule.MULTIPLE, LengthRule.NO_MULTIPLE, LengthRule.REST})
-ENDING = frozenset({LengthRule.ONLY, LengthRule.UP_TO})
+BLOCK_RULES = frozenset({LengthRule.MULTIPLE, LengthRule.NO_MULTIPLE, LengthRule.REST})
+ENDING_RULES = frozenset({LengthRule.ONLY, LengthRule.UP_TO})
 """Rules under which all lengths beyond one hold."""
 
-LONGER = math.ceil(math.log(SURE) / (MOST_SEEDS * math.log(1 - 1 / MOST_SEEDS)))
+ENOUGH_LONGER = math.ceil(math.log(SURE) / (MOST_SEEDS * math.log(1 - 1 / MOST_SEEDS)))
 """At so many longer lengths, each put with MOST_SEEDS entries, what fails with one in MOST_SEEDS would have failed."""
 
 NEEDS_NO_REASON = 4
@@ -156,12 +157,12 @@ class LengthCondition:
         """The weight of the condition among others; a rule that needs a threshold besides is less likely than one
         alone.
         """
-        share = 1.0 if self.n in COMMON or self.rule not in OF_BLOCKS else 0.3
-        return _LIKELY[self.rule] * share * (1.0 if self.start == 1 else 0.5)
+        share = 1.0 if self.n in COMMON_BLOCKS or self.rule not in BLOCK_RULES else 0.3
+        return _RULE_LIKELIHOODS[self.rule] * share * (1.0 if self.start == 1 else 0.5)
 
-    def words(self, axis: str) -> str:
+    def format_for_axis(self, axis: str) -> str:
         """The condition in words: `S ≥ 65`; `S ≥ 17 is not a multiple of 16`; `33 ≤ S ≤ 64`."""
-        told = _WORDS[self.rule](axis, self.n, self.rest)
+        told = _RULE_WORDS[self.rule](axis, self.n, self.rest)
         bare = LengthCondition(self.rule, self.n, self.rest)
         left_out = range(NEEDS_NO_REASON + 1, self.start)
         if self.rule in {LengthRule.FROM, LengthRule.ONLY} or not any(map(bare.includes, left_out)):
@@ -175,7 +176,7 @@ class LengthProfile:
 
     failing_length: int
     condition: LengthCondition | None
-    fared: Mapping[int, bool]
+    failed_by_length: Mapping[int, bool]
     is_settled: bool
 
     @property
@@ -186,7 +187,7 @@ class LengthProfile:
     @property
     def turns(self) -> int:
         """How often failing and holding follow each other, from length to length."""
-        fared = [failed for _, failed in sorted(self.fared.items())]
+        fared = [failed for _, failed in sorted(self.failed_by_length.items())]
         return sum(one is not other for one, other in pairwise(fared))
 
     def may_be_chance(self, seeds: int) -> bool:
@@ -200,22 +201,23 @@ class LengthProfile:
 
     def _holds_at_all_longer(self, seeds: int) -> bool:
         """Whether it ends at a length, and holds beyond at so many that what fails seldom would have failed there."""
-        if self.condition is None or self.condition.rule not in ENDING:
+        if self.condition is None or self.condition.rule not in ENDING_RULES:
             return False
-        longer = sum(not failed and value > self.failing_length for value, failed in self.fared.items())
-        return seeds < MOST_SEEDS or longer >= LONGER
+        longer = sum(not failed and value > self.failing_length for value, failed in self.failed_by_length.items())
+        return seeds < MOST_SEEDS or longer >= ENOUGH_LONGER
 
     @property
     def largest_holding_below(self) -> int | None:
         """The largest length below that holds."""
-        return max((value for value, failed in self.fared.items() if not failed and value < self.failing_length),
+        return max((value for value, failed in self.failed_by_length.items() if not failed
+                    and value < self.failing_length),
                    default=None)
 
     @property
     def nearest_holding(self) -> int | None:
         """The nearest length that holds, among those that a condition could have spoken of if there are any."""
         start = self.condition.start if self.condition else 1
-        return min((value for value, failed in self.fared.items() if not failed),
+        return min((value for value, failed in self.failed_by_length.items() if not failed),
                    key=lambda value: (value < start, abs(value - self.failing_length)), default=None)
 
 
@@ -227,12 +229,12 @@ def possible_conditions(fails_at: int, top: int) -> Iterator[LengthCondition]:
         yield from (LengthCondition(LengthRule.UP_TO, n, start=start) for n in rungs_below(top) if n >= fails_at)
         if fails_at.bit_count() != 1:
             yield LengthCondition(LengthRule.NO_POWER, 2, start=start)
-    for n in BLOCKS:
+    for n in BLOCK_LENGTHS:
         for start in sorted({1, n + 1, fails_at}):
-            yield from _of_blocks(fails_at, n, start)
+            yield from _block_conditions(fails_at, n, start)
 
 
-def _of_blocks(fails_at: int, n: int, start: int) -> Iterator[LengthCondition]:
+def _block_conditions(fails_at: int, n: int, start: int) -> Iterator[LengthCondition]:
     """That whole blocks matter, from `start` on."""
     rest = fails_at % n
     if start <= fails_at:
@@ -244,7 +246,7 @@ def _of_blocks(fails_at: int, n: int, start: int) -> Iterator[LengthCondition]:
 def lengths_to_try(fails_at: int, top: int) -> Iterator[int]:
     """The lengths that tell conditions apart: beside it, and at, before and after the ends of blocks."""
     yield from (fails_at + 1, fails_at + 2, fails_at + 3)
-    for n in BLOCKS:
+    for n in BLOCK_LENGTHS:
         after, before = fails_at // n + 1, -(-fails_at // n) - 1
         odd, less = (after + 1 - after % 2) * n, (before - 1 + before % 2) * n
         yield from (odd - 1, odd, odd + 1, fails_at + n, less, fails_at - n)
@@ -264,7 +266,7 @@ def narrow_condition(known: dict[int, bool], fails_at: int, top: int,
         candidates = np.array(sorted(lengths))
         divided = _smaller_camp_shares(left, candidates)
         most = int(divided.argmax())
-        if divided[most] < SETTLED:
+        if divided[most] < SETTLED_SHARE:
             break
         lengths.remove(at := int(candidates[most]))
         if (answer := fails(at)) is not None:

@@ -14,8 +14,8 @@ from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.diagnosis.candidate import FailingCase, Witnesses, judge_case
 from attnspec.diagnosis.inputs import PANELS, DiagnosticInputs, locate_in_rotation
-from attnspec.diagnosis.locate import BACKWARD, NOTHING, WITHOUT_MAXIMUM, RawExponentials, locate_stage
-from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard, aspect_of
+from attnspec.diagnosis.locate import BACKWARD_IS_WRONG, NOTHING_SHOWS, WITHOUT_MAXIMUM, RawExponentials, locate_stage
+from attnspec.diagnosis.tolerance import Aspect, ComparisonStandard, compared_aspect
 from attnspec.diagnosis.whereabouts import NOWHERE, FailurePlace
 from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.faults.fault import Fault, Stage
@@ -34,9 +34,9 @@ from attnspec.trials.judging import Ending, LoggedCall, LoggingEvaluator, Violat
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.relations import does_not_overflow
 
-BOTH = 2
+BOTH_WRONG = 2
 
-PATIENCE = 4
+MOST_CONTRADICTIONS = 4
 """A fault that is contradicted more often than that, and more often than not, is put no further calls."""
 
 
@@ -78,7 +78,7 @@ class PanelResult:
         """Put the panel to the subject of a bar."""
         panel = PANELS.panel(bar, dtype)
         steps = panel.put_to(bar.subject)
-        return cls(bar, panel, steps, tuple(each.is_right(step, is_subject=True)
+        return cls(bar, panel, steps, tuple(each.is_right_call(step, is_subject=True)
                                             for each, step in zip(panel.rulers, steps, strict=True)))
 
     def compare_with_fault(self, fault: Fault, case: FailingCase) -> FaultMatch:
@@ -86,7 +86,7 @@ class PanelResult:
         agreed, tried = int(case.fails), int(case.fails)
         for is_agreed in self._compare_call_by_call(fault, case, len(self.steps)):
             agreed, tried = agreed + is_agreed, tried + 1
-            if tried - agreed > max(agreed, PATIENCE):
+            if tried - agreed > max(agreed, MOST_CONTRADICTIONS):
                 break
         return FaultMatch(fault, agreed, tried)
 
@@ -105,15 +105,15 @@ class PanelResult:
         """
         candidate = self.panel.candidate(fault)
         if case.bar.aspect is Aspect.KEPT and self.steps:
-            candidate.step(len(self.steps) - 1)  # whether answers are kept shows when all calls are made
+            candidate.answer_call(len(self.steps) - 1)  # whether answers are kept shows when all calls are made
         for index in range(calls):
             held_to, seen, is_right = self.panel.rulers[index], self.steps[index], self.right[index]
-            step = candidate.step(index)
+            step = candidate.answer_call(index)
             poisoned = self.panel.poisoned[index] and not case.is_poisoned
             if poisoned or (seen.ending is Ending.RAISED and not case.raises):
                 continue
-            wrong = (not is_right) + (not self.panel.is_right(fault, index))
-            if wrong == BOTH:
+            wrong = (not is_right) + (not self.panel.is_fault_right(fault, index))
+            if wrong == BOTH_WRONG:
                 yield held_to.are_alike(seen, step, partial(candidate.shake_call, index))
             elif wrong and not held_to.are_close(seen, step):
                 yield False
@@ -128,7 +128,7 @@ MAX_NEAREST_FAULTS = 12
 MAX_NAMED_FAULTS = 12
 """At most so many faults are named: of those that explain one case, the other failures leave few."""
 
-SIZES = 5
+MOST_SUGGESTED_BLOCKS = 5
 """With blocks of so many of the sizes that a boundary suggests are the faults of blocks tried."""
 
 
@@ -160,7 +160,7 @@ class Examiner:
 
     make_subject: Callable[[], Subject] | None = None
     witnesses: Witnesses = field(default_factory=Witnesses)
-    _farings: dict[tuple[DType, Aspect], PanelResult] = field(default_factory=dict)
+    _panel_results: dict[tuple[DType, Aspect], PanelResult] = field(default_factory=dict)
     _known_matches: dict[str, FaultMatch] = field(default_factory=dict)
     _raw: dict[DType, RawExponentials | None] = field(default_factory=dict)
     _located_cases: dict[tuple[DType, str], FailingCase] = field(default_factory=dict)
@@ -168,7 +168,7 @@ class Examiner:
 
     def is_known_fault(self, trial: Trial, failing: Recipe) -> bool:
         """Whether a fault that another case was like is what this one shows, too."""
-        return bool(self._known_matches) and bool(self._named_before(self._case(trial, failing)))
+        return bool(self._known_matches) and bool(self._match_known_faults(self._logged_case(trial, failing)))
 
     def diagnose(self, trial: Trial, failing: Recipe, *, among: Sequence[Fault] = ALL,
                  place: FailurePlace = NOWHERE) -> Diagnosis:
@@ -176,16 +176,16 @@ class Examiner:
 
         place: at which sizes it fails, and at which not, if that is known.
         """
-        case = replace(self._case(trial, failing), held_recipes=place.held_recipes)
+        case = replace(self._logged_case(trial, failing), held_recipes=place.held_recipes)
         self._latest.clear()  # where it is diagnosed once more, the subject may have been made anew
         if place.held_recipes:
             self._located_cases.setdefault((trial.evaluator.dtype, place.begins), case)
         if not case.is_defined:
             return Diagnosis()
-        if always := self._raised_always(case):
+        if always := self._constant_exception(case):
             return Diagnosis(located_stage=always)
-        like = (self._named_before(case) or self._match_missing_maximum(case, among)
-                or self._named_now(case, among, place.begins))
+        like = (self._match_known_faults(case) or self._match_missing_maximum(case, among)
+                or self._match_catalogue(case, among, place.begins))
         self._known_matches.update({each.fault.name: each for each in like})
         problems = [step.problem for step in case.log]
         if like or case.bar.aspect is Aspect.DTYPE:  # read-outs cannot show a dtype
@@ -193,21 +193,21 @@ class Examiner:
         if case.bar.subject.declaration.kind is Kind.ROTARY:
             return Diagnosis(located_stage=locate_in_rotation(case.bar, problems))
         located = locate_stage(case.bar, trial.evaluator.dtype, problems)
-        is_backward = located == NOTHING and GRAD in failing.features
-        return Diagnosis(located_stage=BACKWARD if is_backward else located)
+        is_backward = located == NOTHING_SHOWS and GRAD in failing.features
+        return Diagnosis(located_stage=BACKWARD_IS_WRONG if is_backward else located)
 
-    def _raised_always(self, case: FailingCase) -> str:
+    def _constant_exception(self, case: FailingCase) -> str:
         """That the subject raises on every call that it is put, with the exception; no fault answers nothing at all."""
         if not case.raises:
             return ""
-        steps = self._faring(case).steps
+        steps = self._panel_result(case).steps
         raises = bool(steps) and all(step.ending is Ending.RAISED for step in steps)
         return f"{RAISES_ALWAYS}{steps[0].exception_text}" if raises else ""
 
-    def _named_before(self, case: FailingCase) -> tuple[FaultMatch, ...]:
+    def _match_known_faults(self, case: FailingCase) -> tuple[FaultMatch, ...]:
         """What another clause's case was like, if this one is like it too: most subjects have one mistake."""
         return self._sort_matches([each for each in self._known_matches.values()
-                               if case.fails and self._is_in_use(each.fault, case) and case.explains(each.fault)
+                               if case.fails and self._is_in_use(each.fault, case) and case.is_explained_by(each.fault)
                                and not self._is_too_wide(each.fault, case)], case)
 
     def _match_missing_maximum(self, case: FailingCase, among: Sequence[Fault]) -> tuple[FaultMatch, ...]:
@@ -221,21 +221,21 @@ class Examiner:
         calls = raw.wrong_calls(case.log) if raw else 0
         return (FaultMatch(fault, calls, calls),) if calls else ()
 
-    def _named_now(self, case: FailingCase, among: Sequence[Fault], begins: str) -> tuple[FaultMatch, ...]:
+    def _match_catalogue(self, case: FailingCase, among: Sequence[Fault], begins: str) -> tuple[FaultMatch, ...]:
         """Those that the panel does not contradict come first: their answers to it are remembered."""
         candidates = [fault for fault in among if _may_stand(fault, case.trial) and self._fault_shows_here(fault, case)
                       and self._may_show(fault, case)]
         is_late = case.bar.aspect is Aspect.KEPT  # it shows when the whole panel has been put, which is dear
-        resized = [fault for fault in _of_blocks(begins) if among is ALL and _may_stand(fault, case.trial)]
+        resized = [fault for fault in _block_faults(begins) if among is ALL and _may_stand(fault, case.trial)]
         likely = [] if is_late else [fault for fault in (*candidates, *resized)
                                      if case.fails and self._is_likely(fault, case)]
-        if likely and (found := self._likeliest(likely, case)):
+        if likely and (found := self._rank_on_panel(likely, case)):
             return found
         if case.is_large:  # the panel alone, where the case is dear
-            return self._likeliest(candidates, replace(case, fails=False))
-        explaining = [fault for fault in candidates if case.fails and case.explains(fault)]
-        return (self._likeliest(explaining, case)
-                or self._likeliest(_next_best(case, candidates), replace(case, fails=False)))
+            return self._rank_on_panel(candidates, replace(case, fails=False))
+        explaining = [fault for fault in candidates if case.fails and case.is_explained_by(fault)]
+        return (self._rank_on_panel(explaining, case)
+                or self._rank_on_panel(_next_candidates(case, candidates), replace(case, fails=False)))
 
     def _fault_shows_here(self, fault: Fault, case: FailingCase) -> bool:
         """Whether the sizes and keywords of the case are such as the fault shows at; most show at any sizes."""
@@ -250,7 +250,7 @@ class Examiner:
     def _is_in_use(self, fault: Fault, case: FailingCase) -> bool:
         """Whether the subject takes what the fault needs, and some call of the case uses it."""
         used = case.recipe.features.union(*(step.problem.keywords for step in case.log))
-        return self.witnesses.matrix.needs(fault) <= used
+        return self.witnesses.matrix.needed_keywords(fault) <= used
 
     def _is_likely(self, fault: Fault, case: FailingCase) -> bool:
         """Whether a fault explains the case and no call of the panel speaks against it; what is cheap is asked first.
@@ -258,22 +258,23 @@ class Examiner:
         A fault is put the whole panel only if it explains the case; but answers that are there already cost nothing,
         and before a large case the panel is the cheaper of the two.
         """
-        faring = self._faring(case)
+        faring = self._panel_result(case)
         if not faring.bears_out(fault, case, of_old=not case.is_large):
             return False
-        return case.explains(fault) and (case.is_large or faring.bears_out(fault, case))
+        return case.is_explained_by(fault) and (case.is_large or faring.bears_out(fault, case))
 
-    def _likeliest(self, faults: Sequence[Fault], case: FailingCase) -> tuple[FaultMatch, ...]:
+    def _rank_on_panel(self, faults: Sequence[Fault], case: FailingCase) -> tuple[FaultMatch, ...]:
         """Those that the panel contradicts least: they must agree more often than not.
 
         Of these, none that fails at sizes at which the subject holds, and none that breaks a clause which it holds.
         """
-        faring = self._faring(case)
+        faring = self._panel_result(case)
         tried = [faring.compare_with_fault(fault, case) for fault in faults]
         least = min((each.missed_calls for each in tried), default=0)
         best = {each.fault.name: each for each in tried if each.missed_calls == least
                 and 2 * each.agreed_calls > each.tried_calls and not self._is_too_wide(each.fault, case)}
-        left = self.witnesses.fit([each.fault for each in best.values()], case.trial, self._fresh_subject(case.trial))
+        left = self.witnesses.keep_consistent([each.fault for each in best.values()], case.trial,
+                                              self._fresh_subject(case.trial))
         matches = [replace(best[name], unbroken_clauses=unbroken) for name, unbroken in left.items()]
         return self._sort_matches(matches, case)[:MAX_NAMED_FAULTS]
 
@@ -292,7 +293,7 @@ class Examiner:
         return any(known.is_too_wide(fault) for (dtype, _), known in self._located_cases.items()
                    if dtype is case.trial.evaluator.dtype)
 
-    def _case(self, trial: Trial, failing: Recipe) -> FailingCase:
+    def _logged_case(self, trial: Trial, failing: Recipe) -> FailingCase:
         """The case with its calls; it is put once for all that is asked of it until it is diagnosed."""
         key = trial.check.clause.id, trial.evaluator.dtype, failing.text
         if key not in self._latest:
@@ -312,23 +313,23 @@ class Examiner:
         precision = trial.evaluator.precision
         if relation == does_not_overflow.__name__:  # under the declared class nothing is claimed of what overflows it
             precision = with_range_of_float32(precision)
-        bar = ComparisonStandard(subject, precision, trial.evaluator.conventions, aspect_of(relation))
+        bar = ComparisonStandard(subject, precision, trial.evaluator.conventions, compared_aspect(relation))
         return FailingCase(trial, failing, bar, tuple(log), fails=failure is not None)
 
     def _fresh_subject(self, trial: Trial) -> Subject:
         return self.make_subject() if self.make_subject else trial.evaluator.subject
 
-    def _faring(self, case: FailingCase) -> PanelResult:
+    def _panel_result(self, case: FailingCase) -> PanelResult:
         place = case.trial.evaluator.dtype, case.bar.aspect
-        if place not in self._farings:
+        if place not in self._panel_results:
             # made anew where it can be: what a failing case left in its memory must not answer these calls
             # and held to its own class: nothing in the panel overflows
             bar = replace(case.bar, subject=self._fresh_subject(case.trial), precision=case.trial.evaluator.precision)
-            self._farings[place] = PanelResult.put_panel(bar, case.trial.evaluator.dtype)
-        return self._farings[place]
+            self._panel_results[place] = PanelResult.put_panel(bar, case.trial.evaluator.dtype)
+        return self._panel_results[place]
 
 
-_ALIKE: Mapping[Kind, frozenset[Kind]] = {
+_FAULT_KINDS: Mapping[Kind, frozenset[Kind]] = {
     Kind.ATTENTION: frozenset({Kind.ATTENTION}), Kind.LAYER: frozenset({Kind.ATTENTION, Kind.LAYER}),
     Kind.ROTARY: frozenset({Kind.ROTARY})}
 """By a subject's kind, the kinds of faults that can stand in its place: a layer may be put around an attention."""
@@ -337,23 +338,23 @@ _ALIKE: Mapping[Kind, frozenset[Kind]] = {
 def _may_stand(fault: Fault, trial: Trial) -> bool:
     """Whether a fault can be told from rounding here, and is of a kind and a form that can be put the same problems."""
     declared = trial.evaluator.subject.declaration
-    is_fit = fault.kind in _ALIKE[declared.kind] and fault.form in {InputForm.DENSE, declared.form}
+    is_fit = fault.kind in _FAULT_KINDS[declared.kind] and fault.form in {InputForm.DENSE, declared.form}
     return is_fit and trial.evaluator.dtype not in fault.equivalents
 
 
-def _of_blocks(begins: str) -> Iterator[Fault]:
+def _block_faults(begins: str) -> Iterator[Fault]:
     """The faults of rescaling with common blocks, and all faults of blocks with those that a boundary suggests."""
     yield from OF_OTHER_SIZES
     known = {fault.name for fault in OF_OTHER_SIZES}
-    suggested = [size for size in suggest_blocks(begins) if size != SIZE][:SIZES]
+    suggested = [size for size in suggest_blocks(begins) if size != SIZE][:MOST_SUGGESTED_BLOCKS]
     yield from (fault for size in suggested for fault in of_size(size) if fault.name not in known)
 
 
-def _next_best(case: FailingCase, candidates: Sequence[Fault]) -> list[Fault]:
+def _next_candidates(case: FailingCase, candidates: Sequence[Fault]) -> list[Fault]:
     """For the panel alone to judge: the faults nearest to the subject on the failing case, though not within rounding,
     and those with a memory, which the case alone may not bring out again.
     """
-    near = [(case.nearness(fault) if case.fails else 1.0, index) for index, fault in enumerate(candidates)]
+    near = [(case.fault_nearness(fault) if case.fails else 1.0, index) for index, fault in enumerate(candidates)]
     nearest = [index for ratio, index in sorted(near) if ratio < 1][:MAX_NEAREST_FAULTS]
     remembering = [index for index, fault in enumerate(candidates) if fault.stage is Stage.STATE]
     return [candidates[index] for index in dict.fromkeys([*nearest, *remembering])]
@@ -372,10 +373,11 @@ def diagnose_double(subject: Subject, dtype: DType, check: Check, recipe: Recipe
 
     trial = Trial(check, Evaluator(again(), dtype), effort, seed_of(seed, check.domain), lambda _: None,
                   shrinks=False)
-    failing = recipe if judge_case(trial, trial.evaluator, recipe).failure is not None else _own_case(trial, again())
+    failing = recipe if judge_case(trial, trial.evaluator,
+                                   recipe).failure is not None else _own_failing_case(trial, again())
     return Diagnosis() if failing is None else Examiner(again, witnesses or Witnesses()).diagnose(trial, failing)
 
 
-def _own_case(trial: Trial, subject: Subject) -> Recipe | None:
+def _own_failing_case(trial: Trial, subject: Subject) -> Recipe | None:
     """The first case on which the clause convicts the double itself."""
     return replace(trial, evaluator=Evaluator(subject, trial.evaluator.dtype)).hold().failing_recipe

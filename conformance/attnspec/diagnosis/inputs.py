@@ -71,7 +71,7 @@ ROTARY_CALLS = (
 )
 """Calls that are put to a rotary embedding and to its faults."""
 
-LEFT_OUT: Mapping[str, tuple[str, object]] = {
+LEAVABLE_KEYWORDS: Mapping[str, tuple[str, object]] = {
     "rotary_width": ("a rotary width < D", None), "base": ("base", None), "interleaved": ("interleaved", False)}
 """By keyword that a rotary embedding need not be given, what it is called, and the value that leaves it out."""
 
@@ -84,17 +84,17 @@ def locate_in_rotation(bar: ComparisonStandard, failing: Sequence[AnyProblem]) -
 
 
 def _needed_classes(bar: ComparisonStandard, problem: RotaryProblem) -> Iterator[str]:
-    if _is_right(bar, problem):
+    if _answers_rightly(bar, problem):
         return
-    for keyword, (name, nothing) in LEFT_OUT.items():
+    for keyword, (name, nothing) in LEAVABLE_KEYWORDS.items():
         is_given = keyword in problem.keywords and (keyword != "rotary_width" or problem.width < problem.x.shape[-1])
-        if is_given and _is_right(bar, problem.but(**{keyword: nothing})):
+        if is_given and _answers_rightly(bar, problem.but(**{keyword: nothing})):
             yield name
 
 
-def _is_right(bar: ComparisonStandard, problem: RotaryProblem) -> bool:
-    return not bar.subject.refuses(problem) and bar.ruler(problem).is_right(log_call(bar.subject, problem),
-                                                                            is_subject=True)
+def _answers_rightly(bar: ComparisonStandard, problem: RotaryProblem) -> bool:
+    return not bar.subject.refuses(problem) and bar.ruler(problem).is_right_call(log_call(bar.subject, problem),
+                                                                                 is_subject=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class NarrowRotation:
     words: dict[str, object]
 
 
-def narrow_for(dtype: DType) -> tuple[NarrowRotation, ...]:
+def narrow_rotations(dtype: DType) -> tuple[NarrowRotation, ...]:
     """The classes that may explain an answer at a dtype, the likelier first."""
     if dtype is DType.FLOAT64:
         return (NarrowRotation("its angles are computed in float32", "Compute frequencies and angles in float64",
@@ -142,7 +142,7 @@ def _hidden_above(posed: Posed[Problem]) -> Posed[Problem]:
 
 _STRIDED, _TRANSPOSED = partial(lay_out, layout="strided"), partial(lay_out, layout="transposed")
 
-CALLS: tuple[DiagnosticCall, ...] = (
+ATTENTION_CALLS: tuple[DiagnosticCall, ...] = (
     *(_call(REMEMBERED, "mask bias scale", seed=seed, scale=scale)
       for seed, scale in ((1, 0.3), (2, 0.125), (1, 0.3), (3, 1.0), (2, 0.125), (4, -0.25), (1, 0.3), (5, 0.3))),
     _call(REMEMBERED, "causal", seed=2), _call(LONGER, "causal", seed=3), _call(REMEMBERED, "causal", seed=4),
@@ -198,7 +198,7 @@ UNCOMMON_CALLS: tuple[DiagnosticCall, ...] = (
 """With keywords that few functions take; they are put to those that take all that a call is made with."""
 
 
-ANSWERS = 100_000
+MOST_REMEMBERED_ANSWERS = 100_000
 """How many answers of faults are remembered: as many as all faults give to one panel, some 120 MiB."""
 
 
@@ -222,7 +222,7 @@ class DiagnosticInputs:
 
     def __init__(self, bar: ComparisonStandard, dtype: DType) -> None:
         self._bar = bar
-        self._calls = tuple(_calls(bar, dtype))
+        self._calls = tuple(_puttable_calls(bar, dtype))
         self.rulers = tuple(bar.ruler(problem) for problem, _ in self._calls)
         self.poisoned = tuple(is_poisoned(problem) for problem, _ in self._calls)
         self._candidates: dict[str, FaultCandidate] = {}
@@ -243,11 +243,11 @@ class DiagnosticInputs:
         """How many answers of faults the panel remembers."""
         return sum(each.remembered_count for each in self._candidates.values())
 
-    def is_right(self, fault: Fault, index: int) -> bool:
+    def is_fault_right(self, fault: Fault, index: int) -> bool:
         """Whether the fault answers this call as the definition does; found out once in the life of the panel."""
         if (fault.name, index) not in self._right:
-            step = self.candidate(fault).step(index)
-            self._right[fault.name, index] = self.rulers[index].is_right(step, is_subject=False)
+            step = self.candidate(fault).answer_call(index)
+            self._right[fault.name, index] = self.rulers[index].is_right_call(step, is_subject=False)
         return self._right[fault.name, index]
 
 
@@ -256,7 +256,7 @@ class Panels(OrderedDict[DiagnosticSetting, DiagnosticInputs]):
     ago go where more than `most` answers of faults are remembered in all.
     """
 
-    def __init__(self, most: int = ANSWERS) -> None:
+    def __init__(self, most: int = MOST_REMEMBERED_ANSWERS) -> None:
         super().__init__()
         self.most = most
 
@@ -278,7 +278,7 @@ PANELS = Panels()
 """Those of this process."""
 
 
-def _calls(bar: ComparisonStandard, dtype: DType) -> Iterator[tuple[AnyProblem, str]]:
+def _puttable_calls(bar: ComparisonStandard, dtype: DType) -> Iterator[tuple[AnyProblem, str]]:
     """The calls that can be put to a subject, in their order: the problem, and the switch to flip ("" for none)."""
     subject = bar.subject
     if subject.declaration.kind is Kind.ROTARY:
@@ -286,14 +286,14 @@ def _calls(bar: ComparisonStandard, dtype: DType) -> Iterator[tuple[AnyProblem, 
                     if not subject.refuses(problem))
         return
     is_layer = subject.declaration.kind is Kind.LAYER
-    for call in (*(LAYER_CALLS if is_layer else ()), *CALLS, *UNCOMMON_CALLS):
+    for call in (*(LAYER_CALLS if is_layer else ()), *ATTENTION_CALLS, *UNCOMMON_CALLS):
         if subject.lacks(call.recipe.features) or not _is_common(call.recipe, bar):
             continue
         if not all(part.has_declared_blocks(call.recipe, subject.declaration.limits) for part in load_parts("arrays")):
             continue
         if is_layer and lowering_misfit(call.recipe.sizes, subject.declaration.limits):
             continue
-        problem = _problem(call, dtype, subject, is_layer=is_layer and call in LAYER_CALLS)
+        problem = _make_call_problem(call, dtype, subject, is_layer=is_layer and call in LAYER_CALLS)
         if not subject.refuses(problem):
             yield from ((problem, name) for name in ("", *(_panel_variants(subject) if call.flips else ())))
 
@@ -323,7 +323,7 @@ def features_that_matter(recipe: Recipe) -> tuple[str, ...]:
     return tuple(name for name, does in matters.items() if does)
 
 
-def _problem(call: DiagnosticCall, dtype: DType, subject: Subject, *, is_layer: bool) -> AnyProblem:
+def _make_call_problem(call: DiagnosticCall, dtype: DType, subject: Subject, *, is_layer: bool) -> AnyProblem:
     """The problem of a call, of the layer kind or the other."""
     if not is_layer:
         problem = make_problem(call.recipe, dtype)

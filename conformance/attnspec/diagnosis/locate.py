@@ -21,12 +21,12 @@ from attnspec.core.keyword import Acts
 from attnspec.core.keywords import BESIDE, CACHED, KEYWORDS, OFF, VALUED, acting_on
 from attnspec.core.nouns import DType
 from attnspec.diagnosis.tolerance import ComparisonStandard
-from attnspec.numerics.expectation import Expectation, expect, lowered
-from attnspec.numerics.operands import operands_of
-from attnspec.numerics.reference import attend
-from attnspec.problems.keyword_arrays import with_values
+from attnspec.numerics.expectation import Expectation, expect, inner_problem
+from attnspec.numerics.operands import prepare_operands
+from attnspec.numerics.reference import compute_truth
+from attnspec.problems.keyword_arrays import replace_values
 from attnspec.problems.make import RotaryProblem, make_problem
-from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe, Sizes, joined
+from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe, Sizes, join_past
 from attnspec.record.outcome import MAGNITUDE
 from attnspec.trials.judging import Ending, LoggedCall, log_call
 from attnspec.vocabulary.observables import relative_logits
@@ -58,23 +58,23 @@ class Magnitude:
 
 def _largest_logit(problem: Problem) -> float:
     """The largest q·k / sqrt(D), or as the scale says, whether or not its key is visible."""
-    whole = joined(problem)
+    whole = join_past(problem)
     key = np.repeat(whole.key.astype(np.float64), whole.query.shape[1] // whole.key.shape[1], axis=1)
     scale = problem.scale if problem.scale is not None else problem.query.shape[-1] ** -0.5
     return float(np.abs(whole.query.astype(np.float64) @ key.swapaxes(-1, -2)).max() * abs(scale))
 
 
-def _with_query(problem: Problem, factor: float) -> Problem:
+def _multiply_query(problem: Problem, factor: float) -> Problem:
     return problem.but(query=problem.query * problem.query.dtype.type(factor))
 
 
-def _with_value(problem: Problem, factor: float) -> Problem:
+def _multiply_value(problem: Problem, factor: float) -> Problem:
     return problem.but(value=problem.value * problem.value.dtype.type(factor))
 
 
-KNOBS = (Magnitude("logit", "logits", LEAST_LOGIT, _largest_logit, _with_query),
-         Magnitude("value", "values", LEAST_VALUE, lambda problem: float(np.abs(joined(problem).value).max()),
-                   _with_value))
+MAGNITUDES = (Magnitude("logit", "logits", LEAST_LOGIT, _largest_logit, _multiply_query),
+              Magnitude("value", "values", LEAST_VALUE, lambda problem: float(np.abs(join_past(problem).value).max()),
+                        _multiply_value))
 
 
 def blamed_magnitude(is_right: Callable[[Problem], bool | None], small: Problem, failing: Problem) -> str:
@@ -83,21 +83,22 @@ def blamed_magnitude(is_right: Callable[[Problem], bool | None], small: Problem,
     is_right: whether a problem is answered rightly; None where that cannot be said.  small: a problem that is.
     """
     with np.errstate(all="ignore"):
-        return next(_turns(is_right, small, failing), "")
+        return next(_find_turns(is_right, small, failing), "")
 
 
-def _turns(is_right: Callable[[Problem], bool | None], small: Problem, failing: Problem) -> Iterator[str]:
-    for knob in KNOBS:
-        turn = _upwards(is_right, knob, small, knob.read_magnitude(failing)) or _downwards(is_right, knob, failing)
+def _find_turns(is_right: Callable[[Problem], bool | None], small: Problem, failing: Problem) -> Iterator[str]:
+    for knob in MAGNITUDES:
+        turn = _double_until_wrong(is_right, knob, small,
+                                   knob.read_magnitude(failing)) or _halve_until_right(is_right, knob, failing)
         if turn and turn[0] >= knob.least:
             holds, fails = turn
             yield f"{MAGNITUDE}{knob.name} is {fails:.3g} or more, and right where it is {holds:.3g} ({knob.stage})"
     for name in VALUED.keys() & failing.keywords | ({"scale"} & failing.keywords):
-        yield from _of_keyword(is_right, name, failing)
+        yield from _find_keyword_turn(is_right, name, failing)
 
 
-def _upwards(is_right: Callable[[Problem], bool | None], knob: Magnitude, small: Problem,
-             most: float) -> tuple[float, float] | None:
+def _double_until_wrong(is_right: Callable[[Problem], bool | None], knob: Magnitude, small: Problem,
+                        most: float) -> tuple[float, float] | None:
     """The largest magnitude that is answered rightly, and the least that is not: of a problem that begins right."""
     if knob.read_magnitude(small) == 0 or not is_right(small):
         return None
@@ -109,8 +110,8 @@ def _upwards(is_right: Callable[[Problem], bool | None], knob: Magnitude, small:
     return None
 
 
-def _downwards(is_right: Callable[[Problem], bool | None], knob: Magnitude,
-               failing: Problem) -> tuple[float, float] | None:
+def _halve_until_right(is_right: Callable[[Problem], bool | None], knob: Magnitude,
+                       failing: Problem) -> tuple[float, float] | None:
     """The same of a problem that is answered wrongly."""
     if knob.read_magnitude(failing) == 0 or is_right(failing) is not False:
         return None
@@ -131,7 +132,7 @@ def _bisect_magnitude(is_right: Callable[[Problem], bool | None], knob: Magnitud
     return knob.read_magnitude(problem) * low, knob.read_magnitude(problem) * high
 
 
-def _of_keyword(is_right: Callable[[Problem], bool | None], name: str, failing: Problem) -> Iterator[str]:
+def _find_keyword_turn(is_right: Callable[[Problem], bool | None], name: str, failing: Problem) -> Iterator[str]:
     """A number that is given: whether the answer is right at twice or at half of it, and wrong as it is."""
     value = getattr(failing, name)
     if not isinstance(value, float) or value == OFF[name] or value <= 0 or is_right(failing) is not False:
@@ -151,27 +152,29 @@ def _keywords_acting_on(*acts: Acts) -> tuple[str, ...]:
     return tuple(name for name in acting_on(*acts) if name in VALUED or name not in BESIDE)
 
 
-LEFT_OUT = _keywords_acting_on(Acts.VISIBILITY, Acts.LOGITS)
-_HIDING = (("", "mask"), *((name, KEYWORDS[name].called or name) for name in _keywords_acting_on(Acts.VISIBILITY)))
-_SAMPLES = {name: KEYWORDS[name].sample for name in VALUED}
+LEAVABLE_KEYWORDS = _keywords_acting_on(Acts.VISIBILITY, Acts.LOGITS)
+_HIDING_KEYWORDS = (("", "mask"),
+                    *((name, KEYWORDS[name].called or name) for name in _keywords_acting_on(Acts.VISIBILITY)))
+_SAMPLE_VALUES = {name: KEYWORDS[name].sample for name in VALUED}
 
-WIDTH = 16
+READ_WIDTH = 16
 """T = S = D = Dv of the problems that are read: every layer and every kernel with tied widths takes them."""
 
-NOTHING = ("no small test input shows it: mask, logits, scale, softmax, bias, values and heads are right on small "
-           "whole numbers with D = Dv and Hkv = H, so it takes something else of this case")
-BACKWARD = "the backward pass is wrong; the forward pass is right on small test inputs"
+NOTHING_SHOWS = (
+    "no small test input shows it: mask, logits, scale, softmax, bias, values and heads are right on small "
+    "whole numbers with D = Dv and Hkv = H, so it takes something else of this case")
+BACKWARD_IS_WRONG = "the backward pass is wrong; the forward pass is right on small test inputs"
 
-INVERTED = "the mask is read the wrong way round: True means that a query may attend (`mask_inverted`)"
-MIXED_UP = "the weights are right, but the output is not weights @ value (values, merge)"
-SPOILT = "the answer is "
+MASK_IS_INVERTED = "the mask is read the wrong way round: True means that a query may attend (`mask_inverted`)"
+OUTPUT_IS_MIXED = "the weights are right, but the output is not weights @ value (values, merge)"
+SPOILT_BEGINNING = "the answer is "
 """How it begins where keywords of the case are told without which it is answered rightly."""
 
-DEAREST = 2**16
+LARGEST_SCALED_CASE = 2**16
 """Multiply-adds of a case beyond which its magnitudes are not tried: each takes some twenty calls."""
 
-UNTAKEN = "no small test input could be tried, since the function raises {}"
-PARTLY_TAKEN = "no small test input that could be tried shows it; on others the function raises {}"
+NONE_TAKEN = "no small test input could be tried, since the function raises {}"
+SOME_TAKEN = "no small test input that could be tried shows it; on others the function raises {}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,22 +200,23 @@ class Reader:
     dtype: DType
     endings: list[str] = field(default_factory=list)
 
-    def problem(self, keywords: str = "", **changes: object) -> Problem:
+    def small_problem(self, keywords: str = "", **changes: object) -> Problem:
         """Small whole numbers, and the keywords that are named."""
         named = keywords.split()
         features = frozenset({*named, *(BESIDE[name] for name in named if name in BESIDE)})
         mask = "random" if "mask" in features else "none"
-        recipe = Recipe(_sizes(self.bar.subject.declaration.limits), ("integers",), mask, features, 1, scale=0.25,
-                        values=_SAMPLES)
+        recipe = Recipe(_reading_sizes(self.bar.subject.declaration.limits), ("integers",), mask,
+                        features, 1, scale=0.25,
+                        values=_SAMPLE_VALUES)
         return make_problem(recipe, self.dtype).but(**changes)
 
     @property
     def flat_problem(self) -> Problem:
         """Small whole numbers with a query of zeros, so that all logits are equal."""
-        problem = self.problem()
+        problem = self.small_problem()
         return problem.but(query=np.zeros_like(problem.query))
 
-    def look(self, problem: Problem) -> SeenAnswer | None:
+    def read_answer(self, problem: Problem) -> SeenAnswer | None:
         """What the subject answers; None where it does not take the problem, or gives no answer."""
         subject = self.bar.subject
         if subject.refuses(problem):
@@ -225,17 +229,17 @@ class Reader:
                           scale_width=subject.scale_width(problem))
         return SeenAnswer(as_working(step.answer_given.output, self.dtype), expected)
 
-    def weights(self, keywords: str = "", *, is_flat: bool = False) -> SeenAnswer | None:
+    def read_weights(self, keywords: str = "", *, is_flat: bool = False) -> SeenAnswer | None:
         """The weights in effect; is_flat: of a query of zeros."""
-        problem = self.problem(keywords)
-        value = joined(problem).value
+        problem = self.small_problem(keywords)
+        value = join_past(problem).value
         identity = np.broadcast_to(np.eye(*value.shape[2:], dtype=value.dtype), value.shape).copy()
         query = np.zeros_like(problem.query) if is_flat else problem.query
-        return self.look(with_values(problem, identity).but(query=query))
+        return self.read_answer(replace_values(problem, identity).but(query=query))
 
 
-def _sizes(limits: Limits) -> Sizes:
-    heads, width = 1 if limits.single_head else 3, max(WIDTH, limits.min_head_width)
+def _reading_sizes(limits: Limits) -> Sizes:
+    heads, width = 1 if limits.single_head else 3, max(READ_WIDTH, limits.min_head_width)
     # a batch large enough for subjects that take no problem of few scores
     return Sizes(max(2, -(-limits.min_scores // (heads * width * width))), heads, heads, width, width, width, width)
 
@@ -246,43 +250,44 @@ def locate_stage(bar: ComparisonStandard, dtype: DType, failing: Sequence[AnyPro
     with np.errstate(all="ignore"):
         if found := next((sentence for read in READ_OUTS for sentence in read(reader)), ""):
             return found
-        nowhere = _unlocated(tuple(reader.endings))
-        if nowhere == NOTHING and (blamed := _blamed_magnitude(reader, failing)):
+        nowhere = _describe_nothing_found(tuple(reader.endings))
+        if nowhere == NOTHING_SHOWS and (blamed := _blamed_magnitude(reader, failing)):
             return blamed
         left_out = (sentence for problem in failing if isinstance(problem, Problem)
-                    for sentence in _left_out(reader, problem))
+                    for sentence in _describe_needed_keywords(reader, problem))
         return next(left_out, nowhere)
 
 
 def _blamed_magnitude(reader: Reader, failing: Sequence[AnyProblem]) -> str:
     """The magnitude from which on answers are wrong; empty where there is none, or the case is large."""
     def is_right(problem: Problem) -> bool | None:
-        sight = reader.look(problem)
+        sight = reader.read_answer(problem)
         return sight.is_right if sight else None
 
-    asked = (each for each in failing if isinstance(each, Problem) and each.query.size * each.key.shape[2] <= DEAREST)
-    return next(filter(None, (blamed_magnitude(is_right, reader.problem(), each) for each in asked)), "")
+    asked = (each for each in failing if isinstance(each, Problem)
+             and each.query.size * each.key.shape[2] <= LARGEST_SCALED_CASE)
+    return next(filter(None, (blamed_magnitude(is_right, reader.small_problem(), each) for each in asked)), "")
 
 
-def _unlocated(endings: Sequence[str]) -> str:
+def _describe_nothing_found(endings: Sequence[str]) -> str:
     """What is said where nothing was found, which differs where the function did not answer."""
     if raised := next(filter(None, endings), ""):
-        return (UNTAKEN if all(endings) else PARTLY_TAKEN).format(raised)
-    return NOTHING
+        return (NONE_TAKEN if all(endings) else SOME_TAKEN).format(raised)
+    return NOTHING_SHOWS
 
 
-def _left_out(reader: Reader, problem: Problem) -> Iterator[str]:
+def _describe_needed_keywords(reader: Reader, problem: Problem) -> Iterator[str]:
     """A wrong answer to the case itself, and which of its keywords make it so."""
-    sight = reader.look(problem)
+    sight = reader.read_answer(problem)
     if sight and not sight.is_right:
-        without = {name: reader.look(problem.but(**{each: OFF[each] for each in (name, BESIDE.get(name, name))}))
-                   for name in LEFT_OUT if name in problem.keywords}
+        without = {name: reader.read_answer(problem.but(**{each: OFF[each] for each in (name, BESIDE.get(name, name))}))
+                   for name in LEAVABLE_KEYWORDS if name in problem.keywords}
         if past := problem.keywords & set(CACHED):  # the same keys and values, none of them handed over as past
-            without[min(past)] = reader.look(joined(problem))
+            without[min(past)] = reader.read_answer(join_past(problem))
         needed = [_narrow_keyword(reader, problem, name) for name, other in without.items() if other and other.is_right]
         what = "not finite" if not np.isfinite(sight.seen_array[sight.expectation.claimed]).all() else "wrong"
         if needed:
-            yield f"{SPOILT}{what} here, and right once {' or '.join(needed)} is left out"
+            yield f"{SPOILT_BEGINNING}{what} here, and right once {' or '.join(needed)} is left out"
 
 
 def _narrow_keyword(reader: Reader, problem: Problem, name: str) -> str:
@@ -290,13 +295,13 @@ def _narrow_keyword(reader: Reader, problem: Problem, name: str) -> str:
     value = getattr(problem, name)
     if not isinstance(value, float) or value > 0:
         return name
-    positive = reader.look(problem.but(**{name: abs(value) or 1.0}))
+    positive = reader.read_answer(problem.but(**{name: abs(value) or 1.0}))
     return f"a {name} ≤ 0" if positive and positive.is_right else name
 
 
 def _read_repeated_call(reader: Reader) -> Iterator[str]:
     """The same call twice."""
-    one, two = (reader.look(reader.problem()) for _ in range(2))
+    one, two = (reader.read_answer(reader.small_problem()) for _ in range(2))
     if one and two and (np.abs(one.seen_array - two.seen_array) > 2 * one.expectation.output_allowance).any():
         yield "the same call gives another answer the second time (memory of earlier calls, or chance)"
 
@@ -307,25 +312,25 @@ def _read_mean(reader: Reader) -> Iterator[str]:
     Where the identity in their place is read right and they are not, columns are mixed up: what those below read off
     single columns would blame another stage.
     """
-    weights, mean = reader.weights(is_flat=True), reader.look(reader.flat_problem)
+    weights, mean = reader.read_weights(is_flat=True), reader.read_answer(reader.flat_problem)
     if weights and mean and weights.is_right and not mean.is_right:
-        yield MIXED_UP
+        yield OUTPUT_IS_MIXED
 
 
 def _read_inverted_mask(reader: Reader) -> Iterator[str]:
     """Exactly the keys are seen that the mask hides; rows that would see none may hold anything."""
-    sight = reader.weights("mask", is_flat=True)
+    sight = reader.read_weights("mask", is_flat=True)
     if sight and not sight.is_right:
         visible = sight.expectation.visible & sight.expectation.claimed[..., None]
         rows = visible.any(axis=-1) & ~visible.all(axis=-1)
         if rows.any() and ((sight.seen_array != 0) == ~visible)[rows].all():
-            yield INVERTED
+            yield MASK_IS_INVERTED
 
 
-def _hidden(reader: Reader) -> Iterator[str]:
+def _read_hidden_keys(reader: Reader) -> Iterator[str]:
     """Which keys are seen: with equal logits each weighs one over their number."""
-    for keyword, what in _HIDING:
-        sight = reader.weights(keyword, is_flat=True)
+    for keyword, what in _HIDING_KEYWORDS:
+        sight = reader.read_weights(keyword, is_flat=True)
         if sight and not sight.is_right:
             claimed, visible = sight.expectation.claimed[..., None], sight.expectation.visible
             lost = (claimed & visible & (sight.seen_array == 0)).any()
@@ -336,10 +341,10 @@ def _hidden(reader: Reader) -> Iterator[str]:
                 yield f"a query does not attend to keys that it may see{' under the ' + what if keyword else ''} (mask)"
 
 
-def _normalised(reader: Reader) -> Iterator[str]:
+def _read_weight_sums(reader: Reader) -> Iterator[str]:
     """Rows of weights: whether they sum to one, whether equal logits weigh the same."""
     for is_flat in (True, False):
-        sight = reader.weights(is_flat=is_flat)
+        sight = reader.read_weights(is_flat=is_flat)
         if sight is None:
             continue
         total, claimed = sight.seen_array.sum(axis=-1), sight.expectation.claimed
@@ -353,14 +358,14 @@ def _normalised(reader: Reader) -> Iterator[str]:
 def _read_logit_slope(reader: Reader) -> Iterator[str]:
     """The logits seen against the true ones: their slope, and whether they lie on one line."""
     for keyword, what in (("", "scale"), ("scale", "explicit scale")):
-        sight = reader.weights(keyword)
+        sight = reader.read_weights(keyword)
         if sight and not sight.is_right:
             yield _compare_logits(sight, "the logits", what)
 
 
-def _biased(reader: Reader) -> Iterator[str]:
+def _read_bias_terms(reader: Reader) -> Iterator[str]:
     """The same with a query of zeros: what is left is the bias."""
-    sight = reader.weights("bias", is_flat=True)
+    sight = reader.read_weights("bias", is_flat=True)
     if sight and not sight.is_right:
         yield _compare_logits(sight, "the bias terms of the logits", "bias")
 
@@ -395,21 +400,21 @@ def _is_function(seen: Array, true: Array, allowance: Array, counts: Array) -> b
 
 def _read_permuted_heads(reader: Reader) -> Iterator[str]:
     """Heads: each right in itself, and in the place of another."""
-    sight = reader.look(reader.problem())
+    sight = reader.read_answer(reader.small_problem())
     if sight and not sight.is_right:
-        order = [_owner(sight, head) for head in range(sight.seen_array.shape[1])]
+        order = [_find_shown_head(sight, head) for head in range(sight.seen_array.shape[1])]
         if all(owner >= 0 for owner in order):
             yield f"the heads come out in the order {', '.join(map(str, order))} (merge)"
 
 
 def _read_mixed_values(reader: Reader) -> Iterator[str]:
     """The weights read right by now, so a wrong output is mixed or merged wrongly."""
-    sight = reader.look(reader.problem())
+    sight = reader.read_answer(reader.small_problem())
     if sight and not sight.is_right:
-        yield MIXED_UP
+        yield OUTPUT_IS_MIXED
 
 
-def _owner(sight: SeenAnswer, head: int) -> int:
+def _find_shown_head(sight: SeenAnswer, head: int) -> int:
     """The head whose true output this one shows; -1 for none."""
     truth, slack = sight.expectation.output, sight.expectation.output_allowance
     fits = [bool((np.abs(sight.seen_array[:, head] - truth[:, other]) <= slack[:, other]).all())
@@ -419,8 +424,8 @@ def _owner(sight: SeenAnswer, head: int) -> int:
 
 # in this order: a stage is blamed only where those before it read right
 READ_OUTS: tuple[Callable[[Reader], Iterator[str]], ...] = (
-    _read_repeated_call, _read_permuted_heads, _read_mean, _read_inverted_mask, _hidden, _normalised,
-    _read_logit_slope, _biased, _read_mixed_values)
+    _read_repeated_call, _read_permuted_heads, _read_mean, _read_inverted_mask, _read_hidden_keys, _read_weight_sums,
+    _read_logit_slope, _read_bias_terms, _read_mixed_values)
 
 
 # Exponentials of the raw logits: a softmax that leaves the range of its format since no maximum is subtracted.
@@ -432,7 +437,7 @@ READ_OUTS: tuple[Callable[[Reader], Iterator[str]], ...] = (
 WITHOUT_MAXIMUM = "softmax_without_maximum"
 """The fault of the catalogue."""
 
-FORMATS = (np.float16, np.float32, np.float64)
+EXP_FORMATS = (np.float16, np.float32, np.float64)
 """In which exp may be taken, the narrowest first; bfloat16 has the range of float32."""
 
 
@@ -447,10 +452,10 @@ class RawExponentials:
     def measure_subject(cls, bar: ComparisonStandard, dtype: DType) -> RawExponentials | None:
         """Put equal logits to the subject, beyond the range of one format after the other; None if all weigh alike."""
         reader = Reader(bar, dtype)
-        at_zero = _of_equal_logits(reader, 0.0)
+        at_zero = _read_equal_logits(reader, 0.0)
         if at_zero is None or not at_zero.is_right:
             return None
-        formats = (np.finfo(each) for each in FORMATS)
+        formats = (np.finfo(each) for each in EXP_FORMATS)
         return next((cls(bar, each) for each in formats if _overflows(reader, each)), None)
 
     def wrong_calls(self, log: Sequence[LoggedCall]) -> int:
@@ -470,27 +475,27 @@ class RawExponentials:
         """(B,H,T), of a layer (B,T): rows whose sum of exponentials overflows, or is no normal number."""
         assert not isinstance(problem, RotaryProblem)  # no fault of attention stands for one
         if isinstance(problem, LayerProblem):
-            return np.asarray(self._rows_beyond(lowered(problem), None).any(axis=1))
+            return np.asarray(self._rows_beyond(inner_problem(problem), None).any(axis=1))
         return self._rows_beyond(problem, self.bar.subject.scale_width(problem))
 
     def _rows_beyond(self, problem: Problem, scale_width: int | None) -> Array:
         """(B,H,T)."""
-        operands = operands_of(problem, self.bar.conventions, scale_width, None)
-        logits = attend(operands, np.float64).logits
-        top = np.where(operands.seen(), logits, -np.inf).max(axis=-1, initial=-np.inf)
+        operands = prepare_operands(problem, self.bar.conventions, scale_width, None)
+        logits = compute_truth(operands, np.float64).logits
+        top = np.where(operands.visible_array(), logits, -np.inf).max(axis=-1, initial=-np.inf)
         highest = np.log(float(self.format.max) / problem.sizes.S)
         return np.asarray((top > highest) | (top < np.log(float(self.format.tiny))))
 
 
 def _overflows(reader: Reader, format: np.finfo[Any]) -> bool:
     """Whether equal logits whose exponential is beyond a format give an answer that is not finite."""
-    sight = _of_equal_logits(reader, 2.0 ** np.ceil(np.log2(np.log(float(format.max)))))
+    sight = _read_equal_logits(reader, 2.0 ** np.ceil(np.log2(np.log(float(format.max)))))
     return sight is not None and not np.isfinite(sight.seen_array).all()
 
 
-def _of_equal_logits(reader: Reader, logit: float) -> SeenAnswer | None:
+def _read_equal_logits(reader: Reader, logit: float) -> SeenAnswer | None:
     """What the subject answers where all logits are the same number, to be a power of two or zero."""
-    problem = reader.problem("causal" if reader.bar.subject.declaration.limits.causal_only else "")
+    problem = reader.small_problem("causal" if reader.bar.subject.declaration.limits.causal_only else "")
     query, key = np.zeros_like(problem.query), np.zeros_like(problem.key)
     query[..., 0], key[..., 0] = logit, np.sqrt(reader.bar.subject.scale_width(problem))
-    return reader.look(problem.but(query=query, key=key))
+    return reader.read_answer(problem.but(query=query, key=key))

@@ -19,9 +19,9 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.numerics.gradient_sums import Gradient
 from attnspec.numerics.gradients import expect_gradients
-from attnspec.numerics.precision import Precision, is_half, precision_of
+from attnspec.numerics.precision import Precision, declared_precision, is_half
 from attnspec.numerics.rotary import expect_rotary
-from attnspec.numerics.roundings import backward_precision_of, roundings
+from attnspec.numerics.roundings import declared_backward, roundings
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.subjects.call import grad_given, inputs_of
@@ -68,7 +68,7 @@ class ArrayGauge:
         """
         return not (self.judged_rows & _exceeds_slack(seen, other, self.own + self.other)).any()
 
-    def nearness(self, seen: Array, other: Array) -> float:
+    def array_nearness(self, seen: Array, other: Array) -> float:
         """How far an array, (B,H,T,Dv) or as the truth is, is from another, in units of how far it is from the true
         one: below 1 is nearer.
         """
@@ -106,7 +106,7 @@ class Aspect(enum.Enum):
     NONE = ""
 
 
-def aspect_of(relation: str) -> Aspect:
+def compared_aspect(relation: str) -> Aspect:
     """What a relation looks at besides the values."""
     return next((aspect for aspect in Aspect if aspect.value == relation), Aspect.NONE)
 
@@ -126,12 +126,12 @@ class AnswerRuler:
     has_lse: bool = False
     inputs: tuple[str, ...] = ()
 
-    def is_right(self, step: LoggedCall, *, is_subject: bool) -> bool:
+    def is_right_call(self, step: LoggedCall, *, is_subject: bool) -> bool:
         """Whether an answer is the true one within the roundings of its class."""
         if step.ending is not Ending.ANSWERED or self._offends(step):
             return False
         return all(gauge.is_near(seen, gauge.own if is_subject else gauge.other)
-                   for gauge, seen in zip(self.gauges, self._arrays(step), strict=True))
+                   for gauge, seen in zip(self.gauges, self._compared_arrays(step), strict=True))
 
     def are_alike(self, step: LoggedCall, of_fault: LoggedCall, shaken: Callable[[], Iterable[LoggedCall]]) -> bool:
         """Whether two calls ended the same way. `shaken` gives the fault's call with rounding errors put in.
@@ -143,36 +143,39 @@ class AnswerRuler:
             return False
         if step.ending is not Ending.ANSWERED:
             return True
-        if self._trait(step) != self._trait(of_fault):
+        if self._aspect_value(step) != self._aspect_value(of_fault):
             return False
-        seen, others = self._arrays(step), self._arrays(of_fault)
+        seen, others = self._compared_arrays(step), self._compared_arrays(of_fault)
         if len(seen) != len(others):
             return False
-        if self._are_near(seen, others, [0.0] * len(seen)):
+        if self._are_arrays_near(seen, others, [0.0] * len(seen)):
             return True
         # rounding does not make a right answer a wrong one, and to put it in is dear
-        is_hopeless = self.is_right(of_fault, is_subject=False) and not self.is_right(step, is_subject=True)
-        return (not is_hopeless and self.nearness(step, of_fault) < 1
-                and self._are_near(seen, others, self._spreads(others, shaken())))
+        is_hopeless = self.is_right_call(of_fault, is_subject=False) and not self.is_right_call(step, is_subject=True)
+        return (not is_hopeless and self.call_nearness(step, of_fault) < 1
+                and self._are_arrays_near(seen, others, self._spreads(others, shaken())))
 
     def are_close(self, step: LoggedCall, of_fault: LoggedCall) -> bool:
         """Whether two calls were answered as two honest subjects would: no telling which one is wrong."""
-        if Ending.ANSWERED not in {step.ending} & {of_fault.ending} or self._trait(step) != self._trait(of_fault):
+        if step.ending is not Ending.ANSWERED or of_fault.ending is not Ending.ANSWERED:
+            return False
+        if self._aspect_value(step) != self._aspect_value(of_fault):
             return False
         return all(gauge.are_close(one, other) for gauge, one, other in
-                   zip(self.gauges, self._arrays(step), self._arrays(of_fault), strict=False))
+                   zip(self.gauges, self._compared_arrays(step), self._compared_arrays(of_fault), strict=False))
 
-    def nearness(self, step: LoggedCall, of_fault: LoggedCall) -> float:
+    def call_nearness(self, step: LoggedCall, of_fault: LoggedCall) -> float:
         """The largest of what is compared; infinite where one answers and the other does not."""
         if Ending.ANSWERED not in {step.ending, of_fault.ending}:
             return 0.0 if step.ending is of_fault.ending else np.inf
         if step.ending is not of_fault.ending or (
                 (step.answer_given.weights is None) is not (of_fault.answer_given.weights is None)):
             return np.inf
-        return max((gauge.nearness(one, other) for gauge, one, other in
-                    zip(self.gauges, self._arrays(step), self._arrays(of_fault), strict=False)), default=0.0)
+        return max((gauge.array_nearness(one, other) for gauge, one, other in
+                    zip(self.gauges, self._compared_arrays(step), self._compared_arrays(of_fault), strict=False)),
+                    default=0.0)
 
-    def _are_near(self, seen: list[Array], others: list[Array], spreads: list[float]) -> bool:
+    def _are_arrays_near(self, seen: list[Array], others: list[Array], spreads: list[float]) -> bool:
         """Whether outputs (B,H,T,Dv) or (B,T,M), and weights (B,H,T,S) or (B,T,S), are one within rounding, each by its
         gauge.
         """
@@ -183,11 +186,11 @@ class AnswerRuler:
         """How far apart rounding may bring two answers like these (any shape): each is moved, so twice how far it moves
         one.
         """
-        moved = [self._arrays(step) for step in shaken if step.ending is Ending.ANSWERED]
+        moved = [self._compared_arrays(step) for step in shaken if step.ending is Ending.ANSWERED]
         return [2 * max((largest_distance(one, arrays[index]) for arrays in moved), default=0.0)
                 for index, one in enumerate(others)]
 
-    def _arrays(self, step: LoggedCall) -> list[Array]:
+    def _compared_arrays(self, step: LoggedCall) -> list[Array]:
         """The output, (B,H,T,Dv) or (B,T,M), the weights, (B,H,T,S) or (B,T,S), the log-sum-exps, (B,H,T,1), where
         they came back, and the gradients of the inputs, query (B,H,T,D) and its like.
         """
@@ -197,7 +200,7 @@ class AnswerRuler:
         return [as_working(array, self.dtype) for array in (answer.output, answer.weights, lse, *gradients)
                 if array is not None]
 
-    def _trait(self, step: LoggedCall) -> object:
+    def _aspect_value(self, step: LoggedCall) -> object:
         """What is looked at beside the numbers; only that, since whether an answer is kept is dear to find out."""
         match self.aspect:
             case Aspect.MUTATED:
@@ -215,7 +218,7 @@ class AnswerRuler:
         """Whether the call did what it must not, in the aspect that is looked at."""
         honest = {Aspect.MUTATED: (), Aspect.ALIASES: (), Aspect.KEPT: True, Aspect.DTYPE: self.output_dtype,
                   Aspect.NONE: None}[self.aspect]
-        return self._trait(step) != honest
+        return self._aspect_value(step) != honest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -238,7 +241,7 @@ class ComparisonStandard:
         name = self.subject.declaration.returned(problem.dtype).value
         of_lse = tuple(self._gauges_of_lse(problem, own, other))
         of_inputs = self._gauges_of_gradients(problem)
-        return AnswerRuler(problem.dtype, (*self._gauges(problem, own, other), *of_lse, *of_inputs.values()),
+        return AnswerRuler(problem.dtype, (*self._output_gauges(problem, own, other), *of_lse, *of_inputs.values()),
                            self.aspect, name, bool(of_lse), tuple(of_inputs))
 
     def expectation_for(self, problem: AnyProblem, precision: Precision) -> Expectation:
@@ -252,19 +255,19 @@ class ComparisonStandard:
         return expect(problem, precision, conventions=self.conventions, parts=parts,
                       scale_width=self.subject.scale_width(problem))
 
-    def _gauges(self, problem: AnyProblem, own: Expectation, other: Expectation) -> Iterator[ArrayGauge]:
+    def _output_gauges(self, problem: AnyProblem, own: Expectation, other: Expectation) -> Iterator[ArrayGauge]:
         rows = np.asarray(own.claimed & other.claimed | (own.empty & self._zeros_are_due))[..., None]
         of_layer = np.asarray(own.output_claimed & other.output_claimed)[..., None]
-        relative = _relative((self.precision, fault_precision(problem.dtype)), problem.sizes.S)
+        relative = _relative_roundings((self.precision, fault_precision(problem.dtype)), problem.sizes.S)
         # a wrong answer may see what it should not, and rounds then as one that may
         open_to_all = self._nothing_hidden(problem)
-        either = _largest(own.output_allowance + other.output_allowance,
-                          *(each.output_allowance for each in open_to_all))
+        either = _largest_of_rows(own.output_allowance + other.output_allowance,
+                                  *(each.output_allowance for each in open_to_all))
         yield ArrayGauge(own.output, own.output_allowance, other.output_allowance, either,
                          of_layer if isinstance(problem, LayerProblem) else rows, relative)
         if not isinstance(problem, RotaryProblem) and problem.return_weights:
-            either = _largest(own.weights_allowance + other.weights_allowance,
-                              *(each.weights_allowance for each in open_to_all))
+            either = _largest_of_rows(own.weights_allowance + other.weights_allowance,
+                                      *(each.weights_allowance for each in open_to_all))
             weights = ArrayGauge(own.weights, own.weights_allowance, other.weights_allowance, either, rows, relative)
             yield _average_over_heads(weights) if self.subject.declaration.limits.weights == "averaged" else weights
 
@@ -276,22 +279,22 @@ class ComparisonStandard:
         opened = (each.lse_allowance[..., None] for each in self._nothing_hidden(problem)
                   if each.lse_allowance is not None)
         rows = np.asarray(own.claimed & other.claimed | own.empty)[..., None]
-        yield ArrayGauge(own.lse[..., None], slack, of_fault, _largest(slack + of_fault, *opened), rows,
-                         _relative((self.precision, fault_precision(problem.dtype)), problem.sizes.S))
+        yield ArrayGauge(own.lse[..., None], slack, of_fault, _largest_of_rows(slack + of_fault, *opened), rows,
+                         _relative_roundings((self.precision, fault_precision(problem.dtype)), problem.sizes.S))
 
     def _gauges_of_gradients(self, problem: AnyProblem) -> Mapping[str, ArrayGauge]:
         """By the name of the input, for the gradients of attention's inputs, where an output's gradient is given."""
         declared = self.subject.declaration
         if not isinstance(problem, Problem) or problem.grad_output is None or declared.kind is not Kind.ATTENTION:
             return {}
-        backward = backward_precision_of(declared.backward_precision.get(problem.dtype), self.precision)
+        backward = declared_backward(declared.backward_precision.get(problem.dtype), self.precision)
         fault = fault_precision(problem.dtype)
-        classes = (self.precision, backward), (fault, backward_precision_of(None, fault))
+        classes = (self.precision, backward), (fault, declared_backward(None, fault))
         own, other = (expect_gradients(
             problem, grad_given(problem, declared), *each, conventions=self.conventions,
             scale_width=self.subject.scale_width(problem), settled=rows_without_gradient(problem, self.conventions))
             for each in classes)
-        relative = _relative((self.precision, fault), problem.sizes.S)
+        relative = _relative_roundings((self.precision, fault), problem.sizes.S)
         return {name: _gauge_of_gradient(own[name], other[name], relative)
                 for name in inputs_of(problem, declared.limits) if name in own}
 
@@ -316,23 +319,23 @@ class ComparisonStandard:
 
 
 def _gauge_of_gradient(own: Gradient, other: Gradient, relative: float) -> ArrayGauge:
-    either = _largest(own.allowance + other.allowance)
+    either = _largest_of_rows(own.allowance + other.allowance)
     return ArrayGauge(own.truth, own.allowance, other.allowance, either, np.asarray(own.claimed & other.claimed),
                       relative)
 
 
 def fault_precision(dtype: DType) -> Precision:
     """The class of every fault: wide inside, one rounding at the end."""
-    return precision_of({"grade": "G0"} if is_half(dtype) else None, dtype)
+    return declared_precision({"grade": "G0"} if is_half(dtype) else None, dtype)
 
 
-def _relative(classes: tuple[Precision, ...], S: int) -> float:
+def _relative_roundings(classes: tuple[Precision, ...], S: int) -> float:
     """Roundings in proportion to what is handed back: of the output, the weights, the row's sum and the mixing."""
     numbers = [roundings(precision) for precision in classes]
     return sum(r.output + r.weights + 2 * r.softmax + S * (r.row_sum + r.accumulate) for r in numbers)
 
 
-def _largest(own: Array, *opened: Array) -> Array:
+def _largest_of_rows(own: Array, *opened: Array) -> Array:
     """(B,H,T,1) or (B,T,1): the largest finite allowance of a row, of the problem or, in both classes, with nothing
     hidden.
     """

@@ -37,16 +37,16 @@ from attnspec.trials.judging import Violated
 from attnspec.trials.sizes import Resizer
 from attnspec.trials.trial import Trial
 
-LARGEST = 2**22
+LARGEST_REMADE_WORK = 2**22
 """Multiply-adds of a case beyond which it is not made anew to be measured."""
 
-ALTERNATIVES = 8
+MOST_ALTERNATIVES = 8
 """So many other values of a keyword are tried at most."""
 
-MOST = 24
+MOST_OTHER_CASES = 24
 """So many cases with other values are put at most: a search puts some sixty."""
 
-FEW = 2
+LEAST_OF_EACH = 2
 """Of a number that has a threshold, so many different ones fail, and so many hold, at least."""
 
 WITH_EMPTY_ROWS = "with_empty_rows"
@@ -77,28 +77,28 @@ def _last_place(problem: Problem) -> float | None:
     return problem.past + problem.query.shape[2] - 1 if problem.has_past else None
 
 
-def _largest_of(name: str) -> Callable[[Problem], float | None]:
+def _largest_reader(name: str) -> Callable[[Problem], float | None]:
     def read(problem: Problem) -> float | None:
         lengths = getattr(problem, name)
         return None if lengths is None else float(np.max(lengths))
     return read
 
 
-def _number_of(keyword: str, number: Callable[[Any], float]) -> Callable[[Problem], float | None]:
+def _keyword_reader(keyword: str, number: Callable[[Any], float]) -> Callable[[Problem], float | None]:
     def read(problem: Problem) -> float | None:
         value = getattr(problem, keyword)
         return None if value is None else number(value)
     return read
 
 
-def _slots(multiple: int) -> Callable[[Problem], float | None]:
+def _slots_reader(multiple: int) -> Callable[[Problem], float | None]:
     def read(problem: Problem) -> float | None:
         pattern = problem.block_table
         return float(slots_of_page(pattern, problem.sizes.S, multiple)) if isinstance(pattern, str) else None
     return read
 
 
-def _sees_no_key(all_of_them: bool) -> Callable[[Problem], float | None]:
+def _empty_rows_reader(all_of_them: bool) -> Callable[[Problem], float | None]:
     def read(problem: Problem) -> float | None:
         if problem.mask is None:
             return None
@@ -107,39 +107,40 @@ def _sees_no_key(all_of_them: bool) -> Callable[[Problem], float | None]:
     return read
 
 
-VARIABLES = (
-    ProblemNumber("no query sees a key", _sees_no_key(all_of_them=True), is_flag=True,
+PROBLEM_NUMBERS = (
+    ProblemNumber("no query sees a key", _empty_rows_reader(all_of_them=True), is_flag=True,
                   otherwise_text="some query sees one"),
-    ProblemNumber("a query sees no key", _sees_no_key(all_of_them=False), is_flag=True,
+    ProblemNumber("a query sees no key", _empty_rows_reader(all_of_them=False), is_flag=True,
                   otherwise_text="each query sees one"),
     ProblemNumber("P + i", _last_place),
-    ProblemNumber("the largest key length", _largest_of("key_lengths")),
-    ProblemNumber("the largest query length", _largest_of("query_lengths")),
-    *(ProblemNumber(name, _number_of(word.name, number))
+    ProblemNumber("the largest key length", _largest_reader("key_lengths")),
+    ProblemNumber("the largest query length", _largest_reader("query_lengths")),
+    *(ProblemNumber(name, _keyword_reader(word.name, number))
       for word in KEYWORDS.values() for name, number in word.numbers.items()),
     ProblemNumber("sink - lse", extra_over_lse),
 )
 """In this order: the first that divides the cases is told. P + i is the place of the last query behind a past."""
 
 
-def with_variables(trial: Trial, resizer: Resizer, boundary: Boundary) -> Boundary:
+def restate_by_number(trial: Trial, resizer: Resizer, boundary: Boundary) -> Boundary:
     """The boundary in the variable that divides the cases which fail from those which hold, where lengths do not."""
-    facts = [*_facts_of(trial, resizer), *_alternatives(trial, resizer, boundary.smallest)]
-    if all(each.fails for each in facts) or (boundary.conditions and _divide(boundary.sentence, facts)):
+    facts = [*_known_outcomes(trial, resizer), *_try_other_values(trial, resizer, boundary.smallest)]
+    if all(each.fails for each in facts) or (boundary.conditions and _is_divided(boundary.sentence, facts)):
         return boundary
-    pages = ProblemNumber("the slots of a page", _slots(trial.evaluator.subject.declaration.limits.page_multiple))
-    told = next(filter(None, (condition_on(variable, facts) for variable in (*VARIABLES, pages))), None)
+    pages = ProblemNumber("the slots of a page",
+                          _slots_reader(trial.evaluator.subject.declaration.limits.page_multiple))
+    told = next(filter(None, (find_number_condition(variable, facts) for variable in (*PROBLEM_NUMBERS, pages))), None)
     return replace(boundary, conditions=(told,), holding_sizes=()) if told else boundary
 
 
-def _divide(begins: str, facts: Sequence[ProblemOutcome]) -> bool:
+def _is_divided(begins: str, facts: Sequence[ProblemOutcome]) -> bool:
     """Whether the conditions on lengths are met by all that fail, and by none that hold."""
     parts = parts_of(begins)
     return all(all(meets_condition(part, each.problem.sizes.by_axis) is not False for part in parts) is each.fails
                for each in facts)
 
 
-def condition_on(variable: ProblemNumber, facts: Sequence[ProblemOutcome]) -> BoundaryCondition | None:
+def find_number_condition(variable: ProblemNumber, facts: Sequence[ProblemOutcome]) -> BoundaryCondition | None:
     """The condition on a variable that divides the facts; None where there is none, or too few speak for it."""
     read = [(value, each.fails) for each in facts if (value := variable.read_number(each.problem)) is not None]
     failing, holding = (sorted({value for value, fails in read if fails is which}) for which in (True, False))
@@ -148,21 +149,21 @@ def condition_on(variable: ProblemNumber, facts: Sequence[ProblemOutcome]) -> Bo
     if variable.is_flag:
         is_so = failing == [1.0] and holding == [0.0]
         return BoundaryCondition((), variable.name, f"sizes where {variable.otherwise_text}") if is_so else None
-    if len(failing) == 1 and len(holding) > FEW and failing[0] not in holding:
+    if len(failing) == 1 and len(holding) > LEAST_OF_EACH and failing[0] not in holding:
         nearest = min(holding, key=lambda value: abs(value - failing[0]))
-        return _condition(variable, "=", failing[0], nearest) if holding[0] < failing[0] < holding[-1] else None
-    if min(len(failing), len(holding)) < FEW:
+        return _number_condition(variable, "=", failing[0], nearest) if holding[0] < failing[0] < holding[-1] else None
+    if min(len(failing), len(holding)) < LEAST_OF_EACH:
         return None
     if holding[-1] < failing[0]:
-        return _condition(variable, "≥", failing[0], holding[-1])
-    return _condition(variable, "≤", failing[-1], holding[0]) if failing[-1] < holding[0] else None
+        return _number_condition(variable, "≥", failing[0], holding[-1])
+    return _number_condition(variable, "≤", failing[-1], holding[0]) if failing[-1] < holding[0] else None
 
 
-def _condition(variable: ProblemNumber, sign: str, fails: float, holds: float) -> BoundaryCondition:
+def _number_condition(variable: ProblemNumber, sign: str, fails: float, holds: float) -> BoundaryCondition:
     return BoundaryCondition((), f"{variable.name} {sign} {fails:.4g}", f"{variable.name} = {holds:.4g}")
 
 
-def _facts_of(trial: Trial, resizer: Resizer) -> Iterator[ProblemOutcome]:
+def _known_outcomes(trial: Trial, resizer: Resizer) -> Iterator[ProblemOutcome]:
     """What the search has put."""
     for sizes, fails in resizer.known_sizes.items():
         recipe = resizer.failing_recipes.get(sizes) if fails else resizer.first_at(sizes)
@@ -170,9 +171,9 @@ def _facts_of(trial: Trial, resizer: Resizer) -> Iterator[ProblemOutcome]:
             yield ProblemOutcome(problem, fails)
 
 
-def _alternatives(trial: Trial, resizer: Resizer, failing: Recipe) -> Iterator[ProblemOutcome]:
+def _try_other_values(trial: Trial, resizer: Resizer, failing: Recipe) -> Iterator[ProblemOutcome]:
     """The failing case with other values of the keywords that it is given."""
-    for recipe in islice(_others(failing, trial.check.domain), MOST):
+    for recipe in islice(_other_recipes(failing, trial.check.domain), MOST_OTHER_CASES):
         problem = _measurable(trial, recipe)
         if problem is None:
             continue
@@ -184,33 +185,33 @@ def _alternatives(trial: Trial, resizer: Resizer, failing: Recipe) -> Iterator[P
             yield ProblemOutcome(problem, fails=False)
 
 
-def _others(failing: Recipe, domain: Domain) -> Iterator[Recipe]:
+def _other_recipes(failing: Recipe, domain: Domain) -> Iterator[Recipe]:
     for name in sorted(EVERY_VALUED.keys() & failing.features):
         values = dict.fromkeys((*domain.values.get(name, ()), *EVERY_VALUED[name].usual))
         others = [value for value in values if value != failing.value(name)]
-        yield from (replace(failing, values={**failing.values, name: value}) for value in others[:ALTERNATIVES])
+        yield from (replace(failing, values={**failing.values, name: value}) for value in others[:MOST_ALTERNATIVES])
     if failing.mask != "none":
         masks = dict.fromkeys((*domain.masks, *ANY_MASK, WITH_EMPTY_ROWS))
-        yield from (replace(failing, mask=name) for name in list(masks)[:ALTERNATIVES] if name != failing.mask)
+        yield from (replace(failing, mask=name) for name in list(masks)[:MOST_ALTERNATIVES] if name != failing.mask)
 
 
 def _measurable(trial: Trial, recipe: Recipe) -> Problem | None:
-    if count_work(recipe.sizes) > LARGEST:
+    if count_work(recipe.sizes) > LARGEST_REMADE_WORK:
         return None
     problem = trial.evaluator.problem(recipe, trial.check.domain.poses)
     return problem if isinstance(problem, Problem) else None
 
 
-COMPILING = frozenset({"jax"})
+COMPILING_FRAMEWORKS = frozenset({"jax"})
 """Frameworks that compile for every new shape."""
 
-LEAST = 4
+LEAST_LENGTH = 4
 """Lengths and widths are made no smaller: with fewer entries a mistake may happen not to show."""
 
-HELD = 16
+MOST_HELD_CASES = 16
 """So many cases that hold beside a failing one are remembered: a fault that fails there is not behind it."""
 
-ROOM = 6
+ROOMY_LENGTH = 6
 """Lengths and widths at which ranges are told, where they do not matter: enough to tell one row from every row."""
 
 
@@ -218,17 +219,17 @@ ROOM = 6
 class SearchBudget:
     """What locating may cost: so many failures of a subject, and each so many sizes, multiply-adds and seconds.
 
-    compiled: sizes where each is compiled for.
+    compiled_sizes: how many where each is compiled for.
     """
 
     failures: int
     sizes: int
-    compiled: int
+    compiled_sizes: int
     work: float
     seconds: float
 
 
-BRIEF, USUAL = SearchBudget(1, 40, 8, 1e8, 2.0), SearchBudget(4, 60, 20, 1e9, 8.0)
+BRIEF_BUDGET, USUAL_BUDGET = SearchBudget(1, 40, 8, 1e8, 2.0), SearchBudget(4, 60, 20, 1e9, 8.0)
 """At a glance, and at every other effort. The work stops a search; seconds stop one of slow calls."""
 
 
@@ -252,7 +253,7 @@ NOWHERE = FailurePlace()
 """Of a failure that was not located."""
 
 
-def borne_out(place: FailurePlace, failing: str, held: Sequence[Recipe]) -> FailurePlace:
+def check_place(place: FailurePlace, failing: str, held: Sequence[Recipe]) -> FailurePlace:
     """The place as the cases of the run bear it out: as told, as needed but not enough, or with no boundary.
 
     failing: the recipe of the case that is shown. A case that holds speaks against it if it would show as much.
@@ -287,13 +288,13 @@ class FailureLocator:
     _found_boundaries: list[Boundary] = field(default_factory=list)
     _search_count: int = 0
 
-    def place(self, trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaised], *,
-              searches: bool = True) -> FailurePlace:
+    def locate_failure(self, trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaised], *,
+                       searches: bool = True) -> FailurePlace:
         """Finds where the failure of this case sits. At a glance only the subject's first is looked into.
 
         searches: whether a boundary is looked for where none that is known is this one's.
         """
-        patience = BRIEF if trial.effort is Effort.GLANCE else USUAL
+        patience = BRIEF_BUDGET if trial.effort is Effort.GLANCE else USUAL_BUDGET
         if self._search_count >= patience.failures and trial.effort is Effort.GLANCE:
             return NOWHERE
         resizer = _resizer(trial, recipe, failure, patience)
@@ -301,42 +302,44 @@ class FailureLocator:
         if boundary is None and searches and self._search_count < patience.failures:
             self._search_count += 1
             boundary = find_boundary(resizer)
-            boundary = with_variables(trial, resizer, boundary) if boundary and patience is USUAL else boundary
+            boundary = restate_by_number(trial, resizer,
+                                         boundary) if boundary and patience is USUAL_BUDGET else boundary
             self._found_boundaries += [boundary] if boundary else []
         if boundary is None:
             return NOWHERE
         place = _place_failure(trial, resizer, boundary) if failure is Violated else FailurePlace(boundary.sentence)
-        return replace(place, held_recipes=resizer.held_recipes[:HELD], smallest=boundary.smallest.sizes)
+        return replace(place, held_recipes=resizer.held_recipes[:MOST_HELD_CASES], smallest=boundary.smallest.sizes)
 
-    def spoken_against(self, failing: Sequence[str], held: Sequence[Recipe]) -> str:
+    def weakened_boundary(self, failing: Sequence[str], held: Sequence[Recipe]) -> str:
         """What was told of where failures begin, as what is needed alone, where a case that holds speaks against it;
         empty if none does.
         """
         told = [known.sentence for known in self._found_boundaries if known.conditions]
         return next((weaken_boundary(begins) for begins in told for recipe in failing
-                     if borne_out(FailurePlace(begins), recipe, held).begins == weaken_boundary(begins) != begins), "")
+                     if check_place(FailurePlace(begins), recipe, held).begins == weaken_boundary(begins) != begins),
+                     "")
 
     def _find_shared_boundary(self, resizer: Resizer) -> Boundary | None:
         """What is known already, if this failure too is there, and not beside it."""
         told = (each for each in self._found_boundaries if each.holding_sizes or not each.conditions)
-        return next((each for each in told if _is_there(resizer, each) or _is_here(resizer, each)), None)
+        return next((each for each in told if _fails_as_known(resizer, each) or _fails_alike_here(resizer, each)), None)
 
 
-def _is_there(resizer: Resizer, known: Boundary) -> bool:
+def _fails_as_known(resizer: Resizer, known: Boundary) -> bool:
     """Whether a case fails at the smallest sizes of a boundary, and not beside them."""
     fails = resizer.fails
     return bool(fails(known.smallest.sizes)) and all(fails(outside) is False for outside in known.holding_sizes)
 
 
-def _is_here(resizer: Resizer, known: Boundary) -> bool:
+def _fails_alike_here(resizer: Resizer, known: Boundary) -> bool:
     """The same of the case's own sizes but for what differs there: a clause may not have its smallest sizes."""
     sizes, inside = resizer.recipe.sizes, known.smallest.sizes
-    pairs = [(_as_where(sizes, inside, outside, inside), _as_where(sizes, inside, outside, outside))
+    pairs = [(_take_side(sizes, inside, outside, inside), _take_side(sizes, inside, outside, outside))
              for outside in known.holding_sizes]
     return bool(pairs) and all(resizer.fails(one) and resizer.fails(other) is False for one, other in pairs)
 
 
-def _as_where(sizes: Sizes, inside: Sizes, outside: Sizes, which: Sizes) -> Sizes:
+def _take_side(sizes: Sizes, inside: Sizes, outside: Sizes, which: Sizes) -> Sizes:
     """Sizes with those of one side of a boundary where both sides differ."""
     differing = inside.by_axis.items() - outside.by_axis.items()
     return replace(sizes, **{axis: which.by_axis[axis] for axis, _ in differing})
@@ -344,16 +347,16 @@ def _as_where(sizes: Sizes, inside: Sizes, outside: Sizes, which: Sizes) -> Size
 
 def _resizer(trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaised], patience: SearchBudget) -> Resizer:
     quiet, subject = replace(trial, compiles=False), trial.evaluator.subject
-    sizes = patience.compiled if subject.declaration.lift in COMPILING else patience.sizes
+    sizes = patience.compiled_sizes if subject.declaration.lift in COMPILING_FRAMEWORKS else patience.sizes
     compiling = trial.evaluator.compiling
     seconds = min(patience.seconds, compiling.seconds_left) if compiling else patience.seconds
     return Resizer(quiet.judge_recipe, recipe, trial.check.domain, subject.declaration.limits, sizes, patience.work,
-                   seconds, failure, LEAST, any_family=True)
+                   seconds, failure, LEAST_LENGTH, any_family=True)
 
 
 def _place_failure(trial: Trial, resizer: Resizer, boundary: Boundary) -> FailurePlace:
     """With the wrong entries at sizes with room around the smallest: `At B=2 …: rows 64 to 129 of every head.`"""
-    for sizes in _with_room(boundary):
+    for sizes in _sizes_with_room(boundary):
         recipe = resizer.failing_recipes.get(sizes) if resizer.fails(sizes) else None
         found = wrong_entries(trial.scene(recipe)) if recipe else None
         if found:
@@ -361,14 +364,14 @@ def _place_failure(trial: Trial, resizer: Resizer, boundary: Boundary) -> Failur
     return FailurePlace(boundary.sentence)
 
 
-def _with_room(boundary: Boundary) -> Iterator[Sizes]:
+def _sizes_with_room(boundary: Boundary) -> Iterator[Sizes]:
     """The sizes that matter twice as large and the others with room; those with room alone; the others alone with room;
     the smallest.
     """
     sizes, matter = boundary.smallest.sizes, {axis for told in boundary.conditions for axis in told.axes}
     groups = sizes.H // sizes.Hkv
     kv_heads = max(sizes.Hkv, 2)
-    roomy = Sizes(max(sizes.B, 2), kv_heads * groups, kv_heads, *(max(each, ROOM) for each in
+    roomy = Sizes(max(sizes.B, 2), kv_heads * groups, kv_heads, *(max(each, ROOMY_LENGTH) for each in
                                                                (sizes.T, sizes.S, sizes.D, sizes.Dv)))
     lengths = [axis for axis in ("T", "S", "D", "Dv") if axis in matter]
     twice = {axis: 2 * getattr(roomy, axis) for axis in lengths}

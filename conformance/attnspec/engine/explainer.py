@@ -12,12 +12,18 @@ from functools import partial
 from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import Level
 from attnspec.core.plan import Plan, is_own
-from attnspec.diagnosis.advice import RaisingExplainer, missing_lift, of_no_answer, of_wrong_clause, way_out
+from attnspec.diagnosis.advice import (
+    RaisingExplainer,
+    explain_missing_lift,
+    explain_undefined,
+    explain_wrong_clause,
+    find_way_out,
+)
 from attnspec.diagnosis.arithmetic import ArithmeticExplainer
-from attnspec.diagnosis.boundaries import right_beside
+from attnspec.diagnosis.boundaries import describe_right_quantities
 from attnspec.diagnosis.candidate import Matrix, Witnesses, judge_case
 from attnspec.diagnosis.diagnose import Diagnosis, Examiner
-from attnspec.diagnosis.whereabouts import NOWHERE, FailureLocator, FailurePlace, borne_out
+from attnspec.diagnosis.whereabouts import NOWHERE, FailureLocator, FailurePlace, check_place
 from attnspec.engine.evidence import add_place, is_worth_explaining
 from attnspec.engine.expectations import Portions
 from attnspec.faults.fault import Stage
@@ -137,18 +143,19 @@ class Explainer:
         has some diagnosed: a third of a subject's time; whoever replays the case is told.
         """
         if evidence.measured and evidence.measured.relation == CONVENTION:
-            found = of_no_answer(self._subject, conventions_of(trial.check), trial.evaluator.conventions)
+            found = explain_undefined(self._subject, conventions_of(trial.check), trial.evaluator.conventions)
             return replace(evidence, explained=found)
         if why := self._explained_by_its_ending(trial, evidence, ended):
             return replace(evidence, explained=why)
         is_known = (not trial.is_glance and bool(evidence.measured)
                     and self.is_known_fault(trial, Recipe.parse(evidence.recipe)))
-        place = borne_out(self._place(trial, evidence, searches=not is_known), evidence.recipe, held)
+        place = check_place(self._place(trial, evidence, searches=not is_known), evidence.recipe, held)
         if trial.check.clause.holds_output:
             self._failing.append(evidence.recipe)
             place = self._as_spoken_against(place, held)
         evidence = add_place(trial, evidence, place)
-        if not evidence.measured and (lift := missing_lift(self._subject, evidence.sentence)):  # at a glance, too
+        # at a glance, too
+        if not evidence.measured and (lift := explain_missing_lift(self._subject, evidence.sentence)):
             return replace(evidence, explained=lift)
         is_further = Portions(self._plan, self._subject.declaration).is_further(trial.evaluator.dtype)
         is_due = self._plan.diagnosed or not trial.is_glance
@@ -163,7 +170,7 @@ class Explainer:
                                  ended: SubjectRaised | Violated | None) -> Explanation | None:
         """What is said of a call that raises, or returns what is never an output."""
         if isinstance(ended, SubjectRaised):
-            is_of_lift = missing_lift(self._subject, evidence.sentence)
+            is_of_lift = explain_missing_lift(self._subject, evidence.sentence)
             return None if is_of_lift else self._raising.explain(ended, trial.evaluator.dtype)
         return self._raising.explain_return(ended.no_array) if ended and ended.no_array else None
 
@@ -177,7 +184,7 @@ class Explainer:
         recipe = Recipe.parse(evidence.recipe)
         evidence = _with_what_is_right(trial, recipe, evidence)
         allowed = evidence.measured.allowance if evidence.measured else 0.0  # without rounding, it asks for more
-        if allowed and (wrong := of_wrong_clause(trial, recipe, self._plan.spec_add)):
+        if allowed and (wrong := explain_wrong_clause(trial, recipe, self._plan.spec_add)):
             return replace(evidence, explained=wrong, begins="")
         if evidence.measured and not is_known and (
                 explained := self._arithmetic.explain(trial, recipe, evidence.measured.claimed, place, first)):
@@ -194,16 +201,16 @@ class Explainer:
         if diagnosis.located_stage.startswith(MAGNITUDE):  # sizes matter as far as they make numbers large
             evidence = replace(evidence, begins="")
         return replace(evidence, like=diagnosis.likely_faults, located=diagnosis.located_stage,
-                       explained=way_out(trial, recipe, diagnosis, place.held_recipes))
+                       explained=find_way_out(trial, recipe, diagnosis, place.held_recipes))
 
     def _as_spoken_against(self, place: FailurePlace, held: Sequence[Recipe]) -> FailurePlace:
         """The place of the last failing case; with what was told of earlier ones, where a case that holds speaks
         against that and nothing else is told of this one.
         """
-        weak = self._whereabouts.spoken_against(self._failing, held)
+        weak = self._whereabouts.weakened_boundary(self._failing, held)
         if not weak or (place.begins not in {"", weak} and weaken_boundary(place.begins) != weak):
             return place
-        return replace(place, begins=borne_out(FailurePlace(weak), self._failing[-1], ()).begins)
+        return replace(place, begins=check_place(FailurePlace(weak), self._failing[-1], ()).begins)
 
     def _make_fresh_subject(self) -> Subject:
         """The subject anew where it is one of our own; loading another's code twice is no help of ours to offer."""
@@ -213,7 +220,7 @@ class Explainer:
         """The sizes at which it fails and the entries that are wrong. searches: what is known already, or not."""
         failure = Violated if evidence.measured else SubjectRaised
         try:
-            return self._whereabouts.place(trial, Recipe.parse(evidence.recipe), failure, searches=searches)
+            return self._whereabouts.locate_failure(trial, Recipe.parse(evidence.recipe), failure, searches=searches)
         except Exception:  # a help, as above
             return NOWHERE
 
@@ -229,5 +236,5 @@ def _with_what_is_right(trial: Trial, recipe: Recipe, evidence: Evidence) -> Evi
     asks_for_more = recipe.features & {GRAD, "return_lse"}
     if not evidence.measured or not asks_for_more or count_work(recipe.sizes) > MOST_BESIDE:
         return evidence
-    told = right_beside(trial.scene(recipe), recipe)
+    told = describe_right_quantities(trial.scene(recipe), recipe)
     return replace(evidence, wrong=" ".join(filter(None, (evidence.wrong, told))))

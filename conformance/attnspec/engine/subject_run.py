@@ -29,7 +29,7 @@ from attnspec.problems.choices import traits_within
 from attnspec.problems.demand import count_work, nearest_sizes
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Recipe, Sizes
-from attnspec.problems.size_plan import taken_by
+from attnspec.problems.size_plan import taken_pairs
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.spec.clause import ALL, Contract, Refutations, contract_id
 from attnspec.subjects.baseline import parse_case
@@ -246,7 +246,7 @@ class SubjectRun:
         # of one that is not asked for gradients nothing is said
         told = declared.dtypes if GRAD in declared.keywords else ()
         backward = {dtype.value: self.evaluator(dtype).backward_name for dtype in told}
-        taken = write_pairs(taken_by(declared.limits, declared.keywords))
+        taken = write_pairs(taken_pairs(declared.limits, declared.keywords))
         traits = frozenset(traits_within(declared.limits, declared.keywords))
         triples = write_pairs(triples_taken(declared.keywords, traits)) if declared.kind is Kind.ATTENTION else ""
         return replace(self.subject.card(probed, precision), taken=taken, backward=backward, triples=triples,

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnspec.core.nouns import DType
-from attnspec.numerics.operands import LogitBend, Operands, StoredErrors, norms
-from attnspec.numerics.reference import Truth, attended_range, scaled
+from attnspec.numerics.operands import LogitBend, Operands, StoredErrors, upper_norms
+from attnspec.numerics.reference import Truth, attended_range, scaled_magnitude
 from attnspec.numerics.roundings import Roundings
 from attnspec.numerics.stored import StoredWeightError, stored_weight_error
 from attnspec.numerics.stored_format import WEIGHTS
@@ -25,8 +25,8 @@ from attnspec.problems.problem import Array, Problem
 SMALL_ERROR = 0.05        # up to here x + x² and 1 - x are sharp enough to stand for exp(x) - 1 and exp(-x)
 LARGEST_ARGUMENT = 700.0  # exp of more would overflow float64; what is cut off here is beyond every bound already
 ELEMENTWISE_UP_TO = 2**18  # entries of |v_j - o| that are cheap enough to be formed one by one
-SQUARABLE = (1e-100, 1e140)  # the largest |v| must lie here for squares to be trusted
-SQUARED_AWAY = 1e-300     # more than any square that underflows
+SQUARABLE_RANGE = (1e-100, 1e140)  # the largest |v| must lie here for squares to be trusted
+UNDERFLOWN_SQUARE = 1e-300     # more than any square that underflows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +49,7 @@ class WeightError:
     rescales: Array
     normaliser: Array
 
-    def divided(self, r: Roundings) -> Array:
+    def divisor_error(self, r: Roundings) -> Array:
         """(B,H,T,1): the relative error of what a row is divided by: of its sum, and of a stored logarithm."""
         summed = self.chain * r.row_sum / (1 - self.chain * r.row_sum)
         return np.asarray(summed + self.normaliser * (1 + summed))
@@ -58,14 +58,14 @@ class WeightError:
 def logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
     """(B,H,T,S): delta, the error of each logit as it enters the softmax."""
     error = _plain_logit_error(operands, truth, r)
-    return error if operands.reach is None else error + of_slopes(operands, truth, r, error)
+    return error if operands.reach is None else error + slope_error(operands, truth, r, error)
 
 
-TRUTH = 2.0**-53
+TRUTH_ROUNDOFF = 2.0**-53
 """The unit roundoff of the sum of a bias and what slopes add."""
 
 
-def of_slopes(operands: Operands, truth: Truth, r: Roundings, error: Array | float = 0.0) -> Array:
+def slope_error(operands: Operands, truth: Truth, r: Roundings, error: Array | float = 0.0) -> Array:
     """(B,H,T,S): what slopes add to the error of each logit, given that without them.
 
     The product is formed and stored. Then there may be one addition more, with a bias two in any order: no partial sum
@@ -79,7 +79,7 @@ def of_slopes(operands: Operands, truth: Truth, r: Roundings, error: Array | flo
     if r.bias_in_accumulator:
         formed = formed + operands.query.shape[-1] * r.accumulate * reach
     largest = np.abs(truth.logits) + bias + 2 * reach + error + formed
-    return np.asarray(formed + 2 * (r.accumulate + r.biased_logits) * largest + TRUTH * (bias + reach))
+    return np.asarray(formed + 2 * (r.accumulate + r.biased_logits) * largest + TRUTH_ROUNDOFF * (bias + reach))
 
 
 def _plain_logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
@@ -94,25 +94,25 @@ def _plain_logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
     else:
 # a bias that begins the accumulator's sum is in each of its D partial sums
         seeded = operands.query.shape[-1] * r.accumulate if r.bias_in_accumulator else 0.0
-        error = _of_products(operands, r) + seeded * np.abs(operands.bias)
-        product = scaled(operands, truth)
-        error = _with_bias(error + r.scale * product, product, np.abs(truth.logits), r)
+        error = _product_sum_error(operands, r) + seeded * np.abs(operands.bias)
+        product = scaled_magnitude(operands, truth)
+        error = _error_with_bias(error + r.scale * product, product, np.abs(truth.logits), r)
     error += logit_underflow(operands, r)
     return error
 
 
-def _of_products(operands: Operands, r: Roundings) -> Array:
+def _product_sum_error(operands: Operands, r: Roundings) -> Array:
     """(B,H,T,S): the sum of products, in any order, times the scale."""
     a, D, sizes = abs(float(operands.scale)), operands.query.shape[-1], operands.sizes
 # D·u holds for a sum in any order, and for all D (Jeannerod and Rump): blocks and trees err less
     inside = r.prescale + D * r.accumulate * (1 + r.prescale)
     inside += r.inputs.of_logits * (1 + inside)  # each product is off by what its two entries are
     per_product = a * inside * (1 + r.scale)
-    query, key = _beyond(sizes.query, r.inputs.query_offset), _beyond(sizes.key, r.inputs.key_offset)
+    query, key = _add_offset(sizes.query, r.inputs.query_offset), _add_offset(sizes.key, r.inputs.key_offset)
     error: Array = (query * per_product) @ key.swapaxes(-1, -2)
-    if operands.stored is None or not r.stored:
+    if operands.stored_errors is None or not r.stored_formats:
         return error
-    return error + a * (1 + r.scale) * moved_products(operands, operands.stored)
+    return error + a * (1 + r.scale) * moved_products(operands, operands.stored_errors)
 
 
 def moved_products(operands: Operands, stored: StoredErrors) -> Array:
@@ -124,30 +124,30 @@ def moved_products(operands: Operands, stored: StoredErrors) -> Array:
                       + stored.query @ sizes.key.swapaxes(-1, -2))
 
 
-def _beyond(sizes: Array, offset: float) -> Array:
+def _add_offset(sizes: Array, offset: float) -> Array:
     """Sizes of any shape, and as much more as what is added up to make an entry may be larger."""
     return sizes + offset if offset else sizes
 
 
 def product_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
     """(B,H,T,S): of the scaled and stored products alone, but for underflow."""
-    error = _of_products(operands, r)
+    error = _product_sum_error(operands, r)
 # the scale is a rounded constant, and the product is rounded again where it is stored
     error *= 1 + r.logits
-    error += scaled(operands, truth) * (r.scale * (1 + r.logits) + r.logits)
+    error += scaled_magnitude(operands, truth) * (r.scale * (1 + r.logits) + r.logits)
     return error
 
 
 def _bent_logit_error(operands: Operands, bend: LogitBend, truth: Truth, r: Roundings) -> Array:
     """(B,H,T,S): a bend stands between products and bias: they are stored before it, and no bias seeds them."""
-    error, bent = product_error(operands, truth, r) + logit_underflow(operands, r), np.abs(truth.bent)
-    error = bend.bent_error(error, scaled(operands, truth), bent, r)
+    error, bent = product_error(operands, truth, r) + logit_underflow(operands, r), np.abs(truth.bent_dots)
+    error = bend.bent_error(error, scaled_magnitude(operands, truth), bent, r)
     if operands.bias is None:
         return error
-    return np.asarray(_with_bias(error, bent, np.abs(truth.logits), r) + 2 * (r.lost_product + r.lost_logit))
+    return np.asarray(_error_with_bias(error, bent, np.abs(truth.logits), r) + 2 * (r.lost_product + r.lost_logit))
 
 
-def _with_bias(error: Array, product: Array, logits: Array, r: Roundings) -> Array:
+def _error_with_bias(error: Array, product: Array, logits: Array, r: Roundings) -> Array:
     """(B,H,T,S), as what it is given: the addition of the bias and the storing, on top of the error so far."""
 # d2: the sum with the bias is rounded in the accumulator
     error = error + r.accumulate * (logits + error)
@@ -169,16 +169,16 @@ def weight_error(operands: Operands, truth: Truth, r: Roundings) -> WeightError:
     t_j + delta_j, since a maximum of perturbed logits exceeds the true one by no more than that.
     """
     error, counts, visible = logit_error(operands, truth, r), operands.counts[..., None], operands.visible
-    raised = truth.shifted + error
+    raised = truth.shifted_logits + error
     common = (raised if visible is None else np.where(visible, raised, 0.0)).max(axis=-1, keepdims=True, initial=0.0)
-    rescales = most_rescales(operands, r)
-    error = logarithm_error(error, np.abs(truth.shifted), common, rescales, r)
+    rescales = count_rescales(operands, r)
+    error = logarithm_error(error, np.abs(truth.shifted_logits), common, rescales, r)
     if visible is not None:
         error = np.where(visible, error, 0.0)
     worst = error.max(axis=-1, initial=0.0)
-    excess, least = _perturbed(error, float(worst.max(initial=0.0)), truth, visible)
+    excess, least = _perturb_weights(error, float(worst.max(initial=0.0)), truth, visible)
     return WeightError(error, worst, excess, least, excess.sum(axis=-1) / least, counts + 3 * rescales, rescales,
-                       normaliser_of(truth, visible, r))
+                       normaliser_error(truth, visible, r))
 
 
 def logarithm_error(error: Array, distance: Array, common: Array, rescales: Array, r: Roundings) -> Array:
@@ -193,7 +193,7 @@ def logarithm_error(error: Array, distance: Array, common: Array, rescales: Arra
     return error
 
 
-def normaliser_of(truth: Truth, visible: Array | None, r: Roundings) -> Array:
+def normaliser_error(truth: Truth, visible: Array | None, r: Roundings) -> Array:
     """(B,H,T,1): the relative error of exp(-logsumexp): the stored number is off by its roundings, and log(total)
     enters the exponential's argument besides what `weight_error` counts. A row shares it, and no division takes it out.
     """
@@ -206,7 +206,7 @@ def normaliser_of(truth: Truth, visible: Array | None, r: Roundings) -> Array:
     return np.expm1(np.minimum(off, LARGEST_ARGUMENT))[..., None]
 
 
-def most_rescales(operands: Operands, r: Roundings) -> Array:
+def count_rescales(operands: Operands, r: Roundings) -> Array:
     """(B,H,T,1): the most rescales of an online softmax; a block without an attended key has none."""
 # the first block rescales nothing
     blocks = -(-operands.shape[3] // r.block)
@@ -214,16 +214,16 @@ def most_rescales(operands: Operands, r: Roundings) -> Array:
     return rescales
 
 
-def _perturbed(error: Array, worst: float, truth: Truth, visible: Array | None) -> tuple[Array, Array]:
+def _perturb_weights(error: Array, worst: float, truth: Truth, visible: Array | None) -> tuple[Array, Array]:
     """(B,H,T,S) weight·(exp(error) - 1), and (B,H,T) the sum of weight·exp(-error): never less, never more."""
 # below this, x + x² is above exp(x) - 1, and 1 - x below exp(-x): two products in place of two exponentials
     if worst <= SMALL_ERROR:
         loss = truth.weights * error
         return loss * (1 + error), truth.total - loss.sum(axis=-1)
     # an underflown weight may come back: its own exponent counts, not its value 0
-    high = np.exp(np.minimum(truth.shifted + error, LARGEST_ARGUMENT)) - truth.weights
+    high = np.exp(np.minimum(truth.shifted_logits + error, LARGEST_ARGUMENT)) - truth.weights
     excess = np.where(error < 1, truth.weights * np.expm1(np.minimum(error, 1.0)), high)
-    low = np.exp(np.minimum(truth.shifted - error, 0.0))
+    low = np.exp(np.minimum(truth.shifted_logits - error, 0.0))
     if visible is not None:
         excess, low = np.where(visible, excess, 0.0), np.where(visible, low, 0.0)
     return excess, low.sum(axis=-1)
@@ -235,16 +235,16 @@ def output_allowance(operands: Operands, truth: Truth, r: Roundings, errors: Wei
 # entry by entry is sharp; by squares (Cauchy and Schwarz) it costs a quarter on normal data, and less memory
     largest = operands.sizes.largest_value
     by_squares = errors.excess.size * operands.value.shape[-1] > ELEMENTWISE_UP_TO
-    by_squares = by_squares and SQUARABLE[0] < largest < SQUARABLE[1]
+    by_squares = by_squares and SQUARABLE_RANGE[0] < largest < SQUARABLE_RANGE[1]
     drift = (_drift_by_squares if by_squares else _drift_by_entries)(operands.value, truth.output, errors)
     # A1, the mean of |v_j| under the heaviest weights
     reach = ((truth.weights + errors.excess) @ operands.sizes.value) / errors.least[..., None]
-    if r.stored:  # where logits may be off by 30 and more, so does the truth's own rounding of o count in v_j - o
+    if r.stored_formats:  # logits may be off by 30 and more: then the truth's own rounding of o counts in v_j - o
         drift = drift + own_rounding(operands) * (reach + np.abs(truth.output) * errors.mass[..., None])
-    drift, reach = _within_hull(operands, truth, errors, drift, reach)
-    if r.stored:
-        drift, reach = _with_stored(operands, truth, r, errors, (drift, reach))
-    return allowance_of(operands, np.abs(truth.output), errors, r, drift=drift, reach=reach)
+    drift, reach = _limit_to_hull(operands, truth, errors, drift, reach)
+    if r.stored_formats:
+        drift, reach = _add_storage_errors(operands, truth, r, errors, (drift, reach))
+    return assemble_allowance(operands, np.abs(truth.output), errors, r, drift=drift, reach=reach)
 
 
 def own_rounding(operands: Operands) -> float:
@@ -252,17 +252,17 @@ def own_rounding(operands: Operands) -> float:
     return float((2 * operands.shape[3] + 16) * 2.0**-52)
 
 
-def _with_stored(operands: Operands, truth: Truth, r: Roundings, errors: WeightError, both: tuple[Array, Array],
-                 ) -> tuple[Array, Array]:
+def _add_storage_errors(operands: Operands, truth: Truth, r: Roundings, errors: WeightError, both: tuple[Array, Array],
+                        ) -> tuple[Array, Array]:
     """B1 and A1, (B,H,T,Dv) each, with what storing values, and weights, as codes may add to them."""
     drift, reach = both
-    if operands.stored is not None:  # a mean of what values are off by, under the heaviest weights
-        drift = drift + _mean_of(operands.stored.value, operands, truth, errors)
-    stored = stored_weights(truth, r, errors, operands.visible)
+    if operands.stored_errors is not None:  # a mean of what values are off by, under the heaviest weights
+        drift = drift + _heaviest_mean(operands.stored_errors.value, operands, truth, errors)
+    stored = weight_storage_error(truth, r, errors, operands.visible)
     if stored is None:
         return drift, reach
-    lost = stored.apart @ operands.sizes.value
-    if not r.stored[WEIGHTS].summed:
+    lost = stored.distances @ operands.sizes.value
+    if not r.stored_formats[WEIGHTS].summed:
         return drift + lost, reach + lost
     # what a row is divided by is the sum of the codes: the output stays a mean of values
     around = (lost + (np.abs(truth.output) + drift) * stored.mass) / (1 - stored.mass)
@@ -272,7 +272,7 @@ def _with_stored(operands: Operands, truth: Truth, r: Roundings, errors: WeightE
     return drift + around, reach + lost
 
 
-def _mean_of(sizes: Array, operands: Operands, truth: Truth, errors: WeightError) -> Array:
+def _heaviest_mean(sizes: Array, operands: Operands, truth: Truth, errors: WeightError) -> Array:
     """(B,H,T,Dv): the largest mean of what belongs to values, (B,H,S,Dv), never negative, under honest weights; no
     mean is larger than the largest of what is attended.
     """
@@ -283,9 +283,10 @@ def _mean_of(sizes: Array, operands: Operands, truth: Truth, errors: WeightError
     return np.asarray(mean)
 
 
-def stored_weights(truth: Truth, r: Roundings, errors: WeightError, visible: Array | None) -> StoredWeightError | None:
+def weight_storage_error(truth: Truth, r: Roundings, errors: WeightError,
+                         visible: Array | None) -> StoredWeightError | None:
     """What storing the weights as codes may do; None where they are not."""
-    stored = r.stored.get(WEIGHTS)
+    stored = r.stored_formats.get(WEIGHTS)
     if stored is None:
         return None
     heaviest = truth.weights + errors.excess
@@ -294,14 +295,14 @@ def stored_weights(truth: Truth, r: Roundings, errors: WeightError, visible: Arr
     return stored_weight_error(stored, heaviest, truth.total + errors.excess.sum(axis=-1), errors.least)
 
 
-def allowance_of(
+def assemble_allowance(
     operands: Operands, size: Array, errors: WeightError, r: Roundings, *, drift: Array, reach: Array,
 ) -> Array:
     """(B,H,T,Dv), as what it is given: D, from |o|, B1 and A1."""
 # gs: n additions, and three roundings for each online rescale of the sum so far
     summed = errors.chain * r.accumulate
-    divided = errors.divided(r)
-    answer, size, reach = size, _beyond(size, r.inputs.value_offset), _beyond(reach, r.inputs.value_offset)
+    divided = errors.divisor_error(r)
+    answer, size, reach = size, _add_offset(size, r.inputs.value_offset), _add_offset(reach, r.inputs.value_offset)
 # B2: both sums err, numerator and denominator
     rounded = reach * (((1 + summed) * (1 + r.weights) - 1) * (1 + divided)) + (size + drift) * divided
 # the division may be two roundings: a reciprocal, and the product with it
@@ -332,11 +333,11 @@ def _drift_by_squares(value: Array, o: Array, errors: WeightError) -> Array:
 # what float64 loses where o² is taken off a sum of S squares is added, so that the bound is never too small
     guard = (2 * S + 16) * 2.0**-52
     spread = np.maximum(squares - 2 * o * (excess @ value) + shift, 0.0) + guard * (squares + shift)
-    drift: Array = np.sqrt(mass) * np.sqrt(spread + mass * SQUARED_AWAY) / errors.least[..., None]
+    drift: Array = np.sqrt(mass) * np.sqrt(spread + mass * UNDERFLOWN_SQUARE) / errors.least[..., None]
     return drift
 
 
-def _within_hull(
+def _limit_to_hull(
     operands: Operands, truth: Truth, errors: WeightError, drift: Array, reach: Array,
 ) -> tuple[Array, Array]:
     """Both (B,H,T,Dv), with the hull of the attended values where it is smaller; it can only be where mass > 1."""
@@ -364,7 +365,7 @@ def in_domain(operands: Operands, truth: Truth, r: Roundings, errors: WeightErro
     summable = ((errors.chain * max(r.accumulate, r.row_sum) < 1) & (errors.normaliser <= 1))[..., 0]
     # the sum of the sizes of a head's values, hidden ones too, cannot overflow the accumulator
     sums = operands.held.value_sums.max(axis=-1, initial=0.0)[..., None]
-    sums = _beyond(sums, r.inputs.value_offset * operands.shape[3]) * r.inputs.value_growth
+    sums = _add_offset(sums, r.inputs.value_offset * operands.shape[3]) * r.inputs.value_growth
     domain: Array = operands.usable & (operands.counts > 0) & summable & (sums <= r.largest_sum / 2)
     # a scale below the normal range of its storage is not rounded relatively
     a = abs(float(operands.scale))
@@ -379,11 +380,11 @@ def _surely_fits(operands: Operands, r: Roundings) -> bool:
     query = operands.held.largest_query + r.inputs.query_offset
     key = operands.held.largest_key + r.inputs.key_offset
     bias = sum(float(np.abs(each).max(initial=0.0)) for each in (operands.bias, operands.reach) if each is not None)
-    largest = _growth(operands, r) * a * D * query * key + bias
+    largest = _product_growth(operands, r) * a * D * query * key + bias
     return max(query, key) * a <= r.largest_prescaled and largest <= r.largest_logit / 4
 
 
-def _growth(operands: Operands, r: Roundings) -> float:
+def _product_growth(operands: Operands, r: Roundings) -> float:
     """By how much a scaled dot product may be larger where it is formed, or where it is bent."""
     return r.inputs.logit_growth * (1.0 if operands.bend is None else operands.bend.growth)
 
@@ -394,11 +395,11 @@ def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
     """
     a, sizes, logits = max(1.0, abs(float(operands.scale))), operands.held, truth.logits
     dots = np.abs(operands.query @ operands.held_key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
-    query, key = _beyond(sizes.query, r.inputs.query_offset), _beyond(sizes.key, r.inputs.key_offset)
+    query, key = _add_offset(sizes.query, r.inputs.query_offset), _add_offset(sizes.key, r.inputs.key_offset)
     products = (query @ key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
     dots = np.maximum(dots, products) if r.inputs.query_offset or r.inputs.key_offset else dots
     astray = products * (r.prescale + 2 * operands.query.shape[-1] * r.accumulate)
-    if operands.stored is not None:
+    if operands.stored_errors is not None:
         astray = astray + products  # a dot product of codes may be larger than that of the entries
     grown = (dots + astray) * (1 + r.scale + r.biased_logits)
     scaled = np.maximum(sizes.query.max(axis=-1, initial=0.0), sizes.key.max(axis=(-1, -2), initial=0.0)[..., None]) * a
@@ -406,7 +407,7 @@ def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
     top = attended.max(axis=-1, initial=-np.inf)
     error = np.where(attended > 0, logit_error(operands, truth, r), 0.0).max(axis=-1, initial=0.0)
     storage: Array = (products + astray <= r.largest_sum) & (scaled <= r.largest_prescaled)
-    grown = grown * a * _growth(operands, r)
+    grown = grown * a * _product_growth(operands, r)
     fits: Array = storage & (np.maximum(grown, top + error) <= r.largest_logit) & (top >= -r.largest_logit / 2)
     return fits
 
@@ -421,17 +422,17 @@ second."""
 SHARP_UP_TO = 2**26
 """Logits B·H·T·S up to which every row is held to the sharp bound: some four seconds."""
 
-CLOSEST = 8
+MOST_CLOSEST_QUERIES = 8
 """Queries of each head that are judged sharply where a problem is screened: those that come closest to the bound."""
 
 LARGEST_ERROR = 0.25
 """Of the logarithm of a weight: beyond it the cheap bound would say little, and the sharp one is worked out."""
 
-UPWARDS = 1 + 1e-9
+UPWARD_MARGIN = 1 + 1e-9
 """More than what the roundings of these formulas themselves may take away."""
 
 
-def is_large(problem: Problem) -> bool:
+def needs_screening(problem: Problem) -> bool:
     """Whether a problem is screened."""
     n = problem.sizes
     logits = n.B * n.H * n.T * n.S
@@ -444,7 +445,7 @@ def screening_allowance(operands: Operands, truth: Truth, r: Roundings) -> tuple
     """
     if operands.bend is not None:  # the slope is least where logits are largest: nothing is gained from maxima
         return None
-    if r.stored:  # what rounding to codes does is worked out entry by entry
+    if r.stored_formats:  # what rounding to codes does is worked out entry by entry
         return None
     error, rescales = _largest_error(operands, truth, r)
     if not (error <= LARGEST_ERROR).all():
@@ -453,36 +454,36 @@ def screening_allowance(operands: Operands, truth: Truth, r: Roundings) -> tuple
     least = total * (1 - error)
     errors = WeightError(error, error[..., 0], grown * total, least[..., 0], (grown / (1 - error))[..., 0],
                          operands.counts[..., None] + 3 * rescales, rescales,
-                         normaliser_of(truth, operands.visible, r))
+                         normaliser_error(truth, operands.visible, r))
     drift, reach = _drift_and_reach(operands, truth, grown / (1 - error), (1 + grown) / (1 - error))
     every = replace(operands, visible=None)  # hidden values too: what underflows is next to nothing
-    return UPWARDS * allowance_of(every, np.abs(truth.output), errors, r, drift=drift, reach=reach), \
+    return UPWARD_MARGIN * assemble_allowance(every, np.abs(truth.output), errors, r, drift=drift, reach=reach), \
         in_domain(operands, truth, r, errors)
 
 
 def _largest_error(operands: Operands, truth: Truth, r: Roundings) -> tuple[Array, Array]:
     """(B,H,T,1): no error of the logarithm of a weight in the row is larger; and the most rescales."""
     largest, alike = _row_maxima(operands, truth)
-    error = UPWARDS * logit_error(largest, alike, r)
-    rescales = most_rescales(operands, r)
+    error = UPWARD_MARGIN * logit_error(largest, alike, r)
+    rescales = count_rescales(operands, r)
     # the maximum of what is computed is off by no more than the worst of the logits
-    return logarithm_error(error.copy(), alike.shifted, error, rescales, r), rescales
+    return logarithm_error(error.copy(), alike.shifted_logits, error, rescales, r), rescales
 
 
 def _row_maxima(operands: Operands, truth: Truth) -> tuple[Operands, Truth]:
     """The problem as if each row had one key (S = 1), as large in every respect as any of the row's keys."""
     sizes = operands.sizes
-    query, key = norms(operands.query)[..., None], sizes.key_norms.max(axis=-1, initial=0.0)[..., None, None]
+    query, key = upper_norms(operands.query)[..., None], sizes.key_norms.max(axis=-1, initial=0.0)[..., None, None]
     sums = sizes.key_sums.max(axis=-1, initial=0.0)[..., None]
     sizes = replace(sizes, query=query, key=key, key_sums=sums)
     bias, reach = (None if each is None else np.abs(each).max(axis=-1, keepdims=True, initial=0.0)
                    for each in (operands.bias, operands.reach))
-    dots, logits, far = (_size(array) for array in (truth.dots, truth.logits, truth.shifted))
+    dots, logits, far = (_row_magnitude(array) for array in (truth.dots, truth.logits, truth.shifted_logits))
     alike = Truth(dots, dots, logits, far, truth.total[..., None], truth.total, truth.output)
     return replace(operands, sizes=sizes, bias=bias, reach=reach, visible=None), alike
 
 
-def _size(array: Array) -> Array:
+def _row_magnitude(array: Array) -> Array:
     """(B,H,T,S) -> (B,H,T,1): the largest absolute value of each row."""
     top, bottom = array.max(axis=-1, keepdims=True, initial=0.0), array.min(axis=-1, keepdims=True, initial=0.0)
     size: Array = np.maximum(top, -bottom)
@@ -500,12 +501,12 @@ def _drift_and_reach(operands: Operands, truth: Truth, off: Array, heaviest: Arr
     return off * unit * np.sqrt(apart), heaviest * unit * np.sqrt(mean * (1 + guard) + 1e-300)
 
 
-def closest(seen: Array, truth: Array, allowance: Array, claimed: Array) -> Array:
+def find_closest_queries(seen: Array, truth: Array, allowance: Array, claimed: Array) -> Array:
     """The indices along T, in order, of the queries (B,H,T,Dv) that come closest to what is allowed."""
     with np.errstate(all="ignore"):
         ratio = np.where(claimed[..., None], np.abs(seen - truth) / allowance, 0.0)
     worst = np.where(np.isnan(ratio), np.inf, ratio).max(axis=(0, 1, 3), initial=0.0)
-    return np.sort(np.argsort(-worst, kind="stable")[:CLOSEST])
+    return np.sort(np.argsort(-worst, kind="stable")[:MOST_CLOSEST_QUERIES])
 
 
 # The log-sum-exp of a row
@@ -514,17 +515,17 @@ def closest(seen: Array, truth: Array, allowance: Array, claimed: Array) -> Arra
 LOG_ULPS = 3
 """OpenCL's bound for the error of a logarithm, the standard that the bounds of exp and tanh are from; 1 ulp is 2u."""
 
-BASE_TWO = 2
+BASE_TWO_ROUNDINGS = 2
 """A logarithm to base two is multiplied by ln(2), which is rounded; likewise a maximum on its way there and back."""
 
 
-def log_sum_exp(truth: Truth, operands: Operands) -> Array:
+def row_log_sum_exp(truth: Truth, operands: Operands) -> Array:
     """(B,H,T): the natural logarithm of the sum of the exponentials of a row's logits; -inf where it sees no key."""
-    lse: Array = _largest(truth, operands) + np.log(truth.total)
+    lse: Array = _row_maximum(truth, operands) + np.log(truth.total)
     return lse
 
 
-def _largest(truth: Truth, operands: Operands) -> Array:
+def _row_maximum(truth: Truth, operands: Operands) -> Array:
     """(B,H,T): the row's largest attended logit; -inf where there is none."""
     seen = truth.logits if operands.visible is None else np.where(operands.visible, truth.logits, -np.inf)
     largest: Array = seen.max(axis=-1, initial=-np.inf)
@@ -536,13 +537,13 @@ def lse_allowance(operands: Operands, truth: Truth, r: Roundings, errors: Weight
     up, down = np.log1p(errors.excess.sum(axis=-1) / truth.total), np.log(truth.total / errors.least)
     summed = -np.log1p(-(errors.chain * r.row_sum)[..., 0])
     error = np.maximum(up, down) + summed
-    stored = stored_weights(truth, r, errors, operands.visible)
-    if stored is not None and r.stored[WEIGHTS].summed:
+    stored = weight_storage_error(truth, r, errors, operands.visible)
+    if stored is not None and r.stored_formats[WEIGHTS].summed:
         error = error - np.log1p(-np.minimum(stored.mass[..., 0], 1.0))
-    logarithm, largest = np.abs(np.log(truth.total)), np.abs(_largest(truth, operands))
-    error = error + (2 * LOG_ULPS + BASE_TWO) * r.softmax * (logarithm + error)
-    error = error + 2 * BASE_TWO * r.softmax * (largest + _off(operands, truth, errors))
-    size = np.abs(log_sum_exp(truth, operands))
+    logarithm, largest = np.abs(np.log(truth.total)), np.abs(_row_maximum(truth, operands))
+    error = error + (2 * LOG_ULPS + BASE_TWO_ROUNDINGS) * r.softmax * (logarithm + error)
+    error = error + 2 * BASE_TWO_ROUNDINGS * r.softmax * (largest + _maximum_error(operands, truth, errors))
+    size = np.abs(row_log_sum_exp(truth, operands))
     error = error + r.softmax * (size + error)
     if operands.reach is not None:  # what a row counted from the first key has too much is taken off again
         reach = operands.reach.max(axis=-1, initial=0.0)
@@ -551,9 +552,9 @@ def lse_allowance(operands: Operands, truth: Truth, r: Roundings, errors: Weight
     return returned
 
 
-def _off(operands: Operands, truth: Truth, errors: WeightError) -> Array:
+def _maximum_error(operands: Operands, truth: Truth, errors: WeightError) -> Array:
     """(B,H,T): how far the largest logit that is computed may be from the true one."""
-    raised = truth.shifted + errors.error
+    raised = truth.shifted_logits + errors.error
     seen = raised if operands.visible is None else np.where(operands.visible, raised, 0.0)
     off: Array = seen.max(axis=-1, initial=0.0)
     return off

@@ -18,45 +18,54 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.nouns import DType
-from attnspec.numerics.bound import WeightError, allowance_of, in_domain, lost_weights, weight_error
-from attnspec.numerics.expectation import NOTHING, Expectation
+from attnspec.numerics.bound import WeightError, assemble_allowance, in_domain, lost_weights, weight_error
+from attnspec.numerics.expectation import EMPTY_FIELDS, Expectation
 from attnspec.numerics.operands import Operands
-from attnspec.numerics.precision import Precision, assumed, unit
-from attnspec.numerics.reference import ProblemBlock, Truth, attend, blocks, is_wider, join_blocks, times, wide_float
+from attnspec.numerics.precision import Precision, assumed_precision, unit
+from attnspec.numerics.reference import (
+    ProblemBlock,
+    Truth,
+    compute_truth,
+    cut_blocks,
+    is_wider,
+    join_blocks,
+    multiply_wide,
+    wide_float,
+)
 from attnspec.numerics.roundings import Roundings, roundings
 from attnspec.problems.problem import Array, Problem
 
-ROUNDINGS = 3
+RESCALING_ROUNDINGS = 3
 """Of 1 - rate, of its reciprocal, and of the product."""
 
-AT_ONCE = 2**20
+ENTRIES_AT_ONCE = 2**20
 """Entries of F_ij v_j that are formed at once."""
 
 
-def rescaling(precision: Precision) -> float:
+def rescaling_error(precision: Precision) -> float:
     """Relative: what multiplying a weight by 1/(1 - rate) adds, in the format in which weights are kept."""
     roundoff = max(unit(precision.weights).roundoff, unit(precision.softmax).roundoff)
-    return float(np.expm1(ROUNDINGS * np.log1p(roundoff)))
+    return float(np.expm1(RESCALING_ROUNDINGS * np.log1p(roundoff)))
 
 
-def factors(kept: Array, rate: float) -> Array:
+def dropout_factors(kept: Array, rate: float) -> Array:
     """(B,H,T,S): what each weight is multiplied by, given which ones are kept (bool); at rate 1 zeros."""
     return np.where(kept, 1 / (1 - rate) if rate < 1 else 0.0, 0.0)
 
 
-def with_factors(truth: Truth, operands: Operands, factor: Array) -> Truth:
+def multiply_weights(truth: Truth, operands: Operands, factor: Array) -> Truth:
     """The truth of a block whose weights are multiplied by a factor (B,H,T,S) before they meet the values."""
     total = np.where(truth.total == 0, 1, truth.total)[..., None]
-    return replace(truth, output=times(truth.weights * factor, operands.value) / total)
+    return replace(truth, output=multiply_wide(truth.weights * factor, operands.value) / total)
 
 
-def expect_dropped(problem: Problem, factor: Array, precision: Precision, *, conventions: Mapping[str, str],
-                   scale_width: int | None = None) -> Expectation:
+def expect_with_factors(problem: Problem, factor: Array, precision: Precision, *, conventions: Mapping[str, str],
+                        scale_width: int | None = None) -> Expectation:
     """The output (B,H,T,Dv) of a problem whose weights are multiplied by a factor (B,H,T,S), and its allowance.
 
     The other arguments are those of `expect`.
     """
-    return _expected(problem, factor, precision, _of_these, blocks(problem, conventions, scale_width))
+    return _expect_blocks(problem, factor, precision, _bound_known_drop, cut_blocks(problem, conventions, scale_width))
 
 
 def expect_any_dropped(problem: Problem, rate: float, precision: Precision, *, conventions: Mapping[str, str],
@@ -64,7 +73,7 @@ def expect_any_dropped(problem: Problem, rate: float, precision: Precision, *, c
     """The same, whichever weights are dropped: the truth is that of none, and the allowance holds for all."""
     sizes = problem.sizes
     factor = np.broadcast_to(1 / (1 - rate), (sizes.B, sizes.H, sizes.T, sizes.S))
-    return _expected(problem, factor, precision, _of_any, blocks(problem, conventions, scale_width))
+    return _expect_blocks(problem, factor, precision, _bound_any_drop, cut_blocks(problem, conventions, scale_width))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +86,7 @@ class _Part:
     errors: WeightError
 
     @property
-    def grown(self) -> float:
+    def largest_factor(self) -> float:
         """The largest factor, 1 at least."""
         return max(1.0, float(self.factor.max(initial=0.0)))
 
@@ -86,11 +95,11 @@ _Around = Callable[[_Part], tuple[Array, Array]]
 """The size of the output and its drift, both (B,H,T,Dv)."""
 
 
-def _expected(problem: Problem, factor: Array, precision: Precision, around: _Around,
-              parts: Iterable[ProblemBlock]) -> Expectation:
+def _expect_blocks(problem: Problem, factor: Array, precision: Precision, around: _Around,
+                   parts: Iterable[ProblemBlock]) -> Expectation:
     """The output (B,H,T,Dv) block by block."""
     sizes = problem.sizes
-    classes = (precision, *(() if is_wider(precision.dtype) else (assumed(DType.FLOAT64),)))
+    classes = (precision, *(() if is_wider(precision.dtype) else (assumed_precision(DType.FLOAT64),)))
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
         found = ((each.place, _block_fields(each.operands, factor[each.place], classes, around)) for each in parts)
         every: dict[str, Any] = dict(join_blocks((sizes.B, sizes.H, sizes.T), found))
@@ -100,30 +109,31 @@ def _expected(problem: Problem, factor: Array, precision: Precision, around: _Ar
 def _block_fields(
         operands: Operands, factor: Array, classes: tuple[Precision, ...], around: _Around) -> Mapping[str, Array]:
     """The fields of `Expectation` of a block (B,H,T,…); factor (B,H,T,S)."""
-    wide = with_factors(attend(operands, wide_float(classes[0].dtype)), operands, factor)
+    wide = multiply_weights(compute_truth(operands, wide_float(classes[0].dtype)), operands, factor)
     truth = wide.narrow()
     parts = [_Part(operands, truth, factor, weight_error(operands, truth, roundings(each))) for each in classes]
-    slack = functools.reduce(np.add, (_allowance(part, each, around)
+    slack = functools.reduce(np.add, (_dropped_allowance(part, each, around)
                                       for part, each in zip(parts, classes, strict=True)))
     r = roundings(classes[0])
-    claimed = in_domain(operands, truth, r, parts[0].errors) & _fits(parts[0], r) & np.isfinite(slack).all(axis=-1)
-    if r.stored:  # what quantising inside does beside dropout is not derived
+    claimed = in_domain(operands, truth, r, parts[0].errors) & _grown_values_fit(parts[0],
+                                                                                 r) & np.isfinite(slack).all(axis=-1)
+    if r.stored_formats:  # what quantising inside does beside dropout is not derived
         claimed = np.zeros_like(claimed)
-    return {**NOTHING, "output": wide.output, "output_allowance": slack, "empty": operands.counts == 0,
+    return {**EMPTY_FIELDS, "output": wide.output, "output_allowance": slack, "empty": operands.counts == 0,
             "claimed": claimed, "output_claimed": claimed}
 
 
-def _allowance(part: _Part, precision: Precision, around: _Around) -> Array:
+def _dropped_allowance(part: _Part, precision: Precision, around: _Around) -> Array:
     """(B,H,T,Dv): D, as without dropout, of the values F_ij v_j; and the roundings of F itself."""
     r, operands, errors = roundings(precision), part.operands, part.errors
     size, drift = around(part)
     reach = (((part.truth.weights + errors.excess) * part.factor) @ operands.sizes.value) / errors.least[..., None]
-    allowance = allowance_of(operands, size, errors, r, drift=drift, reach=reach)
-    allowance = allowance + (part.grown - 1) * lost_weights(operands, size, r) * (1 + r.output)
-    return np.asarray(allowance + rescaling(precision) * (reach + allowance))
+    allowance = assemble_allowance(operands, size, errors, r, drift=drift, reach=reach)
+    allowance = allowance + (part.largest_factor - 1) * lost_weights(operands, size, r) * (1 + r.output)
+    return np.asarray(allowance + rescaling_error(precision) * (reach + allowance))
 
 
-def _of_any(part: _Part) -> tuple[Array, Array]:
+def _bound_any_drop(part: _Part) -> tuple[Array, Array]:
     """(B,H,T,Dv), whichever weights are dropped: |F_ij v_j - o| is at most |v_j| / (1 - rate) and the largest
     output.
     """
@@ -133,12 +143,12 @@ def _of_any(part: _Part) -> tuple[Array, Array]:
     return np.asarray(size), np.asarray(drift + part.errors.mass[..., None] * size)
 
 
-def _of_these(part: _Part) -> tuple[Array, Array]:
+def _bound_known_drop(part: _Part) -> tuple[Array, Array]:
     """(B,H,T,Dv), of those that are known: the sum of excess·|F_ij v_j - o| over least, some columns at a time, as
     memory likes.
     """
     output, value = part.truth.output, part.operands.value
-    drift, step = np.empty_like(output), max(1, AT_ONCE // max(1, part.factor.size))
+    drift, step = np.empty_like(output), max(1, ENTRIES_AT_ONCE // max(1, part.factor.size))
     for start in range(0, value.shape[-1], step):
         some = slice(start, start + step)
         apart = np.abs(part.factor[..., None] * value[:, :, None, :, some] - output[:, :, :, None, some])
@@ -146,14 +156,14 @@ def _of_these(part: _Part) -> tuple[Array, Array]:
     return np.abs(output), np.asarray(drift / part.errors.least[..., None])
 
 
-def _fits(part: _Part, r: Roundings) -> Array:
+def _grown_values_fit(part: _Part, r: Roundings) -> Array:
     """(B,H,1): whether no sum of values can overflow that have grown by the largest factor."""
-    largest = part.grown * part.operands.held.value_sums.max(axis=-1, initial=0.0)[..., None]
+    largest = part.largest_factor * part.operands.held.value_sums.max(axis=-1, initial=0.0)[..., None]
     return np.asarray((largest <= r.largest_sum / 2) & (largest <= r.largest_output / 2))
 
 
 @lru_cache(maxsize=1024)
-def limits(trials: int, chance: float, false_alarm: float) -> tuple[int, int]:
+def count_limits(trials: int, chance: float, false_alarm: float) -> tuple[int, int]:
     """The least and the greatest count of so many independent trials, each with this chance, that raise no alarm.
 
     The probability of a lower count is at most half of the rate, and that of a higher one, too: both tails are summed,
@@ -161,18 +171,18 @@ def limits(trials: int, chance: float, false_alarm: float) -> tuple[int, int]:
     """
     if chance in (0.0, 1.0):
         return (0, 0) if chance == 0 else (trials, trials)
-    low = _least(_logarithms(trials, chance), false_alarm / 2)
-    return low, trials - _least(_logarithms(trials, 1 - chance), false_alarm / 2)
+    low = _least_count(_count_log_probabilities(trials, chance), false_alarm / 2)
+    return low, trials - _least_count(_count_log_probabilities(trials, 1 - chance), false_alarm / 2)
 
 
-def _logarithms(trials: int, chance: float) -> Array:
+def _count_log_probabilities(trials: int, chance: float) -> Array:
     """(trials + 1,): the logarithm of the probability of each count."""
     counts = np.arange(1, trials + 1, dtype=float)
     ratios = np.log(trials + 1 - counts) - np.log(counts) + math.log(chance) - math.log1p(-chance)
     return np.concatenate([[0.0], np.cumsum(ratios)]) + trials * math.log1p(-chance)
 
 
-def _least(logarithms: Array, tail: float) -> int:
+def _least_count(logarithms: Array, tail: float) -> int:
     """The least count up to which there is more than this probability."""
     below = np.logaddexp.accumulate(logarithms)
     return int(np.searchsorted(below, math.log(tail), side="right"))

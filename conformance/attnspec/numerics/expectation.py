@@ -16,26 +16,34 @@ from attnspec.core.nouns import DType
 from attnspec.numerics.bound import (
     WeightError,
     in_domain,
-    log_sum_exp,
     logit_underflow,
     lost_weights,
     lse_allowance,
-    of_slopes,
     output_allowance,
     own_rounding,
     product_error,
+    row_log_sum_exp,
     screening_allowance,
-    stored_weights,
+    slope_error,
     weight_error,
+    weight_storage_error,
 )
 from attnspec.numerics.gradient_sums import Gradient
-from attnspec.numerics.operands import LogitBend, Operands, attending, roundings_of, visible_keys
-from attnspec.numerics.precision import Precision, assumed
-from attnspec.numerics.reference import Truth, attend, blocks, is_wider, join_blocks, scaled, wide_float
+from attnspec.numerics.operands import LogitBend, Operands, dequantise_problem, roundings_of, visible_keys
+from attnspec.numerics.precision import Precision, assumed_precision
+from attnspec.numerics.reference import (
+    Truth,
+    compute_truth,
+    cut_blocks,
+    is_wider,
+    join_blocks,
+    scaled_magnitude,
+    wide_float,
+)
 from attnspec.numerics.roundings import Roundings, roundings
-from attnspec.numerics.stored import entry_errors, stored_arrays, stored_blocks, with_rescaling
+from attnspec.numerics.stored import add_rescaling, cut_stored_blocks, entry_errors, stored_arrays
 from attnspec.numerics.stored_chance import (
-    of_shared_query,
+    shared_query_squares,
     spread_of_stored,
     squares_of_codes,
     strain_of_query,
@@ -45,16 +53,16 @@ from attnspec.numerics.stored_format import WEIGHTS
 from attnspec.problems.problem import Array, LayerProblem, Problem
 
 
-def lowered(problem: LayerProblem) -> Problem:
+def inner_problem(problem: LayerProblem) -> Problem:
     """The attention inside: the projected and split query, key and value, in float64 (where they are exact)."""
     heads, kv_heads = problem.heads, problem.kv_heads
-    query = _projected(problem, problem.query, "query", heads)
-    key = _projected(problem, problem.key, "key", kv_heads)
-    value = _projected(problem, problem.value, "value", kv_heads)
+    query = _project_heads(problem, problem.query, "query", heads)
+    key = _project_heads(problem, problem.key, "key", kv_heads)
+    value = _project_heads(problem, problem.value, "value", kv_heads)
     return Problem(problem.dtype, query, key, value, **problem.given).but(**acting_on(Acts.ANSWER))
 
 
-def _projected(problem: LayerProblem, array: Array, name: str, heads: int) -> Array:
+def _project_heads(problem: LayerProblem, array: Array, name: str, heads: int) -> Array:
     """(B,T,M) or (B,S,M) -> (B,H,T,D), (B,Hkv,S,D) or (B,Hkv,S,Dv): projected, with bias, and split into heads."""
     projected = array.astype(np.float64) @ problem.params[f"w_{name}"].astype(np.float64)
     if f"b_{name}" in problem.params:
@@ -63,18 +71,18 @@ def _projected(problem: LayerProblem, array: Array, name: str, heads: int) -> Ar
     return projected.reshape(B, length, heads, width // heads).swapaxes(1, 2)
 
 
-def concat(array: Array) -> Array:
+def concat_heads(array: Array) -> Array:
     """(B,H,T,Dv) -> (B,T,H·Dv): head h owns the columns h·Dv … (h+1)·Dv-1."""
     B, H, T, Dv = array.shape
     return array.swapaxes(1, 2).reshape(B, T, H * Dv)
 
 
-def carried(problem: LayerProblem, r: Roundings, output: Array, allowance: Array) -> tuple[Array, Array]:
+def project_output(problem: LayerProblem, r: Roundings, output: Array, allowance: Array) -> tuple[Array, Array]:
     """Attention's output and allowance (B,H,T,Dv) carried through the output projection: both (B,T,M).
 
     The sum of H·Dv products may be seeded with the bias; it is rounded, and rounded again when the bias is added.
     """
-    heads, slack = concat(output), concat(allowance)
+    heads, slack = concat_heads(output), concat_heads(allowance)
     if "w_out" not in problem.params:
         return heads, slack
     weight = problem.params["w_out"].astype(np.float64)
@@ -88,18 +96,18 @@ def carried(problem: LayerProblem, r: Roundings, output: Array, allowance: Array
     return product + bias, error
 
 
-def sums_fit(problem: LayerProblem, r: Roundings, output: Array) -> Array:
+def projection_fits(problem: LayerProblem, r: Roundings, output: Array) -> Array:
     """(B,T): whether the output projection can overflow nowhere."""
     if "w_out" not in problem.params:
         return np.ones((output.shape[0], output.shape[2]), dtype=bool)
-    sums = np.abs(concat(output)).astype(np.float64) @ np.abs(problem.params["w_out"].astype(np.float64))
+    sums = np.abs(concat_heads(output)).astype(np.float64) @ np.abs(problem.params["w_out"].astype(np.float64))
     fits: Array = sums.max(axis=-1, initial=0.0) <= min(r.largest_sum, r.largest_output) / 2
     return fits
 
 
-__all__ = ["EVERYTHING", "Expectation", "expect", "expect_layer", "visible_keys"]
+__all__ = ["ALL_PARTS", "Expectation", "expect", "expect_layer", "visible_keys"]
 
-EVERYTHING = frozenset({"output", "weights", "logits"})
+ALL_PARTS = frozenset({"output", "weights", "logits"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,14 +153,14 @@ class Expectation:
         """(B,H,T,Dv): S, which an honest output exceeds anywhere with at most this probability, where values are
         generic. Every entry counts, and every weight behind them, since its error is taken to be small.
         """
-        spread = multiple(self.output.size + self.visible.size, false_alarm)
+        spread = hoeffding_multiple(self.output.size + self.visible.size, false_alarm)
         parts = Typical(self.typical_spread, self.typical_strain, self.typical_sure)
         return parts.allowance(self.output_allowance, spread)
 
 
 def expect(
     problem: Problem, precision: Precision, *, conventions: Mapping[str, str], scale_width: int | None = None,
-    rows: Array | None = None, parts: frozenset[str] = EVERYTHING, screens: bool = False,
+    rows: Array | None = None, parts: frozenset[str] = ALL_PARTS, screens: bool = False,
 ) -> Expectation:
     """The truth and the allowances of a problem: output (B,H,T,Dv), weights and logits (B,H,T,S); see `Expectation`.
 
@@ -162,14 +170,15 @@ def expect(
     be asked for, and is for values without structure only.  screens: look at every entry, but cheaply: the truth is in
     float64 for a float64 subject too, and allowances may be larger than need be; they pay for the truth's own error.
     """
-    subject, posed = roundings_of(problem, precision), attending(problem)
+    subject, posed = roundings_of(problem, precision), dequantise_problem(problem)
     sizes = posed.sizes
     T = sizes.T if rows is None else len(rows)
-    every_block = functools.partial(blocks, posed)
-    if subject.stored:
+    every_block = functools.partial(cut_blocks, posed)
+    if subject.stored_formats:
         formats = stored_arrays(problem, subject)
-        subject, every_block = with_rescaling(subject, posed, formats), functools.partial(stored_blocks, posed, subject)
-    work_out = functools.partial(_screened if screens else _exactly, problem.dtype, subject, parts)
+        subject, every_block = add_rescaling(subject, posed,
+                                             formats), functools.partial(cut_stored_blocks, posed, subject)
+    work_out = functools.partial(_expect_cheaply if screens else _expect_sharply, problem.dtype, subject, parts)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is left out by `claimed`
         found = ((block.place, work_out(block.operands))
                  for block in every_block(conventions, scale_width, rows))
@@ -178,48 +187,48 @@ def expect(
 
 
 _NONE, _NO_ROWS = np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0))
-NOTHING = {each.name: _NO_ROWS if each.name == "row_sum_allowance" else _NONE for each in fields(Expectation)
+EMPTY_FIELDS = {each.name: _NO_ROWS if each.name == "row_sum_allowance" else _NONE for each in fields(Expectation)
             if each.name not in {"is_screened", "lse", "lse_allowance", "gradients"}}
 
 
-def of_gradients(gradients: Mapping[str, Gradient]) -> Expectation:
+def expect_gradients_alone(gradients: Mapping[str, Gradient]) -> Expectation:
     """Gradients and nothing else."""
-    every: dict[str, Any] = dict(NOTHING)
+    every: dict[str, Any] = dict(EMPTY_FIELDS)
     return Expectation(**every, gradients=gradients)
 
 
 def expect_layer(
-    problem: LayerProblem, precision: Precision, *, conventions: Mapping[str, str], parts: frozenset[str] = EVERYTHING,
+    problem: LayerProblem, precision: Precision, *, conventions: Mapping[str, str], parts: frozenset[str] = ALL_PARTS,
 ) -> Expectation:
     """The same for a layer: output (B,T,M), all else of the attention inside, whose scale is 1/sqrt(D)."""
-    inside = expect(lowered(problem), precision, conventions=conventions, parts=parts | {"output"})
+    inside = expect(inner_problem(problem), precision, conventions=conventions, parts=parts | {"output"})
     r = roundings(precision)
     with np.errstate(all="ignore"):
-        output, allowance = carried(problem, r, inside.output, inside.output_allowance)
-        fits = sums_fit(problem, r, inside.output)
+        output, allowance = project_output(problem, r, inside.output, inside.output_allowance)
+        fits = projection_fits(problem, r, inside.output)
     claimed = inside.claimed.all(axis=1) & fits & np.isfinite(allowance).all(axis=-1)
     return replace(inside, output=output, output_allowance=allowance, output_claimed=claimed)
 
 
-def _screened(dtype: DType, r: Roundings, parts: frozenset[str], operands: Operands) -> dict[str, Array]:
+def _expect_cheaply(dtype: DType, r: Roundings, parts: frozenset[str], operands: Operands) -> dict[str, Array]:
     """The fields of `Expectation` of a block (B,H,T,…): a float64 truth, and a cheap bound where that says enough."""
-    truth = attend(operands, np.float64)
-    classes = [r, *([roundings(assumed(DType.FLOAT64))] if dtype is DType.FLOAT64 else [])]
+    truth = compute_truth(operands, np.float64)
+    classes = [r, *([roundings(assumed_precision(DType.FLOAT64))] if dtype is DType.FLOAT64 else [])]
     bounds = [screening_allowance(operands, truth, r) for r in classes] if parts == {"output"} else [None]
     known = [each for each in bounds if each is not None]
     if len(known) < len(bounds):
         return _expected_fields(operands, truth, classes, parts)
-    slack = _total(allowance for allowance, _ in known)
+    slack = _sum_allowances(allowance for allowance, _ in known)
     claimed = known[0][1] & np.isfinite(slack).all(axis=-1)
-    return {**NOTHING, "output": truth.output, "output_allowance": slack, "empty": operands.counts == 0,
+    return {**EMPTY_FIELDS, "output": truth.output, "output_allowance": slack, "empty": operands.counts == 0,
             "claimed": claimed, "output_claimed": claimed}
 
 
-def _exactly(dtype: DType, r: Roundings, parts: frozenset[str], operands: Operands) -> dict[str, Array]:
+def _expect_sharply(dtype: DType, r: Roundings, parts: frozenset[str], operands: Operands) -> dict[str, Array]:
     """The fields of `Expectation` of a block (B,H,T,…): a truth that is as wide as can be, and the sharp bound."""
     # where long double is no wider than float64 (macOS, Windows), the truth of a float64 subject rounds as it does
-    classes = [r, *([] if is_wider(r.precision.dtype) else [roundings(assumed(DType.FLOAT64))])]
-    return _expected_fields(operands, attend(operands, wide_float(dtype)), classes, parts)
+    classes = [r, *([] if is_wider(r.precision.dtype) else [roundings(assumed_precision(DType.FLOAT64))])]
+    return _expected_fields(operands, compute_truth(operands, wide_float(dtype)), classes, parts)
 
 
 def _expected_fields(
@@ -228,43 +237,43 @@ def _expected_fields(
     truth = wide.narrow()
     erring = [(r, weight_error(operands, truth, r)) for r in classes]
     claimed: Array = in_domain(operands, truth, *erring[0]) & np.isfinite(erring[0][1].worst)
-    found = dict(NOTHING)
+    found = dict(EMPTY_FIELDS)
     if parts & {"output", "typical"}:
-        slack = _total(output_allowance(operands, truth, r, errors) for r, errors in erring)
+        slack = _sum_allowances(output_allowance(operands, truth, r, errors) for r, errors in erring)
         found |= {"output": wide.output, "output_allowance": slack}
         claimed &= np.isfinite(slack).all(axis=-1)
     every: tuple[Operands, Truth, Truth, Erring] = operands, wide, truth, erring
     keys = without_sink(*every) if operands.has_sink else every
     if "weights" in parts:
-        found |= _weights(*keys)
+        found |= _weights_fields(*keys)
     if "logits" in parts:
-        found |= _logits(*keys)
+        found |= _logits_fields(*keys)
     if "lse" in parts:
-        slack = _total(lse_allowance(operands, truth, r, errors) for r, errors in erring)
-        found |= {"lse": log_sum_exp(wide, operands), "lse_allowance": slack}
+        slack = _sum_allowances(lse_allowance(operands, truth, r, errors) for r, errors in erring)
+        found |= {"lse": row_log_sum_exp(wide, operands), "lse_allowance": slack}
         claimed &= np.isfinite(slack)
     if "typical" in parts:
-        chances = functools.reduce(Typical.__add__, (typical(operands, truth, r, errors) for r, errors in erring))
+        chances = functools.reduce(Typical.__add__, (typical_error(operands, truth, r, errors) for r, errors in erring))
         found |= {"typical_spread": chances.spread, "typical_strain": chances.strain, "typical_sure": chances.sure}
     if parts & {"weights", "logits", "typical", "visible"}:
-        found["visible"] = keys[0].seen()
+        found["visible"] = keys[0].visible_array()
     return found | {"empty": operands.counts == 0, "claimed": claimed, "output_claimed": claimed}
 
 
-def _weights(operands: Operands, wide: Truth, truth: Truth, erring: Erring) -> dict[str, Array]:
+def _weights_fields(operands: Operands, wide: Truth, truth: Truth, erring: Erring) -> dict[str, Array]:
     """The weights of one block (B,H,T,S), their allowance and that of the row sums (B,H,T)."""
     return {"weights": wide.weights / divisor(wide.total)[..., None],
-            "weights_allowance": _total(weights_allowance(operands, truth, r, errors) for r, errors in erring),
-            "row_sum_allowance": _total(row_sum_allowance(operands, truth, r, errors) for r, errors in erring)}
+            "weights_allowance": _sum_allowances(weights_allowance(operands, truth, r, errors) for r, errors in erring),
+            "row_sum_allowance": _sum_allowances(row_sum_allowance(operands, truth, r, errors) for r, errors in erring)}
 
 
-def _logits(operands: Operands, wide: Truth, truth: Truth, erring: Erring) -> dict[str, Array]:
+def _logits_fields(operands: Operands, wide: Truth, truth: Truth, erring: Erring) -> dict[str, Array]:
     """The logits of one block and their allowance, (B,H,T,S)."""
-    seen, slack = operands.seen(), _total(logits_allowance(truth, r, errors) for r, errors in erring)
-    return {"logits": np.where(seen, wide.shifted, -np.inf), "logits_allowance": np.where(seen, slack, 0.0)}
+    seen, slack = operands.visible_array(), _sum_allowances(logits_allowance(truth, r, errors) for r, errors in erring)
+    return {"logits": np.where(seen, wide.shifted_logits, -np.inf), "logits_allowance": np.where(seen, slack, 0.0)}
 
 
-def _total(allowances: Iterable[Array]) -> Array:
+def _sum_allowances(allowances: Iterable[Array]) -> Array:
     """The allowances of the subject's class and of the truth's added up: (B,H,T,Dv), (B,H,T,S) or (B,H,T), as each."""
     return functools.reduce(np.add, allowances)
 
@@ -280,36 +289,36 @@ def weights_allowance(operands: Operands, truth: Truth, r: Roundings, errors: We
     p = truth.weights / divisor(truth.total)[..., None]
     least = errors.least[..., None]
     excess = errors.excess / least
-    apart = 1 - p if not r.stored else 1 - p + own_rounding(operands)
+    apart = 1 - p if not r.stored_formats else 1 - p + own_rounding(operands)
     drift = excess * apart + p * np.maximum(errors.mass[..., None] - excess, 0.0)
     drift = np.fmin(drift, np.maximum(p, 1 - p))
     heavy = np.fmin((truth.weights + errors.excess) / least, 1.0)
-    divided = errors.divided(r)
-    rounded = heavy * _error_of_kept_weight(errors, r) * (1 + divided) + (p + drift) * divided
+    divided = errors.divisor_error(r)
+    rounded = heavy * _kept_weight_error(errors, r) * (1 + divided) + (p + drift) * divided
     rounded += (p + drift + rounded) * (r.softmax * (2 + r.softmax))
     inside = drift + rounded + r.lost_weight * (1 + operands.counts[..., None] * p) + r.lost_product
-    if r.stored:
-        inside = inside + _of_stored_weights(operands, truth, r, errors, p + inside)
+    if r.stored_formats:
+        inside = inside + _stored_weight_allowance(operands, truth, r, errors, p + inside)
     allowance = inside + r.output * (p + inside) + r.lost_output
     return allowance if operands.visible is None else np.where(operands.visible, allowance, 0.0)
 
 
-def _of_stored_weights(operands: Operands, truth: Truth, r: Roundings, errors: WeightError, size: Array) -> Array:
+def _stored_weight_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError, size: Array) -> Array:
     """(B,H,T,S): what storing weights, or the values that read them, as codes may add to weights of this size. 1 is the
     largest value, which is stored exactly, but for its scale.
     """
-    stored, scaled_back = stored_weights(truth, r, errors, operands.visible), _of_ones(r) * size
+    stored, scaled_back = weight_storage_error(truth, r, errors, operands.visible), _stored_one_error(r) * size
     if stored is None:
         return scaled_back
-    if not r.stored[WEIGHTS].summed:
-        return np.asarray(stored.apart + scaled_back)
-    by_sum_of_codes = (stored.apart + size * stored.mass) / (1 - stored.mass)
-    return np.asarray(np.where(stored.mass < 1, by_sum_of_codes, np.maximum(stored.apart, 1.0)) + scaled_back)
+    if not r.stored_formats[WEIGHTS].summed:
+        return np.asarray(stored.distances + scaled_back)
+    by_sum_of_codes = (stored.distances + size * stored.mass) / (1 - stored.mass)
+    return np.asarray(np.where(stored.mass < 1, by_sum_of_codes, np.maximum(stored.distances, 1.0)) + scaled_back)
 
 
-def _of_ones(r: Roundings) -> float:
+def _stored_one_error(r: Roundings) -> float:
     """By how much a 1 may be off that is stored as a value."""
-    stored = r.stored.get("value")
+    stored = r.stored_formats.get("value")
     if stored is None:
         return 0.0
     return r.inputs.of_values + float(entry_errors(np.ones((1, 1, 1, 1)), stored, r.precision)[0, 0, 0, 0])
@@ -317,15 +326,15 @@ def _of_ones(r: Roundings) -> float:
 
 def row_sum_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T): D of the output for V = 1, and the rounding of each weight that is handed back."""
-    divided = errors.divided(r)
-    grown = (1 + _error_of_kept_weight(errors, r)) * (1 + divided) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
+    divided = errors.divisor_error(r)
+    grown = (1 + _kept_weight_error(errors, r)) * (1 + divided) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
     lost = r.lost_weight * 2 + r.lost_product + r.lost_output
     allowance: Array = grown[..., 0] + operands.counts * lost * (1 + grown[..., 0])
-    if r.stored:
-        allowance = allowance + _of_ones(r) * (1 + allowance)
-    stored = stored_weights(truth, r, errors, operands.visible)
+    if r.stored_formats:
+        allowance = allowance + _stored_one_error(r) * (1 + allowance)
+    stored = weight_storage_error(truth, r, errors, operands.visible)
     # divided by the sum of the codes, rows still sum to 1
-    is_one = stored is None or r.stored[WEIGHTS].summed
+    is_one = stored is None or r.stored_formats[WEIGHTS].summed
     return allowance if stored is None or is_one else allowance + stored.mass[..., 0] * (1 + allowance)
 
 
@@ -334,10 +343,10 @@ def logits_allowance(truth: Truth, r: Roundings, errors: WeightError) -> Array:
     logits. The row's sum cancels. Infinite where the weight may leave the range in which it is rounded relatively.
     """
     top = np.take_along_axis(errors.error, np.argmax(truth.weights, axis=-1, keepdims=True), axis=-1)
-    once = (1 + _error_of_kept_weight(errors, r)) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
+    once = (1 + _kept_weight_error(errors, r)) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
     normal = r.normal_weight
-    if r.stored:
-        stored, once = r.stored.get(WEIGHTS), (1 + once) * (1 + _of_ones(r)) - 1
+    if r.stored_formats:
+        stored, once = r.stored_formats.get(WEIGHTS), (1 + once) * (1 + _stored_one_error(r)) - 1
         if stored is not None:
             once = (1 + once) * (1 + stored.relative) - 1
             normal = np.inf if stored.codes.is_whole else max(normal, stored.absolute / stored.relative / stored.factor)
@@ -348,11 +357,11 @@ def logits_allowance(truth: Truth, r: Roundings, errors: WeightError) -> Array:
 def _least_weight(truth: Truth, errors: WeightError) -> Array:
     """(B,H,T,S): no honest weight is smaller, roundings aside (the caller's half covers them)."""
     most = (truth.total + errors.excess.sum(axis=-1))[..., None]
-    least: Array = np.exp(np.minimum(truth.shifted - errors.error, 0.0)) / divisor(most)
+    least: Array = np.exp(np.minimum(truth.shifted_logits - errors.error, 0.0)) / divisor(most)
     return least / 2
 
 
-def _error_of_kept_weight(errors: WeightError, r: Roundings) -> Array:
+def _kept_weight_error(errors: WeightError, r: Roundings) -> Array:
     """(B,H,T,1): the relative error of a single kept weight: rounded thrice an online rescale, and when stored."""
     kept: Array = (1 + 3 * errors.rescales * r.accumulate) * (1 + r.weights) - 1
     return kept
@@ -366,19 +375,20 @@ def divisor(total: Array) -> Array:
 
 def without_sink(operands: Operands, wide: Truth, truth: Truth,
                  erring: Erring) -> tuple[Operands, Truth, Truth, Erring]:
-    """A block's operands, truth (wide, and in float64) and errors, of the keys alone; the wide truth's `shifted` are
-    logits less the row's largest of a key, whatever the sink's.
+    """A block's operands, truth (wide, and in float64) and errors, of the keys alone; the wide truth's `shifted_logits`
+    are logits less the row's largest of a key, whatever the sink's.
     """
     keys = replace(operands, key=operands.key[:, :, :-1], value=operands.value[:, :, :-1],
-                   visible=operands.seen()[..., :-1], has_sink=False)
+                   visible=operands.visible_array()[..., :-1], has_sink=False)
     errors = [(r, replace(each, error=each.error[..., :-1], excess=each.excess[..., :-1])) for r, each in erring]
-    of_keys = _of_keys(wide)
-    top = np.where(keys.seen(), of_keys.shifted, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
-    return keys, replace(of_keys, shifted=of_keys.shifted - np.where(np.isneginf(top), 0, top)), _of_keys(truth), errors
+    of_keys = _drop_sink_column(wide)
+    top = np.where(keys.visible_array(), of_keys.shifted_logits, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
+    return keys, replace(of_keys, shifted_logits=of_keys.shifted_logits
+                         - np.where(np.isneginf(top), 0, top)), _drop_sink_column(truth), errors
 
 
-def _of_keys(truth: Truth) -> Truth:
-    scores = ("dots", "bent", "logits", "shifted", "weights")
+def _drop_sink_column(truth: Truth) -> Truth:
+    scores = ("dots", "bent_dots", "logits", "shifted_logits", "weights")
     return replace(truth, **{name: getattr(truth, name)[..., :-1] for name in scores})
 
 
@@ -411,12 +421,12 @@ class Typical:
         return np.asarray(np.fmin(worst_case, multiple * self.spread * curved + self.sure))
 
 
-def multiple(events: int, false_alarm: float) -> float:
+def hoeffding_multiple(events: int, false_alarm: float) -> float:
     """How many spreads no error of so many exceeds, but with probability `false_alarm` (Hoeffding, and a union)."""
     return math.sqrt(2 * math.log(2 * max(events, 1) / false_alarm))
 
 
-def typical(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Typical:
+def typical_error(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Typical:
     """The ingredients of S. Meaningless on rows that `in_domain` leaves out."""
     p = truth.weights / np.where(truth.total == 0, 1, truth.total)[..., None]
     variance, size = _log_variance(operands, truth, r, errors), np.abs(truth.output)
@@ -424,31 +434,32 @@ def typical(operands: Operands, truth: Truth, r: Roundings, errors: WeightError)
     # exp(e) - 1 is linear in e only while e is small; the worst of them says how far that holds
     strain = np.sqrt(attended.max(axis=-1, keepdims=True, initial=0.0))
 # what all keys share does not average out: constants, the division, underflow
-    sure = _of_constants(operands, truth, p, r) + size * (r.softmax * (2 + r.softmax)) + lost_weights(operands, size, r)
-    sure = sure + size * errors.normaliser + _of_slopes(operands, truth, p, r)
-    if r.stored:
+    sure = _constants_drift(operands, truth, p,
+                            r) + size * (r.softmax * (2 + r.softmax)) + lost_weights(operands, size, r)
+    sure = sure + size * errors.normaliser + _slope_drift(operands, truth, p, r)
+    if r.stored_formats:
         strain = np.hypot(strain, strain_of_query(operands))
         sure = sure + sure_of_stored(operands, truth, r, errors)
     # squares of values near 1e-150 underflow, and every float64 subject stood at 6 to 42 times S on such heads
-    unit, grown = _unit_of(operands.value), 1 + r.output
+    unit, grown = _value_unit(operands.value), 1 + r.output
     scaled, answer = replace(operands, value=operands.value / unit), replace(truth, output=truth.output / unit)
     square = _spread_of_values(p * p * variance, scaled.value, answer.output)
-    square += _of_query(scaled, answer, p, r) + _of_sums(scaled, answer, p, r, errors)
-    if r.stored:
+    square += _query_variance(scaled, answer, p, r) + _sums_variance(scaled, answer, p, r, errors)
+    if r.stored_formats:
         square += spread_of_stored(scaled, answer, (p, p * _steepness(operands, truth)), r, unit)
     spread = unit * np.sqrt(square)
     return Typical(spread * grown, strain, sure * grown + r.output * size + r.lost_output)
 
 
-def _of_slopes(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Array | float:
+def _slope_drift(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Array | float:
     """(B,H,T,Dv): slopes give neighbouring keys and rows the same roundings, which chance does not damp."""
     if operands.reach is None:
         return 0.0
-    moved = p * of_slopes(operands, truth, r)
+    moved = p * slope_error(operands, truth, r)
     return np.asarray(moved @ operands.sizes.value + np.abs(truth.output) * moved.sum(axis=-1, keepdims=True))
 
 
-def _unit_of(value: Array) -> Array:
+def _value_unit(value: Array) -> Array:
     """(B,H,1,1): a power of two of the size of each head's values. In such units no square over- or underflows."""
     largest = np.abs(value).max(axis=(-2, -1), keepdims=True, initial=0.0)
     return np.asarray(np.ldexp(1.0, np.frexp(np.where(np.isfinite(largest) & (largest > 0), largest, 1.0))[1]))
@@ -460,40 +471,40 @@ def _log_variance(operands: Operands, truth: Truth, r: Roundings, errors: Weight
 # each product is rounded, and each partial sum of them: in squares, as independent roundings add
     squares = np.square(operands.query) @ np.square(operands.key).swapaxes(-1, -2)
     summed = r.accumulate * a * np.sqrt(squares + _partial_sums(squares, truth.dots, D))
-    size, logits = scaled(operands, truth), np.abs(truth.logits)
+    size, logits = scaled_magnitude(operands, truth), np.abs(truth.logits)
     stored = r.logits * (logits if operands.bend is None else size)
     if operands.bias is not None and operands.bend is None:
 # a bias that begins the sum is rounded D times, by chance: by the root of D
         summed = summed + (math.sqrt(D) * r.accumulate * r.bias_in_accumulator) * np.abs(operands.bias)
-        stored = _added(size, logits, r)
+        stored = _bias_addition_spread(size, logits, r)
     # the scale may be multiplied into keys, one rounding an entry, or into the logit
     prescaled = r.prescale * r.prescale * (a * a * squares + size * size)
     before = summed**2 + prescaled + stored**2 + logit_underflow(operands, r) ** 2
-    if operands.stored is not None and r.stored:
-        before = before + a * a * squares_of_codes(operands, operands.stored)
+    if operands.stored_errors is not None and r.stored_formats:
+        before = before + a * a * squares_of_codes(operands, operands.stored_errors)
     if operands.bend is not None:
-        before = _behind_bend(before, operands, operands.bend, truth, r)
+        before = _variance_behind_bend(before, operands, operands.bend, truth, r)
     # a rescaling is shared by the keys before it; over all orders their partial sums come to a sixth of the squares
     exponential = r.exp * r.exp + errors.rescales / 6 * (r.exp + r.softmax) ** 2
-    return np.asarray(before + np.square(r.argument * truth.shifted) + exponential)
+    return np.asarray(before + np.square(r.argument * truth.shifted_logits) + exponential)
 
 
-def _added(product: Array, logits: Array, r: Roundings) -> Array:
+def _bias_addition_spread(product: Array, logits: Array, r: Roundings) -> Array:
     """(B,H,T,S): the addition of a bias, and the storing, as the root of their squared roundings."""
     return np.asarray(np.hypot(r.biased_logits * np.maximum(product, logits), r.accumulate * logits))
 
 
-def _behind_bend(before: Array, operands: Operands, bend: LogitBend, truth: Truth, r: Roundings) -> Array:
+def _variance_behind_bend(before: Array, operands: Operands, bend: LogitBend, truth: Truth, r: Roundings) -> Array:
     """(B,H,T,S): the squared roundings of bent logits, bias added, given those of the scaled dot products."""
-    size, bent = scaled(operands, truth), np.abs(truth.bent)
+    size, bent = scaled_magnitude(operands, truth), np.abs(truth.bent_dots)
     steepness = bend.steepest(size, product_error(operands, truth, r))  # anywhere between truth and answer
     behind = steepness**2 * before + bend.own_variance(size, bent, steepness, r)
-    return behind if operands.bias is None else behind + _added(bent, np.abs(truth.logits), r) ** 2
+    return behind if operands.bias is None else behind + _bias_addition_spread(bent, np.abs(truth.logits), r) ** 2
 
 
 def _steepness(operands: Operands, truth: Truth) -> Array | float:
     """(B,H,T,S): the slope of the bend at each logit; 1 without one."""
-    return 1.0 if operands.bend is None else operands.bend.steepest(scaled(operands, truth), 0.0)
+    return 1.0 if operands.bend is None else operands.bend.steepest(scaled_magnitude(operands, truth), 0.0)
 
 
 def _partial_sums(squares: Array, total: Array, n: Array | float) -> Array:
@@ -514,15 +525,15 @@ def _spread_of_values(mass: Array, value: Array, o: Array) -> Array:
     return apart
 
 
-def _of_query(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Array:
+def _query_variance(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Array:
     """(B,H,T,Dv): the scale multiplied into the query: an entry's rounding is shared by all keys, and moves the output
     by the covariance of key entry and value.
     """
-    moved = of_shared_query(operands, truth, p * _steepness(operands, truth), operands.query)
+    moved = shared_query_squares(operands, truth, p * _steepness(operands, truth), operands.query)
     return np.asarray((r.prescale * float(operands.scale)) ** 2 * moved)
 
 
-def _of_sums(operands: Operands, truth: Truth, p: Array, r: Roundings, errors: WeightError) -> Array:
+def _sums_variance(operands: Operands, truth: Truth, p: Array, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T,Dv): weights rounded before they meet the values, the sum of their products, and the row's sum."""
     n, o, squares = operands.counts[..., None], truth.output, p * p
 # a weight's own rounding meets one value alone: squares of both
@@ -534,17 +545,17 @@ def _of_sums(operands: Operands, truth: Truth, p: Array, r: Roundings, errors: W
     return np.asarray(numerator + o * o * denominator)
 
 
-def _of_constants(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Array:
+def _constants_drift(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Array:
     """(B,H,T,Dv): the scale and log2(e) are off by one factor for all keys: a change of temperature, which chance does
     not damp.
     """
     pushed = abs(float(operands.scale)) * truth.dots * _steepness(operands, truth)
     shared = 0.0 if operands.bend is None else operands.bend.shared_error(r)
-    return np.asarray((r.scale + shared) * _covariance(pushed, p, operands)
-                      + r.softmax * _covariance(truth.shifted, p, operands))
+    return np.asarray((r.scale + shared) * _value_covariance(pushed, p, operands)
+                      + r.softmax * _value_covariance(truth.shifted_logits, p, operands))
 
 
-def _covariance(logits: Array, p: Array, operands: Operands) -> Array:
+def _value_covariance(logits: Array, p: Array, operands: Operands) -> Array:
     """(B,H,T,Dv): |Cov(logit, value)| under the weights."""
     known = logits if operands.visible is None else np.where(operands.visible, logits, 0.0)
     centred = known - (p * known).sum(axis=-1, keepdims=True)

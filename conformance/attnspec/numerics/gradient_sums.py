@@ -46,7 +46,7 @@ class Sums:
     lost: Array = field(repr=False)
 
     @staticmethod
-    def of(shape: tuple[int, ...], counted: tuple[int, ...], real: np.dtype[np.floating], classes: int) -> Sums:
+    def start(shape: tuple[int, ...], counted: tuple[int, ...], real: np.dtype[np.floating], classes: int) -> Sums:
         """Nothing yet; any shape, and that of what counts the terms."""
         errors, sizes = (tuple(np.zeros(shape) for _ in range(classes)) for _ in range(2))
         return Sums(np.zeros(shape, real), errors, sizes, np.zeros(counted), np.zeros(counted, bool))
@@ -68,9 +68,9 @@ class Summing:
     is_wide: bool = False
 
 
-def finished(sums: Sums, how: Summing, classes: tuple[BackwardRoundings, ...]) -> Gradient:
+def finish_sums(sums: Sums, how: Summing, classes: tuple[BackwardRoundings, ...]) -> Gradient:
     """The gradient that the sums come to: what errs adds up, and what overflows is not claimed."""
-    parts = [_allowance(sums, how, b, error, size)
+    parts = [_sums_allowance(sums, how, b, error, size)
              for b, error, size in zip(classes, sums.errors, sums.sizes, strict=True)]
     allowance = np.asarray(sum(parts))
     largest = sums.sizes[0] * max(1.0, how.scale)
@@ -79,49 +79,49 @@ def finished(sums: Sums, how: Summing, classes: tuple[BackwardRoundings, ...]) -
     return Gradient(sums.truth, allowance, np.asarray(claimed))
 
 
-def _allowance(sums: Sums, how: Summing, b: BackwardRoundings, error: Array, size: Array) -> Array:
+def _sums_allowance(sums: Sums, how: Summing, b: BackwardRoundings, error: Array, size: Array) -> Array:
     """In the shape of the input, such as (B,Hkv,S,D): with errors of the terms and their sizes so far."""
-    b, number, size = _as_stored(b, how), sums.number, how.scale * size
-    error = error + (_of_bias(number, b) if how.is_of_bias else _of_sum(number, how, b)) * size
+    b, number, size = _adapt_to_storage(b, how), sums.number, how.scale * size
+    error = error + (_bias_sum_error(number, b) if how.is_of_bias else _plain_sum_error(number, how, b)) * size
     if how.heads > 1:
         error = error * (1 + b.group) + b.group * size
-    error = error + b.results * (np.abs(sums.truth.astype(np.float64)) + error) + _underflow(number, how, b)
+    error = error + b.results * (np.abs(sums.truth.astype(np.float64)) + error) + _sums_underflow(number, how, b)
     return np.asarray(np.where(number > 0, error, 0.0))
 
 
-def _as_stored(b: BackwardRoundings, how: Summing) -> BackwardRoundings:
+def _adapt_to_storage(b: BackwardRoundings, how: Summing) -> BackwardRoundings:
     """The class, with what is stored wide where the input is."""
     if not how.is_wide or b.precision.logits:
         return b
-    return replace(b, bias=0.0, results=b.forward.lse, lost=b.forward.lost_product)
+    return replace(b, bias=0.0, results=b.forward.lse, underflow=b.forward.lost_product)
 
 
-def _of_sum(number: Array, how: Summing, b: BackwardRoundings) -> Array:
+def _plain_sum_error(number: Array, how: Summing, b: BackwardRoundings) -> Array:
     """Relative, in the shape of the number of terms (any shape): of a sum in any order, scaled, stored on its way."""
-    stored = np.expm1(_stored(number, how, b) * np.log1p(b.one))
+    stored = np.expm1(_count_stored_sums(number, how, b) * np.log1p(b.one))
     return np.asarray((1 + number * b.forward.accumulate) * (1 + how.extra) * (1 + stored) - 1)
 
 
-def _of_bias(number: Array, b: BackwardRoundings) -> Array:
+def _bias_sum_error(number: Array, b: BackwardRoundings) -> Array:
     """The same, any shape, of the gradient of a bias, whose terms are stored before more than one of them is summed."""
     step = max(b.forward.accumulate, b.forward.softmax)
     return np.asarray((number > 1) * (number * step * (1 + b.bias) + b.bias))
 
 
-def _stored(number: Array, how: Summing, b: BackwardRoundings) -> Array:
+def _count_stored_sums(number: Array, how: Summing, b: BackwardRoundings) -> Array:
     """How many partial sums are stored, in the shape of the number of terms (any shape)."""
     if not b.precision.partial:
         return np.zeros(())
     return np.asarray(np.minimum(number, -(-how.length // b.precision.partial)))
 
 
-def _underflow(number: Array, how: Summing, b: BackwardRoundings) -> Array:
+def _sums_underflow(number: Array, how: Summing, b: BackwardRoundings) -> Array:
     """Absolute, in the shape of the number of terms (any shape): what storage and products lose."""
     if how.is_of_bias:
-        return np.asarray((b.precision.results + b.precision.bias * number) * b.lost)
+        return np.asarray((b.precision.results + b.precision.bias * number) * b.underflow)
     grown = max(1.0, how.scale)
-    stored = (b.precision.results + b.precision.group) * how.heads * grown + _stored(number, how, b) * grown
-    return np.asarray(stored * b.lost + (2 * number + 2) * b.forward.lost_product * grown)
+    stored = (b.precision.results + b.precision.group) * how.heads * grown + _count_stored_sums(number, how, b) * grown
+    return np.asarray(stored * b.underflow + (2 * number + 2) * b.forward.lost_product * grown)
 
 
 def add_heads(sums: Array, part: Array, batch: slice, owners: Array) -> None:
@@ -136,7 +136,7 @@ def mark_heads(lost: Array, part: Array, batch: slice, owners: Array) -> None:
         lost[batch, owner] |= part[:, at].reshape(-1, *(1 for _ in lost.shape[2:]))
 
 
-def reduced(part: Array, place: BlockSlices, shape: tuple[int, ...]) -> tuple[tuple[slice, ...], Array]:
+def reduce_block(part: Array, place: BlockSlices, shape: tuple[int, ...]) -> tuple[tuple[slice, ...], Array]:
     """Where the sum of a block (B,H,T,S) belongs in an array of this shape, which broadcasts to that; and the sum."""
     axes = tuple(axis for axis, length in enumerate(shape) if length == 1 < part.shape[axis])
     spots = tuple(slice(None) if length == 1 else where
@@ -161,7 +161,7 @@ class Factor:
         return np.asarray(np.abs(self.truth).astype(np.float64) + self.error)
 
     @property
-    def judged(self) -> Array:
+    def claimed_columns(self) -> Array:
         """(M,), of a flat one: the columns of which all is claimed."""
         return np.asarray(self.claimed.all(axis=0))
 
@@ -171,7 +171,7 @@ class Factor:
         return Factor(*(each.reshape(-1, each.shape[-1]) for each in (self.truth, self.error, self.claimed)))
 
 
-def exact(array: Array, real: np.dtype[np.floating], b: BackwardRoundings) -> Factor:
+def exact_factor(array: Array, real: np.dtype[np.floating], b: BackwardRoundings) -> Factor:
     """(B,T,M) as they are handed over, in the arithmetic of the truth. Where subnormal numbers are taken for 0, they
     are lost, and what they are multiplied by may be large.
     """
@@ -188,28 +188,30 @@ def gradient_of_weight(given: Factor, back: Factor, classes: Sequence[BackwardRo
     size, turned = other.size, one.size.T
     error = one.error.T @ np.abs(other.truth).astype(np.float64) + turned @ other.error
     number = (turned > 0).astype(float) @ (size > 0).astype(float)
-    whole = Factor(times(one.truth.T, other.truth), error, one.judged[:, None] & other.judged)
+    whole = Factor(multiply_matrices(one.truth.T, other.truth), error,
+                   one.claimed_columns[:, None] & other.claimed_columns)
     own = [_stored_once(b, partial=0) for b in classes]
-    return _summed(whole, turned @ size, number, len(size), own)
+    return _finish_projection(whole, turned @ size, number, len(size), own)
 
 
 def gradient_of_bias(back: Factor, classes: Sequence[BackwardRoundings]) -> Gradient:
     """(H·D,): of what is added to all places of a projection, given the gradient of what comes out, (B,T,H·D)."""
     other = back.flat
-    whole = Factor(other.truth.sum(axis=0), other.error.sum(axis=0), other.judged)
+    whole = Factor(other.truth.sum(axis=0), other.error.sum(axis=0), other.claimed_columns)
     number = (other.size > 0).sum(axis=0).astype(float)
     own = [_stored_once(b, partial=b.precision.partial_biases) for b in classes]
-    return _summed(whole, other.size.sum(axis=0), number, len(other.size), own)
+    return _finish_projection(whole, other.size.sum(axis=0), number, len(other.size), own)
 
 
-def _summed(whole: Factor, size: Array, number: Array, length: int, classes: Sequence[BackwardRoundings]) -> Gradient:
+def _finish_projection(whole: Factor, size: Array, number: Array, length: int,
+                       classes: Sequence[BackwardRoundings]) -> Gradient:
     """(M,H·D) or (H·D,): a sum, given what the errors of its terms come to, their sizes and how many there are.
 
     The errors count once, whatever the classes that add up the sums.
     """
     errors = (whole.error, *(np.zeros(size.shape) for _ in classes[1:]))
     sums = Sums(whole.truth, errors, (size,) * len(classes), number, ~whole.claimed)
-    return finished(sums, Summing(length=length), tuple(classes))
+    return finish_sums(sums, Summing(length=length), tuple(classes))
 
 
 def _stored_once(b: BackwardRoundings, *, partial: int) -> BackwardRoundings:
@@ -220,7 +222,7 @@ def _stored_once(b: BackwardRoundings, *, partial: int) -> BackwardRoundings:
     return replace(b, results=stored * b.one, precision=replace(b.precision, results=stored, partial=partial))
 
 
-def times(one: Array, other: Array) -> Array:
+def multiply_matrices(one: Array, other: Array) -> Array:
     """(M,T), (T,H·D) -> (M,H·D), in the arithmetic of the first."""
     if one.dtype == np.float64:
         return np.asarray(one @ other)

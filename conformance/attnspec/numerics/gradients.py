@@ -17,42 +17,41 @@ from attnspec.numerics.bound import (
     LARGEST_ARGUMENT,
     WeightError,
     in_domain,
-    log_sum_exp,
     logit_error,
     logit_underflow,
     lse_allowance,
     product_error,
+    row_log_sum_exp,
     weight_error,
 )
-from attnspec.numerics.dropout import rescaling, with_factors
+from attnspec.numerics.dropout import multiply_weights, rescaling_error
 from attnspec.numerics.gradient_sums import (
     Gradient,
     Summing,
     Sums,
     add_heads,
-    finished,
+    finish_sums,
     mark_heads,
-    reduced,
+    reduce_block,
 )
 from attnspec.numerics.operands import Operands, key_heads, queries_within
-from attnspec.numerics.precision import Precision, assumed
+from attnspec.numerics.precision import Precision, assumed_precision
 from attnspec.numerics.reference import (
     Differentials,
     ProblemBlock,
     Truth,
-    attend,
-    blocks,
+    compute_truth,
+    cut_blocks,
     differentiate,
     is_wider,
-    scaled,
-    times,
+    multiply_wide,
+    scaled_magnitude,
     wide_float,
 )
-from attnspec.numerics.roundings import BackwardPrecision, BackwardRoundings, backward_roundings
-from attnspec.numerics.roundings import backward_assumed as assumed_of
-from attnspec.problems.problem import HELD, INPUTS, Array, Problem
+from attnspec.numerics.roundings import BackwardPrecision, BackwardRoundings, assumed_backward, backward_roundings
+from attnspec.problems.problem import CACHED_INPUTS, INPUTS, Array, Problem
 
-OF_A_QUOTIENT = 6
+QUOTIENT_ROUNDINGS = 6
 """Roundings between the exponentials and delta where it is formed as sum e·(dP / l): quotients and squares."""
 
 
@@ -65,7 +64,7 @@ class Pass:
 
     operands: Operands
     truth: Truth
-    found: Differentials
+    differentials: Differentials
     roundings: BackwardRoundings
     errors: WeightError
     seen: Array
@@ -73,30 +72,30 @@ class Pass:
     rescaling: float = 0.0
 
     @property
-    def grown(self) -> float:
+    def dropout_growth(self) -> float:
         """By how much dropout makes products grow, at the most."""
         return 1.0 if self.factor is None else max(1.0, float(self.factor.max(initial=0.0)))
 
     @property
-    def step(self) -> float:
+    def entry_rounding(self) -> float:
         """One rounding of what is computed entry by entry."""
         return max(self.roundings.forward.softmax, self.roundings.forward.accumulate)
 
-    def over_keys(self, array: Array) -> Array:
+    def sum_over_keys(self, array: Array) -> Array:
         """(B,H,T,S) -> (B,H,T,1): the sum over what a row sees."""
         return np.asarray(np.where(self.seen, array, 0.0).sum(axis=-1, keepdims=True))
 
-    def largest(self, array: Array) -> Array:
+    def largest_seen(self, array: Array) -> Array:
         """(B,H,T,S) -> (B,H,T,1): the largest of what a row sees."""
         return np.asarray(np.where(self.seen, array, 0.0).max(axis=-1, keepdims=True, initial=0.0))
 
-    def mean(self, array: Array) -> Array:
+    def heaviest_mean(self, array: Array) -> Array:
         """(B,H,T,S) -> (B,H,T,1): the most that a mean under the perturbed weights may be, of what is not negative."""
         heavy = (self.truth.weights + self.errors.excess) / self.errors.least[..., None]
-        return np.asarray(np.fmin(self.over_keys(heavy * array), self.largest(array)))
+        return np.asarray(np.fmin(self.sum_over_keys(heavy * array), self.largest_seen(array)))
 
 
-INSIDE = 4
+INNER_UNDERFLOWS = 4
 """How often dP, delta, their difference and dS may underflow beside the products that delta is the sum of."""
 
 
@@ -111,152 +110,156 @@ class PairErrors:
 
 def pair_errors(block: Pass) -> PairErrors:
     """The errors of a block."""
-    b, p = block.roundings, block.found.weights
+    b, p = block.roundings, block.differentials.weights
     growth = weight_growth(block)
-    error = _of_weights(block, growth)
+    error = _pass_weight_error(block, growth)
     kept = error + b.kept * (p + error)
-    apart = _of_difference(block, growth)
-    logits = (p + kept) * apart + kept * np.abs(block.found.apart)
-    size = np.abs(block.found.logits)
-    logits = logits + ((1 + block.step) ** 2 * (1 + b.logits) - 1) * (size + logits) + b.lost_logits
+    apart = _difference_error(block, growth)
+    logits = (p + kept) * apart + kept * np.abs(block.differentials.centred_products)
+    size = np.abs(block.differentials.logits)
+    logits = logits + ((1 + block.entry_rounding) ** 2 * (1 + b.logits) - 1) * (size + logits) + b.lost_logits
     if b.lost_inside:  # dP, each product with a weight, the sum of these, the difference, and dS
-        logits = logits + (block.operands.counts[..., None] + INSIDE) * b.lost_inside
+        logits = logits + (block.operands.counts[..., None] + INNER_UNDERFLOWS) * b.lost_inside
     logits = np.where(block.seen, logits, 0.0)
-    return PairErrors(_dropped(block, error + b.weights * (p + error)), logits, _behind_bend(block, logits))
+    return PairErrors(_dropped_weight_error(block, error + b.weights * (p + error)), logits, _dots_error(block, logits))
 
 
-def _dropped(block: Pass, error: Array) -> Array:
+def _dropped_weight_error(block: Pass, error: Array) -> Array:
     """(B,H,T,S): of the weights that the values are multiplied by, given that of all weights."""
     if block.factor is None:
         return error
-    return np.asarray(block.factor * (error + block.rescaling * (block.found.weights + error)))
+    return np.asarray(block.factor * (error + block.rescaling * (block.differentials.weights + error)))
 
 
 def weight_growth(block: Pass) -> Array:
     """(B,H,T,S): omega, how far the logarithm of a weight may be off, as it comes into the backward pass."""
     r, truth, errors = block.roundings.forward, block.truth, block.errors
     raised = np.log1p(errors.excess.sum(axis=-1) / truth.total)[..., None]
-    growth = np.asarray(errors.error + raised + errors.divided(r) + 2 * r.softmax)
+    growth = np.asarray(errors.error + raised + errors.divisor_error(r) + 2 * r.softmax)
     if block.roundings.precision.is_recomputed:
-        growth = np.fmax(growth, _of_recomputed(block))
+        growth = np.fmax(growth, _recomputed_growth(block))
     return np.asarray(np.where(block.seen, growth, 0.0))
 
 
-def _of_recomputed(block: Pass) -> Array:
+def _recomputed_growth(block: Pass) -> Array:
     """(B,H,T,S): the same of exp(logit - logsumexp). It is the size of both that counts, not of their difference."""
     operands, truth, r = block.operands, block.truth, block.roundings.forward
     off = lse_allowance(operands, truth, r, block.errors)[..., None]
-    lse = np.abs(log_sum_exp(truth, operands))[..., None]
+    lse = np.abs(row_log_sum_exp(truth, operands))[..., None]
     size = np.abs(truth.logits) + np.where(np.isfinite(lse), lse, 0.0)
     if operands.reach is not None:  # both may have been counted from the first key
         size = size + operands.reach + operands.reach.max(axis=-1, keepdims=True, initial=0.0)
     return np.asarray(logit_error(operands, truth, r) * (1 + r.argument) + r.argument * (size + off) + r.exp + off)
 
 
-def grown(block: Pass, growth: Array) -> Array:
+def excess_weight(block: Pass, growth: Array) -> Array:
     """(B,H,T,S): p·(exp(growth) - 1), never less; a weight that has underflown in the truth may come back."""
-    p, total = block.found.weights, np.maximum(block.truth.total, np.finfo(float).tiny)[..., None]
-    logarithm = block.truth.shifted - np.log(total)
+    p, total = block.differentials.weights, np.maximum(block.truth.total, np.finfo(float).tiny)[..., None]
+    logarithm = block.truth.shifted_logits - np.log(total)
     high = np.exp(np.minimum(logarithm + growth, LARGEST_ARGUMENT)) - p
     return np.asarray(np.where(block.seen, np.where(growth < 1, p * np.expm1(np.minimum(growth, 1.0)), high), 0.0))
 
 
-def _of_weights(block: Pass, growth: Array) -> Array:
+def _pass_weight_error(block: Pass, growth: Array) -> Array:
     """(B,H,T,S): e_P. What is divided by its own sum is at most 1, but for the roundings of sum and quotient."""
-    b, p = block.roundings, block.found.weights
-    lost = b.forward.lost_weight + (b.lost if b.precision.weights or b.precision.kept else 0.0)
-    error = grown(block, growth) + lost
+    b, p = block.roundings, block.differentials.weights
+    lost = b.forward.lost_weight + (b.underflow if b.precision.weights or b.precision.kept else 0.0)
+    error = excess_weight(block, growth) + lost
     if not b.precision.is_recomputed:
-        error = np.fmin(error, np.maximum(p, 1 - p) + block.errors.divided(b.forward) + 3 * b.forward.softmax + lost)
+        error = np.fmin(error, np.maximum(p, 1 - p) + block.errors.divisor_error(b.forward) + 3
+                        * b.forward.softmax + lost)
     return np.asarray(np.where(block.seen, error, 0.0))
 
 
-def _of_difference(block: Pass, growth: Array) -> Array:
+def _difference_error(block: Pass, growth: Array) -> Array:
     """(B,H,T,S): of dP - delta, by which the weights are multiplied; or of P·dP - P·delta, over P."""
-    products, delta = _of_products(block), _of_delta(block, growth)
-    size = np.abs(block.found.products) + np.abs(block.found.delta) + products + delta
-    return np.asarray(products + delta + 3 * block.step * size)
+    products, delta = _output_product_error(block), _delta_error(block, growth)
+    size = np.abs(block.differentials.products) + np.abs(block.differentials.delta) + products + delta
+    return np.asarray(products + delta + 3 * block.entry_rounding * size)
 
 
-def _of_products(block: Pass) -> Array:
+def _output_product_error(block: Pass) -> Array:
     """(B,H,T,S): of dP, the products of the output's gradient and the values."""
     b, width = block.roundings, block.operands.value.shape[-1]
-    error = width * b.forward.accumulate * sizes_of_products(block)
+    error = width * b.forward.accumulate * output_product_sizes(block)
     stored = b.products + block.rescaling * (1 + b.products)
-    error = error + stored * (np.abs(block.found.products) + error)
-    lost = b.lost if b.precision.products else 0.0
-    return np.asarray(error + block.grown * (2 * width + 2) * b.forward.lost_product + block.grown * lost)
+    error = error + stored * (np.abs(block.differentials.products) + error)
+    lost = b.underflow if b.precision.products else 0.0
+    return np.asarray(error + block.dropout_growth * (2 * width + 2) * b.forward.lost_product
+                      + block.dropout_growth * lost)
 
 
-def sizes_of_products(block: Pass) -> Array:
+def output_product_sizes(block: Pass) -> Array:
     """(B,H,T,S): M, the products of the absolute values."""
-    sizes = np.abs(block.found.grad) @ block.operands.sizes.value.swapaxes(-1, -2)
+    sizes = np.abs(block.differentials.grad) @ block.operands.sizes.value.swapaxes(-1, -2)
     return np.asarray(sizes if block.factor is None else sizes * block.factor)
 
 
-def _of_delta(block: Pass, growth: Array) -> Array:
+def _delta_error(block: Pass, growth: Array) -> Array:
     """(B,H,T,1): of delta, whichever way it is formed."""
-    by_either = np.fmax(_by_output(block), _by_products(block))
-    return np.asarray(_drift(block, growth) + by_either)
+    by_either = np.fmax(_delta_error_by_output(block), _delta_error_by_products(block))
+    return np.asarray(_delta_drift(block, growth) + by_either)
 
 
-def _drift(block: Pass, growth: Array) -> Array:
+def _delta_drift(block: Pass, growth: Array) -> Array:
     """(B,H,T,1): how far wrong weights move delta. The output's one identity, projected on its gradient: what counts
     is dP - delta, and no mean leaves the range of what it is of.
     """
-    apart, errors = np.abs(block.found.apart), block.errors
+    apart, errors = np.abs(block.differentials.centred_products), block.errors
     if block.roundings.precision.is_normalised:
-        moved = block.over_keys(errors.excess * apart) / errors.least[..., None]
-        return np.asarray(np.fmin(moved, block.largest(apart)))
-    common = np.expm1(np.minimum(block.largest(growth), LARGEST_ARGUMENT))
-    return np.asarray(block.over_keys(grown(block, growth) * apart) + np.abs(block.found.delta) * common)
+        moved = block.sum_over_keys(errors.excess * apart) / errors.least[..., None]
+        return np.asarray(np.fmin(moved, block.largest_seen(apart)))
+    common = np.expm1(np.minimum(block.largest_seen(growth), LARGEST_ARGUMENT))
+    return np.asarray(block.sum_over_keys(excess_weight(block, growth) * apart)
+                      + np.abs(block.differentials.delta) * common)
 
 
-def _by_output(block: Pass) -> Array:
+def _delta_error_by_output(block: Pass) -> Array:
     """(B,H,T,1): what the sum dO·O adds: sum, storage and division of the output, and its own products."""
     b, r, rows = block.roundings, block.roundings.forward, block.operands.counts[..., None]
-    width, sizes = block.found.grad.shape[-1], sizes_of_products(block)
-    grad, divided = np.abs(block.found.grad), block.errors.divided(r)
+    width, sizes = block.differentials.grad.shape[-1], output_product_sizes(block)
+    grad, divided = np.abs(block.differentials.grad), block.errors.divisor_error(r)
     own = (grad * np.abs(block.truth.output)).sum(axis=-1, keepdims=True)
     summed = (1 + block.errors.chain * r.accumulate) * (1 + r.weights) * (1 + divided) * (1 + r.softmax) ** 2
     summed = summed * (1 + block.rescaling) - 1
-    inside = summed * block.mean(sizes)
-    moved = block.over_keys(block.errors.excess * (sizes + own)) / block.errors.least[..., None]
-    around = np.fmin(moved, block.largest(sizes) + own) + inside
+    inside = summed * block.heaviest_mean(sizes)
+    moved = block.sum_over_keys(block.errors.excess * (sizes + own)) / block.errors.least[..., None]
+    around = np.fmin(moved, block.largest_seen(sizes) + own) + inside
     error = inside + (b.of_output + (width + 1) * r.accumulate * (1 + b.of_output)) * (own + around)
-    error = error + r.lost_weight * (block.over_keys(sizes) + rows * own) + (2 * width + 2) * r.lost_product
-    stored = b.lost if b.precision.is_of_returned else r.lost_product
-    lost = (stored + 2 * rows * r.lost_product) * block.grown
+    error = error + r.lost_weight * (block.sum_over_keys(sizes) + rows * own) + (2 * width + 2) * r.lost_product
+    stored = b.underflow if b.precision.is_of_returned else r.lost_product
+    lost = (stored + 2 * rows * r.lost_product) * block.dropout_growth
     return np.asarray(error + grad.sum(axis=-1, keepdims=True) * lost)
 
 
-def _by_products(block: Pass) -> Array:
+def _delta_error_by_products(block: Pass) -> Array:
     """(B,H,T,1): what the sum of P·dP adds."""
     b, r, rows = block.roundings, block.roundings.forward, block.operands.counts[..., None]
-    size, error = np.abs(block.found.products), _of_products(block)
-    divided, chain = block.errors.divided(r), block.errors.chain * block.step
-    summed = (1 + b.kept) * (1 + divided) * (1 + r.softmax) ** OF_A_QUOTIENT * (1 + chain) - 1
-    lost = r.lost_weight + (b.lost if b.precision.kept else 0.0)
-    return np.asarray(block.mean(error) + summed * block.mean(size + error) + lost * block.over_keys(size)
+    size, error = np.abs(block.differentials.products), _output_product_error(block)
+    divided, chain = block.errors.divisor_error(r), block.errors.chain * block.entry_rounding
+    summed = (1 + b.kept) * (1 + divided) * (1 + r.softmax) ** QUOTIENT_ROUNDINGS * (1 + chain) - 1
+    lost = r.lost_weight + (b.underflow if b.precision.kept else 0.0)
+    return np.asarray(block.heaviest_mean(error) + summed * block.heaviest_mean(size + error)
+                      + lost * block.sum_over_keys(size)
                       + (2 * rows + 2) * r.lost_product)
 
 
-def _behind_bend(block: Pass, logits: Array) -> Array:
+def _dots_error(block: Pass, logits: Array) -> Array:
     """(B,H,T,S): of dX, given that of dS."""
     operands, truth, b, r = block.operands, block.truth, block.roundings, block.roundings.forward
     if operands.bend is None:
         return logits
-    size, before = np.abs(block.found.logits), product_error(operands, truth, r) + logit_underflow(operands, r)
-    of_slope = operands.bend.derivative_error(before, scaled(operands, truth), np.abs(truth.bent), r)
-    error = (size + logits) * of_slope + logits * block.found.slope
-    error = error + b.bent * (np.abs(block.found.dots) + error) + 3 * b.lost_logits
+    size, before = np.abs(block.differentials.logits), product_error(operands, truth, r) + logit_underflow(operands, r)
+    of_slope = operands.bend.derivative_error(before, scaled_magnitude(operands, truth), np.abs(truth.bent_dots), r)
+    error = (size + logits) * of_slope + logits * block.differentials.slope
+    error = error + b.bend_error * (np.abs(block.differentials.dots) + error) + 3 * b.lost_logits
     return np.asarray(np.where(block.seen, error, 0.0))
 
 
-__all__ = ["DIFFERENTIATED", "Gradient", "erring", "expect_gradients"]
+__all__ = ["DIFFERENTIABLE_INPUTS", "Gradient", "erring_classes", "expect_gradients"]
 
 BIAS, SINKS = "bias", "sinks"
-DIFFERENTIATED = (*INPUTS, *CACHED, BIAS, SINKS)
+DIFFERENTIABLE_INPUTS = (*INPUTS, *CACHED, BIAS, SINKS)
 """The inputs with respect to which there are gradients."""
 
 
@@ -271,19 +274,19 @@ def expect_gradients(
     Of a row that is unsettled, or out of the domain of the bounds, nothing is claimed, nor of any key of its heads.
     factor (B,H,T,S): of weights that are dropped.  The other arguments are those of `expect`.
     """
-    classes = erring(precision, backward)
+    classes = erring_classes(precision, backward)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is not claimed
         way = _Way(problem, grad, classes, key_heads(problem, conventions),
                    np.ones((problem.sizes.B, 1), bool) if settled is None else settled,
-                   _nothing(problem, len(classes)), factor, rescaling(precision))
-        scale = max((_walk(way, block) for block in blocks(problem, conventions, scale_width)), default=1.0)
-        return _with_past(problem, _finished(way, scale))
+                   _start_sums(problem, len(classes)), factor, rescaling_error(precision))
+        scale = max((_add_block(way, block) for block in cut_blocks(problem, conventions, scale_width)), default=1.0)
+        return _split_past_gradients(problem, _finish_gradients(way, scale))
 
 
-def erring(precision: Precision, backward: BackwardPrecision) -> tuple[BackwardRoundings, ...]:
+def erring_classes(precision: Precision, backward: BackwardPrecision) -> tuple[BackwardRoundings, ...]:
     """The classes whose roundings add up: that of the subject, and that of the truth where it is no finer."""
-    own = assumed(DType.FLOAT64)
-    of_truth = () if is_wider(precision.dtype) else (backward_roundings(own, assumed_of(own)),)
+    own = assumed_precision(DType.FLOAT64)
+    of_truth = () if is_wider(precision.dtype) else (backward_roundings(own, assumed_backward(own)),)
     return backward_roundings(precision, backward), *of_truth
 
 
@@ -309,39 +312,39 @@ class _Way:
         return np.asarray(every[heads])
 
 
-def _nothing(problem: Problem, classes: int) -> Mapping[str, Sums]:
+def _start_sums(problem: Problem, classes: int) -> Mapping[str, Sums]:
     """No sums yet."""
     n, real = problem.sizes, np.dtype(wide_float(problem.dtype))
     keys = {"key": (n.B, n.Hkv, n.S, n.D), "value": (n.B, n.Hkv, n.S, n.Dv)}
-    sums = {"query": Sums.of((n.B, n.H, n.T, n.D), (n.B, n.H, n.T, 1), real, classes),
-            **{name: Sums.of(shape, (*shape[:3], 1), real, classes) for name, shape in keys.items()}}
+    sums = {"query": Sums.start((n.B, n.H, n.T, n.D), (n.B, n.H, n.T, 1), real, classes),
+            **{name: Sums.start(shape, (*shape[:3], 1), real, classes) for name, shape in keys.items()}}
     if problem.bias is not None:
         shape = (1,) * (4 - problem.bias.ndim) + problem.bias.shape
-        sums[BIAS] = Sums.of(shape, shape, real, classes)
+        sums[BIAS] = Sums.start(shape, shape, real, classes)
     if problem.sinks is not None:
-        sums[SINKS] = Sums.of((1, n.H, 1, 1), (1, n.H, 1, 1), real, classes)
+        sums[SINKS] = Sums.start((1, n.H, 1, 1), (1, n.H, 1, 1), real, classes)
     return sums
 
 
-def _walk(way: _Way, block: ProblemBlock) -> float:
+def _add_block(way: _Way, block: ProblemBlock) -> float:
     """Add what a block contributes; returns the size of the scale."""
-    block = _without_absent(way, block)
+    block = _hide_absent_queries(way, block)
     operands, place = block.operands, block.place
-    truth, factor = attend(operands, wide_float(way.problem.dtype)), _factor(way, block)
-    truth = truth if factor is None else with_factors(truth, operands, factor)
+    truth, factor = compute_truth(operands, wide_float(way.problem.dtype)), _block_factor(way, block)
+    truth = truth if factor is None else multiply_weights(truth, operands, factor)
     found = differentiate(operands, truth, way.grad[place], factor)
-    narrow, seen, rescaled = truth.narrow(), operands.seen(), 0.0 if factor is None else way.rescaling
+    narrow, seen, rescaled = truth.narrow(), operands.visible_array(), 0.0 if factor is None else way.rescaling
     passes = [Pass(operands, narrow, found.narrow(), b, weight_error(operands, narrow, b.forward), seen, factor,
                    rescaled) for b in way.classes]
     pairs = [pair_errors(each) for each in passes]
     _add_terms(way, block, found, way.problem.sizes.S)
     for at, (each, errors) in enumerate(zip(passes, pairs, strict=True)):
         _add_errors(way, block, each, errors, at)
-    _count(way, block, ~_claimed(way, block, passes[0], pairs[0]))
+    _count_terms(way, block, ~_mark_claimed(way, block, passes[0], pairs[0]))
     return abs(float(operands.scale))
 
 
-def _factor(way: _Way, block: ProblemBlock) -> Array | None:
+def _block_factor(way: _Way, block: ProblemBlock) -> Array | None:
     """(B,H,T,S): what the weights of a block are multiplied by, a sink's by 1."""
     if way.factor is None:
         return None
@@ -349,13 +352,13 @@ def _factor(way: _Way, block: ProblemBlock) -> Array | None:
     return np.pad(way.factor[block.place], [(0, 0), (0, 0), (0, 0), (0, missing)], constant_values=1.0)
 
 
-def _without_absent(way: _Way, block: ProblemBlock) -> ProblemBlock:
+def _hide_absent_queries(way: _Way, block: ProblemBlock) -> ProblemBlock:
     """A block whose rows beyond the number of queries see nothing, not even a sink."""
     if way.problem.query_lengths is None:
         return block
     batch, _, queries = block.place
     within = queries_within(way.problem)[batch, None, queries]
-    visible = block.operands.seen() & within[..., None]
+    visible = block.operands.visible_array() & within[..., None]
     return replace(block, operands=replace(block.operands, visible=visible, counts=visible.sum(axis=-1, dtype=float)))
 
 
@@ -364,17 +367,17 @@ def _add_terms(way: _Way, block: ProblemBlock, found: Differentials, keys: int) 
     operands, sums, owners = block.operands, way.sums, way.owners(block.place[1])
     real = found.dots.dtype.type
     a, batch = real(operands.scale), block.place[0]
-    sums["query"].truth[block.place] = times(found.dots, operands.key) * a
+    sums["query"].truth[block.place] = multiply_wide(found.dots, operands.key) * a
     turned = found.dots[..., :keys].swapaxes(-1, -2)
-    add_heads(sums["key"].truth, times(turned, operands.query) * a, batch, owners)
-    weights = found.applied[..., :keys].swapaxes(-1, -2)
-    add_heads(sums["value"].truth, times(weights, found.grad), batch, owners)
-    for name, part in _of_logits(way, found.logits, keys):
-        spots, total = reduced(part, block.place, sums[name].truth.shape)
+    add_heads(sums["key"].truth, multiply_wide(turned, operands.query) * a, batch, owners)
+    weights = found.applied_weights[..., :keys].swapaxes(-1, -2)
+    add_heads(sums["value"].truth, multiply_wide(weights, found.grad), batch, owners)
+    for name, part in _split_logits(way, found.logits, keys):
+        spots, total = reduce_block(part, block.place, sums[name].truth.shape)
         sums[name].truth[spots] += total
 
 
-def _of_logits(way: _Way, logits: Array, keys: int) -> list[tuple[str, Array]]:
+def _split_logits(way: _Way, logits: Array, keys: int) -> list[tuple[str, Array]]:
     """By input that is added to the logits, the share (B,H,T,·) of an array (B,H,T,S) that is of it."""
     parts = {BIAS: logits[..., :keys], SINKS: logits[..., keys:]}
     return [(name, part) for name, part in parts.items() if name in way.sums]
@@ -382,25 +385,25 @@ def _of_logits(way: _Way, logits: Array, keys: int) -> list[tuple[str, Array]]:
 
 def _add_errors(way: _Way, block: ProblemBlock, each: Pass, errors: PairErrors, at: int) -> None:
     """The errors' share of a block in one class, whose index is `at`."""
-    operands, found, b, keys = block.operands, each.found, each.roundings, way.problem.sizes.S
+    operands, found, b, keys = block.operands, each.differentials, each.roundings, way.problem.sizes.S
     a = abs(float(operands.scale))
     low = np.where(each.seen, max(1.0, a) * (b.lost_logits + b.forward.lost_product), 0.0)
     dots, sizes = a * errors.dots + low, np.abs(found.dots) + errors.dots
-    _add(way, "query", block, at, (dots @ operands.sizes.key, sizes @ operands.sizes.key))
+    _add_parts(way, "query", block, at, (dots @ operands.sizes.key, sizes @ operands.sizes.key))
     turned = (array[..., :keys].swapaxes(-1, -2) @ operands.sizes.query for array in (dots, sizes))
-    _add(way, "key", block, at, tuple(turned))
-    weights = errors.weights, found.applied + errors.weights
+    _add_parts(way, "key", block, at, tuple(turned))
+    weights = errors.weights, found.applied_weights + errors.weights
     turned = (array[..., :keys].swapaxes(-1, -2) @ np.abs(found.grad) for array in weights)
-    _add(way, "value", block, at, tuple(turned))
-    terms = _of_logits(way, errors.logits, keys), _of_logits(way, np.abs(found.logits) + errors.logits, keys)
+    _add_parts(way, "value", block, at, tuple(turned))
+    terms = _split_logits(way, errors.logits, keys), _split_logits(way, np.abs(found.logits) + errors.logits, keys)
     for (name, error), (_, size) in zip(*terms, strict=True):
         sums = way.sums[name]
         for whole, part in ((sums.errors[at], error), (sums.sizes[at], size)):
-            spots, total = reduced(part, block.place, whole.shape)
+            spots, total = reduce_block(part, block.place, whole.shape)
             whole[spots] += total
 
 
-def _add(way: _Way, name: str, block: ProblemBlock, at: int, parts: tuple[Array, ...]) -> None:
+def _add_parts(way: _Way, name: str, block: ProblemBlock, at: int, parts: tuple[Array, ...]) -> None:
     """Errors and sizes (B,H,T,D) or (B,H,S,·) of a block, in the class whose index is `at`."""
     sums = way.sums[name]
     for whole, part in zip((sums.errors[at], sums.sizes[at]), parts, strict=True):
@@ -410,70 +413,72 @@ def _add(way: _Way, name: str, block: ProblemBlock, at: int, parts: tuple[Array,
             add_heads(whole, part, block.place[0], way.owners(block.place[1]))
 
 
-def _count(way: _Way, block: ProblemBlock, lost: Array) -> None:
+def _count_terms(way: _Way, block: ProblemBlock, lost: Array) -> None:
     """How many terms each sum has from a block, and what hangs on rows (B,H,T) that are lost."""
-    seen, keys, owners = block.operands.seen(), way.problem.sizes.S, way.owners(block.place[1])
+    seen, keys, owners = block.operands.visible_array(), way.problem.sizes.S, way.owners(block.place[1])
     batch = block.place[0]
     way.sums["query"].number[block.place] = block.operands.counts[..., None]
     way.sums["query"].lost[block.place] |= lost[..., None]
-    for name in HELD:
+    for name in CACHED_INPUTS:
         add_heads(way.sums[name].number, seen[..., :keys].sum(axis=-2)[..., None], batch, owners)
         mark_heads(way.sums[name].lost, np.asarray(lost.any(axis=-1)), batch, owners)
     every = np.broadcast_to(lost[..., None], seen.shape)
-    for (name, part), (_, rows) in zip(_of_logits(way, seen, keys), _of_logits(way, every, keys), strict=True):
-        spots, total = reduced(part.astype(float), block.place, way.sums[name].number.shape)
+    for (name, part), (_, rows) in zip(_split_logits(way, seen, keys), _split_logits(way, every, keys), strict=True):
+        spots, total = reduce_block(part.astype(float), block.place, way.sums[name].number.shape)
         way.sums[name].number[spots] += total
-        way.sums[name].lost[spots] |= reduced(rows.astype(float), block.place, way.sums[name].lost.shape)[1] > 0
+        way.sums[name].lost[spots] |= reduce_block(rows.astype(float), block.place, way.sums[name].lost.shape)[1] > 0
 
 
-def _claimed(way: _Way, block: ProblemBlock, each: Pass, errors: PairErrors) -> Array:
+def _mark_claimed(way: _Way, block: ProblemBlock, each: Pass, errors: PairErrors) -> Array:
     """(B,H,T): the rows of a block of which something may be said: their gradients fit where they are stored. Those of
     hidden keys count, also where a row sees none: 0 times what has overflown is NaN.
     """
     operands, b = block.operands, each.roundings
-    reach = each.grown * (np.abs(each.found.grad) @ operands.held.value.swapaxes(-1, -2))
-    fits = reach.max(axis=-1, initial=0.0) <= min(b.forward.largest_sum / 4, _room(b, b.precision.products))
-    fits = fits & (each.largest(np.abs(each.found.logits))[..., 0] <= _room(b, b.precision.logits))
+    reach = each.dropout_growth * (np.abs(each.differentials.grad) @ operands.held.value.swapaxes(-1, -2))
+    fits = reach.max(axis=-1, initial=0.0) <= min(b.forward.largest_sum / 4, _storable_size(b, b.precision.products))
+    fits = fits & (each.largest_seen(np.abs(each.differentials.logits))[..., 0]
+                   <= _storable_size(b, b.precision.logits))
     finite = np.isfinite(errors.dots).all(axis=-1) & np.isfinite(errors.weights).all(axis=-1)
     judged = in_domain(operands, each.truth, b.forward, each.errors) & finite
-    empty = np.broadcast_to(way.settled[block.place[0], None, _rows(way, block.place[2])], judged.shape)
+    empty = np.broadcast_to(way.settled[block.place[0], None, _settled_rows(way, block.place[2])], judged.shape)
     return np.asarray(np.where(operands.counts == 0, empty, judged) & fits)
 
 
-def _room(b: BackwardRoundings, roundings: int) -> float:
+def _storable_size(b: BackwardRoundings, roundings: int) -> float:
     """How large what is stored so often may be, and goes through the softmax."""
     return min(b.largest if roundings else b.forward.largest_sum, b.largest_inside) / 2
 
 
-def _rows(way: _Way, queries: slice) -> slice:
+def _settled_rows(way: _Way, queries: slice) -> slice:
     """The queries of a block, where rows are told apart."""
     return queries if way.settled.shape[1] > 1 else slice(None)
 
 
-def _finished(way: _Way, scale: float) -> dict[str, Gradient]:
+def _finish_gradients(way: _Way, scale: float) -> dict[str, Gradient]:
     """The gradients by name."""
     n, b = way.problem.sizes, way.classes
     group, extra = n.H // n.Hkv, max(each.scale for each in b)
     shared = Summing(length=n.T * group, heads=group)
     ways = {"query": Summing(scale, extra, n.S), "key": replace(shared, scale=scale, extra=extra), "value": shared,
             BIAS: Summing(is_of_bias=True), SINKS: Summing(is_of_bias=True, is_wide=True)}
-    found = {name: finished(sums, ways[name], b) for name, sums in way.sums.items()}
+    found = {name: finish_sums(sums, ways[name], b) for name, sums in way.sums.items()}
     shapes = {BIAS: way.problem.bias, SINKS: way.problem.sinks}
-    return {name: each if (array := shapes.get(name)) is None else _shaped(each, array.shape)
+    return {name: each if (array := shapes.get(name)) is None else _reshape_gradient(each, array.shape)
             for name, each in found.items()}
 
 
-def _shaped(gradient: Gradient, shape: tuple[int, ...]) -> Gradient:
+def _reshape_gradient(gradient: Gradient, shape: tuple[int, ...]) -> Gradient:
     return Gradient(*(np.asarray(each).reshape(shape)
                       for each in (gradient.truth, gradient.allowance, gradient.claimed)))
 
 
-def _with_past(problem: Problem, found: dict[str, Gradient]) -> Mapping[str, Gradient]:
+def _split_past_gradients(problem: Problem, found: dict[str, Gradient]) -> Mapping[str, Gradient]:
     """Of keys and values the first are past ones, where there are any."""
     if not problem.has_past:
         return found
     past = problem.past
     parts = {name: [Gradient(each.truth[:, :, some], each.allowance[:, :, some], each.claimed[:, :, some])
-                    for some in (slice(None, past), slice(past, None))] for name, each in found.items() if name in HELD}
-    earlier = {name: parts[held][0] for name, held in zip(CACHED, HELD, strict=True)}
+                    for some in (slice(None, past), slice(past, None))] for name,
+                    each in found.items() if name in CACHED_INPUTS}
+    earlier = {name: parts[held][0] for name, held in zip(CACHED, CACHED_INPUTS, strict=True)}
     return {**found, **{name: part[1] for name, part in parts.items()}, **earlier}

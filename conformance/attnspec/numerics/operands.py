@@ -18,7 +18,7 @@ from attnspec.core.keywords import keywords_of_aspect, load_parts
 from attnspec.core.nouns import DType
 from attnspec.numerics.precision import Precision
 from attnspec.numerics.roundings import EXACT_INPUTS, InputErrors, Roundings, roundings
-from attnspec.problems.problem import Array, LayerProblem, Problem, joined
+from attnspec.problems.problem import Array, LayerProblem, Problem, join_past
 
 # What an aspect of attention may add
 
@@ -69,7 +69,7 @@ class Mathematics:
         del problem, ahead
         return None
 
-    def attending(self, problem: Problem) -> Problem:
+    def dequantise(self, problem: Problem) -> Problem:
         """The problem with the numbers that attend in the place of what stands for them; else the problem itself."""
         return problem
 
@@ -133,9 +133,9 @@ def bend_of(problem: Problem) -> LogitBend | None:
     return bends[0] if bends else None
 
 
-def attending(problem: Problem) -> Problem:
+def dequantise_problem(problem: Problem) -> Problem:
     """The problem with the numbers that attend in the place of what stands for them, by every aspect."""
-    return functools.reduce(lambda posed, aspect: aspect.attending(posed), given_mathematics(problem), problem)
+    return functools.reduce(lambda posed, aspect: aspect.dequantise(posed), given_mathematics(problem), problem)
 
 
 def roundings_of(problem: Problem, precision: Precision) -> Roundings:
@@ -222,8 +222,9 @@ class Operands:
     key, value or bias that is not finite, or where the batch entry has no such query. `held` and held_key are of the
     finite hidden entries too, which key and value need not hold: they can overflow a subject's storage.
     has_sink: the last key is a sink.  only_sink: its logit is all that `bias` holds.  reach (B,H,T,S): of what
-    aspects add, which `bias` holds, the largest number that it may be made from; None where none adds.  stored: what
-    quantising inside may do to the entries, which `sizes` and `held` count; None where nothing is quantised.
+    aspects add, which `bias` holds, the largest number that it may be made from; None where none adds.
+    stored_errors: what quantising inside may do to the entries, which `sizes` and `held` count; None where nothing is
+    quantised.
     """
 
     query: Array
@@ -241,14 +242,14 @@ class Operands:
     has_sink: bool = False
     only_sink: bool = False
     reach: Array | None = None
-    stored: StoredErrors | None = None
+    stored_errors: StoredErrors | None = None
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
         """(B,H,T,S)."""
         return (*self.query.shape[:3], self.key.shape[2])
 
-    def seen(self) -> Array:
+    def visible_array(self) -> Array:
         """`visible` (B,H,T,S), written out."""
         return np.ones(self.shape, dtype=bool) if self.visible is None else self.visible
 
@@ -259,16 +260,16 @@ def visible_keys(problem: Problem, conventions: Mapping[str, str], rows: Array |
 
     Where a convention is undefined, the recommended answer is assumed.
     """
-    visible = _hidden_by_something(problem, conventions, rows)
-    return np.ones(_shape(problem, rows), dtype=bool) if visible is None else visible
+    visible = _visible_or_none(problem, conventions, rows)
+    return np.ones(_logits_shape(problem, rows), dtype=bool) if visible is None else visible
 
 
-def _hidden_by_something(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
+def _visible_or_none(problem: Problem, conventions: Mapping[str, str], rows: Array | None) -> Array | None:
     """(B,H,T,S) bool: which keys each query may attend to; None where nothing hides a key."""
     joint = conventions.get("mask_with_causal")
     parts: list[Array | None] = []
     if problem.mask is not None and not (problem.causal and joint == "causal"):
-        parts.append(_of_rows(problem.mask, problem, rows).astype(bool, copy=False))
+        parts.append(_take_rows(problem.mask, problem, rows).astype(bool, copy=False))
     given = given_mathematics(problem)
     is_causal = problem.causal and not (problem.mask is not None and joint == "mask")
     counting = [aspect for aspect in given if aspect.counts_places(problem)]
@@ -279,17 +280,17 @@ def _hidden_by_something(problem: Problem, conventions: Mapping[str, str], rows:
         parts += [aspect.visible_keys(problem, ahead) for aspect in counting]
     parts += [aspect.own_keys(problem, rows) for aspect in given]
     if problem.bias is not None:
-        unbiased = _of_rows(problem.bias, problem, rows).astype(np.float64) != -np.inf
+        unbiased = _take_rows(problem.bias, problem, rows).astype(np.float64) != -np.inf
         parts += [] if unbiased.all() else [unbiased]
     if problem.query_lengths is not None:
         parts.append(queries_within(problem, rows)[:, None, :, None])
     hiding = [part for part in parts if part is not None]
     if not hiding:
         return None
-    return np.broadcast_to(functools.reduce(np.logical_and, hiding), _shape(problem, rows))
+    return np.broadcast_to(functools.reduce(np.logical_and, hiding), _logits_shape(problem, rows))
 
 
-def _shape(problem: Problem, rows: Array | None) -> tuple[int, int, int, int]:
+def _logits_shape(problem: Problem, rows: Array | None) -> tuple[int, int, int, int]:
     """(B,H,T,S), where T counts the judged rows only."""
     sizes = problem.sizes
     return sizes.B, sizes.H, sizes.T if rows is None else len(rows), sizes.S
@@ -311,28 +312,28 @@ def own_places(problem: Problem, conventions: Mapping[str, str], rows: Array | N
     return np.asarray(places[:, None] + first)
 
 
-def _of_rows(array: Array, problem: Problem, rows: Array | None) -> Array:
+def _take_rows(array: Array, problem: Problem, rows: Array | None) -> Array:
     """The judged rows of a mask or bias (B,H,T,S), which may be of fewer axes or broadcast along T."""
     if rows is None or array.ndim < 2 or array.shape[-2] != problem.sizes.T:
         return array
     return array[..., rows, :]
 
 
-def keys_of(problem: Problem, conventions: Mapping[str, str]) -> Keys:
+def prepare_keys(problem: Problem, conventions: Mapping[str, str]) -> Keys:
     """The keys and values of a problem, past ones first, ready for any of its queries."""
-    heads, whole = key_heads(problem, conventions), joined(problem) if problem.has_past else problem
+    heads, whole = key_heads(problem, conventions), join_past(problem) if problem.has_past else problem
     wide = (array.astype(np.float64) for array in (whole.key, whole.value))
-    return _keys(*(array if heads is None else array[:, heads] for array in wide))
+    return _measure_keys(*(array if heads is None else array[:, heads] for array in wide))
 
 
-def _keys(key: Array, value: Array) -> Keys:
+def _measure_keys(key: Array, value: Array) -> Keys:
     """Key (B,H,S,D) and value (B,H,S,Dv) with the sizes of their entries."""
     key_sizes, value_sizes = np.abs(key), np.abs(value)
-    return Keys(key, value, key_sizes, value_sizes, key_sizes.sum(axis=-1), value_sizes.sum(axis=-2), norms(key),
+    return Keys(key, value, key_sizes, value_sizes, key_sizes.sum(axis=-1), value_sizes.sum(axis=-2), upper_norms(key),
                 float(key_sizes.max(initial=0.0)), float(value_sizes.max(initial=0.0)))
 
 
-def operands_of(
+def prepare_operands(
     problem: Problem, conventions: Mapping[str, str], scale_width: int | None, rows: Array | None,
     keys: Keys | None = None,
 ) -> Operands:
@@ -341,9 +342,9 @@ def operands_of(
     rows: the indices along T that are looked at, None for all.  keys: of the problem, where they are known already.
     """
     query = (problem.query if rows is None else problem.query[:, :, rows]).astype(np.float64)
-    keys = keys or keys_of(problem, conventions)
-    visible, sizes = _hidden_by_something(problem, conventions, rows), _sizes(query, keys)
-    bias = None if problem.bias is None else _of_rows(problem.bias, problem, rows).astype(np.float64)
+    keys = keys or prepare_keys(problem, conventions)
+    visible, sizes = _visible_or_none(problem, conventions, rows), _measure_operands(query, keys)
+    bias = None if problem.bias is None else _take_rows(problem.bias, problem, rows).astype(np.float64)
     reach: Array | None = None
     for aspect in given_mathematics(problem):
         if more := aspect.added_logits(problem, own_places(problem, conventions, rows)):
@@ -354,21 +355,22 @@ def operands_of(
     if problem.query_lengths is not None:
         usable = usable & queries_within(problem, rows)[:, None]
     counts = usable * float(keys.key.shape[2]) if visible is None else visible.sum(axis=-1, dtype=np.float64)
-    operands = Operands(query, keys.key, keys.value, bias, visible, counts, usable, _scale(problem, scale_width),
+    operands = Operands(query, keys.key, keys.value, bias, visible, counts, usable,
+                        _softmax_scale(problem, scale_width),
                         bend_of(problem), sizes, sizes, keys.key, reach=reach)
     # 0 times NaN is NaN: what is hidden and not finite has to go before any product
     entries = (sizes.query_sums, sizes.key_sums, sizes.value_sums, *([] if bias is None else [bias]))
-    return operands if all(bool(np.isfinite(array).all()) for array in entries) else _tamed(operands)
+    return operands if all(bool(np.isfinite(array).all()) for array in entries) else _zero_unseen(operands)
 
 
-def _sizes(query: Array, keys: Keys) -> Magnitudes:
+def _measure_operands(query: Array, keys: Keys) -> Magnitudes:
     """The sizes of the entries of query (B,H,T,D), keys and values, and their sums."""
     size = np.abs(query)
     return Magnitudes(size, keys.key_sizes, keys.value_sizes, keys.key_norms, size.sum(axis=-1), keys.key_sums,
                       keys.value_sums, float(size.max(initial=0.0)), keys.largest_key, keys.largest_value)
 
 
-def norms(array: Array) -> Array:
+def upper_norms(array: Array) -> Array:
     """(B,H,·,D) -> (B,H,·): never less than the Euclidean norm; squares that underflow are paid for."""
     squares: Array = np.sqrt(np.einsum("bhtd,bhtd->bht", array, array))
     return squares * (1 + 1e-12) + math.sqrt(array.shape[-1]) * 2.0**-511
@@ -382,28 +384,28 @@ def key_heads(problem: Problem, conventions: Mapping[str, str]) -> Array | None:
     return np.arange(H) % Hkv if conventions.get("grouped_heads") == "tile" else np.arange(H) // (H // Hkv)
 
 
-def _scale(problem: Problem, width: int | None) -> float | np.longdouble:
+def _softmax_scale(problem: Problem, width: int | None) -> float | np.longdouble:
     if problem.scale is not None:
         return float(problem.scale)
     width = problem.sizes.D if width is None else width
     return np.longdouble(1) / np.sqrt(np.longdouble(width)) if problem.dtype is DType.FLOAT64 else 1 / math.sqrt(width)
 
 
-def _tamed(operands: Operands) -> Operands:
+def _zero_unseen(operands: Operands) -> Operands:
     """Zeros in place of what no row of a head sees and of what is not finite; rows that see the latter are unusable."""
-    visible, bias = operands.seen(), np.zeros(1) if operands.bias is None else operands.bias
+    visible, bias = operands.visible_array(), np.zeros(1) if operands.bias is None else operands.bias
     finite_key = np.asarray(np.isfinite(operands.key).all(axis=-1) & np.isfinite(operands.value).all(axis=-1))
     sees_no_such: Array = ~np.asarray((visible & ~(finite_key[:, :, None, :] & np.isfinite(bias))).any(axis=-1))
     usable: Array = operands.usable & np.asarray(np.isfinite(operands.query).all(axis=-1)) & sees_no_such
     kept: Array = (np.asarray(visible.any(axis=-2)) & finite_key)[..., None]
-    query, held_key, held_value = (_finite(array) for array in (operands.query, operands.key, operands.value))
+    query, held_key, held_value = (_zero_nonfinite(array) for array in (operands.query, operands.key, operands.value))
     key, value = np.where(kept, held_key, 0.0), np.where(kept, held_value, 0.0)
-    sizes, held = (_sizes(query, _keys(*pair)) for pair in ((key, value), (held_key, held_value)))
+    sizes, held = (_measure_operands(query, _measure_keys(*pair)) for pair in ((key, value), (held_key, held_value)))
     return replace(operands, query=query, key=key, value=value, usable=usable, sizes=sizes, held=held,
-                   bias=None if operands.bias is None else _finite(bias), held_key=held_key)
+                   bias=None if operands.bias is None else _zero_nonfinite(bias), held_key=held_key)
 
 
-def _finite(array: Array) -> Array:
+def _zero_nonfinite(array: Array) -> Array:
     """An array of any shape, with 0 for what is not finite."""
     return np.where(np.isfinite(array), array, 0.0)
 
@@ -411,7 +413,7 @@ def _finite(array: Array) -> Array:
 # One more key of each head, whose logit is given and whose value is zero: it stands behind the other keys
 
 
-def with_extra_key(operands: Operands, extra: Array) -> Operands:
+def add_extra_key(operands: Operands, extra: Array) -> Operands:
     """The operands with one more key for each head: a key and a value of zeros, whose logit is given, `extra` (H,).
 
     A logit of -inf is a key that nobody sees.
@@ -421,25 +423,26 @@ def with_extra_key(operands: Operands, extra: Array) -> Operands:
     bias = np.zeros((B, H, T, S + 1))
     bias[..., :S] = 0.0 if operands.bias is None else operands.bias
     bias[..., S] = np.where(np.isfinite(extra), extra, 0.0)[:, None]
-    sizes, held = (_one_more(each) for each in (operands.sizes, operands.held))
+    sizes, held = (_add_zero_key(each) for each in (operands.sizes, operands.held))
     return replace(
-        operands, key=_with_zeros(operands.key), value=_with_zeros(operands.value), bias=bias,
-        visible=np.concatenate([operands.seen(), is_there], axis=-1), counts=operands.counts + is_there[..., 0],
-        sizes=sizes, held=held, held_key=_with_zeros(operands.held_key), has_sink=True,
-        only_sink=operands.bias is None, reach=None if operands.reach is None else _with_zero(operands.reach))
+        operands, key=_pad_keys(operands.key), value=_pad_keys(operands.value), bias=bias,
+        visible=np.concatenate([operands.visible_array(), is_there], axis=-1),
+        counts=operands.counts + is_there[..., 0],
+        sizes=sizes, held=held, held_key=_pad_keys(operands.held_key), has_sink=True,
+        only_sink=operands.bias is None, reach=None if operands.reach is None else _pad_row(operands.reach))
 
 
-def _one_more(sizes: Magnitudes) -> Magnitudes:
-    return replace(sizes, key=_with_zeros(sizes.key), value=_with_zeros(sizes.value),
-                   key_norms=_with_zeros(sizes.key_norms), key_sums=_with_zeros(sizes.key_sums))
+def _add_zero_key(sizes: Magnitudes) -> Magnitudes:
+    return replace(sizes, key=_pad_keys(sizes.key), value=_pad_keys(sizes.value),
+                   key_norms=_pad_keys(sizes.key_norms), key_sums=_pad_keys(sizes.key_sums))
 
 
-def _with_zero(array: Array) -> Array:
+def _pad_row(array: Array) -> Array:
     """(B,H,T,S), with a zero behind each row."""
     return np.pad(array, [(0, 0)] * 3 + [(0, 1)])
 
 
-def _with_zeros(array: Array) -> Array:
+def _pad_keys(array: Array) -> Array:
     """(B,H,S,D), (B,H,S,Dv) or (B,H,S), with one more along S that is zero."""
     return np.pad(array, [(0, int(axis == 2)) for axis in range(array.ndim)])
 
@@ -453,7 +456,7 @@ def extra_over_lse(problem: Problem) -> float | None:
     extra = extra_key(problem)
     if extra is None:
         return None
-    whole = joined(problem)
+    whole = join_past(problem)
     key = np.repeat(whole.key.astype(np.float64), whole.query.shape[1] // whole.key.shape[1], axis=1)
     scale = problem.scale if problem.scale is not None else problem.query.shape[-1] ** -0.5
     logits = whole.query.astype(np.float64) @ key.swapaxes(-1, -2) * scale

@@ -138,7 +138,7 @@ class Precision:
     reason: str = ""
 
     @property
-    def stored(self) -> Mapping[str, StoredFormat]:
+    def stored_formats(self) -> Mapping[str, StoredFormat]:
         """The format of each array that is quantised inside, by its name; `weights` among them."""
         formats = {name: getattr(self, word) for word, name in STORED_WORDS.items()}
         return {name: each for name, each in formats.items() if each is not None}
@@ -148,8 +148,8 @@ class Precision:
         return replace(self, stored_query=None, stored_key=None, stored_value=None, stored_weights=None)
 
     def __str__(self) -> str:
-        base = graded(self.grade, self.dtype)
-        told = [f"{name} {_plain(getattr(self, name))}" for name in WORDS
+        base = precision_of_grade(self.grade, self.dtype)
+        told = [f"{name} {_format_value(getattr(self, name))}" for name in PRECISION_WORDS
                 if name not in ("grade", "reason") and getattr(self, name) != getattr(base, name)]
         return ", ".join((self.grade, *told))
 
@@ -158,25 +158,25 @@ _DTYPE_WORDS = ("output", "accumulate", "softmax", "row_sum", "logits", "weights
                 "angle", "rotation", "dequantised")
 _COUNT_WORDS = ("logit_roundings", "weight_roundings", "prescale_roundings", "scale_roundings", "logsumexp_roundings",
                 "block")
-BESIDE_POINTS = ("output", "exp_ulps", "tanh_ulps", "pow_ulps", "sincos_ulps", "tanh_by_exp", "block",
-                 "bias_in_accumulator", "flushes_subnormals", *STORED_WORDS)
+WORDS_BESIDE_POINTS = ("output", "exp_ulps", "tanh_ulps", "pow_ulps", "sincos_ulps", "tanh_by_exp", "block",
+                       "bias_in_accumulator", "flushes_subnormals", *STORED_WORDS)
 """Words that say nothing of where in between something is rounded."""
-_ULPS = ("exp_ulps", "tanh_ulps", "pow_ulps", "sincos_ulps")
-_MOST = {**dict.fromkeys(_ULPS, 2**20), "block": 2**30}
+_ULPS_WORDS = ("exp_ulps", "tanh_ulps", "pow_ulps", "sincos_ulps")
+_LARGEST_NUMBERS = {**dict.fromkeys(_ULPS_WORDS, 2**20), "block": 2**30}
 _MOST_ROUNDINGS = 64
 _FLAG_WORDS = ("bias_in_accumulator", "flushes_subnormals", "tanh_by_exp")
-SYSTEMATIC = ("accumulator", "output")
+SYSTEMATIC_CHOICES = ("accumulator", "output")
 VALUES_TRIED: Mapping[str, tuple[object, ...]] = MappingProxyType({
     "grade": tuple(GRADES), **dict.fromkeys(_DTYPE_WORDS, tuple(dtype.value for dtype in DType)),
     **dict.fromkeys(_COUNT_WORDS, (0, 1, 2, 4, _MOST_ROUNDINGS)), "block": (1, 16, 512),
-    **dict.fromkeys(_ULPS, (0.5, 20, 940, 2**13, 2**17, 2**20)), **dict.fromkeys(_FLAG_WORDS, (False, True)),
-    "systematic": SYSTEMATIC, **dict.fromkeys(STORED_WORDS, ())})
+    **dict.fromkeys(_ULPS_WORDS, (0.5, 20, 940, 2**13, 2**17, 2**20)), **dict.fromkeys(_FLAG_WORDS, (False, True)),
+    "systematic": SYSTEMATIC_CHOICES, **dict.fromkeys(STORED_WORDS, ())})
 """Of each word, all values that it may take; of a number, the ends, and what is documented somewhere."""
-WORDS = tuple(each.name for each in fields(Precision) if each.name != "dtype")
+PRECISION_WORDS = tuple(each.name for each in fields(Precision) if each.name != "dtype")
 
 
 @functools.cache
-def graded(grade: str, dtype: DType) -> Precision:
+def precision_of_grade(grade: str, dtype: DType) -> Precision:
     """The class of a grade. A float32 or float64 subject has one class only: arithmetic in that dtype throughout.
 
     Scaling is counted once, where it costs most: in query (and key). So the roundings of the logits are those of the
@@ -193,40 +193,40 @@ def graded(grade: str, dtype: DType) -> Precision:
         prescale_roundings=1 if rung >= 2 else 2, scale_roundings=1 if rung == 3 else 2, systematic="output")
 
 
-def assumed(dtype: DType) -> Precision:
+def assumed_precision(dtype: DType) -> Precision:
     """The class of a function that declares nothing: its own dtype throughout; in half precision, grade G3."""
-    return graded("G3" if is_half(dtype) else "G0", dtype)
+    return precision_of_grade("G3" if is_half(dtype) else "G0", dtype)
 
 
-_WIDER = {"logits": DType.FLOAT32, "accumulate": DType.BFLOAT16, "softmax": DType.BFLOAT16}
+_RANGE_OF_FLOAT32 = {"logits": DType.FLOAT32, "accumulate": DType.BFLOAT16, "softmax": DType.BFLOAT16}
 
 
 def with_range_of_float32(precision: Precision) -> Precision:
     """The same class, but that no logit up to float32's largest overflows. Who has one at all that float16 cannot hold
     stores it wider; what else float16 rounds has the range of bfloat16, which rounds no finer.
     """
-    wider = {word: dtype for word, dtype in _WIDER.items() if getattr(precision, word) is DType.FLOAT16}
+    wider = {word: dtype for word, dtype in _RANGE_OF_FLOAT32.items() if getattr(precision, word) is DType.FLOAT16}
     return replace(precision, **wider)  # type: ignore[arg-type]  # by name
 
 
-def precision_of(declared: Mapping[str, object] | None, dtype: DType) -> Precision:
+def declared_precision(declared: Mapping[str, object] | None, dtype: DType) -> Precision:
     """The class that a manifest declares for a dtype; with None, the one assumed of a bare function.
 
     Raises ManifestError for an unknown word or value, and where a class looser than the assumed one gives no reason.
     """
     if declared is None:
-        return assumed(dtype)
+        return assumed_precision(dtype)
     for word in declared:
-        if word not in WORDS:
-            raise ManifestError.unknown("word of a precision class", word, WORDS)
-    base = _base(declared.get("grade"), dtype)
-    changes = {word: _value(word, given) for word, given in declared.items() if word != "grade"}
-    return _justified(replace(base, **_implied(changes, base), **changes))  # type: ignore[arg-type]  # checked by _value
+        if word not in PRECISION_WORDS:
+            raise ManifestError.unknown("word of a precision class", word, PRECISION_WORDS)
+    base = _read_grade(declared.get("grade"), dtype)
+    changes = {word: _read_word(word, given) for word, given in declared.items() if word != "grade"}
+    return _check_reason(replace(base, **_imply_words(changes, base), **changes))  # type: ignore[arg-type]  # checked by _value
 
 
 def named_precision(text: str, dtype: DType) -> Precision:
     """The class that a record names: `G0, stored_key int8 by token`."""
-    return precision_of({**dict(_words_in(text)), "reason": "declared"}, dtype)
+    return declared_precision({**dict(_words_in(text)), "reason": "declared"}, dtype)
 
 
 def _words_in(text: str) -> Iterator[tuple[str, object]]:
@@ -239,20 +239,20 @@ def _words_in(text: str) -> Iterator[tuple[str, object]]:
 
 def looser_words(one: Precision, other: Precision) -> tuple[str, ...]:
     """The words in which `one` rounds more, or more coarsely, than `other`; how often and to what count together."""
-    return tuple(word for word in WORDS if word not in ("grade", "reason", *_COUNTS.values())
+    return tuple(word for word in PRECISION_WORDS if word not in ("grade", "reason", *_ROUNDING_COUNTS.values())
                  and _looseness(word, one) > _looseness(word, other))
 
 
-_COUNTS = {"logits": "logit_roundings", "weights": "weight_roundings", "prescale": "prescale_roundings",
-           "scale": "scale_roundings", "logsumexp": "logsumexp_roundings"}
+_ROUNDING_COUNTS = {"logits": "logit_roundings", "weights": "weight_roundings", "prescale": "prescale_roundings",
+                    "scale": "scale_roundings", "logsumexp": "logsumexp_roundings"}
 
 
 def _looseness(word: str, precision: Precision) -> float:
     value = getattr(precision, word)
     if word == "systematic":
-        return float(SYSTEMATIC.index(value))
-    if word in _COUNTS:
-        return unit(value).roundoff * float(getattr(precision, _COUNTS[word]))
+        return float(SYSTEMATIC_CHOICES.index(value))
+    if word in _ROUNDING_COUNTS:
+        return unit(value).roundoff * float(getattr(precision, _ROUNDING_COUNTS[word]))
     if word in _DTYPE_WORDS:
         return unit(value).roundoff
     if word in STORED_WORDS:
@@ -260,15 +260,15 @@ def _looseness(word: str, precision: Precision) -> float:
     return -float(value) if word == "block" else float(value)
 
 
-def _base(grade: object, dtype: DType) -> Precision:
+def _read_grade(grade: object, dtype: DType) -> Precision:
     if grade is None:
-        return assumed(dtype)
+        return assumed_precision(dtype)
     if not isinstance(grade, str) or grade not in GRADES:
         raise ManifestError.unknown("grade", grade, GRADES)
-    return graded(grade, dtype)
+    return precision_of_grade(grade, dtype)
 
 
-def _implied(changes: Mapping[str, object], base: Precision) -> dict[str, object]:
+def _imply_words(changes: Mapping[str, object], base: Precision) -> dict[str, object]:
     """A softmax coarser than its surroundings rounds what enters it and what leaves it, and sums no finer than that."""
     softmax = changes.get("softmax")
     if not isinstance(softmax, DType) or unit(softmax).roundoff <= unit(base.softmax).roundoff:
@@ -279,52 +279,52 @@ def _implied(changes: Mapping[str, object], base: Precision) -> dict[str, object
     return {word: value for word, value in implied.items() if word not in changes}
 
 
-def _justified(precision: Precision) -> Precision:
-    looser = looser_words(precision, assumed(precision.dtype))
+def _check_reason(precision: Precision) -> Precision:
+    looser = looser_words(precision, assumed_precision(precision.dtype))
     if looser and not precision.reason:
-        words = ", ".join(f"{word} {_plain(getattr(precision, word))}" for word in looser)
+        words = ", ".join(f"{word} {_format_value(getattr(precision, word))}" for word in looser)
         raise ManifestError(f"this precision class for {precision.dtype.value} is looser than the assumed one "
                             f"({words}); give a reason: where the library documents it, or how it was established.")
     return precision
 
 
-def _value(word: str, given: object) -> object:
+def _read_word(word: str, given: object) -> object:
     if word in _DTYPE_WORDS:
         names = {dtype.value: dtype for dtype in DType}
         if not isinstance(given, str) or given not in names:
             raise ManifestError.unknown(f"dtype (of {word!r} in a precision class)", given, names)
         return names[given]
     if word == "systematic":
-        return _choice(word, given, SYSTEMATIC)
+        return _read_choice(word, given, SYSTEMATIC_CHOICES)
     if word in STORED_WORDS:
         return read_stored(word, given)
-    kinds, wanted = _kind(word)
+    kinds, wanted = _word_kind(word)
     is_number = int in kinds
     usable = isinstance(given, kinds) and not (is_number and isinstance(given, bool))
     if not usable or (is_number and not float(str(given)) >= (1 if word == "block" else 0)):
         raise ManifestError(f"{word!r} in a precision class must be {wanted}, not {quoted(given)}.")
-    if is_number and float(str(given)) > (most := _MOST.get(word, _MOST_ROUNDINGS)):
+    if is_number and float(str(given)) > (most := _LARGEST_NUMBERS.get(word, _MOST_ROUNDINGS)):
         raise ManifestError(f"{word!r} in a precision class can be {most} at most, not {given}: a larger one would "
                             "excuse any answer.")
     return given
 
 
-def _choice(word: str, given: object, choices: tuple[str, ...]) -> str:
+def _read_choice(word: str, given: object, choices: tuple[str, ...]) -> str:
     if given not in choices:
         raise ManifestError.unknown(f"choice (of {word!r} in a precision class)", given, choices)
     return str(given)
 
 
-def _kind(word: str) -> tuple[tuple[type, ...], str]:
+def _word_kind(word: str) -> tuple[tuple[type, ...], str]:
     """What a value must be, and how to say it."""
     if word in _FLAG_WORDS:
         return (bool,), "true or false"
     if word == "reason":
         return (str,), "text"
-    if word in _ULPS:
+    if word in _ULPS_WORDS:
         return (int, float), "a number, not negative"
     return (int,), "a whole number, at least 1" if word == "block" else "a whole number, not negative"
 
 
-def _plain(value: object) -> str:
+def _format_value(value: object) -> str:
     return value.value if isinstance(value, DType) else str(value)

@@ -13,21 +13,21 @@ import numpy as np
 
 from attnspec.core.keywords import AXES, CACHED
 from attnspec.core.nouns import DType
-from attnspec.numerics.operands import Operands, extra_key, key_heads, keys_of, operands_of, with_extra_key
+from attnspec.numerics.operands import Operands, add_extra_key, extra_key, key_heads, prepare_keys, prepare_operands
 from attnspec.problems.problem import Array, Problem
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Truth:
-    """What attention gives. (B,H,T,S): dots = query·key, bent = scale·dots, bent where an aspect bends them,
-    logits = bent + bias, shifted = logits less the row's largest attended one (hidden keys keep theirs),
-    weights = exp(shifted), 0 where hidden. total (B,H,T): the sum of the weights. output (B,H,T,Dv).
+    """What attention gives. (B,H,T,S): dots = query·key; bent_dots = scale·dots, bent where an aspect bends them;
+    logits = bent_dots + bias; shifted_logits = logits less the row's largest attended one (hidden keys keep theirs);
+    weights = exp(shifted_logits), 0 where hidden. total (B,H,T): the sum of the weights. output (B,H,T,Dv).
     """
 
     dots: Array
-    bent: Array
+    bent_dots: Array
     logits: Array
-    shifted: Array
+    shifted_logits: Array
     weights: Array
     total: Array
     output: Array
@@ -37,7 +37,7 @@ class Truth:
         return Truth(*(getattr(self, name).astype(np.float64, copy=False) for name in self.__slots__))
 
 
-def scaled(operands: Operands, truth: Truth) -> Array:
+def scaled_magnitude(operands: Operands, truth: Truth) -> Array:
     """(B,H,T,S): the size of the scaled dot products, before any bend."""
     return np.asarray(abs(float(operands.scale)) * np.abs(truth.dots))
 
@@ -52,9 +52,9 @@ def is_wider(dtype: DType) -> bool:
     return dtype is not DType.FLOAT64 or bool(np.finfo(np.longdouble).eps < np.finfo(np.float64).eps)
 
 
-def attend(operands: Operands, real: type[np.floating]) -> Truth:
+def compute_truth(operands: Operands, real: type[np.floating]) -> Truth:
     """Attention by its definition, in the arithmetic of `real`. Rows without a visible key get zeros."""
-    dots = _products(operands.query, operands.key, real)
+    dots = _dot_products(operands.query, operands.key, real)
     bent = dots * real(operands.scale)
     if operands.bend is not None:
         bent = operands.bend.bend(bent, real)
@@ -64,11 +64,11 @@ def attend(operands: Operands, real: type[np.floating]) -> Truth:
     shifted = logits - np.where(np.isneginf(largest), 0, largest)  # 0 where a row sees no key
     weights = np.exp(shifted if operands.visible is None else np.where(operands.visible, shifted, -np.inf))
     total = weights.sum(axis=-1)
-    output = _products(weights, operands.value.swapaxes(-1, -2), real) / np.where(total == 0, 1, total)[..., None]
+    output = _dot_products(weights, operands.value.swapaxes(-1, -2), real) / np.where(total == 0, 1, total)[..., None]
     return Truth(dots, bent, logits, shifted, weights, total, output)
 
 
-def _products(rows: Array, columns: Array, real: type[np.floating]) -> Array:
+def _dot_products(rows: Array, columns: Array, real: type[np.floating]) -> Array:
     """(B,H,T,·), (B,H,S,·) -> (B,H,T,S): dot products. Long double has no BLAS; there einsum is the faster loop."""
     if real is np.float64:
         product: Array = rows @ columns.swapaxes(-1, -2)
@@ -101,27 +101,28 @@ class ProblemBlock:
     operands: Operands
 
 
-def blocks(problem: Problem, conventions: Mapping[str, str], scale_width: int | None = None,
-           rows: Array | None = None) -> Iterator[ProblemBlock]:
+def cut_blocks(problem: Problem, conventions: Mapping[str, str], scale_width: int | None = None,
+               rows: Array | None = None) -> Iterator[ProblemBlock]:
     """All of a problem (None), or its `rows` along T, block by block, each with its place in (B,H,T,…)."""
     sizes = problem.sizes
     every = np.arange(sizes.T) if rows is None else rows
     T = len(every)
-    for batch in _slices(sizes.B, _batch_step(problem, T)):
-        entries = problem if batch == slice(0, sizes.B) else _of_batch(problem, batch)
-        for heads in _slices(sizes.H, _head_step(entries, T)):
-            part = entries if heads == slice(0, sizes.H) else _of_heads(entries, heads, conventions)
-            keys = keys_of(part, conventions)
+    for batch in _cut_length(sizes.B, _batch_step(problem, T)):
+        entries = problem if batch == slice(0, sizes.B) else _take_batch(problem, batch)
+        for heads in _cut_length(sizes.H, _head_step(entries, T)):
+            part = entries if heads == slice(0, sizes.H) else _take_heads(entries, heads, conventions)
+            keys = prepare_keys(part, conventions)
             # as many queries as go together with all heads of the part, in blocks that are as even as can be
             together = max(1, LOGITS_AT_ONCE // max(1, part.sizes.B * part.sizes.H * part.sizes.S))
-            for queries in _slices(T, max(1, -(-T // max(1, -(-T // together))))):
+            for queries in _cut_length(T, max(1, -(-T // max(1, -(-T // together))))):
                 chosen = rows if queries == slice(0, T) else every[queries]
-                place, operands = (batch, heads, queries), operands_of(part, conventions, scale_width, chosen, keys)
+                place, operands = (batch, heads, queries), prepare_operands(part, conventions,
+                                                                            scale_width, chosen, keys)
                 extra = extra_key(part)
-                yield ProblemBlock(place, operands if extra is None else with_extra_key(operands, extra))
+                yield ProblemBlock(place, operands if extra is None else add_extra_key(operands, extra))
 
 
-def _slices(length: int, step: int) -> Iterator[slice]:
+def _cut_length(length: int, step: int) -> Iterator[slice]:
     """Slices of `step`, and of what is left, that cover a length; an empty one for a length of 0."""
     return (slice(start, min(start + step, length)) for start in range(0, max(1, length), step))
 
@@ -141,33 +142,33 @@ def _head_step(problem: Problem, T: int) -> int:
     return max(1, min(together, sizes.H))
 
 
-def _of_batch(problem: Problem, batch: slice) -> Problem:
+def _take_batch(problem: Problem, batch: slice) -> Problem:
     """Some batch entries."""
     return problem.but(query=problem.query[batch], key=problem.key[batch], value=problem.value[batch],
-                       **_of_keywords(problem, "B", batch))
+                       **_slice_keywords(problem, "B", batch))
 
 
-def _of_caches(problem: Problem, heads: slice | Array) -> dict[str, Array | None]:
+def _take_cached_heads(problem: Problem, heads: slice | Array) -> dict[str, Array | None]:
     """Some heads of the past keys and values (B,Hkv,P,·), where there are any; heads (H,): an index of each."""
     arrays = {name: getattr(problem, name) for name in CACHED}
     return {name: None if array is None else array[:, heads] for name, array in arrays.items()}
 
 
-def _of_heads(problem: Problem, heads: slice, conventions: Mapping[str, str]) -> Problem:
+def _take_heads(problem: Problem, heads: slice, conventions: Mapping[str, str]) -> Problem:
     """Some query heads, each with a key/value head to itself."""
     own = key_heads(problem, conventions)
     chosen = heads if own is None else own[heads]
     return problem.but(query=problem.query[:, heads], key=problem.key[:, chosen], value=problem.value[:, chosen],
-                       **{**_of_keywords(problem, "H", heads), **_of_caches(problem, chosen)})
+                       **{**_slice_keywords(problem, "H", heads), **_take_cached_heads(problem, chosen)})
 
 
-def _of_keywords(problem: Problem, axis: str, some: slice) -> dict[str, Array | None]:
+def _slice_keywords(problem: Problem, axis: str, some: slice) -> dict[str, Array | None]:
     """The arrays of keywords that have an axis of (B,H,T,S), with a part of it."""
-    return {name: _along(getattr(problem, name), len(axes) - axes.index(axis), some)
+    return {name: _slice_axis(getattr(problem, name), len(axes) - axes.index(axis), some)
             for name, axes in AXES.items() if axis in axes}
 
 
-def _along(array: Array | None, from_last: int, some: slice) -> Array | None:
+def _slice_axis(array: Array | None, from_last: int, some: slice) -> Array | None:
     """Part of an axis, counted from the last, of a mask or bias (B,H,T,S) or broadcast to it, or of lengths (B,); one
     that all share is handed on whole.
     """
@@ -198,20 +199,20 @@ def join_blocks(shape: tuple[int, int, int],
 class Differentials:
     """What stands between a row's output and its inputs, of one block; 0 where a key is hidden.
 
-    (B,H,T,S): weights P; products dP; apart = dP - delta; logits dS; dots dX, behind a bend; slope, the bend's;
-    applied, the weights by which the values are multiplied, P itself without dropout.
+    (B,H,T,S): weights P; products dP; centred_products = dP - delta; logits dS; dots dX, behind a bend; slope, the
+    bend's; applied_weights, those by which the values are multiplied, P itself without dropout.
     delta (B,H,T,1).  grad (B,H,T,Dv): the output's gradient.
     """
 
     weights: Array
     products: Array
-    apart: Array
+    centred_products: Array
     logits: Array
     dots: Array
     slope: Array
     delta: Array
     grad: Array
-    applied: Array
+    applied_weights: Array
 
     def narrow(self) -> Differentials:
         """The same in float64, which is enough to bound an error by."""
@@ -222,10 +223,10 @@ def differentiate(operands: Operands, truth: Truth, grad: Array, factor: Array |
     """Of one block, in the arithmetic of the truth; grad: the output's gradient (B,H,T,Dv). Rows that see no key have
     zeros throughout. factor (B,H,T,S): what weights are multiplied by before they meet the values, as in the truth.
     """
-    real, seen = truth.output.dtype, operands.seen()
+    real, seen = truth.output.dtype, operands.visible_array()
     grad = grad.astype(real)
     weights = np.where(seen, truth.weights, 0) / np.where(truth.total == 0, 1, truth.total)[..., None]
-    products = times(grad, operands.value.swapaxes(-1, -2))
+    products = multiply_wide(grad, operands.value.swapaxes(-1, -2))
     products = products if factor is None else products * factor
     delta = (grad * truth.output).sum(axis=-1, keepdims=True)
     apart = np.where(seen, products - delta, 0)
@@ -241,7 +242,7 @@ def _slope(operands: Operands, truth: Truth) -> Array:
     return operands.bend.derivative(truth.dots * truth.dots.dtype.type(operands.scale))
 
 
-def times(one: Array, other: Array) -> Array:
+def multiply_wide(one: Array, other: Array) -> Array:
     """(B,H,T,·), (B,H,·,S) -> (B,H,T,S): a product in the arithmetic of the first. Long double has no BLAS; there
     einsum is the faster loop.
     """
@@ -256,7 +257,7 @@ def times(one: Array, other: Array) -> Array:
 GATHERED_FROM = 2**13
 """Entries of a head's values from which they are gathered row by row: below it, the loop costs more than the work."""
 
-AT_ONCE = 2**18
+COMPARED_AT_ONCE = 2**18
 """Entries that are compared at once, so that they stay in the cache."""
 
 
@@ -271,50 +272,50 @@ def attended_range(value: Array, visible: Array | None, rows: Array) -> tuple[Ar
     top = np.full((len(batch), value.shape[-1]), -np.inf, value.dtype)
     bottom = -top
     by_one = value.shape[-2] * value.shape[-1] >= GATHERED_FROM
-    step = 1 if by_one else max(1, AT_ONCE // max(1, value.shape[-2] * value.shape[-1]))
+    step = 1 if by_one else max(1, COMPARED_AT_ONCE // max(1, value.shape[-2] * value.shape[-1]))
     for start in range(0, len(batch), step):
         some = slice(start, start + step)
         b, h, i = batch[some], head[some], query[some]
         if by_one:
-            _of_row(value[b[0], h[0]], visible[b[0], h[0], i[0]], top[start], bottom[start])
+            _fill_range_of_row(value[b[0], h[0]], visible[b[0], h[0], i[0]], top[start], bottom[start])
         else:
-            _of_rows(value[b, h], visible[b, h, i], top[some], bottom[some])
+            _fill_range_of_rows(value[b, h], visible[b, h, i], top[some], bottom[some])
     return top, bottom
 
 
-def _of_row(value: Array, visible: Array, top: Array, bottom: Array) -> None:
+def _fill_range_of_row(value: Array, visible: Array, top: Array, bottom: Array) -> None:
     """Of one row: value (S,Dv), visible (S,) -> top and bottom (Dv,), filled in."""
     attended = value[visible]  # gathered, they stay in the cache
     attended.max(axis=0, initial=-np.inf, out=top)
     attended.min(axis=0, initial=np.inf, out=bottom)
 
 
-def _of_rows(value: Array, visible: Array, top: Array, bottom: Array) -> None:
+def _fill_range_of_rows(value: Array, visible: Array, top: Array, bottom: Array) -> None:
     """Of many rows: value (·,S,Dv), visible (·,S) -> top and bottom (·,Dv), filled in."""
     seen = visible[..., None]
     np.where(seen, value, -np.inf).max(axis=-2, initial=-np.inf, out=top)
     np.where(seen, value, np.inf).min(axis=-2, initial=np.inf, out=bottom)
 
 
-def hull_of(problem: Problem, conventions: Mapping[str, str], every: Iterator[ProblemBlock] | None = None,
-            ) -> tuple[Array, Array]:
+def attended_hull(problem: Problem, conventions: Mapping[str, str], every: Iterator[ProblemBlock] | None = None,
+                  ) -> tuple[Array, Array]:
     """The least and the greatest visible value of each row and feature, (B,H,T,Dv) in float64; 0 where none is visible.
     every: its blocks, where they say how far values are from those that are read back.
 
     Of no use on rows that see what is not finite.
     """
-    every = every or blocks(problem, conventions)
-    found = ((block.place, _hull(block.operands)) for block in every)
+    every = every or cut_blocks(problem, conventions)
+    found = ((block.place, _block_hull(block.operands)) for block in every)
     both = join_blocks((problem.sizes.B, problem.sizes.H, problem.sizes.T), found)
     return both["low"], both["high"]
 
 
-def _hull(operands: Operands) -> dict[str, Array]:
+def _block_hull(operands: Operands) -> dict[str, Array]:
     """The least (`low`) and the greatest (`high`) visible value of a block, (B,H,T,Dv) each; 0 where there is none."""
     shape = (*operands.query.shape[:3], operands.value.shape[-1])
     some = operands.counts > 0
     both = {"low": np.zeros(shape), "high": np.zeros(shape)}
-    moved = 0.0 if operands.stored is None else operands.stored.value
+    moved = 0.0 if operands.stored_errors is None else operands.stored_errors.value
     both["high"][some], _ = attended_range(operands.value + moved, operands.visible, some)
     _, both["low"][some] = attended_range(operands.value - moved, operands.visible, some)
     return both

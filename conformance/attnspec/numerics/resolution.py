@@ -19,7 +19,7 @@ from attnspec.problems.problem import Recipe, Sizes
 
 FALSE_ALARM = 1e-6
 
-KEYS = (64, 1024)
+KEY_COUNTS = (64, 1024)
 """Numbers of keys at which it is told."""
 
 _QUERIES, _HEADS, _WIDTH = 8, 2, 64
@@ -45,11 +45,11 @@ def describe_what_passes(classes: Iterable[Precision]) -> str:
     classes: of a subject, that of each dtype. The first that quantises is told: what that costs depends little on the
     dtype.
     """
-    precision = next((each for each in classes if each.stored), None)
+    precision = next((each for each in classes if each.stored_formats), None)
     if precision is None:
         return ""
-    worst, typical = zip(*(shares_that_pass(precision, keys) for keys in KEYS), strict=True)
-    few, many = (f"{keys:,}" for keys in KEYS)
+    worst, typical = zip(*(shares_that_pass(precision, keys) for keys in KEY_COUNTS), strict=True)
+    few, many = (f"{keys:,}" for keys in KEY_COUNTS)
     return (f"it quantises inside, so that an error of one entry passes up to {worst[0]:.2g} of the output's size at "
             f"{few} keys and {worst[1]:.2g} at {many}, or {typical[0]:.2g} and {typical[1]:.2g} where roundings are "
             f"independent ({precision.dtype.value})")

@@ -9,24 +9,24 @@ import numpy as np
 
 from attnspec.core.forms import DEFAULT_BASE
 from attnspec.core.nouns import DType
-from attnspec.numerics.expectation import NOTHING, Expectation
-from attnspec.numerics.precision import Precision, Unit, assumed, unit
+from attnspec.numerics.expectation import EMPTY_FIELDS, Expectation
+from attnspec.numerics.precision import Precision, Unit, assumed_precision, unit
 from attnspec.numerics.reference import is_wider, wide_float
 from attnspec.numerics.roundings import function_error
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array
 
 LOG_ULPS = EXP_ULPS = 3.0  # OpenCL's bounds, the standard that those of pow, cos and sin are from
-PAIRS = "rotary_pairs"
+ROTARY_PAIRS = "rotary_pairs"
 INTERLEAVED = "interleaved"
 
 
 def is_interleaved(problem: RotaryProblem, conventions: Mapping[str, str]) -> bool:
     """Whether features 2i and 2i+1 are a pair: where the flag says so, or who has no flag does it by convention."""
-    return problem.interleaved or conventions.get(PAIRS) == INTERLEAVED
+    return problem.interleaved or conventions.get(ROTARY_PAIRS) == INTERLEAVED
 
 
-def pairs(array: Array, width: int, *, interleaved: bool) -> tuple[Array, Array]:
+def split_pairs(array: Array, width: int, *, interleaved: bool) -> tuple[Array, Array]:
     """The first and the second feature of each pair, both (…,R), of an array (…,D) of which r are turned."""
     if interleaved:
         return array[..., 0:width:2], array[..., 1:width:2]
@@ -44,7 +44,7 @@ class Turn:
     second: Array
 
     @property
-    def turned(self) -> tuple[Array, Array]:
+    def turned_pairs(self) -> tuple[Array, Array]:
         """The pairs turned by their angles: both (B,H,T,R)."""
         c, s = np.cos(self.angle), np.sin(self.angle)
         return self.first * c - self.second * s, self.second * c + self.first * s
@@ -55,13 +55,13 @@ class Turn:
         return np.asarray(np.hypot(self.first, self.second))
 
 
-def turn_of(problem: RotaryProblem, conventions: Mapping[str, str], real: type[np.floating]) -> Turn:
+def compute_turn(problem: RotaryProblem, conventions: Mapping[str, str], real: type[np.floating]) -> Turn:
     """The rotation that a problem asks for, by its definition."""
     width = problem.width
     exponent = np.arange(0, width, 2).astype(real) / real(width)
     frequency = real(problem.base or DEFAULT_BASE) ** -exponent
     angle = problem.positions.astype(real)[:, None, :, None] * frequency
-    return Turn(angle, *pairs(problem.x.astype(real), width, interleaved=is_interleaved(problem, conventions)))
+    return Turn(angle, *split_pairs(problem.x.astype(real), width, interleaved=is_interleaved(problem, conventions)))
 
 
 def frequency_error(base: float, width: int, precision: Precision) -> Array:
@@ -92,17 +92,17 @@ def angle_error(problem: RotaryProblem, angle: Array, precision: Precision) -> A
     return np.asarray(np.where(places == 0, 0.0, error))
 
 
-def output_allowance(turn: Turn, precision: Precision, off: Array) -> tuple[Array, Array]:
+def rotation_allowance(turn: Turn, precision: Precision, off: Array) -> tuple[Array, Array]:
     """How far the turned pairs may be off, both (B,H,T,R), where angles may be off by `off` (B,1,T,R)."""
     moved = 2 * np.sin(np.minimum(off, np.pi) / 2)
     size = (np.abs(function(turn.angle)) + moved for function in (np.cos, np.sin))
     cos, sin = (np.minimum(1.0, each) for each in size)
     first, second = np.abs(turn.first), np.abs(turn.second)
-    return tuple(_rounded(np.abs(out), moved * turn.radius, ((one, cos), (two, sin)), precision)  # type: ignore[return-value]
-                 for out, one, two in zip(turn.turned, (first, second), (second, first), strict=True))
+    return tuple(_round_entry(np.abs(out), moved * turn.radius, ((one, cos), (two, sin)), precision)  # type: ignore[return-value]
+                 for out, one, two in zip(turn.turned_pairs, (first, second), (second, first), strict=True))
 
 
-def _rounded(out: Array, error: Array, products: tuple[tuple[Array, Array], ...], precision: Precision) -> Array:
+def _round_entry(out: Array, error: Array, products: tuple[tuple[Array, Array], ...], precision: Precision) -> Array:
     """(B,H,T,R): the error of an entry of this size whose angle costs `error`, which is the sum of two products of a
     feature with a cosine or sine of this size: their functions, storage, products, sum, and what is returned.
     """
@@ -119,15 +119,15 @@ def norm_allowance(problem: RotaryProblem, precision: Precision, conventions: Ma
     """(B,H,T,R): how far the norm of a turned pair may lie from that of the pair: whatever the angle, cos² + sin² is
     1, so that of the angle's error nothing is left.
     """
-    turn = turn_of(problem, conventions, np.float64)
+    turn = compute_turn(problem, conventions, np.float64)
     first, second = np.abs(turn.first), np.abs(turn.second)
     one = np.ones(())
-    entries = (_rounded(turn.radius, np.zeros(()), ((a, one), (b, one)), precision)
+    entries = (_round_entry(turn.radius, np.zeros(()), ((a, one), (b, one)), precision)
                for a, b in ((first, second), (second, first)))
-    return np.asarray(np.hypot(*entries)) * (1 + 2.0**-50) * _classes(problem.dtype)
+    return np.asarray(np.hypot(*entries)) * (1 + 2.0**-50) * _count_classes(problem.dtype)
 
 
-def _classes(dtype: DType) -> int:
+def _count_classes(dtype: DType) -> int:
     """How many classes err: the truth of a float64 subject does as well, where long double is no wider."""
     return 1 if is_wider(dtype) else 2
 
@@ -136,26 +136,27 @@ def expect_rotary(problem: RotaryProblem, precision: Precision, *, conventions: 
     """The truth and the allowance of a rotary embedding, both (B,H,T,D); what is not turned may not change."""
     real = wide_float(problem.dtype)
     with np.errstate(all="ignore"):  # what overflows is left out by `claimed`
-        turn = turn_of(problem, conventions, real)
+        turn = compute_turn(problem, conventions, real)
         narrow = Turn(*(np.asarray(each, np.float64) for each in (turn.angle, turn.first, turn.second)))
         off = angle_error(problem, narrow.angle, precision)
-        slack = output_allowance(narrow, precision, off)
+        slack = rotation_allowance(narrow, precision, off)
         if not is_wider(problem.dtype):
-            own = assumed(DType.FLOAT64)
-            more = output_allowance(narrow, own, angle_error(problem, narrow.angle, own))
+            own = assumed_precision(DType.FLOAT64)
+            more = rotation_allowance(narrow, own, angle_error(problem, narrow.angle, own))
             slack = slack[0] + more[0], slack[1] + more[1]
-    truth = _whole(problem, conventions, problem.x.astype(real), turn.turned)
-    allowance = _whole(problem, conventions, np.zeros(truth.shape), slack)
+    truth = _fill_pairs(problem, conventions, problem.x.astype(real), turn.turned_pairs)
+    allowance = _fill_pairs(problem, conventions, np.zeros(truth.shape), slack)
     claimed = _is_claimed(problem, allowance, precision)
-    found: dict[str, Array] = {**NOTHING, "output": truth, "output_allowance": allowance, "claimed": claimed,
+    found: dict[str, Array] = {**EMPTY_FIELDS, "output": truth, "output_allowance": allowance, "claimed": claimed,
                                "output_claimed": claimed, "empty": np.zeros_like(claimed)}
     return Expectation(**found)  # type: ignore[arg-type]  # by name
 
 
-def _whole(problem: RotaryProblem, conventions: Mapping[str, str], whole: Array,
-           turned: tuple[Array, Array]) -> Array:
+def _fill_pairs(problem: RotaryProblem, conventions: Mapping[str, str], whole: Array,
+                turned: tuple[Array, Array]) -> Array:
     """An array (B,H,T,D) with these pairs (B,H,T,R) in the place of the features that are turned."""
-    for place, values in zip(pairs(whole, problem.width, interleaved=is_interleaved(problem, conventions)), turned,
+    for place, values in zip(split_pairs(whole, problem.width, interleaved=is_interleaved(problem, conventions)),
+                             turned,
                              strict=True):
         place[...] = values
     return whole

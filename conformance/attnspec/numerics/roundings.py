@@ -52,7 +52,7 @@ class Roundings:
     What each storage can hold: largest_*, scale_range, and normal_weight, below which a weight is not rounded
     relatively.
     inputs: what may happen to the entries before they meet.
-    stored: by name, the formats of the arrays, and of the weights, that are quantised inside.
+    stored_formats: by name, the formats of the arrays, and of the weights, that are quantised inside.
     precision: the class itself, from which an aspect works out the numbers of its own steps.
     """
 
@@ -84,7 +84,7 @@ class Roundings:
     block: int
     bias_in_accumulator: bool
     inputs: InputErrors = EXACT_INPUTS
-    stored: Mapping[str, StoredFormat] = field(default_factory=dict, hash=False)
+    stored_formats: Mapping[str, StoredFormat] = field(default_factory=dict, hash=False)
 
 
 @functools.cache
@@ -105,7 +105,8 @@ def roundings(precision: Precision) -> Roundings:
         lost_product=lost_to_underflow(precision, precision.accumulate), lost_input=_lost_input(precision),
         lost_logit=(stored + 1) * lost_to_underflow(precision, precision.logits) if stored else 0.0,
         lost_weight=lost_to_underflow(precision, precision.weights) + _lost_exp(precision),
-        lost_output=lost_to_underflow(precision, precision.output), stored=precision.stored, **_ranges(precision))  # type: ignore[arg-type]  # by name
+        lost_output=lost_to_underflow(precision, precision.output), stored_formats=precision.stored_formats,
+        **_ranges(precision))  # type: ignore[arg-type]  # by name
 
 
 def returned_lse(dtype: DType) -> DType:
@@ -195,36 +196,39 @@ class BackwardPrecision:
 
     def __str__(self) -> str:
         told = [f"{word} {getattr(self, word)}" for word in BACKWARD_WORDS
-                if word != "reason" and getattr(self, word) != getattr(_PLAIN, word)]
+                if word != "reason" and getattr(self, word) != getattr(_PLAIN_BACKWARD, word)]
         return ", ".join(told)
 
 
-_PLAIN = BackwardPrecision()
+_PLAIN_BACKWARD = BackwardPrecision()
 BACKWARD_WORDS = tuple(each.name for each in fields(BackwardPrecision))
-_COUNTS = ("weights", "kept", "products", "logits", "group", "bias", "results")
-_PARTIAL = ("partial", "partial_biases")
-_MOST = 64
-_FUSED = replace(_PLAIN, products=0)
-_WIDE = replace(_FUSED, weights=0, logits=0, group=0, is_of_returned=False)
-_EAGER = replace(_PLAIN, kept=1, logits=2, results=2)
-_OF_GRADES: Mapping[str, BackwardPrecision] = {"G0": _WIDE, "G1": _FUSED, "G2": _FUSED, "G3": _EAGER, "G4": _EAGER}
+_COUNT_WORDS = ("weights", "kept", "products", "logits", "group", "bias", "results")
+_PARTIAL_WORDS = ("partial", "partial_biases")
+_MOST_ROUNDINGS = 64
+_FUSED_BACKWARD = replace(_PLAIN_BACKWARD, products=0)
+_WIDE_BACKWARD = replace(_FUSED_BACKWARD, weights=0, logits=0, group=0, is_of_returned=False)
+_EAGER_BACKWARD = replace(_PLAIN_BACKWARD, kept=1, logits=2, results=2)
+_BACKWARD_OF_GRADES: Mapping[str, BackwardPrecision] = {"G0": _WIDE_BACKWARD,
+                                                        "G1": _FUSED_BACKWARD,
+                                                        "G2": _FUSED_BACKWARD,
+                                                        "G3": _EAGER_BACKWARD, "G4": _EAGER_BACKWARD}
 
 
-def backward_assumed(precision: Precision) -> BackwardPrecision:
+def assumed_backward(precision: Precision) -> BackwardPrecision:
     """The class of a backward pass of which nothing is declared but where its forward pass rounds."""
-    return _OF_GRADES[precision.grade] if is_half(precision.dtype) else _PLAIN
+    return _BACKWARD_OF_GRADES[precision.grade] if is_half(precision.dtype) else _PLAIN_BACKWARD
 
 
-def backward_precision_of(declared: Mapping[str, object] | None, precision: Precision) -> BackwardPrecision:
+def declared_backward(declared: Mapping[str, object] | None, precision: Precision) -> BackwardPrecision:
     """The class that a manifest declares for the backward pass of a forward pass of this class.
 
     Raises ManifestError for an unknown word or value, and where a class looser than the assumed one gives no reason.
     """
-    assumed = backward_assumed(precision)
+    assumed = assumed_backward(precision)
     for word in declared or {}:
         if word not in BACKWARD_WORDS:
             raise ManifestError.unknown("word of a backward precision class", word, BACKWARD_WORDS)
-    changes = {word: _value(word, given) for word, given in (declared or {}).items()}
+    changes = {word: _read_backward_word(word, given) for word, given in (declared or {}).items()}
     found = replace(assumed, **changes)  # type: ignore[arg-type]  # checked by _value
     looser = [word for word in BACKWARD_WORDS if word != "reason" and _is_looser(word, found, assumed)]
     if looser and not found.reason:
@@ -234,12 +238,12 @@ def backward_precision_of(declared: Mapping[str, object] | None, precision: Prec
     return found
 
 
-def backward_named(precision: Precision, backward: BackwardPrecision) -> str:
+def format_backward(precision: Precision, backward: BackwardPrecision) -> str:
     """A class by its name: `G1`, or float32 and float64, which have one each, with the words that differ from it.
 
     The name is that of the forward pass, from which whatever is not declared follows.
     """
-    assumed = backward_assumed(precision)
+    assumed = assumed_backward(precision)
     name = precision.grade if is_half(precision.dtype) else precision.dtype.value
     others = (f"{word} {getattr(backward, word)}" for word in BACKWARD_WORDS
               if word != "reason" and getattr(backward, word) != getattr(assumed, word))
@@ -253,14 +257,14 @@ def _is_looser(word: str, one: BackwardPrecision, other: BackwardPrecision) -> b
     return bool(mine > theirs)  # no class that is assumed stores partial sums: to declare that any is stored is looser
 
 
-def _value(word: str, given: object) -> object:
+def _read_backward_word(word: str, given: object) -> object:
     if word == "reason":
         return str(given)
-    if word not in _COUNTS and word not in _PARTIAL:
+    if word not in _COUNT_WORDS and word not in _PARTIAL_WORDS:
         if not isinstance(given, bool):
             raise ManifestError(f"{word!r} in a backward precision class must be true or false, not {quoted(given)}.")
         return given
-    most = _MOST if word in _COUNTS else 2**30
+    most = _MOST_ROUNDINGS if word in _COUNT_WORDS else 2**30
     if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= most:
         raise ManifestError(f"{word!r} in a backward precision class must be a whole number from 0 to {most}, not "
                             f"{quoted(given)}.")
@@ -290,9 +294,9 @@ class BackwardRoundings:
     results: float
     of_output: float
     one: float
-    bent: float
+    bend_error: float
     scale: float
-    lost: float
+    underflow: float
     largest: float
     lost_inside: float
     largest_inside: float
@@ -300,25 +304,25 @@ class BackwardRoundings:
     @property
     def lost_logits(self) -> float:
         """What storing dS loses below the normal range."""
-        return 3 * self.forward.lost_product + self.precision.logits * self.lost
+        return 3 * self.forward.lost_product + self.precision.logits * self.underflow
 
 
-_SCALINGS = 8
+_SCALE_ROUNDINGS = 8
 """Roundings of a scale that is split between query and key: root, reciprocal, root, and the products."""
 
 
 def backward_roundings(precision: Precision, backward: BackwardPrecision) -> BackwardRoundings:
     """The numbers of a class, of inputs of the dtype of the forward class."""
     io, r = unit(precision.dtype), roundings(precision)
-    counts = {word: _compound(io.roundoff, getattr(backward, word)) for word in _COUNTS}
+    counts = {word: _compound(io.roundoff, getattr(backward, word)) for word in _COUNT_WORDS}
     flushes = precision.flushes_subnormals and precision.dtype is not DType.FLOAT16
     of_output = max(r.accumulate, io.roundoff if backward.is_of_returned else 0.0)
     bent = (1 + r.softmax) ** 3 * (1 + r.logits) ** 3 * (1 + counts["logits"]) - 1
-    scale = _compound(r.accumulate, _SCALINGS) + r.scale + r.prescale + r.scale * r.prescale
+    scale = _compound(r.accumulate, _SCALE_ROUNDINGS) + r.scale + r.prescale + r.scale * r.prescale
     inside = unit(precision.softmax)
     is_coarser = inside.roundoff > io.roundoff
-    return BackwardRoundings(r, backward, **counts, of_output=of_output, one=io.roundoff, bent=bent,
-                             scale=scale, lost=io.normal if flushes else io.underflow, largest=io.largest,
+    return BackwardRoundings(r, backward, **counts, of_output=of_output, one=io.roundoff, bend_error=bent,
+                             scale=scale, underflow=io.normal if flushes else io.underflow, largest=io.largest,
                              lost_inside=(inside.normal if flushes else inside.underflow) if is_coarser else 0.0,
                              largest_inside=inside.largest if is_coarser else math.inf)
 

@@ -24,7 +24,7 @@ DirectionName = Literal["temperature", "gain", "mixing", "bias"]
 
 # A part of the unit's mean square joins that of each entry: an output that happens to lie near 0 would else outweigh
 # its whole unit, and few units would decide. Any weights are valid; at 1/10 the statistic was largest (of 1/10 and 1).
-SHARED = 0.1
+SHARED_PART = 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +45,7 @@ class Units:
         return float(self.score.sum() / self.size.sum())
 
     @property
-    def spread(self) -> float:
+    def standard_error(self) -> float:
         """The standard error of the estimate, from the scatter of the units about it."""
         return float(np.sqrt(np.square(self.score - self.estimate * self.size).sum()) / self.size.sum())
 
@@ -55,7 +55,7 @@ class Units:
         norm = float(np.sqrt(np.square(left).sum()))
         return float(left.sum()) / norm if norm else 0.0
 
-    def least(self, within: float) -> float:
+    def least_statistic(self, within: float) -> float:
         """The smallest |T| of all drifts up to `within`.
 
         0 where the estimate is one of them. Elsewhere |T| rises to one maximum with the distance from the estimate and
@@ -100,7 +100,7 @@ class Drifts:
         if direction not in self._own:
             self._own[direction] = self._score_direction(direction)
         own, size = self._own[direction]
-        return Units((own * _flat(error)).sum(axis=-1), size)
+        return Units((own * _flatten_slices(error)).sum(axis=-1), size)
 
     def _score_direction(self, direction: DirectionName) -> tuple[Array, Array]:
         """(n,E), by what an error is multiplied, and (n,), what a drift of 1 scores."""
@@ -109,7 +109,7 @@ class Drifts:
         return own * self.weight, (own * self.weight * own).sum(axis=-1)
 
 
-def drifts_of(weights: Array, value: Array, bias: Array | None = None, *, stored: float = 0.0) -> Drifts:
+def compute_drifts(weights: Array, value: Array, bias: Array | None = None, *, stored: float = 0.0) -> Drifts:
     """The drifts of weights and bias (B,H,T,S) and value (B,H,S,Dv), a head slice each of the B·H.
 
     Weights and values are the truth. Only a problem with a bias has the direction `bias`.  stored: a rounding of a
@@ -117,23 +117,23 @@ def drifts_of(weights: Array, value: Array, bias: Array | None = None, *, stored
     """
     truth = np.asarray(weights @ value)
     weights, value, output = (np.asarray(array, np.float64) for array in (weights, value, truth))
-    pushes = {name: _flat(push) for name, push in _pushes(weights, value, output, bias).items()}
-    return Drifts(truth, pushes, 1 / _flat(_typical(weights, value, output, stored)))
+    pushes = {name: _flatten_slices(push) for name, push in _push_directions(weights, value, output, bias).items()}
+    return Drifts(truth, pushes, 1 / _flatten_slices(_typical_square(weights, value, output, stored)))
 
 
-def _typical(weights: Array, value: Array, output: Array, stored: float) -> Array:
+def _typical_square(weights: Array, value: Array, output: Array, stored: float) -> Array:
     """(B,H,T,Dv): tau², the square of an error's typical size in roundings of an output of size 1."""
     squares = np.square(output)
     return np.asarray(squares + stored**2 * (np.square(weights) @ np.square(value))
-                      + SHARED * squares.mean(axis=(-2, -1), keepdims=True))
+                      + SHARED_PART * squares.mean(axis=(-2, -1), keepdims=True))
 
 
-def _flat(array: Array) -> Array:
+def _flatten_slices(array: Array) -> Array:
     """(B,H,T,Dv) -> (B·H,T·Dv): one row a head slice, in float64."""
     return array.reshape(-1, math.prod(array.shape[2:])).astype(np.float64)
 
 
-def _pushes(weights: Array, value: Array, output: Array, bias: Array | None) -> Mapping[DirectionName, Array]:
+def _push_directions(weights: Array, value: Array, output: Array, bias: Array | None) -> Mapping[DirectionName, Array]:
     """(B,H,T,Dv) each: by how much the output moves for a unit of drift.
 
     temperature: d output / d log scale = the covariance of scaled dot product and value under the weights.  gain: the
@@ -141,12 +141,12 @@ def _pushes(weights: Array, value: Array, output: Array, bias: Array | None) -> 
     """
     logits = np.log(np.where(weights > 0, weights, 1))  # but for what is common to a row, which has no covariance
     pushes: dict[DirectionName, Array] = {
-        "temperature": _covariance(logits if bias is None else logits - bias, weights, value, output),
+        "temperature": _key_value_covariance(logits if bias is None else logits - bias, weights, value, output),
         "gain": output, "mixing": value.mean(axis=-2, keepdims=True) - output}
-    return pushes if bias is None else {**pushes, "bias": _covariance(bias, weights, value, output)}
+    return pushes if bias is None else {**pushes, "bias": _key_value_covariance(bias, weights, value, output)}
 
 
-def _covariance(leaning: Array, weights: Array, value: Array, output: Array) -> Array:
+def _key_value_covariance(leaning: Array, weights: Array, value: Array, output: Array) -> Array:
     """(B,H,T,Dv): of something (B,H,T,S) that each query has of each key, and the values, under the weights."""
     leant = weights * leaning
     return np.asarray(leant @ value - leant.sum(axis=-1, keepdims=True) * output)
@@ -173,11 +173,11 @@ CONSTANTS_OF_THE_EXPONENTIAL = 2
 """log2(e) and ln(2), of an exponential in a half format. Its polynomial is evaluated in float32, and the scale has a
 format of its own; rounding to nearest has no mean."""
 
-GUARDED = 1 / 16
+GUARDED_PART = 1 / 16
 """Of a unit of the output: what truncation adds on average if four bits beyond the output's are kept."""
 
-_WORKING = ("accumulate", "softmax", "row_sum")
-_STORED = ("output", "weights", "logits", "prescale")
+_WORKING_WORDS = ("accumulate", "softmax", "row_sum")
+_STORAGE_WORDS = ("output", "weights", "logits", "prescale")
 
 
 def systematic_error(precision: Precision, direction: DirectionName = "gain", *, scale_width: int | None = None,
@@ -193,12 +193,12 @@ def systematic_error(precision: Precision, direction: DirectionName = "gain", *,
     coarsely than all else is off by its roundings, unless its root and fourth root are powers of two.
     products: of how many a logit is the sum, for errors of the logits.
     """
-    working = max(unit(_wide(getattr(precision, word))).roundoff for word in _WORKING)
+    working = max(unit(_wide(getattr(precision, word))).roundoff for word in _WORKING_WORDS)
     halves = {precision.softmax, precision.row_sum, precision.accumulate} & {DType.FLOAT16, DType.BFLOAT16}
-    stored = max(unit(dtype).roundoff for dtype in (*(getattr(precision, word) for word in _STORED), *halves))
+    stored = max(unit(dtype).roundoff for dtype in (*(getattr(precision, word) for word in _STORAGE_WORDS), *halves))
     error = UNITS_OF_THE_ACCUMULATOR * working + stored**2
     if precision.systematic == "output":
-        error += GUARDED * unit(precision.output).roundoff
+        error += GUARDED_PART * unit(precision.output).roundoff
     if is_half(precision.softmax) and direction != "gain":
         error += CONSTANTS_OF_THE_EXPONENTIAL * unit(precision.softmax).roundoff
     if is_half(precision.accumulate):

@@ -14,12 +14,12 @@ import numpy as np
 
 from attnspec.core.keywords import CACHED
 from attnspec.core.storage import SCALE_AXES, Storage
-from attnspec.numerics.operands import Magnitudes, Operands, StoredErrors, attending
+from attnspec.numerics.operands import Magnitudes, Operands, StoredErrors, dequantise_problem
 from attnspec.numerics.precision import Precision, unit
-from attnspec.numerics.reference import ProblemBlock, blocks, hull_of
+from attnspec.numerics.reference import ProblemBlock, attended_hull, cut_blocks
 from attnspec.numerics.roundings import Roundings, lost_to_underflow, roundings
 from attnspec.numerics.stored_format import ARRAYS, StoredFormat
-from attnspec.problems.problem import HELD, Array, Problem, joined
+from attnspec.problems.problem import CACHED_INPUTS, Array, Problem, join_past
 
 ROUNDINGS_OF_A_QUOTIENT = 4
 """Of a scale (the largest entry over the largest code), of its reciprocal or the quotient with it, of a factor that is
@@ -42,33 +42,33 @@ def stored_arrays(problem: Problem, r: Roundings) -> Mapping[str, StoredFormat]:
     """By name, the formats of those arrays of a problem that a subject of this class quantises: what it is handed as
     codes is quantised already.
     """
-    return {name: each for name, each in r.stored.items()
+    return {name: each for name, each in r.stored_formats.items()
             if name in ARRAYS and getattr(problem, f"{name}_scale") is None}
 
 
-def with_rescaling(r: Roundings, problem: Problem, stored: Mapping[str, StoredFormat]) -> Roundings:
+def add_rescaling(r: Roundings, problem: Problem, stored: Mapping[str, StoredFormat]) -> Roundings:
     """The numbers of a class with the scales that are multiplied in again, and the zero points that are taken off:
     relative errors of logits and of values, and how much larger the numbers may be that are added up.
     stored: the formats of the arrays of a problem that are quantised; the others are not.
     """
     times = {name: ROUNDINGS_OF_A_SCALE + ROUNDINGS_OF_A_ZERO * each.has_zero for name, each in stored.items()}
     on_logits, on_values = times.get("query", 0) + times.get("key", 0), times.get("value", 0)
-    u, inputs = _coarsest(r.precision), r.inputs
-    kept = {**stored, **{name: each for name, each in r.stored.items() if name not in ARRAYS}}
+    u, inputs = _scale_roundoff(r.precision), r.inputs
+    kept = {**stored, **{name: each for name, each in r.stored_formats.items() if name not in ARRAYS}}
     offsets = {f"{name}_offset": getattr(inputs, f"{name}_offset") + _largest_zero(problem, name)
                for name, each in stored.items() if each.has_zero}
-    return replace(r, stored=kept, inputs=replace(
+    return replace(r, stored_formats=kept, inputs=replace(
         inputs, of_logits=(1 + inputs.of_logits) * (1 + _compounded(u, on_logits)) - 1,
         of_values=(1 + inputs.of_values) * (1 + _compounded(u, on_values)) - 1, **offsets))
 
 
 def _largest_zero(problem: Problem, name: str) -> float:
     """Twice the largest entry of an array: no zero point stands for more than one, and no code for more than two."""
-    size = np.abs(getattr(joined(problem), name).astype(np.float64))
+    size = np.abs(getattr(join_past(problem), name).astype(np.float64))
     return 2 * float(size.max(initial=0.0, where=np.isfinite(size)))
 
 
-def _coarsest(precision: Precision) -> float:
+def _scale_roundoff(precision: Precision) -> float:
     """The roundoff of the format in which scales are kept and multiplied."""
     return max(unit(precision.dequantised).roundoff, unit(precision.accumulate).roundoff)
 
@@ -77,64 +77,64 @@ def _compounded(u: float, times: int) -> float:
     return float(np.expm1(times * np.log1p(u)))
 
 
-def stored_blocks(problem: Problem, r: Roundings, conventions: Mapping[str, str], scale_width: int | None = None,
-                  rows: Array | None = None) -> Iterator[ProblemBlock]:
+def cut_stored_blocks(problem: Problem, r: Roundings, conventions: Mapping[str, str], scale_width: int | None = None,
+                      rows: Array | None = None) -> Iterator[ProblemBlock]:
     """The blocks of a problem whose codes are dequantised, each with what quantising inside may do to its entries, by
     the numbers of a class with its rescaling.
     """
-    formats = {name: each for name, each in r.stored.items() if name in ARRAYS}
-    plain = blocks(problem, conventions, scale_width, rows)
+    formats = {name: each for name, each in r.stored_formats.items() if name in ARRAYS}
+    plain = cut_blocks(problem, conventions, scale_width, rows)
     if not formats:
         return plain
-    errors = blocks(error_problem(problem, r.precision, formats), conventions, scale_width, rows)
+    errors = cut_blocks(error_problem(problem, r.precision, formats), conventions, scale_width, rows)
     sized = problem.but(**_smoothed_sizes(problem)) if "key" in formats and formats["key"].smoothed else problem
-    sizes = blocks(sized, conventions, scale_width, rows)
+    sizes = cut_blocks(sized, conventions, scale_width, rows)
     return (replace(block, operands=_with_errors(block.operands, error.operands, size.operands))
             for block, error, size in zip(plain, errors, sizes, strict=True))
 
 
-def hull_of_stored(problem: Problem, conventions: Mapping[str, str], precision: Precision) -> tuple[Array, Array]:
+def stored_hull(problem: Problem, conventions: Mapping[str, str], precision: Precision) -> tuple[Array, Array]:
     """The least and the greatest visible value of each row and feature, (B,H,T,Dv) in float64, of those that a subject
     of this class may read back.
     """
     r = roundings(precision)
-    if not r.stored:
-        return hull_of(problem, conventions)
-    posed = attending(problem)
-    r = with_rescaling(r, posed, stored_arrays(problem, r))
-    return hull_of(posed, conventions, stored_blocks(posed, r, conventions))
+    if not r.stored_formats:
+        return attended_hull(problem, conventions)
+    posed = dequantise_problem(problem)
+    r = add_rescaling(r, posed, stored_arrays(problem, r))
+    return attended_hull(posed, conventions, cut_stored_blocks(posed, r, conventions))
 
 
 def _smoothed_sizes(problem: Problem) -> dict[str, Array]:
     """Keys (B,Hkv,S,D), past ones likewise, no smaller than what is left of them without their mean, and the mean."""
-    keys = joined(problem).key.astype(np.float64)
-    mean = _mean(keys)
-    return _split_past("key", np.abs(keys - mean) + np.abs(mean), problem)
+    keys = join_past(problem).key.astype(np.float64)
+    mean = _mean_key(keys)
+    return _split_past_entries("key", np.abs(keys - mean) + np.abs(mean), problem)
 
 
-def _mean(keys: Array) -> Array:
+def _mean_key(keys: Array) -> Array:
     """(B,Hkv,1,D): the mean of all keys (B,Hkv,S,D)."""
     return keys.mean(axis=2, keepdims=True) if keys.shape[2] else np.zeros((*keys.shape[:2], 1, keys.shape[3]))
 
 
-def _split_past(name: str, array: Array, problem: Problem) -> dict[str, Array]:
+def _split_past_entries(name: str, array: Array, problem: Problem) -> dict[str, Array]:
     """Keys (B,Hkv,S,D) or values (B,Hkv,S,Dv) as a problem holds them: new ones, and past ones where it has a past."""
     P = problem.past
-    return {name: array[:, :, P:], **({CACHED[HELD.index(name)]: array[:, :, :P]} if problem.has_past else {})}
+    return {name: array[:, :, P:], **({CACHED[CACHED_INPUTS.index(name)]: array[:, :, :P]} if problem.has_past else {})}
 
 
 def error_problem(problem: Problem, precision: Precision, formats: Mapping[str, StoredFormat]) -> Problem:
     """A problem of the same shape that has in the place of each entry how far what attends may be from it: query
     (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) in float64, past ones likewise.
     """
-    whole, arrays = joined(problem), dict[str, Array]()
+    whole, arrays = join_past(problem), dict[str, Array]()
     with np.errstate(all="ignore"):  # entries that are not finite
         for name in ARRAYS:
             entries = getattr(whole, name).astype(np.float64)
             arrays[name] = entry_errors(entries, formats[name], precision) if name in formats else np.zeros(
                 entries.shape)
-    return problem.but(query=arrays["query"], **_split_past("key", arrays["key"], problem),
-                       **_split_past("value", arrays["value"], problem))
+    return problem.but(query=arrays["query"], **_split_past_entries("key", arrays["key"], problem),
+                       **_split_past_entries("value", arrays["value"], problem))
 
 
 def entry_errors(entries: Array, stored: StoredFormat, precision: Precision) -> Array:
@@ -146,7 +146,7 @@ def entry_errors(entries: Array, stored: StoredFormat, precision: Precision) -> 
     if stored.has_zero:
         return _errors_with_zeros(entries, stored, precision)
     size = np.abs(entries)
-    largest = np.broadcast_to(largest_of_its_block(size, stored), size.shape) if stored.is_scaled else None
+    largest = np.broadcast_to(block_maximum(size, stored), size.shape) if stored.is_scaled else None
     step = np.full(size.shape, 1 / stored.factor) if largest is None else largest / stored.codes.largest + stored.least
     if stored.nearest and stored.is_plain:
         return _errors_of_nearest(entries, step, stored, precision)
@@ -157,10 +157,10 @@ def entry_errors(entries: Array, stored: StoredFormat, precision: Precision) -> 
     elif not stored.least:
         moved = np.where(size == largest, 0.0, moved)  # the largest has the largest code
     if largest is None:
-        found = moved + ROUNDINGS_OF_A_QUOTIENT * _coarsest(precision) * size
+        found = moved + ROUNDINGS_OF_A_QUOTIENT * _scale_roundoff(precision) * size
     else:
-        lost = 2 * _lost(precision) / step  # a scale below the normal range is not rounded relatively
-        found = moved + (ROUNDINGS_OF_A_QUOTIENT * _coarsest(precision) + lost) * size
+        lost = 2 * _scale_underflow(precision) / step  # a scale below the normal range is not rounded relatively
+        found = moved + (ROUNDINGS_OF_A_QUOTIENT * _scale_roundoff(precision) + lost) * size
         found = np.where(_is_tiny(step, precision), largest + step, found)
         found = np.where(np.isfinite(largest), found, np.inf)
     return np.where(np.isfinite(entries), found, 0.0)
@@ -170,11 +170,12 @@ def _errors_with_zeros(entries: Array, stored: StoredFormat, precision: Precisio
     """The same of entries (B,H,S,D) where codes have a zero point: half a step; a step is the range of a block over
     the largest code. A zero point that is a whole number cuts the ends off by no more.
     """
-    size, u = np.abs(entries), _coarsest(precision)
-    least, largest = -largest_of_its_block(-entries, stored), largest_of_its_block(entries, stored)
+    size, u = np.abs(entries), _scale_roundoff(precision)
+    least, largest = -block_maximum(-entries, stored), block_maximum(entries, stored)
     spread, ends = largest - least, np.abs(largest) + np.abs(least)
     step = spread / stored.codes.largest + stored.least
-    found = 0.5 * step + ROUNDINGS_WITH_A_ZERO * u * (ends + step) + 2 * stored.codes.largest * _lost(precision)
+    found = 0.5 * step + ROUNDINGS_WITH_A_ZERO * u * (ends
+                                                      + step) + 2 * stored.codes.largest * _scale_underflow(precision)
     # of a step that underflows, or has no reciprocal, nothing is known; without any, all of a block are its least
     found = np.where(_is_tiny(step, precision) & (step > 0), 2 * (ends + spread), found)
     overflows = ends > min(unit(each).largest for each in (precision.dequantised, precision.accumulate)) / 2
@@ -188,7 +189,8 @@ def _errors_of_nearest(entries: Array, step: Array, stored: StoredFormat, precis
     """
     quotients = entries / np.where(step == 0, 1.0, step)
     moved = np.abs(quotients - nearest_codes(stored.codes, quotients)) * step
-    off = 2 * (ROUNDINGS_OF_A_QUOTIENT * _coarsest(precision) + 2 * _lost(precision) / np.where(step == 0, 1.0, step))
+    off = 2 * (ROUNDINGS_OF_A_QUOTIENT * _scale_roundoff(precision) + 2
+               * _scale_underflow(precision) / np.where(step == 0, 1.0, step))
     found = np.where(_is_tiny(step, precision), 2 * step * stored.codes.largest, moved + off * np.abs(entries))
     return np.where(np.isfinite(entries), np.where(np.isfinite(step), found, np.inf), 0.0)
 
@@ -203,7 +205,7 @@ def nearest_codes(storage: Storage, numbers: Array) -> Array:
     return np.asarray(np.clip(nearest, storage.lowest, storage.largest))
 
 
-def _lost(precision: Precision) -> float:
+def _scale_underflow(precision: Precision) -> float:
     """The absolute error of a scale that underflows."""
     return max(lost_to_underflow(precision, each) for each in {precision.dequantised, precision.accumulate})
 
@@ -211,10 +213,10 @@ def _lost(precision: Precision) -> float:
 def _is_tiny(step: Array, precision: Precision) -> Array:
     """Of any shape: where a scale may become 0, or its reciprocal infinite: anything may become of its block."""
     largest = min(unit(each).largest for each in (precision.dequantised, precision.accumulate))
-    return np.asarray(step < max(4 * _lost(precision), 4 / largest))
+    return np.asarray(step < max(4 * _scale_underflow(precision), 4 / largest))
 
 
-def largest_of_its_block(numbers: Array, stored: StoredFormat) -> Array:
+def block_maximum(numbers: Array, stored: StoredFormat) -> Array:
     """(B,H,S,D), or broadcast to it: the largest number among those that share a scale, NaN where one is NaN."""
     if stored.tokens:
         S = numbers.shape[2]
@@ -237,7 +239,7 @@ def _smoothed_errors(keys: Array, stored: StoredFormat, precision: Precision) ->
     """The same of keys (B,Hkv,S,D) whose mean is taken off first: what a row's logits lose by that is the same for all
     keys.
     """
-    mean = _mean(keys)
+    mean = _mean_key(keys)
     apart = keys - mean
     found = entry_errors(apart, replace(stored, smoothed=False), precision)
     r, u = roundings(precision), unit(precision.accumulate).roundoff
@@ -251,11 +253,11 @@ def _smoothed_errors(keys: Array, stored: StoredFormat, precision: Precision) ->
 def _with_errors(operands: Operands, errors: Operands, sized: Operands) -> Operands:
     """A block that knows how far its entries may be from what attends: all sizes are those of the largest that may."""
     stored = StoredErrors(errors.query, errors.key, errors.value)
-    return replace(operands, stored=stored, usable=operands.usable & errors.usable,
-                   sizes=_grown(sized.sizes, errors.sizes), held=_grown(sized.held, errors.held))
+    return replace(operands, stored_errors=stored, usable=operands.usable & errors.usable,
+                   sizes=_grow_sizes(sized.sizes, errors.sizes), held=_grow_sizes(sized.held, errors.held))
 
 
-def _grown(sizes: Magnitudes, errors: Magnitudes) -> Magnitudes:
+def _grow_sizes(sizes: Magnitudes, errors: Magnitudes) -> Magnitudes:
     """Sizes of entries, and their sums, with the errors added."""
     added = {name: getattr(sizes, name) + getattr(errors, name) for name in Magnitudes.__slots__}
     return Magnitudes(**added)
@@ -268,7 +270,7 @@ class StoredWeightError:
     apart (B,H,T,S): of each weight.  mass (B,H,T,1): their sum.
     """
 
-    apart: Array
+    distances: Array
     mass: Array
 
 

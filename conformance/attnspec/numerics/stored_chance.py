@@ -16,16 +16,16 @@ from attnspec.numerics.stored import stored_weight_error
 from attnspec.numerics.stored_format import WEIGHTS
 from attnspec.problems.problem import Array
 
-AT_ONCE = 2**20  # entries of weight·value that are formed at once
+JOINT_ENTRIES_AT_ONCE = 2**20  # entries of weight·value that are formed at once
 
 
-def of_shared_query(operands: Operands, truth: Truth, p: Array, sizes: Array) -> Array:
+def shared_query_squares(operands: Operands, truth: Truth, p: Array, sizes: Array) -> Array:
     """(B,H,T,Dv): the sum over the features of a query of (size·Cov(key entry, value))², with sizes (B,H,T,D); p
     (B,H,T,S): the weights, with a bend times how steep it is at each logit.
     """
     key, value = operands.key, operands.value
     square, T = np.empty_like(truth.output), sizes.shape[2]
-    step = max(1, AT_ONCE // max(1, p[:, :, :1].size * value.shape[-1]))
+    step = max(1, JOINT_ENTRIES_AT_ONCE // max(1, p[:, :, :1].size * value.shape[-1]))
     for start in range(0, T, step):
         rows = slice(start, start + step)
         joint = key.swapaxes(-1, -2)[:, :, None] @ (p[:, :, rows, :, None] * value[:, :, None])  # (B,H,rows,D,Dv)
@@ -45,9 +45,9 @@ def squares_of_codes(operands: Operands, stored: StoredErrors) -> Array:
 
 def strain_of_query(operands: Operands) -> Array | float:
     """(B,H,T,1): the root of the squared errors of a logit that the query's codes make, of the worst attended key."""
-    if operands.stored is None:
+    if operands.stored_errors is None:
         return 0.0
-    squares = np.square(operands.stored.query) @ np.square(operands.key).swapaxes(-1, -2)
+    squares = np.square(operands.stored_errors.query) @ np.square(operands.key).swapaxes(-1, -2)
     attended = squares if operands.visible is None else np.where(operands.visible, squares, 0.0)
     return np.asarray(abs(float(operands.scale)) * np.sqrt(attended.max(axis=-1, keepdims=True, initial=0.0)))
 
@@ -61,13 +61,14 @@ def spread_of_stored(operands: Operands, truth: Truth, weights: tuple[Array, Arr
     """
     p, steep = weights
     square = np.zeros_like(truth.output)
-    if operands.stored is not None:
-        square += of_shared_query(operands, truth, steep, operands.stored.query) * float(operands.scale) ** 2
-        square += (p * p) @ np.square(operands.stored.value / unit)
-    if WEIGHTS in r.stored:  # less the output, or not
+    if operands.stored_errors is not None:
+        square += shared_query_squares(operands, truth, steep,
+                                       operands.stored_errors.query) * float(operands.scale) ** 2
+        square += (p * p) @ np.square(operands.stored_errors.value / unit)
+    if WEIGHTS in r.stored_formats:  # less the output, or not
         squares = p * p
         products = squares @ np.square(operands.value) + truth.output**2 * squares.sum(axis=-1, keepdims=True)
-        square += 2 * r.stored[WEIGHTS].relative ** 2 * products
+        square += 2 * r.stored_formats[WEIGHTS].relative ** 2 * products
     return square
 
 
@@ -75,9 +76,9 @@ def sure_of_stored(operands: Operands, truth: Truth, r: Roundings, errors: Weigh
     """(B,H,T,Dv): weights that are too small for a code become 0, always; and rounding has a mean of a fifth of its
     square, since codes just above a power of two lie twice as far apart.
     """
-    if WEIGHTS not in r.stored:
+    if WEIGHTS not in r.stored_formats:
         return 0.0
-    stored, attended = r.stored[WEIGHTS], np.where(operands.seen(), truth.weights, 0.0)
+    stored, attended = r.stored_formats[WEIGHTS], np.where(operands.visible_array(), truth.weights, 0.0)
     small = stored_weight_error(stored, attended, truth.total, errors.least, only_small=True)
     size = np.abs(truth.output)
-    return np.asarray(small.apart @ operands.sizes.value + size * small.mass + stored.relative**2 * size)
+    return np.asarray(small.distances @ operands.sizes.value + size * small.mass + stored.relative**2 * size)

@@ -18,18 +18,27 @@ import numpy as np
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.precision import BESIDE_POINTS, GRADES, Precision, assumed, graded, is_half, looser_words, unit
-from attnspec.numerics.score import DirectionName, Drifts, drift_of_sums, drifts_of, systematic_error, threshold
+from attnspec.numerics.precision import (
+    GRADES,
+    WORDS_BESIDE_POINTS,
+    Precision,
+    assumed_precision,
+    is_half,
+    looser_words,
+    precision_of_grade,
+    unit,
+)
+from attnspec.numerics.score import DirectionName, Drifts, compute_drifts, drift_of_sums, systematic_error, threshold
 from attnspec.problems.make import as_dtype, make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 
-SHOWS_FROM = 64
+DROPS_FROM = 64
 """Keys, from which on the mistake in the number of keys is made."""
 
 _FAMILIES = ("normal", "spread_logits", "log_normal", "uniform")
-SMALL = Sizes(2, 4, 4, 8, 8, 8, 8)
-MANY_KEYS = Sizes(2, 4, 4, 16, 64, 32, 32)
-SLICED = (Sizes(30, 4, 4, 32, 32, 16, 16), Sizes(30, 4, 4, 16, 4, 16, 16))
+SMALL_SIZES = Sizes(2, 4, 4, 8, 8, 8, 8)
+MANY_KEYS_SIZES = Sizes(2, 4, 4, 16, 64, 32, 32)
+SLICE_SIZES = (Sizes(30, 4, 4, 32, 32, 16, 16), Sizes(30, 4, 4, 16, 4, 16, 16))
 """Head slices for the score test, a quarter of those that a run has: with all keys, and with so few that none is lost
 in a sum."""
 
@@ -46,7 +55,7 @@ class Mistake:
 
     name: str
     answer: Answer
-    sizes: Sizes = SMALL
+    sizes: Sizes = SMALL_SIZES
     causal: bool = False
     of_empty_row: bool = False
     is_everywhere: bool = False
@@ -59,7 +68,7 @@ class Mistake:
 
 def define(problem: Problem) -> Array:
     """(B,H,T,Dv): the output by definition."""
-    found = expect(problem, assumed(problem.dtype), conventions={}, parts=frozenset({"output"}))
+    found = expect(problem, assumed_precision(problem.dtype), conventions={}, parts=frozenset({"output"}))
     return np.asarray(found.output, np.float64)
 
 
@@ -105,7 +114,7 @@ MISTAKES = (
     Mistake("a scale that is off by 2 %", _scale_wrongly, is_everywhere=True),
     Mistake("an output that is off by 1 %", _gain, is_everywhere=True),
     Mistake("a causal flag that is off by one", _see_one_ahead, causal=True),
-    Mistake(f"a key that is dropped from S = {SHOWS_FROM} on", _drop_last_key, sizes=MANY_KEYS),
+    Mistake(f"a key that is dropped from S = {DROPS_FROM} on", _drop_last_key, sizes=MANY_KEYS_SIZES),
     Mistake("the mean of all values in place of a softmax", _average, is_everywhere=True),
     Mistake("halves of the output that are exchanged", _exchange_halves, is_everywhere=True),
     Mistake("the first key's value in a row without keys whose mean is declared", _take_first_value, of_empty_row=True),
@@ -121,7 +130,7 @@ class MistakeExample:
 
 
 @functools.cache
-def shown_by(mistake: Mistake, dtype: DType) -> MistakeExample:
+def show_mistake(mistake: Mistake, dtype: DType) -> MistakeExample:
     """The problem whose single entries show a mistake."""
     problem = _make_shown(mistake.sizes, dtype)
     if mistake.causal:
@@ -132,23 +141,23 @@ def shown_by(mistake: Mistake, dtype: DType) -> MistakeExample:
 
 
 @functools.cache
-def sliced(dtype: DType, sizes: Sizes) -> Problem:
+def slice_problem(dtype: DType, sizes: Sizes) -> Problem:
     """Head slices with draws of their own, as the clauses of drift have them."""
-    return make_problem(_recipe(sizes, ("spread_logits",)), dtype)
+    return make_problem(_plain_recipe(sizes, ("spread_logits",)), dtype)
 
 
 @functools.cache
-def answered(mistake: Mistake, dtype: DType, sizes: Sizes) -> Array:
+def answer_slices(mistake: Mistake, dtype: DType, sizes: Sizes) -> Array:
     """(n,1,T,Dv): what a mistake answers to the head slices."""
-    return as_dtype(mistake.answer(sliced(dtype, sizes)), dtype)
+    return as_dtype(mistake.answer(slice_problem(dtype, sizes)), dtype)
 
 
 @functools.cache
 def _make_shown(sizes: Sizes, dtype: DType) -> Problem:
-    return make_problem(_recipe(sizes, _FAMILIES), dtype)
+    return make_problem(_plain_recipe(sizes, _FAMILIES), dtype)
 
 
-def _recipe(sizes: Sizes, families: tuple[str, ...]) -> Recipe:
+def _plain_recipe(sizes: Sizes, families: tuple[str, ...]) -> Recipe:
     return Recipe(sizes, families, mask="none", features=frozenset(), seed=0)
 
 
@@ -163,7 +172,7 @@ def refuse_too_wide(precision: Precision) -> None:
     chosen wider: a class is looked at without them, and the verdict says what they let pass.
     """
     precision = precision.without_stored()
-    if not looser_words(precision, assumed(precision.dtype)):
+    if not looser_words(precision, assumed_precision(precision.dtype)):
         return
     acquitted = acquitted_by(precision)
     if acquitted:
@@ -187,45 +196,45 @@ def is_detected(mistake: Mistake, precision: Precision) -> bool:
     """Whether a single entry of a mistake's answer is beyond what the class allows, or the mean of all entries is."""
     if _is_beyond_the_bound(mistake, precision):
         return True
-    return mistake.is_everywhere and any(_drifts(mistake, precision, sizes) for sizes in SLICED)
+    return mistake.is_everywhere and any(_drifts_beyond(mistake, precision, sizes) for sizes in SLICE_SIZES)
 
 
 def _is_beyond_the_bound(mistake: Mistake, precision: Precision) -> bool:
-    shown = shown_by(mistake, precision.dtype)
+    shown = show_mistake(mistake, precision.dtype)
     expected = expect(shown.problem, precision, conventions={}, parts=frozenset({"output", "typical"}))
     apart = np.abs(shown.answer.astype(np.float64) - expected.output)
     allowance = expected.typical_allowance(FALSE_ALARM) if mistake.is_of_plain_calls else expected.output_allowance
     return bool((expected.claimed[..., None] & (apart > allowance)).any())
 
 
-def _drifts(mistake: Mistake, precision: Precision, sizes: Sizes) -> bool:
-    problem = sliced(precision.dtype, sizes)
+def _drifts_beyond(mistake: Mistake, precision: Precision, sizes: Sizes) -> bool:
+    problem = slice_problem(precision.dtype, sizes)
     if not expect(problem, precision, conventions={}, parts=frozenset({"output"})).claimed.all():
         return False
-    drifts = _pushes(precision.dtype, sizes, unit(precision.weights).roundoff / unit(precision.output).roundoff)
-    error = _as_slices(answered(mistake, precision.dtype, sizes)) - drifts.truth
-    return any(drifts.units(direction, error).least(_declared(drifts, direction, precision, sizes))
-               > threshold(FALSE_ALARM, len(SLICED) + 1) for direction in _DIRECTIONS)
+    drifts = _slice_drifts(precision.dtype, sizes, unit(precision.weights).roundoff / unit(precision.output).roundoff)
+    error = _as_slices(answer_slices(mistake, precision.dtype, sizes)) - drifts.truth
+    return any(drifts.units(direction, error).least_statistic(_declared_drift(drifts, direction, precision, sizes))
+               > threshold(FALSE_ALARM, len(SLICE_SIZES) + 1) for direction in _DIRECTIONS)
 
 
-def _declared(drifts: Drifts, direction: DirectionName, precision: Precision, sizes: Sizes) -> float:
-    weights, value = _weights(precision.dtype, sizes)
+def _declared_drift(drifts: Drifts, direction: DirectionName, precision: Precision, sizes: Sizes) -> float:
+    weights, value = _slice_weights(precision.dtype, sizes)
     is_of_logits = direction == "temperature"
     return drift_of_sums(drifts, direction, weights, value, precision) + systematic_error(
         precision, direction, scale_width=sizes.D if is_of_logits else None, products=sizes.D if is_of_logits else 0)
 
 
 @functools.cache
-def _weights(dtype: DType, sizes: Sizes) -> tuple[Array, Array]:
+def _slice_weights(dtype: DType, sizes: Sizes) -> tuple[Array, Array]:
     """(n,1,T,S) and (n,1,S,Dv): the weights by definition, and the values, a head slice each."""
-    problem = sliced(dtype, sizes)
-    found = expect(problem, assumed(dtype), conventions={}, parts=frozenset({"weights"}))
+    problem = slice_problem(dtype, sizes)
+    found = expect(problem, assumed_precision(dtype), conventions={}, parts=frozenset({"weights"}))
     return _as_slices(found.weights), _as_slices(problem.value)
 
 
 @functools.cache
-def _pushes(dtype: DType, sizes: Sizes, stored: float) -> Drifts:
-    return drifts_of(*_weights(dtype, sizes), stored=stored)
+def _slice_drifts(dtype: DType, sizes: Sizes, stored: float) -> Drifts:
+    return compute_drifts(*_slice_weights(dtype, sizes), stored=stored)
 
 
 def _as_slices(array: Array) -> Array:
@@ -233,7 +242,7 @@ def _as_slices(array: Array) -> Array:
     return array.astype(np.float64).reshape(-1, 1, *array.shape[2:])
 
 
-TYPICAL = frozenset({"typical"})
+TYPICAL_PART = frozenset({"typical"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,14 +256,14 @@ class Fit:
     ratio: float
 
     @property
-    def explains(self) -> bool:
+    def explains_panel(self) -> bool:
         """Whether no entry is further off than the class allows."""
         return self.ratio <= 1
 
 
 def tightest(fits: Sequence[Fit]) -> Fit | None:
     """The first that explains the panel; `fits` go from the tightest to the loosest class."""
-    return next((fit for fit in fits if fit.explains), None)
+    return next((fit for fit in fits if fit.explains_panel), None)
 
 
 def ladder(declared: Precision) -> Mapping[str, Precision]:
@@ -264,31 +273,32 @@ def ladder(declared: Precision) -> Mapping[str, Precision]:
     of float32 and float64 are those of inputs, weights and softmax stored in a narrower format.
     """
     if is_half(declared.dtype):
-        return {name: _with_declared_words(graded(name, declared.dtype), declared) for name in GRADES}
-    own = _with_declared_words(graded("G0", declared.dtype), declared)
+        return {name: _with_declared_words(precision_of_grade(name, declared.dtype), declared) for name in GRADES}
+    own = _with_declared_words(precision_of_grade("G0", declared.dtype), declared)
     coarser = _COARSER[declared.dtype]
     rungs = {name: replace(own, **words) for name, words in coarser.items()}  # type: ignore[arg-type]  # by name
     return {own.dtype.value: own, **rungs}
 
 
 def _with_declared_words(rung: Precision, declared: Precision) -> Precision:
-    return replace(rung, **{word: getattr(declared, word) for word in BESIDE_POINTS})
+    return replace(rung, **{word: getattr(declared, word) for word in WORDS_BESIDE_POINTS})
 
 
-def _narrow(dtype: DType, roundings: int) -> Mapping[str, object]:
+def _narrow_inputs(dtype: DType, roundings: int) -> Mapping[str, object]:
     """Inputs in a narrower format. Queries and keys, then values and weights, lose `roundings` roundings each."""
     return {"prescale": dtype, "prescale_roundings": 2 * roundings, "weights": dtype, "weight_roundings": 2 * roundings}
 
 
 _SINGLE = DType.FLOAT32
-_STORAGES = ("accumulate", "softmax", "row_sum", "logits", "weights", "prescale", "scale")
+_STORAGE_POINTS = ("accumulate", "softmax", "row_sum", "logits", "weights", "prescale", "scale")
 _COARSER: Mapping[DType, Mapping[str, Mapping[str, object]]] = {
     DType.FLOAT64: {
         "softmax in float32": {"logits": _SINGLE, "logit_roundings": 1, "softmax": _SINGLE, "row_sum": _SINGLE,
                                "weights": _SINGLE},
-        "float32": {**dict.fromkeys(_STORAGES, _SINGLE), "weight_roundings": 3, "prescale_roundings": 4}},
+        "float32": {**dict.fromkeys(_STORAGE_POINTS, _SINGLE), "weight_roundings": 3, "prescale_roundings": 4}},
     # cutting mantissas off costs two roundings; TF32 keeps as many bits as float16 does
-    DType.FLOAT32: {"inputs in TF32": _narrow(DType.FLOAT16, 2), "inputs in bfloat16": _narrow(DType.BFLOAT16, 2)},
+    DType.FLOAT32: {"inputs in TF32": _narrow_inputs(DType.FLOAT16, 2),
+                    "inputs in bfloat16": _narrow_inputs(DType.BFLOAT16, 2)},
 }
 
 
@@ -298,20 +308,20 @@ def fingerprint(problem: Problem, output: Array, declared: Precision, *, convent
 
     false_alarm: the chance, at most, that the class a subject is of does not explain it.
     """
-    return tuple(fitted(problem, output, precision, name=name, conventions=conventions, scale_width=scale_width,
-                        false_alarm=false_alarm) for name, precision in ladder(declared).items())
+    return tuple(fit_class(problem, output, precision, name=name, conventions=conventions, scale_width=scale_width,
+                           false_alarm=false_alarm) for name, precision in ladder(declared).items())
 
 
-def fitted(problem: Problem, output: Array, precision: Precision, *, name: str, conventions: Mapping[str, str],
-           scale_width: int | None, false_alarm: float) -> Fit:
+def fit_class(problem: Problem, output: Array, precision: Precision, *, name: str, conventions: Mapping[str, str],
+              scale_width: int | None, false_alarm: float) -> Fit:
     """How well one class explains an output (B,H,T,Dv); see `fingerprint`."""
-    expected = expect(problem, precision, conventions=conventions, scale_width=scale_width, parts=TYPICAL)
+    expected = expect(problem, precision, conventions=conventions, scale_width=scale_width, parts=TYPICAL_PART)
     allowance = expected.typical_allowance(false_alarm)
     claimed = np.broadcast_to(expected.claimed[..., None], output.shape)
-    return Fit(name, _worst(np.abs(output - expected.output)[claimed], allowance[claimed]))
+    return Fit(name, _worst_ratio(np.abs(output - expected.output)[claimed], allowance[claimed]))
 
 
-def _worst(gap: Array, allowance: Array) -> float:
+def _worst_ratio(gap: Array, allowance: Array) -> float:
     """The largest gap over its allowance, any shape; infinite where nothing is claimed or a gap is not finite."""
     if not gap.size or not np.isfinite(gap).all():
         return float("inf")

@@ -63,7 +63,7 @@ def main_dtype(declaration: Declaration, plan: Plan) -> DType:
     return first_of(offered_dtypes(declaration, plan))
 
 
-PROBES = "attnspec.probing.jobs:ProbeJobs"
+PROBE_JOBS = "attnspec.probing.jobs:ProbeJobs"
 class ProbeJobs:
     """A source of jobs: each subject and variant is probed."""
 
@@ -85,20 +85,21 @@ class ProbeJobs:
         return blank
 
     @cached_property
-    def _worker(self) -> ProbeWorker:
+    def _probe_worker(self) -> ProbeWorker:
         from attnspec.probing.probe import ProbeWorker  # noqa: PLC0415  (weight: hypothesis and the frameworks)
 
         return ProbeWorker(self.plan)
 
     def card(self, target: str) -> SubjectCard:
         """What a report says of a subject."""
-        return self._worker.subject(target).card({}, {})
+        return self._probe_worker.subject(target).card({}, {})
 
     def carry_out(self, job: ProbeJob) -> SubjectProbed:
         """Asks every question of a subject."""
         try:
-            dtype, declaration = DType(job.dtype), self._worker.subject(job.target).declaration
-            return self._worker.probe(job.target, job.variant, dtype, whole=dtype is main_dtype(declaration, self.plan))
+            dtype, declaration = DType(job.dtype), self._probe_worker.subject(job.target).declaration
+            return self._probe_worker.probe(job.target, job.variant, dtype,
+                                            whole=dtype is main_dtype(declaration, self.plan))
         except AttnspecError as problem:
             return self.record_loss(job, JobFailure(str(problem)))
 

@@ -19,8 +19,8 @@ from attnspec.problems.make import make_layer, make_problem, model_width
 from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe, Sizes
 from attnspec.questions import inputs, numbers, undeclared
 from attnspec.questions.asker import AnyProblem, Asker, Failed, NotAsked, Question, Reply, When, reply_to, show_numbers
-from attnspec.questions.inputs import drops, grouped, without_last_key, without_row
-from attnspec.questions.numbers import LONG, normal
+from attnspec.questions.inputs import grouped_problem, hide_last_key, hide_row, mask_drops
+from attnspec.questions.numbers import LONG_LENGTHS, normal_problem
 from attnspec.record.events import Found, SubjectProbed
 from attnspec.subjects.subject import Subject
 from attnspec.trials.evaluator import Evaluator
@@ -46,21 +46,21 @@ class SwitchFlip:
         return f"Does the variant give the same answer as the subject itself: {self.problem_text}?"
 
 
-def _masked(asker: Asker) -> Problem:
-    problem = normal(asker, 4, 4)
-    return problem.but(mask=asker.as_mask(asker.rows(_SPOTS), problem))
+def _masked_problem(asker: Asker) -> Problem:
+    problem = normal_problem(asker, 4, 4)
+    return problem.but(mask=asker.as_mask(asker.fit_rows(_SPOTTED_MASK), problem))
 
 
-def _biased(asker: Asker) -> Problem:
-    problem = normal(asker, 4, 4)
+def _biased_problem(asker: Asker) -> Problem:
+    problem = normal_problem(asker, 4, 4)
     return problem.but(bias=asker.as_bias((np.arange(16).reshape(4, 4) % 5 - 2) / 2, problem))
 
 
-def _grouped(asker: Asker) -> Problem:
-    return make_problem(Recipe(grouped(asker).sizes, ("normal",), "none", frozenset(), seed=1), asker.dtype)
+def _grouped_normal_problem(asker: Asker) -> Problem:
+    return make_problem(Recipe(grouped_problem(asker).sizes, ("normal",), "none", frozenset(), seed=1), asker.dtype)
 
 
-def _self(asker: Asker, **features: bool) -> LayerProblem:
+def _self_problem(asker: Asker, **features: bool) -> LayerProblem:
     """A layer's own problem: one array is query, key and value."""
     if asker.subject.declaration.kind is not Kind.LAYER:
         raise NotAsked("it is not a layer")
@@ -70,46 +70,49 @@ def _self(asker: Asker, **features: bool) -> LayerProblem:
     return problem.but(key=problem.query, value=problem.query, **features)
 
 
-def _self_masked(asker: Asker, visible: Array) -> LayerProblem:
+def _masked_self_problem(asker: Asker, visible: Array) -> LayerProblem:
     """A layer's own problem with the mask (T,S) for every head, the way round that the subject takes it."""
-    problem = _self(asker)
+    problem = _self_problem(asker)
     shape = (2, asker.heads, 1, 1)
-    return problem.but(mask=np.tile(asker.rows(visible) ^ asker.drops, shape))
+    return problem.but(mask=np.tile(asker.fit_rows(visible) ^ asker.drops, shape))
 
 
-_SPOTS = np.array([[1, 0, 1, 1], [0, 1, 1, 0], [1, 1, 0, 1], [1, 1, 1, 1]], bool)
-_NO_ROW = np.tile(np.array([[False], [False], [True], [True]]), (1, 4))
+_SPOTTED_MASK = np.array([[1, 0, 1, 1], [0, 1, 1, 0], [1, 1, 0, 1], [1, 1, 1, 1]], bool)
+_MASK_WITHOUT_ROWS = np.tile(np.array([[False], [False], [True], [True]]), (1, 4))
 
-FLIPS: tuple[SwitchFlip, ...] = (
-    SwitchFlip("plain", "T = S = 4", lambda asker: normal(asker, 4, 4), is_implied=True),
-    SwitchFlip("long", "T = S = 45", lambda asker: normal(asker, *LONG)),
-    SwitchFlip("one_key", "T = S = 1", lambda asker: normal(asker, 1, 1)),
-    SwitchFlip("longer_keys", "T = 2, S = 5", lambda asker: normal(asker, 2, 5), is_implied=True),
-    SwitchFlip("longer_queries", "T = 5, S = 2", lambda asker: normal(asker, 5, 2), is_implied=True),
-    SwitchFlip("causal", "causal, T = S", lambda asker: normal(asker, 4, 4).but(causal=True), is_implied=True),
-    SwitchFlip("causal_longer_keys", "causal, T = 2, S = 5", lambda asker: normal(asker, 2, 5).but(causal=True),
+SWITCH_FLIPS: tuple[SwitchFlip, ...] = (
+    SwitchFlip("plain", "T = S = 4", lambda asker: normal_problem(asker, 4, 4), is_implied=True),
+    SwitchFlip("long", "T = S = 45", lambda asker: normal_problem(asker, *LONG_LENGTHS)),
+    SwitchFlip("one_key", "T = S = 1", lambda asker: normal_problem(asker, 1, 1)),
+    SwitchFlip("longer_keys", "T = 2, S = 5", lambda asker: normal_problem(asker, 2, 5), is_implied=True),
+    SwitchFlip("longer_queries", "T = 5, S = 2", lambda asker: normal_problem(asker, 5, 2), is_implied=True),
+    SwitchFlip("causal", "causal, T = S", lambda asker: normal_problem(asker, 4, 4).but(causal=True), is_implied=True),
+    SwitchFlip("causal_longer_keys", "causal, T = 2, S = 5", lambda asker: normal_problem(asker, 2, 5).but(causal=True),
                ("causal_alignment", "")),
-    SwitchFlip("causal_longer_queries", "causal, T = 5, S = 2", lambda asker: normal(asker, 5, 2).but(causal=True),
+    SwitchFlip("causal_longer_queries", "causal, T = 5, S = 2",
+               lambda asker: normal_problem(asker, 5, 2).but(causal=True),
                ("causal_alignment", "")),
-    SwitchFlip("mask", "a mask", _masked),
-    SwitchFlip("mask_causal", "a mask and the causal flag", lambda asker: _masked(asker).but(causal=True),
+    SwitchFlip("mask", "a mask", _masked_problem),
+    SwitchFlip("mask_causal", "a mask and the causal flag", lambda asker: _masked_problem(asker).but(causal=True),
                ("mask_with_causal", "")),
     SwitchFlip("mask_hidden_row", "a mask that hides a row",
-               lambda asker: without_row(asker, normal(asker, 4, 4), "mask"),
+               lambda asker: hide_row(asker, normal_problem(asker, 4, 4), "mask"),
                ("hidden_row", "mask")),
-    SwitchFlip("bias", "a bias", _biased),
-    SwitchFlip("bias_hiding", "a bias of -inf", lambda asker: without_last_key(asker, normal(asker, 4, 4), "bias")),
-    SwitchFlip("bias_causal", "a bias and the causal flag", lambda asker: _biased(asker).but(causal=True),
+    SwitchFlip("bias", "a bias", _biased_problem),
+    SwitchFlip("bias_hiding", "a bias of -inf",
+               lambda asker: hide_last_key(asker, normal_problem(asker, 4, 4), "bias")),
+    SwitchFlip("bias_causal", "a bias and the causal flag", lambda asker: _biased_problem(asker).but(causal=True),
                ("mask_with_causal", "")),
     SwitchFlip("bias_hidden_row", "a bias of -inf that hides a row",
-               lambda asker: without_row(asker, normal(asker, 4, 4), "bias"), ("hidden_row", "bias")),
-    SwitchFlip("scale", "a scale of 0.5", lambda asker: normal(asker, 4, 4).but(scale=0.5)),
-    SwitchFlip("grouped", "two key/value heads for four query heads", _grouped, ("grouped_heads", "")),
-    SwitchFlip("weights", "weights are asked for", lambda asker: normal(asker, 4, 4).but(return_weights=True)),
-    SwitchFlip("self", "one input for query, key and value", _self, is_implied=True),
-    SwitchFlip("self_causal", "one input, causal", lambda asker: _self(asker, causal=True)),
-    SwitchFlip("self_mask", "one input, a mask", lambda asker: _self_masked(asker, _SPOTS)),
-    SwitchFlip("self_hidden_row", "one input, a mask that hides a row", lambda asker: _self_masked(asker, _NO_ROW),
+               lambda asker: hide_row(asker, normal_problem(asker, 4, 4), "bias"), ("hidden_row", "bias")),
+    SwitchFlip("scale", "a scale of 0.5", lambda asker: normal_problem(asker, 4, 4).but(scale=0.5)),
+    SwitchFlip("grouped", "two key/value heads for four query heads", _grouped_normal_problem, ("grouped_heads", "")),
+    SwitchFlip("weights", "weights are asked for", lambda asker: normal_problem(asker, 4, 4).but(return_weights=True)),
+    SwitchFlip("self", "one input for query, key and value", _self_problem, is_implied=True),
+    SwitchFlip("self_causal", "one input, causal", lambda asker: _self_problem(asker, causal=True)),
+    SwitchFlip("self_mask", "one input, a mask", lambda asker: _masked_self_problem(asker, _SPOTTED_MASK)),
+    SwitchFlip("self_hidden_row", "one input, a mask that hides a row",
+               lambda asker: _masked_self_problem(asker, _MASK_WITHOUT_ROWS),
                ("hidden_row", "mask")),
 )
 
@@ -121,25 +124,26 @@ class VariantPair:
         self._given = base, variant
 
     @cached_property
-    def _sides(self) -> list[tuple[Asker, Evaluator]]:
+    def _judged_sides(self) -> list[tuple[Asker, Evaluator]]:
         """Each with what it is held to. Finding that out asks the subject, so it waits for the first question."""
-        return [(asker.knowing(drops=drops(asker)), Evaluator(asker.subject, asker.dtype)) for asker in self._given]
+        return [(asker.with_mask_polarity(drops=mask_drops(asker)), Evaluator(asker.subject, asker.dtype))
+                for asker in self._given]
 
     def compare_flipped(self, flip: SwitchFlip) -> Reply:
         """Whether the two agree; both answers, where they do not. Raises NotAsked where one of them is not asked."""
-        problem = flip.pose(self._sides[0][0])
-        base, variant = (_output_or_reply(asker, problem) for asker, _ in self._sides)
+        problem = flip.pose(self._judged_sides[0][0])
+        base, variant = (_output_or_reply(asker, problem) for asker, _ in self._judged_sides)
         if isinstance(base, Reply) or isinstance(variant, Reply):
             same = isinstance(base, Reply) and isinstance(variant, Reply)
-            told = f"{_side(base)}, and the variant {_side(variant)}"
-            return Reply(AGREE if same else DIFFER, told, self._claim(flip))
+            told = f"{_describe_side(base)}, and the variant {_describe_side(variant)}"
+            return Reply(AGREE if same else DIFFER, told, self._flip_claim(flip))
         differs = self._differ_beyond_bounds(base, variant, problem)
-        return replace(_first_difference(base, variant, differs), claimed=self._claim(flip))
+        return replace(_first_difference(base, variant, differs), claimed=self._flip_claim(flip))
 
-    def _claim(self, flip: SwitchFlip) -> str:
+    def _flip_claim(self, flip: SwitchFlip) -> str:
         """A variant agrees, unless the two declare different conventions, or none."""
         name, form = flip.settled_convention
-        declared = [asker.subject.declaration.conventions for asker, _ in self._sides]
+        declared = [asker.subject.declaration.conventions for asker, _ in self._judged_sides]
         said = {each.get(f"{name}.{form}", each.get(name, UNDEFINED)) for each in declared}
         return AGREE if not name or (len(said) == 1 and UNDEFINED not in said) else ""
 
@@ -147,7 +151,7 @@ class VariantPair:
         """Where two outputs, (B,H,T,Dv) or (B,T,M), are further apart than both are allowed together, as far as the
         bounds claim to hold.
         """
-        allowed = [_allowance(evaluator, problem, drops=asker.drops) for asker, evaluator in self._sides]
+        allowed = [_output_slack(evaluator, problem, drops=asker.drops) for asker, evaluator in self._judged_sides]
         with np.errstate(all="ignore"):
             near = np.abs(base - variant) <= sum(slack for slack, _ in allowed)
             near |= (base == variant) | (np.isnan(base) & np.isnan(variant))
@@ -157,12 +161,12 @@ class VariantPair:
 def _output_or_reply(asker: Asker, problem: AnyProblem) -> Array | Reply:
     """The output, (B,H,T,Dv) or (B,T,M); of a call that fails the reply that says so."""
     try:
-        return asker.output(problem)
+        return asker.ask_output(problem)
     except Failed as failed:
         return failed.reply
 
 
-def _side(answer: Array | Reply) -> str:
+def _describe_side(answer: Array | Reply) -> str:
     """What a side said, in words: its reply, or its output, (B,H,T,Dv) or (B,T,M)."""
     return f"{answer.answer} ({answer.detail})" if isinstance(answer, Reply) else f"gives {show_numbers(answer)}"
 
@@ -178,14 +182,14 @@ def _first_difference(base: Array, variant: Array, apart: Array) -> Reply:
                          f"{int(apart.sum())} of {apart.size} entries differ")
 
 
-def _allowance(evaluator: Evaluator, problem: AnyProblem, *, drops: bool) -> tuple[Array, Array]:
+def _output_slack(evaluator: Evaluator, problem: AnyProblem, *, drops: bool) -> tuple[Array, Array]:
     """What an honest subject may be off by, (B,H,T,Dv) or (B,T,M), and the rows where that is claimed. A row that sees
     nothing holds zeros, NaN or a mean, so it is held to the roundings of a mean.
     """
     meant = problem if problem.mask is None else problem.but(mask=problem.mask ^ drops)
     expected = _expect_output(evaluator, meant)
     empty: Array = np.asarray(expected.empty.any(axis=1) if isinstance(meant, LayerProblem) else expected.empty)
-    of_mean = (meant.sizes.S + 2) * evaluator.unit() * _largest(meant)
+    of_mean = (meant.sizes.S + 2) * evaluator.unit() * _largest_output(meant)
     slack = np.where(empty[..., None], of_mean, expected.output_allowance)
     return np.asarray(slack, np.float64), np.asarray(expected.output_claimed | empty)[..., None]
 
@@ -197,7 +201,7 @@ def _expect_output(evaluator: Evaluator, problem: AnyProblem) -> Expectation:
                   scale_width=evaluator.subject.scale_width(problem))
 
 
-def _largest(problem: AnyProblem) -> float:
+def _largest_output(problem: AnyProblem) -> float:
     """No output is larger: values, and what a layer's projections make of them."""
     largest = float(np.abs(problem.value.astype(np.float64)).max(initial=0.0))
     if isinstance(problem, LayerProblem):
@@ -208,20 +212,20 @@ def _largest(problem: AnyProblem) -> float:
     return largest
 
 
-PLAIN: tuple[Question, ...] = (
-    numbers.TWICE, *numbers.SCALE_QUESTIONS, *inputs.HEAD_QUESTIONS, *numbers.WEIGHT_QUESTIONS,
+PLAIN_QUESTIONS: tuple[Question, ...] = (
+    numbers.DETERMINISM_QUESTION, *numbers.SCALE_QUESTIONS, *inputs.HEAD_QUESTIONS, *numbers.WEIGHT_QUESTIONS,
     *numbers.NUMBER_QUESTIONS, *numbers.DEVICE_QUESTIONS, *undeclared.RANGE_QUESTIONS, *inputs.CAUSAL_QUESTIONS,
     *(question for part in load_parts("words") for question in getattr(part, "QUESTIONS", ())),
     *inputs.MASK_QUESTIONS[:1])
-ROTARY: tuple[Question, ...] = tuple(
+ROTARY_QUESTIONS: tuple[Question, ...] = tuple(
     question for part in load_parts("words") for question in getattr(part, "ROTARY_QUESTIONS", ()))
 """Those that are put to rotary embeddings alone."""
-MASKED: tuple[Question, ...] = (
+MASKED_QUESTIONS: tuple[Question, ...] = (
     *inputs.MASK_QUESTIONS[1:], *inputs.HIDDEN_QUESTIONS, *numbers.PURITY_QUESTIONS, *numbers.BIT_QUESTIONS,
     *numbers.GRADIENT_QUESTIONS)
-RISKY: tuple[Question, ...] = (*inputs.IN_PLACE, *inputs.SIZE_QUESTIONS, *inputs.MISMATCH_QUESTIONS)
+RISKY_QUESTIONS: tuple[Question, ...] = (*inputs.SWAPPED_QUESTIONS, *inputs.SIZE_QUESTIONS, *inputs.MISMATCH_QUESTIONS)
 """Native code may die: of masks first of all, of what nobody has tried last. What was found before is kept."""
-QUESTIONS = (*PLAIN, *MASKED, *RISKY)
+ALL_QUESTIONS = (*PLAIN_QUESTIONS, *MASKED_QUESTIONS, *RISKY_QUESTIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +238,7 @@ class PendingQuestion:
     claim: str = ""
     is_chance: bool = False
 
-    def take(self) -> Found | None:
+    def ask_question(self) -> Found | None:
         """What is found out; None where the question cannot be put to the subject."""
         reply = reply_to(self.ask)
         if reply is None:
@@ -251,33 +255,34 @@ def probe_subject(subject: Subject, dtype: DType, *, base: Subject | None = None
     """
     asker = Asker(subject, dtype)
     if subject.declaration.kind is Kind.ROTARY:
-        yield from (_step(question, asker) for question in ROTARY if whole or question.when is When.EVERY_DTYPE)
+        yield from (_pend_question(question, asker) for question in ROTARY_QUESTIONS if whole
+                    or question.when is When.EVERY_DTYPE)
         return
     if brief and base is not None:
-        yield from _flips(base, asker.knowing(drops=inputs.drops(asker)), brief=True)
+        yield from _pend_flips(base, asker.with_mask_polarity(drops=inputs.mask_drops(asker)), brief=True)
         return
     if not whole:
-        yield from (_step(question, asker) for question in QUESTIONS if question.when is When.EVERY_DTYPE)
+        yield from (_pend_question(question, asker) for question in ALL_QUESTIONS if question.when is When.EVERY_DTYPE)
         return
-    first, *plain = PLAIN
-    yield _step(first, asker)
+    first, *plain = PLAIN_QUESTIONS
+    yield _pend_question(first, asker)
     is_chance = not numbers.is_steady(asker)  # once the question is over: whoever dies of a call has done so
-    yield from (replace(_step(question, asker), is_chance=is_chance) for question in plain)
-    asker = asker.knowing(drops=inputs.drops(asker))  # likewise, of a mask
-    more = [*(_step(question, asker) for question in MASKED), *_flips(base, asker),
-            *(_step(question, asker) for question in RISKY)]
+    yield from (replace(_pend_question(question, asker), is_chance=is_chance) for question in plain)
+    asker = asker.with_mask_polarity(drops=inputs.mask_drops(asker))  # likewise, of a mask
+    more = [*(_pend_question(question, asker) for question in MASKED_QUESTIONS), *_pend_flips(base, asker),
+            *(_pend_question(question, asker) for question in RISKY_QUESTIONS)]
     yield from (replace(step, is_chance=is_chance) for step in more)
 
 
-def _flips(base: Subject | None, asker: Asker, *, brief: bool = False) -> Iterator[PendingQuestion]:
+def _pend_flips(base: Subject | None, asker: Asker, *, brief: bool = False) -> Iterator[PendingQuestion]:
     if base is not None:
         pair = VariantPair(Asker(base, asker.dtype), asker)
-        flips = [flip for flip in FLIPS if not (brief and flip.is_implied)]
+        flips = [flip for flip in SWITCH_FLIPS if not (brief and flip.is_implied)]
         yield from (PendingQuestion(f"switch.{flip.name}", flip.question_text, partial(pair.compare_flipped, flip))
                     for flip in flips)
 
 
-def _step(question: Question, asker: Asker) -> PendingQuestion:
+def _pend_question(question: Question, asker: Asker) -> PendingQuestion:
     claim = question.claim(asker.subject.declaration)
     return PendingQuestion(question.name, question.asks, lambda: question.ask(asker), claim)
 
@@ -307,6 +312,6 @@ class ProbeWorker:
         if dtype in subject.declaration.dtypes:
             is_brief = self._plan.effort is Effort.GLANCE
             for step in probe_subject(subject, dtype, base=base if variant else None, whole=whole, brief=is_brief):
-                found += filter(None, [step.take()])
+                found += filter(None, [step.ask_question()])
         seconds = round(time.perf_counter() - began, 3)
         return SubjectProbed(target, variant, dtype, tuple(found), seconds)

@@ -47,25 +47,25 @@ from attnspec.core.nouns import Effort
 from attnspec.problems.demand import Demand, adapt_sizes, count_logits, count_work, fit_to_limits, nearest_sizes
 from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind
 from attnspec.problems.families import random_words
-from attnspec.problems.keyword_arrays import past_by
+from attnspec.problems.keyword_arrays import count_past
 from attnspec.problems.make import model_width
 from attnspec.problems.problem import Recipe, Sizes
-from attnspec.problems.size_plan import SIMPLEST, SizePlan
+from attnspec.problems.size_plan import SIMPLEST_SIZES, SizePlan
 
 # A head for each generic family; the second is for subjects whose one input is query and key alike, and whose widths
 # are three times that. No square roots of these widths are exact.
-_PANEL = (Sizes(1, 7, 7, 16, 128, 72, 64), Sizes(1, 7, 7, 64, 64, 40, 40))
+_PANEL_SIZES = (Sizes(1, 7, 7, 16, 128, 72, 64), Sizes(1, 7, 7, 64, 64, 40, 40))
 #                                B  H Hkv  T   S  D  Dv
-OF_KIND: Mapping[Kind, tuple[Sizes, ...]] = {
+SIZES_OF_KIND: Mapping[Kind, tuple[Sizes, ...]] = {
     "gaussian": (Sizes(16, 4, 4, 1, 64, 4, 4), Sizes(16, 4, 4, 1, 64, 16, 16), Sizes(16, 4, 4, 1, 64, 64, 64),
                  Sizes(4, 4, 4, 1, 64, 256, 256)),
     "worked_example": (Sizes(1, 1, 1, 4, 4, 4, 4),),
     "acceptance": (Sizes(10, 4, 4, 100, 100, 16, 16),),
-    "generic": (Sizes(2, 4, 4, 16, 64, 32, 32), _PANEL[0], _PANEL[1], Sizes(2, 4, 4, 33, 129, 24, 48),
+    "generic": (Sizes(2, 4, 4, 16, 64, 32, 32), _PANEL_SIZES[0], _PANEL_SIZES[1], Sizes(2, 4, 4, 33, 129, 24, 48),
                 Sizes(1, 8, 4, 7, 300, 80, 64), Sizes(1, 4, 4, 128, 128, 16, 16), Sizes(1, 7, 7, 8, 513, 33, 32)),
     # 1025: one key past the end of a chunk
     "long": (Sizes(1, 7, 7, 2, 1025, 48, 64), Sizes(1, 4, 4, 3, 2048, 32, 32), Sizes(1, 2, 2, 4, 4096, 80, 128)),
-    "panel": _PANEL,
+    "panel": _PANEL_SIZES,
     # 480 head slices; a width whose root is exact in every format, and one whose root is in none; and so few keys that
     # a sum in a half format loses none of them
     "score": (Sizes(120, 4, 4, 32, 32, 16, 16), Sizes(120, 4, 4, 32, 32, 24, 24), Sizes(120, 4, 4, 16, 4, 16, 16)),
@@ -73,15 +73,15 @@ OF_KIND: Mapping[Kind, tuple[Sizes, ...]] = {
     "dropout": (Sizes(2, 4, 4, 32, 64, 16, 64), Sizes(1, 2, 2, 144, 136, 8, 136), Sizes(3, 6, 2, 24, 40, 24, 40)),
 }
 # Half of the head slices: the law holds for any number of them, and tells drifts that are larger by a root of 2.
-_GLANCED_OF_KIND: Mapping[Kind, tuple[Sizes, ...]] = {"score": (Sizes(60, 4, 4, 32, 32, 24, 24),)}
+_GLANCED_SIZES_OF_KIND: Mapping[Kind, tuple[Sizes, ...]] = {"score": (Sizes(60, 4, 4, 32, 32, 24, 24),)}
 
 
 def has_any(domain: Domain, limits: Limits) -> bool:
     """Whether clause and limits leave any problem: one that is as small as both allow."""
-    if domain.kind in OF_KIND:
+    if domain.kind in SIZES_OF_KIND:
         return bool(shapes_for(domain, limits, Effort.THOROUGH))
     demand = Demand(domain, projects=domain.is_layer)
-    return any(demand.fit_sizes(sizes, limits) for sizes in SIMPLEST)
+    return any(demand.fit_sizes(sizes, limits) for sizes in SIMPLEST_SIZES)
 
 
 @lru_cache(maxsize=64)
@@ -91,10 +91,10 @@ def shapes_for(domain: Domain, limits: Limits, effort: Effort, seed: int = 0) ->
     None if clause and limits rule each other out. Grouped heads come up under `grouped: maybe` only where the subject
     declares that it takes them.
     """
-    if domain.kind not in OF_KIND:
+    if domain.kind not in SIZES_OF_KIND:
         demand = Demand(domain, projects=domain.is_layer)
         return SizePlan((demand,), limits, effort, seed).rows(demand)
-    fixed = [sizes for sizes in _of_kind(domain.kind, limits, effort)
+    fixed = [sizes for sizes in _kind_sizes(domain.kind, limits, effort)
              if _may_be_put(sizes, domain, limits) and _has_its_number(sizes, limits)]
     tried = EFFORTS[effort].shapes.get(domain.kind, len(fixed))
     made = _distinct_sizes(adapt_sizes(sizes, limits) for sizes in fixed[:tried])
@@ -108,10 +108,10 @@ def _has_its_number(sizes: Sizes, limits: Limits) -> bool:
     return replace(moved, D=sizes.D, Dv=sizes.Dv) == sizes
 
 
-def _of_kind(kind: Kind, limits: Limits, effort: Effort) -> tuple[Sizes, ...]:
+def _kind_sizes(kind: Kind, limits: Limits, effort: Effort) -> tuple[Sizes, ...]:
     """The kind's own sizes; a subject of one head has as many head slices in its batch, where their number counts."""
-    glanced = _GLANCED_OF_KIND if effort is Effort.GLANCE else {}
-    sizes = glanced.get(kind, OF_KIND[kind])
+    glanced = _GLANCED_SIZES_OF_KIND if effort is Effort.GLANCE else {}
+    sizes = glanced.get(kind, SIZES_OF_KIND[kind])
     if (kind in {"score", "dropout"} or kind in GENERIC_KINDS) and limits.single_head:
         return tuple(replace(each, B=each.B * each.H, H=1, Hkv=1) for each in sizes)
     return sizes
@@ -142,7 +142,7 @@ def is_lawful(sizes: Sizes, domain: Domain, limits: Limits) -> bool:
 Choice = TypeVar("Choice")
 
 FAMILIES_A_CALL = 4
-SMALL = 9_000
+MOST_SMALL_LOGITS = 9_000
 """Scores (B·H·T·S) up to which a problem is small."""
 
 SEED_BYTES = 3
@@ -174,19 +174,19 @@ class Menu:
         """In bytes, one a choice: shape, keywords, mask, bias, scale, inputs, the values of other keywords that may be
         in use, families (count, which), and the seed.
         """
-        return 6 + len(self.optional) + len(self.valued) + FAMILIES_A_CALL + SEED_BYTES
+        return 6 + len(self.optional) + len(self.valued_keywords) + FAMILIES_A_CALL + SEED_BYTES
 
     def recipe(self, choices: bytes, *drawn: int) -> Recipe:
         """The recipe that these bytes and drawn values stand for."""
         rest = iter(choices)
-        sizes = _pick(self.weighted_shapes, next(rest))
-        features = self.domain.always | self._features(rest, sizes)
-        mask, bias = _pick(self.domain.masks, next(rest)), _pick(self.domain.biases, next(rest))
-        scale, inputs = _pick(self.domain.scales, next(rest)), _pick(self.inputs(sizes), next(rest))
-        values = {name: _pick(self.values(name, sizes.S), next(rest)) for name in self.valued}
+        sizes = _pick_choice(self.weighted_shapes, next(rest))
+        features = self.domain.always | self._draw_features(rest, sizes)
+        mask, bias = _pick_choice(self.domain.masks, next(rest)), _pick_choice(self.domain.biases, next(rest))
+        scale, inputs = _pick_choice(self.domain.scales, next(rest)), _pick_choice(self.input_kinds(sizes), next(rest))
+        values = {name: _pick_choice(self.values(name, sizes.S), next(rest)) for name in self.valued_keywords}
         sizes = self._step_sizes(sizes, values, features)
         return Recipe(
-            sizes, self._families(rest, sizes), mask if "mask" in features else "none", features,
+            sizes, self._draw_families(rest, sizes), mask if "mask" in features else "none", features,
             int.from_bytes(rest, "big"), dict(zip(self.draws, drawn, strict=True)),
             bias if "bias" in features else "normal", scale if "scale" in features else 1.0,
             model_width(sizes, self.limits) if self.domain.is_layer else 0, inputs,
@@ -197,8 +197,8 @@ class Menu:
         """The recipe of these sizes and keywords, as far as they go together. Values of keywords take turns, but the
         chosen ones.
         """
-        features = self.domain.always | self._lawful(used)
-        values = {name: (given := self.values(name, sizes.S))[turn % len(given)] for name in self.valued}
+        features = self.domain.always | self._allowed_keywords(used)
+        values = {name: (given := self.values(name, sizes.S))[turn % len(given)] for name in self.valued_keywords}
         values.update(chosen)
         sizes = self._step_sizes(sizes, values, features)
         domain, count = self.domain, min(FAMILIES_A_CALL, sizes.B * sizes.Hkv)
@@ -209,12 +209,12 @@ class Menu:
             scale=domain.scales[turn % len(domain.scales)] if "scale" in features else 1.0,
             values={name: value for name, value in values.items() if name in features})
 
-    def shape(self, choices: bytes) -> Sizes:
+    def chosen_shape(self, choices: bytes) -> Sizes:
         """The shape that these bytes choose, as it was dealt: nothing is fitted to it yet."""
-        return _pick(self.weighted_shapes, choices[0])
+        return _pick_choice(self.weighted_shapes, choices[0])
 
     @property
-    def valued(self) -> tuple[str, ...]:
+    def valued_keywords(self) -> tuple[str, ...]:
         """What takes a byte for its value only where it may be in use: other subjects' cases stay what they were."""
         return tuple(name for name in EVERY_VALUED if name in self.domain.always or name in self.optional)
 
@@ -233,7 +233,7 @@ class Menu:
         """As many queries as new keys, where the subject takes no others behind a past."""
         if not self.limits.is_behind_past(features):
             return sizes
-        return replace(sizes, T=max(1, sizes.S - past_by(values[CACHED[0]], sizes)))
+        return replace(sizes, T=max(1, sizes.S - count_past(values[CACHED[0]], sizes)))
 
     def _grow_keyword_value(self, keyword: str, value: Any, keys: int) -> Any:  # noqa: ANN401  (by the keyword)
         values = EVERY_VALUED[keyword]
@@ -244,18 +244,18 @@ class Menu:
     def weighted_shapes(self) -> tuple[Sizes, ...]:
         """The shapes, smallest first, small ones three times: a large problem costs as much as ten of them."""
         ascending = sorted(self.shapes, key=lambda sizes: (count_work(sizes), *sizes.by_axis.values()))
-        return tuple(sizes for sizes in ascending for _ in range(3 if count_logits(sizes) <= SMALL else 1))
+        return tuple(sizes for sizes in ascending for _ in range(3 if count_logits(sizes) <= MOST_SMALL_LOGITS else 1))
 
-    def _features(self, choices: Iterator[int], sizes: Sizes) -> frozenset[str]:
+    def _draw_features(self, choices: Iterator[int], sizes: Sizes) -> frozenset[str]:
         """Each keyword in half of the cases; causal in 7 of 8 where T ≠ S, since only there its alignment shows."""
         used = set()
         for keyword in self.optional:
             least = 32 if keyword == "causal" and sizes.T != sizes.S else 128
             if next(choices) >= least:
                 used.add(keyword)
-        return self._lawful(frozenset(used))
+        return self._allowed_keywords(frozenset(used))
 
-    def _lawful(self, used: frozenset[str]) -> frozenset[str]:
+    def _allowed_keywords(self, used: frozenset[str]) -> frozenset[str]:
         """What needs another keyword brings it along, or stays away itself where that is not on offer; and what is
         given beside another keyword only.
 
@@ -270,13 +270,13 @@ class Menu:
             return brought - self.domain.always
         return frozenset(name for name in used if self.limits.brings(name) <= together)
 
-    def _families(self, choices: Iterator[int], sizes: Sizes) -> tuple[str, ...]:
+    def _draw_families(self, choices: Iterator[int], sizes: Sizes) -> tuple[str, ...]:
         """One to four, no more than there are key/value heads to fill."""
-        count = min(_pick(range(1, FAMILIES_A_CALL + 1), next(choices)), sizes.B * sizes.Hkv)
-        named = [_pick(self.domain.families, next(choices)) for _ in range(FAMILIES_A_CALL)]
+        count = min(_pick_choice(range(1, FAMILIES_A_CALL + 1), next(choices)), sizes.B * sizes.Hkv)
+        named = [_pick_choice(self.domain.families, next(choices)) for _ in range(FAMILIES_A_CALL)]
         return tuple(named[:count])
 
-    def inputs(self, sizes: Sizes) -> tuple[str, ...]:
+    def input_kinds(self, sizes: Sizes) -> tuple[str, ...]:
         """The kinds of input that a layer may be fed at these sizes; attention knows one."""
         if not self.domain.is_layer:
             return ("separate",)
@@ -288,7 +288,7 @@ class Menu:
         return (*kinds, "one") if sizes.T == sizes.S else kinds
 
 
-def _pick(choices: Sequence[Choice], byte: int) -> Choice:
+def _pick_choice(choices: Sequence[Choice], byte: int) -> Choice:
     """The choice that a byte stands for; a smaller byte never stands for a later one."""
     return choices[byte * len(choices) >> 8]
 
@@ -298,12 +298,12 @@ def byte_for(index: int, count: int) -> int:
     return -(-index * 256 // count)
 
 
-CANDIDATES = 24
+ROW_CANDIDATES = 24
 """Rows that are made at random for each that is kept: the one that meets most combinations that are new. With 60 the
 array of twenty features has 34 rows for 36.
 """
 
-FEW, MANY = (5, 6), (67, 70)
+FEW_LENGTHS, MANY_LENGTHS = (5, 6), (67, 70)
 """Queries and keys: few, or more than the blocks of 16, 32 and 64 that kernels work in. None is a power of two."""
 
 WIDTHS = 8, 6
@@ -322,7 +322,7 @@ def deal_rows(factors: tuple[str, ...], strength: int, seed: int) -> tuple[Row, 
     is_new = np.ones((len(groups), 2**strength), bool)
     rows: list[Row] = []
     while is_new.any():
-        candidates = random_words(seed, f"feature row {len(rows)}", (CANDIDATES, len(factors))) & 1
+        candidates = random_words(seed, f"feature row {len(rows)}", (ROW_CANDIDATES, len(factors))) & 1
         # each candidate meets one combination that is new for certain, so that the search ends
         group, combination = np.argwhere(is_new)[0]
         candidates[:, groups[group]] = combination >> np.arange(strength) & 1
@@ -372,23 +372,24 @@ class FeatureArray:
 
     def recipe(self, row: Row, turn: int) -> Recipe:
         """The problem of a row. Masks, values and families take turns, but for what the row asks of them."""
-        sizes = adapt_sizes(fit_to_limits(self._sizes(row), self.limits), self.limits)
+        sizes = adapt_sizes(fit_to_limits(self._sizes_of_row(row), self.limits), self.limits)
         menu = Menu(self.domain, self.limits, (sizes,), self.optional)
         masks = [name for name in self.domain.masks if name != "with_empty_rows"]
         mask = "with_empty_rows" if row.get(EMPTY_ROWS) else masks[turn % len(masks)]
         needed = {"mask": row.get(EMPTY_ROWS, False), CACHED[0]: row.get(LONG_PAST, False)}
         given = {name for name in self.optional if row.get(name) or needed.get(name)}
         used = frozenset(name for name in self.optional if name in given or BESIDE.get(name) in given)
-        long = [name for name in menu.values(CACHED[0]) if past_by(name, sizes) > PAST] if row.get(LONG_PAST) else []
+        long = [name for name in menu.values(CACHED[0]) if count_past(name, sizes) > PAST] if row.get(LONG_PAST) else []
         chosen = {CACHED[0]: long[turn % len(long)]} if long else {}
         return menu.compose(sizes, used, mask, (self.seed + turn) % 2**24, turn, chosen=chosen)
 
-    def _sizes(self, row: Row) -> Sizes:
+    def _sizes_of_row(self, row: Row) -> Sizes:
         """The sizes that have the traits of the row. B is never the number of key/value heads, nor H that of a group:
         what is broadcast along the wrong axis then shows as a wrong shape or a wrong number.
         """
         has_many_keys = row[MANY_KEYS] or row.get(LONG_PAST, False)
-        T, S = MANY[0] if row[MANY_QUERIES] else FEW[0], MANY[1] if has_many_keys else FEW[1]
+        T = MANY_LENGTHS[0] if row[MANY_QUERIES] else FEW_LENGTHS[0]
+        S = MANY_LENGTHS[1] if has_many_keys else FEW_LENGTHS[1]
         if not row.get(OTHER_LENGTH):
             T = S = max(T, S)
         T = 1 if row[SINGLE_QUERY] else T
@@ -407,5 +408,5 @@ def without_idle_flag(row: Row) -> Row:
 
 def features_of(recipe: Recipe) -> frozenset[str]:
     """The features that a problem has, after all that limits have made of it."""
-    past = past_by(recipe.value(CACHED[0]), recipe.sizes) if CACHED[0] in recipe.features else 0
+    past = count_past(recipe.value(CACHED[0]), recipe.sizes) if CACHED[0] in recipe.features else 0
     return features_at(recipe.sizes.by_axis, recipe.features, past, has_empty_rows=recipe.mask == "with_empty_rows")

@@ -29,10 +29,10 @@ BLOCKS = (8, 16, 32, 64, 128, 256, 512)
 STANDARD_WIDTHS = (16, 32, 40, 64, 72, 80, 96, 112, 128, 160, 192, 256)
 """Head widths of published models, from ViT's and Stable Diffusion's to DeepSeek's and Gemma's."""
 
-_AT_A_BLOCK = 0.5   # of the weight of T and S, and of what is no standard width
-_STANDARD = 0.55    # of the weight of widths
-_PRIME = 2.0        # times the weight of a length that is none
-_AT_ITS_BLOCKS = 0.5  # of the weight of an axis whose blocks the subject declares
+_BLOCK_SHARE = 0.5   # of the weight of T and S, and of what is no standard width
+_STANDARD_SHARE = 0.55    # of the weight of widths
+_PRIME_FACTOR = 2.0        # times the weight of a length that is none
+_OWN_BLOCK_SHARE = 0.5  # of the weight of an axis whose blocks the subject declares
 
 Blocks = tuple[tuple[str, tuple[int, ...]], ...]
 """By axis, the lengths of the blocks that a subject cuts it into."""
@@ -64,26 +64,26 @@ class LengthDistribution:
         return self.lengths[min(max(bisect_right(self.sums, weight), start), end - 1)]
 
 
-    def first(self, least: int) -> int:
+    def first_taken(self, least: int) -> int:
         """The least length that is taken and no less than this one."""
         start = bisect_right(self.lengths, least - 1)
         return least if self.is_whole else self.lengths[min(start, len(self.lengths) - 1)]
 
     @property
-    def weights(self) -> Mapping[int, float]:
+    def length_weights(self) -> Mapping[int, float]:
         """The weight of each length."""
         return dict(zip(self.lengths, (b - a for a, b in pairwise((0.0, *self.sums))), strict=True))
 
 
 @lru_cache(maxsize=256)
-def taken_of(axis: LengthDistribution, refused: tuple[RefusalCondition, ...]) -> LengthDistribution:
+def taken_lengths(axis: LengthDistribution, refused: tuple[RefusalCondition, ...]) -> LengthDistribution:
     """The axis without the lengths at which one of these conditions holds: as it is where they leave none."""
-    taken = {length: weight for length, weight in axis.weights.items()
+    taken = {length: weight for length, weight in axis.length_weights.items()
              if not any(each.holds_at({each.axis: length}) for each in refused)}
-    return replace(_axis(axis.name, taken), is_whole=False) if refused and taken else axis
+    return replace(_length_distribution(axis.name, taken), is_whole=False) if refused and taken else axis
 
 
-def _axis(name: str, weights: Mapping[int, float]) -> LengthDistribution:
+def _length_distribution(name: str, weights: Mapping[int, float]) -> LengthDistribution:
     lengths = tuple(sorted(weights))
     return LengthDistribution(name, lengths, tuple(accumulate(weights[length] for length in lengths)))
 
@@ -105,24 +105,25 @@ def _add_weights(parts: Iterable[Mapping[int, float]]) -> dict[int, float]:
     return weights
 
 
-def _plain(most: int) -> dict[int, float]:
+def _plain_weights(most: int) -> dict[int, float]:
     """Every length, steeper near the small end, primes more often."""
-    return {length: (_PRIME if _is_prime(length) else 1.0) / (length + 8) for length in range(1, most + 1)}
+    return {length: (_PRIME_FACTOR if _is_prime(length) else 1.0) / (length + 8) for length in range(1, most + 1)}
 
 
-def _at_blocks(most: int) -> dict[int, float]:
+def _block_weights(most: int) -> dict[int, float]:
     """The multiples of every block, one less and one more; the first multiples more often than later ones."""
-    return _at_ends(BLOCKS, most)
+    return _end_weights(BLOCKS, most)
 
 
-def _at_ends(blocks: Iterable[int], most: int) -> dict[int, float]:
+def _end_weights(blocks: Iterable[int], most: int) -> dict[int, float]:
     near = ({multiple + side: block / multiple}
             for block in blocks for multiple in range(block, most + 1, block) for side in (-1, 0, 1))
     return {length: weight for length, weight in _add_weights(near).items() if 1 <= length <= most}
 
 
-def _lengths(most: int) -> dict[int, float]:
-    return _add_weights((_scale_weights(_plain(most), 1 - _AT_A_BLOCK), _scale_weights(_at_blocks(most), _AT_A_BLOCK)))
+def _token_weights(most: int) -> dict[int, float]:
+    return _add_weights((_scale_weights(_plain_weights(most), 1 - _BLOCK_SHARE),
+                         _scale_weights(_block_weights(most), _BLOCK_SHARE)))
 
 
 MOST_TOKENS_THOROUGH = 8192
@@ -133,35 +134,37 @@ def length_distributions(*, is_thorough: bool = False, blocks: Blocks = ()) -> M
 
     blocks: those of a subject: half of the weight of their axes lies on the ends of these.
     """
-    usual = _usual(is_thorough=is_thorough)
-    return {**usual, **{name: _with_own(usual[name], own) for name, own in blocks}}
+    usual = _usual_distributions(is_thorough=is_thorough)
+    return {**usual, **{name: _add_own_blocks(usual[name], own) for name, own in blocks}}
 
 
 @lru_cache(maxsize=16)
-def _with_own(axis: LengthDistribution, blocks: tuple[int, ...]) -> LengthDistribution:
+def _add_own_blocks(axis: LengthDistribution, blocks: tuple[int, ...]) -> LengthDistribution:
     """The axis with weight on both sides of every multiple of these blocks, as far as it is drawn."""
-    ends = _at_ends(blocks, axis.lengths[-1])
-    share = _AT_ITS_BLOCKS if ends else 0.0
-    return _axis(axis.name, _add_weights((_scale_weights(axis.weights, 1 - share), _scale_weights(ends, share))))
+    ends = _end_weights(blocks, axis.lengths[-1])
+    share = _OWN_BLOCK_SHARE if ends else 0.0
+    return _length_distribution(axis.name,
+                                _add_weights((_scale_weights(axis.length_weights, 1 - share),
+                                              _scale_weights(ends, share))))
 
 
 @cache
-def _usual(*, is_thorough: bool) -> Mapping[str, LengthDistribution]:
-    tokens = _lengths(MOST_TOKENS_THOROUGH if is_thorough else LONGEST["T"])
-    widths = _add_weights((_scale_weights(_lengths(LONGEST["D"]), 1 - _STANDARD),
-                           dict.fromkeys(STANDARD_WIDTHS, _STANDARD / len(STANDARD_WIDTHS))))
+def _usual_distributions(*, is_thorough: bool) -> Mapping[str, LengthDistribution]:
+    tokens = _token_weights(MOST_TOKENS_THOROUGH if is_thorough else LONGEST["T"])
+    widths = _add_weights((_scale_weights(_token_weights(LONGEST["D"]), 1 - _STANDARD_SHARE),
+                           dict.fromkeys(STANDARD_WIDTHS, _STANDARD_SHARE / len(STANDARD_WIDTHS))))
     batches = {1: 6.0, 2: 5.0, **dict.fromkeys(range(3, 10), 1.0), 17: 0.6, 33: 0.5}
     heads = {1: 4.0, 2: 4.0, 3: 2.0, 4: 3.0, **dict.fromkeys(range(5, 10), 1.2), 12: 1.0, 14: 0.5, 16: 1.0,
              17: 0.4, 20: 0.5, 28: 0.5, 32: 1.0, 33: 0.3, 40: 0.5, 64: 0.4, 71: 0.3, 128: 0.3}
     groups = {1: 8.0, 2: 3.0, 3: 1.5, 4: 3.0, 5: 1.0, 6: 1.0, 7: 1.5, 8: 2.0, 16: 0.3, 71: 0.2}
     return {
-        "B": _axis("B", batches),
-        "H": _axis("H", heads),
-        "G": _axis("G", groups),
-        "T": _axis("T", tokens),
-        "S": _axis("S", tokens),
-        "D": _axis("D", widths),
-        "Dv": _axis("Dv", widths),
+        "B": _length_distribution("B", batches),
+        "H": _length_distribution("H", heads),
+        "G": _length_distribution("G", groups),
+        "T": _length_distribution("T", tokens),
+        "S": _length_distribution("S", tokens),
+        "D": _length_distribution("D", widths),
+        "Dv": _length_distribution("Dv", widths),
     }
 
 
@@ -192,7 +195,7 @@ def nearest_sizes(sizes: Sizes, limits: Limits, *, is_square: bool = False,
         partner = partners.get(axis, "")
         lowest = max(each.get(name, 1) for each in (least, widths) for name in (axis, partner))
         moved[axis] = limits.nearest(axis, sizes.by_axis[axis], partner=partner, least=lowest)
-    return replace(sizes, **moved, **_heads(sizes, limits, least))
+    return replace(sizes, **moved, **_nearest_heads(sizes, limits, least))
 
 
 def lengths_near(T: int, S: int, limits: Limits) -> tuple[int, int]:
@@ -227,7 +230,7 @@ def shortest_lengths(spans: Mapping[str, tuple[int, int]], limits: Limits) -> Ma
             for axis, size in least.items()}
 
 
-def _heads(sizes: Sizes, limits: Limits, least: Mapping[str, int]) -> dict[str, int]:
+def _nearest_heads(sizes: Sizes, limits: Limits, least: Mapping[str, int]) -> dict[str, int]:
     """The nearest numbers of heads, and of those in a group, that are taken; more heads where they fill no groups."""
     group = limits.nearest("G", sizes.H // sizes.Hkv, least=least.get("G", 1))
     heads = limits.nearest("H", sizes.H, least=least.get("H", 1))
@@ -280,19 +283,19 @@ MOST_ENTRIES = 2**24
 MOST_FEATURES = 1536
 """H·D of a layer that is drawn: its projections are so many numbers squared."""
 
-CALLS = 4
+MOST_READING_CALLS = 4
 """Calls that reading the weights of one case may take: S/Dv of them, so values are wide where there are many keys."""
 
 MOST_PIECES: Mapping[str, int] = {"B": 9, "H": 12, "T": 33}
 """How long an axis may be along which a run takes a problem apart, one call a piece."""
 
-_ANY = domain()
-_HALVINGS = 64
+_ANY_DOMAIN = domain()
+_MOST_HALVINGS = 64
 _ANY_LENGTH = (1, MOST_TOKENS_THOROUGH)
-_PER_LOGIT = 100
+_WORK_PER_LOGIT = 100
 """What a logit costs beside its products with D and Dv: an exponential and the bound, in multiply-adds."""
 
-_PER_ENTRY = 40
+_WORK_PER_ENTRY = 40
 """What an entry of query, key or value costs: it is drawn, rounded and copied."""
 
 
@@ -300,7 +303,7 @@ _PER_ENTRY = 40
 class Demand:
     """The problems of a clause, and how they are looked at. Clauses that ask the same are dealt the same sizes.
 
-    reads: whether weights are read out through the values.  parted: the axes along which a run takes a problem apart.
+    reads: whether weights are read out through the values.  cut_axes: those along which a run takes a problem apart.
     runs: how many runs a case has.  passes: 2 where gradients are compared: a call forward and one back.
     projects: whether the subject is a layer, whose projections cost, too.
     flips: whether variants of the subject are asked, which may compile for every shape.  pool: the name of the clauses
@@ -309,7 +312,7 @@ class Demand:
 
     domain: Domain
     reads: bool = False
-    parted: str = ""
+    cut_axes: str = ""
     runs: int = 1
     passes: int = 1
     projects: bool = False
@@ -319,41 +322,41 @@ class Demand:
     @property
     def demand_text(self) -> str:
         """The demand as text, the same in every process: it seeds what is dealt."""
-        return f"{spell_domain(self.domain)} {self.reads} {self.parted} {self.runs * self.passes} {self.projects}"
+        return f"{spell_domain(self.domain)} {self.reads} {self.cut_axes} {self.runs * self.passes} {self.projects}"
 
     @property
-    def is_plain(self) -> bool:
+    def is_one_run(self) -> bool:
         """Whether a case is one run whose answer, or gradients, are compared: such cases may be large."""
         return self.runs == 1 and not self.reads and not self.projects
 
     @property
     def is_general(self) -> bool:
         """Whether a case is any problem without a keyword that it must have, and one call."""
-        any_problem = replace(_ANY, sometimes=self.domain.sometimes, grouped=self.domain.grouped)
-        return self.is_plain and self.domain == any_problem
+        any_problem = replace(_ANY_DOMAIN, sometimes=self.domain.sometimes, grouped=self.domain.grouped)
+        return self.is_one_run and self.domain == any_problem
 
     def work(self, sizes: Sizes) -> int:
         """About how many multiply-adds a case costs: B·H·T·S·(D + Dv + 100) a call, and a layer's projections."""
         calls = self.runs * self.passes * (-(-sizes.S // sizes.Dv) if self.reads else 1)
-        features = _features(sizes) if self.projects else 0
+        features = _projected_width(sizes) if self.projects else 0
         return (count_work(sizes) + 4 * sizes.B * (sizes.T + sizes.S) * features * features) * calls
 
     @property
     def calls(self) -> int:
         """About how many calls a case takes."""
-        return self.runs * self.passes * (2 if self.reads else 1) + bool(self.parted)
+        return self.runs * self.passes * (2 if self.reads else 1) + bool(self.cut_axes)
 
-    def meeting(self, limits: Limits) -> Hashable:
-        """What `may_meet` hangs on: the same for demands that may meet the same."""
+    def meeting_key(self, limits: Limits) -> Hashable:
+        """What `can_meet` hangs on: the same for demands that may meet the same."""
         domain = self.domain
-        return domain.lengths, self.grouping(limits), self._is_square(1, 2, limits), self.reads, self.parted
+        return domain.lengths, self.grouping(limits), self._needs_equal_lengths(1, 2, limits), self.reads, self.cut_axes
 
-    def may_meet(self, spans: Mapping[str, tuple[int, int]], limits: Limits) -> bool:
+    def can_meet(self, spans: Mapping[str, tuple[int, int]], limits: Limits) -> bool:
         """Whether a problem of the demand can have lengths within these spans of some axes; True where that is not
         clear.
         """
         (least_t, most_t), (least_s, most_s) = (spans.get(axis, _ANY_LENGTH) for axis in "TS")
-        if self._is_always_square(limits):
+        if self._always_needs_equal_lengths(limits):
             least_t = least_s = max(least_t, least_s)
             most_t = most_s = min(most_t, most_s)
         is_grouped = self.grouping(limits) != "no" and limits.grouped is True
@@ -362,9 +365,9 @@ class Demand:
                 and not (self.domain.grouped == "always" and groups[1] == 1)
                 and not (self.domain.lengths == "more_keys" and least_t >= most_s)
                 and not (self.domain.lengths == "more_queries" and most_t <= least_s)
-                and not (self.reads and least_s > CALLS * values[1])
+                and not (self.reads and least_s > MOST_READING_CALLS * values[1])
                 and (not limits.all_refusals or self._has_taken(spans, limits))
-                and all(spans.get(axis, _ANY_LENGTH)[0] <= MOST_PIECES[axis] for axis in self.parted))
+                and all(spans.get(axis, _ANY_LENGTH)[0] <= MOST_PIECES[axis] for axis in self.cut_axes))
 
     def grouping(self, limits: Limits) -> Grouped:
         """Whether query heads share key/value heads: a clause that does not ask for it is put so where it has to be."""
@@ -373,30 +376,30 @@ class Demand:
 
     def _has_taken(self, spans: Mapping[str, tuple[int, int]], limits: Limits) -> bool:
         """Whether the subject takes a length within each of these spans."""
-        partners = partners_of(limits, is_square=self._is_always_square(limits))
+        partners = partners_of(limits, is_square=self._always_needs_equal_lengths(limits))
         return all(limits.nearest(axis, least, partner=partners.get(axis, ""), least=least) <= most
                    for axis, (least, most) in spans.items())
 
     def fit_sizes(self, sizes: Sizes, limits: Limits) -> Sizes | None:
         """These sizes, changed as little as need be for clause and subject to take them; None where that cannot be."""
-        sizes = self._with_lengths(self._with_heads(sizes, limits), limits)
-        sizes = self._with_widths(replace(sizes, B=max(sizes.B, self.domain.min_batch)), limits)
-        sizes = self._looked_at(self._at_taken(adapt_sizes(sizes, limits), limits), limits)
+        sizes = self._set_lengths(self._set_heads(sizes, limits), limits)
+        sizes = self._set_widths(replace(sizes, B=max(sizes.B, self.domain.min_batch)), limits)
+        sizes = self._widen_values(self._move_to_taken(adapt_sizes(sizes, limits), limits), limits)
         sizes = self._limit_stored_work(self._limit_projected_heads(sizes))
         return sizes if self.takes_sizes(sizes, limits) else None
 
-    def _with_widths(self, sizes: Sizes, limits: Limits) -> Sizes:
+    def _set_widths(self, sizes: Sizes, limits: Limits) -> Sizes:
         """Heads as wide as the clause wants them; where values are as wide as keys, the wider of the two."""
         least, of_values = self.domain.min_width, self.domain.min_value_width
         if of_values > 1 and limits.ties_value_width:
             least = max(least, of_values)
         return replace(sizes, D=max(sizes.D, least), Dv=max(sizes.Dv, of_values))
 
-    def _at_taken(self, sizes: Sizes, limits: Limits) -> Sizes:
+    def _move_to_taken(self, sizes: Sizes, limits: Limits) -> Sizes:
         """Lengths and widths that the subject takes, and of which the clause speaks."""
         if not limits.all_refusals:
             return sizes
-        domain, is_square = self.domain, self._is_always_square(limits)
+        domain, is_square = self.domain, self._always_needs_equal_lengths(limits)
         least = {"B": domain.min_batch, "T": domain.min_queries, "S": domain.min_keys, "D": domain.min_width,
                  "Dv": domain.min_value_width, "H": domain.min_heads, "G": 2 if domain.grouped == "always" else 1}
         sizes = nearest_sizes(sizes, limits, is_square=is_square, least=least)
@@ -407,7 +410,7 @@ class Demand:
         is_unlike = domain.lengths in {"cross", "more_keys"}
         return replace(sizes, S=limits.nearest("S", sizes.T + is_unlike, least=sizes.T + is_unlike))
 
-    def _with_heads(self, sizes: Sizes, limits: Limits) -> Sizes:
+    def _set_heads(self, sizes: Sizes, limits: Limits) -> Sizes:
         """Grouped where the clause wants it, and only where the subject takes it."""
         domain, group, kv_heads = self.domain, sizes.H // sizes.Hkv, sizes.Hkv
         grouping = self.grouping(limits)
@@ -416,35 +419,35 @@ class Demand:
         elif domain.grouped == "always":
             group = max(group, 2)
         kv_heads = max(kv_heads, -(-domain.min_heads // group))
-        if "H" in self.parted:
+        if "H" in self.cut_axes:
             group, kv_heads = min(group, MOST_PIECES["H"]), min(kv_heads, max(1, MOST_PIECES["H"] // group))
         return replace(sizes, H=kv_heads * group, Hkv=kv_heads)
 
-    def _with_lengths(self, sizes: Sizes, limits: Limits) -> Sizes:
+    def _set_lengths(self, sizes: Sizes, limits: Limits) -> Sizes:
         domain = self.domain
         T, S = max(sizes.T, domain.min_queries), max(sizes.S, domain.min_keys)
-        if "T" in self.parted:
+        if "T" in self.cut_axes:
             T = min(T, MOST_PIECES["T"])
         is_swapped = {"more_queries": T < S, "more_keys": T > S}.get(domain.lengths, False)
-        if is_swapped and "T" not in self.parted:
+        if is_swapped and "T" not in self.cut_axes:
             T, S = S, T
         if self._is_step(limits) and T >= S and "new_as_queries" in domain.values[CACHED[0]]:
-            T, S = (S, T + (T == S)) if "T" not in self.parted else (T, T + 1)
+            T, S = (S, T + (T == S)) if "T" not in self.cut_axes else (T, T + 1)
         if domain.lengths not in {"any", "self"} and T == S:
             T, S = (T + 1, S) if domain.lengths == "more_queries" else (T, S + 1)
-        if domain.lengths == "self" or self._is_square(T, S, limits):
+        if domain.lengths == "self" or self._needs_equal_lengths(T, S, limits):
             S = T = max(T, domain.min_keys)
-        return replace(sizes, T=T, S=S, B=min(sizes.B, MOST_PIECES["B"]) if "B" in self.parted else sizes.B)
+        return replace(sizes, T=T, S=S, B=min(sizes.B, MOST_PIECES["B"]) if "B" in self.cut_axes else sizes.B)
 
     def _is_step(self, limits: Limits) -> bool:
         """Whether the subject takes only as many new keys as queries here: there are then fewer queries than keys."""
         return limits.is_behind_past(self.domain.always)
 
-    def _is_always_square(self, limits: Limits) -> bool:
+    def _always_needs_equal_lengths(self, limits: Limits) -> bool:
         """Whether clause and subject together leave only as many queries as keys."""
-        return self.domain.lengths == "self" or self._is_square(1, 2, limits)
+        return self.domain.lengths == "self" or self._needs_equal_lengths(1, 2, limits)
 
-    def _is_square(self, T: int, S: int, limits: Limits) -> bool:
+    def _needs_equal_lengths(self, T: int, S: int, limits: Limits) -> bool:
         """Whether the subject takes such lengths only where they are equal."""
         if self._is_step(limits):
             return False
@@ -452,11 +455,11 @@ class Demand:
             return True
         return not limits.takes_lengths(T, S, causal="causal" in self.domain.always)
 
-    def _looked_at(self, sizes: Sizes, limits: Limits) -> Sizes:
+    def _widen_values(self, sizes: Sizes, limits: Limits) -> Sizes:
         """Values wide enough for the weights to be read in few calls."""
         if not self.reads:
             return sizes
-        least = -(-sizes.S // CALLS)
+        least = -(-sizes.S // MOST_READING_CALLS)
         wider = replace(sizes, Dv=limits.nearest("Dv", sizes.Dv, least=least))
         if limits.ties_value_width:
             width = limits.nearest("D", max(wider.D, wider.Dv), partner="Dv", least=least)
@@ -465,7 +468,7 @@ class Demand:
 
     def _limit_projected_heads(self, sizes: Sizes) -> Sizes:
         """Of a layer, no more key/value heads than its projections may be wide."""
-        if not self.projects or _features(sizes) <= MOST_FEATURES:
+        if not self.projects or _projected_width(sizes) <= MOST_FEATURES:
             return sizes
         group = sizes.H // sizes.Hkv
         kv_heads = max(1, self.domain.min_heads // group, MOST_FEATURES // (group * max(sizes.D, sizes.Dv)))
@@ -493,7 +496,7 @@ class Demand:
 
     def fit_within_cap(self, sizes: Sizes, limits: Limits, cap: float) -> Sizes | None:
         """These sizes, fitted, and halved along one axis after the other until they cost no more than `cap`."""
-        for _ in range(_HALVINGS):
+        for _ in range(_MOST_HALVINGS):
             fitted = self.fit_sizes(sizes, limits)
             if fitted is not None and self.work(fitted) <= cap:
                 return fitted
@@ -514,16 +517,16 @@ class Demand:
                 and self.domain.min_value_width <= sizes.Dv
                 and limits.min_scores <= count_logits(sizes) and limits.min_head_width <= min(sizes.D, sizes.Dv)
                 and not (limits.all_refusals and limits.misfit_of(sizes.by_axis, self.domain.always_within(limits)))
-                and not (self.reads and -(-sizes.S // sizes.Dv) > CALLS)
-                and not (self.projects and _features(sizes) > MOST_FEATURES)
-                and all(getattr(sizes, axis) <= MOST_PIECES[axis] for axis in self.parted))
+                and not (self.reads and -(-sizes.S // sizes.Dv) > MOST_READING_CALLS)
+                and not (self.projects and _projected_width(sizes) > MOST_FEATURES)
+                and all(getattr(sizes, axis) <= MOST_PIECES[axis] for axis in self.cut_axes))
 
     def _lengths_fit(self, sizes: Sizes, limits: Limits) -> bool:
         T, S = sizes.T, sizes.S
         return (self.domain.min_queries <= T and self.domain.min_keys <= S
                 and {"any": True, "self": T == S, "cross": T != S, "more_queries": T > S,
                      "more_keys": T < S}[self.domain.lengths]
-                and not (T != S and self._is_square(T, S, limits))
+                and not (T != S and self._needs_equal_lengths(T, S, limits))
                 and (self._is_step(limits) or limits.takes_lengths(T, S, causal="causal" in self.domain.always)))
 
     def _heads_fit(self, sizes: Sizes, limits: Limits) -> bool:
@@ -545,7 +548,7 @@ def work_of(B: int, H: int, T: int, S: int, widths: int) -> int:
     """Multiply-adds of a call of these lengths: B·H·(T·S·(D + Dv + 100) + 40·(T + S)·(D + Dv)), where `widths` is D +
     Dv.
     """
-    return B * H * (T * S * (widths + _PER_LOGIT) + _PER_ENTRY * (T + S) * widths)
+    return B * H * (T * S * (widths + _WORK_PER_LOGIT) + _WORK_PER_ENTRY * (T + S) * widths)
 
 
 def count_logits(sizes: Sizes) -> int:
@@ -553,7 +556,7 @@ def count_logits(sizes: Sizes) -> int:
     return sizes.B * sizes.H * sizes.T * sizes.S
 
 
-def _features(sizes: Sizes) -> int:
+def _projected_width(sizes: Sizes) -> int:
     """The width of the model of a layer with these heads."""
     return sizes.H * max(sizes.D, sizes.Dv)
 

@@ -117,17 +117,18 @@ def spell_domain(domain: Domain) -> str:
 
 
 # What a kind fixes unless the clause says otherwise.
-_FAMILIES: Mapping[Kind, tuple[FamilyName, ...]] = {
+_FAMILIES_OF_KIND: Mapping[Kind, tuple[FamilyName, ...]] = {
     "layer": LAYER_FAMILIES, "acceptance": ("integers",), "gaussian": ("gaussian",), "scale_ladder": ("scale_ladder",),
     "mask_attack": ("mask_attack", "mask_attack_far"), "mask_read_out": ("zero_query",),
     "logit_read_out": ("integers",), "worked_example": ("worked_example",),
     "score": ("spread_logits",), "rotary": ROTARY_FAMILIES, "dropout": ("normal", "uniform"),
     **dict.fromkeys(GENERIC_KINDS, GENERIC_FAMILIES)}
-_BIASES: Mapping[Kind, tuple[BiasName, ...]] = dict.fromkeys(GENERIC_KINDS, ("normal",))
+_BIASES_OF_KIND: Mapping[Kind, tuple[BiasName, ...]] = dict.fromkeys(GENERIC_KINDS, ("normal",))
 # One key hides nothing and makes no ladder.
-_LEAST_KEYS: Mapping[Kind, int] = {"mask_attack": 2, "scale_ladder": 2}
-_MASKS: Mapping[Kind, tuple[MaskName, ...]] = {"mask_attack": ("attack",), "acceptance": ("triangle",)}
-_ALWAYS: Mapping[Kind, frozenset[str]] = {"mask_attack": frozenset({"mask"}), "acceptance": frozenset({"mask"}),
+_LEAST_KEYS_OF_KIND: Mapping[Kind, int] = {"mask_attack": 2, "scale_ladder": 2}
+_MASKS_OF_KIND: Mapping[Kind, tuple[MaskName, ...]] = {"mask_attack": ("attack",), "acceptance": ("triangle",)}
+_KEYWORDS_OF_KIND: Mapping[Kind, frozenset[str]] = {"mask_attack": frozenset({"mask"}),
+                                                    "acceptance": frozenset({"mask"}),
                                              "rotary": frozenset({POSITIONS})}
 
 
@@ -164,23 +165,25 @@ def domain(
     """
     if unknown := lists.keys() - {values.plural for values in EVERY_VALUED.values()}:
         raise TypeError(f"domain() got an unexpected keyword argument {min(unknown)!r}")
-    known = _FAMILIES.get(kind, ANY_FAMILY)
+    known = _FAMILIES_OF_KIND.get(kind, ANY_FAMILY)
     if kind in {"layer", "acceptance"}:
-        _check_layer(families, {*always, *sometimes})
+        _check_layer_words(families, {*always, *sometimes})
     if kind in GENERIC_KINDS:
-        _check_generic(kind, families, biases)
+        _check_generic_words(kind, families, biases)
     if kind == "score":
-        _check_score({*always, *sometimes})
+        _check_score_words({*always, *sometimes})
     return Domain(
-        kind, _keywords(always, kind) | _ALWAYS.get(kind, frozenset()), _keywords(sometimes, kind), lengths, grouped,
-        known if families == "any" else tuple(families), _masks(kind, masks),
-        _BIASES.get(kind, ANY_BIAS) if biases == "any" else tuple(biases), _values(kind, VALUES["scale"], scales),
-        inputs, min_batch, min_heads, min_queries, max(min_keys, _LEAST_KEYS.get(kind, 1)), min_width,
+        kind, _known_keywords(always, kind) | _KEYWORDS_OF_KIND.get(kind, frozenset()),
+        _known_keywords(sometimes, kind), lengths, grouped,
+        known if families == "any" else tuple(families), _mask_names(kind, masks),
+        _BIASES_OF_KIND.get(kind, ANY_BIAS) if biases == "any" else tuple(biases),
+        _keyword_values(kind, VALUES["scale"], scales),
+        inputs, min_batch, min_heads, min_queries, max(min_keys, _LEAST_KEYS_OF_KIND.get(kind, 1)), min_width,
         min_value_width,
-        {name: _values(kind, values, lists.get(values.plural, "any")) for name, values in EVERY_VALUED.items()})
+        {name: _keyword_values(kind, values, lists.get(values.plural, "any")) for name, values in EVERY_VALUED.items()})
 
 
-def _check_layer(families: str | Sequence[str], keywords: set[str]) -> None:
+def _check_layer_words(families: str | Sequence[str], keywords: set[str]) -> None:
     """A layer's entries must stay exact through its projections, and a layer takes not every keyword."""
     for name in () if families == "any" else families:
         if name not in LAYER_FAMILIES:
@@ -190,40 +193,40 @@ def _check_layer(families: str | Sequence[str], keywords: set[str]) -> None:
             raise SpecError(f"a layer takes no keyword {name!r}.")
 
 
-def _check_generic(kind: Kind, families: str | Sequence[str], biases: str | Sequence[str]) -> None:
+def _check_generic_words(kind: Kind, families: str | Sequence[str], biases: str | Sequence[str]) -> None:
     """Structure makes roundings depend on each other, and then their law says nothing."""
     for name in () if families == "any" else families:
         if name not in GENERIC_FAMILIES:
             raise SpecError(f"problems of kind {kind!r} are judged by a law of chance; the value family {name!r} has a "
                             f"structure.{hint(name, GENERIC_FAMILIES)}")
     for name in () if biases == "any" else biases:
-        if name not in _BIASES[kind]:
+        if name not in _BIASES_OF_KIND[kind]:
             raise SpecError(f"problems of kind {kind!r} are judged by a law of chance; the bias {name!r} has a "
-                            f"structure.{hint(name, _BIASES[kind])}")
+                            f"structure.{hint(name, _BIASES_OF_KIND[kind])}")
 
 
-def _check_score(keywords: set[str]) -> None:
+def _check_score_words(keywords: set[str]) -> None:
     """A drift is looked for in the direction in which it pushes plain logits that all queries see."""
     for name in sorted(keywords & set(UNCOMMON)):
         raise SpecError(f"problems of kind 'score' use the plain logits of all keys, so they cannot have {name!r}.")
 
 
-def _values(kind: Kind, values: Values, own: Any) -> tuple[Any, ...]:  # noqa: ANN401  (by the keyword)
+def _keyword_values(kind: Kind, values: Values, own: Any) -> tuple[Any, ...]:  # noqa: ANN401  (by the keyword)
     """What a keyword is drawn from: the clause's own list, or what its definition says."""
     if own == "any":
         return values.generic or values.usual if kind in GENERIC_KINDS else values.usual
     return tuple(values.taken(value) for value in own)
 
 
-def _masks(kind: Kind, masks: Literal["any"] | Sequence[MaskName]) -> tuple[MaskName, ...]:
-    if kind not in _MASKS:
+def _mask_names(kind: Kind, masks: Literal["any"] | Sequence[MaskName]) -> tuple[MaskName, ...]:
+    if kind not in _MASKS_OF_KIND:
         return ANY_MASK if masks == "any" else tuple(masks)
     if masks != "any":
         raise SpecError(f"the kind {kind!r} brings its own mask: leave out `masks`.")
-    return _MASKS[kind]
+    return _MASKS_OF_KIND[kind]
 
 
-def _keywords(names: Sequence[str], kind: Kind) -> frozenset[str]:
+def _known_keywords(names: Sequence[str], kind: Kind) -> frozenset[str]:
     known = ROTARY if kind == "rotary" else KEYWORDS
     for name in names:
         if name not in known:

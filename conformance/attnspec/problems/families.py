@@ -44,14 +44,14 @@ def random_words(seed: int, label: str, shape: tuple[int, ...]) -> Words:
     if not hasattr(_local, "generator"):
         _local.generator = np.random.PCG64(0)
     generator: np.random.PCG64 = _local.generator
-    generator.state = {"bit_generator": "PCG64", "state": _start(seed, label), "has_uint32": 0, "uinteger": 0}
+    generator.state = {"bit_generator": "PCG64", "state": _stream_start(seed, label), "has_uint32": 0, "uinteger": 0}
     count = math.prod(shape)
     raw = generator.random_raw((count + 1) // 2)
     # low half first, also on a big-endian machine
     return raw.astype(_RAW, copy=False).view(_HALF)[:count].reshape(shape)
 
 
-def _start(seed: int, label: str) -> _State:
+def _stream_start(seed: int, label: str) -> _State:
     digest = hashlib.blake2b(f"{seed}:{label}".encode(), digest_size=32).digest()
     # the increment of a linear congruential generator must be odd
     return {"state": int.from_bytes(digest[:16], "little"), "inc": int.from_bytes(digest[16:], "little") | 1}
@@ -59,9 +59,9 @@ def _start(seed: int, label: str) -> _State:
 
 Floats = NDArray[np.floating[Any]]
 
-_CELLS = 4096          # of the table of normal quantiles, picked by the upper 12 bits of a word
-_INSIDE = 2.0**-20     # the lower 20 bits place the entry inside its cell
-_BLOCK = 16384         # entries filled at once: they stay in the cache (4.4 ms become 1.6 ms at 262,144 entries)
+_QUANTILE_CELLS = 4096          # of the table of normal quantiles, picked by the upper 12 bits of a word
+_CELL_STEP = 2.0**-20     # the lower 20 bits place the entry inside its cell
+_ENTRIES_AT_ONCE = 16384  # they stay in the cache: 4.4 ms became 1.6 ms at 262,144 entries
 
 
 def uniform_numbers(words: Words) -> Floats:
@@ -89,8 +89,8 @@ def normal_numbers(words: Words) -> Floats:
     flat = np.ascontiguousarray(words).reshape(-1)
     filled = np.empty(flat.size)
     start, slope = _quantiles()
-    for first in range(0, flat.size, _BLOCK):
-        part, entries = flat[first:first + _BLOCK], filled[first:first + _BLOCK]
+    for first in range(0, flat.size, _ENTRIES_AT_ONCE):
+        part, entries = flat[first:first + _ENTRIES_AT_ONCE], filled[first:first + _ENTRIES_AT_ONCE]
         cell = (part >> np.uint32(20)).astype(np.intp)
         slope.take(cell, out=entries, mode="clip")  # no cell is out of range, and clipping takes it on trust
         entries *= part & np.uint32(0xFFFFF)
@@ -106,13 +106,14 @@ def _quantiles() -> tuple[Floats, Floats]:
     nature, end where their second moment is that of the normal's tail.
     """
     law = NormalDist()
-    inner = np.round(np.array([law.inv_cdf(cell / _CELLS) for cell in range(1, _CELLS)]) * 2.0**40) * 2.0**-40
+    inner = np.round(np.array([law.inv_cdf(cell / _QUANTILE_CELLS) for cell in range(1, _QUANTILE_CELLS)]) * 2.0
+                     **40) * 2.0**-40
     edge = float(inner[-1])
-    second_moment = _CELLS * edge * law.pdf(edge) + 1.0
+    second_moment = _QUANTILE_CELLS * edge * law.pdf(edge) + 1.0
     # (a² + ab + b²)/3 is the mean square of the uniform law on [a, b]
     end = round(0.5 * (-edge + (12.0 * second_moment - 3.0 * edge * edge) ** 0.5), 9)
     starts = np.concatenate([[-end], inner, [end]])
-    return starts[:-1], np.diff(starts) * _INSIDE
+    return starts[:-1], np.diff(starts) * _CELL_STEP
 
 
 def gaussian_numbers(words: Words) -> Floats:
@@ -193,17 +194,17 @@ _VANISHING = {DType.FLOAT64: 2.0**-300, DType.FLOAT32: 2.0**-60, DType.FLOAT16: 
 _SPAN = {DType.FLOAT64: 700.0, DType.FLOAT32: 85.0, DType.FLOAT16: 9.5, DType.BFLOAT16: 85.0}
 
 
-def _integers(words: HeadWords) -> Entries:
+def _integer_entries(words: HeadWords) -> Entries:
     bound = 2 if words.width <= 64 else 1
     return (whole_numbers(words.query, -bound, bound), whole_numbers(words.key, -bound, bound),
             whole_numbers(words.value, -2, 2))
 
 
-def _normal(words: HeadWords) -> Entries:
+def _normal_entries(words: HeadWords) -> Entries:
     return normal_numbers(words.query), normal_numbers(words.key), normal_numbers(words.value)
 
 
-def _uniform(words: HeadWords) -> Entries:
+def _uniform_entries(words: HeadWords) -> Entries:
     return uniform_numbers(words.query), uniform_numbers(words.key), uniform_numbers(words.value)
 
 
@@ -212,26 +213,26 @@ def _student_t(words: HeadWords) -> Entries:
 
 
 def _constant(words: HeadWords) -> Entries:
-    query, key, value = _normal(words)
+    query, key, value = _normal_entries(words)
     return (np.broadcast_to(query[..., :1, :], query.shape), np.broadcast_to(key[:, :1], key.shape),
             np.broadcast_to(value[:, :1], value.shape))
 
 
 def _near_ties(words: HeadWords) -> Entries:
-    query, key, value = _normal(words)
+    query, key, value = _normal_entries(words)
     return query, key[:, :1] + (8 * _UNIT[words.dtype]) * key, value
 
 
-_PEAKS = np.array([10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0])
+_LOGIT_PEAKS = np.array([10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0])
 
 
 def _huge_logits(words: HeadWords) -> Entries:
-    query, key, value = _normal(words)
-    return query * _PEAKS[words.query[..., :1] >> np.uint32(29)], key, value
+    query, key, value = _normal_entries(words)
+    return query * _LOGIT_PEAKS[words.query[..., :1] >> np.uint32(29)], key, value
 
 
 def _tiny_values(words: HeadWords) -> Entries:
-    query, key, value = _normal(words)
+    query, key, value = _normal_entries(words)
     return query, key, value * _SMALLEST_NORMAL[words.dtype]
 
 
@@ -246,7 +247,7 @@ def _alternating_values(words: HeadWords) -> Entries:
 
 
 def _duplicated_keys(words: HeadWords) -> Entries:
-    query, key, value = _normal(words)
+    query, key, value = _normal_entries(words)
     n, S = key.shape[:2]
     places = whole_numbers(words.key[:, :1, :1].repeat(3, axis=1) * np.array([[[1], [5], [25]]], np.uint32), 0, S - 1)
     head, place = np.arange(n)[:, None], places[..., 0].astype(np.intp)
@@ -258,12 +259,12 @@ def _log_normal(words: HeadWords) -> Entries:
     return log_normal(words.query, 1.5), log_normal(words.key, 1.5), log_normal(words.value, 3.0)
 
 
-def _offset(words: HeadWords) -> Entries:
+def _offset_entries(words: HeadWords) -> Entries:
     return normal_numbers(words.query) + 4, normal_numbers(words.key) + 4, normal_numbers(words.value) + 4
 
 
 def _tiny_query_key(words: HeadWords) -> Entries:
-    query, key, value = _normal(words)
+    query, key, value = _normal_entries(words)
     return query * _VANISHING[words.dtype], key * _VANISHING[words.dtype], value
 
 
@@ -271,38 +272,38 @@ def _one_hot_values(words: HeadWords) -> Entries:
     return normal_numbers(words.query), normal_numbers(words.key), one_hot(words.value)
 
 
-_DECADES = np.array([1e-3, 1e-2, 0.1, 1.0, 1.0, 10.0, 100.0, 1e3])
+_VALUE_DECADES = np.array([1e-3, 1e-2, 0.1, 1.0, 1.0, 10.0, 100.0, 1e3])
 
 
 def _mixed_magnitudes(words: HeadWords) -> Entries:
-    query, key, value = _normal(words)
-    return query, key, value * _DECADES[words.value[..., :1] & np.uint32(7)]
+    query, key, value = _normal_entries(words)
+    return query, key, value * _VALUE_DECADES[words.value[..., :1] & np.uint32(7)]
 
 
 def _extreme(words: HeadWords) -> Entries:
-    query, key, value = _normal(words)
+    query, key, value = _normal_entries(words)
     extreme = _EXTREME[words.dtype]
     return query * extreme, key / extreme, value * np.where(words.value[:, :1, :1] & np.uint32(1), extreme, 1 / extreme)
 
 
-def _shifted(words: HeadWords, logit: float) -> Entries:
+def _shift_logits(words: HeadWords, logit: float) -> Entries:
     """Normal entries whose first coordinate adds this much to every scaled logit."""
-    query, key, value = _normal(words)
+    query, key, value = _normal_entries(words)
     share = float(np.sqrt(abs(logit) * np.sqrt(words.width)))
     query[..., 0], key[..., 0] = share, np.copysign(share, logit)
     return query, key, value
 
 
 def _far_below_zero(words: HeadWords) -> Entries:
-    return _shifted(words, -200.0)
+    return _shift_logits(words, -200.0)
 
 
 def _above_88(words: HeadWords) -> Entries:
-    return _shifted(words, 200.0)
+    return _shift_logits(words, 200.0)
 
 
 def _cancellation(words: HeadWords) -> Entries:
-    query, key, value = _normal(words)
+    query, key, value = _normal_entries(words)
     pairs = words.width // 2 * 2
     big_query, big_key = query[..., :pairs:2] * 32, key[..., :pairs:2] * 32
     query[..., :pairs:2] += big_query
@@ -347,13 +348,14 @@ def _scale_ladder(words: HeadWords) -> Entries:
 
 
 # Weights are faint that no half dtype and no short cut keeps: e^-18 and less, down to e^-24.
-_FAINT, _FAINTEST = 18.0, 24.0
+_FAINT_EXPONENT, _FAINTEST_EXPONENT = 18.0, 24.0
 
 
 def _faint_weights(words: HeadWords) -> Entries:
     S, D = words.key.shape[1:]
-    steps = np.rint(_FAINTEST * np.sqrt(D) * 4 * np.arange(S) / max(S - 1, 1)) / 64  # query 16: exact dot products
-    is_faint = 16 * steps > _FAINT * np.sqrt(D)
+    # the query is 16 and steps are whole numbers of 1/64, so that dot products are exact
+    steps = np.rint(_FAINTEST_EXPONENT * np.sqrt(D) * 4 * np.arange(S) / max(S - 1, 1)) / 64
+    is_faint = 16 * steps > _FAINT_EXPONENT * np.sqrt(D)
     return *_first_coordinate(words, 16.0, -steps), 2.0**13 * (1 + uniform_numbers(words.value)) * is_faint[:, None]
 
 
@@ -362,7 +364,7 @@ def attacked_keys(S: int) -> int:
     return (S + 1) // 2
 
 
-def _attack(words: HeadWords, depth: float) -> Entries:
+def _attack_entries(words: HeadWords, depth: float) -> Entries:
     S, D = words.key.shape[1:]
     raw = depth * np.sqrt(D)
     raw = min(raw, 2.5e4) if words.dtype is DType.FLOAT16 else raw
@@ -373,11 +375,11 @@ def _attack(words: HeadWords, depth: float) -> Entries:
 
 
 def _mask_attack(words: HeadWords) -> Entries:
-    return _attack(words, 2e4)
+    return _attack_entries(words, 2e4)
 
 
 def _mask_attack_far(words: HeadWords) -> Entries:
-    return _attack(words, 2e9)
+    return _attack_entries(words, 2e9)
 
 
 def _zero_query(words: HeadWords) -> Entries:
@@ -400,14 +402,14 @@ def _worked_example(words: HeadWords) -> Entries:
 
 
 # The largest logit, but for a factor below 2: half of it overflows float16, and float64 takes exp of its roundings.
-_BEYOND_FLOAT16 = 2.0**17
+_LOGIT_BEYOND_FLOAT16 = 2.0**17
 
 
 def _beyond_float16(words: HeadWords) -> Entries:
     """Each query has one key above all others, by 2^16 and more: no rounding to float16 makes up for that."""
     S, D = words.key.shape[1:]
     share = 2.0**10
-    top = _BEYOND_FLOAT16 / share * 2.0 ** np.ceil(np.log2(D) / 2)
+    top = _LOGIT_BEYOND_FLOAT16 / share * 2.0 ** np.ceil(np.log2(D) / 2)
     place = whole_numbers(words.key[:, :1, :1], 0, min(S, 2**16) - 1)[..., 0]
     keys, level = np.arange(S), whole_numbers(words.key[..., 0], -2, 2) / 4
     level = np.where(keys == place, 1.0, np.where(keys == (place + 1) % S, -1.0, level))
@@ -418,9 +420,9 @@ def _beyond_float16(words: HeadWords) -> Entries:
 FAMILIES: Mapping[str, EntryFamily] = {
     family.name: family
     for family in (
-        EntryFamily("integers", _integers, False, "small whole numbers: every dot product is exact"),
-        EntryFamily("normal", _normal, True, "independent N(0,1)"),
-        EntryFamily("uniform", _uniform, True, "uniform on [0,1): nearly equal weights"),
+        EntryFamily("integers", _integer_entries, False, "small whole numbers: every dot product is exact"),
+        EntryFamily("normal", _normal_entries, True, "independent N(0,1)"),
+        EntryFamily("uniform", _uniform_entries, True, "uniform on [0,1): nearly equal weights"),
         EntryFamily("student_t", _student_t, True, "heavy tails: Student's t with 2 degrees of freedom"),
         EntryFamily("constant", _constant, False, "all rows equal: every logit of a row ties"),
         EntryFamily("near_ties", _near_ties, False, "keys that differ by a few roundings"),
@@ -431,7 +433,7 @@ FAMILIES: Mapping[str, EntryFamily] = {
                     "values +1e4 and -1e4 in turn: the average cancels"),
         EntryFamily("duplicated_keys", _duplicated_keys, False, "up to three keys are the same, their values differ"),
         EntryFamily("log_normal", _log_normal, True, "magnitudes over many octaves, either sign"),
-        EntryFamily("offset", _offset, True, "N(4,1): large logits, all positive"),
+        EntryFamily("offset", _offset_entries, True, "N(4,1): large logits, all positive"),
         EntryFamily("tiny_query_key", _tiny_query_key, False, "dot products that vanish beside 1 or underflow"),
         EntryFamily("one_hot_values", _one_hot_values, False, "values with a single 1: the output is sums of weights"),
         EntryFamily("mixed_magnitudes", _mixed_magnitudes, False, "value rows from 1e-3 to 1e3"),

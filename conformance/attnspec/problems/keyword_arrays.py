@@ -24,39 +24,39 @@ from attnspec.core.keyword import (
 from attnspec.core.keywords import AXES, BESIDE, CACHED, COUNTS, KEYWORDS, OFF, acting_on, load_parts
 from attnspec.core.nouns import DType
 from attnspec.problems.families import Words, normal_numbers, random_words, uniform_numbers, whole_numbers
-from attnspec.problems.problem import HELD, Array, Problem, Sizes, joined, numpy_dtype
+from attnspec.problems.problem import CACHED_INPUTS, Array, Problem, Sizes, join_past, numpy_dtype
 
 
-def _some_zero(random: Words, most: int) -> Array:
+def _lengths_with_zero(random: Words, most: int) -> Array:
     """(B,): ragged, every second one 0; the first of them is drawn, and one alone is 0."""
-    ragged = _LENGTHS["ragged"](random, most)
+    ragged = _LENGTH_MAKERS["ragged"](random, most)
     is_zero = np.arange(len(random)) % 2 == (random[0] >> np.uint32(31) if len(random) > 1 else 0)
     return np.where(is_zero, 0, ragged)
 
 
-def _first_full(random: Words, most: int) -> Array:
+def _lengths_first_full(random: Words, most: int) -> Array:
     """(B,): the first entry has all, the others are ragged."""
-    return np.where(np.arange(len(random)) == 0, most, _LENGTHS["ragged"](random, most))
+    return np.where(np.arange(len(random)) == 0, most, _LENGTH_MAKERS["ragged"](random, most))
 
 
-_LENGTHS: Mapping[LengthPattern, Callable[[Words, int], Array]] = {
+_LENGTH_MAKERS: Mapping[LengthPattern, Callable[[Words, int], Array]] = {
     "ragged": lambda random, most: 1 + random % np.uint32(most),
     "one_short": lambda random, most: np.full(len(random), max(1, most - 1)),
     "full": lambda random, most: np.full(len(random), most),
-    "first_full": _first_full,
+    "first_full": _lengths_first_full,
     "shortest": lambda random, most: np.ones(len(random)),  # noqa: ARG005  (a pattern's signature)
-    "with_zero": _some_zero,
+    "with_zero": _lengths_with_zero,
 }
 
 
 def make_lengths(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
     """(B,) int32: how many keys, or queries, each batch entry has."""
     most = getattr(sizes, COUNTS[keyword])
-    made: Array = _LENGTHS[pattern](random_words(seed, keyword, (sizes.B,)), most).astype(np.int32)  # type: ignore[index]  # read by name
+    made: Array = _LENGTH_MAKERS[pattern](random_words(seed, keyword, (sizes.B,)), most).astype(np.int32)  # type: ignore[index]  # read by name
     return made
 
 
-_SINKS: Mapping[SinkPattern, Callable[[Words], Array]] = {
+_SINK_MAKERS: Mapping[SinkPattern, Callable[[Words], Array]] = {
     "spread": lambda random: whole_numbers(random, -32, 32) / 8,
     "normal": normal_numbers,
     "zero": lambda random: np.zeros(len(random)),
@@ -68,16 +68,16 @@ _SINKS: Mapping[SinkPattern, Callable[[Words], Array]] = {
 
 def make_sinks(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
     """(H,) in float32, or float64 beside float64; the numbers are the same, and float32 holds them."""
-    made = _SINKS[pattern](random_words(seed, "sinks", (sizes.H,))).astype(np.float32)  # type: ignore[index]  # read by name
+    made = _SINK_MAKERS[pattern](random_words(seed, "sinks", (sizes.H,))).astype(np.float32)  # type: ignore[index]  # read by name
     return made.astype(np.float64) if dtype is DType.FLOAT64 else made
 
 
-def _eighths(random: Words) -> Array:
+def _draw_eighths(random: Words) -> Array:
     """Any shape, that of the words: as many slopes between 1/8 and 4."""
     return whole_numbers(random, 1, 32) / 8
 
 
-_SLOPES: Mapping[SlopePattern, Callable[[int], Array]] = {
+_SLOPE_MAKERS: Mapping[SlopePattern, Callable[[int], Array]] = {
     "powers": lambda H: np.ldexp(1.0, -1 - np.arange(H) % 8),
     "geometric": lambda H: np.exp2(-8 * np.arange(1, H + 1) / H),
     "steep": lambda H: 1.0 + np.arange(H) % 4,
@@ -88,9 +88,9 @@ _SLOPES: Mapping[SlopePattern, Callable[[int], Array]] = {
 def make_slopes(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
     """(H,), or (B,H) by `of_entries`, as sinks."""
     if pattern == "of_entries":
-        made = _eighths(random_words(seed, "alibi_slopes", (sizes.B, sizes.H)))
+        made = _draw_eighths(random_words(seed, "alibi_slopes", (sizes.B, sizes.H)))
     else:
-        made = _SLOPES[pattern](sizes.H)  # type: ignore[index]  # read by name
+        made = _SLOPE_MAKERS[pattern](sizes.H)  # type: ignore[index]  # read by name
     rounded: Array = made.astype(np.float32)
     return rounded.astype(np.float64) if dtype is DType.FLOAT64 else rounded
 
@@ -128,21 +128,21 @@ def make_segments(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
     return every
 
 
-def _one(random: Words) -> Array:
+def _one_entry(random: Words) -> Array:
     """(B,H,T,Dv): 1 at one entry of each head, where its first word points."""
     B, H, T, Dv = random.shape
     at = random[..., 0, 0] % np.uint32(T * Dv)
     return np.asarray(np.arange(T * Dv) == at[..., None]).reshape(B, H, T, Dv).astype(float)
 
 
-_GRADS: Mapping[GradPattern, Callable[[Words, Words], Array]] = {
+_GRADIENT_MAKERS: Mapping[GradPattern, Callable[[Words, Words], Array]] = {
     "normal": lambda random, _: normal_numbers(random),
     "of_rows": lambda random, row: normal_numbers(random) * np.ldexp(1.0, whole_numbers(row, -6, 6).astype(np.int32)),
     "integers": lambda random, _: whole_numbers(random, -2, 2),
     "one_row": lambda random, row: normal_numbers(random) * (row == row.max(axis=2, keepdims=True)),
     "of_one_sign": lambda random, _: 0.5 + uniform_numbers(random) / 2,
     "one_large": lambda random, _: np.where(np.arange(random.shape[2])[:, None] + 0 * random == 0, 64.0, 2.0**-6),
-    "one_entry": lambda random, _: _one(random),
+    "one_entry": lambda random, _: _one_entry(random),
     "ones": lambda random, _: np.ones(random.shape),
     "tiny": lambda random, _: normal_numbers(random) * 2.0**-10,
     "large": lambda random, _: normal_numbers(random) * 64.0,
@@ -154,13 +154,13 @@ def make_output_gradient(pattern: str, seed: int, sizes: Sizes, dtype: DType) ->
     """(B,H,T,Dv) in the dtype, rounded once."""
     shape = sizes.B, sizes.H, sizes.T, sizes.Dv
     every, of_rows = random_words(seed, GRAD, shape), random_words(seed, f"{GRAD} of rows", (*shape[:3], 1))
-    made = np.asarray(_GRADS[pattern](every, of_rows))  # type: ignore[index]  # read by name
+    made = np.asarray(_GRADIENT_MAKERS[pattern](every, of_rows))  # type: ignore[index]  # read by name
     stage = np.float64 if dtype is DType.FLOAT64 else np.float32
     rounded: Array = made.astype(stage).astype(numpy_dtype(dtype))
     return rounded
 
 
-_OF_HEADS: Mapping[str, Callable[[str, int, Sizes, DType], Array]] = {
+_FLOAT_ARRAY_MAKERS: Mapping[str, Callable[[str, int, Sizes, DType], Array]] = {
     "sinks": make_sinks, "alibi_slopes": make_slopes, GRAD: make_output_gradient}
 
 
@@ -174,17 +174,18 @@ def keyword_array(keyword: str, pattern: str, seed: int, sizes: Sizes, dtype: DT
         return make_segments(keyword, pattern, seed, sizes)
     if (made := next((part.ARRAYS[keyword] for part in load_parts("arrays") if keyword in part.ARRAYS), None)):
         return np.asarray(made(pattern, seed, sizes, dtype))
-    return _OF_HEADS[keyword](pattern, seed, sizes, dtype)
+    return _FLOAT_ARRAY_MAKERS[keyword](pattern, seed, sizes, dtype)
 
 
-NEUTRAL: Mapping[str, str] = {**dict.fromkeys(COUNTS, "full"), "sinks": "minus_infinity", "alibi_slopes": "zero",
+NEUTRAL_PATTERNS: Mapping[str, str] = {**dict.fromkeys(COUNTS, "full"), "sinks": "minus_infinity",
+                                       "alibi_slopes": "zero",
                                "query_segments": "one", "key_segments": "one", GRAD: "zero",
                                **{name: pattern for part in load_parts("keyword")
                                   for name, pattern in getattr(part, "NEUTRAL", {}).items()}}
 """By keyword, the pattern that changes no answer. It has an array for each of these keywords."""
 
 
-def sample_of(keyword: str, sizes: Sizes, dtype: DType) -> Array:
+def sample_array(keyword: str, sizes: Sizes, dtype: DType) -> Array:
     """The array of a keyword that `attnspec init` tries first: lengths (B,), sinks and slopes (H,), segments (B,T) or
     (B,S).
     """
@@ -192,7 +193,7 @@ def sample_of(keyword: str, sizes: Sizes, dtype: DType) -> Array:
     return keyword_array(keyword, str(sample), 1, sizes, dtype)
 
 
-_PASTS: Mapping[PastPattern, Callable[[int, int], int]] = {
+_PAST_COUNTS: Mapping[PastPattern, Callable[[int, int], int]] = {
     "new_as_queries": lambda T, S: S - T if S > T else S // 2,
     "half": lambda _, S: S // 2,
     "one_new": lambda _, S: S - 1,
@@ -201,36 +202,36 @@ _PASTS: Mapping[PastPattern, Callable[[int, int], int]] = {
 }
 
 
-def past_by(pattern: str, sizes: Sizes) -> int:
+def count_past(pattern: str, sizes: Sizes) -> int:
     """How many of the keys are past by a pattern."""
-    return _PASTS[pattern](sizes.T, sizes.S)  # type: ignore[index]  # read by name
+    return _PAST_COUNTS[pattern](sizes.T, sizes.S)  # type: ignore[index]  # read by name
 
 
-def divided(problem: Problem, past: int) -> Problem:
+def split_past(problem: Problem, past: int) -> Problem:
     """Divides a problem's keys and values: so many of them are handed over as past ones."""
-    whole = joined(problem)
-    parts = {name: getattr(whole, name) for name in HELD}
+    whole = join_past(problem)
+    parts = {name: getattr(whole, name) for name in CACHED_INPUTS}
     return whole.but(**{name: np.ascontiguousarray(array[:, :, past:]) for name, array in parts.items()},
                      **{name: np.ascontiguousarray(array[:, :, :past])
                         for name, array in zip(CACHED, parts.values(), strict=True)})
 
 
-def divide_alike(problem: Problem, whole: Problem) -> Problem:
+def split_past_alike(problem: Problem, whole: Problem) -> Problem:
     """A problem whose keys are joined, divided as another one is."""
-    return divided(whole, problem.past) if problem.has_past else whole
+    return split_past(whole, problem.past) if problem.has_past else whole
 
 
 USUAL_PAGES: PagePattern = "shuffled"
 """How keys and values lie where a case does not say it, and the subject takes nothing but pages."""
 
-_MOST_FILLED = (4, 3, 2, 1)
+_FULL_PAGE_SLOTS = (4, 3, 2, 1)
 """The slots of a page where all of its slots hold keys: the first that divides their number."""
 
-_SLOTS: Mapping[PagePattern, Callable[[int], int]] = {
+_SLOT_COUNTS: Mapping[PagePattern, Callable[[int], int]] = {
     "one_slot": lambda _: 1, "beyond_16_bits": lambda _: 1, "shared": lambda _: 2, "odd": lambda _: 3,
     "one_page": lambda keys: keys,
     **dict.fromkeys(("large_beyond", "nan_beyond"),
-                    lambda keys: next(slots for slots in _MOST_FILLED if keys % slots == 0)),
+                    lambda keys: next(slots for slots in _FULL_PAGE_SLOTS if keys % slots == 0)),
     "pages_of_16": lambda _: 16, "pages_of_32": lambda _: 32, "pages_of_64": lambda _: 64,
     "pages_of_128": lambda _: 128, "pages_of_256": lambda _: 256}
 """By pattern, the slots of a page, by the number of keys, where they are not four."""
@@ -238,7 +239,7 @@ _SLOTS: Mapping[PagePattern, Callable[[int], int]] = {
 
 def slots_of_page(pattern: PagePattern, keys: int, multiple: int = 1) -> int:
     """How many slots a page of a pattern has, which are a multiple of a number."""
-    slots = _SLOTS[pattern](keys) if pattern in _SLOTS else 4
+    slots = _SLOT_COUNTS[pattern](keys) if pattern in _SLOT_COUNTS else 4
     return -(-max(1, slots) // multiple) * multiple
 
 
@@ -250,28 +251,28 @@ def cut_scales(problem: Problem, *, queries: slice | Array = slice(None),
             for name, array in problem.given.items() if KEYWORDS[name].acts is Acts.STORAGE}
 
 
-def with_values(problem: Problem, value: Array) -> Problem:
+def replace_values(problem: Problem, value: Array) -> Problem:
     """The problem with other values (B,Hkv,S,Dv), past ones first, which stand for themselves."""
     plain = {name: np.broadcast_to(np.full((), not name.endswith("_zero"), array.dtype), value.shape)
              for name, array in problem.given.items() if KEYWORDS[name].meaning_of == "value"}
-    return divide_alike(problem, joined(problem).but(value=value, **plain))
+    return split_past_alike(problem, join_past(problem).but(value=value, **plain))
 
 
-def filled(problem: Problem, keys: int) -> Problem:
+def fill_cache(problem: Problem, keys: int) -> Problem:
     """The last query and the last key behind so many keys, less one: those of the problem, again and again. Without
     what has rows or columns, and without what hides keys but the causal flag.
     """
-    whole = joined(problem)
+    whole = join_past(problem)
     order = np.append(np.arange(keys - 1) % whole.sizes.S, whole.sizes.S - 1)
     hiding = {name: off for name, off in acting_on(Acts.VISIBILITY).items() if off is not False}
     columns = {name: OFF[name] for name, axes in AXES.items() if set(axes) & set("TS") and name in OFF}
-    repeated = {name: getattr(whole, name)[:, :, order] for name in HELD}
+    repeated = {name: getattr(whole, name)[:, :, order] for name in CACHED_INPUTS}
     last = np.ascontiguousarray(whole.query[:, :, -1:])
-    return divided(whole.but(**{**columns, **hiding, STATE: None, **repeated, "query": last}), keys - 1)
+    return split_past(whole.but(**{**columns, **hiding, STATE: None, **repeated, "query": last}), keys - 1)
 
 
 def last_keys(problem: Problem, keys: int) -> Problem:
     """A filled problem without those keys before its last, all of which its one query sees."""
-    whole = joined(problem)
-    kept = {name: np.ascontiguousarray(getattr(whole, name)[:, :, -keys:]) for name in HELD}
+    whole = join_past(problem)
+    kept = {name: np.ascontiguousarray(getattr(whole, name)[:, :, -keys:]) for name in CACHED_INPUTS}
     return whole.but(causal=False, **kept)

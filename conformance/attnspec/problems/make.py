@@ -32,7 +32,7 @@ from attnspec.problems.families import (
     uniform_numbers,
     whole_numbers,
 )
-from attnspec.problems.keyword_arrays import divided, keyword_array, past_by
+from attnspec.problems.keyword_arrays import count_past, keyword_array, split_past
 from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe, Sizes, numpy_dtype
 
 Bools = NDArray[np.bool_]
@@ -46,7 +46,7 @@ class MaskRecipe:
     pattern: Callable[[int, Sizes], Bools]
     meaning: str
 
-    def make(self, seed: int, sizes: Sizes) -> Bools:
+    def make_array(self, seed: int, sizes: Sizes) -> Bools:
         """The mask at full shape (B,H,T,S), private to the caller."""
         full = np.empty((sizes.B, sizes.H, sizes.T, sizes.S), np.bool_)
         full[...] = self.pattern(seed, sizes)
@@ -62,20 +62,20 @@ def _all_true(_seed: int, _sizes: Sizes) -> Bools:
     return np.array(True)
 
 
-def _lengths(seed: int, sizes: Sizes) -> NDArray[np.intp]:
+def _draw_lengths(seed: int, sizes: Sizes) -> NDArray[np.intp]:
     """(B,1,1,1): how many keys of each batch entry are no padding, at least one."""
     return _choose(seed, "length", (sizes.B, 1, 1, 1), 1, sizes.S)
 
 
 def _padding(seed: int, sizes: Sizes) -> Bools:
-    return np.asarray(np.arange(sizes.S) < _lengths(seed, sizes))
+    return np.asarray(np.arange(sizes.S) < _draw_lengths(seed, sizes))
 
 
 def _left_padding(seed: int, sizes: Sizes) -> Bools:
-    return np.asarray(np.arange(sizes.S) >= sizes.S - _lengths(seed, sizes))
+    return np.asarray(np.arange(sizes.S) >= sizes.S - _draw_lengths(seed, sizes))
 
 
-def _scattered(seed: int, sizes: Sizes, shape: tuple[int, int, int]) -> Bools:
+def _scatter_entries(seed: int, sizes: Sizes, shape: tuple[int, int, int]) -> Bools:
     """Independent entries, each row with a density of its own from 1/8 to 1."""
     count = (*shape, (sizes.S + 3) // 4)
     entries = random_words(seed, "mask entries", count).astype("<u4", copy=False).view(np.uint8)[..., :sizes.S]
@@ -83,9 +83,9 @@ def _scattered(seed: int, sizes: Sizes, shape: tuple[int, int, int]) -> Bools:
     return np.asarray(entries <= (31 + 32 * eighths).astype(np.uint8))
 
 
-def _random(seed: int, sizes: Sizes) -> Bools:
+def _random_mask(seed: int, sizes: Sizes) -> Bools:
     shape = sizes.B, sizes.H, sizes.T
-    mask = _scattered(seed, sizes, shape)
+    mask = _scatter_entries(seed, sizes, shape)
     # the key that is surely visible is one that a causal rule of either alignment leaves visible, where it leaves any
     rows = np.arange(sizes.T)
     last = np.clip(np.minimum(rows, rows + sizes.S - sizes.T), 0, sizes.S - 1)
@@ -95,7 +95,7 @@ def _random(seed: int, sizes: Sizes) -> Bools:
 
 
 def _per_head(seed: int, sizes: Sizes) -> Bools:
-    mask = _scattered(seed, sizes, (sizes.B, sizes.H, 1))
+    mask = _scatter_entries(seed, sizes, (sizes.B, sizes.H, 1))
     # key 0 is the one that every causal row of the usual alignment sees
     mask[..., 0] = True
     return mask
@@ -106,7 +106,7 @@ def _single_key(seed: int, sizes: Sizes) -> Bools:
     return np.asarray(np.arange(sizes.S) == chosen)
 
 
-def _block(seed: int, sizes: Sizes) -> Bools:
+def _block_mask(seed: int, sizes: Sizes) -> Bools:
     """Packed sequences: queries and keys are cut into as many parts, and each query sees its own part."""
     parts = _choose(seed, "parts", (sizes.B, 1, 1, 1), 1, min(4, sizes.S))
     queries = np.arange(sizes.T)[:, None] * parts // sizes.T
@@ -120,7 +120,7 @@ def _packed_mask(seed: int, sizes: Sizes) -> Bools:
     return np.asarray(queries == np.arange(sizes.S) * parts // sizes.S)
 
 
-def _banded(seed: int, sizes: Sizes) -> Bools:
+def _banded_mask(seed: int, sizes: Sizes) -> Bools:
     reach = _choose(seed, "reach", (sizes.B, 1, 1, 1), 0, max(1, sizes.S // 4))
     centre = np.arange(sizes.T)[:, None] * sizes.S // sizes.T
     return np.asarray(np.abs(np.arange(sizes.S) - centre) <= reach)
@@ -131,18 +131,18 @@ def _causal_like(seed: int, sizes: Sizes) -> Bools:
     return np.asarray(np.arange(sizes.S) <= np.arange(sizes.T)[:, None] + ahead)
 
 
-def _triangle(_seed: int, sizes: Sizes) -> Bools:
+def _triangle_mask(_seed: int, sizes: Sizes) -> Bools:
     return np.tri(sizes.T, sizes.S, dtype=np.bool_)
 
 
-def _with_empty_rows(seed: int, sizes: Sizes) -> Bools:
-    mask = _random(seed, sizes)
+def _mask_with_empty_rows(seed: int, sizes: Sizes) -> Bools:
+    mask = _random_mask(seed, sizes)
     is_empty = random_words(seed, "mask empty", (sizes.B, sizes.H, sizes.T)) < np.uint32(2**30)
     is_empty[np.unravel_index(_choose(seed, "surely empty", (1,), 0, is_empty.size - 1), is_empty.shape)] = True
     return mask & ~is_empty[..., None]
 
 
-def _attack(_seed: int, sizes: Sizes) -> Bools:
+def _attack_mask(_seed: int, sizes: Sizes) -> Bools:
     return np.asarray(np.arange(sizes.S) < attacked_keys(sizes.S))
 
 
@@ -151,17 +151,17 @@ MASKS: Mapping[str, MaskRecipe] = {
     for mask in (
         MaskRecipe("all_true", _all_true, "every query may attend to every key"),
         MaskRecipe("padding", _padding, "each batch element has its own number of leading keys"),
-        MaskRecipe("random", _random, "independent entries; each row has another density"),
+        MaskRecipe("random", _random_mask, "independent entries; each row has another density"),
         MaskRecipe("per_head", _per_head, "each head masks other keys, the same for all queries"),
         MaskRecipe("single_key", _single_key, "each query sees one key"),
-        MaskRecipe("block", _block, "block diagonal: packed sequences"),
+        MaskRecipe("block", _block_mask, "block diagonal: packed sequences"),
         MaskRecipe("packed", _packed_mask, "block diagonal, in blocks as short as eight"),
-        MaskRecipe("banded", _banded, "a band around the diagonal, of another width for each batch element"),
+        MaskRecipe("banded", _banded_mask, "a band around the diagonal, of another width for each batch element"),
         MaskRecipe("left_padding", _left_padding, "each batch element has its own number of trailing keys"),
         MaskRecipe("causal_like", _causal_like, "a causal triangle, shifted ahead per batch element"),
-        MaskRecipe("triangle", _triangle, "a query sees no later key"),
-        MaskRecipe("with_empty_rows", _with_empty_rows, "random, and a quarter of the rows see no key"),
-        MaskRecipe("attack", _attack, "the second half of the keys is masked: for the families mask_attack…"),
+        MaskRecipe("triangle", _triangle_mask, "a query sees no later key"),
+        MaskRecipe("with_empty_rows", _mask_with_empty_rows, "random, and a quarter of the rows see no key"),
+        MaskRecipe("attack", _attack_mask, "the second half of the keys is masked: for the families mask_attack…"),
     )
 }
 
@@ -175,58 +175,58 @@ class BiasRecipe:
     meaning: str
 
 
-def _shape(sizes: Sizes) -> tuple[int, int, int, int]:
+def _logits_shape(sizes: Sizes) -> tuple[int, int, int, int]:
     return sizes.B, sizes.H, sizes.T, sizes.S
 
 
-def _integers(seed: int, sizes: Sizes) -> Floats:
-    return whole_numbers(random_words(seed, "bias", _shape(sizes)), -2, 2)
+def _integer_bias(seed: int, sizes: Sizes) -> Floats:
+    return whole_numbers(random_words(seed, "bias", _logits_shape(sizes)), -2, 2)
 
 
-def _normal(seed: int, sizes: Sizes) -> Floats:
-    return normal_numbers(random_words(seed, "bias", _shape(sizes)))
+def _normal_bias(seed: int, sizes: Sizes) -> Floats:
+    return normal_numbers(random_words(seed, "bias", _logits_shape(sizes)))
 
 
-def _zero(_seed: int, _sizes: Sizes) -> Floats:
+def _zero_bias(_seed: int, _sizes: Sizes) -> Floats:
     return np.zeros(())
 
 
 def _row_constant(seed: int, sizes: Sizes) -> Floats:
-    return 4 * normal_numbers(random_words(seed, "bias", (*_shape(sizes)[:3], 1)))
+    return 4 * normal_numbers(random_words(seed, "bias", (*_logits_shape(sizes)[:3], 1)))
 
 
-def _slopes(_seed: int, sizes: Sizes) -> Floats:
+def _slopes_bias(_seed: int, sizes: Sizes) -> Floats:
     """The linear position bias of ALiBi: head h falls by 2^-(h+1) a step away from the diagonal."""
     distance = np.abs(np.arange(sizes.T)[:, None] - np.arange(sizes.S))
     return np.asarray(np.ldexp(-1.0 * distance, -(np.arange(sizes.H)[:, None, None] + 1)))
 
 
-def _large(seed: int, sizes: Sizes) -> Floats:
-    return 64 * _normal(seed, sizes)
+def _large_bias(seed: int, sizes: Sizes) -> Floats:
+    return 64 * _normal_bias(seed, sizes)
 
 
-def _hiding(seed: int, sizes: Sizes) -> Floats:
-    return np.where(MASKS["random"].make(seed, sizes), _normal(seed, sizes), -np.inf)
+def _hiding_bias(seed: int, sizes: Sizes) -> Floats:
+    return np.where(MASKS["random"].make_array(seed, sizes), _normal_bias(seed, sizes), -np.inf)
 
 
 BIASES: Mapping[str, BiasRecipe] = {
     bias.name: bias
     for bias in (
-        BiasRecipe("integers", _integers, "small whole numbers"),
-        BiasRecipe("normal", _normal, "independent N(0,1)"),
-        BiasRecipe("zero", _zero, "all zero"),
+        BiasRecipe("integers", _integer_bias, "small whole numbers"),
+        BiasRecipe("normal", _normal_bias, "independent N(0,1)"),
+        BiasRecipe("zero", _zero_bias, "all zero"),
         BiasRecipe("row_constant", _row_constant, "one number for all keys of a query: it does not change the softmax"),
-        BiasRecipe("slopes", _slopes, "falls linearly with distance, each head at its own rate"),
-        BiasRecipe("large", _large, "64 times N(0,1): the bias decides"),
-        BiasRecipe("hiding", _hiding, "N(0,1), and -inf where the random mask is False; every row sees a key"),
+        BiasRecipe("slopes", _slopes_bias, "falls linearly with distance, each head at its own rate"),
+        BiasRecipe("large", _large_bias, "64 times N(0,1): the bias decides"),
+        BiasRecipe("hiding", _hiding_bias, "N(0,1), and -inf where the random mask is False; every row sees a key"),
     )
 }
 
 
-_PLAIN = Limits()
+_ANY_LIMITS = Limits()
 
 
-def make_layer(recipe: Recipe, dtype: DType, *, limits: Limits = _PLAIN) -> LayerProblem:
+def make_layer(recipe: Recipe, dtype: DType, *, limits: Limits = _ANY_LIMITS) -> LayerProblem:
     """The layer problem of a recipe; M is `recipe.M`, or H·D where that is 0.
 
     limits.has_biases adds b_query … b_out, those that limits.biases names. Without limits.projects_output there are no
@@ -235,29 +235,30 @@ def make_layer(recipe: Recipe, dtype: DType, *, limits: Limits = _PLAIN) -> Laye
     """
     sizes = recipe.sizes
     M = recipe.M or sizes.H * sizes.D
-    query, key, value = _inputs(recipe, M)
-    params = {**_weights(recipe, M, limits), **_biases(recipe.seed, sizes, M, limits)}
+    query, key, value = _layer_inputs(recipe, M)
+    params = {**_layer_weights(recipe, M, limits), **_layer_biases(recipe.seed, sizes, M, limits)}
     return LayerProblem(
         dtype, as_dtype(query, dtype), as_dtype(key, dtype), as_dtype(value, dtype),
         {name: as_dtype(array, dtype) for name, array in params.items()}, sizes.H, sizes.Hkv,
         **keyword_arguments(recipe, dtype))
 
 
-def _inputs(recipe: Recipe, M: int) -> tuple[Floats, Floats, Floats]:
+def _layer_inputs(recipe: Recipe, M: int) -> tuple[Floats, Floats, Floats]:
     """Query (B,T,M), key and value (B,S,M): three arrays, or the same entries again as `recipe.inputs` says."""
     sizes = recipe.sizes
-    query = _whole_numbers(recipe.seed, "query", (sizes.B, sizes.T, M), 3)
+    query = _draw_whole_numbers(recipe.seed, "query", (sizes.B, sizes.T, M), 3)
     if recipe.inputs == "one":
         return query, query.copy(), query.copy()
-    key = _whole_numbers(recipe.seed, "key", (sizes.B, sizes.S, M), 3)
-    return query, key, key.copy() if recipe.inputs == "memory" else _whole_numbers(recipe.seed, "value", key.shape, 3)
+    key = _draw_whole_numbers(recipe.seed, "key", (sizes.B, sizes.S, M), 3)
+    return query, key, key.copy() if recipe.inputs == "memory" else _draw_whole_numbers(recipe.seed, "value", key.shape,
+                                                                                        3)
 
 
-def _whole_numbers(seed: int, label: str, shape: tuple[int, ...], bound: int) -> Floats:
+def _draw_whole_numbers(seed: int, label: str, shape: tuple[int, ...], bound: int) -> Floats:
     return whole_numbers(random_words(seed, label, shape), -bound, bound)
 
 
-def _weights(recipe: Recipe, M: int, limits: Limits) -> Mapping[str, Floats]:
+def _layer_weights(recipe: Recipe, M: int, limits: Limits) -> Mapping[str, Floats]:
     sizes, seed = recipe.sizes, recipe.seed
     steepness = 8.0 if "huge_logits" in recipe.families else 0.5
     weights = {
@@ -285,12 +286,12 @@ def _one_a_column(seed: int, rows: int, columns: int) -> Floats:
     return matrix
 
 
-def _biases(seed: int, sizes: Sizes, M: int, limits: Limits) -> Mapping[str, Floats]:
+def _layer_biases(seed: int, sizes: Sizes, M: int, limits: Limits) -> Mapping[str, Floats]:
     biases = {
-        "b_query": 0.5 * _whole_numbers(seed, "b_query", (sizes.H * sizes.D,), 2),
-        "b_key": 0.5 * _whole_numbers(seed, "b_key", (sizes.Hkv * sizes.D,), 2),
-        "b_value": _whole_numbers(seed, "b_value", (sizes.Hkv * sizes.Dv,), 2)}
-    biases |= {"b_out": _whole_numbers(seed, "b_out", (M,), 2)} if limits.projects_output else {}
+        "b_query": 0.5 * _draw_whole_numbers(seed, "b_query", (sizes.H * sizes.D,), 2),
+        "b_key": 0.5 * _draw_whole_numbers(seed, "b_key", (sizes.Hkv * sizes.D,), 2),
+        "b_value": _draw_whole_numbers(seed, "b_value", (sizes.Hkv * sizes.Dv,), 2)}
+    biases |= {"b_out": _draw_whole_numbers(seed, "b_out", (M,), 2)} if limits.projects_output else {}
     return {name: bias for name, bias in biases.items() if limits.is_biased(name.removeprefix("b_"))}
 
 
@@ -324,7 +325,7 @@ def make_problem(recipe: Recipe, dtype: DType) -> Problem:
     for part in load_parts("arrays"):
         problem = problem if recipe.features.isdisjoint(part.ARRAYS) else part.settle(problem, recipe)
     cached = next((name for name in CACHED if name in recipe.features and name in VALUED), "")
-    return divided(problem, past_by(recipe.value(cached), sizes)) if cached else problem
+    return split_past(problem, count_past(recipe.value(cached), sizes)) if cached else problem
 
 
 def keyword_arguments(recipe: Recipe, dtype: DType) -> dict[str, Any]:
@@ -332,12 +333,12 @@ def keyword_arguments(recipe: Recipe, dtype: DType) -> dict[str, Any]:
     and values.
     """
     flags = {name: name in recipe.features for name, off in OFF.items() if off is False}
-    values = {name: _valued(recipe, name, dtype) for name in OFF
+    values = {name: _keyword_value(recipe, name, dtype) for name in OFF
               if name in recipe.features and not {name, BESIDE.get(name)}.isdisjoint(VALUED) and name not in CACHED}
     return {"mask": make_mask(recipe), "bias": make_bias(recipe, dtype), **flags, **values}
 
 
-def _valued(recipe: Recipe, keyword: str, dtype: DType) -> Any:  # noqa: ANN401  (by the keyword)
+def _keyword_value(recipe: Recipe, keyword: str, dtype: DType) -> Any:  # noqa: ANN401  (by the keyword)
     """The value of a keyword as a call is handed it: of an array, the recipe has the name of its pattern, or
     that of the keyword beside it. What is drawn has no pattern.
     """
@@ -351,7 +352,7 @@ def make_mask(recipe: Recipe) -> Bools | None:
     """The mask (B,H,T,S) of a recipe, or None if it uses none."""
     if "mask" not in recipe.features or recipe.mask == "none":
         return None
-    return MASKS[recipe.mask].make(recipe.seed, recipe.sizes)
+    return MASKS[recipe.mask].make_array(recipe.seed, recipe.sizes)
 
 
 def make_bias(recipe: Recipe, dtype: DType) -> Array | None:
@@ -377,10 +378,10 @@ def fill_arrays(seed: int, sizes: Sizes, families: Sequence[str], dtype: DType) 
         made = FAMILIES[family].make(HeadWords(of_query, of_key, of_value, dtype))
         query[heads], key[heads], value[heads] = made
     is_bounded = dtype is DType.FLOAT16 and not any(FAMILIES[family].overflows for family in families)
-    return _within_half(query, key, value) if is_bounded else (query, key, value)
+    return _limit_to_float16(query, key, value) if is_bounded else (query, key, value)
 
 
-def _within_half(*entries: Floats) -> Entries:
+def _limit_to_float16(*entries: Floats) -> Entries:
     """Keep float16 finite: clip entries, and shrink q, k by powers of two until no raw dot product can exceed 3e4."""
     query, key, value = entries
     tops = [max(float(array.max()), -float(array.min())) for array in entries]
@@ -401,7 +402,7 @@ def as_dtype(entries: Floats, dtype: DType) -> Array:
     return rounded
 
 
-NEAR = 4096
+NEAR_POSITIONS = 4096
 """Positions that are not far lie below."""
 
 
@@ -454,15 +455,15 @@ def make_rotary(recipe: Recipe, dtype: DType) -> RotaryProblem:
     has = recipe.features.__contains__
     return RotaryProblem(
         dtype, as_dtype(query, dtype).reshape(sizes.B, sizes.H, sizes.T, sizes.D),
-        positions_by(recipe.value(POSITIONS), recipe.seed, sizes),
+        make_positions(recipe.value(POSITIONS), recipe.seed, sizes),
         base=recipe.value("base") if has("base") else None,
         rotary_width=width_of(recipe.value("rotary_width"), sizes.D) if has("rotary_width") else None,
         interleaved=has("interleaved"))
 
 
-def positions_by(pattern: PositionPattern, seed: int, sizes: Sizes) -> Array:
+def make_positions(pattern: PositionPattern, seed: int, sizes: Sizes) -> Array:
     """(B,T) int32: the places of the tokens by the name of a pattern."""
-    made: Array = _POSITIONS[pattern](random_words(seed, POSITIONS, (sizes.B, sizes.T)))
+    made: Array = _POSITION_MAKERS[pattern](random_words(seed, POSITIONS, (sizes.B, sizes.T)))
     return np.ascontiguousarray(np.broadcast_to(made, (sizes.B, sizes.T)), np.int32)
 
 
@@ -471,12 +472,13 @@ def _consecutive_positions(random: Words) -> Array:
     return np.arange(random.shape[1])
 
 
-def _offset(random: Words) -> Array:
+def _offset_positions(random: Words) -> Array:
     """(B,T): from a place of its own, so that the last one lies below NEAR where there is room."""
-    return np.asarray(_consecutive_positions(random) + random[:, :1] % np.uint32(max(1, NEAR - random.shape[1])))
+    return np.asarray(_consecutive_positions(random) + random[:, :1]
+                      % np.uint32(max(1, NEAR_POSITIONS - random.shape[1])))
 
 
-def _far(random: Words) -> Array:
+def _far_positions(random: Words) -> Array:
     """(B,T): up to a place of its own among the last eighth, in the first entry the farthest."""
     back = random[:, :1] % np.uint32(FARTHEST // 8)
     back[0] = 0
@@ -490,11 +492,11 @@ def _packed_positions(random: Words) -> Array:
     return np.where(places < 0, _consecutive_positions(random), places)
 
 
-_POSITIONS: Mapping[PositionPattern, Callable[[Words], Array]] = {
+_POSITION_MAKERS: Mapping[PositionPattern, Callable[[Words], Array]] = {
     "counted": _consecutive_positions,
-    "offset": _offset,
-    "scattered": lambda random: random % np.uint32(NEAR),
-    "far": _far,
+    "offset": _offset_positions,
+    "scattered": lambda random: random % np.uint32(NEAR_POSITIONS),
+    "far": _far_positions,
     "packed": _packed_positions,
     "zero": np.zeros_like,
 }

@@ -53,7 +53,7 @@ class Sizes:
 
 
 @lru_cache(maxsize=256)
-def _sizes(query: tuple[int, ...], value: tuple[int, ...], past: int) -> Sizes:
+def _measure_sizes(query: tuple[int, ...], value: tuple[int, ...], past: int) -> Sizes:
     """Those of a problem whose query and value have these shapes; a case asks some thirty times."""
     B, H, T, D = query
     Hkv, S, Dv = value[1:]
@@ -77,7 +77,7 @@ class Problem(KeywordArguments[Array]):
     @property
     def sizes(self) -> Sizes:
         """The lengths of the axes."""
-        return _sizes(self.query.shape, self.value.shape, self.past)
+        return _measure_sizes(self.query.shape, self.value.shape, self.past)
 
     @property
     def past(self) -> int:
@@ -139,10 +139,10 @@ def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     return named
 
 
-HELD = ("key", "value")
+CACHED_INPUTS = ("key", "value")
 """What stands behind each of the arrays of earlier calls."""
 
-INPUTS = ("query", *HELD)
+INPUTS = ("query", *CACHED_INPUTS)
 
 Lays = Mapping[str, Callable[[Array], Array]]
 """By input, how what belongs to its entries lies in the form of a call: from (B,H,T,·), or of keys (B,Hkv,S,·). Heads
@@ -154,16 +154,17 @@ DENSE: Lays = MappingProxyType({})
 
 
 @overload
-def joined(problem: Problem) -> Problem: ...
+def join_past(problem: Problem) -> Problem: ...
 @overload
-def joined(problem: Problem | LayerProblem) -> Problem | LayerProblem: ...
-def joined(problem: Problem | LayerProblem) -> Problem | LayerProblem:
+def join_past(problem: Problem | LayerProblem) -> Problem | LayerProblem: ...
+def join_past(problem: Problem | LayerProblem) -> Problem | LayerProblem:
     """Past and new keys and values in one array each; none of them is handed over as past. What counts from a query's
     own place does not know of it.
     """
     if getattr(problem, CACHED[0]) is None:
         return problem
-    arrays = {held: (getattr(problem, name), getattr(problem, held)) for held, name in zip(HELD, CACHED, strict=True)}
+    arrays = {held: (getattr(problem, name), getattr(problem, held)) for held,
+              name in zip(CACHED_INPUTS, CACHED, strict=True)}
     return problem.but(**dict.fromkeys(CACHED), **{
         held: np.concatenate(both, axis=2) for held, both in arrays.items()})
 
@@ -184,8 +185,8 @@ def heads_last(array: Array) -> Array:
 # Recipes
 
 
-_AXES = tuple(axis.name for axis in fields(Sizes))
-FIELDS = ("mask", "families", "with", "bias", "scale", *EVERY_VALUED, "M", "inputs", "seed")
+_SIZE_AXES = tuple(axis.name for axis in fields(Sizes))
+RECIPE_FIELDS = ("mask", "families", "with", "bias", "scale", *EVERY_VALUED, "M", "inputs", "seed")
 """The names that a drawn value cannot have."""
 
 MOST_FEATURES = 2**12
@@ -229,11 +230,11 @@ class Recipe:
         if self.M:
             items |= {"M": self.M, "inputs": self.inputs}
         items |= {"seed": self.seed, **self.drawn}
-        sizes = ",".join(f"{axis}{getattr(self.sizes, axis)}" for axis in _AXES)
+        sizes = ",".join(f"{axis}{getattr(self.sizes, axis)}" for axis in _SIZE_AXES)
         return ";".join([sizes, *(f"{name}={value}" for name, value in items.items())])
 
     @property
-    def undrawn(self) -> Recipe:
+    def without_drawn(self) -> Recipe:
         """The recipe of the problem alone."""
         return replace(self, drawn={}) if self.drawn else self
 
@@ -249,22 +250,22 @@ class Recipe:
         """
         first, *rest = text.strip().split(";")
         given = _parse_fields(rest)
-        known = {name: given.pop(name) for name in FIELDS if name in given}
+        known = {name: given.pop(name) for name in RECIPE_FIELDS if name in given}
         for needed in ("mask", "families", "seed"):
             if needed not in known:
                 raise _broken_recipe_error(f"{needed}=… is missing")
-        features = _names(known.get("with", ""), "keyword", EVERY_KEYWORD)
+        features = _read_names(known.get("with", ""), "keyword", EVERY_KEYWORD)
         return cls(
             _read_sizes(first, is_layer="M" in known),
-            _names(known["families"], "value family", get_args(FamilyName)),
-            _names(known["mask"], "mask recipe", ("none", *get_args(MaskName)))[0],
+            _read_names(known["families"], "value family", get_args(FamilyName)),
+            _read_names(known["mask"], "mask recipe", ("none", *get_args(MaskName)))[0],
             frozenset(features),
             _read_whole_number("seed", known["seed"]),
             {name: _parse_number(name, value) for name, value in given.items()},
-            _names(known.get("bias", "normal"), "bias recipe", get_args(BiasName))[0],
+            _read_names(known.get("bias", "normal"), "bias recipe", get_args(BiasName))[0],
             _read_value(VALUES["scale"].read, known.get("scale", "1.0")),
             _read_whole_number("M", known.get("M", "0"), most=MOST_FEATURES),
-            _names(known.get("inputs", "separate"), "kind of inputs", get_args(Inputs))[0],
+            _read_names(known.get("inputs", "separate"), "kind of inputs", get_args(Inputs))[0],
             {name: _read_value(values.read, known[name]) for name, values in EVERY_VALUED.items() if name in known})
 
 
@@ -286,10 +287,11 @@ def _parse_fields(parts: Iterable[str]) -> dict[str, str]:
 
 
 def _read_sizes(text: str, *, is_layer: bool) -> Sizes:
-    pattern = ",".join(rf"{axis}([1-9]\d{{0,6}})" for axis in _AXES)
+    pattern = ",".join(rf"{axis}([1-9]\d{{0,6}})" for axis in _SIZE_AXES)
     match = re.fullmatch(pattern, text, re.ASCII)
     if match is None:
-        raise _broken_recipe_error(f"it should begin with sizes like {'2,'.join(_AXES)}2, and begins with {text!r}")
+        raise _broken_recipe_error(f"it should begin with sizes like {'2,'.join(_SIZE_AXES)}2, "
+                                   f"and begins with {text!r}")
     sizes = Sizes(*map(int, match.groups()))
     if sizes.H % sizes.Hkv:
         raise _broken_recipe_error(f"Hkv={sizes.Hkv} does not divide H={sizes.H}")
@@ -302,7 +304,7 @@ def _read_sizes(text: str, *, is_layer: bool) -> Sizes:
     return sizes
 
 
-def _names(text: str, kind: str, known: Iterable[str]) -> tuple[str, ...]:
+def _read_names(text: str, kind: str, known: Iterable[str]) -> tuple[str, ...]:
     names = tuple(text.split("+")) if text else ()
     for name in names:
         if name not in tuple(known):
@@ -321,7 +323,7 @@ def _read_whole_number(name: str, text: str, *, most: int = 10**20) -> int:
 def _parse_number(name: str, text: str) -> int:
     # a mistyped field name lands here, so name the fields too
     if not name.isidentifier() or not re.fullmatch(r"\d{1,20}", text, re.ASCII):
-        why = f"{name}={text} is neither a field nor a drawn whole number.{hint(name, FIELDS)}"
+        why = f"{name}={text} is neither a field nor a drawn whole number.{hint(name, RECIPE_FIELDS)}"
         raise _broken_recipe_error(why.rstrip("."))
     return int(text)
 

@@ -16,7 +16,7 @@ from attnspec.core.keyword import Acts
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Verdict, is_bare
 from attnspec.problems.demand import lengths_near
-from attnspec.problems.keyword_arrays import NEUTRAL, keyword_array
+from attnspec.problems.keyword_arrays import NEUTRAL_PATTERNS, keyword_array
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, LayerProblem, Problem, numpy_dtype
 from attnspec.subjects.call import Call
@@ -25,13 +25,13 @@ from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.watching import Asking, asking_for
 
-_LAID_OUT: Mapping[InputForm, str] = {InputForm.PACKED: "its sequences stand one behind the other",
-                                      InputForm.PAGED: "its keys and values stand in pages"}
+_LAYOUT_REASONS: Mapping[InputForm, str] = {InputForm.PACKED: "its sequences stand one behind the other",
+                                            InputForm.PAGED: "its keys and values stand in pages"}
 """By form, why rows and keys are not where the questions look for them in arrays (B,H,T,D)."""
 
 T = TypeVar("T")
 AnyProblem = Problem | LayerProblem
-WIDTH = 8
+HEAD_WIDTH = 8
 """D and Dv: as many as there are keys at the most, so that values can be the identity."""
 
 
@@ -93,10 +93,10 @@ class Asker:
     def heads(self) -> int:
         """Two query heads, or two groups of them, where it can have so many: some libraries treat one otherwise."""
         limits = self.subject.declaration.limits
-        return 1 if limits.single_head else limits.nearest("H", 2 * self.group)
+        return 1 if limits.single_head else limits.nearest("H", 2 * self.group_size)
 
     @property
-    def group(self) -> int:
+    def group_size(self) -> int:
         """Query heads for each key/value head: 1 where it takes that."""
         return self.subject.declaration.limits.nearest("G", 1)
 
@@ -104,42 +104,42 @@ class Asker:
     def width(self) -> int:
         """D and Dv."""
         limits = self.subject.declaration.limits
-        return limits.nearest("D", max(WIDTH, limits.min_head_width))
+        return limits.nearest("D", max(HEAD_WIDTH, limits.min_head_width))
 
-    def lengths(self, T: int, S: int) -> tuple[int, int]:
+    def fit_lengths(self, T: int, S: int) -> tuple[int, int]:
         """The nearest numbers of queries and keys that the subject takes, of which the same is the larger."""
         return lengths_near(T, S, self.subject.declaration.limits)
 
-    def batch(self, T: int, S: int) -> int:
+    def fit_batch(self, T: int, S: int) -> int:
         """B: 1, or as many as the least number of scores asks for, and as are taken."""
         limits = self.subject.declaration.limits
         return limits.nearest("B", -(-limits.min_scores // (self.heads * max(T * S, 1))))
 
-    def even(self, T: int, S: int) -> Problem:
+    def make_even(self, T: int, S: int) -> Problem:
         """Queries and keys are zero, so all visible keys weigh the same; values are the identity: the output (its
         first S columns) is the weights.
         """
-        B, H, D, number = self.batch(T, S), self.heads, self.width, numpy_dtype(self.dtype)
-        Hkv = self.subject.declaration.limits.nearest("Hkv", max(1, H // self.group))
+        B, H, D, number = self.fit_batch(T, S), self.heads, self.width, numpy_dtype(self.dtype)
+        Hkv = self.subject.declaration.limits.nearest("Hkv", max(1, H // self.group_size))
         value = np.tile(np.eye(S, D), (B, Hkv, 1, 1)).astype(number)  # tiled: some kernels refuse odd strides
         return Problem(self.dtype, np.zeros((B, H, T, D), number), np.zeros((B, Hkv, S, D), number), value)
 
-    def even_near(self, T: int, S: int) -> Problem:
+    def make_even_near(self, T: int, S: int) -> Problem:
         """As `even`, of the nearest lengths that the subject takes."""
-        return self.even(*self.lengths(T, S))
+        return self.make_even(*self.fit_lengths(T, S))
 
-    def sloped(self, T: int, S: int) -> Problem:
+    def make_sloped(self, T: int, S: int) -> Problem:
         """As `even`, but each key weighs more than the one before it."""
-        problem = self.even(T, S)
+        problem = self.make_even(T, S)
         problem.query[..., 0] = np.round(np.sqrt(self.subject.scale_width(problem)))
         problem.key[..., 0] = np.arange(S) / 2
         return problem
 
-    def full(self, array: Array, problem: Problem) -> Array:
+    def spread_over_heads(self, array: Array, problem: Problem) -> Array:
         """(T,S) at full shape (B,H,T,S), contiguous."""
         return np.tile(array, (*problem.query.shape[:2], 1, 1))
 
-    def rows(self, pattern: Array) -> Array:
+    def fit_rows(self, pattern: Array) -> Array:
         """A pattern (T,S) of what is visible; of a subject whose queries share one mask, its first row for all."""
         return pattern if self.has_rows else np.tile(pattern[:1], (len(pattern), 1))
 
@@ -150,36 +150,36 @@ class Asker:
 
     def as_mask(self, visible: Array, problem: Problem) -> Array:
         """(T,S) at full shape, the way round that the subject takes it."""
-        return self.full(visible ^ self.drops, problem)
+        return self.spread_over_heads(visible ^ self.drops, problem)
 
     def as_bias(self, array: Array, problem: Problem) -> Array:
         """(T,S) at full shape in the dtype."""
-        return self.full(array, problem).astype(numpy_dtype(self.dtype))
+        return self.spread_over_heads(array, problem).astype(numpy_dtype(self.dtype))
 
-    def put(self, problem: AnyProblem | RotaryProblem) -> SubjectAnswer:
+    def ask(self, problem: AnyProblem | RotaryProblem) -> SubjectAnswer:
         """What the subject makes of it. Raises NotAsked or Failed."""
-        posed = self._with_scales(problem) if isinstance(problem, Problem) else problem
-        return self._guarded(posed, lambda: self.subject.answer_any(posed))
+        posed = self._add_unit_scales(problem) if isinstance(problem, Problem) else problem
+        return self._guard_call(posed, lambda: self.subject.answer_any(posed))
 
-    def _with_scales(self, problem: Problem) -> Problem:
+    def _add_unit_scales(self, problem: Problem) -> Problem:
         """The problem with scales of 1 where the subject takes no codes without: a function may want them."""
         declared = self.subject.declaration
         wanted = {name for word in KEYWORDS.values() if word.acts is Acts.STORAGE and word.comes_with
                   for name in word.comes_with(declared.limits)} & declared.keywords - problem.keywords
-        return problem.but(**{name: keyword_array(name, NEUTRAL[name], 0, problem.sizes, problem.dtype)
+        return problem.but(**{name: keyword_array(name, NEUTRAL_PATTERNS[name], 0, problem.sizes, problem.dtype)
                               for name in sorted(wanted)})
 
-    def gradients(self, problem: Problem, rows: Array) -> Gradients | None:
-        """The function `gradients` for this subject: (B,H,T,D) of the query; rows (T,) bool. Raises NotAsked, of a
-        framework without gradients too, or Failed.
+    def ask_gradients(self, problem: Problem, rows: Array) -> Gradients | None:
+        """What `gradients_of_rows` finds for this subject: (B,H,T,D) of the query; rows (T,) bool. Raises NotAsked,
+        of a framework without gradients too, or Failed.
         """
         if not self.subject.declaration.lift:
             raise NotAsked("it takes NumPy arrays, which have no gradients")
-        if self.subject.declaration.form in _LAID_OUT:
-            raise NotAsked(f"{_LAID_OUT[self.subject.declaration.form]}; clauses ask for their gradients")
-        return self._guarded(problem, lambda: gradients(self.subject, problem, rows))
+        if self.subject.declaration.form in _LAYOUT_REASONS:
+            raise NotAsked(f"{_LAYOUT_REASONS[self.subject.declaration.form]}; clauses ask for their gradients")
+        return self._guard_call(problem, lambda: gradients_of_rows(self.subject, problem, rows))
 
-    def _guarded(self, problem: AnyProblem | RotaryProblem, call: Callable[[], T]) -> T:
+    def _guard_call(self, problem: AnyProblem | RotaryProblem, call: Callable[[], T]) -> T:
         if reason := self.subject.refuses(problem):
             raise NotAsked(reason)
         try:
@@ -199,11 +199,11 @@ class Asker:
         """Whether it is a function of a user's own, which no manifest describes."""
         return is_bare(self.subject.id)
 
-    def output(self, problem: AnyProblem | RotaryProblem) -> Array:
+    def ask_output(self, problem: AnyProblem | RotaryProblem) -> Array:
         """The output (B,H,T,Dv), of a layer's own problem (B,T,M), in float64. Raises NotAsked or Failed."""
-        return self.put(problem).output.astype(np.float64)
+        return self.ask(problem).output.astype(np.float64)
 
-    def knowing(self, *, drops: bool) -> Asker:
+    def with_mask_polarity(self, *, drops: bool) -> Asker:
         """The same, knowing which way round its mask is."""
         return replace(self, drops=drops)
 
@@ -247,12 +247,12 @@ class Question:
     when: When = When.FIRST_DTYPE
 
 
-def promised(answer: str, profile: str = "core") -> Claim:
+def promised_answer(answer: str, profile: str = "core") -> Claim:
     """The one answer that the contract allows whoever claims the profile."""
     return lambda declaration: answer if profile == "core" or profile in declaration.claims else ""
 
 
-def convention(name: str, form: str = "") -> Claim:
+def declared_convention(name: str, form: str = "") -> Claim:
     """What the manifest says of a convention, of one of its forms if it tells them apart."""
     def claim(declaration: Declaration) -> str:
         answers = declaration.conventions
@@ -262,27 +262,27 @@ def convention(name: str, form: str = "") -> Claim:
     return claim
 
 
-CLOSE = 2.0**-6
+CLOSENESS = 2.0**-6
 """Far above the rounding of weights in any dtype, far below the differences between the candidates."""
 
-_SHOWN = 5
+_SHOWN_NUMBERS = 5
 
 
-def even(visible: Array) -> Array:
+def even_weights(visible: Array) -> Array:
     """The weights (T,S) of rows spread evenly over what they see (T,S); a row that sees nothing is NaN."""
     with np.errstate(all="ignore"):
         spread: Array = visible / visible.sum(axis=-1, keepdims=True)
     return spread
 
 
-def softmax(logits: Array) -> Array:
+def softmax_rows(logits: Array) -> Array:
     """(…,T,S): rows of weights, of logits along the last axis."""
     grown = np.exp(logits - logits.max(axis=-1, keepdims=True))
     weights: Array = grown / grown.sum(axis=-1, keepdims=True)
     return weights
 
 
-def which(seen: Array, candidates: Mapping[str, Array]) -> Reply:
+def name_candidate(seen: Array, candidates: Mapping[str, Array]) -> Reply:
     """The name of the first candidate that is seen, any shape that broadcasts to it; `other` where none fits."""
     name = next((name for name, candidate in candidates.items() if is_close(seen, candidate)), OTHER)
     return Reply(name, show_numbers(seen))
@@ -290,19 +290,20 @@ def which(seen: Array, candidates: Mapping[str, Array]) -> Reply:
 
 def is_close(seen: Array, candidate: Array) -> bool:
     """Whether two arrays, any shape that broadcasts, are equal as far as CLOSE tells; NaN equals NaN."""
-    return np.allclose(seen, candidate, rtol=0, atol=CLOSE, equal_nan=True)
+    return np.allclose(seen, candidate, rtol=0, atol=CLOSENESS, equal_nan=True)
 
 
 def show_numbers(seen: Array) -> str:
     """`[0.5 0.5 0 0; 0 0.5 0.5 0]`: the first head's numbers, of (B,H,T,S) or any shape, to three digits."""
     rows = seen.reshape(-1, *seen.shape[-2:])[0] if seen.ndim >= 2 else seen[None]
-    return "[" + "; ".join(" ".join(f"{entry:.3g}" for entry in row[:_SHOWN]) for row in rows[:_SHOWN]) + "]"
+    return "[" + "; ".join(" ".join(f"{entry:.3g}" for entry in row[:_SHOWN_NUMBERS])
+                           for row in rows[:_SHOWN_NUMBERS]) + "]"
 
 
 Gradients = tuple[Array, ...]
 
 
-def gradients(subject: Subject, problem: Problem, rows: Array) -> Gradients | None:
+def gradients_of_rows(subject: Subject, problem: Problem, rows: Array) -> Gradients | None:
     """The gradient of the sum of some rows of the output with respect to query, key and value, as they are handed over:
     (B,·,L,·), of a layer (B,L,M). rows: (T,) bool. None where the output has none: the subject computes without.
 

@@ -30,197 +30,204 @@ from attnspec.questions.asker import (
     NotAsked,
     Question,
     Reply,
-    convention,
-    even,
+    declared_convention,
+    even_weights,
     is_close,
+    name_candidate,
     no_claim,
-    promised,
+    promised_answer,
     show_numbers,
-    softmax,
-    which,
+    softmax_rows,
 )
 
-_SQUARE = {"past": np.tri(4, dtype=bool), "strict_past": np.tri(4, k=-1, dtype=bool),
-           "future": np.tri(4, dtype=bool).T, "everything": np.ones((4, 4), bool)}
+_SQUARE_PATTERNS = {"past": np.tri(4, dtype=bool), "strict_past": np.tri(4, k=-1, dtype=bool),
+                    "future": np.tri(4, dtype=bool).T, "everything": np.ones((4, 4), bool)}
 
 
-def _square(asker: Asker) -> Reply:
+def _ask_causal_square(asker: Asker) -> Reply:
     """The first row of a strict past sees nothing, so it is left out."""
-    seen = asker.output(asker.even(4, 4).but(causal=True))
-    return which(seen[:, :, 1:, :4], {name: even(visible)[1:] for name, visible in _SQUARE.items()})
+    seen = asker.ask_output(asker.make_even(4, 4).but(causal=True))
+    return name_candidate(seen[:, :, 1:, :4],
+                          {name: even_weights(visible)[1:] for name, visible in _SQUARE_PATTERNS.items()})
 
 
-def alignment(asker: Asker, T: int, S: int, keyword: str = "causal") -> Reply:
+def ask_alignment(asker: Asker, T: int, S: int, keyword: str = "causal") -> Reply:
     """The diagonal of the causal flag, or of another keyword that hides later keys. Rows that see no key may hold
     anything.
     """
-    T, S = asker.lengths(T, S)
-    seen = asker.output(asker.even(T, S).but(**{keyword: PLACED[keyword]}))[..., :S]
+    T, S = asker.fit_lengths(T, S)
+    seen = asker.ask_output(asker.make_even(T, S).but(**{keyword: PLACED[keyword]}))[..., :S]
     bands = {"top_left": np.tri(T, S, dtype=bool), "bottom_right": np.tri(T, S, S - T, dtype=bool),
              "everything": np.ones((T, S), bool)}
-    return Reply(band(seen, bands), show_numbers(seen))
+    return Reply(name_band(seen, bands), show_numbers(seen))
 
 
-def band(weights: Array, bands: Mapping[str, Array]) -> str:
+def name_band(weights: Array, bands: Mapping[str, Array]) -> str:
     """The first of the bands (T,S) whose rows the weights are spread evenly over; rows that see nothing may be
     anything. weights: (B,H,T,S), or those of the first keys.
     """
     def fits(visible: Array) -> bool:
         """Whether the weights are spread evenly over what is visible (T,S)."""
         sees = visible.any(axis=1)
-        return is_close(weights[:, :, sees], even(visible[sees])[:, :weights.shape[-1]])
+        return is_close(weights[:, :, sees], even_weights(visible[sees])[:, :weights.shape[-1]])
 
     return next((name for name, visible in bands.items() if fits(visible)), OTHER)
 
 
-_ALIGNED = {"top_left": "query i sees keys 0 … i", "bottom_right": "query i sees keys 0 … i + S - T",
-            "everything": "the flag is ignored", **FAILURES}
+_ALIGNMENT_ANSWERS = {"top_left": "query i sees keys 0 … i", "bottom_right": "query i sees keys 0 … i + S - T",
+                      "everything": "the flag is ignored", **FAILURES}
 
 CAUSAL_QUESTIONS = (
     Question("causal.square", "Which keys does query i see under the causal flag, where T = S?", {
         "past": "keys 0 … i", "strict_past": "keys 0 … i - 1", "future": "keys i … S - 1",
-        "everything": "all keys: the flag is ignored", **FAILURES}, _square, promised("past")),
-    Question("causal_alignment.longer_keys", "Along which diagonal does the causal mask lie if T < S?", _ALIGNED,
-             partial(alignment, T=2, S=5), convention("causal_alignment")),
-    Question("causal_alignment.longer_queries", "Along which diagonal does the causal mask lie if T > S?", _ALIGNED,
-             partial(alignment, T=5, S=2), convention("causal_alignment")),
+        "everything": "all keys: the flag is ignored", **FAILURES}, _ask_causal_square, promised_answer("past")),
+    Question("causal_alignment.longer_keys",
+             "Along which diagonal does the causal mask lie if T < S?", _ALIGNMENT_ANSWERS,
+             partial(ask_alignment, T=2, S=5), declared_convention("causal_alignment")),
+    Question("causal_alignment.longer_queries",
+             "Along which diagonal does the causal mask lie if T > S?", _ALIGNMENT_ANSWERS,
+             partial(ask_alignment, T=5, S=2), declared_convention("causal_alignment")),
 )
 
 
-_MASK = np.array([[1, 1, 0, 0], [0, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 1]], bool)
-_WITH_CAUSAL = np.array([[1, 0, 1, 0], [1, 1, 0, 1], [0, 1, 1, 1], [1, 0, 0, 1]], bool)
-_FLOATS = np.array([np.roll([0.0, -1.0, -64.0, -64.0], row) for row in range(4)])
-_BIAS = np.array([np.roll([0.0, 2.0, 0.0, 0.0], row) for row in range(4)])
-_OPEN = np.full((4, 4), 0.25)
+_MASK_PATTERN = np.array([[1, 1, 0, 0], [0, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 1]], bool)
+_MASK_BESIDE_CAUSAL = np.array([[1, 0, 1, 0], [1, 1, 0, 1], [0, 1, 1, 1], [1, 0, 0, 1]], bool)
+_FLOAT_MASK = np.array([np.roll([0.0, -1.0, -64.0, -64.0], row) for row in range(4)])
+_BIAS_PATTERN = np.array([np.roll([0.0, 2.0, 0.0, 0.0], row) for row in range(4)])
+_UNMASKED_WEIGHTS = np.full((4, 4), 0.25)
 
 
-def _weights(asker: Asker, problem: Problem) -> Array:
+def _ask_weights(asker: Asker, problem: Problem) -> Array:
     """(B,H,T,S), of four keys: the weights in effect, where the values are the identity."""
-    return asker.output(problem)[..., :4]
+    return asker.ask_output(problem)[..., :4]
 
 
-def _polarity(asker: Asker) -> Reply:
-    problem, mask = asker.even(4, 4), asker.rows(_MASK)
-    seen = _weights(asker, problem.but(mask=asker.full(mask, problem)))
-    return which(seen, {"keep": even(mask), "drop": even(~mask), "added": softmax(mask * 1.0),
-                        "after_softmax": mask / 4, "ignored": _OPEN})
+def _ask_polarity(asker: Asker) -> Reply:
+    problem, mask = asker.make_even(4, 4), asker.fit_rows(_MASK_PATTERN)
+    seen = _ask_weights(asker, problem.but(mask=asker.spread_over_heads(mask, problem)))
+    return name_candidate(seen,
+                          {"keep": even_weights(mask), "drop": even_weights(~mask), "added": softmax_rows(mask * 1.0),
+                                 "after_softmax": mask / 4, "ignored": _UNMASKED_WEIGHTS})
 
 
-def drops(asker: Asker) -> bool:
+def mask_drops(asker: Asker) -> bool:
     """Whether True in its mask hides a key: then every mask is turned round for it, to see what else it does."""
     try:
-        return _polarity(asker).answer == "drop"
+        return _ask_polarity(asker).answer == "drop"
     except (NotAsked, Failed):
         return False
 
 
-def _float_mask(asker: Asker) -> Reply:
+def _ask_float_mask(asker: Asker) -> Reply:
     if asker.subject.declaration.limits.bias_is_mask:
         raise NotAsked("its adapter turns every mask into a bias")
-    problem, floats = asker.even(4, 4), asker.rows(_FLOATS)
-    seen = _weights(asker, problem.but(mask=asker.as_bias(floats, problem)))
-    return which(seen, {"added": softmax(floats), **_by_truth(floats != 0)})
+    problem, floats = asker.make_even(4, 4), asker.fit_rows(_FLOAT_MASK)
+    seen = _ask_weights(asker, problem.but(mask=asker.as_bias(floats, problem)))
+    return name_candidate(seen, {"added": softmax_rows(floats), **_truth_candidates(floats != 0)})
 
 
-def _boolean_bias(asker: Asker) -> Reply:
-    problem = asker.even(4, 4)
-    seen = _weights(asker, problem.but(bias=asker.full(_MASK, problem)))
-    return which(seen, {"added": softmax(_MASK * 1.0), **_by_truth(_MASK)})
+def _ask_boolean_bias(asker: Asker) -> Reply:
+    problem = asker.make_even(4, 4)
+    seen = _ask_weights(asker, problem.but(bias=asker.spread_over_heads(_MASK_PATTERN, problem)))
+    return name_candidate(seen, {"added": softmax_rows(_MASK_PATTERN * 1.0), **_truth_candidates(_MASK_PATTERN)})
 
 
-def _form(asker: Asker) -> Reply:
-    problem = asker.even(4, 4)
-    seen = _weights(asker, problem.but(bias=asker.as_bias(_BIAS, problem)))
-    scaled = _BIAS / np.sqrt(asker.subject.scale_width(problem))
-    return which(seen, {"added": softmax(_BIAS), "added_before_scaling": softmax(scaled),
-                        "subtracted": softmax(-_BIAS), **_by_truth(_BIAS != 0)})
+def _ask_bias_form(asker: Asker) -> Reply:
+    problem = asker.make_even(4, 4)
+    seen = _ask_weights(asker, problem.but(bias=asker.as_bias(_BIAS_PATTERN, problem)))
+    scaled = _BIAS_PATTERN / np.sqrt(asker.subject.scale_width(problem))
+    return name_candidate(seen, {"added": softmax_rows(_BIAS_PATTERN), "added_before_scaling": softmax_rows(scaled),
+                                 "subtracted": softmax_rows(-_BIAS_PATTERN), **_truth_candidates(_BIAS_PATTERN != 0)})
 
 
-def _by_truth(truth: Array) -> dict[str, Array]:
+def _truth_candidates(truth: Array) -> dict[str, Array]:
     """The weights (T,S) where an array (T,S) is taken for its truth, one way round or the other, or is ignored."""
-    return {"truth": even(truth), "truth_dropped": even(~truth), "ignored": _OPEN}
+    return {"truth": even_weights(truth), "truth_dropped": even_weights(~truth), "ignored": _UNMASKED_WEIGHTS}
 
 
-def mask_with_causal(asker: Asker, pattern: Array = _WITH_CAUSAL) -> Reply:
+def ask_mask_with_causal(asker: Asker, pattern: Array = _MASK_BESIDE_CAUSAL) -> Reply:
     """pattern: (T,S), T = S, what the mask leaves visible, again and again where there are more; its first row for all,
     where queries share one mask.
     """
-    shape = asker.lengths(*pattern.shape)
-    problem, mask = asker.even(*shape), asker.rows(np.tile(pattern, shape)[:shape[0], :shape[1]])
-    return _with_causal(asker, problem.but(mask=asker.as_mask(mask, problem)), mask)
+    shape = asker.fit_lengths(*pattern.shape)
+    problem, mask = asker.make_even(*shape), asker.fit_rows(np.tile(pattern, shape)[:shape[0], :shape[1]])
+    return _ask_with_causal(asker, problem.but(mask=asker.as_mask(mask, problem)), mask)
 
 
-def _bias_with_causal(asker: Asker) -> Reply:
-    problem = asker.even(4, 4)
-    return _with_causal(asker, _hiding(asker, problem), _WITH_CAUSAL)
+def _ask_bias_with_causal(asker: Asker) -> Reply:
+    problem = asker.make_even(4, 4)
+    return _ask_with_causal(asker, _add_hiding_bias(asker, problem), _MASK_BESIDE_CAUSAL)
 
 
-def _hiding(asker: Asker, problem: Problem) -> Problem:
-    return problem.but(bias=asker.as_bias(np.where(_WITH_CAUSAL, 0.0, -np.inf), problem))
+def _add_hiding_bias(asker: Asker, problem: Problem) -> Problem:
+    return problem.but(bias=asker.as_bias(np.where(_MASK_BESIDE_CAUSAL, 0.0, -np.inf), problem))
 
 
-def _with_causal(asker: Asker, problem: Problem, mask: Array) -> Reply:
+def _ask_with_causal(asker: Asker, problem: Problem, mask: Array) -> Reply:
     """Which of the mask (T,S), however the problem has it, and the causal flag are heeded."""
     T, S = mask.shape
-    seen = asker.output(problem.but(causal=True))[..., :S]
+    seen = asker.ask_output(problem.but(causal=True))[..., :S]
 
     def reply(past: Array) -> Reply:
         """The same, where the causal flag leaves the past (T,S) visible."""
         visible = {"both": mask & past, "mask": mask, "causal": past, "neither": np.ones_like(mask)}
-        return which(seen, {name: even(each)[:, :seen.shape[-1]] for name, each in visible.items()})
+        return name_candidate(seen, {name: even_weights(each)[:, :seen.shape[-1]] for name, each in visible.items()})
 
     replies = [reply(np.tri(T, S, last, dtype=bool)) for last in sorted({0, S - T})]  # the diagonal begins or ends
     return next((each for each in replies if each.answer != OTHER), replies[0])
 
 
-_TRUTH = {"truth": "keys whose entry is not zero are attended to",
-          "truth_dropped": "keys whose entry is not zero are masked", "ignored": "nothing: it is ignored", **FAILURES}
-_TOGETHER = {**{name: CONVENTIONS["mask_with_causal"].answers[name] for name in ("both", "mask", "causal")},
-             "neither": "both are ignored", **FAILURES}
+_TRUTH_ANSWERS = {"truth": "keys whose entry is not zero are attended to",
+                  "truth_dropped": "keys whose entry is not zero are masked",
+                  "ignored": "nothing: it is ignored", **FAILURES}
+_TOGETHER_ANSWERS = {**{name: CONVENTIONS["mask_with_causal"].answers[name] for name in ("both", "mask", "causal")},
+                     "neither": "both are ignored", **FAILURES}
 
 MASK_QUESTIONS = (
     Question("mask.polarity", "What does True in a boolean mask mean?", {
         "keep": "the query may attend to the key", "drop": "the key is masked", "added": "1 is added to the logit",
         "after_softmax": "masked weights become zero after the softmax, and the others are not normalised again",
-        "ignored": "nothing: the mask is ignored", **FAILURES}, _polarity, promised("keep")),
+        "ignored": "nothing: the mask is ignored", **FAILURES}, _ask_polarity, promised_answer("keep")),
     Question("bias.form", "What happens to a bias?", {
         "added": "it is added to the scaled logits", "added_before_scaling": "it is added before the logits are scaled",
-        "subtracted": "it is subtracted from the scaled logits", **_TRUTH}, _form, promised("added")),
-    Question("mask_with_causal", "What do a mask and the causal flag do together?", _TOGETHER, mask_with_causal,
-             convention("mask_with_causal")),
-    Question("bias_with_causal", "What do a bias of 0 and -inf and the causal flag do together?", _TOGETHER,
-             _bias_with_causal, convention("mask_with_causal")),
+        "subtracted": "it is subtracted from the scaled logits", **_TRUTH_ANSWERS}, _ask_bias_form,
+        promised_answer("added")),
+    Question("mask_with_causal", "What do a mask and the causal flag do together?",
+             _TOGETHER_ANSWERS, ask_mask_with_causal,
+             declared_convention("mask_with_causal")),
+    Question("bias_with_causal", "What do a bias of 0 and -inf and the causal flag do together?", _TOGETHER_ANSWERS,
+             _ask_bias_with_causal, declared_convention("mask_with_causal")),
 )
-IN_PLACE = (
+SWAPPED_QUESTIONS = (
     Question("mask.float", "What does a float array mean that is passed as `mask`?",
-             {"added": "it is added to the logits", **_TRUTH}, _float_mask),
+             {"added": "it is added to the logits", **_TRUTH_ANSWERS}, _ask_float_mask),
     Question("bias.boolean", "What does a boolean array mean that is passed as `bias`?",
-             {"added": "it is added to the logits, True as 1", **_TRUTH}, _boolean_bias),
+             {"added": "it is added to the logits, True as 1", **_TRUTH_ANSWERS}, _ask_boolean_bias),
 )
 """What the contract does not allow, and callers do. Asked late: native code may die of it."""
 
 
-ROW = 1
+HIDDEN_ROW = 1
 """The row that sees nothing."""
 
 
-def without_row(asker: Asker, problem: Problem, form: str) -> Problem:
+def hide_row(asker: Asker, problem: Problem, form: str) -> Problem:
     """The problem with row ROW hidden; every row, where a mask is the same for all, or where there are no keys."""
     if form == "key_lengths":
         return problem.but(key_lengths=np.zeros(problem.sizes.B, np.int32))
     T, S = problem.sizes.T, problem.sizes.S
-    visible = np.arange(T)[:, None] != np.full((T, S), min(ROW, T - 1))
-    return _hidden(asker, problem, visible & (asker.has_rows or form != "mask"), form)
+    visible = np.arange(T)[:, None] != np.full((T, S), min(HIDDEN_ROW, T - 1))
+    return _hide_keys(asker, problem, visible & (asker.has_rows or form != "mask"), form)
 
 
-def without_last_key(asker: Asker, problem: Problem, form: str) -> Problem:
+def hide_last_key(asker: Asker, problem: Problem, form: str) -> Problem:
     """The problem with its last key hidden; under the causal flag from all rows but the last."""
     if form == "causal":
         return problem.but(causal=True)
-    return _hidden(asker, problem, np.arange(4) < np.full((4, 4), 3), form)
+    return _hide_keys(asker, problem, np.arange(4) < np.full((4, 4), 3), form)
 
 
-def _hidden(asker: Asker, problem: Problem, visible: Array, form: str) -> Problem:
+def _hide_keys(asker: Asker, problem: Problem, visible: Array, form: str) -> Problem:
     """The problem with only the keys `visible` (T,S), by a mask or by a bias of -inf or of the most negative number."""
     if form == "mask":
         return problem.but(mask=asker.as_mask(visible, problem))
@@ -228,145 +235,148 @@ def _hidden(asker: Asker, problem: Problem, visible: Array, form: str) -> Proble
     return problem.but(bias=asker.as_bias(np.where(visible, 0.0, least), problem))
 
 
-def hidden_row(asker: Asker, form: str, problem: Problem, **others: Array) -> Reply:
+def ask_hidden_row(asker: Asker, form: str, problem: Problem, **others: Array) -> Reply:
     """What a row that sees no key gets of a problem whose values are the identity; others: further candidates, of any
     shape that broadcasts to (B,H,4).
     """
-    seen = asker.output(without_row(asker, problem, form))[:, :, min(ROW, problem.sizes.T - 1), :4]
+    seen = asker.ask_output(hide_row(asker, problem, form))[:, :, min(HIDDEN_ROW, problem.sizes.T - 1), :4]
     candidates = {"zeros": np.zeros(4), "uniform": np.full(4, 0.25), "nan": np.full(4, np.nan)}
-    return which(seen * (problem.sizes.S / 4), {**candidates, **others})
+    return name_candidate(seen * (problem.sizes.S / 4), {**candidates, **others})
 
 
-def _row(asker: Asker, form: str) -> Reply:
+def _ask_row_without_keys(asker: Asker, form: str) -> Reply:
     """Keys do not weigh alike, so that what looks uniform is not what nobody has masked."""
-    problem, others = asker.sloped(4, 4), {}
+    problem, others = asker.make_sloped(4, 4), {}
     with contextlib.suppress(NotAsked, Failed):
-        others["unmasked"] = asker.output(problem)[:, :, ROW, :4]
-    return hidden_row(asker, form, problem, **others)
+        others["unmasked"] = asker.ask_output(problem)[:, :, HIDDEN_ROW, :4]
+    return ask_hidden_row(asker, form, problem, **others)
 
 
-def _row_under_causal(asker: Asker) -> Reply:
+def _ask_row_under_causal(asker: Asker) -> Reply:
     """Only where the last query sees all keys and there are more queries than keys are there rows that see none."""
-    if alignment(asker, 5, 2).answer != "bottom_right":
+    if ask_alignment(asker, 5, 2).answer != "bottom_right":
         raise NotAsked("every query sees a key")
-    seen = asker.output(asker.sloped(5, 2).but(causal=True))[:, :, :3, :2]
-    return which(seen, {"zeros": np.zeros(2), "uniform": np.full(2, 0.5), "nan": np.full(2, np.nan)})
+    seen = asker.ask_output(asker.make_sloped(5, 2).but(causal=True))[:, :, :3, :2]
+    return name_candidate(seen, {"zeros": np.zeros(2), "uniform": np.full(2, 0.5), "nan": np.full(2, np.nan)})
 
 
-_POISON = {"nan": np.nan, "inf": np.inf}
+_POISONS = {"nan": np.nan, "inf": np.inf}
 
 
-def _poisoned(asker: Asker, place: str, content: str, form: str) -> Reply:
+def _ask_poisoned(asker: Asker, place: str, content: str, form: str) -> Reply:
     """The last row is not looked at: a layer that attends to its own input has the poison in its query, too."""
-    hidden = without_last_key(asker, asker.sloped(4, 4), form)
-    right = asker.output(hidden)[:, :, :3, :4]
+    hidden = hide_last_key(asker, asker.make_sloped(4, 4), form)
+    right = asker.ask_output(hidden)[:, :, :3, :4]
     array = getattr(hidden, place).copy()
-    array[:, :, -1, 0] = _POISON[content]
-    seen = asker.output(hidden.but(**{place: array}))[:, :, :3, :4]
-    return Reply(_damage(seen, right), show_numbers(seen))
+    array[:, :, -1, 0] = _POISONS[content]
+    seen = asker.ask_output(hidden.but(**{place: array}))[:, :, :3, :4]
+    return Reply(_name_damage(seen, right), show_numbers(seen))
 
 
-def _damage(seen: Array, right: Array) -> str:
+def _name_damage(seen: Array, right: Array) -> str:
     """What poison did to an output of any shape, compared with the one without."""
     if is_close(seen, right):
         return "harmless"
     return "nan" if np.isnan(seen).any() else "infinite" if np.isinf(seen).any() else "changed"
 
 
-_OF_CAUSAL = {**{name: text for name, text in CONVENTIONS["hidden_row"].answers.items() if name != "undefined"},
-              **FAILURES}
-_ROWS = {**_OF_CAUSAL, "unmasked": "as if no key were masked"}
-_FORMS = {"mask": "a boolean mask", "bias": "a bias of -inf", "finfo_min": "a bias of the most negative number"}
-_HIDING = {"mask": "a boolean mask", "bias": "a bias of -inf", "causal": "the causal flag"}
-_DAMAGES = {"harmless": "nothing", "nan": "it becomes NaN", "infinite": "it becomes infinite",
-            "changed": "it changes to other numbers", **FAILURES}
+_CAUSAL_ROW_ANSWERS = {**{name: text for name, text in CONVENTIONS["hidden_row"].answers.items()
+                          if name != "undefined"},
+                       **FAILURES}
+_ROW_ANSWERS = {**_CAUSAL_ROW_ANSWERS, "unmasked": "as if no key were masked"}
+_ROW_FORMS = {"mask": "a boolean mask", "bias": "a bias of -inf", "finfo_min": "a bias of the most negative number"}
+_KEY_FORMS = {"mask": "a boolean mask", "bias": "a bias of -inf", "causal": "the causal flag"}
+_DAMAGE_ANSWERS = {"harmless": "nothing", "nan": "it becomes NaN", "infinite": "it becomes infinite",
+                   "changed": "it changes to other numbers", **FAILURES}
 
 HIDDEN_QUESTIONS = (
-    *(Question(f"hidden_row.{form}", f"What is the output of a query if {text} masks all its keys?", _ROWS,
-               partial(_row, form=form), no_claim if form == "finfo_min" else convention("hidden_row", form))
-      for form, text in _FORMS.items()),
+    *(Question(f"hidden_row.{form}", f"What is the output of a query if {text} masks all its keys?", _ROW_ANSWERS,
+               partial(_ask_row_without_keys, form=form),
+               no_claim if form == "finfo_min" else declared_convention("hidden_row", form))
+      for form, text in _ROW_FORMS.items()),
     Question("hidden_row.causal", "What is the output of a query that sees no key because of the causal flag?",
-             _OF_CAUSAL, _row_under_causal, convention("hidden_row", "causal")),
+             _CAUSAL_ROW_ANSWERS, _ask_row_under_causal, declared_convention("hidden_row", "causal")),
     *(Question(f"hidden_{place}.{content}.{form}",
-               f"What does {text} in a {place} do to the output of queries for which {how} masks it?", _DAMAGES,
-               partial(_poisoned, place=place, content=content, form=form))
+               f"What does {text} in a {place} do to the output of queries for which {how} masks it?", _DAMAGE_ANSWERS,
+               partial(_ask_poisoned, place=place, content=content, form=form))
       for place in ("key", "value") for content, text in (("nan", "NaN"), ("inf", "infinity"))
-      for form, how in _HIDING.items()),
+      for form, how in _KEY_FORMS.items()),
 )
 
 
 YES, NO = "yes", "no"
 KV_HEADS = 2
-_ORDERS = ("repeat", "tile")
+_HEAD_ORDERS = ("repeat", "tile")
 
 
-def heads_read(asker: Asker) -> Reply:
+def ask_heads_read(asker: Asker) -> Reply:
     """Which key/value head each query head reads. A declared limit is set aside: it is asked whether it is one."""
-    problem = grouped(asker)
+    problem = grouped_problem(asker)
     heads = np.arange(problem.sizes.H)
-    read = dict(zip(_ORDERS, (heads // (len(heads) // KV_HEADS), heads % KV_HEADS), strict=True))
-    return which(asker.without_limits(grouped=True).output(problem)[:, :, 0, 0], read)
+    read = dict(zip(_HEAD_ORDERS, (heads // (len(heads) // KV_HEADS), heads % KV_HEADS), strict=True))
+    return name_candidate(asker.without_limits(grouped=True).ask_output(problem)[:, :, 0, 0], read)
 
 
-def grouped(asker: Asker) -> Problem:
+def grouped_problem(asker: Asker) -> Problem:
     """Two query heads, or more if it takes no such groups, on each of two key/value heads, whose values say which of
     them was read. Raises NotAsked.
     """
     limits = asker.subject.declaration.limits
     if limits.single_head or (limits.self_attention_only and limits.grouped is False):
         raise NotAsked("it always has as many key/value heads as query heads")
-    T, S = asker.lengths(4, 4)
-    number, B, D = numpy_dtype(asker.dtype), asker.batch(T, S), asker.width
+    T, S = asker.fit_lengths(4, 4)
+    number, B, D = numpy_dtype(asker.dtype), asker.fit_batch(T, S), asker.width
     H = KV_HEADS * limits.nearest("G", 2, least=2)
     value = np.tile(np.arange(KV_HEADS).reshape(1, KV_HEADS, 1, 1), (B, 1, S, D)).astype(number)
     return Problem(asker.dtype, np.zeros((B, H, T, D), number), np.zeros((B, KV_HEADS, S, D), number), value,
                    causal=limits.causal_only)
 
 
-def _accepted(asker: Asker) -> Reply:
+def _ask_groups_accepted(asker: Asker) -> Reply:
     """A wrong answer is no acceptance."""
     try:
-        found = heads_read(asker)
+        found = ask_heads_read(asker)
     except Failed as failed:
         return Reply(NO, failed.reply.detail)
-    return Reply(YES if found.answer in _ORDERS else NO, found.detail)
+    return Reply(YES if found.answer in _HEAD_ORDERS else NO, found.detail)
 
 
-def _read(asker: Asker) -> Reply:
-    if _accepted(asker).answer == NO:
+def _ask_heads_of_groups(asker: Asker) -> Reply:
+    if _ask_groups_accepted(asker).answer == NO:
         raise NotAsked("it only takes as many key/value heads as query heads")
-    return heads_read(asker)
+    return ask_heads_read(asker)
 
 
-def _value_width(asker: Asker) -> Reply:
+def _ask_value_width(asker: Asker) -> Reply:
     """Values of four entries, keys of eight."""
     if asker.subject.declaration.kind is Kind.LAYER:
         raise NotAsked("the widths of a layer follow from its parameters")
-    problem = asker.even(4, 4)
+    problem = asker.make_even(4, 4)
     narrow = problem.but(value=problem.value[..., :4].copy())
     try:
-        seen = asker.without_limits(ties_value_width=False).output(narrow)
+        seen = asker.without_limits(ties_value_width=False).ask_output(narrow)
     except Failed as failed:
         return Reply(NO, failed.reply.detail)
     return Reply(YES if is_close(seen, np.full((4, 4), 0.25)) else NO, show_numbers(seen))
 
 
-def _claims_groups(declaration: Declaration) -> str:
+def _claimed_groups(declaration: Declaration) -> str:
     said = declaration.limits.grouped
     return "" if said is None else YES if said else NO
 
 
-def _claims_width(declaration: Declaration) -> str:
+def _claimed_width(declaration: Declaration) -> str:
     return NO if declaration.limits.ties_value_width else YES
 
 
 HEAD_QUESTIONS = (
     Question("grouped", "Are fewer key/value heads than query heads accepted?",
-             {YES: "yes", NO: "no: the call fails, or its answer is wrong"}, _accepted, _claims_groups),
+             {YES: "yes", NO: "no: the call fails, or its answer is wrong"}, _ask_groups_accepted, _claimed_groups),
     Question("grouped_heads", "Which key/value head does query head h use if Hkv < H?", {
-        "repeat": "head h // (H / Hkv)", "tile": "head h % Hkv", **FAILURES}, _read, convention("grouped_heads")),
-    Question("value_width", "May values have another width than keys?", {YES: "yes", NO: "no"}, _value_width,
-             _claims_width),
+        "repeat": "head h // (H / Hkv)", "tile": "head h % Hkv", **FAILURES}, _ask_heads_of_groups,
+        declared_convention("grouped_heads")),
+    Question("value_width", "May values have another width than keys?", {YES: "yes", NO: "no"}, _ask_value_width,
+             _claimed_width),
 )
 
 
@@ -375,14 +385,14 @@ def _ask_empty_axis(asker: Asker, axis: str) -> Reply:
     limits = asker.subject.declaration.limits
     if limits.min_scores > 1 or (limits.self_attention_only and axis == "keys"):
         raise NotAsked("a limit forbids it")
-    problem = _empty(asker.even(4, 4), axis, is_self=limits.self_attention_only)
-    output = asker.without_limits(min_scores=0).output(problem)
+    problem = _empty_axis(asker.make_even(4, 4), axis, is_self=limits.self_attention_only)
+    output = asker.without_limits(min_scores=0).ask_output(problem)
     if axis == "keys":
-        return which(output, {"zeros": np.zeros(1), "nan": np.full(1, np.nan)})
+        return name_candidate(output, {"zeros": np.zeros(1), "nan": np.full(1, np.nan)})
     return Reply("empty", f"shape {output.shape}")
 
 
-def _empty(problem: Problem, axis: str, *, is_self: bool) -> Problem:
+def _empty_axis(problem: Problem, axis: str, *, is_self: bool) -> Problem:
     query, key, value = problem.query, problem.key, problem.value
     if axis == "batch":
         query, key, value = query[:0], key[:0], value[:0]
@@ -393,12 +403,12 @@ def _empty(problem: Problem, axis: str, *, is_self: bool) -> Problem:
     return problem.but(query=query.copy(), key=key.copy(), value=value.copy())
 
 
-_GONE = {"empty": "an empty array of the right shape", **FAILURES}
+_EMPTY_ANSWERS = {"empty": "an empty array of the right shape", **FAILURES}
 
 SIZE_QUESTIONS = (
-    Question("zero.queries", "What is returned if there are no queries (T = 0)?", _GONE,
+    Question("zero.queries", "What is returned if there are no queries (T = 0)?", _EMPTY_ANSWERS,
              partial(_ask_empty_axis, axis="queries")),
-    Question("zero.batch", "What is returned if the batch is empty (B = 0)?", _GONE,
+    Question("zero.batch", "What is returned if the batch is empty (B = 0)?", _EMPTY_ANSWERS,
              partial(_ask_empty_axis, axis="batch")),
     Question("zero.keys", "What is returned if there are no keys (S = 0)?",
              {"zeros": "zeros", "nan": "NaN", **FAILURES}, partial(_ask_empty_axis, axis="keys")),
@@ -406,7 +416,7 @@ SIZE_QUESTIONS = (
 
 
 REFUSES, LEADING, ANSWERS = "refuses", "leading", "answers"
-_LESS, _MORE = 4, 5
+_FEWER_KEYS, _MORE_KEYS = 4, 5
 
 
 # Inputs that do not belong together
@@ -422,68 +432,68 @@ def _ask_mismatch(asker: Asker, pose: Pose, paired: int) -> Reply:
     if asker.subject.declaration.limits.one_memory:
         raise NotAsked("one input serves as key and value")
     try:
-        output = asker.without_limits(broadcasts=True).output(pose(asker))
+        output = asker.without_limits(broadcasts=True).ask_output(pose(asker))
     except Failed as failed:
         named = {RAISES: REFUSES, UNUSABLE: ANSWERS}.get(failed.reply.answer, failed.reply.answer)
         return Reply(named, failed.reply.detail)
-    return Reply(_count_of_keys(output, paired), show_numbers(output))
+    return Reply(_name_heeded_keys(output, paired), show_numbers(output))
 
 
-def _count_of_keys(output: Array, paired: int) -> str:
+def _name_heeded_keys(output: Array, paired: int) -> str:
     """(B,H,T,Dv), where all keys weigh the same and the values are the identity."""
-    return LEADING if is_close(output[..., :_LESS], (np.arange(_LESS) < paired) / paired) else ANSWERS
+    return LEADING if is_close(output[..., :_FEWER_KEYS], (np.arange(_FEWER_KEYS) < paired) / paired) else ANSWERS
 
 
-def _more_keys(asker: Asker) -> Problem:
+def _add_key(asker: Asker) -> Problem:
     """One key has no value."""
-    problem = asker.even(_LESS, _MORE)
-    return problem.but(value=problem.value[:, :, :_LESS].copy())
+    problem = asker.make_even(_FEWER_KEYS, _MORE_KEYS)
+    return problem.but(value=problem.value[:, :, :_FEWER_KEYS].copy())
 
 
-def _more_values(asker: Asker) -> Problem:
+def _add_value(asker: Asker) -> Problem:
     """One value has no key."""
-    problem = asker.even(_LESS, _MORE)
-    return problem.but(key=problem.key[:, :, :_LESS].copy())
+    problem = asker.make_even(_FEWER_KEYS, _MORE_KEYS)
+    return problem.but(key=problem.key[:, :, :_FEWER_KEYS].copy())
 
 
-def _narrow_keys(asker: Asker) -> Problem:
+def _narrow_keys_problem(asker: Asker) -> Problem:
     """Queries are twice as wide as keys."""
     if asker.subject.declaration.kind is Kind.LAYER:
         raise NotAsked("a layer's widths are made by the lowering")
-    problem = asker.even(4, 4)
+    problem = asker.make_even(4, 4)
     return problem.but(key=problem.key[..., : asker.width // 2].copy())
 
 
-def _more_batches(asker: Asker) -> Problem:
+def _add_batch_entry(asker: Asker) -> Problem:
     """Keys and values have one batch entry more than the queries, which have two at least."""
     if asker.subject.declaration.form is InputForm.PAGED:
         raise NotAsked("keys and values in pages have no batch axis")
-    problem = asker.even(4, 4)
+    problem = asker.make_even(4, 4)
     B = max(2, problem.query.shape[0])
     sizes = {"query": B, "key": B + 1, "value": B + 1}
     return problem.but(**{name: np.resize(getattr(problem, name), (size, *problem.query.shape[1:]))
                           for name, size in sizes.items()})
 
 
-def _short(asker: Asker, form: str) -> Problem:
+def _shorten_mask(asker: Asker, form: str) -> Problem:
     """Nothing is hidden, and nothing is added."""
-    problem = asker.even(4, 4)
+    problem = asker.make_even(4, 4)
     array = np.ones((4, 3), bool) if form == "mask" else np.zeros((4, 3))
     return problem.but(**{form: asker.as_mask(array, problem) if form == "mask" else asker.as_bias(array, problem)})
 
 
-_WORDS = {REFUSES: "the call raises", LEADING: "it takes what belongs together and ignores the rest",
-          ANSWERS: "it answers with something else"}
-_POSED: Mapping[str, tuple[str, Pose, int]] = {
-    "more_keys": ("there are five keys and four values", _more_keys, _LESS),
-    "more_values": ("there are four keys and five values", _more_values, _LESS),
-    "head_width": ("queries are twice as wide as keys", _narrow_keys, _LESS),
-    "batch": ("keys and values have one batch entry more than queries", _more_batches, _LESS),
-    "mask": ("a mask has an entry for three of four keys", partial(_short, form="mask"), _LESS - 1),
-    "bias": ("a bias has an entry for three of four keys", partial(_short, form="bias"), _LESS - 1),
+_MISMATCH_ANSWERS = {REFUSES: "the call raises", LEADING: "it takes what belongs together and ignores the rest",
+                     ANSWERS: "it answers with something else"}
+_MISMATCHES: Mapping[str, tuple[str, Pose, int]] = {
+    "more_keys": ("there are five keys and four values", _add_key, _FEWER_KEYS),
+    "more_values": ("there are four keys and five values", _add_value, _FEWER_KEYS),
+    "head_width": ("queries are twice as wide as keys", _narrow_keys_problem, _FEWER_KEYS),
+    "batch": ("keys and values have one batch entry more than queries", _add_batch_entry, _FEWER_KEYS),
+    "mask": ("a mask has an entry for three of four keys", partial(_shorten_mask, form="mask"), _FEWER_KEYS - 1),
+    "bias": ("a bias has an entry for three of four keys", partial(_shorten_mask, form="bias"), _FEWER_KEYS - 1),
 }
 
 MISMATCH_QUESTIONS = tuple(
-    Question(f"mismatch.{name}", f"What happens where {what}?", _WORDS,
+    Question(f"mismatch.{name}", f"What happens where {what}?", _MISMATCH_ANSWERS,
              partial(_ask_mismatch, pose=pose, paired=paired))
-    for name, (what, pose, paired) in _POSED.items())
+    for name, (what, pose, paired) in _MISMATCHES.items())

@@ -26,11 +26,11 @@ from attnspec.core.declaration import Limits
 from attnspec.core.keywords import FROM_PLACE, PLACED, load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.precision import is_half
-from attnspec.numerics.rotary import PAIRS
+from attnspec.numerics.rotary import ROTARY_PAIRS
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, Problem, numpy_dtype
 from attnspec.questions.asker import (
-    CLOSE,
+    CLOSENESS,
     RAISES,
     UNUSABLE,
     AnyProblem,
@@ -41,21 +41,21 @@ from attnspec.questions.asker import (
     Reply,
     When,
     reply_to,
-    softmax,
+    softmax_rows,
 )
-from attnspec.questions.inputs import NO, YES, alignment, heads_read, hidden_row, mask_with_causal
+from attnspec.questions.inputs import NO, YES, ask_alignment, ask_heads_read, ask_hidden_row, ask_mask_with_causal
 from attnspec.subjects.subject import Subject
 from attnspec.subjects.watching import surviving_errors
 
-_PATTERN = np.array([[1, 0, 1], [0, 1, 1], [1, 0, 1]], bool)
+_JOINT_PATTERN = np.array([[1, 0, 1], [0, 1, 1], [1, 0, 1]], bool)
 
 
 class _FirstHead(Asker):
     """Looks at no other head."""
 
-    def output(self, problem: AnyProblem | RotaryProblem) -> Array:
+    def ask_output(self, problem: AnyProblem | RotaryProblem) -> Array:
         """The first head of the output, (1,1,T,Dv)."""
-        return super().output(problem)[:1, :1]
+        return super().ask_output(problem)[:1, :1]
 
 
 def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
@@ -67,25 +67,26 @@ def probe_conventions(subject: Subject, dtype: DType) -> Mapping[str, str]:
     """
     if subject.declaration.kind is Kind.ROTARY:
         is_said = "interleaved" in subject.declaration.keywords
-        return {} if is_said else _ask_convention(PAIRS, partial(_asked_by_aspects()[PAIRS], Asker(subject, dtype)))
+        return {} if is_said else _ask_convention(ROTARY_PAIRS,
+                                                  partial(_aspect_questions()[ROTARY_PAIRS], Asker(subject, dtype)))
     asker = _FirstHead(subject, dtype)
     found = dict[str, str]()
-    for ask in (_hidden_rows, _causal_alignment, _mask_with_causal, _of_aspects):
+    for ask in (_ask_hidden_rows, _ask_causal_alignment, _ask_masks_together, _ask_aspects):
         with surviving_errors(subject):  # what cannot be asked leaves the other questions
             found |= ask(asker)
     with surviving_errors(subject):
-        found |= _grouped(Asker(subject, dtype))
+        found |= _ask_groups(Asker(subject, dtype))
     return found
 
 
-def _of_aspects(asker: Asker) -> Mapping[str, str]:
+def _ask_aspects(asker: Asker) -> Mapping[str, str]:
     """The conventions of single aspects, such as what lies beyond a length, or what a full cache does."""
-    asked = _asked_by_aspects()
+    asked = _aspect_questions()
     return {name: answer for word, ask in asked.items()
             for name, answer in _ask_convention(word, partial(ask, asker)).items()}
 
 
-def _asked_by_aspects() -> Mapping[str, Callable[[Asker], Reply]]:
+def _aspect_questions() -> Mapping[str, Callable[[Asker], Reply]]:
     """By convention, how an aspect finds out what a subject does."""
     return {name: ask for part in load_parts("words")
             for name, ask in getattr(part, "CONVENTIONS_ASKED", {}).items()}
@@ -94,31 +95,31 @@ def _asked_by_aspects() -> Mapping[str, Callable[[Asker], Reply]]:
 def _ask_convention(name: str, ask: Callable[[], Reply]) -> Mapping[str, str]:
     """The answer of the convention, `undefined` if the reply is none of them; nothing where it cannot be asked."""
     reply = reply_to(ask)
-    return {} if reply is None else {name: _answer(name.partition(".")[0], reply)}
+    return {} if reply is None else {name: _convention_answer(name.partition(".")[0], reply)}
 
 
-def _answer(convention: str, reply: Reply) -> str:
+def _convention_answer(convention: str, reply: Reply) -> str:
     if reply.is_failure:
         return CONVENTIONS[convention].recommended
     return reply.answer if reply.answer in CONVENTIONS[convention].answers else UNDEFINED
 
 
-def _hidden_rows(asker: Asker) -> Mapping[str, str]:
+def _ask_hidden_rows(asker: Asker) -> Mapping[str, str]:
     """A subject that ignores its mask gives the mean here; held to `uniform`, it fails where keys differ."""
-    problem, found = asker.even_near(4, 4), dict[str, str]()
+    problem, found = asker.make_even_near(4, 4), dict[str, str]()
     for form in ("mask", "bias", "key_lengths"):
-        found |= _ask_convention(f"hidden_row.{form}", partial(hidden_row, asker, form, problem))
+        found |= _ask_convention(f"hidden_row.{form}", partial(ask_hidden_row, asker, form, problem))
     return {"hidden_row": next(iter(found.values())), **found} if found else {}
 
 
-def _causal_alignment(asker: Asker) -> Mapping[str, str]:
+def _ask_causal_alignment(asker: Asker) -> Mapping[str, str]:
     """Asked with more keys than queries and with fewer; the two answers must be the same one. A keyword that is taken
     with one query only is asked about with one. Where there is no causal flag, the first other keyword that counts from
     a query's own place serves for it.
     """
     taken = asker.subject.declaration.keywords
     keyword = next((name for name in (*PLACED, *FROM_PLACE) if name in taken), "causal")
-    ask = partial(alignment, keyword=keyword) if keyword in PLACED else _alignments()[keyword]
+    ask = partial(ask_alignment, keyword=keyword) if keyword in PLACED else _aspect_alignments()[keyword]
 
     def answers_at(*lengths: tuple[int, int]) -> set[str]:
         """The answers at these numbers of queries and keys, where it can be asked."""
@@ -129,36 +130,37 @@ def _causal_alignment(asker: Asker) -> Mapping[str, str]:
     return {"causal_alignment": answers.pop() if len(answers) == 1 else UNDEFINED} if answers else {}
 
 
-def _alignments() -> Mapping[str, Callable[[Asker, int, int], Reply]]:
+def _aspect_alignments() -> Mapping[str, Callable[[Asker, int, int], Reply]]:
     """By keyword that hides nothing, how an aspect asks from where it counts a query's own place."""
     return {keyword: ask for part in load_parts("words") if hasattr(part, "ALIGNMENTS")
             for keyword, ask in part.ALIGNMENTS.items()}
 
 
-def _mask_with_causal(asker: Asker) -> Mapping[str, str]:
+def _ask_masks_together(asker: Asker) -> Mapping[str, str]:
     """Asked at other lengths than the rest: a subject that keeps its answers by their shape has none of this one."""
-    return _ask_convention("mask_with_causal", partial(mask_with_causal, asker, _PATTERN))
+    return _ask_convention("mask_with_causal", partial(ask_mask_with_causal, asker, _JOINT_PATTERN))
 
 
-def _grouped(asker: Asker) -> Mapping[str, str]:
+def _ask_groups(asker: Asker) -> Mapping[str, str]:
     """A declared limit is believed. A wrong answer is an acceptance: clauses are to find it wrong."""
     limits = asker.subject.declaration.limits
-    reply = None if limits.grouped is False else reply_to(partial(heads_read, asker))
+    reply = None if limits.grouped is False else reply_to(partial(ask_heads_read, asker))
     if reply is None:
         return {} if limits.single_head else {"grouped": NO}
     if reply.answer in {RAISES, UNUSABLE}:
-        return {"grouped": NO, **({"grouped_heads": _answer("grouped_heads", reply)} if reply.is_failure else {})}
-    return {"grouped": YES, "grouped_heads": _answer("grouped_heads", reply)}
+        return {"grouped": NO,
+                **({"grouped_heads": _convention_answer("grouped_heads", reply)} if reply.is_failure else {})}
+    return {"grouped": YES, "grouped_heads": _convention_answer("grouped_heads", reply)}
 
 
-KEYS = 4
+RANGE_KEYS = 4
 """S of the problems that ask for logits and values."""
 
 MOST_KEYS = 2**13
 MOST_KEYS_SQUARE = 2**11
 """Where there are as many queries as keys."""
 
-_WRITTEN_OUT = 1e6
+_LARGEST_WRITTEN_OUT = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +168,15 @@ class Most:
     """What was searched for: `noun`, in the plural; the most that stands, 0 if nothing does; and the most tried."""
 
     noun: str
-    stands: float
-    tried: float
+    most_stood: float
+    most_tried: float
 
     def __str__(self) -> str:
         """`logits up to 65,504`, `2,048 keys`."""
-        if not self.stands:
+        if not self.most_stood:
             return f"no {self.noun}"
-        return f"{number(self.stands)} keys" if self.noun == "keys" else f"{self.noun} up to {number(self.stands)}"
+        most = format_size(self.most_stood)
+        return f"{most} keys" if self.noun == "keys" else f"{self.noun} up to {most}"
 
 
 class _Exactly(Asker):
@@ -186,37 +189,38 @@ class _Exactly(Asker):
         return limits.nearest("D", max(16, limits.min_head_width))
 
     @cached_property
-    def largest(self) -> float:
+    def largest_number(self) -> float:
         """The largest number of the dtype."""
         return float(ml_dtypes.finfo(numpy_dtype(self.dtype)).max)
 
     def powers(self, most: float) -> list[float]:
         """The powers of two from 1 to `most`, and the largest number of the dtype if it is no more."""
         numbers = {2.0**power for power in range(int(math.log2(most)) + 1)}
-        return sorted(numbers | {each for each in (self.largest,) if each <= most})
+        return sorted(numbers | {each for each in (self.largest_number,) if each <= most})
 
-    def last(self, problem: Problem) -> Array:
+    def ask_last_row(self, problem: Problem) -> Array:
         """The last row of every head, (B,H,Dv): it sees all keys under a causal flag too."""
-        return np.asarray(self.output(problem)[:, :, -1])
+        return np.asarray(self.ask_output(problem)[:, :, -1])
 
 
-def ranges_of(subject: Subject, dtype: DType) -> tuple[Most, ...]:
+def probe_ranges(subject: Subject, dtype: DType) -> tuple[Most, ...]:
     """What the subject stands of logits, values and keys at a half dtype; what cannot be asked is left out."""
     if not is_half(dtype):
         return ()
     asker = _Exactly(subject, dtype)
-    searches = (("logits", _logits(asker), _stands_logit), ("values", asker.powers(asker.largest), _stands_value),
+    searches = (("logits", _logit_sizes(asker), _stands_logit),
+                ("values", asker.powers(asker.largest_number), _stands_value),
                 ("keys", [2.0**power for power in range(int(math.log2(_most_keys(asker))) + 1)], _stands_keys))
     found = []
     for noun, sizes, stands in searches:
         try:
-            found.append(Most(noun, largest(sizes, partial(_answers, stands, asker)), sizes[-1]))
+            found.append(Most(noun, find_largest(sizes, partial(_answers_size, stands, asker)), sizes[-1]))
         except NotAsked:
             continue
     return tuple(found)
 
 
-def largest(sizes: Sequence[float], stands: Callable[[float], bool]) -> float:
+def find_largest(sizes: Sequence[float], stands: Callable[[float], bool]) -> float:
     """The largest of some growing sizes that stands; 0 if the least does not. What lies below one that stands does."""
     if stands(sizes[-1]):
         return sizes[-1]
@@ -234,80 +238,80 @@ def describe_most(found: Sequence[Most]) -> str:
 
 def describe_tried(found: Sequence[Most]) -> str:
     """What was the most of each that was tried: who stands it may stand more."""
-    return "tried up to " + ", ".join(f"{each.noun} {number(each.tried)}" for each in found)
+    return "tried up to " + ", ".join(f"{each.noun} {format_size(each.most_tried)}" for each in found)
 
 
-def number(size: float) -> str:
+def format_size(size: float) -> str:
     """`65,504`, `2^30`, `3.39e+38`."""
-    if size < _WRITTEN_OUT:
+    if size < _LARGEST_WRITTEN_OUT:
         return f"{size:,.0f}"
     power = math.log2(size)
     return f"2^{power:.0f}" if power == int(power) else f"{size:.3g}"
 
 
-def _answers(stands: Callable[[_Exactly, float], bool], asker: _Exactly, size: float) -> bool:
+def _answers_size(stands: Callable[[_Exactly, float], bool], asker: _Exactly, size: float) -> bool:
     try:
         return stands(asker, size)
     except Failed:
         return False
 
 
-def _logits(asker: _Exactly) -> list[float]:
+def _logit_sizes(asker: _Exactly) -> list[float]:
     """As far as one product of two entries reaches, in float32."""
-    entry = 2.0 ** math.floor(math.log2(asker.largest))
-    return asker.powers(min(entry * (entry / _root(asker)), float(np.finfo(np.float32).max)))
+    entry = 2.0 ** math.floor(math.log2(asker.largest_number))
+    return asker.powers(min(entry * (entry / _scale_root(asker)), float(np.finfo(np.float32).max)))
 
 
-def _root(asker: _Exactly) -> float:
-    return math.sqrt(asker.subject.scale_width(asker.even_near(KEYS, KEYS)))
+def _scale_root(asker: _Exactly) -> float:
+    return math.sqrt(asker.subject.scale_width(asker.make_even_near(RANGE_KEYS, RANGE_KEYS)))
 
 
 def _stands_logit(asker: _Exactly, logit: float) -> bool:
     """One key has this logit, the others have 0."""
-    problem, product = asker.even_near(KEYS, KEYS), logit * _root(asker)
+    problem, product = asker.make_even_near(RANGE_KEYS, RANGE_KEYS), logit * _scale_root(asker)
     share = 2.0 ** math.ceil(math.log2(product) / 2)
     problem.query[..., 0], problem.key[..., 0, 0] = share, product / share
-    weights = softmax(np.array([[logit, *np.zeros(problem.sizes.S - 1)]]))[0]
-    seen = asker.last(problem)[..., :KEYS]
-    return _is_near(seen[..., :len(weights)], weights[:KEYS])
+    weights = softmax_rows(np.array([[logit, *np.zeros(problem.sizes.S - 1)]]))[0]
+    seen = asker.ask_last_row(problem)[..., :RANGE_KEYS]
+    return _is_near(seen[..., :len(weights)], weights[:RANGE_KEYS])
 
 
 def _stands_value(asker: _Exactly, value: float) -> bool:
     """All keys weigh the same, and all values are this one."""
-    problem = asker.even_near(KEYS, KEYS)
-    return _is_near(asker.last(problem.but(value=np.full_like(problem.value, value))) / value, np.ones(1))
+    problem = asker.make_even_near(RANGE_KEYS, RANGE_KEYS)
+    return _is_near(asker.ask_last_row(problem.but(value=np.full_like(problem.value, value))) / value, np.ones(1))
 
 
 def _stands_keys(asker: _Exactly, keys: float) -> bool:
     """So many keys weigh the same, and all values are one."""
     S = int(keys)
-    problem = asker.even_near(S if _is_square(asker.subject.declaration.limits) else 1, S)
-    return _is_near(asker.last(problem.but(value=np.ones_like(problem.value))), np.ones(1))
+    problem = asker.make_even_near(S if _needs_square(asker.subject.declaration.limits) else 1, S)
+    return _is_near(asker.ask_last_row(problem.but(value=np.ones_like(problem.value))), np.ones(1))
 
 
 def _most_keys(asker: _Exactly) -> int:
-    return MOST_KEYS_SQUARE if _is_square(asker.subject.declaration.limits) else MOST_KEYS
+    return MOST_KEYS_SQUARE if _needs_square(asker.subject.declaration.limits) else MOST_KEYS
 
 
-def _is_square(limits: Limits) -> bool:
+def _needs_square(limits: Limits) -> bool:
     """Whether a row sees all of many keys only where there are as many queries."""
     return limits.ties_lengths or limits.causal_only
 
 
 def _is_near(seen: Array, wanted: Array) -> bool:
     """Whether two arrays of any shape that broadcasts are equal as far as rounding in a half dtype lets one tell."""
-    return bool((np.abs(seen - wanted) <= CLOSE).all())
+    return bool((np.abs(seen - wanted) <= CLOSENESS).all())
 
 
-def _range(asker: Asker) -> Reply:
+def _ask_range(asker: Asker) -> Reply:
     if not is_half(asker.dtype):
         raise NotAsked("it is asked only in float16 and bfloat16")
-    asker.put(asker.even(KEYS, KEYS))  # who answers nothing at all fails here
-    found = ranges_of(asker.subject, asker.dtype)
+    asker.ask(asker.make_even(RANGE_KEYS, RANGE_KEYS))  # who answers nothing at all fails here
+    found = probe_ranges(asker.subject, asker.dtype)
     return Reply(describe_most(found), describe_tried(found))
 
 
 RANGE_QUESTIONS = (
     Question("range", "How large may logits and values be in a half dtype, and how many keys may a row have, before it "
-             "overflows?", {}, _range, when=When.EVERY_DTYPE),
+             "overflows?", {}, _ask_range, when=When.EVERY_DTYPE),
 )

@@ -11,7 +11,7 @@ import numpy as np
 from attnspec.core.forms import BESIDE_CACHE, STATE
 from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import Kind
-from attnspec.problems.keyword_arrays import divided
+from attnspec.problems.keyword_arrays import split_past
 from attnspec.problems.problem import Problem
 from attnspec.scaffold.form import Binding, CallForm, KeptCache
 from attnspec.scaffold.lookup import TheirParameter, find_parameters, normalise_name
@@ -229,4 +229,4 @@ def pose_step(form: CallForm, past: int = CROSS_SIZES.S - CROSS_SIZES.T) -> Prob
     sizes = replace(sizes, H=1, Hkv=1) if form.limits.get("single_head") else sizes
     problem = sample_problem(Kind.ATTENTION, sizes, form.dtype)
     assert isinstance(problem, Problem)  # it is what was asked for
-    return divided(problem.but(causal=bool(form.limits.get("causal_only"))), past)
+    return split_past(problem.but(causal=bool(form.limits.get("causal_only"))), past)

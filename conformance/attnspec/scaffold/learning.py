@@ -10,7 +10,7 @@ import numpy as np
 from attnspec.core.keyword import Acts, Keyword, Saying
 from attnspec.core.keywords import AXES, CACHED, KEYWORDS, OFF, SEGMENTED
 from attnspec.core.nouns import Kind
-from attnspec.problems.keyword_arrays import divided, sample_of
+from attnspec.problems.keyword_arrays import sample_array, split_past
 from attnspec.problems.problem import Problem
 from attnspec.scaffold.beside import LSE_KEYWORD, learn_log_sum_exps, learn_weights
 from attnspec.scaffold.decoders import EQUAL_PAST, learn_cache
@@ -127,7 +127,7 @@ def _explain_past(keyword: str, attempt: Attempt, trier: Trier) -> str:
     problem = plain_problem(attempt.form)
     if keyword != CACHED[0] or not isinstance(problem, Problem):
         return ""
-    return trier.explain(attempt.form, divided(problem, problem.sizes.S // 2))
+    return trier.explain(attempt.form, split_past(problem, problem.sizes.S // 2))
 
 
 def hand_on(form: CallForm, more: Sequence[Binding], limits: LimitValues, against: str) -> CallForm:
@@ -234,7 +234,7 @@ def _learn_by_sayings(form: CallForm, word: Keyword, parameters: Parameters, tri
         if flag and "causal" not in form.keywords:
             continue
         problem = square_problem(form) if flag or word.name == "causal" else plain_problem(form)
-        value = sample_of(word.name, problem.sizes, problem.dtype) if word.name in AXES else saying.posed
+        value = sample_array(word.name, problem.sizes, problem.dtype) if word.name in AXES else saying.posed
         posed = problem.but(**{**flag, word.name: value})
         if not _changes_truth(form, posed, problem.but(**flag)):
             continue  # who ignores it is right, too
@@ -306,8 +306,8 @@ def _learn_past(form: CallForm, parameters: Parameters, trier: Trier) -> CallFor
     if form.kind is Kind.LAYER or not isinstance(problem, Problem):
         return form
     sizes = problem.sizes
-    found = _learn_pair(form, parameters, trier, divided(problem, sizes.S // 2), CACHED)
-    if found is form or form.attends_to_itself or trier.is_right(found, divided(problem, sizes.S - sizes.T - 1)):
+    found = _learn_pair(form, parameters, trier, split_past(problem, sizes.S // 2), CACHED)
+    if found is form or form.attends_to_itself or trier.is_right(found, split_past(problem, sizes.S - sizes.T - 1)):
         return found
     return replace(found, limits={**found.limits, **EQUAL_PAST})
 
@@ -317,7 +317,7 @@ def _learn_segments(form: CallForm, parameters: Parameters, trier: Trier) -> Cal
     problem = plain_problem(form)
     if form.kind is Kind.LAYER:
         return form
-    made = {name: sample_of(name, problem.sizes, problem.dtype) for name in SEGMENTED}
+    made = {name: sample_array(name, problem.sizes, problem.dtype) for name in SEGMENTED}
     both = _learn_pair(form, parameters, trier, problem.but(**made), SEGMENTED)
     return _learn_shared_segments(form, parameters, trier) or form if both is form else both
 
@@ -331,7 +331,7 @@ def _learn_shared_segments(form: CallForm, parameters: Parameters, trier: Trier)
     queries, keys = SEGMENTED
     limits = {**form.limits, "segments_are_shared": True}
     problem = plain_problem(form, S=plain_problem(form).sizes.T)
-    posed = problem.but(**dict.fromkeys(SEGMENTED, sample_of(queries, problem.sizes, problem.dtype)))
+    posed = problem.but(**dict.fromkeys(SEGMENTED, sample_array(queries, problem.sizes, problem.dtype)))
     shared = (replace(each, bindings=(*each.bindings, Binding(keys, "", "")))
               for each in bind_keyword(replace(form, limits=limits), queries, parameters, _SHARED_SAYINGS))
     return _find_first_right(shared, posed, trier)

@@ -15,7 +15,7 @@ import numpy as np
 
 from attnspec.numerics.operands import Operands
 from attnspec.numerics.reference import Truth
-from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, joined
+from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, join_past
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ def _replace_past(problem: Problem, key: Array, value: Array, first: int) -> Pro
 
 def _count_from_first_key(problem: Problem) -> Problem:
     """As if the first query stood at the first key that is past."""
-    whole = joined(problem)
+    whole = join_past(problem)
     return _replace_past(problem, whole.key, whole.value, 0)
 
 
@@ -237,7 +237,7 @@ def _write_at_start(*names: str, first: int | None = None) -> Callable[[Problem]
     of the first query, where it is not behind the past.
     """
     def write(problem: Problem) -> Problem:
-        whole = joined(problem)
+        whole = join_past(problem)
         found = {"key": whole.key, "value": whole.value}
         for name in names:
             new = getattr(problem, name)

@@ -14,10 +14,10 @@ from attnspec.core.keyword import Acts
 from attnspec.core.keywords import FROM_PLACE, KEYWORDS, load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.storage import STORAGES
-from attnspec.numerics.bound import log_sum_exp
-from attnspec.numerics.expectation import concat, lowered
-from attnspec.numerics.operands import attending, operands_of, with_extra_key
-from attnspec.numerics.reference import attend
+from attnspec.numerics.bound import row_log_sum_exp
+from attnspec.numerics.expectation import concat_heads, inner_problem
+from attnspec.numerics.operands import add_extra_key, dequantise_problem, prepare_operands
+from attnspec.numerics.reference import compute_truth
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.scaffold.form import CallForm
 from attnspec.scaffold.mistakes import MISTAKES, can_be_made, mistake_inputs, mistake_output, mistake_params
@@ -124,21 +124,21 @@ def expect_usual(form: CallForm, problem: AnyProblem) -> Expected:
 def list_expected(problem: AnyProblem, default_scale: str, mistake: str = "") -> Iterator[Expected]:
     """What the definition says under one convention or another; or what it would say with a plain mistake in it."""
     made = MISTAKES[mistake] if mistake else None
-    inner = lowered(mistake_params(made, problem)) if isinstance(problem, LayerProblem) else problem
-    inner = mistake_inputs(made, attending(inner))
+    inner = inner_problem(mistake_params(made, problem)) if isinstance(problem, LayerProblem) else problem
+    inner = mistake_inputs(made, dequantise_problem(inner))
     if inner.scale is None and default_scale:
         inner = inner.but(scale=OTHER_SCALES[default_scale](problem.sizes))
     matters = bool(FROM_PLACE & problem.keywords) or inner.sizes.Hkv != inner.sizes.H
     for conventions in _CONVENTION_CHOICES if matters else _CONVENTION_CHOICES[:1]:
-        operands = operands_of(inner, conventions, None, None)
-        operands = operands if inner.sinks is None else with_extra_key(operands, inner.sinks)
-        found, sees = attend(operands, np.float64), np.asarray(operands.counts > 0)
+        operands = prepare_operands(inner, conventions, None, None)
+        operands = operands if inner.sinks is None else add_extra_key(operands, inner.sinks)
+        found, sees = compute_truth(operands, np.float64), np.asarray(operands.counts > 0)
         output = mistake_output(made, found, operands)
         weights = np.asarray(found.weights / np.where(found.total == 0, 1, found.total)[..., None])
         if isinstance(problem, LayerProblem):
             output, sees = _project_output(mistake_params(made, problem), output), np.asarray(sees.all(axis=1))
         with np.errstate(divide="ignore"):  # -inf where a row sees no key
-            lse = log_sum_exp(found, operands)
+            lse = row_log_sum_exp(found, operands)
         yield Expected(output, sees, weights, lse)
 
 
@@ -156,7 +156,7 @@ def expected_mistakes(problem: AnyProblem) -> Iterator[tuple[str, Expected]]:
 
 def _project_output(problem: LayerProblem, output: Array) -> Array:
     """(B,H,T,Dv) -> (B,T,M), or (B,T,H·Dv) where the layer does not project its output."""
-    heads = concat(output)
+    heads = concat_heads(output)
     out = {name: array.astype(np.float64) for name, array in problem.params.items() if name.endswith("_out")}
     return np.asarray((heads @ out["w_out"] if "w_out" in out else heads) + out.get("b_out", 0))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from attnspec.core.forms import BORDERS
 from attnspec.core.keywords import COUNTS
-from attnspec.problems.keyword_arrays import sample_of
+from attnspec.problems.keyword_arrays import sample_array
 from attnspec.problems.problem import Problem
 from attnspec.scaffold.arrangements import PACKED_ARRANGEMENT
 from attnspec.scaffold.examined import ExaminedCallable
@@ -48,7 +48,7 @@ def note_ragged_batches(form: CallForm, trier: Trier) -> CallForm:
     problem = plain_problem(form)
     if not form.is_packed or not isinstance(problem, Problem):
         return form
-    lengths = {name: sample_of(name, problem.sizes, problem.dtype) for name in COUNTS}
+    lengths = {name: sample_array(name, problem.sizes, problem.dtype) for name in COUNTS}
     wrong = trier.find_wrong(form, problem.but(**lengths))
     if wrong is None:
         return form

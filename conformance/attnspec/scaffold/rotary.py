@@ -12,8 +12,8 @@ from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import DEFAULT_BASE, POSITIONS, ROTARY, ROTARY_PROFILE
 from attnspec.core.nouns import DType
-from attnspec.numerics.precision import assumed
-from attnspec.numerics.rotary import PAIRS, expect_rotary
+from attnspec.numerics.precision import assumed_precision
+from attnspec.numerics.rotary import ROTARY_PAIRS, expect_rotary
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import numpy_dtype
 from attnspec.scaffold.examined import ExaminedCallable
@@ -122,7 +122,7 @@ def _turns_rightly(form: RotaryForm, process: CalleeProcess, dtype: DType = DTyp
     """Whether it answers as the definition does: alone, and with each of its keywords."""
     subject = process.load_source(write_rotary(form), ROTATE_NAME, form.call.lift)
     for problem in _list_problems(form, dtype):
-        truth = expect_rotary(problem, assumed(dtype), conventions={PAIRS: form.pairs}).output
+        truth = expect_rotary(problem, assumed_precision(dtype), conventions={ROTARY_PAIRS: form.pairs}).output
         try:
             output = subject.answer_rotary(problem).output.astype(np.float64)
         except (SubjectRaised, SubjectDied, UnusableAnswer, ValueError):
@@ -164,7 +164,7 @@ def describe_rotary(form: RotaryForm) -> Iterator[str]:
     for keyword, parameter, expression in form.bindings:
         yield f"`{keyword}` is its {parameter}" + ("." if expression == keyword else f", given {expression}.")
     if form.pairs:
-        yield f"Pairs are {form.pairs}: {CONVENTIONS[PAIRS].answers[form.pairs]}."
+        yield f"Pairs are {form.pairs}: {CONVENTIONS[ROTARY_PAIRS].answers[form.pairs]}."
 
 
 def write_rotary_entry(form: RotaryForm, process: CalleeProcess) -> str:
@@ -181,4 +181,4 @@ def _list_rotary_lines(form: RotaryForm, dtypes: list[DType]) -> Iterator[str]:
     yield from ((f"    lift: {form.call.lift}",) if form.call.lift else ())
     yield f"    dtypes: [{', '.join(dtype.value for dtype in dtypes)}]"
     yield f"    claims: [{ROTARY_PROFILE}]"
-    yield from ((f"    conventions: {{{PAIRS}: {form.pairs}}}",) if form.pairs else ())
+    yield from ((f"    conventions: {{{ROTARY_PAIRS}: {form.pairs}}}",) if form.pairs else ())

@@ -8,14 +8,14 @@ import ml_dtypes
 import numpy as np
 
 from attnspec.core.nouns import DType, Effort
-from attnspec.numerics.precision import is_half, precision_of
-from attnspec.numerics.width import Fit, fitted
+from attnspec.numerics.precision import declared_precision, is_half
+from attnspec.numerics.width import Fit, fit_class
 from attnspec.problems.choices import shapes_for
 from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, numpy_dtype
 from attnspec.questions.asker import Asker, Failed, NotAsked
-from attnspec.questions.numbers import GRADE_ALARM, LONG, normal
+from attnspec.questions.numbers import GRADE_ALARM, LONG_LENGTHS, normal_problem
 from attnspec.subjects.subject import Subject
 
 ClassWords = Mapping[str, str | int]
@@ -47,9 +47,9 @@ def measure_half_class(subject: Subject, dtype: DType) -> ClassWords:
         sums: ClassWords = {"grade": STEPWISE_GRADE, "accumulate": dtype.value, "row_sum": dtype.value}
         classes = [sums, {**sums, "block": 1}]
     fits = _fit_panel(Asker(subject, dtype), [{"grade": _USUAL_GRADE}, *classes])
-    if not fits or (fits[0].explains and not _stores_row_sum(subject, dtype)):
+    if not fits or (fits[0].explains_panel and not _stores_row_sum(subject, dtype)):
         return {}
-    return next((words for words, fit in zip(classes, fits[1:], strict=True) if fit.explains), {})
+    return next((words for words, fit in zip(classes, fits[1:], strict=True) if fit.explains_panel), {})
 
 
 def _fit_panel(asker: Asker, classes: Sequence[ClassWords]) -> list[Fit]:
@@ -60,9 +60,9 @@ def _fit_panel(asker: Asker, classes: Sequence[ClassWords]) -> list[Fit]:
         output = _ask_output(asker, problem)
         if output is not None:
             width = asker.subject.scale_width(problem)
-            precisions = (precision_of({**words, "reason": "measured"}, asker.dtype) for words in classes)
-            return [fitted(problem, output, each, name=str(each), conventions={}, scale_width=width,
-                           false_alarm=GRADE_ALARM) for each in precisions]
+            precisions = (declared_precision({**words, "reason": "measured"}, asker.dtype) for words in classes)
+            return [fit_class(problem, output, each, name=str(each), conventions={}, scale_width=width,
+                              false_alarm=GRADE_ALARM) for each in precisions]
     return []
 
 
@@ -72,7 +72,7 @@ def _list_panels(asker: Asker) -> Iterator[Problem]:
     for sizes in shapes_for(panel, limits, Effort.GLANCE):
         recipe = Recipe(sizes, panel.families, "none", frozenset(), seed=1)
         yield make_problem(recipe, asker.dtype).but(causal=limits.causal_only)
-    yield normal(asker, *asker.lengths(*LONG)).but(causal=limits.causal_only)
+    yield normal_problem(asker, *asker.fit_lengths(*LONG_LENGTHS)).but(causal=limits.causal_only)
 
 
 def _stores_row_sum(subject: Subject, dtype: DType) -> bool:
@@ -104,11 +104,11 @@ def _ask_first_weights(asker: Asker, half: DType, keys: int) -> Array | None:
     """(B,H): the weight of the first key in the last row, where each other of some keys weighs next to nothing; None
     where the subject does not say it.
     """
-    T, S = asker.lengths(keys, keys)
+    T, S = asker.fit_lengths(keys, keys)
     if T < 1 or keys > S:
         return None
     limits = asker.subject.declaration.limits
-    problem = asker.even(T, S).but(causal=limits.causal_only)
+    problem = asker.make_even(T, S).but(causal=limits.causal_only)
     steepness = np.sqrt(asker.subject.scale_width(problem))
     problem.query[..., 0] = 1
     problem.key[:, :, 1:keys, 0] = np.log(_SMALL_WEIGHT * _unit_step(half)) * steepness
@@ -126,6 +126,6 @@ def _unit_step(dtype: DType) -> float:
 def _ask_output(asker: Asker, problem: Problem) -> Array | None:
     """(B,H,T,Dv), or None where the subject gives none."""
     try:
-        return asker.output(problem)
+        return asker.ask_output(problem)
     except (NotAsked, Failed):
         return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from attnspec.core.forms import STATE
-from attnspec.problems.problem import joined
+from attnspec.problems.problem import join_past
 from attnspec.scaffold.decoders import is_right_behind_past, pose_step
 from attnspec.scaffold.extended import Parameters
 from attnspec.scaffold.form import QUARTER_TURN, CallableKind, CallForm, Site
@@ -177,7 +177,7 @@ def _check_turned_steps(form: CallForm, trier: Trier) -> CallForm:
     turning = replace(form, filled_tensors={}, replacements={}, variants={})
     step = pose_step(turning)
     past = step.past
-    whole = joined(step)
+    whole = join_past(step)
     before = np.zeros((*step.query.shape[:2], past, step.query.shape[3]), step.query.dtype)
     if not turning.attends_to_itself:
         return form

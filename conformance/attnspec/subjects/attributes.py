@@ -16,8 +16,8 @@ from attnspec.core.errors import AttnspecError, FileLocation, ManifestError, Tar
 from attnspec.core.forms import STATE
 from attnspec.core.keyword import KeywordLimits
 from attnspec.core.nouns import DType, Kind
-from attnspec.numerics.precision import precision_of
-from attnspec.numerics.roundings import backward_named, backward_precision_of
+from attnspec.numerics.precision import declared_precision
+from attnspec.numerics.roundings import declared_backward, format_backward
 from attnspec.numerics.width import refuse_too_wide
 from attnspec.spec.yaml_lines import Fields, Located, LocatedList
 from attnspec.subjects.declared import codes_without_scale, read_declaration
@@ -176,12 +176,12 @@ def check_precision(declaration: Declaration, where: FileLocation | None,
     """Raise `error` at the first precision class, of the subject or a variant, that makes no sense."""
     for dtype, words in _declared_precisions(declaration):
         try:
-            precision_of(words, dtype)
+            declared_precision(words, dtype)
         except ManifestError as cause:
             raise error(str(cause), where=_place_of(words, dtype) or where) from None
     for dtype, words in declaration.backward_precision.items():
         try:
-            backward_precision_of(words, precision_of(declaration.precision.get(dtype), dtype))
+            declared_backward(words, declared_precision(declaration.precision.get(dtype), dtype))
         except ManifestError as cause:
             raise error(str(cause), where=words.place if isinstance(words, Located) else where) from None
 
@@ -193,7 +193,7 @@ def check_width(declaration: Declaration, where: FileLocation | None,
         return  # the mistakes are of attention
     for dtype, words in _declared_precisions(declaration):
         try:
-            refuse_too_wide(precision_of(words, dtype))
+            refuse_too_wide(declared_precision(words, dtype))
         except ManifestError as cause:
             raise error(str(cause), where=words.place if isinstance(words, Located) else where) from None
 
@@ -213,10 +213,10 @@ def backward_named_of(declaration: Declaration, precision: Mapping[str, str]) ->
     """
     found = {}
     for dtype in (each for each in DType if each.value in precision):
-        forward = precision_of(declaration.precision.get(dtype), dtype)
+        forward = declared_precision(declaration.precision.get(dtype), dtype)
         if str(forward) == precision[dtype.value]:
-            backward = backward_precision_of(declaration.backward_precision.get(dtype), forward)
-            found[dtype.value] = backward_named(forward, backward)
+            backward = declared_backward(declaration.backward_precision.get(dtype), forward)
+            found[dtype.value] = format_backward(forward, backward)
     return found
 
 
@@ -226,7 +226,7 @@ def _place_of(words: Mapping[str, object], dtype: DType) -> FileLocation | None:
         return None
     for word, value in words.items():
         try:
-            precision_of({"reason": "looked at by itself", word: value}, dtype)
+            declared_precision({"reason": "looked at by itself", word: value}, dtype)
         except ManifestError:
             return words.place_of(word)
     return words.place

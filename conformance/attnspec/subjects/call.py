@@ -28,7 +28,7 @@ from attnspec.host.calling import LARGEST, NO_GRADIENT, NOT_MADE, NOT_REACHED, A
 from attnspec.host.frames import BITS, Entries, bounds, placed
 from attnspec.host.lifts.making import FormNotMade, FrameworkForm
 from attnspec.hosting.process import ProcessDeath
-from attnspec.numerics.gradients import BIAS, DIFFERENTIATED
+from attnspec.numerics.gradients import BIAS, DIFFERENTIABLE_INPUTS
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import INPUTS, Array, LayerProblem, Problem, numpy_dtype
 from attnspec.spec.yaml_lines import shown_path
@@ -466,7 +466,7 @@ def refuses_gradients(declaration: Declaration) -> bool:
 def inputs_of(problem: Problem, limits: Limits) -> tuple[str, ...]:
     """The names of the inputs with respect to which a problem has gradients."""
     constant = {BIAS} if limits.constant_bias else set()
-    return tuple(name for name in DIFFERENTIATED if name not in constant and getattr(problem, name) is not None)
+    return tuple(name for name in DIFFERENTIABLE_INPUTS if name not in constant and getattr(problem, name) is not None)
 
 
 def grad_given(problem: Problem, declaration: Declaration) -> Array:

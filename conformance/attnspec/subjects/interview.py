@@ -20,7 +20,7 @@ from attnspec.core.keywords import AXES, CACHED
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.sizes import Refusal, RefusalCondition
 from attnspec.problems.demand import fit_to_limits
-from attnspec.problems.keyword_arrays import NEUTRAL, divided, keyword_array
+from attnspec.problems.keyword_arrays import NEUTRAL_PATTERNS, keyword_array, split_past
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.subjects.call import find_gist
@@ -73,11 +73,12 @@ class Case:
                              for shape in ((B, H, T, D), (B, Hkv, S, D), (B, Hkv, S, Dv)))
         rare = {name: value for name, value in self.keywords.items() if is_rare(name, value)}
         neutral = {"mask": np.ones((B, H, T, S), bool), "bias": np.zeros((B, H, T, S), number),
-                   **{name: keyword_array(name, rare.get(name, NEUTRAL[name]), 0, self.sizes, dtype) for name in NEUTRAL
+                   **{name: keyword_array(name, rare.get(name, NEUTRAL_PATTERNS[name]), 0, self.sizes, dtype)
+                      for name in NEUTRAL_PATTERNS
                       if name in self.keywords}} if self.keywords.keys() & AXES.keys() else {}
         problem = Problem(dtype, query, key, value, **{name: neutral.get(name, value)
                                                        for name, value in self.keywords.items() if name not in CACHED})
-        return divided(problem, S // 2) if self.keywords.keys() & set(CACHED) else problem
+        return split_past(problem, S // 2) if self.keywords.keys() & set(CACHED) else problem
 
 
 def case_of(problem: Problem | LayerProblem | RotaryProblem) -> Case:

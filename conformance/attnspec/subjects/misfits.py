@@ -20,7 +20,7 @@ from attnspec.core.keyword import APART, GRAD
 from attnspec.core.keywords import AXES, SEGMENTED, load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems.make import RotaryProblem
-from attnspec.problems.problem import HELD, INPUTS, Array, LayerProblem, Problem, Sizes, numpy_dtype
+from attnspec.problems.problem import CACHED_INPUTS, INPUTS, Array, LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.subjects.call import BackwardPass, can_differentiate, refuses_gradients, takes_codes
 
 SHARES: Mapping[str, Mapping[str, int]] = {
@@ -143,7 +143,7 @@ def _in_parts(problem: Problem, limits: Limits) -> LoweredProblem:
     heads alone have keys and values.
     """
     shares, width = SHARES[limits.inputs], head_width(problem.sizes, limits)
-    held = _join_projections(problem, INPUTS if limits.self_attention_only else HELD, shares, width)
+    held = _join_projections(problem, INPUTS if limits.self_attention_only else CACHED_INPUTS, shares, width)
     query = held if limits.self_attention_only else _join_projections(problem, INPUTS[:1], shares, width)
     params = _selections(problem.sizes.H, problem.sizes.Hkv, width, problem.dtype, limits)
     return LoweredProblem(query, held, held, params, problem.sizes, width, width, shares)

@@ -18,7 +18,7 @@ from attnspec.core.keyword import Acts, PagePattern, StepPattern
 from attnspec.core.keywords import AXES, COUNTS, KEYWORDS
 from attnspec.problems.families import random_words
 from attnspec.problems.keyword_arrays import cut_scales, slots_of_page
-from attnspec.problems.problem import HELD, Array, Lays, Problem, Sizes, joined
+from attnspec.problems.problem import CACHED_INPUTS, Array, Lays, Problem, Sizes, join_past
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -201,7 +201,7 @@ def in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> Paged
 
 def laid_in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> Lays:
     """How what belongs to the entries of keys and values, (B,Hkv,S,·), lies in their pages, (pages,slots,Hkv,·)."""
-    return dict.fromkeys(HELD, _lay_pages(problem, pattern, multiple).lay)
+    return dict.fromkeys(CACHED_INPUTS, _lay_pages(problem, pattern, multiple).lay)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,7 +237,7 @@ def _list_key_arrays(problem: Problem) -> Iterator[Array]:
     """Keys and values (B,Hkv,S,·), and what says which numbers their entries stand for."""
     yield from (problem.key, problem.value)
     yield from (array for name, array in problem.given.items()
-                if name in OF_ENTRIES and KEYWORDS[name].meaning_of in HELD)
+                if name in OF_ENTRIES and KEYWORDS[name].meaning_of in CACHED_INPUTS)
 
 
 def _cut_pages(array: Array, held: Array, is_used: Array, slots: int, content: float) -> Array:
@@ -365,7 +365,7 @@ _ENDS_BY_STEPPING: Mapping[StepPattern, Callable[[int], tuple[int, ...]]] = {
 
 def _storing_steps(problem: Problem, name: str, places: tuple[int, ...]) -> Iterator[Step]:
     """The calls that store the first keys of a problem, cut at these places."""
-    whole, takes = joined(problem), NO_CACHE
+    whole, takes = join_past(problem), NO_CACHE
     for first, end in pairwise(places):
         if first < end:
             yield Step(_silence_call(problem, _take_span(whole, first, end), end), takes, name)
@@ -376,7 +376,7 @@ def _take_span(whole: Problem, first: int, end: int) -> Problem:
     """As many queries as keys: the keys themselves, one for each query head. Queries that are codes have a format and
     scales of their own, so that these are queries of the problem.
     """
-    key, value = (np.ascontiguousarray(getattr(whole, name)[:, :, first:end]) for name in HELD)
+    key, value = (np.ascontiguousarray(getattr(whole, name)[:, :, first:end]) for name in CACHED_INPUTS)
     rows = np.arange(end - first) % whole.query.shape[2]
     scales = cut_scales(whole, keys=slice(first, end), queries=rows)
     query = whole.query[:, :, rows] if scales else np.repeat(key, whole.query.shape[1] // key.shape[1], axis=1)
@@ -410,7 +410,7 @@ def _make_other_call(problem: Problem) -> Problem:
               if name == f"{KEYWORDS[name].meaning_of}_scale"}
     return problem.but(**scales, **{
         name: np.ascontiguousarray(np.roll(value if has_codes else -value, 1, axis=2))
-        for name in (*HELD, *HELD_IN_CACHE) if (value := getattr(problem, name)) is not None})
+        for name in (*CACHED_INPUTS, *HELD_IN_CACHE) if (value := getattr(problem, name)) is not None})
 
 
 def _alternate_calls(own: tuple[Step, ...], other: tuple[Step, ...]) -> tuple[Step, ...]:

@@ -15,7 +15,7 @@ from attnspec.numerics.precision import Precision
 from attnspec.numerics.stored_format import STORED_WORDS
 from attnspec.problems.demand import Demand
 from attnspec.problems.domain import GENERIC_KINDS, Domain, domain
-from attnspec.problems.problem import FIELDS
+from attnspec.problems.problem import RECIPE_FIELDS
 from attnspec.spec.clause import Clause, Spec, Word
 from attnspec.subjects.subject import Subject, why_no_form
 from attnspec.trials.covering_cases import FIXED_KINDS
@@ -87,7 +87,7 @@ class Check:
                   if step.bound.name in PARTING)
         passes = 2 if looks & DIFFERENTIATED.keys() else 1
         reads = bool(looks & INSIDE) or any(step.bound.name in READING for step in self.then)
-        return Demand(self.domain, reads=reads, parted="".join(sorted(set(parted))),
+        return Demand(self.domain, reads=reads, cut_axes="".join(sorted(set(parted))),
                       runs=max(1, len(self.runs)), passes=passes, projects=projects or self.domain.is_layer,
                       flips=self.clause.flips or bool(self.clause.made), pool=self.clause.pool)
 
@@ -178,7 +178,7 @@ def domain_of(given: Word, where: FileLocation) -> Domain:
 def _check_draws(clause: Clause) -> None:
     for name, word in clause.draw.items():
         look_up(word, DRAWS, "value to draw", clause.place_of("given"))
-        if name in FIELDS:
+        if name in RECIPE_FIELDS:
             raise SpecError(f"a drawn value cannot be called {name!r}: a recipe has a field of that name.",
                             where=clause.place_of("given"))
 

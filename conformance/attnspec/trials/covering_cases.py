@@ -38,8 +38,8 @@ from attnspec.core.nouns import DType, Effort
 from attnspec.numerics.expectation import visible_keys
 from attnspec.problems.choices import (
     FAMILIES_A_CALL,
+    MOST_SMALL_LOGITS,
     SEED_BYTES,
-    SMALL,
     FeatureArray,
     Menu,
     Row,
@@ -290,7 +290,7 @@ def spread_cards(cards: Sequence[Card], count: int) -> tuple[Card, ...]:
 def choices_in_wider_menu(menu: Menu, choices: Choices, wider: Menu) -> Choices:
     """The bytes that make the same case of a menu that offers these shapes and more."""
     # the first byte chooses the shape, and what follows means the same in both menus
-    return bytes([_byte_of(wider, menu.shape(choices[0])), *choices[0][1:]]), *choices[1:]
+    return bytes([_byte_of(wider, menu.chosen_shape(choices[0])), *choices[0][1:]]), *choices[1:]
 
 
 def seed_of(seed: int, domain: Domain) -> int:
@@ -321,7 +321,7 @@ def _take(cards: Iterator[Card], count: int) -> list[Card]:
 
 def _shapes(menu: Menu, seed: int, count: int) -> list[int]:
     """Each shape once, as they were dealt; after that the small ones."""
-    small = [sizes for sizes in menu.shapes if count_logits(sizes) <= SMALL] or menu.shapes
+    small = [sizes for sizes in menu.shapes if count_logits(sizes) <= MOST_SMALL_LOGITS] or menu.shapes
     once = menu.shapes[:count]
     again = _take(_deal(small, seed, "small shapes"), count - len(once))
     return [_byte_of(menu, sizes) for sizes in (*once, *again)]
@@ -359,8 +359,8 @@ def _are_seen(menu: Menu, at: int) -> bool:
 def _lists(menu: Menu) -> Iterator[tuple[str, int]]:
     domain = menu.domain
     yield from (("masks", len(domain.masks)), ("biases", len(domain.biases)), ("scales", len(domain.scales)))
-    yield "inputs", max(len(menu.inputs(sizes)) for sizes in menu.shapes)
-    yield from ((EVERY_VALUED[name].plural, len(menu.values(name))) for name in menu.valued)
+    yield "inputs", max(len(menu.input_kinds(sizes)) for sizes in menu.shapes)
+    yield from ((EVERY_VALUED[name].plural, len(menu.values(name))) for name in menu.valued_keywords)
 
 
 def _bytes(seed: int, label: str, size: int, count: int) -> list[int]:

@@ -23,26 +23,26 @@ import numpy as np
 from attnspec.core.conventions import of_hidden_rows
 from attnspec.core.declaration import Limits, asked_of
 from attnspec.core.nouns import DType, Kind
-from attnspec.numerics.bound import is_large
-from attnspec.numerics.dropout import expect_dropped
-from attnspec.numerics.expectation import Expectation, expect, expect_layer, of_gradients
-from attnspec.numerics.gradient_sums import Factor, exact, gradient_of_bias, gradient_of_weight
-from attnspec.numerics.gradients import Gradient, erring, expect_gradients
+from attnspec.numerics.bound import needs_screening
+from attnspec.numerics.dropout import expect_with_factors
+from attnspec.numerics.expectation import Expectation, expect, expect_gradients_alone, expect_layer
+from attnspec.numerics.gradient_sums import Factor, exact_factor, gradient_of_bias, gradient_of_weight
+from attnspec.numerics.gradients import Gradient, erring_classes, expect_gradients
 from attnspec.numerics.operands import queries_within
-from attnspec.numerics.precision import Precision, precision_of, unit
+from attnspec.numerics.precision import Precision, declared_precision, unit
 from attnspec.numerics.reference import wide_float
-from attnspec.numerics.rotary import PAIRS, expect_rotary
+from attnspec.numerics.rotary import ROTARY_PAIRS, expect_rotary
 from attnspec.numerics.roundings import (
     BackwardPrecision,
     BackwardRoundings,
-    backward_named,
-    backward_precision_of,
+    declared_backward,
+    format_backward,
 )
 from attnspec.numerics.score import Drifts
 from attnspec.problems.demand import count_work
 from attnspec.problems.make import RotaryProblem, make_layer, make_problem, make_rotary
-from attnspec.problems.problem import INPUTS, Array, Problem, Recipe, Sizes, joined
-from attnspec.questions.undeclared import Most, probe_conventions, ranges_of
+from attnspec.problems.problem import INPUTS, Array, Problem, Recipe, Sizes, join_past
+from attnspec.questions.undeclared import Most, probe_conventions, probe_ranges
 from attnspec.subjects.call import grad_given
 from attnspec.subjects.misfits import LoweredProblem, lower_problem
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised
@@ -170,7 +170,7 @@ class Evaluator:
         keep_heap()
         self.subject = subject
         self.dtype = dtype
-        self.precision: Precision = precision_of(subject.declaration.precision.get(dtype), dtype)
+        self.precision: Precision = declared_precision(subject.declaration.precision.get(dtype), dtype)
         self._given = conventions
         self._answers: Memory[SubjectAnswer] = Memory()
         self._archive = archive or Archive()
@@ -239,7 +239,7 @@ class Evaluator:
         Asked once: some of the questions have all the keys that a dtype can count.
         """
         if not self._ranges:
-            self._ranges.append(ranges_of(self.subject, self.dtype))
+            self._ranges.append(probe_ranges(self.subject, self.dtype))
         return self._ranges[0]
 
     @property
@@ -301,7 +301,7 @@ class Evaluator:
 
     def problem(self, recipe: Recipe, kind: Kind) -> AnyProblem:
         """The problem of a recipe, whatever is drawn beside it; it is remembered, so nobody may write to its arrays."""
-        name = f"{recipe.undrawn.text}@{kind.value}"
+        name = f"{recipe.without_drawn.text}@{kind.value}"
         return self._archive.problems.recall(name, lambda: self._problem(recipe, kind))
 
     def _problem(self, recipe: Recipe, kind: Kind) -> AnyProblem:
@@ -323,7 +323,7 @@ class Evaluator:
         if part == PARAMETERS:
             return self._expect_parameters(problem)
         if isinstance(problem, Problem):
-            screens = is_large(problem) and part != "typical"
+            screens = needs_screening(problem) and part != "typical"
             return expect(problem, self.precision, conventions=self.conventions, parts=parts, screens=screens,
                           scale_width=self.subject.scale_width(problem))
         return expect_layer(problem, self.precision, conventions=self.conventions, parts=parts)
@@ -336,8 +336,8 @@ class Evaluator:
         """What the definition says, where weights are multiplied by a factor (B,H,T,S): of gradients, or the output."""
         if part == GRADIENTS:
             return self._expect_gradients(problem, factor)
-        return expect_dropped(problem, factor, self.precision, conventions=self.conventions,
-                              scale_width=self.subject.scale_width(problem))
+        return expect_with_factors(problem, factor, self.precision, conventions=self.conventions,
+                                   scale_width=self.subject.scale_width(problem))
 
     def _expect_gradients(self, problem: AnyProblem, factor: Array | None = None) -> Expectation:
         """What the definition says of the gradients; factor (B,H,T,S): of weights that are dropped."""
@@ -347,9 +347,10 @@ class Evaluator:
             problem, grad, self.precision, self.backward_precision, conventions=self.conventions,
             scale_width=self.subject.scale_width(problem), settled=rows_without_gradient(problem, self.conventions),
             factor=factor)
-        if self.precision.stored:  # what a rounding to codes passes back is a convention, of which nothing is claimed
+        # what a rounding to codes passes back is a convention, of which nothing is claimed
+        if self.precision.stored_formats:
             gradients = {name: replace(each, claimed=np.zeros_like(each.claimed)) for name, each in gradients.items()}
-        return of_gradients(gradients)
+        return expect_gradients_alone(gradients)
 
     def _expect_parameters(self, problem: AnyProblem) -> Expectation:
         """What it says of the gradients of a layer's parameters."""
@@ -358,23 +359,23 @@ class Evaluator:
         found = self._expect_gradients(problem).gradients
         assert found is not None
         grad = lowered.output_of(grad_given(problem, self.subject.declaration))
-        return of_gradients(of_parameters(
+        return expect_gradients_alone(of_parameters(
             problem, lowered, found, self._expect(problem, "output"), grad,
             settled=rows_without_gradient(problem, self.conventions),
-            classes=erring(self.precision, self.backward_precision)))
+            classes=erring_classes(self.precision, self.backward_precision)))
 
     @cached_property
     def backward_precision(self) -> BackwardPrecision:
         """Where the subject's backward pass rounds, as it declares."""
         declared = self.subject.declaration.backward_precision.get(self.dtype)
-        return backward_precision_of(declared, self.precision)
+        return declared_backward(declared, self.precision)
 
     @property
     def backward_name(self) -> str:
         """The class of the backward pass in words: the class that the forward pass implies, and what is declared
         otherwise.
         """
-        return backward_named(self.precision, self.backward_precision)
+        return format_backward(self.precision, self.backward_precision)
 
     def expect_rows(self, problem: Problem, rows: Array) -> Expectation:
         """What the definition says of the output (B,H,T,Dv) at some rows, indices along T, with the sharp allowance."""
@@ -390,7 +391,7 @@ class Evaluator:
         H, Hkv = problem.sizes.H, problem.sizes.Hkv
         tiled = self.conventions.get("grouped_heads") == "tile"
         heads = np.arange(H) % Hkv if tiled else np.arange(H) // (H // Hkv)
-        return np.take(joined(problem).value, heads, axis=1)
+        return np.take(join_past(problem).value, heads, axis=1)
 
     @cached_property
     def _variants(self) -> dict[str, Evaluator]:
@@ -423,7 +424,8 @@ def heeded_conventions(conventions: Mapping[str, str]) -> tuple[str, ...]:
     together, or promises nothing of them, is not given both, so that for what is given they hold together.
     """
     joined = conventions.get("mask_with_causal", "")
-    return (conventions.get("causal_alignment", ""), conventions.get("grouped_heads", ""), conventions.get(PAIRS, ""),
+    return (conventions.get("causal_alignment", ""), conventions.get("grouped_heads", ""),
+            conventions.get(ROTARY_PAIRS, ""),
             joined if joined in {"mask", "causal"} else "both")
 
 
@@ -448,12 +450,13 @@ def of_parameters(problem: Problem, lowered: LoweredProblem, found: Mapping[str,
     output, (B,T,M).  settled: (B,T) bool, where the output of a row that sees no key is zeros.
     """
     real, own = np.dtype(wide_float(problem.dtype)), classes[0]
-    pairs = {name: (exact(getattr(lowered, name), real, own),
+    pairs = {name: (exact_factor(getattr(lowered, name), real, own),
                     spread_over_heads(lowered, name, _of_input(found[name], real)))
              for name in INPUTS}
     heads = spread_over_heads(lowered, OUT, _of_output(problem, output, settled, real))
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is not claimed
-        return dict(_parameter_gradients(lowered.params, {**pairs, OUT: (heads, exact(grad, real, own))}, classes))
+        return dict(_parameter_gradients(lowered.params,
+                                         {**pairs, OUT: (heads, exact_factor(grad, real, own))}, classes))
 
 
 def _parameter_gradients(params: Mapping[str, Array], pairs: Mapping[str, tuple[Factor, Factor]],

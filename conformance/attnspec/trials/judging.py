@@ -23,7 +23,7 @@ from attnspec.core.nouns import Effort
 from attnspec.problems.demand import lengths_of
 from attnspec.problems.domain import Domain
 from attnspec.problems.make import RotaryProblem
-from attnspec.problems.problem import Problem, Recipe, joined
+from attnspec.problems.problem import Problem, Recipe, join_past
 from attnspec.record.outcome import Measured, Reading
 from attnspec.subjects.interview import WordedRefusal
 from attnspec.subjects.subject import (
@@ -232,7 +232,7 @@ class CaseJudge:
         """The case that a recipe makes, put to the subject in the clause's runs."""
         problem, asked = self._problem(recipe), self.evaluator
         drawn = self.check.draw_values(problem, recipe.drawn)
-        runs = self.check.pose(problem, drawn, recipe.undrawn.text, asked.conventions, asked.precision)
+        runs = self.check.pose(problem, drawn, recipe.without_drawn.text, asked.conventions, asked.precision)
         # the cases of a clause that is not searched share a rate of false alarms
         cases = len(self._fixed) if self.check.domain.kind in FIXED_KINDS else 1
         return Scene(asked.subject, asked.dtype, asked.conventions, runs, asked, drawn,
@@ -354,7 +354,7 @@ def is_poisoned(problem: AnyProblem) -> bool:
     """Whether NaN or infinity stands among the keys or values that are handed over, or in what is to be turned."""
     if isinstance(problem, RotaryProblem):
         return not np.isfinite(problem.x).all()
-    whole = joined(problem)
+    whole = join_past(problem)
     return not all(np.isfinite(array).all() for array in (whole.key, whole.value))
 
 

@@ -18,7 +18,7 @@ from attnspec.core.errors import SpecError
 from attnspec.core.nouns import Effort
 from attnspec.problems.choices import Menu, menu_of
 from attnspec.problems.domain import Domain
-from attnspec.problems.problem import FIELDS, Recipe
+from attnspec.problems.problem import RECIPE_FIELDS, Recipe
 from attnspec.trials.covering_cases import Choices
 
 LEAST_MARGIN = 2.0**-40
@@ -88,7 +88,7 @@ def recipe_strategy(domain: Domain, offered: frozenset[str], limits: Limits, eff
     Raises SpecError for a drawn value that has the name of a field of a recipe.
     """
     for name in draws:
-        if name in FIELDS:
+        if name in RECIPE_FIELDS:
             raise SpecError(f"a drawn value cannot be called {name!r}: a recipe has a field of that name.")
     menu = menu_of(domain, offered, limits, effort, draws)
     return st.nothing() if menu is None else from_menu(menu)

@@ -100,7 +100,7 @@ def is_of_one_call(check: Check) -> bool:
     """Whether a clause holds the answer of one call to the definition, whatever the entries: it may be large."""
     relations = [(step.bound.name, step.bound.values.get("observe")) for step in check.then]
     return (relations == [(DEFINITION, "output")] and check.domain.kind == "attention" and not any(check.runs.values())
-            and check.domain.families == ANY_FAMILY and check.demand(projects=False).is_plain)
+            and check.domain.families == ANY_FAMILY and check.demand(projects=False).is_one_run)
 
 
 def asked_of(check: Check, subject: Subject, texts: Iterable[str]) -> tuple[RequestedSizes, ...]:

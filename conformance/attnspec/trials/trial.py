@@ -15,7 +15,7 @@ from attnspec.core.sizes import spell_lengths
 from attnspec.problems.choices import SEED_BYTES, Menu, menu_of
 from attnspec.problems.demand import count_logits
 from attnspec.problems.domain import Domain
-from attnspec.problems.keyword_arrays import keyword_array, past_by
+from attnspec.problems.keyword_arrays import count_past, keyword_array
 from attnspec.problems.problem import Recipe, Sizes
 from attnspec.record.outcome import Evidence, Outcome, ProbedConvention
 from attnspec.subjects.refusals import limits_without_refusals
@@ -388,7 +388,7 @@ def _pattern(keyword: str, recipe: Recipe) -> str:
     if not isinstance(pattern, str):
         return ""
     if keyword in CACHED:
-        return f"={pattern} (P={past_by(pattern, recipe.sizes)} of S)"
+        return f"={pattern} (P={count_past(pattern, recipe.sizes)} of S)"
     if keyword not in COUNTS:
         return f"={pattern}"
     numbers = [str(number) for number in keyword_array(keyword, pattern, recipe.seed, recipe.sizes)]

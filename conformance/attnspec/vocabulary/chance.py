@@ -16,8 +16,8 @@ from attnspec.numerics.score import (
     DirectionName,
     Drifts,
     Units,
+    compute_drifts,
     drift_of_sums,
-    drifts_of,
     significance,
     systematic_error,
     threshold,
@@ -152,7 +152,7 @@ def has_no_drift(scene: Scene, *, direction: DirectionName, false_alarm: Annotat
     [expected] = expectations(scene, scene.runs[run], "weights")
     sliced = _claimed(expected, scene)
     limit = threshold(false_alarm, scene.cases)
-    if scene.evaluator.precision.stored:
+    if scene.evaluator.precision.stored_formats:
         return nothing("has_no_drift", "the subject quantises inside: rounding to codes has no mean of its own that is "
                        "known, and moves all weights of a row by its square")
     # |T| is at most sqrt(units): with fewer slices no verdict is possible at this rate
@@ -180,8 +180,8 @@ def _drifts(expected: Expectation, scene: Scene, run: str, value: Array, sliced:
     """Of the truth; value (B,H,S,Dv), sliced (B,H)."""
     given = scene.problem(run).bias
     bias = None if given is None else np.asarray(_sliced(given, sliced), np.float64)
-    return drifts_of(_sliced(expected.weights, sliced), _sliced(value, sliced), bias,
-                     stored=_stored(scene.evaluator.precision))
+    return compute_drifts(_sliced(expected.weights, sliced), _sliced(value, sliced), bias,
+                          stored=_stored(scene.evaluator.precision))
 
 
 def _claimed(expected: Expectation, scene: Scene) -> Array:
@@ -210,7 +210,7 @@ def _sliced(array: Array, sliced: Array) -> Array:
 
 
 def _measured(units: Units, what: str, limit: float, declared: float) -> Measured:
-    statistic, estimate, spread = units.least(declared), units.estimate, units.spread
+    statistic, estimate, spread = units.least_statistic(declared), units.estimate, units.standard_error
     sentence = (f"{what} is {estimate:.2g} ± {spread:.1g}, and up to {declared:.2g} is declared: |T| = {statistic:.2f} "
                 f"over {units.count} head slices, where {limit:.2f} is allowed")
     return Measured("has_no_drift", sentence, statistic / limit, statistic, limit, estimate, 0.0, (), units.count,
@@ -219,7 +219,7 @@ def _measured(units: Units, what: str, limit: float, declared: float) -> Measure
 
 def _reading(units: Units, what: str) -> Reading:
     """What was measured, whether or not it is declared."""
-    estimate, spread, against_none = units.estimate, units.spread, units.statistic()
+    estimate, spread, against_none = units.estimate, units.standard_error, units.statistic()
     sentence = (f"{what}: {estimate:+.1e} ± {spread:.0e} over {units.count} head slices; T = {against_none:+.1f} "
                 f"if there is none, which chance explains at a rate of at most {significance(against_none):.1g}")
     return Reading(what, estimate, spread, sentence)

@@ -12,14 +12,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from attnspec.numerics.bound import closest
+from attnspec.numerics.bound import find_closest_queries
 from attnspec.numerics.expectation import Expectation, visible_keys
 from attnspec.numerics.gradients import Gradient
 from attnspec.numerics.operands import queries_within
 from attnspec.numerics.precision import unit
-from attnspec.problems.keyword_arrays import with_values
+from attnspec.problems.keyword_arrays import replace_values
 from attnspec.problems.make import RotaryProblem
-from attnspec.problems.problem import HELD, INPUTS, Array, LayerProblem, Problem, joined
+from attnspec.problems.problem import CACHED_INPUTS, INPUTS, Array, LayerProblem, Problem, join_past
 from attnspec.record.outcome import Measured
 from attnspec.subjects.call import name_parameter
 from attnspec.vocabulary.scene import (
@@ -131,7 +131,7 @@ def _of_places(gradients: Mapping[str, Gradient], of: str, scene: Scene) -> Arra
     """(B,1,T,1): the places of a layer's input of which something may be said. Its projections mix the heads, and what
     one input serves as: key and value, which may lie side by side in one memory, or all three. One NaN spoils a place.
     """
-    together: tuple[str, ...] = HELD if of in HELD else (of,)
+    together: tuple[str, ...] = CACHED_INPUTS if of in CACHED_INPUTS else (of,)
     together = INPUTS if scene.subject.declaration.limits.self_attention_only else together
     whole = [gradients[name].claimed.all(axis=(1, 3), keepdims=True) for name in together]
     return np.asarray(np.logical_and.reduce(whole))
@@ -190,7 +190,7 @@ def _read_weights(scene: Scene, posed: Posed[Any], index: int) -> Array:
     for start in range(0, S, width):
         # a sum of one weight and zeros is exact in any order, so that the output shows the weights themselves
         value = np.broadcast_to(np.eye(S, width, -start, dtype=part.value.dtype), (*part.value.shape[:2], S, width))
-        asked = Posed((with_values(part, np.ascontiguousarray(value)),), before=posed.before, fresh=posed.fresh,
+        asked = Posed((replace_values(part, np.ascontiguousarray(value)),), before=posed.before, fresh=posed.fresh,
                       key=f"{posed.key}#{index}|I{start}")
         blocks.append(scene.answers(asked)[0].output)
     return np.concatenate(blocks, axis=-1)[..., :S]
@@ -337,7 +337,8 @@ def _refined(scene: Scene, problem: AnyProblem, expected: Expectation, output: A
     """Where a problem was screened, the sharp bound on the rows of the output (B,H,T,Dv) that come closest."""
     if not expected.is_screened or not isinstance(problem, Problem):
         return expected
-    rows = closest(as_working(output, scene.dtype), expected.output, expected.output_allowance, expected.claimed)
+    rows = find_closest_queries(as_working(output, scene.dtype), expected.output,
+                                expected.output_allowance, expected.claimed)
     sharp = scene.evaluator.expect_rows(problem, rows)
     truth, allowance, claimed = expected.output.astype(sharp.output.dtype), expected.output_allowance, expected.claimed
     truth[:, :, rows] = sharp.output
@@ -556,6 +557,6 @@ def empty_rows(scene: Scene, run: str) -> Array:
 def _finite_places(problem: Problem | LayerProblem) -> Array:
     """(B,S): where no head's key or value holds NaN or infinity."""
     axes = (2,) if isinstance(problem, LayerProblem) else (1, 3)
-    whole = joined(problem)
+    whole = join_past(problem)
     key, value = (np.all(np.isfinite(array), axis=axes) for array in (whole.key, whole.value))
     return np.asarray(key & value)

@@ -13,13 +13,13 @@ from attnspec.core.forms import COMPILING, MadeForm, called_there
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
 from attnspec.core.nouns import DType
-from attnspec.numerics.bound import CLOSEST
+from attnspec.numerics.bound import MOST_CLOSEST_QUERIES
 from attnspec.numerics.expectation import visible_keys
 from attnspec.numerics.operands import extra_key, queries_within
 from attnspec.numerics.precision import with_range_of_float32
-from attnspec.numerics.stored import hull_of_stored
-from attnspec.problems.keyword_arrays import with_values
-from attnspec.problems.problem import Array, Problem, joined, numpy_dtype
+from attnspec.numerics.stored import stored_hull
+from attnspec.problems.keyword_arrays import replace_values
+from attnspec.problems.problem import Array, Problem, join_past, numpy_dtype
 from attnspec.questions.undeclared import describe_most, describe_tried
 from attnspec.record.outcome import Measured, Reading
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
@@ -48,7 +48,7 @@ from attnspec.vocabulary.signature import ORIGINAL, DrawnRow, RunName
 SCREENED = Reading(
     "rows of the largest cases", "screened", 0.0,
     f"all rows are compared with a float64 reference, within a bound that is at least as wide as the exact one; the "
-    f"{CLOSEST} queries of each head that come closest to it are then judged by the exact one")
+    f"{MOST_CLOSEST_QUERIES} queries of each head that come closest to it are then judged by the exact one")
 """How the rows of a case were judged that is too large for the sharp bound on all of them."""
 
 Parts = tuple[Array, Array, Array, Array]
@@ -238,13 +238,13 @@ def inside_hull(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
 
 def _hull(scene: Scene, run: str) -> tuple[Array, Array]:
     """The least and the greatest visible value, (B,H,T,Dv) each; of those that are read back, where it stores codes."""
-    return hull_of_stored(scene.problem(run), scene.conventions, scene.evaluator.precision)
+    return stored_hull(scene.problem(run), scene.conventions, scene.evaluator.precision)
 
 
 def _allowance_of_ones(scene: Scene, run: str) -> Array:
     """How far an honest output lies from 1 where all values are 1, (B,H,T,1)."""
     problem, key = scene.problem(run), scene.runs[run].key
-    ones = with_values(problem, np.ones_like(joined(problem).value[..., :1]))
+    ones = replace_values(problem, np.ones_like(join_past(problem).value[..., :1]))
     return scene.evaluator.expect(ones, key and f"{key}|ones", "output").output_allowance
 
 

@@ -68,7 +68,7 @@ class Posed(Generic[P]):
     @property
     def stored(self) -> Mapping[str, StoredFormat]:
         """By name, the formats of the arrays that the subject quantises."""
-        return self.precision.stored if self.precision is not None else {}
+        return self.precision.stored_formats if self.precision is not None else {}
 
     @property
     def one(self) -> P:

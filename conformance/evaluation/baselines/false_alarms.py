@@ -12,8 +12,8 @@ from attnspec.faults.catalogue import RECOMMENDED
 from attnspec.faults.sound import declaration_of_sound, sound_named
 from attnspec.faults.subject import sound_subject
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.precision import precision_of
-from attnspec.problems.choices import SMALL, Menu, shapes_for
+from attnspec.numerics.precision import declared_precision
+from attnspec.problems.choices import MOST_SMALL_LOGITS, Menu, shapes_for
 from attnspec.problems.demand import count_logits
 from attnspec.problems.domain import domain
 from attnspec.problems.families import random_words
@@ -78,7 +78,7 @@ def _answered(formulation: str, dtype: DType, cases: int, seed: int) -> tuple[_J
 def _judged(formulation: str, problem: Problem) -> _Judged | None:
     """None where the bound says nothing of some row."""
     declared = declaration_of_sound(sound_named(formulation)).precision.get(problem.dtype)
-    expected = expect(problem, precision_of(declared, problem.dtype), conventions=RECOMMENDED,
+    expected = expect(problem, declared_precision(declared, problem.dtype), conventions=RECOMMENDED,
                       parts=frozenset({"output"}))
     if not (expected.claimed | expected.empty).all():
         return None
@@ -92,7 +92,8 @@ def _judged(formulation: str, problem: Problem) -> _Judged | None:
 def _problems(dtype: DType, seed: int) -> Iterator[Problem]:
     """Problems as the engine draws them, of small shapes, without end."""
     limits = declaration_of_sound(sound_named(FORMULATION)).limits
-    shapes = tuple(sizes for sizes in shapes_for(_DOMAIN, limits, Effort.THOROUGH) if count_logits(sizes) <= SMALL)
+    shapes = tuple(sizes for sizes in shapes_for(_DOMAIN, limits, Effort.THOROUGH)
+                   if count_logits(sizes) <= MOST_SMALL_LOGITS)
     menu = Menu(_DOMAIN, limits, shapes, tuple(sorted(_DOMAIN.sometimes)))
     number = 0
     while True:

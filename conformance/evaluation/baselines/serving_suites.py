@@ -10,7 +10,7 @@ from attnspec.core.forms import NUMBER, ROWS, TABLE
 from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import DType
 from attnspec.problems.families import random_words, whole_numbers
-from attnspec.problems.problem import HELD, Array, Problem
+from attnspec.problems.problem import CACHED_INPUTS, Array, Problem
 
 from evaluation.baselines.dealing import dealt, work
 from evaluation.baselines.grid_suites import OPTIONS, Changes, Posed, Posing, problem_of
@@ -87,9 +87,9 @@ def _appended(posing: Posing) -> Changes:
     new = _new_keys(posing)
     room = posing.case.sizes.S - new
     past = int(whole_numbers(random_words(posing.seed, f"{posing.label} past", (1,)), 0, room)[0])
-    pairs = {name: getattr(posing.problem, name) for name in HELD}
+    pairs = {name: getattr(posing.problem, name) for name in CACHED_INPUTS}
     return {NUMBER: None, **{name: pair[:, :, past:past + new].copy() for name, pair in pairs.items()},
-            **{name: pairs[held][:, :, :past].copy() for name, held in zip(CACHED, HELD, strict=True)}}
+            **{name: pairs[held][:, :, :past].copy() for name, held in zip(CACHED, CACHED_INPUTS, strict=True)}}
 
 
 SERVED: Mapping[Option, Posed] = {

@@ -15,7 +15,7 @@ from attnspec.core.plan import Plan
 from attnspec.engine.summon import load_subject
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.numerics.expectation import Expectation
-from attnspec.problems.choices import SMALL, Menu, shapes_for
+from attnspec.problems.choices import MOST_SMALL_LOGITS, Menu, shapes_for
 from attnspec.problems.demand import count_logits
 from attnspec.problems.domain import Domain
 from attnspec.problems.families import random_words
@@ -80,7 +80,7 @@ class CampaignBlock:
 @lru_cache(maxsize=256)  # the clauses of a domain come one after the other, and so do subjects
 def _problems(block: CampaignBlock, domain: Domain, limits: Limits, optional: tuple[str, ...]) -> tuple[Recipe, ...]:
     shapes = shapes_for(domain, limits, Effort.DEFAULT)
-    small = tuple(sizes for sizes in shapes if count_logits(sizes) <= SMALL) or shapes
+    small = tuple(sizes for sizes in shapes if count_logits(sizes) <= MOST_SMALL_LOGITS) or shapes
     menu, any_size = (Menu(domain, limits, offered, optional) for offered in (small, shapes))
     label, count = block.label(domain), block.recipes if shapes else 0
     rare = (random_words(block.seed, f"{label} {index} shape", (1,))[0] % LARGE_ONE_IN == 0 for index in range(count))

@@ -20,8 +20,8 @@ from attnspec.core.plan import Plan, is_own
 from attnspec.core.surroundings import Surroundings
 from attnspec.engine.engine import Engine
 from attnspec.faults.subject import own_ids, own_subject
-from attnspec.numerics.expectation import EVERYTHING, Expectation, expect, expect_layer
-from attnspec.numerics.precision import precision_of
+from attnspec.numerics.expectation import ALL_PARTS, Expectation, expect, expect_layer
+from attnspec.numerics.precision import declared_precision
 from attnspec.numerics.rotary import expect_rotary
 from attnspec.problems.choices import menu_of
 from attnspec.problems.domain import GENERIC_KINDS
@@ -205,7 +205,7 @@ class Case:
             found = expect_layer(problem, self._evaluator.precision, conventions=self._evaluator.conventions)
         else:
             found = expect(problem, self._evaluator.precision, conventions=self._evaluator.conventions,
-                           parts=EVERYTHING | typical,
+                           parts=ALL_PARTS | typical,
                            scale_width=self._evaluator.subject.scale_width(problem))
         return _arrays(found).items()
 
@@ -273,8 +273,8 @@ def bounds(
     recipe: str, dtype: str, precision: Mapping[str, Any], conventions: Mapping[str, str],
 ) -> tuple[Named, Named]:
     """Truth and allowances of one recipe under a class of arithmetic and answers to the conventions."""
-    found = expect(problem_of(recipe, dtype), precision_of(precision, DType(dtype)),
-                   conventions={**RECOMMENDED, **conventions}, parts=EVERYTHING | {"typical"})
+    found = expect(problem_of(recipe, dtype), declared_precision(precision, DType(dtype)),
+                   conventions={**RECOMMENDED, **conventions}, parts=ALL_PARTS | {"typical"})
     named = _arrays(found)
     return ({name: array for name, array in named.items() if not _is_allowance(name)},
             {name: array for name, array in named.items() if _is_allowance(name)})

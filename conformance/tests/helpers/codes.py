@@ -9,7 +9,7 @@ from attnspec.aspects.quantised.faults import MISTAKES
 from attnspec.core.nouns import DType
 from attnspec.faults.fault import Fault
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.precision import assumed
+from attnspec.numerics.precision import assumed_precision
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, Recipe
 
@@ -34,6 +34,6 @@ def calls_of(fault: Fault, storages: Sequence[str], granularities: Sequence[str]
 def departs(attend: Callable[..., object], problem: Problem) -> bool:
     """Whether an answer in float32 is off by more than an honest one may be."""
     seen = np.asarray(attend(problem.query, problem.key, problem.value, **problem.given))
-    truth = expect(problem, assumed(DType.FLOAT32), conventions=CONVENTIONS)
+    truth = expect(problem, assumed_precision(DType.FLOAT32), conventions=CONVENTIONS)
     off = ~(np.abs(seen - truth.output) <= truth.output_allowance)
     return bool(off[truth.claimed].any())

@@ -15,7 +15,7 @@ from attnspec.core.declaration import LIMITS
 from attnspec.core.errors import AttnspecError, TargetError
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Item, Plan
-from attnspec.numerics.precision import WORDS
+from attnspec.numerics.precision import PRECISION_WORDS
 from attnspec.problems.domain import domain
 from attnspec.record.events import Event, ItemFinished, RunFinished, SubjectKnown
 from attnspec.record.outcome import Outcome
@@ -81,7 +81,7 @@ known:
 def known(documents: Sequence[Any]) -> Vocabulary:
     """The vocabulary of these documents, and what a mapping may hold by the key that it stands under."""
     given = (*parameters_of(domain), "problem", "draw")
-    precision = dict.fromkeys((dtype.value for dtype in DType), WORDS)
+    precision = dict.fromkeys((dtype.value for dtype in DType), PRECISION_WORDS)
     return vocabulary(documents, {
         "given": given, "problems": given, "limits": LIMITS, "conventions": tuple(CONVENTIONS), **precision,
         "clauses": tuple(CLAUSE_KEYS), "because": tuple(CITATION_KEYS), "subjects": manifest.SUBJECT_KEYS,

@@ -34,7 +34,7 @@ def steps(subject: Subject, dtype: DType = DType.FLOAT32) -> Mapping[str, Pendin
 
 def find_answer(liar: Liar, question: str, dtype: DType = DType.FLOAT32, **declared: Any) -> Found:  # noqa: ANN401
     """What a probe finds out about the liar by this question."""
-    answer = steps(liar_subject(liar, **declared), dtype)[question].take()
+    answer = steps(liar_subject(liar, **declared), dtype)[question].ask_question()
     assert answer is not None
     return answer
 

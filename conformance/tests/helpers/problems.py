@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import Expectation, expect
-from attnspec.numerics.precision import precision_of
+from attnspec.numerics.precision import declared_precision
 from attnspec.problems.problem import Problem, Sizes, numpy_dtype
 
 _SIZES = Sizes(2, 2, 2, 16, 48, 32, 8)
@@ -24,4 +24,4 @@ def normal_problem(dtype: DType = DType.FLOAT32, sizes: Sizes = _SIZES, *, rando
 
 def expected_of(problem: Problem, **precision: object) -> Expectation:
     """What the definition says without any convention, and what rounding of this declared precision allows."""
-    return expect(problem, precision_of(precision or None, problem.dtype), conventions={})
+    return expect(problem, declared_precision(precision or None, problem.dtype), conventions={})

@@ -12,7 +12,7 @@ import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.keyword import StepPattern
-from attnspec.problems.keyword_arrays import divided, filled, last_keys
+from attnspec.problems.keyword_arrays import fill_cache, last_keys, split_past
 from attnspec.problems.problem import Problem
 from attnspec.questions.asker import (
     FAILURES,
@@ -21,13 +21,13 @@ from attnspec.questions.asker import (
     Failed,
     NotAsked,
     Reply,
-    convention,
+    declared_convention,
     is_close,
     keyword_question,
-    promised,
+    promised_answer,
     show_numbers,
 )
-from attnspec.questions.inputs import band
+from attnspec.questions.inputs import name_band
 from attnspec.record.outcome import Measured
 from attnspec.subjects.subject import SubjectAnswer, SubjectRaised, UnusableAnswer
 from attnspec.vocabulary.observables import measure, verdict
@@ -54,7 +54,7 @@ def overfull_cache_follows_convention(scene: Scene, *, run: RunName = ORIGINAL) 
     capacity = _capacity(scene)
     if convention not in {"refuses", "forgets_oldest"}:
         raise OutsideLimits("it does not say what an overfull cache does")
-    problem = filled(scene.problem(run), capacity + 1)
+    problem = fill_cache(scene.problem(run), capacity + 1)
     try:
         answer = _answer(scene, problem)
     except SubjectRaised as raised:
@@ -68,7 +68,7 @@ def overfull_cache_follows_convention(scene: Scene, *, run: RunName = ORIGINAL) 
 
 def full_cache_agrees_with_definition(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     """A call whose key takes the last slot of the cache is answered, and by the definition."""
-    problem = filled(scene.problem(run), _capacity(scene))
+    problem = fill_cache(scene.problem(run), _capacity(scene))
     return _compared(scene, "full_cache_agrees_with_definition", _answer(scene, problem), problem, "all keys")
 
 
@@ -110,12 +110,12 @@ ALL, NEW = 6, 2
 def _steps(asker: Asker) -> Reply:
     """Of keys that weigh the same, four of which two calls have stored."""
     is_causal = asker.subject.declaration.limits.causal_only
-    seen = asker.output(_with_past(asker, asker.even(NEW, ALL)).but(cache="halves"))[..., :ALL]
+    seen = asker.ask_output(_with_past(asker, asker.make_even(NEW, ALL)).but(cache="halves"))[..., :ALL]
     own = np.tri(NEW, ALL, ALL - NEW, dtype=bool) if is_causal else np.ones((NEW, ALL), bool)
     first, second = np.arange(ALL) < (ALL - NEW) // 2, np.arange(ALL) < ALL - NEW
     groups = {"all": first | True, "last_call": ~first, "first_call": first | ~second, "new_only": ~second,
               "past_only": second}
-    return Reply(band(seen, {name: visible & own for name, visible in groups.items()}), show_numbers(seen))
+    return Reply(name_band(seen, {name: visible & own for name, visible in groups.items()}), show_numbers(seen))
 
 
 def overfull_cache(asker: Asker) -> Reply:
@@ -125,8 +125,10 @@ def overfull_cache(asker: Asker) -> Reply:
     if not capacity:
         return Reply("grows", "it declares no number of keys that its cache holds")
     try:
-        seen = asker.without_limits(cache=0).output(
-            filled(asker.even(1, 2).but(causal=asker.subject.declaration.limits.causal_only), capacity + 1))[0, 0, 0]
+        seen = asker.without_limits(cache=0).ask_output(
+            fill_cache(asker.make_even(1, 2).but(causal=asker.subject.declaration.limits.causal_only), capacity + 1))[0,
+                                                                                                                      0,
+                                                                                                                      0]
     except Failed as failed:
         return failed.reply if failed.reply.answer != RAISES else Reply("refuses", failed.reply.detail)
     # the first of two keys comes up again and again, and the new key is the second
@@ -139,12 +141,12 @@ def overfull_cache(asker: Asker) -> Reply:
 def used_cache(asker: Asker) -> Reply:
     """The same call behind a cache that another call was handed before."""
     _check(asker)
-    sloped = asker.sloped(NEW, ALL)
+    sloped = asker.make_sloped(NEW, ALL)
     # what is tried has keys of the opposite sign: so turned, it weighs more than all others wherever it is left
     problem = _with_past(asker, sloped.but(key=-sloped.key))
-    first = asker.output(problem)
+    first = asker.ask_output(problem)
     try:
-        second = asker.output(problem.but(cache="tried_before"))
+        second = asker.ask_output(problem.but(cache="tried_before"))
     except Failed as failed:
         return Reply("changed", failed.reply.detail)
     return Reply("kept" if is_close(first, second) else "changed", show_numbers(second[..., :ALL]))
@@ -152,7 +154,7 @@ def used_cache(asker: Asker) -> Reply:
 
 def _with_past(asker: Asker, problem: Problem) -> Problem:
     """All keys but the new ones are past; what is always causal is so here."""
-    return divided(problem.but(causal=asker.subject.declaration.limits.causal_only), ALL - NEW)
+    return split_past(problem.but(causal=asker.subject.declaration.limits.causal_only), ALL - NEW)
 
 
 def _check(asker: Asker) -> None:
@@ -169,10 +171,10 @@ QUESTIONS = (
     keyword_question("cache.steps", {
         "all": "all keys", "last_call": "those of the last call before, and new ones",
         "first_call": "those of the first call, and new ones", "new_only": "new ones only: the cache is ignored",
-        "past_only": "those in the cache only", **FAILURES}, _steps, promised("all", "decoder")),
+        "past_only": "those in the cache only", **FAILURES}, _steps, promised_answer("all", "decoder")),
     keyword_question("cache.overfull", _answers("overfull_cache"), overfull_cache,
-             convention("overfull_cache")),
-    keyword_question("cache.used", _answers("used_cache"), used_cache, convention("used_cache")),
+             declared_convention("overfull_cache")),
+    keyword_question("cache.used", _answers("used_cache"), used_cache, declared_convention("used_cache")),
 )
 
 CONVENTIONS_ASKED: Mapping[str, Callable[[Asker], Reply]] = {

@@ -14,10 +14,19 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from attnspec.core.keyword import DROPOUT_PROFILE, GRAD, RATE, SEED
-from attnspec.numerics.dropout import expect_any_dropped, factors, limits, rescaling
+from attnspec.numerics.dropout import count_limits, dropout_factors, expect_any_dropped, rescaling_error
 from attnspec.numerics.expectation import Expectation
 from attnspec.problems.problem import Array, Problem
-from attnspec.questions.asker import FAILURES, OTHER, Asker, Reply, is_close, keyword_question, promised, show_numbers
+from attnspec.questions.asker import (
+    FAILURES,
+    OTHER,
+    Asker,
+    Reply,
+    is_close,
+    keyword_question,
+    promised_answer,
+    show_numbers,
+)
 from attnspec.record.outcome import Measured
 from attnspec.vocabulary.observables import (
     GRADIENTS,
@@ -198,7 +207,7 @@ def _compare_counts(
         return nothing(relation, "no weight is so large that it is seen whether it is dropped")
     shares, allowances = [], []
     for count, trials in counts:
-        low, high = limits(trials, chance, false_alarm / len(counts))
+        low, high = count_limits(trials, chance, false_alarm / len(counts))
         shares.append(count / trials)
         far = high - trials * chance if count > trials * chance else trials * chance - low
         allowances.append((far + 0.5) / trials)  # half a count: a limit itself raises no alarm, however it is rounded
@@ -287,7 +296,7 @@ class Dropped:
         """(B,H,T,S): what the weights are multiplied by. No claim where it is not known of all of them."""
         if self.rate < 1 and (self.claimed & ~self.known).any():
             raise NoClaim("some weights are too small to see whether they are dropped")
-        return factors(self.kept | ~self.claimed, self.rate)
+        return dropout_factors(self.kept | ~self.claimed, self.rate)
 
 
 def rate_of(problem: Problem) -> float:
@@ -316,7 +325,7 @@ def _read_dropped(seen: Array, expected: Expectation, rate: float, scene: Scene)
     """What weights (B,H,T,S) tell of which were dropped."""
     grown = 1 / (1 - rate) if rate < 1 else 0.0
     slack = expected.weights_allowance
-    added = rescaling(scene.evaluator.precision) if rate > 0 else 0.0
+    added = rescaling_error(scene.evaluator.precision) if rate > 0 else 0.0
     truth, allowance = grown * expected.weights, grown * (slack + added * (expected.weights + slack))
     claimed = np.broadcast_to(expected.claimed[..., None], seen.shape) & expected.visible
     return Dropped(rate, seen, seen != 0, truth, np.asarray(allowance), claimed, claimed & (truth > allowance))
@@ -329,7 +338,7 @@ HALF = 0.5
 
 def _weights(asker: Asker, seed: int) -> Array:
     """(B,H,T,S): even ones, at a rate of one half."""
-    return asker.output(asker.even(QUERIES, KEYS).but(**{RATE: HALF, SEED: seed}))[..., :KEYS]
+    return asker.ask_output(asker.make_even(QUERIES, KEYS).but(**{RATE: HALF, SEED: seed}))[..., :KEYS]
 
 
 def _form(asker: Asker) -> Reply:
@@ -352,8 +361,8 @@ QUESTIONS = (
     keyword_question("dropout.form", {
         "rescaled": "0, or the weight over one minus the rate", "not_rescaled": "0, or the weight as it is",
         "renormalised": "0, or the weight over the sum of those that are left", "ignored": "nothing", **FAILURES},
-        _form, promised("rescaled", DROPOUT_PROFILE)),
+        _form, promised_answer("rescaled", DROPOUT_PROFILE)),
     keyword_question("dropout.seed", {
         "same": "yes, and another seed drops others", "ignored": "yes, and so does every other seed",
-        "anew": "no: each call draws anew", **FAILURES}, _seed, promised("same", DROPOUT_PROFILE)),
+        "anew": "no: each call draws anew", **FAILURES}, _seed, promised_answer("same", DROPOUT_PROFILE)),
 )

@@ -21,14 +21,14 @@ from attnspec.questions.asker import (
     Asker,
     Claim,
     Reply,
-    convention,
-    even,
+    declared_convention,
+    even_weights,
     is_close,
     keyword_question,
-    promised,
+    promised_answer,
     show_numbers,
 )
-from attnspec.questions.inputs import hidden_row
+from attnspec.questions.inputs import ask_hidden_row
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.transforms.axes import Attention
 from attnspec.vocabulary.transforms.contents import LARGE, hide_by_mask, poisoned
@@ -113,7 +113,7 @@ def _lengths(problem: Problem) -> Array:
 
 def _two_entries(asker: Asker) -> Problem:
     """At least two batch entries whose weights are even, of four queries and four keys."""
-    problem = asker.even(_KEYS, _KEYS)
+    problem = asker.make_even(_KEYS, _KEYS)
     if problem.sizes.B > 1:
         return problem
     return problem.but(**{name: np.concatenate([getattr(problem, name)] * 2) for name in ("query", "key", "value")})
@@ -122,7 +122,7 @@ def _two_entries(asker: Asker) -> Problem:
 def _length_form(asker: Asker) -> Reply:
     problem = _two_entries(asker)
     lengths = _lengths(problem)
-    seen = asker.output(problem.but(key_lengths=lengths))[..., :_KEYS]
+    seen = asker.ask_output(problem.but(key_lengths=lengths))[..., :_KEYS]
     return _name_length(seen, {"as_asked": lengths, "one_more": lengths + 1, "one_less": lengths - 1,
                                "neighbours": np.roll(lengths, 1), "of_first": np.full_like(lengths, lengths[0]),
                                "ignored": np.full_like(lengths, _KEYS)})
@@ -131,31 +131,31 @@ def _length_form(asker: Asker) -> Reply:
 def _name_length(seen: Array, candidates: Mapping[str, Array]) -> Reply:
     """The first of the lengths (B,) that the weights (B,H,T,S) are spread evenly over."""
     fits = (name for name, lengths in candidates.items()
-            if is_close(seen, even(np.arange(_KEYS) < lengths[:, None, None, None])))
+            if is_close(seen, even_weights(np.arange(_KEYS) < lengths[:, None, None, None])))
     return Reply(next(fits, OTHER), show_numbers(seen))
 
 
 def _causal(asker: Asker) -> Reply:
     """Of more keys than queries, some of which lie beyond the length; no length is the number of queries."""
-    problem = asker.even(2, _KEYS)
-    seen = asker.output(problem.but(causal=True, key_lengths=np.full(problem.sizes.B, 3, np.int32)))[..., :_KEYS]
+    problem = asker.make_even(2, _KEYS)
+    seen = asker.ask_output(problem.but(causal=True, key_lengths=np.full(problem.sizes.B, 3, np.int32)))[..., :_KEYS]
     within = np.arange(_KEYS) < np.full((2, _KEYS), 3)
     diagonals = {"top_left": np.tri(2, _KEYS, 0, dtype=bool), "from_lengths": np.tri(2, _KEYS, 1, dtype=bool),
                  "from_shape": np.tri(2, _KEYS, 2, dtype=bool), "everything": np.ones((2, _KEYS), bool)}
-    fits = (name for name, visible in diagonals.items() if is_close(seen, even(visible & within)))
+    fits = (name for name, visible in diagonals.items() if is_close(seen, even_weights(visible & within)))
     return Reply(next(fits, OTHER), show_numbers(seen))
 
 
 def beyond_length(asker: Asker) -> Reply:
     """Zeros, or anything else."""
-    problem = asker.even_near(_KEYS, _KEYS)
-    seen = asker.output(problem.but(query_lengths=np.full(problem.sizes.B, 2, np.int32)))[:, :, 2:]
+    problem = asker.make_even_near(_KEYS, _KEYS)
+    seen = asker.ask_output(problem.but(query_lengths=np.full(problem.sizes.B, 2, np.int32)))[:, :, 2:]
     return Reply("zeros" if (seen == 0).all() else "unspecified", show_numbers(seen))
 
 
 def _diagonal(answers: Mapping[str, str]) -> Claim:
     """What a declared alignment means for lengths."""
-    said = convention("causal_alignment")
+    said = declared_convention("causal_alignment")
     return lambda declaration: answers.get(said(declaration), "")
 
 
@@ -163,18 +163,18 @@ QUESTIONS = (
     keyword_question("key_lengths.form", {
         "as_asked": "the first ones, as many as its entry has", "one_more": "one more", "one_less": "one less",
         "neighbours": "as many as the entry beside its own has", "of_first": "as many as the first entry has",
-        "ignored": "all", **FAILURES}, _length_form, promised("as_asked", "key_lengths")),
+        "ignored": "all", **FAILURES}, _length_form, promised_answer("as_asked", "key_lengths")),
     keyword_question("key_lengths.causal", {
         "top_left": "query i sees keys 0 … i", "from_lengths": "query i sees keys 0 … i + key length - query length",
         "from_shape": "query i sees keys 0 … i + S - T, whatever the lengths", "everything": "the flag is ignored",
         **FAILURES}, _causal, _diagonal({"top_left": "top_left", "bottom_right": "from_lengths"})),
     keyword_question("hidden_row.key_lengths", {
         "zeros": "zeros", "uniform": "the mean of all values", "nan": "NaN", **FAILURES},
-        lambda asker: hidden_row(asker, "key_lengths", asker.even(_KEYS, _KEYS)),
-        convention("hidden_row", "key_lengths")),
+        lambda asker: ask_hidden_row(asker, "key_lengths", asker.make_even(_KEYS, _KEYS)),
+        declared_convention("hidden_row", "key_lengths")),
     keyword_question("query_lengths.beyond", {
         **{name: CONVENTIONS["beyond_length"].answers[name] for name in ("zeros", "unspecified")}, **FAILURES},
-        beyond_length, convention("beyond_length")),
+        beyond_length, declared_convention("beyond_length")),
 )
 
 CONVENTIONS_ASKED: Mapping[str, Callable[[Asker], Reply]] = {"beyond_length": beyond_length}

@@ -17,11 +17,11 @@ from attnspec.questions.asker import (
     Asker,
     NotAsked,
     Reply,
-    convention,
+    declared_convention,
     is_close,
     keyword_question,
 )
-from attnspec.questions.inputs import ROW, without_row
+from attnspec.questions.inputs import HIDDEN_ROW, hide_row
 from attnspec.vocabulary.transforms.axes import Attention
 
 
@@ -39,14 +39,14 @@ _KEYS = 4
 
 def _lse(asker: Asker, problem: Problem) -> Array:
     """(B,H,T), in float64."""
-    answer = asker.put(problem.but(return_lse=True))
+    answer = asker.ask(problem.but(return_lse=True))
     assert answer.lse is not None  # it was asked for
     return answer.lse.astype(np.float64)
 
 
 def lse_base(asker: Asker) -> Reply:
     """The logarithm of the number of keys tells the base."""
-    problem = asker.even_near(_KEYS, _KEYS)
+    problem = asker.make_even_near(_KEYS, _KEYS)
     seen, S = _lse(asker, problem), problem.sizes.S
     known = {"natural": np.log(S), "two": np.log2(S)}
     name = next((name for name, number in known.items() if is_close(seen, np.full_like(seen, number))), OTHER)
@@ -59,8 +59,8 @@ def lse_of_hidden_row(asker: Asker) -> Reply:
     form = next((name for name in ("mask", "bias", "key_lengths") if name in taken), "")
     if not form:
         raise NotAsked("nothing hides all keys of a row")
-    problem = asker.even_near(_KEYS, _KEYS)
-    seen = _lse(asker, without_row(asker, problem, form))[:, :, min(ROW, problem.sizes.T - 1)]
+    problem = asker.make_even_near(_KEYS, _KEYS)
+    seen = _lse(asker, hide_row(asker, problem, form))[:, :, min(HIDDEN_ROW, problem.sizes.T - 1)]
     known = {"minus_infinity": -np.inf, "plus_infinity": np.inf, "zero": 0.0}
     name = next((name for name, number in known.items() if (seen == number).all()), "unspecified")
     return Reply(name, f"{seen.flat[0]:.6g}")
@@ -72,9 +72,9 @@ def _answers(name: str) -> dict[str, str]:
 
 QUESTIONS = (
     keyword_question("lse.form", _answers("lse_base"), lse_base,
-             convention("lse_base")),
+             declared_convention("lse_base")),
     keyword_question("lse.hidden_row", _answers("lse_of_hidden_row"),
-             lse_of_hidden_row, convention("lse_of_hidden_row")),
+             lse_of_hidden_row, declared_convention("lse_of_hidden_row")),
 )
 
 CONVENTIONS_ASKED: Mapping[str, Callable[[Asker], Reply]] = {

@@ -15,17 +15,17 @@ import numpy as np
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import COUNTS, FROM_PLACE, PLACED, acting_on
 from attnspec.numerics.expectation import visible_keys
-from attnspec.problems.keyword_arrays import cut_scales, divided
-from attnspec.problems.problem import Array, Problem, joined
+from attnspec.problems.keyword_arrays import cut_scales, split_past
+from attnspec.problems.problem import Array, Problem, join_past
 from attnspec.questions.asker import (
     FAILURES,
     Asker,
     Reply,
     keyword_question,
-    promised,
+    promised_answer,
     show_numbers,
 )
-from attnspec.questions.inputs import band
+from attnspec.questions.inputs import name_band
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.signature import DrawnRow
 from attnspec.vocabulary.transforms.axes import Attention
@@ -43,7 +43,7 @@ def past_as_keys(posed: Attention) -> Attention:
         raise NoClaim("there is no past")
     if FROM_PLACE - PLACED.keys() & problem.keywords:
         raise NoClaim("what counts from a query's own place would count from another")
-    whole = joined(problem)
+    whole = join_past(problem)
     if not PLACED.keys() & problem.keywords:
         return replace(posed, parts=(whole,))
     mask = visible_keys(problem.but(bias=None), posed.conventions)
@@ -52,7 +52,7 @@ def past_as_keys(posed: Attention) -> Attention:
 
 def with_past(posed: Attention, *, to: Literal["nothing"]) -> Attention:  # noqa: ARG001  (so that clauses read)
     """Hand over past keys and values of length 0."""
-    return replace(posed, parts=(divided(posed.one, 0),))
+    return replace(posed, parts=(split_past(posed.one, 0),))
 
 
 def in_chunks(posed: Attention, *, cut: DrawnRow) -> Attention:
@@ -84,7 +84,7 @@ def _call_by_spans(posed: Attention, places: Iterable[int]) -> Attention:
 
 def _chunk(problem: Problem, first: int, end: int) -> Problem:
     """The queries from `first` up to `end`, with the keys up to theirs; those before them are past."""
-    past, whole = problem.past + first, joined(problem)
+    past, whole = problem.past + first, join_past(problem)
 
     def cut(array: Array | None) -> Array | None:
         """Rows and columns of (B,H,T,S)."""
@@ -94,7 +94,7 @@ def _chunk(problem: Problem, first: int, end: int) -> Problem:
     scales = cut_scales(whole, queries=slice(first, end), keys=slice(problem.past + end))
     part = whole.but(**scales, query=np.ascontiguousarray(whole.query[:, :, first:end]), key=np.ascontiguousarray(key),
                      value=np.ascontiguousarray(value), mask=cut(whole.mask), bias=cut(whole.bias))
-    return divided(part, past) if past or problem.has_past else part
+    return split_past(part, past) if past or problem.has_past else part
 
 
 TRANSFORMS = (past_as_keys, with_past, in_chunks, token_by_token)
@@ -107,9 +107,9 @@ _KEYS, _PAST = 4, 2
 def _form(asker: Asker) -> Reply:
     """Of keys that weigh the same."""
     queries = _KEYS - _PAST if asker.subject.declaration.limits.is_step else _KEYS
-    seen = asker.output(divided(asker.even(queries, _KEYS), _PAST))[..., :_KEYS]
+    seen = asker.ask_output(split_past(asker.make_even(queries, _KEYS), _PAST))[..., :_KEYS]
     is_past = np.arange(_KEYS) < _PAST
-    return Reply(band(seen, {name: np.tile(visible, (queries, 1)) for name, visible in {
+    return Reply(name_band(seen, {name: np.tile(visible, (queries, 1)) for name, visible in {
         "all": is_past | True, "new_only": ~is_past, "past_only": is_past}.items()}), show_numbers(seen))
 
 
@@ -117,18 +117,18 @@ def _causal(asker: Asker) -> Reply:
     """Of more new keys than queries, so that every place that is thought of is another one."""
     past = 2
     T, S = (2, 4) if asker.subject.declaration.limits.is_step else (2, 7)
-    seen = asker.output(divided(asker.even(T, S), past).but(causal=True))[..., :S]
+    seen = asker.ask_output(split_past(asker.make_even(T, S), past).but(causal=True))[..., :S]
     shifts = {"behind": past, "top_left": 0, "from_shape": S - T, "twice": 2 * past}
     bands = {name: np.tri(T, S, shift, dtype=bool) for name, shift in shifts.items()}
-    return Reply(band(seen, {**bands, "everything": np.ones((T, S), bool)}), show_numbers(seen))
+    return Reply(name_band(seen, {**bands, "everything": np.ones((T, S), bool)}), show_numbers(seen))
 
 
 QUESTIONS = (
     keyword_question("past.form", {
         "all": "past and new ones", "new_only": "new ones only: the past is ignored", "past_only": "past ones only",
-        **FAILURES}, _form, promised("all", "past")),
+        **FAILURES}, _form, promised_answer("all", "past")),
     keyword_question("past.causal", {
         "behind": "query i stands at place P + i", "top_left": "at place i: the past is not counted",
         "from_shape": "at place i + S - T, whatever the past", "twice": "at place 2P + i",
-        "everything": "the flag is ignored", **FAILURES}, _causal, promised("behind", "past")),
+        "everything": "the flag is ignored", **FAILURES}, _causal, promised_answer("behind", "past")),
 )

@@ -19,7 +19,18 @@ from attnspec.core.nouns import DType
 from attnspec.core.storage import SCALE_AXES, STORAGES, UNBLOCKED, Storage, is_along_tokens
 from attnspec.problems.families import Words, random_words
 from attnspec.problems.keyword_arrays import USUAL_PAGES, slots_of_page
-from attnspec.problems.problem import DENSE, HELD, INPUTS, Array, Lays, Problem, Recipe, Sizes, joined, numpy_dtype
+from attnspec.problems.problem import (
+    CACHED_INPUTS,
+    DENSE,
+    INPUTS,
+    Array,
+    Lays,
+    Problem,
+    Recipe,
+    Sizes,
+    join_past,
+    numpy_dtype,
+)
 
 GLOBALS: Mapping[str, str] = {word.name: word.meaning_of for word in KEYWORDS if word.name.endswith("_global_scale")}
 """By keyword, the array all of whose scales it is multiplied into."""
@@ -34,7 +45,7 @@ ZEROS: Mapping[str, str] = {word.name: word.meaning_of for word in KEYWORDS if w
 EVERY: Mapping[str, str] = {**NAMES, **ZEROS, **GLOBALS}
 """By keyword, the array whose codes it gives a meaning."""
 
-_PAST: Mapping[str, str] = dict(zip(CACHED, HELD, strict=True))
+_PAST: Mapping[str, str] = dict(zip(CACHED, CACHED_INPUTS, strict=True))
 """By keyword, the array of the call whose storage earlier keys, or values, have."""
 
 _UNSCALED = "uint8/tensor/ones"
@@ -284,7 +295,7 @@ def misfit(problem: Problem, limits: Limits, form: InputForm = InputForm.DENSE) 
     """Why codes and scales cannot be handed to a function of this form with these limits; empty if they can. A past is
     looked at with what stands behind it.
     """
-    return next(chain(_without_meaning(problem, limits, form), _misfits(joined(problem), limits)), "")
+    return next(chain(_without_meaning(problem, limits, form), _misfits(join_past(problem), limits)), "")
 
 
 _BLOCKS_OF_ANOTHER: Mapping[InputForm, str] = {
@@ -301,7 +312,7 @@ def _without_meaning(problem: Problem, limits: Limits, form: InputForm) -> Itera
     """What is declared and has no meaning in a form, array by array."""
     for name in INPUTS:
         granularity, layout = granularity_of(limits, name), getattr(limits, f"packed_{name}")
-        is_of_keys = name in HELD
+        is_of_keys = name in CACHED_INPUTS
         if granularity == "page" and form is not InputForm.PAGED:
             yield f"scales of its {name} are declared by page, and its keys lie in none (declare token, or another)"
         if SCALE_AXES.get(granularity, {}).get(2, 1) > 1 and form in _BLOCKS_OF_ANOTHER and (

@@ -17,8 +17,8 @@ from attnspec.aspects.quantised.arrays import EVERY, ZEROS
 from attnspec.numerics.operands import Mathematics
 from attnspec.numerics.precision import Precision, unit
 from attnspec.numerics.roundings import EXACT_INPUTS, InputErrors, compound
-from attnspec.problems.keyword_arrays import divide_alike
-from attnspec.problems.problem import INPUTS, Array, Problem, joined
+from attnspec.problems.keyword_arrays import split_past_alike
+from attnspec.problems.problem import INPUTS, Array, Problem, join_past
 
 ROUNDINGS_OF_A_SCALE = 2
 """Of the product with a code, a logit or an output; and of the scale itself, or its product with another, before."""
@@ -30,7 +30,7 @@ ROUNDINGS_OF_A_ZERO = 2
 class QuantisedMathematics(Mathematics):
     """Codes are multiplied by their scales before anything else."""
 
-    def attending(self, problem: Problem) -> Problem:
+    def dequantise(self, problem: Problem) -> Problem:
         """The same with dequantised query (B,H,T,D), key (B,Hkv,S,D) and value (B,Hkv,S,Dv) in float64, past keys and
         values among them: scales and zero points are for all keys.
         """
@@ -38,11 +38,11 @@ class QuantisedMathematics(Mathematics):
         used = dict.fromkeys(name for keyword, name in EVERY.items() if keyword in given)
         if not used:
             return problem
-        whole = joined(problem)
+        whole = join_past(problem)
         with np.errstate(invalid="ignore"):  # 0 times a code that is infinite
             arrays = {name: dequantised(getattr(whole, name), _scale_of(problem, name), given.get(f"{name}_zero"))
                       for name in used}
-        return divide_alike(problem, whole.but(**arrays, **dict.fromkeys(EVERY)))
+        return split_past_alike(problem, whole.but(**arrays, **dict.fromkeys(EVERY)))
 
     def input_errors(self, problem: Problem, precision: Precision) -> InputErrors:
         """Two roundings a scale, and two a zero point, of numbers that are larger by twice the zero point; and codes

@@ -19,7 +19,7 @@ from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault
 from attnspec.faults.staged import Attend, around, attention, staged, with_column
 from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall, extra_logit
-from attnspec.problems.problem import HELD, Array
+from attnspec.problems.problem import CACHED_INPUTS, Array
 
 Restore = Callable[[PreparedCall], PreparedCall]
 ScaleChange = Callable[[Array, int], Array]
@@ -106,7 +106,7 @@ ZERO_CHANGES: Mapping[str, tuple[str, str, ScaleChange]] = {
 
 def _of_past() -> Iterator[Fault]:
     """Each mistake with the scales, or zero points, of a past."""
-    for array in HELD:
+    for array in CACHED_INPUTS:
         for word, changes in (("scale", PAST_CHANGES), ("zero", ZERO_CHANGES)):
             for name, (story, reach, change) in changes.items():
                 keyword = f"{array}_{word}"

@@ -34,7 +34,7 @@ from attnspec.faults.staged import (
 )
 from attnspec.faults.staged_forms import decoder, storing
 from attnspec.faults.staged_work import HandedOver
-from attnspec.problems.problem import HELD, Array
+from attnspec.problems.problem import CACHED_INPUTS, Array
 
 PackedChange = Callable[[Array, Array, Array], Array]
 """Other scales (S,Hkv,D), made from those of packed keys and the borders of queries and of keys (B+1,)."""
@@ -122,7 +122,7 @@ def _paged(keyword: str, find: FindSlots) -> Callable[[], Attend]:
 def _whole_meanings(call: HandedOver) -> Mapping[str, Array | None]:
     """By keyword, what says which numbers codes (B,Hkv,S,D) of keys and values stand for, in their shape."""
     return {keyword: whole_array(call.given, keyword, getattr(call, array)) for keyword, array in EVERY.items()
-            if array in HELD}
+            if array in CACHED_INPUTS}
 
 
 def _looked_up(call: HandedOver, pool: Array, look: Callable[[HandedOver], HandedOver]) -> Array:
@@ -207,7 +207,7 @@ def coded_decoder(changes: Mapping[str, ScaleChange]) -> Callable[[], Attend]:
 
 def _keep_codes(held: CachedCodes | None, call: HandedOver) -> CachedCodes:
     """The codes and scales of a call behind those that are held."""
-    new, meanings = {name: getattr(call, name) for name in HELD}, _whole_meanings(call)
+    new, meanings = {name: getattr(call, name) for name in CACHED_INPUTS}, _whole_meanings(call)
     if held is None:
         return CachedCodes(new, meanings)
     return CachedCodes({name: np.concatenate([held.codes[name], codes], axis=2) for name, codes in new.items()},
@@ -273,7 +273,7 @@ _ZEROS_IN_PAGES: Mapping[str, tuple[str, str, FindSlots]] = {"stay_behind": (
 
 def _faults_of_forms() -> Iterator[Fault]:
     """Each mistake with the scales and the zero points of keys and of values, in each form."""
-    for array in HELD:
+    for array in CACHED_INPUTS:
         for word, of_packed, of_pages, of_past in (("scale", _PACKED, _PAGED, PAST_CHANGES),
                                                    ("zero", _OF_ZEROS, _ZEROS_IN_PAGES, ZERO_CHANGES)):
             keyword = f"{array}_{word}"

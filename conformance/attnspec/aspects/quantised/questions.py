@@ -8,7 +8,15 @@ import numpy as np
 
 from attnspec.aspects.quantised.arrays import GLOBALS, NAMES, ZEROS
 from attnspec.problems.problem import Array, Problem
-from attnspec.questions.asker import FAILURES, Asker, Reply, keyword_question, promised, softmax, which
+from attnspec.questions.asker import (
+    FAILURES,
+    Asker,
+    Reply,
+    keyword_question,
+    name_candidate,
+    promised_answer,
+    softmax_rows,
+)
 
 _SCALE = 0.5
 _POWERS = {"multiplied": 1, "ignored": 0, "divided": -1, "twice": 2}
@@ -18,15 +26,15 @@ _POWERS = {"multiplied": 1, "ignored": 0, "divided": -1, "twice": 2}
 def _ask_scale(asker: Asker, keyword: str, array: str) -> Reply:
     """The plain answer tells the weights, and so the logits up to a constant of the row; all entries are codes."""
     plain = _whole_numbers(asker)
-    weights = asker.output(plain)[..., :4]
+    weights = asker.ask_output(plain)[..., :4]
     scale = np.full(getattr(plain, array).shape, _SCALE, np.float32)
-    seen = asker.output(plain.but(**{keyword: scale}))[..., :4]
-    return which(seen, {name: _expected(weights, array, _SCALE**power) for name, power in _POWERS.items()})
+    seen = asker.ask_output(plain.but(**{keyword: scale}))[..., :4]
+    return name_candidate(seen, {name: _expected(weights, array, _SCALE**power) for name, power in _POWERS.items()})
 
 
 def _whole_numbers(asker: Asker) -> Problem:
     """Queries, keys and values of whole numbers: each storage has codes for them."""
-    problem = asker.sloped(4, 4)
+    problem = asker.make_sloped(4, 4)
     return problem.but(key=2 * problem.key)
 
 
@@ -36,7 +44,7 @@ def _expected(weights: Array, array: str, factor: float) -> Array:
         return weights * factor
     with np.errstate(all="ignore"):
         logits = np.log(weights)
-        return softmax(factor * (logits - logits[..., :1]))
+        return softmax_rows(factor * (logits - logits[..., :1]))
 
 
 _ANSWERS = {"multiplied": "each entry is multiplied by it", "ignored": "nothing: the scale is ignored",
@@ -52,8 +60,10 @@ def _ask_zero(asker: Asker, array: str) -> Reply:
     zero = np.ones(getattr(plain, array).shape, np.float32)
     if array == "key":
         zero[:, :, :-1] = 0
-    seen = asker.output(plain.but(**{f"{array}_zero": zero}))[..., :4]
-    return which(seen, {name: _moved(asker, plain, array, times * zero)[..., :4] for name, times in _TAKEN_OFF.items()})
+    seen = asker.ask_output(plain.but(**{f"{array}_zero": zero}))[..., :4]
+    return name_candidate(seen,
+                          {name: _moved(asker, plain, array, times * zero)[..., :4] for name,
+                           times in _TAKEN_OFF.items()})
 
 
 def _moved(asker: Asker, plain: Problem, array: str, zero: Array) -> Array:
@@ -63,7 +73,7 @@ def _moved(asker: Asker, plain: Problem, array: str, zero: Array) -> Array:
     group = plain.query.shape[1] // plain.key.shape[1]
     key, value = (np.repeat(entries[name], group, axis=1) for name in ("key", "value"))
     factor = 1 / np.sqrt(asker.subject.scale_width(plain))
-    return np.asarray(softmax(factor * entries["query"] @ key.swapaxes(-1, -2)) @ value)
+    return np.asarray(softmax_rows(factor * entries["query"] @ key.swapaxes(-1, -2)) @ value)
 
 
 _ZERO_ANSWERS = {"taken off": "it is taken off of each entry", "ignored": "nothing: the zero point is ignored",
@@ -71,6 +81,6 @@ _ZERO_ANSWERS = {"taken off": "it is taken off of each entry", "ignored": "nothi
 
 QUESTIONS = (
     *(keyword_question(f"{keyword}.form", _ANSWERS, partial(_ask_scale, keyword=keyword, array=array),
-                       promised("multiplied", keyword)) for keyword, array in {**NAMES, **GLOBALS}.items()),
+                       promised_answer("multiplied", keyword)) for keyword, array in {**NAMES, **GLOBALS}.items()),
     *(keyword_question(f"{keyword}.form", _ZERO_ANSWERS, partial(_ask_zero, array=array),
-                       promised("taken off", keyword)) for keyword, array in ZEROS.items()))
+                       promised_answer("taken off", keyword)) for keyword, array in ZEROS.items()))

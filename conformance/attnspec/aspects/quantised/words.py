@@ -10,7 +10,7 @@ import numpy as np
 from attnspec.aspects.quantised.arrays import NAMES, ZEROS
 from attnspec.aspects.quantised.questions import QUESTIONS  # noqa: F401  (the second part of this file)
 from attnspec.numerics.precision import Precision
-from attnspec.numerics.stored import largest_of_its_block, nearest_codes
+from attnspec.numerics.stored import block_maximum, nearest_codes
 from attnspec.numerics.stored_format import ARRAYS, StoredFormat
 from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.record.outcome import Measured
@@ -84,7 +84,7 @@ def put_codes(posed: Attention) -> Attention:
 def _codes_near(entries: Array, stored: StoredFormat) -> Array:
     """Codes times powers of two near entries (B,H,S,D), the largest entry of a block with the largest code."""
     size = np.abs(entries)
-    largest = np.broadcast_to(largest_of_its_block(size, stored), size.shape)
+    largest = np.broadcast_to(block_maximum(size, stored), size.shape)
     step = np.ldexp(1.0, np.frexp(largest / stored.codes.largest)[1])
     codes = nearest_codes(stored.codes, entries / step)
     codes = np.where(size == largest, np.copysign(stored.codes.largest, entries), codes)
@@ -117,7 +117,8 @@ def _with_codes_known(scene: Scene) -> Scene:
 
 def _nearest(precision: Precision) -> Precision:
     """The class whose entries have the nearest codes, and not those of a finer grid."""
-    known = {f"stored_{name}": replace(each, nearest=True) for name, each in precision.stored.items() if name in ARRAYS}
+    known = {f"stored_{name}": replace(each, nearest=True) for name,
+             each in precision.stored_formats.items() if name in ARRAYS}
     return replace(precision, **known)  # type: ignore[arg-type]  # by name
 
 

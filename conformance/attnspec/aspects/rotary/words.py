@@ -17,11 +17,21 @@ from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.declaration import Declaration
 from attnspec.core.forms import FARTHEST
 from attnspec.core.nouns import Kind
-from attnspec.numerics.precision import assumed, unit
-from attnspec.numerics.rotary import PAIRS, expect_rotary, is_interleaved, norm_allowance, pairs
+from attnspec.numerics.precision import assumed_precision, unit
+from attnspec.numerics.rotary import ROTARY_PAIRS, expect_rotary, is_interleaved, norm_allowance, split_pairs
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, numpy_dtype
-from attnspec.questions.asker import FAILURES, OTHER, Asker, Failed, NotAsked, Question, Reply, When, convention
+from attnspec.questions.asker import (
+    FAILURES,
+    OTHER,
+    Asker,
+    Failed,
+    NotAsked,
+    Question,
+    Reply,
+    When,
+    declared_convention,
+)
 from attnspec.record.outcome import Measured
 from attnspec.vocabulary.observables import equal, keep, look_at, measure, of_run, seen_of
 from attnspec.vocabulary.scene import Axis, NoClaim, ObservedRun, Posed, Scene, Side, as_working
@@ -111,7 +121,7 @@ def keeps_pair_norms(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
 def _norms(problem: RotaryProblem, array: Array, scene: Scene) -> Array:
     """(B,H,T,R): the norms of the pairs of an array (B,H,T,D)."""
     interleaved = is_interleaved(problem, scene.conventions)
-    return np.asarray(np.hypot(*pairs(array, problem.width, interleaved=interleaved)))
+    return np.asarray(np.hypot(*split_pairs(array, problem.width, interleaved=interleaved)))
 
 
 def scores_agree(scene: Scene, *, runs: tuple[RunName, RunName]) -> Measured:
@@ -164,8 +174,8 @@ def _carried(problem: RotaryProblem, allowance: Array, scene: Scene) -> Array:
     """(B,H,T,D): how far an error that an entry may have moves both entries of its pair, once they are turned."""
     carried = allowance.copy()
     interleaved = is_interleaved(problem, scene.conventions)
-    norm = np.hypot(*pairs(allowance, problem.width, interleaved=interleaved))
-    for place in pairs(carried, problem.width, interleaved=interleaved):
+    norm = np.hypot(*split_pairs(allowance, problem.width, interleaved=interleaved))
+    for place in split_pairs(carried, problem.width, interleaved=interleaved):
         place[...] = norm
     return carried
 
@@ -186,7 +196,7 @@ def ask_pairs(asker: Asker) -> Reply:
     """
     problem = _problem(asker, 1)
     width = problem.x.shape[-1]
-    output = asker.output(problem)[0, 0, 0]
+    output = asker.ask_output(problem)[0, 0, 0]
     moved = [int(at) for at in np.flatnonzero(np.abs(output) > np.sin(1) / 2) if at]
     partner = {1: "interleaved", width // 2: "halves"}.get(moved[0], OTHER) if len(moved) == 1 else OTHER
     return Reply(partner, f"the first feature of {width} moves to {moved}")
@@ -194,16 +204,16 @@ def ask_pairs(asker: Asker) -> Reply:
 
 def _farthest(asker: Asker) -> Reply:
     """The largest of some places up to which tokens are turned by their own angle. Raises NotAsked or Failed."""
-    turned = list(takewhile(partial(_is_turned, asker, {PAIRS: ask_pairs(asker).answer}), _PLACES))
+    turned = list(takewhile(partial(_is_turned, asker, {ROTARY_PAIRS: ask_pairs(asker).answer}), _PLACES))
     return Reply(str(turned[-1]) if turned else OTHER, f"of {', '.join(map(str, _PLACES))}")
 
 
 def _is_turned(asker: Asker, conventions: Mapping[str, str], place: int) -> bool:
     """Whether a token at a place is turned by its own angle; a call that fails turns nothing."""
     problem = _problem(asker, place)
-    truth = expect_rotary(problem, assumed(problem.dtype), conventions=conventions).output
+    truth = expect_rotary(problem, assumed_precision(problem.dtype), conventions=conventions).output
     try:
-        return bool(np.abs(asker.output(problem) - truth).max() <= _OFF)
+        return bool(np.abs(asker.ask_output(problem) - truth).max() <= _OFF)
     except Failed:
         return False
 
@@ -221,16 +231,17 @@ def _problem(asker: Asker, place: int) -> RotaryProblem:
 
 def _claimed_pairs(declaration: Declaration) -> str:
     """Who takes a flag has halves without it."""
-    return "halves" if "interleaved" in declaration.keywords else convention(PAIRS)(declaration)
+    return "halves" if "interleaved" in declaration.keywords else declared_convention(ROTARY_PAIRS)(declaration)
 
 
 ROTARY_QUESTIONS = (
-    Question("rotary.pairs", CONVENTIONS[PAIRS].question, {
-        **{answer: says for answer, says in CONVENTIONS[PAIRS].answers.items() if answer != UNDEFINED}, **FAILURES},
+    Question("rotary.pairs", CONVENTIONS[ROTARY_PAIRS].question, {
+        **{answer: says for answer, says in CONVENTIONS[ROTARY_PAIRS].answers.items() if answer != UNDEFINED},
+        **FAILURES},
         ask_pairs, _claimed_pairs),
     Question("rotary.farthest", "Which is the farthest of some places up to 131072 where a token is turned by its own "
                                 "angle?", {}, _farthest, when=When.EVERY_DTYPE),
 )
 
-CONVENTIONS_ASKED: Mapping[str, Callable[[Asker], Reply]] = {PAIRS: ask_pairs}
+CONVENTIONS_ASKED: Mapping[str, Callable[[Asker], Reply]] = {ROTARY_PAIRS: ask_pairs}
 """By convention, what finds out what a subject does."""

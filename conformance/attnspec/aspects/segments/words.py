@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from attnspec.problems.problem import Array
-from attnspec.questions.asker import FAILURES, Asker, Reply, keyword_question, promised, show_numbers
-from attnspec.questions.inputs import band
+from attnspec.questions.asker import FAILURES, Asker, Reply, keyword_question, promised_answer, show_numbers
+from attnspec.questions.inputs import name_band
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.transforms.axes import Attention, entries_along
 from attnspec.vocabulary.transforms.contents import hide_by_mask
@@ -75,13 +75,13 @@ _QUERY_SEGMENTS, _KEY_SEGMENTS = np.array([1, 2, 2, 3]), np.array([2, 1, 3, 2])
 def _form(asker: Asker) -> Reply:
     """Of keys that weigh the same."""
     many = len(_KEY_SEGMENTS)
-    problem = asker.even(many, many)
+    problem = asker.make_even(many, many)
     of_queries, of_keys = (np.tile(segments, (problem.sizes.B, 1)).astype(np.int32)
                            for segments in (_QUERY_SEGMENTS, _KEY_SEGMENTS))
-    seen = asker.output(problem.but(query_segments=of_queries, key_segments=of_keys))[..., :many]
+    seen = asker.ask_output(problem.but(query_segments=of_queries, key_segments=of_keys))[..., :many]
     own, theirs = _QUERY_SEGMENTS[:, None], _KEY_SEGMENTS
-    return Reply(band(seen, {"own": own == theirs, "at_most": own >= theirs, "others": own != theirs,
-                             "of_queries": own == _QUERY_SEGMENTS, "ignored": np.ones((many, many), bool)}),
+    return Reply(name_band(seen, {"own": own == theirs, "at_most": own >= theirs, "others": own != theirs,
+                                  "of_queries": own == _QUERY_SEGMENTS, "ignored": np.ones((many, many), bool)}),
                  show_numbers(seen))
 
 
@@ -89,5 +89,5 @@ QUESTIONS = (
     keyword_question("segments.form", {
         "own": "those of its own segment", "at_most": "those of its own and of lower segments",
         "others": "those of other segments", "of_queries": "those at the places of its own segment's queries",
-        "ignored": "all", **FAILURES}, _form, promised("own", "segments")),
+        "ignored": "all", **FAILURES}, _form, promised_answer("own", "segments")),
 )

@@ -20,12 +20,12 @@ from attnspec.questions.asker import (
     FAILURES,
     Asker,
     Reply,
-    convention,
-    even,
+    declared_convention,
+    even_weights,
     keyword_question,
-    promised,
-    softmax,
-    which,
+    name_candidate,
+    promised_answer,
+    softmax_rows,
 )
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.transforms.axes import Attention
@@ -65,7 +65,7 @@ _SLOPES = np.array([1.0, 2.0])
 
 def _sloped(asker: Asker, T: int, S: int) -> Problem:
     """Of even logits, so that the weights are those of the bias alone."""
-    problem = asker.even(T, S)
+    problem = asker.make_even(T, S)
     number = np.float64 if asker.dtype is DType.FLOAT64 else np.float32
     return problem.but(alibi_slopes=np.resize(_SLOPES, problem.sizes.H).astype(number))
 
@@ -73,33 +73,33 @@ def _sloped(asker: Asker, T: int, S: int) -> Problem:
 def _weights(slopes: Array, distance: Array) -> Array:
     """(H,T,S) of slopes (H,) or (H,T) and a distance (T,S)."""
     full = slopes[:, None] if slopes.ndim == 1 else slopes
-    return softmax(-full[..., None] * distance)
+    return softmax_rows(-full[..., None] * distance)
 
 
 def _form(asker: Asker) -> Reply:
     problem = _sloped(asker, _KEYS, _KEYS)
-    seen, slopes = asker.output(problem)[..., :_KEYS], _SLOPES[: problem.sizes.H]
+    seen, slopes = asker.ask_output(problem)[..., :_KEYS], _SLOPES[: problem.sizes.H]
     ahead = np.arange(_KEYS) - np.arange(_KEYS)[:, None]
     far = np.abs(ahead)
     by_row = np.tile(slopes[np.arange(_KEYS) % len(slopes)], (len(slopes), 1))
-    return which(seen, {
+    return name_candidate(seen, {
         "distance": _weights(slopes, far), "signed": _weights(slopes, -ahead), "raised": _weights(-slopes, far),
         "of_first": _weights(slopes[:1], far), "by_row": _weights(by_row, far),
         "scaled": _weights(slopes / np.sqrt(asker.subject.scale_width(problem)), far),
-        "base_two": _weights(slopes * np.log(2), far), "ignored": even(np.ones((_KEYS, _KEYS), bool))})
+        "base_two": _weights(slopes * np.log(2), far), "ignored": even_weights(np.ones((_KEYS, _KEYS), bool))})
 
 
 def _alignment(asker: Asker, T: int, S: int) -> Reply:
     """From where the distance of a query counts."""
-    T, S = asker.lengths(T, S)
+    T, S = asker.fit_lengths(T, S)
     problem = _sloped(asker, T, S)
-    seen = asker.output(problem)[..., :S]
+    seen = asker.ask_output(problem)[..., :S]
     slopes = _SLOPES[: seen.shape[1]]  # conventions are asked of one head
     ahead = np.arange(S) - np.arange(T)[:, None]
     candidates = {"top_left": _weights(slopes, np.abs(ahead)),
                   "bottom_right": _weights(slopes, np.abs(ahead - (S - T))),
-                  "everything": even(np.ones((T, S), bool))}
-    return which(seen, {name: each[..., :seen.shape[-1]] for name, each in candidates.items()})
+                  "everything": even_weights(np.ones((T, S), bool))}
+    return name_candidate(seen, {name: each[..., :seen.shape[-1]] for name, each in candidates.items()})
 
 
 _PLACES = {"top_left": "query i stands at place i", "bottom_right": "query i stands at place i + S - T",
@@ -111,11 +111,11 @@ QUESTIONS = (
         "raised": "+slope·|p - j|", "of_first": "all heads have the slope of the first",
         "by_row": "it is read by row, not by head", "scaled": "the slope is multiplied by the scale first",
         "base_two": "-slope·ln(2)·|p - j|", "ignored": "nothing", **FAILURES},
-        _form, promised("distance", "alibi_slopes")),
+        _form, promised_answer("distance", "alibi_slopes")),
     keyword_question("slopes.longer_keys", _PLACES, partial(_alignment, T=2, S=5),
-             convention("causal_alignment")),
+             declared_convention("causal_alignment")),
     keyword_question("slopes.longer_queries", _PLACES, partial(_alignment, T=5, S=2),
-             convention("causal_alignment")),
+             declared_convention("causal_alignment")),
 )
 
 ALIGNMENTS: Mapping[str, Callable[[Asker, int, int], Reply]] = {"alibi_slopes": _alignment}

@@ -11,7 +11,15 @@ from typing import Literal
 import numpy as np
 
 from attnspec.problems.problem import Array, Problem
-from attnspec.questions.asker import FAILURES, Asker, Reply, keyword_question, promised, softmax, which
+from attnspec.questions.asker import (
+    FAILURES,
+    Asker,
+    Reply,
+    keyword_question,
+    name_candidate,
+    promised_answer,
+    softmax_rows,
+)
 from attnspec.vocabulary.transforms.axes import Attention
 
 
@@ -30,18 +38,19 @@ def _softcap(asker: Asker, *, with_bias: bool) -> Reply:
     """The plain answer tells the logits, up to a constant that the slope makes 0."""
     plain, bias = _steep(asker), np.tile([0.0, 3.0, 0.0, 0.0], (4, 1))
     with np.errstate(all="ignore"):
-        logits = np.log(asker.output(plain)[:1, :1, :, :4])
+        logits = np.log(asker.ask_output(plain)[:1, :1, :, :4])
         logits = logits - logits[..., :1]
     added = bias if with_bias else 0.0
     posed = plain.but(softcap=_CAP, bias=asker.as_bias(bias, plain) if with_bias else None)
-    seen = asker.output(posed)[..., :4]
-    return which(seen, {"capped": softmax(_capped(logits) + added),
-                        "capped_with_bias": softmax(_capped(logits + added)),
-                        "clipped": softmax(np.clip(logits, -_CAP, _CAP) + added), "ignored": softmax(logits + added)})
+    seen = asker.ask_output(posed)[..., :4]
+    return name_candidate(seen, {"capped": softmax_rows(_capped(logits) + added),
+                                 "capped_with_bias": softmax_rows(_capped(logits + added)),
+                                 "clipped": softmax_rows(np.clip(logits, -_CAP, _CAP) + added),
+                                 "ignored": softmax_rows(logits + added)})
 
 
 def _steep(asker: Asker) -> Problem:
-    problem = asker.sloped(4, 4)
+    problem = asker.make_sloped(4, 4)
     return problem.but(query=2 * problem.query)
 
 
@@ -54,8 +63,8 @@ _CAPS = {"capped": "c·tanh(x / c)", "clipped": "they are clipped at c", "ignore
          **FAILURES}
 
 QUESTIONS = (
-    keyword_question("softcap.form", _CAPS, partial(_softcap, with_bias=False), promised("capped", "softcap")),
+    keyword_question("softcap.form", _CAPS, partial(_softcap, with_bias=False), promised_answer("capped", "softcap")),
     keyword_question("softcap.bias", {
         **_CAPS, "capped": "c·tanh(x / c), to which the bias is added", "capped_with_bias": "c·tanh((x + bias) / c)"},
-        partial(_softcap, with_bias=True), promised("capped", "softcap")),
+        partial(_softcap, with_bias=True), promised_answer("capped", "softcap")),
 )

@@ -19,13 +19,13 @@ from attnspec.questions.asker import (
     Asker,
     NotAsked,
     Reply,
-    convention,
+    declared_convention,
     keyword_question,
-    promised,
+    name_candidate,
+    promised_answer,
     show_numbers,
-    which,
 )
-from attnspec.questions.inputs import band
+from attnspec.questions.inputs import name_band
 from attnspec.vocabulary.transforms.axes import Attention
 
 
@@ -60,7 +60,7 @@ def _window(asker: Asker) -> Window:
 
 def _posed(asker: Asker, T: int, S: int) -> Problem:
     needs_causal = bool(asker.subject.declaration.limits.brings("window"))
-    return asker.even(T, S).but(window=_window(asker), causal=needs_causal)
+    return asker.make_even(T, S).but(window=_window(asker), causal=needs_causal)
 
 
 def _expected_window(asker: Asker, T: int, S: int, shift: int = 0, *, more: int = 0) -> Array:
@@ -74,16 +74,16 @@ def _expected_window(asker: Asker, T: int, S: int, shift: int = 0, *, more: int 
 
 
 def _reach(asker: Asker) -> Reply:
-    seen = asker.output(_posed(asker, 5, 5))[..., :5]
+    seen = asker.ask_output(_posed(asker, 5, 5))[..., :5]
     bands = {"as_asked": _expected_window(asker, 5, 5), "one_less": _expected_window(asker, 5, 5, more=-1),
              "one_more": _expected_window(asker, 5, 5, more=1), "past": np.tri(5, dtype=bool),
              "everything": np.ones((5, 5), bool)}
-    return Reply(band(seen, bands), show_numbers(seen))
+    return Reply(name_band(seen, bands), show_numbers(seen))
 
 
 def _alignment(asker: Asker, T: int, S: int) -> Reply:
-    seen = asker.output(_posed(asker, T, S))[..., :S]
-    return Reply(band(seen, _aligned(asker, T, S)), show_numbers(seen))
+    seen = asker.ask_output(_posed(asker, T, S))[..., :S]
+    return Reply(name_band(seen, _aligned(asker, T, S)), show_numbers(seen))
 
 
 def _aligned(asker: Asker, T: int, S: int) -> Mapping[str, Array]:
@@ -99,9 +99,9 @@ def _row(asker: Asker) -> Reply:
     empty = visible is None or ~visible.any(axis=1)
     if visible is None or not np.any(empty):
         raise NotAsked("every query sees a key")
-    problem = asker.sloped(5, 2)
-    seen = asker.output(_posed(asker, 5, 2).but(query=problem.query, key=problem.key))[:, :, empty, :2]
-    return which(seen, {"zeros": np.zeros(2), "uniform": np.full(2, 0.5), "nan": np.full(2, np.nan)})
+    problem = asker.make_sloped(5, 2)
+    seen = asker.ask_output(_posed(asker, 5, 2).but(query=problem.query, key=problem.key))[:, :, empty, :2]
+    return name_candidate(seen, {"zeros": np.zeros(2), "uniform": np.full(2, 0.5), "nan": np.full(2, np.nan)})
 
 
 _ALIGNED_WINDOWS = {"top_left": "query i is at position i", "bottom_right": "query i is at position i + S - T",
@@ -112,10 +112,10 @@ QUESTIONS = (
     keyword_question("window.reach", {
         "as_asked": "from its own position minus left to its own position plus right", "one_less": "one less on a side",
         "one_more": "one more on a side", "past": "all keys up to its own position", "everything": "all keys",
-        **FAILURES}, _reach, promised("as_asked", "window")),
+        **FAILURES}, _reach, promised_answer("as_asked", "window")),
     keyword_question("window.longer_keys", _ALIGNED_WINDOWS, partial(_alignment, T=2, S=5),
-                     convention("causal_alignment")),
+                     declared_convention("causal_alignment")),
     keyword_question("window.longer_queries", _ALIGNED_WINDOWS, partial(_alignment, T=5, S=2),
-                     convention("causal_alignment")),
-    keyword_question("hidden_row.window", _ROWS, _row, convention("hidden_row", "window")),
+                     declared_convention("causal_alignment")),
+    keyword_question("hidden_row.window", _ROWS, _row, declared_convention("hidden_row", "window")),
 )
