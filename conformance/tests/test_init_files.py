@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from attnspec.core.errors import TargetError
-from attnspec.scaffold.location import TargetLocation, locate_target
+from attnspec.scaffold.callee_process import TargetLocation, locate_target
 from helpers.commands import Cli
 
 ATTENTION = """

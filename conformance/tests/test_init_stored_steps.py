@@ -11,7 +11,7 @@ import pytest
 from attnspec.core.nouns import HALF_DTYPES, DType
 from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array
-from attnspec.scaffold.stored_steps import measure_half_class
+from attnspec.scaffold.stored_arithmetic import measure_half_class
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
 from helpers.commands import Cli

@@ -41,7 +41,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "core/keyword.py": "the type of its value, and its limits",
         "core/keywords.py": "its field, and that there is such an aspect",
         "core/conventions.py": "the question along which diagonal it lies",
-        "scaffold/causality.py": "what else hides later keys, so that a triangle in the code need not",
+        "scaffold/doubts.py": "what else hides later keys, so that a triangle in the code need not",
         "faults/masks.py": "one that is left switched on",
         "faults/mechanisms.py": "real mistakes with it",
         "faults/sound_forms.py": "a ring that is as long as it",
@@ -96,7 +96,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
     "return_lse": {
         "aspects/lse/": "the aspect itself",
         "engine/explainer.py": "what is right beside it is told",
-        "scaffold/beside.py": "what comes back beside the output, told from weights",
+        "scaffold/learning.py": "what comes back beside the output, told from weights",
         "core/keywords.py": "its field",
         "core/conventions.py": "the questions of its base and of hidden rows",
         "subjects/subject.py": "the shape in which it comes back",
@@ -180,7 +180,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
         "aspects/dropout/": "the aspect itself",
         "core/keywords.py": "its field",
         "scaffold/lookup.py": "the names of what a layer of a library calls so",
-        "scaffold/modes.py": "the variant of that name, which `attnspec init` writes",
+        "scaffold/variants.py": "the variant of that name, which `attnspec init` writes",
         "core/keyword.py": "its name",
     },
 }

@@ -1,4 +1,6 @@
-"""A callee that hands its cache back is called step after step: which parameter takes it, and where it is returned."""
+"""A callee that hands its cache back is called step after step: which parameter takes it, where it is returned, and
+what an empty one is: nothing, or a dict of arrays with a fixed room and of the next place in them.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,10 @@ from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import Kind
 from attnspec.problems.keyword_arrays import split_past
 from attnspec.problems.problem import Problem
+from attnspec.scaffold.examined import ExaminedCallable
 from attnspec.scaffold.form import Binding, CallForm, KeptCache
-from attnspec.scaffold.lookup import TheirParameter, find_parameters, normalise_name
+from attnspec.scaffold.lookup import TheirParameter, find_parameters, find_role, normalise_name
+from attnspec.scaffold.parameters.trees import find_parts
 from attnspec.scaffold.probe_problems import CROSS_SIZES, OTHER_SCALES, plain_problem, sample_problem, tolerance_of
 from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 from attnspec.scaffold.writing.telling import say_handed_on
@@ -230,3 +234,36 @@ def pose_step(form: CallForm, past: int = CROSS_SIZES.S - CROSS_SIZES.T) -> Prob
     problem = sample_problem(Kind.ATTENTION, sizes, form.dtype)
     assert isinstance(problem, Problem)  # it is what was asked for
     return split_past(problem.but(causal=bool(form.limits.get("causal_only"))), past)
+
+
+CACHE_ROOM = 512
+"""Keys that it has room for."""
+
+_PLACE_NAME = re.compile(r"(^|_)(index|idx|pos|position|offset|length|len|end|start|cursor|step)(_|$)")
+_MODULES_BY_LIFT: Mapping[str, str] = {"": "np", "torch": "torch", "jax": "jnp"}
+_CACHE_SHAPES = ("B, {room}, Hkv, {width}", "B, Hkv, {room}, {width}")
+
+
+def list_allocated_caches(callee: ExaminedCallable, lift: str) -> Iterator[tuple[str, str]]:
+    """The parameter that is a cache without which nothing is called, and Python of an empty one, in every way in
+    which its arrays may lie. callee: with its sources.
+    """
+    wanted = [each.name for each in find_parameters(STATE, callee.parameters) if each.is_required]
+    for name in wanted[:1]:
+        keys = sorted(rest[0] for _, *rest in find_parts(callee.functions, 0, {name: (name,)}) if len(rest) == 1)
+        for shape in _CACHE_SHAPES:
+            entries = [_write_cache_entry(key, shape, lift) for key in keys]
+            if len(entries) > 1 and all(entries):
+                yield name, f"{{{', '.join(filter(None, entries))}}}"
+
+
+def _write_cache_entry(key: str, shape: str, lift: str) -> str | None:
+    """`"k": jnp.zeros((B, 512, Hkv, D), dtype=query.dtype)`, or the next place; None where nobody knows what it is."""
+    name = key.strip('[]"')
+    if not key.startswith('["'):
+        return None
+    if _PLACE_NAME.search(name):
+        return f'"{name}": 0'
+    width = {"key": "D", "value": "Dv"}.get(find_role((name,)))
+    made = shape.format(room=CACHE_ROOM, width=width)
+    return f'"{name}": {_MODULES_BY_LIFT[lift]}.zeros(({made}), dtype=query.dtype)' if width else None

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from attnspec.core.forms import BORDERS
+from attnspec.core.keyword import Saying
 from attnspec.core.nouns import DType, Kind
 from attnspec.scaffold.arrangements import Arrangement, OutputLayout, list_arrangements
+from attnspec.scaffold.lookup import TheirParameter, find_parameters
 from attnspec.subjects.call import ValuePath as Path
 
+LSE_KEYWORD = "return_lse"
 SQUARE_SIDE = "round(T**0.5)"
 """The side of a square of T tokens, as Python: what a constructor is told whose window has two axes and one number."""
 
@@ -330,3 +333,16 @@ TEMPLATES: Mapping[str, ArrayTemplates] = {
         nan_array="jnp.full({0}, jnp.nan, query.dtype)"),
 }
 """By lift."""
+
+
+Parameters = Mapping[Site, Sequence[TheirParameter]]
+
+
+def bind_keyword(form: CallForm, keyword: str, parameters: Parameters, sayings: Iterable[Saying]) -> Iterator[CallForm]:
+    """The form with one keyword more, in every way in which it may be handed over."""
+    for saying in sayings:
+        for at, listed in parameters.items():
+            for parameter in find_parameters(keyword, listed):
+                if parameter.text or parameter.name in (form.arguments if at is Site.CALL else form.construction):
+                    passed = Binding(keyword, parameter.name, saying.expression, saying.says, at)
+                    yield replace(form, bindings=(*form.bindings, passed), limits={**form.limits, **saying.limits})

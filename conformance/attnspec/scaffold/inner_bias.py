@@ -15,12 +15,11 @@ import numpy as np
 
 from attnspec.numerics.precision import unit
 from attnspec.problems.problem import Array, LayerProblem
-from attnspec.scaffold.extended import Parameters
-from attnspec.scaffold.form import CallableKind, CallForm, Site
+from attnspec.scaffold.form import CallableKind, CallForm, Parameters, Site
 from attnspec.scaffold.probe_problems import OTHER_SCALES, AnyProblem, list_expected, plain_problem, tolerance_of
 from attnspec.scaffold.replaced import PLACE_ADDING_NAME, list_replacements
 from attnspec.scaffold.trial_adapter import Trier
-from attnspec.scaffold.writing.imports import find_alias
+from attnspec.scaffold.writing.lines import find_alias
 from attnspec.scaffold.writing.source import write_tensors_source
 from attnspec.subjects.call import Call
 from attnspec.subjects.callee import Hosted

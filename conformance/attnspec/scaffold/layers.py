@@ -1,5 +1,6 @@
-"""The forms that a function on arrays may have, and a layer: how it is constructed and called, and which of its
-parameters is which matrix.
+"""The forms that a layer may have: how it is constructed and called, and which of its parameters is which matrix.
+
+So for a class, and for a function that is handed its parameters in trees. A second input is its memory: key and value.
 """
 
 from __future__ import annotations
@@ -9,108 +10,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
+import numpy as np
+
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Kind
 from attnspec.host.lifts import LIFTS
-from attnspec.scaffold.allocated import CACHE_ROOM, list_allocated_caches
-from attnspec.scaffold.arrangements import list_arrangements, list_one_query_arrangements
+from attnspec.scaffold.arrangements import list_arrangements
+from attnspec.scaffold.callee_process import CalleeProcess
+from attnspec.scaffold.decoders import CACHE_ROOM, list_allocated_caches
 from attnspec.scaffold.examined import ExaminedCallable
 from attnspec.scaffold.form import SQUARE_SIDE, TEMPLATES, CallableKind, CallForm, ConfigObject, Site
+from attnspec.scaffold.function_forms import (
+    STARRED_NAMES,
+    find_array_names,
+    give_arguments,
+    list_array_forms,
+    list_given_names,
+    list_lifts,
+)
 from attnspec.scaffold.lookup import TheirParameter, find_parameters
-from attnspec.scaffold.meaning import Choices, find_roles, list_choices, list_combinations
-from attnspec.scaffold.memory import find_memory, find_query
+from attnspec.scaffold.meaning import Choices, find_roles, find_unknown, list_choices, list_combinations
 from attnspec.scaffold.parameters.configs import OFF_IN_CONFIG, list_configs
 from attnspec.scaffold.parameters.states import HEAD_PLACE, PROJECTIONS, FilledState, list_states
 from attnspec.scaffold.parameters.trees import Leaf, Tree, find_roots, find_tree, list_tree_leaves
-from attnspec.scaffold.probe_problems import plain_problem
-from attnspec.scaffold.there import CalleeProcess
+from attnspec.scaffold.probe_problems import expect_usual, plain_problem
 from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 from attnspec.subjects.call import ReturnedTree
-
-LIST_NAMES = ("inputs", "input")
-ONE_QUERY_REMARK = "It takes one query a sequence only: T = 1."
-
-
-def list_function_forms(callee: ExaminedCallable, trier: Trier) -> Iterator[CallForm]:
-    """Every form of a function worth a try, the likeliest first."""
-    lifts = list_lifts(callee, trier.process)
-    for lift in lifts:
-        yield from list_array_forms(CallForm(callee.target, lift=lift), callee.parameters)
-    for lift in lifts if trier.nearest is None or trier.nearest.progress is not Progress.OTHER_NUMBERS else ():
-        yield from _list_one_query_forms(CallForm(callee.target, lift=lift), callee.parameters)
-
-
-def _list_one_query_forms(form: CallForm, parameters: Sequence[TheirParameter]) -> Iterator[CallForm]:
-    """The form with its query, which has no axis of queries, in every arrangement: for what answers nothing else, since
-    what maps over axes takes one less as well.
-    """
-    names = find_array_names(parameters)
-    rest = tuple(each for each in parameters if each.name not in names)
-    for given in list_combinations(list_choices(rest, find_roles(rest, Site.CALL), form.kind, Site.CALL, form.lift)):
-        alone = replace(give_arguments(form, rest, given), sizes={"T": 1}, remarks=(*form.remarks, ONE_QUERY_REMARK))
-        for arrangement in list_one_query_arrangements(len(names)):
-            yield replace(alone, arrangement=arrangement, array_names=list_given_names(names, parameters))
-
-
-def list_lifts(callee: ExaminedCallable, process: CalleeProcess) -> tuple[str, ...]:
-    """The frameworks whose tensors it may take, likeliest first: those its module mentions, then whatever is there."""
-    root = callee.module.partition(".")[0]
-    meant = [lift for lift in LIFTS if lift in (root, *callee.packages)]
-    present = [] if meant else ["", *(lift for lift in LIFTS if process.has_module(lift))]
-    return tuple(dict.fromkeys((*meant, *present, "")))
-
-
-def list_array_forms(form: CallForm, parameters: Sequence[TheirParameter]) -> Iterator[CallForm]:
-    """The form with its arrays in every arrangement, and its other parameters as their names say."""
-    names = find_array_names(parameters)
-    rest = tuple(each for each in parameters if each.name not in names)
-    in_list = len(names) == 1 and names[0] in LIST_NAMES
-    options = list_choices(rest, find_roles(rest, Site.CALL), form.kind, Site.CALL, form.lift)
-    for given in list_combinations(options):
-        known = give_arguments(form, rest, given)
-        for arrangement in list_arrangements(form.kind, len(names), in_list=in_list):
-            yield replace(known, arrangement=arrangement, array_names=list_given_names(names, parameters))
-
-
-def give_arguments(form: CallForm, rest: Sequence[TheirParameter], given: Mapping[str, str]) -> CallForm:
-    """The form whose call is given this, and leaves the rest at its defaults."""
-    left = {each.name: each.text for each in rest if each.name not in given and not each.is_required}
-    only_by_position = any(each.kind is each.kind.POSITIONAL_ONLY for each in rest)
-    if not only_by_position:
-        return replace(form, arguments=given, left_defaults={**form.left_defaults, **left})
-    everything = {each.name: given.get(each.name) or each.text or "None" for each in rest}
-    return replace(form, arguments=everything, positional_order=tuple(everything))
-
-
-def find_array_names(parameters: Sequence[TheirParameter]) -> tuple[str, ...]:
-    """The parameters that are arrays: query, key and value; query and a pair; all in one; or the first three."""
-    query, key, value = (find_parameters(word, parameters) for word in ("query", "key", "value"))
-    packed, pair = find_parameters("packed", parameters), find_parameters("packed_pair", parameters)
-    if query and key and value:
-        return query[0].name, key[0].name, value[0].name
-    if packed:
-        return (packed[0].name,)
-    if query and pair:
-        return query[0].name, pair[0].name
-    if query and query[0].name in LIST_NAMES:
-        return (query[0].name,)
-    return tuple(each.name for each in parameters if each.by_position)[:3]
-
-
-_STARRED_NAMES = ("",)
-"""The name of the one input of what takes it by `*args`."""
-
-
-def list_given_names(names: Sequence[str], parameters: Sequence[TheirParameter]) -> tuple[str, ...]:
-    """The names by which the arrays are given; none where they come first, in our order, and may be given so, or have
-    none.
-    """
-    if tuple(names) == _STARRED_NAMES:
-        return ()
-    first = parameters[:len(names)]
-    is_usual = tuple(each.name for each in first) == tuple(names) and all(each.by_position for each in first)
-    return () if is_usual else tuple(names)
-
 
 _FAMILIES_BY_BASE: Mapping[str, CallableKind] = {
     "torch.nn.modules.module.Module": CallableKind.TORCH, "equinox._module._module.Module": CallableKind.EQUINOX,
@@ -259,7 +184,7 @@ def _may_be_size(parameter: TheirParameter, means: Mapping[str, str]) -> bool:
 
 def _list_calls(form: CallForm, called: Sequence[TheirParameter]) -> Iterator[CallForm]:
     """How its arrays lie, and what else its call is given; what has a memory may be left to attend to its input."""
-    names = find_array_names(called) or _STARRED_NAMES
+    names = find_array_names(called) or STARRED_NAMES
     if len(names) == 3 and find_parameters("key", called):
         yield from _list_calls_with(form, called, names)
         return
@@ -404,3 +329,48 @@ def limit_to_several_heads(form: CallForm, trier: Trier) -> CallForm:
         return form
     said = f"With one head, as wide as the model, it has no {' and '.join(missing)}: it takes two heads and more."
     return replace(form, needs_several_heads=True, remarks=(*form.remarks, said))
+
+
+def find_query(parameters: Sequence[TheirParameter]) -> str:
+    """The name of the first input; empty if there is none."""
+    first = (*find_parameters("query", parameters), *(each for each in parameters if each.by_position))
+    return next((each.name for each in first), "")
+
+
+def find_memory(parameters: Sequence[TheirParameter]) -> str:
+    """The parameter that takes a memory: its name says so, or it takes keys where none takes values, or it is the one
+    of which nothing else is known, and has no default. Empty if there is none.
+    """
+    query, unknown = find_query(parameters), find_unknown(parameters, Site.CALL)
+    others = [each.name for each in unknown if each.name != query]
+    named = [each.name for each in find_parameters("context", parameters) if each.name != query]
+    named += [each.name for each in find_parameters("key", parameters) if not find_parameters("value", parameters)]
+    return next(iter((*named, *others[:len(others) == 1])), "")
+
+
+def hand_memory(form: CallForm, parameters: Sequence[TheirParameter], trier: Trier) -> CallForm:
+    """A layer that is right of its own input, handed a memory if it takes one: a check then tells what is wrong of it.
+
+    Left out, wrong attention to another input would never be judged.
+    """
+    name = find_memory(parameters)
+    if form.kind is not Kind.LAYER or not form.arrangement.is_one or not (name and find_query(parameters)):
+        return form
+    handed = _give_memory(form, name, find_query(parameters))
+    problem = plain_problem(handed)
+    answer = trier.answer(handed, problem)
+    if answer is None:
+        said = f"With another input as its {name} it raises: attention to that is not judged."
+        return replace(form, remarks=(*form.remarks, said))
+    gap = expect_usual(handed, problem).gap(answer.output.astype(np.float64))[1]
+    said = (f"Its {name} is handed another input, but its output is then {gap}: attnspec check says what is wrong. If "
+            f"{name} means something else, declare self_attention_only, and take it out of the adapter.")
+    return replace(handed, remarks=(*form.remarks, said))
+
+
+def _give_memory(form: CallForm, memory: str, query: str) -> CallForm:
+    """The form that is given the memory beside its query, both by name."""
+    limits = {name: limit for name, limit in form.limits.items() if name != "self_attention_only"}
+    given = {name: text for name, text in form.arguments.items() if name != memory}
+    return replace(form, arrangement=replace(form.arrangement, arguments=("{q}", "{k}")), array_names=(query, memory),
+                   arguments=given, limits={**limits, "one_memory": True})

@@ -28,8 +28,7 @@ from attnspec.scaffold.probe_problems import (
     square_problem,
     tolerance_of,
 )
-from attnspec.scaffold.stored_steps import STEPWISE_GRADE, ClassWords, measure_half_class
-from attnspec.scaffold.stored_sums import stores_log_sum_exp
+from attnspec.scaffold.stored_arithmetic import STEPWISE_GRADE, ClassWords, measure_half_class, stores_log_sum_exp
 from attnspec.scaffold.trial_adapter import LimitValues, Trier
 from attnspec.scaffold.writing.lines import wrap_text
 from attnspec.scaffold.writing.source import name_variant

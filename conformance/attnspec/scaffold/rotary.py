@@ -16,15 +16,22 @@ from attnspec.numerics.precision import assumed_precision
 from attnspec.numerics.rotary import ROTARY_PAIRS, expect_rotary
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import numpy_dtype
+from attnspec.scaffold.callee_process import CalleeProcess
 from attnspec.scaffold.examined import ExaminedCallable
 from attnspec.scaffold.form import CallForm
-from attnspec.scaffold.layers import list_lifts
+from attnspec.scaffold.function_forms import list_lifts
 from attnspec.scaffold.lookup import TheirParameter, normalise_name
 from attnspec.scaffold.manifest import name_adapter
 from attnspec.scaffold.probe_problems import tolerance_of
-from attnspec.scaffold.there import CalleeProcess
-from attnspec.scaffold.writing.imports import find_alias, write_imports
-from attnspec.scaffold.writing.lines import break_call, find_names, join_blocks, templates_of, wrap_text
+from attnspec.scaffold.writing.lines import (
+    break_call,
+    find_alias,
+    find_names,
+    join_blocks,
+    templates_of,
+    wrap_text,
+    write_imports,
+)
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 
 ROTATE_NAME = "rotate"

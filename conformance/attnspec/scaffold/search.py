@@ -10,22 +10,22 @@ import numpy as np
 
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType, Kind
-from attnspec.scaffold.causality import doubt_causality
+from attnspec.scaffold.callee_process import OutOfTime
 from attnspec.scaffold.codes import MOST_CODE_TRIES, find_coded_form, find_scale_parameters
-from attnspec.scaffold.examined import ExaminedCallable
-from attnspec.scaffold.extended import Parameters
-from attnspec.scaffold.form import CallForm, Site
-from attnspec.scaffold.gathered import spread_inputs
+from attnspec.scaffold.doubts import doubt_causality, warn_of_inverted_mask, warn_of_overflow
+from attnspec.scaffold.examined import ExaminedCallable, spread_inputs
+from attnspec.scaffold.form import CallForm, Parameters, Site
+from attnspec.scaffold.function_forms import (
+    list_function_forms,
+    list_packed_forms,
+    list_paged_forms,
+    note_ragged_batches,
+)
 from attnspec.scaffold.inner_bias import list_bias_switches, measure_bias
-from attnspec.scaffold.layers import limit_to_several_heads, list_class_forms, list_function_forms, list_tree_forms
+from attnspec.scaffold.layers import hand_memory, limit_to_several_heads, list_class_forms, list_tree_forms
 from attnspec.scaffold.learning import learn_keywords
 from attnspec.scaffold.meaning import DESTINATION, find_unknown
-from attnspec.scaffold.memory import hand_memory
 from attnspec.scaffold.mistakes import MISTAKES
-from attnspec.scaffold.modes import add_mode_variants
-from attnspec.scaffold.overflow import warn_of_overflow
-from attnspec.scaffold.pages import list_paged_forms
-from attnspec.scaffold.polarity import warn_of_inverted_mask
 from attnspec.scaffold.probe_problems import (
     CROSS_SIZES,
     OTHER_SCALES,
@@ -35,13 +35,18 @@ from attnspec.scaffold.probe_problems import (
     plain_problem,
     tolerance_of,
 )
-from attnspec.scaffold.ragged import list_packed_forms, note_ragged_batches
-from attnspec.scaffold.residual import adds_its_input, find_output_projection, judge_before_sum, note_sum
-from attnspec.scaffold.suggestions import list_suggestions, settle_own_parameters
-from attnspec.scaffold.there import OutOfTime
+from attnspec.scaffold.suggestions import (
+    adds_its_input,
+    find_output_projection,
+    judge_before_sum,
+    list_suggestions,
+    note_sum,
+    settle_own_parameters,
+)
 from attnspec.scaffold.trial_adapter import Attempt, Progress, ReadOutput, Trier
 from attnspec.scaffold.turning import judge_handed_angles, judge_without_rotation, list_rotation_switches
 from attnspec.scaffold.unnamed import learn_unnamed
+from attnspec.scaffold.variants import add_mode_variants
 from attnspec.scaffold.writing.telling import describe_call
 
 

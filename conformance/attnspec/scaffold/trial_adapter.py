@@ -26,8 +26,9 @@ from attnspec.scaffold.arrangements import (
     WEIGHTS_LAYOUTS,
     OutputLayout,
 )
+from attnspec.scaffold.callee_process import CalleeProcess
+from attnspec.scaffold.examined import GatheredInputs
 from attnspec.scaffold.form import CallForm, OutputPlace
-from attnspec.scaffold.gathered import GatheredInputs
 from attnspec.scaffold.mistakes import MISTAKES
 from attnspec.scaffold.probe_problems import (
     AnyProblem,
@@ -38,7 +39,6 @@ from attnspec.scaffold.probe_problems import (
     plain_problem,
     tolerance_of,
 )
-from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.writing.lines import ARRAY_NAMES
 from attnspec.scaffold.writing.source import ADAPTER_NAME, write_source
 from attnspec.scaffold.writing.telling import describe_call

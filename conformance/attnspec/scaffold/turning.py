@@ -13,8 +13,7 @@ import numpy as np
 from attnspec.core.forms import STATE
 from attnspec.problems.problem import join_past
 from attnspec.scaffold.decoders import is_right_behind_past, pose_step
-from attnspec.scaffold.extended import Parameters
-from attnspec.scaffold.form import QUARTER_TURN, CallableKind, CallForm, Site
+from attnspec.scaffold.form import QUARTER_TURN, CallableKind, CallForm, Parameters, Site
 from attnspec.scaffold.inner_bias import depends_on_distance, list_call_replacements, list_tensors
 from attnspec.scaffold.lookup import find_parameters, normalise_name
 from attnspec.scaffold.meaning import find_roles

@@ -12,16 +12,15 @@ from dataclasses import replace
 from attnspec.core.forms import ROWS, STATE
 from attnspec.core.keywords import KEYWORDS
 from attnspec.scaffold.decoders import learn_cache
-from attnspec.scaffold.extended import Parameters
-from attnspec.scaffold.form import CallForm, Site
+from attnspec.scaffold.form import CallForm, Parameters, Site
+from attnspec.scaffold.function_forms import may_learn_keyword
 from attnspec.scaffold.learning import LEARNING_STEPS, hand_on
 from attnspec.scaffold.lookup import TheirParameter
+from attnspec.scaffold.masks import HIDES_QUERIES, KEY_MASK_LIMITS, read_as_key_mask
 from attnspec.scaffold.meaning import find_roles
-from attnspec.scaffold.padding import add_padded_variant
-from attnspec.scaffold.pages import may_learn_keyword
 from attnspec.scaffold.probe_problems import plain_problem
-from attnspec.scaffold.row_masks import HIDES_QUERIES, KEY_MASK_LIMITS, read_as_key_mask
 from attnspec.scaffold.trial_adapter import Progress, Trier
+from attnspec.scaffold.variants import add_padded_variant
 
 _FLAG_KEYWORDS = frozenset(word.name for word in KEYWORDS.values() if word.annotation == "bool")
 _NUMBER_KEYWORDS = frozenset(word.name for word in KEYWORDS.values()

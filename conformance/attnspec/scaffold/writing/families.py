@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from attnspec.core.nouns import Kind
 from attnspec.scaffold.form import CallableKind, CallForm, ModuleMode, Site
 from attnspec.scaffold.parameters.states import HEAD_PLACE
-from attnspec.scaffold.writing.imports import find_alias
 from attnspec.scaffold.writing.lines import (
     break_call,
+    find_alias,
     templates_of,
     write_arguments,
     write_arrays,

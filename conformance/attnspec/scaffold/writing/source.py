@@ -12,19 +12,20 @@ from attnspec.core.nouns import Kind
 from attnspec.scaffold.form import SQUARE_SIDE, CallForm, OutputPlace
 from attnspec.scaffold.meaning import DESTINATION
 from attnspec.scaffold.writing.families import BORN_TEXTS, LAYER_HELPER, write_layer
-from attnspec.scaffold.writing.imports import find_alias, write_imports
 from attnspec.scaffold.writing.lines import (
     ARRAY_NAMES,
     add_axes,
     bindings_to,
     break_call,
     call_helper,
+    find_alias,
     find_names,
     join_blocks,
     templates_of,
     wrap_text,
     write_arguments,
     write_arrays,
+    write_imports,
     write_joint_helper,
     write_keywords,
     write_optional,

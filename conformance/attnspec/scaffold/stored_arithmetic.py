@@ -1,4 +1,6 @@
-"""Whether every step of a half dtype is stored in it, exponentials and their sum among them: precision class G4."""
+"""What arithmetic stores in a half dtype, measured: every step of it, exponentials and their sum among them (precision
+class G4); or the log-sum-exp of which weights are made, exp(logit - lse), whose rounding moves a whole row alike.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import ml_dtypes
 import numpy as np
 
-from attnspec.core.nouns import DType, Effort
+from attnspec.core.forms import TABLE
+from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.numerics.precision import declared_precision, is_half
 from attnspec.numerics.width import Fit, fit_class
 from attnspec.problems.choices import shapes_for
@@ -16,6 +19,8 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, numpy_dtype
 from attnspec.questions.asker import Asker, Failed, NotAsked
 from attnspec.questions.numbers import GRADE_ALARM, LONG_LENGTHS, normal_problem
+from attnspec.scaffold.form import CallForm
+from attnspec.scaffold.trial_adapter import Trier
 from attnspec.subjects.subject import Subject
 
 ClassWords = Mapping[str, str | int]
@@ -129,3 +134,39 @@ def _ask_output(asker: Asker, problem: Problem) -> Array | None:
         return asker.ask_output(problem)
     except (NotAsked, Failed):
         return None
+
+
+HEAD_WIDTH = 4
+"""The width of a head, whose scale is a power of two."""
+_LARGE_LOGITS = {DType.FLOAT64: 1024, DType.FLOAT32: 1024, DType.FLOAT16: 64, DType.BFLOAT16: 64}
+"""Logits that each dtype holds exactly, beside which the logarithm of a number of keys is rounded."""
+_KEY_COUNTS = range(3, 40)
+
+
+def stores_log_sum_exp(form: CallForm, dtype: DType, trier: Trier) -> bool:
+    """Whether all weights of a row are larger or smaller by just what a log-sum-exp loses that is stored in this dtype.
+
+    All logits are alike and all values are 1, so that the output is 1 if weights are divided by their sum.
+    """
+    if form.kind is not Kind.ATTENTION or form.sizes or form.is_packed or form.parameter_for(TABLE):
+        return False
+    number, large = numpy_dtype(dtype), _LARGE_LOGITS[dtype]
+    S, moved = max(((each, _measure_rounding(large, each, dtype)) for each in _KEY_COUNTS),
+                   key=lambda pair: abs(pair[1]))
+    T = S if form.attends_to_itself or form.limits.get("causal_only") else 1
+    query, key = np.zeros((1, 1, T, HEAD_WIDTH), number), np.zeros((1, 1, S, HEAD_WIDTH), number)
+    query[..., 0], key[..., 0] = large * HEAD_WIDTH**0.5, 1
+    ones = np.ones((1, 1, S, HEAD_WIDTH), number)
+    answer = trier.answer(form, Problem(dtype, query, key, ones, causal=bool(form.limits.get("causal_only"))))
+    if answer is None:
+        return False
+    apart = np.abs(answer.output[:, :, -1].astype(np.float64) - 1 - moved)
+    step = float(ml_dtypes.finfo(number).eps)
+    return abs(moved) > 16 * step and bool((apart <= 4 * step).all())
+
+
+def _measure_rounding(large: int, S: int, dtype: DType) -> float:
+    """By what share the weights of S keys, whose logits are this large, grow if their log-sum-exp is rounded."""
+    exact = np.longdouble(large) + np.log(np.longdouble(S))
+    stored = np.longdouble(np.asarray(exact, np.float64).astype(numpy_dtype(dtype)).astype(np.float64))
+    return float(np.expm1(exact - stored))
