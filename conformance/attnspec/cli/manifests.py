@@ -54,10 +54,11 @@ from attnspec.record.events import Event, Found, Handler, RunFinished, SubjectPr
 from attnspec.report.figures import count_noun
 from attnspec.runner.session import Session
 from attnspec.subjects.baseline import read_baseline
+from attnspec.subjects.findings import Finding, read_findings
 from attnspec.subjects.installed import kind_of_device
-from attnspec.subjects.manifest import MANIFEST_FILE, Registered
+from attnspec.subjects.manifest import MANIFEST_FILE, Registered, library_folders
 from attnspec.subjects.outline import spelled_out
-from attnspec.subjects.registry import Finding, library_folders, read_findings, registered_subjects
+from attnspec.subjects.registry import registered_subjects
 
 if TYPE_CHECKING:
     from attnspec.scaffold.written_adapter import WrittenAdapter

@@ -27,7 +27,7 @@ from attnspec.core.plan import is_left_out
 from attnspec.record.events import Key
 from attnspec.record.outcome import Outcome
 from attnspec.spec.yaml_lines import Fields, load_yaml, shown_path
-from attnspec.subjects.registry import Finding, findings_of
+from attnspec.subjects.findings import Finding, findings_of
 
 if TYPE_CHECKING:
     from attnspec.problems.problem import Recipe

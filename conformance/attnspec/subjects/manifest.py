@@ -9,12 +9,13 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from attnspec.core import paths
 from attnspec.core.declaration import Declaration, Deviation, Variant
-from attnspec.core.errors import FileLocation, ManifestError, quoted
+from attnspec.core.errors import FileLocation, ManifestError, UsageError, quoted
 from attnspec.core.nouns import FAILURES, DType
 from attnspec.core.paths import is_file, portable_argument
 from attnspec.core.surroundings import HostLanguage, Surroundings
@@ -421,3 +422,30 @@ def _split_words(fields: Fields) -> tuple[str, ...]:
         return tuple(shlex.split(fields.text("host")))
     except ValueError as cause:
         raise fields.complain("host", f"is no command: {cause}.") from None
+
+
+def library_folders(folders: Iterable[Path | str]) -> Iterator[Path]:
+    """The libraries' folders. Two of one name would hide each other's adapters, so that is an error."""
+    seen: dict[str, Path] = {}
+    for parent in (paths.folder("implementations"), *map(Path, folders)):
+        for library in _manifest_folders(parent):
+            if library.name in seen and not library.samefile(seen[library.name]):
+                raise ManifestError(f"there is already a folder of this name, {shown_path(seen[library.name])}; "
+                                    "rename this one.", where=FileLocation(shown_path(library)))
+            if library.name not in seen:
+                seen[library.name] = library
+                yield library
+
+
+def _manifest_folders(parent: Path) -> Iterator[Path]:
+    if not parent.is_dir():
+        raise UsageError("there is no such folder of implementations.", where=FileLocation(shown_path(parent)))
+    if (parent / MANIFEST_FILE).is_file():
+        holder = shown_path(parent.absolute().parent)
+        raise UsageError(f"this is one library's folder; name the folder that holds it, {holder}.",
+                         where=FileLocation(shown_path(parent)))
+    for path in sorted(parent.iterdir()):
+        if (path / MANIFEST_FILE).is_file():
+            yield path
+        elif path.is_dir() and any(path.glob("*.py")):
+            raise ManifestError(f"holds adapters but no {MANIFEST_FILE}.", where=FileLocation(shown_path(path)))
