@@ -13,7 +13,6 @@ from attnspec.scaffold.arrangements import Arrangement, OutputLayout, list_arran
 from attnspec.scaffold.lookup import TheirParameter, find_parameters
 from attnspec.subjects.call import ValuePath as Path
 
-LSE_KEYWORD = "return_lse"
 SQUARE_SIDE = "round(T**0.5)"
 """The side of a square of T tokens, as Python: what a constructor is told whose window has two axes and one number."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
-from attnspec.core.forms import BORDERS, EXPRESSED, HELD_IN_PAGES, NUMBER, TABLE
+from attnspec.core.forms import BORDERS, NUMBER, TABLE
 from attnspec.core.keywords import COUNTS, KEYWORDS
 from attnspec.host.lifts import LIFTS
 from attnspec.problems.keyword_arrays import sample_array
@@ -24,7 +24,6 @@ from attnspec.scaffold.arrangements import (
 from attnspec.scaffold.callee_process import CalleeProcess
 from attnspec.scaffold.examined import ExaminedCallable
 from attnspec.scaffold.form import (
-    LSE_KEYWORD,
     Binding,
     CallForm,
     Site,
@@ -224,10 +223,3 @@ def limit_to_named_pages(form: CallForm, trier: Trier) -> CallForm:
     said = (f"It raises unless every number in its {form.parameter_for(TABLE)} names a page, also beyond an "
             "entry's keys.")
     return replace(form, limits={**form.limits, rare.limit: True}, remarks=(*form.remarks, said))
-
-
-def may_learn_keyword(form: CallForm, keyword: str) -> bool:
-    """Whether a form has a place for a keyword that is not known yet."""
-    if form.is_packed:
-        return not keyword or (keyword in EXPRESSED and keyword != LSE_KEYWORD)
-    return not form.parameter_for(TABLE) or (keyword in HELD_IN_PAGES and keyword != NUMBER) or not keyword

@@ -12,6 +12,7 @@ from itertools import product
 
 import numpy as np
 
+from attnspec.core.forms import EXPRESSED, HELD_IN_PAGES, NUMBER, TABLE
 from attnspec.core.keyword import Acts, Keyword, Saying
 from attnspec.core.keywords import AXES, CACHED, KEYWORDS, OFF, SEGMENTED
 from attnspec.core.nouns import Kind
@@ -19,7 +20,6 @@ from attnspec.problems.keyword_arrays import sample_array, split_past
 from attnspec.problems.problem import Array, Problem
 from attnspec.scaffold.decoders import EQUAL_PAST, learn_cache
 from attnspec.scaffold.form import (
-    LSE_KEYWORD,
     Binding,
     CallableKind,
     CallForm,
@@ -27,7 +27,7 @@ from attnspec.scaffold.form import (
     Site,
     bind_keyword,
 )
-from attnspec.scaffold.function_forms import limit_to_named_pages, may_learn_keyword
+from attnspec.scaffold.function_forms import limit_to_named_pages
 from attnspec.scaffold.lookup import SYNONYMS, find_parameters, normalise_name
 from attnspec.scaffold.masks import (
     HIDES_BOTH,
@@ -52,6 +52,15 @@ from attnspec.scaffold.probe_problems import (
 )
 from attnspec.scaffold.trial_adapter import Attempt, LimitValues, Progress, Trier
 from attnspec.scaffold.writing.telling import say_handed_on
+
+LSE_KEYWORD = "return_lse"
+
+
+def may_learn_keyword(form: CallForm, keyword: str) -> bool:
+    """Whether a form has a place for a keyword that is not known yet."""
+    if form.is_packed:
+        return not keyword or (keyword in EXPRESSED and keyword != LSE_KEYWORD)
+    return not form.parameter_for(TABLE) or (keyword in HELD_IN_PAGES and keyword != NUMBER) or not keyword
 
 
 def learn_keywords(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:

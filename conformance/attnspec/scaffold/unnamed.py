@@ -13,8 +13,7 @@ from attnspec.core.forms import ROWS, STATE
 from attnspec.core.keywords import KEYWORDS
 from attnspec.scaffold.decoders import learn_cache
 from attnspec.scaffold.form import CallForm, Parameters, Site
-from attnspec.scaffold.function_forms import may_learn_keyword
-from attnspec.scaffold.learning import LEARNING_STEPS, hand_on
+from attnspec.scaffold.learning import LEARNING_STEPS, hand_on, may_learn_keyword
 from attnspec.scaffold.lookup import TheirParameter
 from attnspec.scaffold.masks import HIDES_QUERIES, KEY_MASK_LIMITS, read_as_key_mask
 from attnspec.scaffold.meaning import find_roles
