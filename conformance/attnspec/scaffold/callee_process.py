@@ -18,6 +18,8 @@ from attnspec.core.errors import FileLocation, TargetError
 from attnspec.host.frames import LARGEST_HEADER
 from attnspec.hosting.client import Client, HostDied
 from attnspec.scaffold.examined import ExaminedCallable, read_callable
+from attnspec.subjects.call import Call, ReturnedTree, SubjectDied, SubjectRaised
+from attnspec.subjects.callee import Hosted
 from attnspec.subjects.exceptions import not_ended
 from attnspec.subjects.outline import near_file
 from attnspec.subjects.subject import Subject
@@ -140,6 +142,15 @@ class CalleeProcess:
         if (text, lift) not in self._loaded:
             self._loaded[text, lift] = load_text(self._add_preload(text), name, self.client, lift=lift)
         return self._loaded[text, lift]
+
+    def call_text(self, text: str, name: str, call: Call, lift: str = "") -> ReturnedTree | None:
+        """What the function of this name in this text returns, whatever that is; None where it raises."""
+        callee = self.load_source(text, name, lift).callee
+        assert isinstance(callee, Hosted)  # it was loaded there
+        try:
+            return callee.call_whole(call)
+        except (SubjectRaised, SubjectDied):
+            return None
 
     def _add_preload(self, text: str) -> str:
         """The text, and before all that it imports what loads the callee."""

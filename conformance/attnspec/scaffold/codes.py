@@ -289,7 +289,7 @@ def _doubt_one_scale(form: CallForm, known: CallForm, told: ScaleParameters, tri
     warning = (f"ONE SCALE FOR ALL HEADS: it takes {names} (Hkv,), too, and reads the same for all. If each head has "
                "its own, write `head` for `tensor` in the manifest and hand them on whole: then attnspec check says "
                "what is wrong.")
-    return replace(form, warnings=(warning, *form.warnings))
+    return form.with_warning(warning)
 
 
 def _note_other_formats(form: CallForm, told: ScaleParameters, trier: Trier) -> CallForm:
@@ -302,4 +302,4 @@ def _note_other_formats(form: CallForm, told: ScaleParameters, trier: Trier) -> 
     how = f"The manifest declares {name}" if name else "The manifest declares none of these: codes come as numbers"
     taken = f"Its codes are {name or 'numbers'}; it takes {', '.join(others)}, too."
     said = [f"{taken} {how}. Write another one there (`stored_key`) to have that judged."] if others else []
-    return replace(form, remarks=(*form.remarks, *said))
+    return form.with_remarks(*said)

@@ -60,7 +60,7 @@ def _check_several_steps(form: CallForm, trier: Trier) -> CallForm:
     warning = (f"CACHE: it is right behind one call that filled its cache, but not behind several, one token each: "
                f"{wrong.objection}. What later calls store in the cache is lost, or stands in another place: "
                "attnspec check says what is wrong.")
-    return replace(form, warnings=(warning, *form.warnings))
+    return form.with_warning(warning)
 
 
 def _limit_room(form: CallForm, trier: Trier) -> CallForm:
@@ -233,7 +233,7 @@ def pose_step(form: CallForm, past: int = CROSS_SIZES.S - CROSS_SIZES.T) -> Prob
     sizes = replace(sizes, H=1, Hkv=1) if form.limits.get("single_head") else sizes
     problem = sample_problem(Kind.ATTENTION, sizes, form.dtype)
     assert isinstance(problem, Problem)  # it is what was asked for
-    return split_past(problem.but(causal=bool(form.limits.get("causal_only"))), past)
+    return split_past(problem.but(causal=form.is_always_causal), past)
 
 
 CACHE_ROOM = 512

@@ -217,12 +217,30 @@ class CallForm:
     def keywords(self) -> tuple[str, ...]:
         """Ours that it understands, in the order in which they were found."""
         weights = [self.reading.extra_keyword] if self.reading and self.reading.weights_path else []
-        causal = ["causal"] if self.limits.get("causal_only") else []
+        causal = ["causal"] if self.is_always_causal else []
         return tuple(dict.fromkeys((*(each.keyword for each in self.bindings), *causal, *weights)))
 
     def understands(self, keyword: str) -> bool:
         """Whether the keyword is one of ours that it understands; a mask that goes through its bias is one."""
         return keyword in self.keywords or (keyword == "mask" and bool(self.limits.get("bias_is_mask")))
+
+    @property
+    def is_always_causal(self) -> bool:
+        """Whether no query sees a later key, whatever it is told."""
+        return bool(self.limits.get("causal_only"))
+
+    @property
+    def made_always_causal(self) -> CallForm:
+        """The form, taken for one that is always causal."""
+        return replace(self, limits={**self.limits, "causal_only": True}).with_remarks("It is always causal.")
+
+    def with_remarks(self, *said: str) -> CallForm:
+        """The form of which more is said."""
+        return replace(self, remarks=(*self.remarks, *said))
+
+    def with_warning(self, said: str) -> CallForm:
+        """The form of which this has to be known first."""
+        return replace(self, warnings=(said, *self.warnings))
 
     def leave_out(self, parameter: str, why: str, demanded: Sequence[str]) -> CallForm:
         """The form with a warning that a parameter is not judged, and keywords that are demanded for that."""

@@ -144,7 +144,7 @@ def note_ragged_batches(form: CallForm, trier: Trier) -> CallForm:
     """The form, and what is to be said of sequences of unequal lengths: a check judges them where it can."""
     if any(EQUAL_BORDERS in text for text in form.arguments.values()):
         said = "Its sequences are all of one length: ragged batches are not judged."
-        return replace(form, remarks=(*form.remarks, said))
+        return form.with_remarks(said)
     problem = plain_problem(form)
     if not form.is_packed or not isinstance(problem, Problem):
         return form
@@ -153,7 +153,7 @@ def note_ragged_batches(form: CallForm, trier: Trier) -> CallForm:
     if wrong is None:
         return form
     said = f"With sequences of unequal lengths, {wrong.objection}: attnspec check says what is wrong."
-    return replace(form, remarks=(*form.remarks, said))
+    return form.with_remarks(said)
 
 
 PAGE_MULTIPLES = (1, 16, 256)

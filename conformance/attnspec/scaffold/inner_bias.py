@@ -18,12 +18,10 @@ from attnspec.problems.problem import Array, LayerProblem
 from attnspec.scaffold.form import CallableKind, CallForm, Parameters, Site
 from attnspec.scaffold.probe_problems import OTHER_SCALES, AnyProblem, list_expected, plain_problem, tolerance_of
 from attnspec.scaffold.replaced import PLACE_ADDING_NAME, list_replacements
-from attnspec.scaffold.trial_adapter import Trier
+from attnspec.scaffold.trial_adapter import Trier, list_layer_arguments
 from attnspec.scaffold.writing.lines import find_alias
 from attnspec.scaffold.writing.source import write_tensors_source
 from attnspec.subjects.call import Call
-from attnspec.subjects.callee import Hosted
-from attnspec.subjects.subject import SubjectDied, SubjectRaised
 
 _PLACE_COUNT = 5
 """Queries and keys; fewer than a head is wide, so that each key has a unit vector of its own."""
@@ -62,18 +60,16 @@ class PositionBias:
 
 
 def measure_bias(form: CallForm, trier: Trier) -> PositionBias | None:
-    """The bias by position that a form adds; None where it is not attention with such a bias."""
-    bias = _read_bias(form, trier)
-    return bias if bias is not None and _explains_answer(bias, form, trier) else None
-
-
-def _read_bias(form: CallForm, trier: Trier) -> PositionBias | None:
-    """What its weights say where queries are 0; None where they are not those of a bias by position."""
+    """The bias by position that a form adds, by its weights where queries are 0; None where it is not attention with
+    such a bias.
+    """
     problem, within = plain_problem(form, T=_PLACE_COUNT, S=_PLACE_COUNT), tolerance_of(form.dtype)
     matrix = _read_place_logits(form, _zero_queries(problem), trier)
-    if matrix is None or not _is_by_distance(matrix, within) or not _is_nonzero(matrix, within):
+    if matrix is None or not _is_by_distance(matrix, within):
         return None
-    return PositionBias(matrix, within, _read_slopes(matrix, within))
+    bias = PositionBias(matrix, within, _read_slopes(matrix, within))
+    is_something = np.abs(matrix[np.isfinite(matrix)]).max() > within
+    return bias if is_something and _explains_answer(bias, form, trier) else None
 
 
 def depends_on_distance(form: CallForm, trier: Trier) -> bool | None:
@@ -161,11 +157,6 @@ def _is_by_distance(matrix: Array, within: float) -> bool:
     return all(np.allclose(each, each[:, :1], atol=within) for each in diagonals)
 
 
-def _is_nonzero(matrix: Array, within: float) -> bool:
-    """Whether a bias (H,T,T) is more than nothing."""
-    return bool(np.abs(matrix[np.isfinite(matrix)]).max() > within)
-
-
 def _read_slopes(matrix: Array, within: float) -> tuple[float, ...]:
     """By how much the bias (H,T,T) of each head falls with every place; empty where it does not fall so."""
     places = np.arange(_PLACE_COUNT)
@@ -226,13 +217,8 @@ def list_call_replacements(form: CallForm, trier: Trier,
 
 def list_tensors(form: CallForm, trier: Trier) -> list[str]:
     """The names of all tensors that the module keeps."""
-    callee = trier.process.load_source(write_tensors_source(form), "tensors", form.lift).callee
-    assert isinstance(callee, Hosted)  # it was loaded there
     problem = plain_problem(form)
     arrays = {name: getattr(problem, name) for name in ("query", "key", "value")}
-    layered = {"params": problem.params, "heads": problem.heads} if isinstance(problem, LayerProblem) else {}
-    try:
-        told = callee.call_whole(Call(arrays, layered, problem.dtype, ()))
-    except (SubjectRaised, SubjectDied):
-        return []
-    return ["".join(part.path).strip('[]"') for part in told.parts]
+    call = Call(arrays, list_layer_arguments(problem), problem.dtype, ())
+    told = trier.process.call_text(write_tensors_source(form), "tensors", call, form.lift)
+    return ["".join(part.path).strip('[]"') for part in told.parts] if told else []

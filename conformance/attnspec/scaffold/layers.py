@@ -361,7 +361,7 @@ def hand_memory(form: CallForm, parameters: Sequence[TheirParameter], trier: Tri
     answer = trier.answer(handed, problem)
     if answer is None:
         said = f"With another input as its {name} it raises: attention to that is not judged."
-        return replace(form, remarks=(*form.remarks, said))
+        return form.with_remarks(said)
     gap = expect_usual(handed, problem).gap(answer.output.astype(np.float64))[1]
     said = (f"Its {name} is handed another input, but its output is then {gap}: attnspec check says what is wrong. If "
             f"{name} means something else, declare self_attention_only, and take it out of the adapter.")

@@ -157,7 +157,7 @@ def _make_keyword_step(word: Keyword) -> Callable[[CallForm, Parameters, Trier],
 
 def _learn_by_sayings(form: CallForm, word: Keyword, parameters: Parameters, trier: Trier) -> CallForm | None:
     """With a keyword in the first of its sayings that is right."""
-    is_causal = bool(form.limits.get("causal_only"))  # then what lies to the right is moot
+    is_causal = form.is_always_causal  # then what lies to the right is moot
     sayings = (*word.sayings, *_list_folded_sayings(form, word))
     for saying in sorted(sayings, key=lambda each: is_causal and word.needs_causal not in each.limits):
         flag = {"causal": True} if word.needs_causal in saying.limits else {}
@@ -395,7 +395,7 @@ def _note_other_numbers(form: CallForm, trier: Trier) -> CallForm:
         return replace(form, reading=reading, remarks=(*form.remarks, told))
     paths = [path for path, _, _ in found]
     said = [f"answer{path} has the shape of log-sum-exps, and other numbers: it is not judged." for path in paths[:1]]
-    return replace(form, remarks=(*form.remarks, *said))
+    return form.with_remarks(*said)
 
 
 _LSE_WORDS = re.compile(r"(?<![a-z])lse(?![a-z])|log_?sum_?exp|log of (the|each)\b[^.]*\bsum", re.IGNORECASE)

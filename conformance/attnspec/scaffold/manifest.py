@@ -238,7 +238,7 @@ def _flushes_subnormals(form: CallForm, dtype: DType, trier: Trier) -> bool:
     number, of = numpy_dtype(dtype), form.sizes.get
     ones = np.ones((1, 1, of("T", 1), of("D", 2)), number)
     value = np.full(ones.shape, ml_dtypes.finfo(number).smallest_normal / 4, number)
-    problem = Problem(dtype, ones, ones, value, causal=bool(form.limits.get("causal_only")))
+    problem = Problem(dtype, ones, ones, value, causal=form.is_always_causal)
     answer = trier.answer(form, problem)
     return answer is not None and not answer.output.astype(np.float64).any()
 
@@ -257,7 +257,7 @@ def _loses_weights(form: CallForm, dtype: DType, trier: Trier) -> bool:
     smallest = float(ml_dtypes.finfo(number).smallest_normal)
     query, key = np.zeros((1, 1, T, D), number), np.zeros((1, 1, S, D), number)
     posed = Problem(dtype, query, key, np.zeros((1, 1, S, of("Dv", D)), number),
-                    causal=bool(form.limits.get("causal_only")))
+                    causal=form.is_always_causal)
     width = trier.load_adapter(form).scale_width(posed) if form.kind is Kind.LAYER else D
     query[..., 0], key[:, :, 0, 0] = 1, (np.log(smallest) + 1 / 4) * np.sqrt(width)
     posed.value[:, :, 0] = 1

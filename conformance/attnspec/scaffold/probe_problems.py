@@ -82,7 +82,7 @@ def plain_problem(form: CallForm, M: int = 0, **lengths: int) -> AnyProblem:
         problem = problem.but(params={name: array for name, array in problem.params.items()
                                       if not name.startswith(tuple(left_out))})
         problem = problem.but(value=problem.key) if form.limits.get("one_memory") else problem
-    posed = problem.but(causal=bool(form.limits.get("causal_only")))
+    posed = problem.but(causal=form.is_always_causal)
     return posed if isinstance(posed, LayerProblem) else pose_in_codes(form, posed)
 
 

@@ -157,7 +157,7 @@ def stores_log_sum_exp(form: CallForm, dtype: DType, trier: Trier) -> bool:
     query, key = np.zeros((1, 1, T, HEAD_WIDTH), number), np.zeros((1, 1, S, HEAD_WIDTH), number)
     query[..., 0], key[..., 0] = large * HEAD_WIDTH**0.5, 1
     ones = np.ones((1, 1, S, HEAD_WIDTH), number)
-    answer = trier.answer(form, Problem(dtype, query, key, ones, causal=bool(form.limits.get("causal_only"))))
+    answer = trier.answer(form, Problem(dtype, query, key, ones, causal=form.is_always_causal))
     if answer is None:
         return False
     apart = np.abs(answer.output[:, :, -1].astype(np.float64) - 1 - moved)

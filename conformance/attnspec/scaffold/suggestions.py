@@ -33,8 +33,8 @@ class Suggestion:
     def apply_to(self, form: CallForm) -> CallForm:
         """A form that is right with it, and what is said."""
         if self.is_missing:
-            return replace(form, warnings=(self.says, *form.warnings))
-        return replace(form, remarks=(*form.remarks, self.says))
+            return form.with_warning(self.says)
+        return form.with_remarks(self.says)
 
 
 def list_suggestions(callee: ExaminedCallable, nearest: Attempt | None) -> Iterator[Suggestion]:
@@ -182,4 +182,4 @@ def note_sum(form: CallForm) -> CallForm:
     """The form, and that a sum is not judged."""
     said = (f"It adds its input (a residual). Judged is what its {form.judged_part} returns, to which nothing is "
             f"added: that the sum is right was seen in one case.")
-    return replace(form, remarks=(*form.remarks, said))
+    return form.with_remarks(said)

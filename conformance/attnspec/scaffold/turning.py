@@ -130,7 +130,7 @@ def judge_without_rotation(form: CallForm, switch: RotationSwitch, trier: Trier)
     """
     said = (f"WITHOUT ITS ROTATION: its {switch.says} in the adapter, so that everything else is judged. What the "
             f"angles are is not: judge its rotary embedding by itself (docs/serving.md).")
-    form = replace(form, warnings=(said, *form.warnings))
+    form = form.with_warning(said)
     form = form if switch.quarter_turn else _check_distances(form, trier)
     return _add_quarter_turn(_check_turned_steps(form, trier), switch, trier)
 
@@ -146,7 +146,7 @@ def _check_distances(form: CallForm, trier: Trier) -> CallForm:
     warning = ("TURNED DIFFERENTLY: with its rotation on, tokens that have all the same query and the same key do not "
                "weigh by their distance alone. Queries and keys are not turned alike, or from other places. attnspec "
                "check does not judge that.")
-    return replace(form, warnings=(warning, *form.warnings))
+    return form.with_warning(warning)
 
 
 def _add_quarter_turn(form: CallForm, switch: RotationSwitch, trier: Trier) -> CallForm:

@@ -51,7 +51,7 @@ def learn_unnamed(form: CallForm, parameters: Parameters, trier: Trier) -> CallF
         return form
     warning = (f"NOT TRIED: {', '.join(untried)}. What {'these do' if len(untried) > 1 else 'it does'} could not be "
                "found out, and is not judged.")
-    return replace(form, warnings=(warning, *form.warnings))
+    return form.with_warning(warning)
 
 
 def _list_unnamed(form: CallForm, parameters: Parameters) -> Iterator[TheirParameter]:

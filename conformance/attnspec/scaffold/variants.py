@@ -53,7 +53,7 @@ def _add_training(form: CallForm, parameters: Parameters, trier: Trier) -> CallF
         if not against:
             return replace(form, variants={**form.variants, TRAINING_VARIANT: variant})
     said = f"In training {against}: that is not judged."
-    return replace(form, remarks=(*form.remarks, said)) if against else form
+    return form.with_remarks(said) if against else form
 
 
 def _add_dropout(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
@@ -68,11 +68,11 @@ def _add_dropout(form: CallForm, parameters: Parameters, trier: Trier) -> CallFo
     if wrong is not None and wrong.progress is not Progress.OTHER_NUMBERS:
         said = (f"Constructed with a rate of dropout of {DROPOUT_RATE}, {wrong.objection}: dropout in evaluation is "
                 "not judged.")
-        return replace(form, remarks=(*form.remarks, said))
+        return form.with_remarks(said)
     if wrong is not None:
         warning = (f"DROPS IN EVALUATION: constructed with a rate of dropout of {DROPOUT_RATE}, {wrong.objection}. "
                    "Dropout seems to be on in evaluation: attnspec check says what is wrong.")
-        form = replace(form, warnings=(warning, *form.warnings))
+        form = form.with_warning(warning)
     return replace(form, variants={**form.variants, DROPOUT_VARIANT: variant})
 
 

@@ -21,10 +21,10 @@ from attnspec.scaffold.lookup import SYNONYMS, TheirParameter
 from attnspec.scaffold.meaning import NO_DROPOUT, SIZES_BY_ROLE, find_roles
 from attnspec.scaffold.probe_problems import CROSS_SIZES
 from attnspec.subjects.call import Call, ReturnedTree
-from attnspec.subjects.callee import Hosted
-from attnspec.subjects.subject import SubjectDied, SubjectRaised
 
 _ASKER_NAME = "ask"
+_BARE_CALL = Call(dict.fromkeys(("query", "key", "value"), np.zeros((1, 1, 1, 1), np.float32)), {}, DType.FLOAT32, ())
+"""A call that hands over nothing which its function would look at."""
 
 _INITIALISER_TEXT = """\
 import numpy as np
@@ -104,16 +104,15 @@ def call_initialiser(target: str, given: Mapping[str, str], process: CalleeProce
     """What the function `module:name` makes of this, which is Python; None where it raises."""
     texts = [f"{name}={text}" for name, text in given.items()]
     imports = "import jax" if any("jax." in text for text in texts) else ""
-    return _call_text(_INITIALISER_TEXT.format(**_name_target(target), imports=imports, given=", ".join(texts)),
-                      process)
+    text = _INITIALISER_TEXT.format(**_name_target(target), imports=imports, given=", ".join(texts))
+    return process.call_text(text, _ASKER_NAME, _BARE_CALL)
 
 
 ConfigNumbers = Mapping[str, int | float | bool]
 
 
 def list_config_fields(target: str, parameter: str, known: ConfigNumbers, others: ConfigNumbers,
-                       process: CalleeProcess, *,
-                       is_dict: bool) -> tuple[str, ...]:
+                       process: CalleeProcess, *, is_dict: bool) -> tuple[str, ...]:
     """The fields of a config that the class `module:name` asks for while it is constructed, up to where it raises; none
     if it cannot be satisfied.
 
@@ -124,7 +123,7 @@ def list_config_fields(target: str, parameter: str, known: ConfigNumbers, others
     text = _CONFIG_TEXT.format(**_name_target(target), known=dict(known), most=_MOST_UNKNOWN_FIELDS,
                                others=dict(others), parameter=parameter,
                                holder="Items" if is_dict else "Attributes")
-    made = _call_text(text, process)
+    made = process.call_text(text, _ASKER_NAME, _BARE_CALL)
     return tuple(part.path[0][2:-2] for part in made.parts) if made is not None else ()
 
 
@@ -132,17 +131,6 @@ def _name_target(target: str) -> Mapping[str, str]:
     module, _, name = target.partition(":")
     top, dot, rest = name.partition(".")
     return {"module": module, "top": top, "rest": dot + rest, "asked": _ASKER_NAME}
-
-
-def _call_text(text: str, process: CalleeProcess) -> ReturnedTree | None:
-    """What the function of a text returns; None where it raises."""
-    callee = process.load_source(text, _ASKER_NAME, "").callee
-    assert isinstance(callee, Hosted)  # it was loaded there
-    nothing = {name: np.zeros((1, 1, 1, 1), np.float32) for name in ("query", "key", "value")}
-    try:
-        return callee.call_whole(Call(nothing, {}, DType.FLOAT32, ()))
-    except (SubjectRaised, SubjectDied):
-        return None
 
 
 _SWITCHED_OFF_KEYWORDS = [word.name for word in KEYWORDS.values()
