@@ -18,9 +18,10 @@ import time
 
 import click
 import numpy as np
+from attnspec.core.dtype import DTYPES
 from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import Expectation, expect
-from attnspec.numerics.precision import Precision, declared_precision, is_half, precision_of_grade
+from attnspec.numerics.precision import Precision, declared_precision, precision_of_grade
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 
@@ -72,7 +73,7 @@ def resolution(keys: tuple[int, ...]) -> None:
     click.echo("                            one entry off by            all by a factor")
     click.echo("dtype    grade  keys    screen     worst   typical     worst   typical")
     for dtype in DType:
-        for grade in GRADES if is_half(dtype) else ("",):
+        for grade in GRADES if DTYPES[dtype].is_half else ("",):
             for count in keys:
                 told = line(problem_of(dtype, count), precision_of_grade(grade, dtype) if grade
                             else declared_precision(None, dtype))

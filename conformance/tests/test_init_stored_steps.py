@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from attnspec.core.nouns import HALF_DTYPES, DType
+from attnspec.core.dtype import HALF_DTYPES
+from attnspec.core.nouns import DType
 from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array
 from attnspec.scaffold.stored_arithmetic import measure_half_class

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from attnspec.aspects.softcap.mathematics import softcap_roundings
+from attnspec.core.dtype import DTYPES
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType
 from attnspec.numerics.precision import (
@@ -17,7 +18,6 @@ from attnspec.numerics.precision import (
     declared_precision,
     looser_words,
     precision_of_grade,
-    unit,
 )
 from attnspec.numerics.roundings import exp_error, roundings
 
@@ -30,12 +30,12 @@ from attnspec.numerics.roundings import exp_error, roundings
 def test_units_are_those_of_the_formats(
     dtype: DType, roundoff: float, subnormal: float, normal: float, largest: float,
 ) -> None:
-    found = unit(dtype)
+    found = DTYPES[dtype]
     assert (found.roundoff, found.subnormal, found.normal, found.largest) == (roundoff, subnormal, normal, largest)
 
 
 def test_half_of_the_smallest_float64_is_never_taken_for_zero() -> None:
-    assert unit(DType.FLOAT64).underflow == np.nextafter(0, 1)
+    assert DTYPES[DType.FLOAT64].underflow == np.nextafter(0, 1)
 
 
 def test_nothing_declared_means_own_dtype_or_grade_3_in_half_precision() -> None:
@@ -61,7 +61,7 @@ def test_each_grade_adds_roundings_to_the_one_before(dtype: DType) -> None:
 def test_the_argument_of_the_exponential_is_rounded_three_times(dtype: DType) -> None:
     """The subtraction of the maximum, the product with log2(e), and that constant."""
     precision = assumed_precision(dtype)
-    assert roundings(precision).argument == 3 * unit(precision.softmax).roundoff
+    assert roundings(precision).argument == 3 * DTYPES[precision.softmax].roundoff
 
 
 def test_the_grades_round_what_their_meaning_says() -> None:
@@ -74,7 +74,7 @@ def test_the_grades_round_what_their_meaning_says() -> None:
 @pytest.mark.parametrize(("ulps", "units"), [(0.5, 1), (3, 6), (20, 42)])
 def test_an_ulp_of_exp_is_two_roundoffs(ulps: float, units: float) -> None:
     declared = declared_precision({"exp_ulps": ulps, "reason": "documented"}, DType.FLOAT32)
-    assert exp_error(declared) == units * unit(DType.FLOAT32).roundoff
+    assert exp_error(declared) == units * DTYPES[DType.FLOAT32].roundoff
 
 
 @pytest.mark.parametrize(("word", "read"), [
@@ -89,7 +89,7 @@ def test_declared_ulps_mean_the_same_whatever_another_word_says(
         return read(declared_precision(declared, DType.FLOAT32))
 
     added = error(**{word: 940}) - error()
-    assert added == pytest.approx(2 * 940 * unit(DType.FLOAT32).roundoff, rel=0.05)
+    assert added == pytest.approx(2 * 940 * DTYPES[DType.FLOAT32].roundoff, rel=0.05)
 
 
 def test_a_float32_softmax_in_float64_rounds_logits_weights_and_sums() -> None:

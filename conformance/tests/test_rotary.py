@@ -9,12 +9,13 @@ import mpmath
 import numpy as np
 import pytest
 from attnspec.aspects.rotary import words as rotary
+from attnspec.core.dtype import DTYPES
 from attnspec.core.errors import SpecError, UsageError
 from attnspec.core.forms import FARTHEST, POSITION_PATTERNS, POSITIONS, WIDTH_PATTERNS, PositionPattern, width_of
 from attnspec.core.nouns import DType
 from attnspec.faults.sound_forms import FORMULATIONS
 from attnspec.faults.subject import own_subject
-from attnspec.numerics.precision import Precision, declared_precision, unit
+from attnspec.numerics.precision import Precision, declared_precision
 from attnspec.numerics.rotary import (
     EXP_ULPS,
     LOG_ULPS,
@@ -84,7 +85,7 @@ def test_the_angle_of_the_first_pair_is_that_of_the_definition() -> None:
 @pytest.mark.parametrize("base", [10000.0, 500000.0])
 def test_a_frequency_may_be_an_exponential_of_a_logarithm(base: float) -> None:
     precision = class_of(DType.FLOAT32)
-    u = unit(precision.angle).roundoff
+    u = DTYPES[precision.angle].roundoff
     exponent = np.arange(0, 8, 2) / 8
     logarithm = np.log(base) * (1 + 2 * LOG_ULPS * u)
     worst = np.exp(exponent * (1 + u) * logarithm * (1 + u)) * (1 + 2 * EXP_ULPS * u)

@@ -10,7 +10,8 @@ from itertools import accumulate
 
 import click
 
-from attnspec.core.nouns import FAILURES, HALF_DTYPES, DType, Effort, Verdict
+from attnspec.core.dtype import HALF_DTYPES
+from attnspec.core.nouns import FAILURES, DType, Effort, Verdict
 from attnspec.core.sizes import foretell_costs
 from attnspec.record.events import (
     OWN_DEVICE,

@@ -6,7 +6,8 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from attnspec.core.nouns import OTHER_DTYPE_NAMES, OTHER_THEME_NAMES
+from attnspec.core.dtype import OTHER_DTYPE_NAMES
+from attnspec.core.nouns import OTHER_THEME_NAMES
 
 LISTINGS: Mapping[str, str] = {
     "clause": "attnspec list clauses", "fault": "attnspec list faults", "profile": "attnspec list profiles",

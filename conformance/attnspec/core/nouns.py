@@ -17,7 +17,7 @@ class Level(enum.Enum):
 class DType(enum.Enum):
     """The number formats under test. The value is the name that NumPy and ml_dtypes know it by.
 
-    What else a new one needs is in several tables, which nothing compares with this list: docs/where-to-change.md.
+    All numbers by which they differ are in `core/dtype.py`.
     """
 
     FLOAT64 = "float64"
@@ -25,16 +25,6 @@ class DType(enum.Enum):
     FLOAT16 = "float16"
     BFLOAT16 = "bfloat16"
 
-
-HALF_DTYPES = (DType.FLOAT16, DType.BFLOAT16)
-"""Those of 16 bits."""
-
-OTHER_DTYPE_NAMES: Mapping[str, str] = {
-    "double": "float64", "fp64": "float64", "f64": "float64",
-    "float": "float32", "single": "float32", "fp32": "float32", "f32": "float32",
-    "half": "float16", "fp16": "float16", "f16": "float16",
-    "bf16": "bfloat16"}
-"""What frameworks and people also call them. Not accepted, so that a dtype has one name everywhere: only understood."""
 
 OTHER_THEME_NAMES: Mapping[str, str] = {
     "softmax": "attention", "weights": "attention", "gqa": "grouped", "mqa": "grouped", "heads": "grouped",

@@ -17,15 +17,15 @@ from types import MappingProxyType
 
 import numpy as np
 
+from attnspec.core.dtype import DTYPES, HALF_DTYPES
 from attnspec.core.errors import ManifestError
 from attnspec.core.forms import POSITIONS
 from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import DType, Effort, Kind, Level, is_bare
 from attnspec.diagnosis.advice import manifest_line, used_frameworks
 from attnspec.diagnosis.candidate import CLAUSE_PURSE, judge_case
-from attnspec.diagnosis.inputs import narrow_rotations
 from attnspec.diagnosis.whereabouts import NOWHERE, FailurePlace
-from attnspec.numerics.precision import Precision, declared_precision, is_half, looser_words
+from attnspec.numerics.precision import Precision, declared_precision, looser_words
 from attnspec.numerics.width import acquitted_by
 from attnspec.problems.demand import count_work
 from attnspec.problems.problem import Recipe, Sizes, numpy_dtype
@@ -140,7 +140,7 @@ def backward_classes_for(dtype: DType, kind: Kind) -> tuple[WiderArithmetic, ...
     """What a backward pass may round besides, in words of `backward_precision`, the least first. A wider format has
     nothing to lose by it.
     """
-    if not is_half(dtype) or kind is Kind.ROTARY:
+    if not DTYPES[dtype].is_half or kind is Kind.ROTARY:
         return ()
     products = WiderArithmetic(f"the gradient of its weights is stored in {dtype.value}", "Keep it in float32",
                                {"products": 1})
@@ -152,12 +152,30 @@ def backward_classes_for(dtype: DType, kind: Kind) -> tuple[WiderArithmetic, ...
                                              "Do both in float32", {**products.words, **biases.words})
 
 
+_ROTARY_CLASSES: Mapping[DType, tuple[WiderArithmetic, ...]] = {
+    DType.FLOAT64: (
+        WiderArithmetic("its angles are computed in float32", "Compute frequencies and angles in float64",
+                        {"angle": "float32"}),
+        WiderArithmetic("it turns its features in float32", "Compute in float64",
+                        {"angle": "float32", "rotation": "float32"})),
+    DType.FLOAT32: tuple(
+        WiderArithmetic(f"its cos and sin are stored in {half.value}", "Store them in float32",
+                        {"rotation": half.value})
+        for half in HALF_DTYPES),
+    **dict.fromkeys(HALF_DTYPES, ()),
+}
+_CLASSES: Mapping[DType, Callable[[str], tuple[WiderArithmetic, ...]]] = {
+    DType.FLOAT64: _double_classes, DType.FLOAT32: _single_classes, **dict.fromkeys(HALF_DTYPES, _half_classes)}
+
+
 def classes_for(dtype: DType, kind: Kind = Kind.ATTENTION) -> tuple[WiderArithmetic, ...]:
     """The classes that are tried, the likelier first; each is followed by the same with subnormals that become 0."""
     if kind is Kind.ROTARY:
-        return tuple(WiderArithmetic(each.cause, each.advice, each.words) for each in narrow_rotations(dtype))
-    of = _half_classes if is_half(dtype) else _single_classes if dtype is DType.FLOAT32 else _double_classes
-    return (_FLUSHING_CLASS, *(each for alone in of(dtype.value) for each in (alone, _add_flushing(alone))))
+        return _ROTARY_CLASSES[dtype]
+    classes = [_FLUSHING_CLASS]
+    for alone in _CLASSES[dtype](dtype.value):
+        classes += alone, _add_flushing(alone)
+    return tuple(classes)
 
 
 def _add_flushing(wider: WiderArithmetic) -> WiderArithmetic:
@@ -357,7 +375,7 @@ def _allows_case(trial: Trial, evaluator: Evaluator, recipe: Recipe, claimed: in
 def _fails_in_float32(trial: Trial, recipe: Recipe) -> bool:
     """Whether a case of a half dtype fails in float32, too: then it is not the narrow format that makes it fail."""
     evaluator = trial.evaluator
-    if not is_half(evaluator.dtype) or DType.FLOAT32 not in evaluator.subject.declaration.dtypes:
+    if not DTYPES[evaluator.dtype].is_half or DType.FLOAT32 not in evaluator.subject.declaration.dtypes:
         return False
     single = Evaluator(evaluator.subject, DType.FLOAT32, evaluator.conventions)
     return isinstance(judge_case(replace(trial, failed_before=None), single, recipe).failure, Violated)

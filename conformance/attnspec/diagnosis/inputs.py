@@ -98,29 +98,6 @@ def _answers_rightly(bar: ComparisonStandard, problem: RotaryProblem) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class NarrowRotation:
-    """Angles, or cos and sin, in a narrower format: what such a function does, what would mend it, and its words."""
-
-    cause: str
-    advice: str
-    words: dict[str, object]
-
-
-def narrow_rotations(dtype: DType) -> tuple[NarrowRotation, ...]:
-    """The classes that may explain an answer at a dtype, the likelier first."""
-    if dtype is DType.FLOAT64:
-        return (NarrowRotation("its angles are computed in float32", "Compute frequencies and angles in float64",
-                               {"angle": "float32"}),
-                NarrowRotation("it turns its features in float32", "Compute in float64",
-                               {"angle": "float32", "rotation": "float32"}))
-    if dtype is DType.FLOAT32:
-        return tuple(NarrowRotation(f"its cos and sin are stored in {half}", "Store them in float32",
-                                    {"rotation": half})
-                     for half in ("float16", "bfloat16"))
-    return ()
-
-
-@dataclass(frozen=True, slots=True)
 class DiagnosticCall:
     """A call of the panel: a recipe, whether each hidden switch is to be flipped for it as well, and a transform."""
 

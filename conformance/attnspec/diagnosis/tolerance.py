@@ -13,13 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attnspec.core.dtype import DTYPES
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import acting_on
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.numerics.gradient_sums import Gradient
 from attnspec.numerics.gradients import expect_gradients
-from attnspec.numerics.precision import Precision, declared_precision, is_half
+from attnspec.numerics.precision import Precision, declared_precision
 from attnspec.numerics.rotary import expect_rotary
 from attnspec.numerics.roundings import declared_backward, roundings
 from attnspec.problems.make import RotaryProblem
@@ -326,7 +327,7 @@ def _gauge_of_gradient(own: Gradient, other: Gradient, relative: float) -> Array
 
 def fault_precision(dtype: DType) -> Precision:
     """The class of every fault: wide inside, one rounding at the end."""
-    return declared_precision({"grade": "G0"} if is_half(dtype) else None, dtype)
+    return declared_precision({"grade": "G0"} if DTYPES[dtype].is_half else None, dtype)
 
 
 def _relative_roundings(classes: tuple[Precision, ...], S: int) -> float:

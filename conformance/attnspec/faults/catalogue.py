@@ -15,6 +15,7 @@ import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Declaration, Variant, asked_of
+from attnspec.core.dtype import HALF_DTYPES
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import (
     BESIDE_CACHE,
@@ -289,7 +290,7 @@ def _keywords(fault: Fault) -> frozenset[str]:
 
 def _precision(fault: Fault) -> Mapping[DType, Mapping[str, object]]:
     """One rounding at the end for the half dtypes; and at every dtype what the fault says that it stores."""
-    halves = {dtype: {"grade": "G0", "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)}
+    halves = {dtype: {"grade": "G0", "systematic": "accumulator"} for dtype in HALF_DTYPES}
     return {dtype: {**halves.get(dtype, {}), **fault.words} for dtype in DType} if fault.words else halves
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.declaration import Declaration, Limits
+from attnspec.core.dtype import DTYPES, HALF_DTYPES
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import InputForm
 from attnspec.core.keyword import DROPOUT_POOL
@@ -452,14 +453,14 @@ def declaration_of_sound(sound: Sound) -> Declaration:
 def _precision(sound: Sound) -> Mapping[DType, Mapping[str, object]]:
     """Where it rounds, as a manifest says it."""
     rounded: dict[DType, dict[str, object]] = {
-        dtype: {"grade": sound.grade, "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)}
+        dtype: {"grade": sound.grade, "systematic": "accumulator"} for dtype in HALF_DTYPES}
     if sound.words:
         return {dtype: {**rounded.get(dtype, {}), **sound.words} for dtype in DType}
     if not sound.stores_lse:
         return rounded
     reason = "each split's log-sum-exp is stored, and the splits are merged by it"
     return {dtype: {**rounded.get(dtype, {}), "logsumexp_roundings": 1, "reason": reason,
-                    "logsumexp": (dtype if dtype is DType.FLOAT64 else DType.FLOAT32).value} for dtype in DType}
+                    "logsumexp": DTYPES[dtype].wide.value} for dtype in DType}
 
 
 def _keywords(sound: Sound) -> frozenset[str]:

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.declaration import Declaration, Limits, within_form
+from attnspec.core.dtype import HALF_DTYPES
 from attnspec.core.forms import DEFAULT_BASE, FARTHEST, ROTARY, ROTARY_PROFILE
 from attnspec.core.keywords import FROM_PLACE
-from attnspec.core.nouns import DType, Kind
+from attnspec.core.nouns import Kind
 from attnspec.faults import staged as stage
 from attnspec.faults import staged_forms as turning
 from attnspec.faults.packed import packed_call, together
@@ -290,4 +291,4 @@ def declaration_of_rotary(grade: str) -> Declaration:
     """All keywords of a rotary embedding, and the grade in half dtypes."""
     return Declaration(
         kind=Kind.ROTARY, keywords=frozenset(ROTARY), limits=within_form(Limits()), claims=(ROTARY_PROFILE,),
-        precision={dtype: {"grade": grade, "systematic": "accumulator"} for dtype in (DType.FLOAT16, DType.BFLOAT16)})
+        precision={dtype: {"grade": grade, "systematic": "accumulator"} for dtype in HALF_DTYPES})

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from attnspec.core.declaration import Declaration
+from attnspec.core.dtype import HALF_DTYPES
 from attnspec.core.errors import FileLocation
 from attnspec.core.keyword import CACHES_POOL, GRAD
 from attnspec.core.keywords import KEYWORDS, OFF
@@ -36,7 +37,7 @@ from attnspec.faults.sound import declaration_of_sound, sound_named
 from attnspec.faults.staged import SOUND as SOUND_STAGES
 from attnspec.faults.staged import Attend, Stages, computing
 from attnspec.faults.staged_work import HandedOver, PreparedCall
-from attnspec.numerics.precision import Precision, is_half
+from attnspec.numerics.precision import Precision
 from attnspec.numerics.roundings import roundings
 from attnspec.problems.problem import Array
 from attnspec.subjects.call import BackwardPass
@@ -145,7 +146,7 @@ def double(subject: Subject, arithmetic: SoundArithmetic) -> Subject:
     declared, name = subject.declaration, f"double of {subject.id} ({arithmetic.value})"
     precision: Mapping[DType, Mapping[str, object]] = declared.precision
     if arithmetic is SoundArithmetic.STORED:
-        precision = {dtype: {"grade": "G3"} for dtype in DType if is_half(dtype)}
+        precision = {dtype: {"grade": "G3"} for dtype in HALF_DTYPES}
     return replace(subject, id=name, callee=_compute_in(subject.callee, partial(_stages, arithmetic)),
                    declaration=replace(declared, precision=precision),
                    variants={key: double(variant, arithmetic) for key, variant in subject.variants.items()})

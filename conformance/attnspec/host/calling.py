@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 
 import numpy as np
 
-from .frames import Entries
+from .frames import FLOATS, Entries
 from .lifts.making import INPUTS, FormNotMade, FrameworkForm, NotReached, is_parameter, refusing
 from .raised import SpeechRecorder, summary, told_of
 
@@ -22,8 +22,6 @@ DEEPEST = 6
 MOST_PARTS = 1000  # parts that are told
 LARGEST = 2**18
 """Bytes of all arrays together that are sent; what does not fit is told by its shape."""
-
-READABLE = frozenset({"float64", "float32", "float16", "bfloat16"})
 
 
 def parts_of(returned: Any, lift: Any) -> Tuple[Dict[str, Any], List[Entries]]:
@@ -82,7 +80,7 @@ def _read_numbers(value: Any, lift: Any) -> Optional[Entries]:
     """The array's numbers, of any shape; None for what holds none, or cannot be read."""
     try:
         entries: Entries = lift.read(value)
-        return Entries(entries.dtype, entries.array.copy()) if entries.dtype in READABLE else None
+        return Entries(entries.dtype, entries.array.copy()) if entries.dtype in FLOATS else None
     except Exception:  # whatever a framework says to that
         return None
 
@@ -349,7 +347,7 @@ def _entries(value: Any, name: str, at: int, shape: Shape, lift: Any) -> Entries
         entries: Entries = lift.read(value)
     except BaseException as cause:
         raise _Unusable(named(value), name, at, summary(cause)) from None
-    if entries.dtype not in READABLE or entries.array.shape != tuple(shape):
+    if entries.dtype not in FLOATS or entries.array.shape != tuple(shape):
         raise _Unusable(named(value, entries), name, at, is_array=True)
     return entries
 

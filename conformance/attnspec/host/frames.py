@@ -27,6 +27,9 @@ PIECE = 2**16
 AT_ONCE = 512
 """Buffers that one write takes; systems promise 16 to 1024."""
 
+FLOATS = {"float64": 2.0 ** -1022, "float32": 2.0 ** -126, "bfloat16": 2.0 ** -126, "float16": 2.0 ** -14}
+"""The dtypes under test, each with its smallest normal number (IEEE 754). `core/dtype.py` has the same."""
+
 _NAMES = ["bool", "float64", "float32", "float16"]
 _NAMES += [sign + "int" + str(bits) for sign in ("", "u") for bits in (8, 16, 32, 64)]
 _KEPT_AS = {name: np.dtype(name).newbyteorder("<") for name in _NAMES}

@@ -14,7 +14,7 @@ import numpy as np
 from . import calling, loading
 from .calling import Arguments, Ended
 from .describing import described
-from .frames import NO_ROOMS, PIECE, Again, Entries, Incoming, packed, received, rooms, send
+from .frames import FLOATS, NO_ROOMS, PIECE, Again, Entries, Incoming, packed, received, rooms, send
 from .lifts import LIFTS, plain
 from .lifts.making import FrameworkForm
 from .raised import summary
@@ -108,7 +108,7 @@ class Servant:
                 return {"no_device": str(cause.args[0] if cause.args else "")}, ()
             return {"unusable": summary(cause)}, ()
         try:
-            dtypes = {each: lift.takes(each) for each in plain.SMALLEST}
+            dtypes = {each: lift.takes(each) for each in FLOATS}
             flushed = {each: plain.flushed_by(lift, each) for each, why in dtypes.items() if name and not why}
             return {"device": lift.device, "not_taken": dtypes, "flushed": flushed, "about": lift.about()}, ()
         except BaseException as cause:  # a driver that is too old, a device that others have filled

@@ -17,11 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from attnspec.core.dtype import DTYPES
 from attnspec.core.nouns import DType
 from attnspec.numerics.bound import WeightError, assemble_allowance, in_domain, lost_weights, weight_error
 from attnspec.numerics.expectation import EMPTY_FIELDS, Expectation
 from attnspec.numerics.operands import Operands
-from attnspec.numerics.precision import Precision, assumed_precision, unit
+from attnspec.numerics.precision import Precision, assumed_precision
 from attnspec.numerics.reference import (
     ProblemBlock,
     Truth,
@@ -44,7 +45,7 @@ ENTRIES_AT_ONCE = 2**20
 
 def rescaling_error(precision: Precision) -> float:
     """Relative: what multiplying a weight by 1/(1 - rate) adds, in the format in which weights are kept."""
-    roundoff = max(unit(precision.weights).roundoff, unit(precision.softmax).roundoff)
+    roundoff = max(DTYPES[precision.weights].roundoff, DTYPES[precision.softmax].roundoff)
     return float(np.expm1(RESCALING_ROUNDINGS * np.log1p(roundoff)))
 
 

@@ -9,47 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 
-import numpy as np
 import yaml
 
+from attnspec.core.dtype import DTYPES
 from attnspec.core.errors import ManifestError, quoted
-from attnspec.core.nouns import HALF_DTYPES, DType
+from attnspec.core.nouns import DType
 from attnspec.numerics.stored_format import STORED_WORDS, StoredFormat, read_stored
-from attnspec.problems.problem import numpy_dtype
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """roundoff: half the gap above 1, the relative error of one rounding.  subnormal, normal: the smallest positive
-    values of each sort.  largest: the largest finite value.
-    """
-
-    roundoff: float
-    subnormal: float
-    normal: float
-    largest: float
-
-    @property
-    def underflow(self) -> float:
-        """The absolute error of rounding below the normal range: half a subnormal, and never 0 in float64."""
-        return self.subnormal / 2 or self.subnormal
-
-
-@functools.cache
-def unit(dtype: DType) -> Unit:
-    """The unit of a format. bfloat16 is read from ml_dtypes, since NumPy knows nothing of it."""
-    if dtype is DType.BFLOAT16:
-        import ml_dtypes  # noqa: PLC0415  (weight: only bfloat16 needs it)
-
-        info = ml_dtypes.finfo(numpy_dtype(dtype))
-    else:
-        info = np.finfo(dtype.value)
-    return Unit(float(info.eps) / 2, float(info.smallest_subnormal), float(info.smallest_normal), float(info.max))
-
-
-def is_half(dtype: DType) -> bool:
-    """Whether the format has 16 bits."""
-    return dtype in HALF_DTYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +147,7 @@ def precision_of_grade(grade: str, dtype: DType) -> Precision:
     Scaling is counted once, where it costs most: in query (and key). So the roundings of the logits are those of the
     product alone, and those of the scale are the square root and its reciprocal.
     """
-    if not is_half(dtype):
+    if not DTYPES[dtype].is_half:
         return Precision(grade, **dict.fromkeys(("dtype", *_DTYPE_WORDS), dtype))  # type: ignore[arg-type]  # by name
     rung, wide = int(grade[1:]), DType.FLOAT32
     since = [dtype if rung >= first else wide for first in range(5)]  # since[n]: the dtype, from grade n on
@@ -195,7 +160,7 @@ def precision_of_grade(grade: str, dtype: DType) -> Precision:
 
 def assumed_precision(dtype: DType) -> Precision:
     """The class of a function that declares nothing: its own dtype throughout; in half precision, grade G3."""
-    return precision_of_grade("G3" if is_half(dtype) else "G0", dtype)
+    return precision_of_grade("G3" if DTYPES[dtype].is_half else "G0", dtype)
 
 
 _RANGE_OF_FLOAT32 = {"logits": DType.FLOAT32, "accumulate": DType.BFLOAT16, "softmax": DType.BFLOAT16}
@@ -205,7 +170,8 @@ def with_range_of_float32(precision: Precision) -> Precision:
     """The same class, but that no logit up to float32's largest overflows. Who has one at all that float16 cannot hold
     stores it wider; what else float16 rounds has the range of bfloat16, which rounds no finer.
     """
-    wider = {word: dtype for word, dtype in _RANGE_OF_FLOAT32.items() if getattr(precision, word) is DType.FLOAT16}
+    wider = {word: dtype for word, dtype in _RANGE_OF_FLOAT32.items()
+             if DTYPES[getattr(precision, word)].has_short_range}
     return replace(precision, **wider)  # type: ignore[arg-type]  # by name
 
 
@@ -252,9 +218,9 @@ def _looseness(word: str, precision: Precision) -> float:
     if word == "systematic":
         return float(SYSTEMATIC_CHOICES.index(value))
     if word in _ROUNDING_COUNTS:
-        return unit(value).roundoff * float(getattr(precision, _ROUNDING_COUNTS[word]))
+        return DTYPES[value].roundoff * float(getattr(precision, _ROUNDING_COUNTS[word]))
     if word in _DTYPE_WORDS:
-        return unit(value).roundoff
+        return DTYPES[value].roundoff
     if word in STORED_WORDS:
         return float(value is not None)  # any format at all needs a reason
     return -float(value) if word == "block" else float(value)
@@ -271,10 +237,10 @@ def _read_grade(grade: object, dtype: DType) -> Precision:
 def _imply_words(changes: Mapping[str, object], base: Precision) -> dict[str, object]:
     """A softmax coarser than its surroundings rounds what enters it and what leaves it, and sums no finer than that."""
     softmax = changes.get("softmax")
-    if not isinstance(softmax, DType) or unit(softmax).roundoff <= unit(base.softmax).roundoff:
+    if not isinstance(softmax, DType) or DTYPES[softmax].roundoff <= DTYPES[base.softmax].roundoff:
         return {}
     implied: dict[str, object] = {"logits": softmax, "logit_roundings": base.logit_roundings + 1, "weights": softmax}
-    if not is_half(softmax):
+    if not DTYPES[softmax].is_half:
         implied["row_sum"] = softmax
     return {word: value for word, value in implied.items() if word not in changes}
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attnspec.core.dtype import DTYPES
 from attnspec.core.forms import DEFAULT_BASE
 from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import EMPTY_FIELDS, Expectation
-from attnspec.numerics.precision import Precision, Unit, assumed_precision, unit
+from attnspec.numerics.precision import Precision, assumed_precision
 from attnspec.numerics.reference import is_wider, wide_float
 from attnspec.numerics.roundings import function_error
 from attnspec.problems.make import RotaryProblem
@@ -69,7 +70,7 @@ def frequency_error(base: float, width: int, precision: Precision) -> Array:
 
     The first one has none: at the exponent 0 both are exactly 1.
     """
-    u = unit(precision.angle).roundoff
+    u = DTYPES[precision.angle].roundoff
     exponent, log = np.arange(0, width, 2) / width, np.log(base)
     power = function_error(precision, "pow_ulps", precision.angle)
     by_pow = np.exp(exponent * u * (log + 1)) * (1 + power) * (1 + u) - 1
@@ -82,7 +83,7 @@ def angle_error(problem: RotaryProblem, angle: Array, precision: Precision) -> A
     """(B,1,T,R): how far a computed angle may lie from that of the definition; 0 at position 0, and of the first pair
     wherever the position itself is exact.
     """
-    of = unit(precision.angle)
+    of = DTYPES[precision.angle]
     places = problem.positions[:, None, :, None].astype(np.float64)
     converted = np.where(np.abs(places) > 1 / of.roundoff, of.roundoff, 0.0)  # smaller ones are exact
     relative = 1 + frequency_error(problem.base or DEFAULT_BASE, problem.width, precision)
@@ -106,7 +107,7 @@ def _round_entry(out: Array, error: Array, products: tuple[tuple[Array, Array], 
     """(B,H,T,R): the error of an entry of this size whose angle costs `error`, which is the sum of two products of a
     feature with a cosine or sine of this size: their functions, storage, products, sum, and what is returned.
     """
-    kept, returned = unit(precision.rotation), unit(precision.output)
+    kept, returned = DTYPES[precision.rotation], DTYPES[precision.output]
     function = function_error(precision, "sincos_ulps", precision.angle)
     for feature, size in products:
         stored = function + kept.roundoff * (size + function) + kept.underflow
@@ -164,7 +165,7 @@ def _fill_pairs(problem: RotaryProblem, conventions: Mapping[str, str], whole: A
 
 def _is_claimed(problem: RotaryProblem, allowance: Array, precision: Precision) -> Array:
     """(B,H,T): rows that are finite, of which no sum can overflow."""
-    held: tuple[Unit, ...] = (unit(precision.rotation), unit(precision.output))
+    held = (DTYPES[precision.rotation], DTYPES[precision.output])
     most = np.abs(problem.x.astype(np.float64)).max(axis=-1)
     fits = 2 * most < min(each.largest for each in held)
     return np.asarray(fits & np.isfinite(allowance).all(axis=-1))

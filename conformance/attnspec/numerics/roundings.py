@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
+from attnspec.core.dtype import DTYPES
 from attnspec.core.errors import ManifestError, quoted
 from attnspec.core.nouns import DType
-from attnspec.numerics.precision import USUAL_ULPS, Precision, is_half, unit
+from attnspec.numerics.precision import USUAL_ULPS, Precision
 from attnspec.numerics.stored_format import StoredFormat
 
 ARGUMENT_ROUNDINGS = 3  # of the exponential's argument: the subtraction, ·log2(e), and that constant
@@ -90,39 +91,33 @@ class Roundings:
 @functools.cache
 def roundings(precision: Precision) -> Roundings:
     """The numbers of a class."""
-    softmax, stored = unit(precision.softmax).roundoff, precision.logit_roundings
+    accumulate, softmax, output = DTYPES[precision.accumulate], DTYPES[precision.softmax], DTYPES[precision.output]
+    logits, weights = DTYPES[precision.logits], DTYPES[precision.weights]
+    prescale, scale = DTYPES[precision.prescale], DTYPES[precision.scale]
+    stored = precision.logit_roundings
     return Roundings(
         precision=precision,
-        accumulate=unit(precision.accumulate).roundoff, softmax=softmax, row_sum=unit(precision.row_sum).roundoff,
-        output=unit(precision.output).roundoff, lse=unit(returned_lse(precision.dtype)).roundoff,
-        argument=ARGUMENT_ROUNDINGS * softmax,
+        accumulate=accumulate.roundoff, softmax=softmax.roundoff, row_sum=DTYPES[precision.row_sum].roundoff,
+        output=output.roundoff, lse=DTYPES[DTYPES[precision.dtype].wide].roundoff,
+        argument=ARGUMENT_ROUNDINGS * softmax.roundoff,
         exp=exp_error(precision),
-        prescale=compound(precision.prescale, precision.prescale_roundings),
-        scale=compound(precision.scale, precision.scale_roundings), logits=compound(precision.logits, stored),
-        biased_logits=compound(precision.logits, stored + 1 if stored else 0),
-        weights=compound(precision.weights, precision.weight_roundings),
-        logsumexp=compound(precision.logsumexp, precision.logsumexp_roundings),
+        prescale=compound(prescale.roundoff, precision.prescale_roundings),
+        scale=compound(scale.roundoff, precision.scale_roundings),
+        logits=compound(logits.roundoff, stored),
+        # the sum with a bias is stored once more, where logits are stored at all
+        biased_logits=compound(logits.roundoff, stored + 1 if stored else 0),
+        weights=compound(weights.roundoff, precision.weight_roundings),
+        logsumexp=compound(DTYPES[precision.logsumexp].roundoff, precision.logsumexp_roundings),
         lost_product=lost_to_underflow(precision, precision.accumulate), lost_input=_lost_input(precision),
         lost_logit=(stored + 1) * lost_to_underflow(precision, precision.logits) if stored else 0.0,
         lost_weight=lost_to_underflow(precision, precision.weights) + _lost_exp(precision),
-        lost_output=lost_to_underflow(precision, precision.output), stored_formats=precision.stored_formats,
-        **_ranges(precision))  # type: ignore[arg-type]  # by name
-
-
-def returned_lse(dtype: DType) -> DType:
-    """The dtype of a log-sum-exp that is returned beside an output of this one."""
-    return DType.FLOAT64 if dtype is DType.FLOAT64 else DType.FLOAT32
-
-
-def _ranges(precision: Precision) -> dict[str, object]:
-    scale, output = unit(precision.scale), unit(precision.output)
-    through = (precision.accumulate, precision.logits, precision.softmax)
-    returned = (precision.output, precision.weights, precision.softmax)
-    return {
-        "largest_logit": min(unit(dtype).largest for dtype in through), "largest_output": output.largest,
-        "largest_sum": unit(precision.accumulate).largest, "largest_prescaled": unit(precision.prescale).largest,
-        "scale_range": (scale.normal, scale.largest), "normal_weight": max(unit(dtype).normal for dtype in returned),
-        "block": precision.block, "bias_in_accumulator": precision.bias_in_accumulator}
+        lost_output=lost_to_underflow(precision, precision.output),
+        largest_logit=min(accumulate.largest, logits.largest, softmax.largest),
+        largest_sum=accumulate.largest, largest_output=output.largest, largest_prescaled=prescale.largest,
+        scale_range=(scale.normal, scale.largest),
+        normal_weight=max(output.normal, weights.normal, softmax.normal),
+        block=precision.block, bias_in_accumulator=precision.bias_in_accumulator,
+        stored_formats=precision.stored_formats)
 
 
 def exp_error(precision: Precision) -> float:
@@ -139,31 +134,31 @@ def function_error(precision: Precision, word: str, computed_in: DType, *, more:
     whichever format another word names.
     """
     declared = 2 * (getattr(precision, word) + more)
-    if not is_half(computed_in):
-        return float(declared * unit(computed_in).roundoff)
-    return float(declared * unit(DType.FLOAT32).roundoff + 2 * USUAL_ULPS[word] * unit(computed_in).roundoff)
+    if not DTYPES[computed_in].is_half:
+        return float(declared * DTYPES[computed_in].roundoff)
+    return float(declared * DTYPES[DType.FLOAT32].roundoff + 2 * USUAL_ULPS[word] * DTYPES[computed_in].roundoff)
 
 
-def compound(dtype: DType, times: int) -> float:
-    """The relative error of so many roundings to a format, one after the other."""
-    return float(np.expm1(times * np.log1p(unit(dtype).roundoff)))
+def compound(roundoff: float, times: int) -> float:
+    """The relative error of so many roundings, one after the other."""
+    return float(np.expm1(times * np.log1p(roundoff)))
 
 
 def lost_to_underflow(precision: Precision, dtype: DType) -> float:
     """The absolute error of one underflow. Float16 is converted by hardware that flushes nothing."""
-    flushes = precision.flushes_subnormals and dtype is not DType.FLOAT16
-    return unit(dtype).normal if flushes else unit(dtype).underflow
+    flushes = precision.flushes_subnormals and DTYPES[dtype].may_be_flushed
+    return DTYPES[dtype].normal if flushes else DTYPES[dtype].underflow
 
 
 def _lost_input(precision: Precision) -> float:
     rounded = lost_to_underflow(precision, precision.prescale) if precision.prescale_roundings else 0.0
-    return max(rounded, unit(precision.accumulate).normal if precision.flushes_subnormals else 0.0)
+    return max(rounded, DTYPES[precision.accumulate].normal if precision.flushes_subnormals else 0.0)
 
 
 def _lost_exp(precision: Precision) -> float:
     """A vectorised exp may give 0 for all that is below the normal range; a half one is rounded from float32."""
-    of_softmax = unit(precision.softmax)
-    return of_softmax.underflow if is_half(precision.softmax) else of_softmax.normal
+    of_softmax = DTYPES[precision.softmax]
+    return of_softmax.underflow if DTYPES[precision.softmax].is_half else of_softmax.normal
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +211,7 @@ _BACKWARD_OF_GRADES: Mapping[str, BackwardPrecision] = {"G0": _WIDE_BACKWARD,
 
 def assumed_backward(precision: Precision) -> BackwardPrecision:
     """The class of a backward pass of which nothing is declared but where its forward pass rounds."""
-    return _BACKWARD_OF_GRADES[precision.grade] if is_half(precision.dtype) else _PLAIN_BACKWARD
+    return _BACKWARD_OF_GRADES[precision.grade] if DTYPES[precision.dtype].is_half else _PLAIN_BACKWARD
 
 
 def declared_backward(declared: Mapping[str, object] | None, precision: Precision) -> BackwardPrecision:
@@ -244,7 +239,7 @@ def format_backward(precision: Precision, backward: BackwardPrecision) -> str:
     The name is that of the forward pass, from which whatever is not declared follows.
     """
     assumed = assumed_backward(precision)
-    name = precision.grade if is_half(precision.dtype) else precision.dtype.value
+    name = precision.grade if DTYPES[precision.dtype].is_half else precision.dtype.value
     others = (f"{word} {getattr(backward, word)}" for word in BACKWARD_WORDS
               if word != "reason" and getattr(backward, word) != getattr(assumed, word))
     return ", ".join((name, *others))
@@ -313,19 +308,15 @@ _SCALE_ROUNDINGS = 8
 
 def backward_roundings(precision: Precision, backward: BackwardPrecision) -> BackwardRoundings:
     """The numbers of a class, of inputs of the dtype of the forward class."""
-    io, r = unit(precision.dtype), roundings(precision)
-    counts = {word: _compound(io.roundoff, getattr(backward, word)) for word in _COUNT_WORDS}
-    flushes = precision.flushes_subnormals and precision.dtype is not DType.FLOAT16
+    io, r = DTYPES[precision.dtype], roundings(precision)
+    counts = {word: compound(io.roundoff, getattr(backward, word)) for word in _COUNT_WORDS}
+    flushes = precision.flushes_subnormals and DTYPES[precision.dtype].may_be_flushed
     of_output = max(r.accumulate, io.roundoff if backward.is_of_returned else 0.0)
     bent = (1 + r.softmax) ** 3 * (1 + r.logits) ** 3 * (1 + counts["logits"]) - 1
-    scale = _compound(r.accumulate, _SCALE_ROUNDINGS) + r.scale + r.prescale + r.scale * r.prescale
-    inside = unit(precision.softmax)
+    scale = compound(r.accumulate, _SCALE_ROUNDINGS) + r.scale + r.prescale + r.scale * r.prescale
+    inside = DTYPES[precision.softmax]
     is_coarser = inside.roundoff > io.roundoff
     return BackwardRoundings(r, backward, **counts, of_output=of_output, one=io.roundoff, bend_error=bent,
                              scale=scale, underflow=io.normal if flushes else io.underflow, largest=io.largest,
                              lost_inside=(inside.normal if flushes else inside.underflow) if is_coarser else 0.0,
                              largest_inside=inside.largest if is_coarser else math.inf)
-
-
-def _compound(roundoff: float, times: int) -> float:
-    return float(np.expm1(times * np.log1p(roundoff)))

@@ -16,8 +16,9 @@ from typing import Literal
 
 import numpy as np
 
+from attnspec.core.dtype import DTYPES, HALF_DTYPES
 from attnspec.core.nouns import DType
-from attnspec.numerics.precision import Precision, is_half, unit
+from attnspec.numerics.precision import Precision
 from attnspec.problems.problem import Array
 
 DirectionName = Literal["temperature", "gain", "mixing", "bias"]
@@ -193,24 +194,20 @@ def systematic_error(precision: Precision, direction: DirectionName = "gain", *,
     coarsely than all else is off by its roundings, unless its root and fourth root are powers of two.
     products: of how many a logit is the sum, for errors of the logits.
     """
-    working = max(unit(_wide(getattr(precision, word))).roundoff for word in _WORKING_WORDS)
-    halves = {precision.softmax, precision.row_sum, precision.accumulate} & {DType.FLOAT16, DType.BFLOAT16}
-    stored = max(unit(dtype).roundoff for dtype in (*(getattr(precision, word) for word in _STORAGE_WORDS), *halves))
+    working = max(DTYPES[DTYPES[getattr(precision, word)].wide].roundoff for word in _WORKING_WORDS)
+    halves = {precision.softmax, precision.row_sum, precision.accumulate}.intersection(HALF_DTYPES)
+    stored = max(DTYPES[dtype].roundoff for dtype in (*(getattr(precision, word) for word in _STORAGE_WORDS), *halves))
     error = UNITS_OF_THE_ACCUMULATOR * working + stored**2
     if precision.systematic == "output":
-        error += GUARDED_PART * unit(precision.output).roundoff
-    if is_half(precision.softmax) and direction != "gain":
-        error += CONSTANTS_OF_THE_EXPONENTIAL * unit(precision.softmax).roundoff
-    if is_half(precision.accumulate):
-        error += products * unit(precision.accumulate).roundoff ** 2
-    constant = unit(precision.scale).roundoff
+        error += GUARDED_PART * DTYPES[precision.output].roundoff
+    if DTYPES[precision.softmax].is_half and direction != "gain":
+        error += CONSTANTS_OF_THE_EXPONENTIAL * DTYPES[precision.softmax].roundoff
+    if DTYPES[precision.accumulate].is_half:
+        error += products * DTYPES[precision.accumulate].roundoff ** 2
+    constant = DTYPES[precision.scale].roundoff
     if scale_width is not None and constant > working and math.log(scale_width, 16) % 1:
         error += precision.scale_roundings * constant
     return error
-
-
-def _wide(dtype: DType) -> DType:
-    return DType.FLOAT32 if is_half(dtype) else dtype
 
 
 def drift_of_sums(drifts: Drifts, direction: DirectionName, weights: Array, value: Array,
@@ -221,9 +218,9 @@ def drift_of_sums(drifts: Drifts, direction: DirectionName, weights: Array, valu
     the output is scored like any error, once for the sum with the values and once for the row's sum.
     """
     found = 0.0
-    if is_half(precision.accumulate):
+    if DTYPES[precision.accumulate].is_half:
         found += abs(drifts.units(direction, lost_terms(weights, precision.accumulate) @ value).estimate)
-    if is_half(precision.row_sum):
+    if DTYPES[precision.row_sum].is_half:
         total = lost_terms(weights, precision.row_sum).sum(axis=-1, keepdims=True)
         found += abs(drifts.units(direction, (weights @ value) * total).estimate)
     return found
@@ -236,5 +233,5 @@ def lost_terms(weights: Array, dtype: DType) -> Array:
     smooth density f, and rounding to nearest is off by h²/24·f'/f on average, which is h²/(24 x) = u²/(6 x) where every
     size is as likely as another; of a smaller one, by no more than all of it.
     """
-    u = unit(dtype).roundoff
+    u = DTYPES[dtype].roundoff
     return np.asarray(np.minimum(weights, u * u / (6 * np.maximum(weights, np.finfo(np.float64).tiny))))

@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from attnspec.core.dtype import DTYPES
 from attnspec.core.keywords import CACHED
 from attnspec.core.storage import SCALE_AXES, Storage
 from attnspec.numerics.operands import Magnitudes, Operands, StoredErrors, dequantise_problem
-from attnspec.numerics.precision import Precision, unit
+from attnspec.numerics.precision import Precision
 from attnspec.numerics.reference import ProblemBlock, attended_hull, cut_blocks
-from attnspec.numerics.roundings import Roundings, lost_to_underflow, roundings
+from attnspec.numerics.roundings import Roundings, compound, lost_to_underflow, roundings
 from attnspec.numerics.stored_format import ARRAYS, StoredFormat
 from attnspec.problems.problem import CACHED_INPUTS, Array, Problem, join_past
 
@@ -58,8 +59,8 @@ def add_rescaling(r: Roundings, problem: Problem, stored: Mapping[str, StoredFor
     offsets = {f"{name}_offset": getattr(inputs, f"{name}_offset") + _largest_zero(problem, name)
                for name, each in stored.items() if each.has_zero}
     return replace(r, stored_formats=kept, inputs=replace(
-        inputs, of_logits=(1 + inputs.of_logits) * (1 + _compounded(u, on_logits)) - 1,
-        of_values=(1 + inputs.of_values) * (1 + _compounded(u, on_values)) - 1, **offsets))
+        inputs, of_logits=(1 + inputs.of_logits) * (1 + compound(u, on_logits)) - 1,
+        of_values=(1 + inputs.of_values) * (1 + compound(u, on_values)) - 1, **offsets))
 
 
 def _largest_zero(problem: Problem, name: str) -> float:
@@ -70,11 +71,7 @@ def _largest_zero(problem: Problem, name: str) -> float:
 
 def _scale_roundoff(precision: Precision) -> float:
     """The roundoff of the format in which scales are kept and multiplied."""
-    return max(unit(precision.dequantised).roundoff, unit(precision.accumulate).roundoff)
-
-
-def _compounded(u: float, times: int) -> float:
-    return float(np.expm1(times * np.log1p(u)))
+    return max(DTYPES[precision.dequantised].roundoff, DTYPES[precision.accumulate].roundoff)
 
 
 def cut_stored_blocks(problem: Problem, r: Roundings, conventions: Mapping[str, str], scale_width: int | None = None,
@@ -178,7 +175,7 @@ def _errors_with_zeros(entries: Array, stored: StoredFormat, precision: Precisio
                                                       + step) + 2 * stored.codes.largest * _scale_underflow(precision)
     # of a step that underflows, or has no reciprocal, nothing is known; without any, all of a block are its least
     found = np.where(_is_tiny(step, precision) & (step > 0), 2 * (ends + spread), found)
-    overflows = ends > min(unit(each).largest for each in (precision.dequantised, precision.accumulate)) / 2
+    overflows = ends > min(DTYPES[each].largest for each in (precision.dequantised, precision.accumulate)) / 2
     found = np.where(np.isfinite(ends) & ~overflows, found, np.inf)
     return np.where(np.isfinite(entries), np.broadcast_to(found, size.shape), 0.0)
 
@@ -212,7 +209,7 @@ def _scale_underflow(precision: Precision) -> float:
 
 def _is_tiny(step: Array, precision: Precision) -> Array:
     """Of any shape: where a scale may become 0, or its reciprocal infinite: anything may become of its block."""
-    largest = min(unit(each).largest for each in (precision.dequantised, precision.accumulate))
+    largest = min(DTYPES[each].largest for each in (precision.dequantised, precision.accumulate))
     return np.asarray(step < max(4 * _scale_underflow(precision), 4 / largest))
 
 
@@ -242,7 +239,7 @@ def _smoothed_errors(keys: Array, stored: StoredFormat, precision: Precision) ->
     mean = _mean_key(keys)
     apart = keys - mean
     found = entry_errors(apart, replace(stored, smoothed=False), precision)
-    r, u = roundings(precision), unit(precision.accumulate).roundoff
+    r, u = roundings(precision), DTYPES[precision.accumulate].roundoff
     size = np.abs(apart) + np.abs(mean)
     # the difference is rounded; what is stored of logits, and of their scale, may be as large as it is
     found = found + (u + r.scale + r.logits + r.biased_logits) * size + keys.shape[2] * u * np.abs(keys).mean(

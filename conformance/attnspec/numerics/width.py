@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from attnspec.core.dtype import DTYPES
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import expect
@@ -23,10 +24,8 @@ from attnspec.numerics.precision import (
     WORDS_BESIDE_POINTS,
     Precision,
     assumed_precision,
-    is_half,
     looser_words,
     precision_of_grade,
-    unit,
 )
 from attnspec.numerics.score import DirectionName, Drifts, compute_drifts, drift_of_sums, systematic_error, threshold
 from attnspec.problems.make import as_dtype, make_problem
@@ -211,7 +210,8 @@ def _drifts_beyond(mistake: Mistake, precision: Precision, sizes: Sizes) -> bool
     problem = slice_problem(precision.dtype, sizes)
     if not expect(problem, precision, conventions={}, parts=frozenset({"output"})).claimed.all():
         return False
-    drifts = _slice_drifts(precision.dtype, sizes, unit(precision.weights).roundoff / unit(precision.output).roundoff)
+    stored = DTYPES[precision.weights].roundoff / DTYPES[precision.output].roundoff
+    drifts = _slice_drifts(precision.dtype, sizes, stored)
     error = _as_slices(answer_slices(mistake, precision.dtype, sizes)) - drifts.truth
     return any(drifts.units(direction, error).least_statistic(_declared_drift(drifts, direction, precision, sizes))
                > threshold(FALSE_ALARM, len(SLICE_SIZES) + 1) for direction in _DIRECTIONS)
@@ -272,7 +272,7 @@ def ladder(declared: Precision) -> Mapping[str, Precision]:
     What says nothing of rounding points (exp, blocks, subnormals) is taken from the declared class. The coarser classes
     of float32 and float64 are those of inputs, weights and softmax stored in a narrower format.
     """
-    if is_half(declared.dtype):
+    if DTYPES[declared.dtype].is_half:
         return {name: _with_declared_words(precision_of_grade(name, declared.dtype), declared) for name in GRADES}
     own = _with_declared_words(precision_of_grade("G0", declared.dtype), declared)
     coarser = _COARSER[declared.dtype]

@@ -21,6 +21,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.core.dtype import DTYPES
 from attnspec.core.nouns import DType
 from attnspec.problems.domain import FamilyName
 
@@ -185,15 +186,6 @@ class EntryFamily:
     overflows: bool = False
 
 
-_SMALLEST_NORMAL = {DType.FLOAT64: 2.0**-1022, DType.FLOAT32: 2.0**-126, DType.FLOAT16: 2.0**-14,
-                    DType.BFLOAT16: 2.0**-126}
-_UNIT = {DType.FLOAT64: 2.0**-53, DType.FLOAT32: 2.0**-24, DType.FLOAT16: 2.0**-11, DType.BFLOAT16: 2.0**-8}
-_EXTREME = {DType.FLOAT64: 2.0**498, DType.FLOAT32: 2.0**50, DType.FLOAT16: 2.0**7, DType.BFLOAT16: 2.0**50}
-_VANISHING = {DType.FLOAT64: 2.0**-300, DType.FLOAT32: 2.0**-60, DType.FLOAT16: 2.0**-12, DType.BFLOAT16: 2.0**-60}
-# the most negative scaled logit whose exponential is normal, nearly: ln of the smallest normal
-_SPAN = {DType.FLOAT64: 700.0, DType.FLOAT32: 85.0, DType.FLOAT16: 9.5, DType.BFLOAT16: 85.0}
-
-
 def _integer_entries(words: HeadWords) -> Entries:
     bound = 2 if words.width <= 64 else 1
     return (whole_numbers(words.query, -bound, bound), whole_numbers(words.key, -bound, bound),
@@ -220,7 +212,7 @@ def _constant(words: HeadWords) -> Entries:
 
 def _near_ties(words: HeadWords) -> Entries:
     query, key, value = _normal_entries(words)
-    return query, key[:, :1] + (8 * _UNIT[words.dtype]) * key, value
+    return query, key[:, :1] + (8 * DTYPES[words.dtype].roundoff) * key, value
 
 
 _LOGIT_PEAKS = np.array([10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0])
@@ -233,7 +225,7 @@ def _huge_logits(words: HeadWords) -> Entries:
 
 def _tiny_values(words: HeadWords) -> Entries:
     query, key, value = _normal_entries(words)
-    return query, key, value * _SMALLEST_NORMAL[words.dtype]
+    return query, key, value * DTYPES[words.dtype].normal
 
 
 def _one_hot(words: HeadWords) -> Entries:
@@ -265,7 +257,8 @@ def _offset_entries(words: HeadWords) -> Entries:
 
 def _tiny_query_key(words: HeadWords) -> Entries:
     query, key, value = _normal_entries(words)
-    return query * _VANISHING[words.dtype], key * _VANISHING[words.dtype], value
+    vanishing = DTYPES[words.dtype].vanishing
+    return query * vanishing, key * vanishing, value
 
 
 def _one_hot_values(words: HeadWords) -> Entries:
@@ -282,7 +275,7 @@ def _mixed_magnitudes(words: HeadWords) -> Entries:
 
 def _extreme(words: HeadWords) -> Entries:
     query, key, value = _normal_entries(words)
-    extreme = _EXTREME[words.dtype]
+    extreme = DTYPES[words.dtype].extreme
     return query * extreme, key / extreme, value * np.where(words.value[:, :1, :1] & np.uint32(1), extreme, 1 / extreme)
 
 
@@ -342,7 +335,7 @@ def _cycled_one_hot(words: HeadWords) -> Floats:
 
 def _scale_ladder(words: HeadWords) -> Entries:
     S, D = words.key.shape[1:]
-    lowest = _SPAN[words.dtype] * np.sqrt(D) / 16
+    lowest = DTYPES[words.dtype].exponential_span * np.sqrt(D) / 16
     rungs = -np.rint(lowest * 64 * np.arange(S) / max(S - 1, 1)) / 64
     return *_first_coordinate(words, 16.0, rungs), _cycled_one_hot(words)
 
@@ -366,8 +359,8 @@ def attacked_keys(S: int) -> int:
 
 def _attack_entries(words: HeadWords, depth: float) -> Entries:
     S, D = words.key.shape[1:]
-    raw = depth * np.sqrt(D)
-    raw = min(raw, 2.5e4) if words.dtype is DType.FLOAT16 else raw
+    # five sixths of what a dot product may be leave room for the roundings of its terms
+    raw = min(depth * np.sqrt(D), 5 * DTYPES[words.dtype].entry_limit / 6)
     share = 2.0 ** (np.frexp(raw)[1] // 2)
     is_visible = np.arange(S) < attacked_keys(S)
     value = normal_numbers(words.value) + np.where(is_visible, 0.0, 100.0)[:, None]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from attnspec.core.dtype import DTYPES
 from attnspec.core.forms import STATE
 from attnspec.core.keyword import (
     GRAD,
@@ -69,7 +70,7 @@ _SINK_MAKERS: Mapping[SinkPattern, Callable[[Words], Array]] = {
 def make_sinks(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
     """(H,) in float32, or float64 beside float64; the numbers are the same, and float32 holds them."""
     made = _SINK_MAKERS[pattern](random_words(seed, "sinks", (sizes.H,))).astype(np.float32)  # type: ignore[index]  # read by name
-    return made.astype(np.float64) if dtype is DType.FLOAT64 else made
+    return made.astype(DTYPES[dtype].wide.value, copy=False)
 
 
 def _draw_eighths(random: Words) -> Array:
@@ -92,7 +93,7 @@ def make_slopes(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
     else:
         made = _SLOPE_MAKERS[pattern](sizes.H)  # type: ignore[index]  # read by name
     rounded: Array = made.astype(np.float32)
-    return rounded.astype(np.float64) if dtype is DType.FLOAT64 else rounded
+    return rounded.astype(DTYPES[dtype].wide.value, copy=False)
 
 
 def _consecutive_segments(segments: int, seed: int, label: str, shape: tuple[int, int]) -> Array:
@@ -155,8 +156,7 @@ def make_output_gradient(pattern: str, seed: int, sizes: Sizes, dtype: DType) ->
     shape = sizes.B, sizes.H, sizes.T, sizes.Dv
     every, of_rows = random_words(seed, GRAD, shape), random_words(seed, f"{GRAD} of rows", (*shape[:3], 1))
     made = np.asarray(_GRADIENT_MAKERS[pattern](every, of_rows))  # type: ignore[index]  # read by name
-    stage = np.float64 if dtype is DType.FLOAT64 else np.float32
-    rounded: Array = made.astype(stage).astype(numpy_dtype(dtype))
+    rounded: Array = made.astype(DTYPES[dtype].wide.value).astype(numpy_dtype(dtype))
     return rounded
 
 

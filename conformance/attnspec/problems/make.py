@@ -7,6 +7,7 @@ Masks are bool arrays (B,H,T,S) with True = may attend, biases float64 arrays (B
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.core.declaration import Limits
+from attnspec.core.dtype import DTYPES
 from attnspec.core.forms import FARTHEST, POSITIONS, PositionPattern, width_of
 from attnspec.core.keywords import AXES, BESIDE, CACHED, DRAWN, OFF, VALUED, load_parts
 from attnspec.core.nouns import DType
@@ -301,13 +303,6 @@ def model_width(sizes: Sizes, limits: Limits) -> int:
     return sizes.H * sizes.D + (0 if is_tied or sizes.T % 2 == 0 else 3)
 
 
-# The bound on raw dot products and on entries in float16, whose largest number is 65504: sums of two must fit too.
-_HALF_LIMIT = 3e4
-
-# The half dtypes are rounded by way of float32, so that bfloat16 does not depend on how ml_dtypes reads float64.
-_STAGE = {dtype: np.float64 if dtype is DType.FLOAT64 else np.float32 for dtype in DType}
-
-
 def make_problem(recipe: Recipe, dtype: DType) -> Problem:
     """The problem of a recipe, bit for bit the same everywhere, its arrays private to the caller.
 
@@ -371,26 +366,27 @@ def fill_arrays(seed: int, sizes: Sizes, families: Sequence[str], dtype: DType) 
     all_words = (random_words(seed, "query", (n, G, sizes.T, sizes.D)),
                  random_words(seed, "key", (n, sizes.S, sizes.D)),
                  random_words(seed, "value", (n, sizes.S, sizes.Dv)))
-    query, key, value = (np.empty(array.shape, _STAGE[dtype]) for array in all_words)
+    query, key, value = (np.empty(array.shape, DTYPES[dtype].wide.value) for array in all_words)
     for first, family in enumerate(families[:n]):
         heads = slice(first, None, len(families))
         of_query, of_key, of_value = (array[heads] for array in all_words)
         made = FAMILIES[family].make(HeadWords(of_query, of_key, of_value, dtype))
         query[heads], key[heads], value[heads] = made
-    is_bounded = dtype is DType.FLOAT16 and not any(FAMILIES[family].overflows for family in families)
-    return _limit_to_float16(query, key, value) if is_bounded else (query, key, value)
+    limit = math.inf if any(FAMILIES[family].overflows for family in families) else DTYPES[dtype].entry_limit
+    return _limit_size(query, key, value, limit) if limit < math.inf else (query, key, value)
 
 
-def _limit_to_float16(*entries: Floats) -> Entries:
-    """Keep float16 finite: clip entries, and shrink q, k by powers of two until no raw dot product can exceed 3e4."""
-    query, key, value = entries
-    tops = [max(float(array.max()), -float(array.min())) for array in entries]
-    if max(*tops, tops[0] * tops[1] * query.shape[-1]) <= _HALF_LIMIT:
+def _limit_size(query: Floats, key: Floats, value: Floats, limit: float) -> Entries:
+    """Query (n,G,T,D), key (n,S,D) and value (n,S,Dv) that stay finite in the dtype: entries are clipped, and queries
+    and keys shrunk by powers of two until no raw dot product can exceed the limit.
+    """
+    tops = [max(float(array.max()), -float(array.min())) for array in (query, key, value)]
+    if max(*tops, tops[0] * tops[1] * query.shape[-1]) <= limit:
         return query, key, value  # the common case, told cheaply
-    query, key, value = (np.clip(array.astype(np.float64), -_HALF_LIMIT, _HALF_LIMIT) for array in entries)
+    query, key, value = (np.clip(array.astype(np.float64), -limit, limit) for array in (query, key, value))
     longest = np.sqrt(np.einsum("ngtd,ngtd->ngt", query, query).max(axis=(1, 2))
                       * np.einsum("nsd,nsd->ns", key, key).max(axis=1))  # Cauchy and Schwarz
-    excess = longest / _HALF_LIMIT
+    excess = longest / limit
     halvings = np.where(excess > 1, np.frexp(excess)[1], 0)
     of_query = (halvings + 1) // 2
     return (np.ldexp(query, -of_query[:, None, None, None]), np.ldexp(key, (of_query - halvings)[:, None, None]), value)
@@ -398,7 +394,8 @@ def _limit_to_float16(*entries: Floats) -> Entries:
 
 def as_dtype(entries: Floats, dtype: DType) -> Array:
     """Rounded to the nearest number of the dtype; any shape."""
-    rounded: Array = entries.astype(_STAGE[dtype], copy=False).astype(numpy_dtype(dtype), copy=False)
+    # by way of float32, so that bfloat16 does not depend on how ml_dtypes reads float64
+    rounded: Array = entries.astype(DTYPES[dtype].wide.value, copy=False).astype(numpy_dtype(dtype), copy=False)
     return rounded
 
 

@@ -19,6 +19,7 @@ from typing import Any, get_args, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from attnspec.core.dtype import DTYPES
 from attnspec.core.errors import UsageError, hint
 from attnspec.core.forms import EVERY_KEYWORD, EVERY_VALUED
 from attnspec.core.keywords import CACHED, VALUES, KeywordArguments
@@ -129,14 +130,13 @@ class LayerProblem(KeywordArguments[Array]):
 
 
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
-    """The NumPy dtype of a dtype; bfloat16 is ml_dtypes'."""
-    if dtype is DType.BFLOAT16:
-        import ml_dtypes  # noqa: PLC0415  (weight: only bfloat16 needs it)
+    """The NumPy dtype of a dtype; that of one that NumPy itself lacks is ml_dtypes'."""
+    if DTYPES[dtype].is_of_numpy:
+        return np.dtype(dtype.value)
+    import ml_dtypes  # noqa: PLC0415  (weight: only such a dtype needs it)
 
-        half: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-        return half
-    named: np.dtype[Any] = np.dtype(dtype.value)
-    return named
+    kind: type = getattr(ml_dtypes, dtype.value)
+    return np.dtype(kind)
 
 
 CACHED_INPUTS = ("key", "value")

@@ -11,11 +11,11 @@ import contextlib
 from collections.abc import Callable, Mapping
 from functools import partial
 
-import ml_dtypes
 import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import Declaration
+from attnspec.core.dtype import DTYPES
 from attnspec.core.forms import InputForm
 from attnspec.core.keywords import PLACED
 from attnspec.core.nouns import Kind
@@ -231,7 +231,7 @@ def _hide_keys(asker: Asker, problem: Problem, visible: Array, form: str) -> Pro
     """The problem with only the keys `visible` (T,S), by a mask or by a bias of -inf or of the most negative number."""
     if form == "mask":
         return problem.but(mask=asker.as_mask(visible, problem))
-    least = float(ml_dtypes.finfo(numpy_dtype(asker.dtype)).min) if form == "finfo_min" else -np.inf
+    least = -DTYPES[asker.dtype].largest if form == "finfo_min" else -np.inf
     return problem.but(bias=asker.as_bias(np.where(visible, 0.0, least), problem))
 
 

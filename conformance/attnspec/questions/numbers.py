@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Literal
 
-import ml_dtypes
 import numpy as np
 
 from attnspec.core.conventions import UNDEFINED
 from attnspec.core.declaration import INPUT, Declaration
+from attnspec.core.dtype import DTYPES
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.surroundings import kind_of
 from attnspec.numerics.precision import declared_precision
@@ -118,14 +118,11 @@ def _ask_output_dtype(asker: Asker) -> Reply:
     return Reply(INPUT if name == asker.dtype.value else name, f"{name}, of {asker.dtype.value}")
 
 
-_OTHER_DTYPE = {DType.FLOAT64: DType.FLOAT32, DType.FLOAT32: DType.FLOAT64, DType.FLOAT16: DType.FLOAT32,
-                DType.BFLOAT16: DType.FLOAT32}
-
-
 def _ask_promotion(asker: Asker) -> Reply:
     if asker.subject.declaration.kind is Kind.LAYER:
         raise NotAsked("it is not asked of layers")
-    problem, other = asker.make_even(4, 4), numpy_dtype(_OTHER_DTYPE[asker.dtype])
+    other_dtype = DType.FLOAT64 if asker.dtype is DType.FLOAT32 else DType.FLOAT32
+    problem, other = asker.make_even(4, 4), numpy_dtype(other_dtype)
     answer = asker.ask(problem.but(key=problem.key.astype(other), value=problem.value.astype(other)))
     return Reply(answer.output.dtype.name, f"queries of {asker.dtype.value}, keys and values of {other.name}")
 
@@ -150,7 +147,7 @@ def _ask_precision(asker: Asker) -> Reply:
 def _ask_huge_logits(asker: Asker, share: float) -> Reply:
     """Dot products so large that all weight lies on the last key: 2^12, or a share of the largest number."""
     problem = asker.make_even(4, 4)
-    largest = float(ml_dtypes.finfo(numpy_dtype(asker.dtype)).max)
+    largest = DTYPES[asker.dtype].largest
     size = 2.0 ** np.floor(np.log2(share * largest) / 2) if share else 2.0**6
     problem.query[..., 0] = size
     problem.key[..., 0] = np.array([-0.5, 0.25, 0.5, 1.0]) * size

@@ -16,19 +16,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
-import ml_dtypes
 import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.declaration import Limits
+from attnspec.core.dtype import DTYPES
 from attnspec.core.keywords import FROM_PLACE, PLACED, load_parts
 from attnspec.core.nouns import DType, Kind
-from attnspec.numerics.precision import is_half
 from attnspec.numerics.rotary import ROTARY_PAIRS
 from attnspec.problems.make import RotaryProblem
-from attnspec.problems.problem import Array, Problem, numpy_dtype
+from attnspec.problems.problem import Array, Problem
 from attnspec.questions.asker import (
     CLOSENESS,
     RAISES,
@@ -188,10 +187,10 @@ class _Exactly(Asker):
         limits = self.subject.declaration.limits
         return limits.nearest("D", max(16, limits.min_head_width))
 
-    @cached_property
+    @property
     def largest_number(self) -> float:
         """The largest number of the dtype."""
-        return float(ml_dtypes.finfo(numpy_dtype(self.dtype)).max)
+        return DTYPES[self.dtype].largest
 
     def powers(self, most: float) -> list[float]:
         """The powers of two from 1 to `most`, and the largest number of the dtype if it is no more."""
@@ -205,7 +204,7 @@ class _Exactly(Asker):
 
 def probe_ranges(subject: Subject, dtype: DType) -> tuple[Most, ...]:
     """What the subject stands of logits, values and keys at a half dtype; what cannot be asked is left out."""
-    if not is_half(dtype):
+    if not DTYPES[dtype].is_half:
         return ()
     asker = _Exactly(subject, dtype)
     searches = (("logits", _logit_sizes(asker), _stands_logit),
@@ -304,7 +303,7 @@ def _is_near(seen: Array, wanted: Array) -> bool:
 
 
 def _ask_range(asker: Asker) -> Reply:
-    if not is_half(asker.dtype):
+    if not DTYPES[asker.dtype].is_half:
         raise NotAsked("it is asked only in float16 and bfloat16")
     asker.ask(asker.make_even(RANGE_KEYS, RANGE_KEYS))  # who answers nothing at all fails here
     found = probe_ranges(asker.subject, asker.dtype)

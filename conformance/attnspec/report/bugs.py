@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from attnspec.core.dtype import HALF_DTYPES
 from attnspec.core.forms import EVERY_KEYWORD
-from attnspec.core.nouns import FAILURES, HALF_DTYPES, Verdict
+from attnspec.core.nouns import FAILURES, Verdict
 from attnspec.record.boundaries import keywords_in, parts_of
 from attnspec.record.outcome import A_CHOICE, Evidence, Explanation, Likeness, Outcome
 from attnspec.report.figures import WEIGHT, count_noun

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from attnspec.core.dtype import DTYPES
 from attnspec.core.nouns import FAILURES, DType, Level, Verdict
 from attnspec.record.outcome import ClauseText
 
@@ -135,9 +136,7 @@ OTHER_CONVENTION = replace(ADVICE, word="another convention")
 
 FINDINGS = FAILURES | {Verdict.UNEXPECTED}
 DECIDED = FAILURES | {Verdict.HELD, Verdict.EXPECTED, Verdict.UNEXPECTED}
-SHORT: Mapping[DType, str] = {
-    DType.FLOAT64: "f64", DType.FLOAT32: "f32", DType.FLOAT16: "f16", DType.BFLOAT16: "bf16",
-}
+SHORT: Mapping[DType, str] = {dtype: each.short_name for dtype, each in DTYPES.items()}
 WEIGHT: Mapping[Level, int] = {Level.MUST: 0, Level.SHOULD: 1, Level.MAY: 2}
 
 

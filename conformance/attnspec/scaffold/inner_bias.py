@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from attnspec.numerics.precision import unit
+from attnspec.core.dtype import DTYPES
 from attnspec.problems.problem import Array, LayerProblem
 from attnspec.scaffold.form import CallableKind, CallForm, Parameters, Site
 from attnspec.scaffold.probe_problems import OTHER_SCALES, AnyProblem, list_expected, plain_problem, tolerance_of
@@ -92,7 +92,7 @@ def _read_place_logits(form: CallForm, problem: AnyProblem, trier: Trier) -> Arr
     if not np.allclose(weights, weights[:1], atol=tolerance_of(posed.dtype)):
         return None
     later = np.triu(np.ones((_PLACE_COUNT, _PLACE_COUNT), bool), 1)
-    hidden = weights[0] < unit(problem.dtype).normal  # 0, or so far below 1 that the dtype holds few of its digits
+    hidden = weights[0] < DTYPES[problem.dtype].normal  # 0, or so far below 1 that the dtype holds few of its digits
     if np.diagonal(hidden, axis1=1, axis2=2).any() or (hidden.all(axis=0).any() and not (hidden == later).all()):
         return None
     logits: Array = np.where(hidden, -np.inf, np.log(np.where(hidden, 1.0, weights[0])))

@@ -12,10 +12,10 @@ import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.declaration import LIMITS, Limits
+from attnspec.core.dtype import DTYPES
 from attnspec.core.forms import SAID, TABLE
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType, Kind
-from attnspec.numerics.precision import is_half
 from attnspec.problems.problem import Problem, numpy_dtype
 from attnspec.questions.inputs import NO, YES
 from attnspec.questions.undeclared import probe_conventions
@@ -326,7 +326,7 @@ def _list_precision_lines(learned: MeasuredFacts) -> Iterator[str]:
             words += [f"{word}: {value}" for word, value in learned.stepwise_classes[dtype].items()]
             reasons.append(_STEPWISE_REASON.format(_describe_sums(learned.stepwise_classes[dtype])))
         if dtype in learned.storing_dtypes:
-            words += ["logsumexp_roundings: 1", *([f"logsumexp: {dtype.value}"] if is_half(dtype) else [])]
+            words += ["logsumexp_roundings: 1", *([f"logsumexp: {dtype.value}"] if DTYPES[dtype].is_half else [])]
             reasons.append(_STORED_REASON)
         if dtype in learned.flushing_dtypes:
             words.append("flushes_subnormals: true")

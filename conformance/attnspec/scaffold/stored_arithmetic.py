@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import ml_dtypes
 import numpy as np
 
+from attnspec.core.dtype import DTYPES
 from attnspec.core.forms import TABLE
 from attnspec.core.nouns import DType, Effort, Kind
-from attnspec.numerics.precision import declared_precision, is_half
+from attnspec.numerics.precision import declared_precision
 from attnspec.numerics.width import Fit, fit_class
 from attnspec.problems.choices import shapes_for
 from attnspec.problems.domain import domain
@@ -45,7 +45,7 @@ def measure_half_class(subject: Subject, dtype: DType) -> ClassWords:
     That is measured: its sum of exponentials is seen to be stored, or class G3 does not explain generic entries; and
     the class that is told does.
     """
-    if not is_half(dtype):
+    if not DTYPES[dtype].is_half:
         return {}
     classes: list[ClassWords] = [{"grade": STEPWISE_GRADE}]
     if _stores_running_sum(subject, dtype):
@@ -125,7 +125,7 @@ def _ask_first_weights(asker: Asker, half: DType, keys: int) -> Array | None:
 
 def _unit_step(dtype: DType) -> float:
     """Between 1 and the next number of a dtype."""
-    return float(ml_dtypes.finfo(numpy_dtype(dtype)).eps)
+    return 2 * DTYPES[dtype].roundoff
 
 
 def _ask_output(asker: Asker, problem: Problem) -> Array | None:
@@ -138,8 +138,8 @@ def _ask_output(asker: Asker, problem: Problem) -> Array | None:
 
 HEAD_WIDTH = 4
 """The width of a head, whose scale is a power of two."""
-_LARGE_LOGITS = {DType.FLOAT64: 1024, DType.FLOAT32: 1024, DType.FLOAT16: 64, DType.BFLOAT16: 64}
-"""Logits that each dtype holds exactly, beside which the logarithm of a number of keys is rounded."""
+_LARGE_LOGITS, _LARGE_IN_HALF = 1024, 64
+"""Logits that float32, and half dtypes, hold exactly, beside which the logarithm of a number of keys is rounded."""
 _KEY_COUNTS = range(3, 40)
 
 
@@ -150,7 +150,7 @@ def stores_log_sum_exp(form: CallForm, dtype: DType, trier: Trier) -> bool:
     """
     if form.kind is not Kind.ATTENTION or form.sizes or form.is_packed or form.parameter_for(TABLE):
         return False
-    number, large = numpy_dtype(dtype), _LARGE_LOGITS[dtype]
+    number, large = numpy_dtype(dtype), _LARGE_IN_HALF if DTYPES[dtype].is_half else _LARGE_LOGITS
     S, moved = max(((each, _measure_rounding(large, each, dtype)) for each in _KEY_COUNTS),
                    key=lambda pair: abs(pair[1]))
     T = S if form.attends_to_itself or form.limits.get("causal_only") else 1
@@ -161,7 +161,7 @@ def stores_log_sum_exp(form: CallForm, dtype: DType, trier: Trier) -> bool:
     if answer is None:
         return False
     apart = np.abs(answer.output[:, :, -1].astype(np.float64) - 1 - moved)
-    step = float(ml_dtypes.finfo(number).eps)
+    step = 2 * DTYPES[dtype].roundoff
     return abs(moved) > 16 * step and bool((apart <= 4 * step).all())
 
 

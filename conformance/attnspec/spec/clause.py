@@ -17,9 +17,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
+from attnspec.core.dtype import OTHER_DTYPE_NAMES
 from attnspec.core.errors import FEW, FileLocation, SpecError, UsageError, either, hint, near_misses
 from attnspec.core.keywords import KEYWORDS, OFF
-from attnspec.core.nouns import OTHER_DTYPE_NAMES, DType, Effort, Level
+from attnspec.core.nouns import DType, Effort, Level
 from attnspec.core.sizes import AXIS_MEANINGS, SIZE
 from attnspec.spec.yaml_lines import read_bytes, shown_path
 

@@ -259,8 +259,8 @@ def _name_dtype(dtype: np.dtype[Any]) -> str:
 
 def array_of(entries: Entries) -> Array:
     """The array of any shape that entries stand for."""
-    array: Array = entries.array.view(numpy_dtype(DType.BFLOAT16)) if entries.dtype == "bfloat16" else entries.array
-    return array
+    array: Array = entries.array
+    return array.view(numpy_dtype(DType(entries.dtype))) if entries.dtype in BITS else array
 
 
 def private_copy(array: Array) -> Array:

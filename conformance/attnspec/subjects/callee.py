@@ -16,8 +16,8 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable_text
 from attnspec.core.surroundings import HostLanguage
 from attnspec.host import calling
-from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, READABLE, Ended
-from attnspec.host.frames import Entries, same_bits
+from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, Ended
+from attnspec.host.frames import FLOATS, Entries, same_bits
 from attnspec.host.lifts import LIFTS, plain
 from attnspec.host.serving import lift_named
 from attnspec.hosting.client import Client, HostDied
@@ -237,7 +237,7 @@ def _check_arrays(told: Mapping[str, Any], call: Call, results: Sequence[Entries
     """Raise ValueError for results and gradients, any shape, that are not those that are due."""
     int(str(told["call"]))
     due = [tuple(shape) for shape in call.shapes] if told["ended"] == "answered" else []
-    if [each.array.shape for each in results] != due or any(each.dtype not in READABLE for each in results):
+    if [each.array.shape for each in results] != due or any(each.dtype not in FLOATS for each in results):
         raise ValueError("the arrays are not those that were expected")
     shapes = [array.shape for array in call.arrays.values()] if told["has_gradients"] is True else []
     if [each.shape for each in gradients] != shapes or any(each.dtype != "float64" for each in gradients):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from attnspec.core import paths
+from attnspec.core.dtype import DTYPES
 from attnspec.core.errors import (
     FileLocation,
     ImportingError,
@@ -91,7 +92,9 @@ _HAS_NO_DERIVATIVE = (
     "not differentiable", "cannot be differentiated")
 """How PyTorch and JAX say that. What else is raised in a backward pass is a failure."""
 
-_OF_BFLOAT16 = re.compile(r"bfloat16|data type|dtype|ufunc|cast", re.IGNORECASE)
+_OF_FOREIGN_DTYPE = re.compile(
+    "|".join((*(dtype.value for dtype, each in DTYPES.items() if not each.is_of_numpy), "data type|dtype|ufunc|cast")),
+    re.IGNORECASE)
 """What NumPy says of a dtype that it knows from `ml_dtypes` alone, with no rules for casts between it and others."""
 
 
@@ -135,7 +138,7 @@ def _is_lacking_dtype(raised: SubjectRaised, dtype: DType) -> bool:
     """Whether the framework says that it has no code for the dtype."""
     message = raised.summary.partition(": ")[2]
     is_of_numpy = "TypeError" in raised.classes or "ValueError" in raised.classes
-    if dtype is DType.BFLOAT16 and is_of_numpy and _OF_BFLOAT16.search(message):
+    if not DTYPES[dtype].is_of_numpy and is_of_numpy and _OF_FOREIGN_DTYPE.search(message):
         return True
     return bool(_HAS_NO_CODE.search(message) and _OF_DTYPES.search(message))
 

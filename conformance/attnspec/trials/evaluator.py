@@ -22,6 +22,7 @@ import numpy as np
 
 from attnspec.core.conventions import of_hidden_rows
 from attnspec.core.declaration import Limits, asked_of
+from attnspec.core.dtype import DTYPES
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.bound import needs_screening
 from attnspec.numerics.dropout import expect_with_factors
@@ -29,7 +30,7 @@ from attnspec.numerics.expectation import Expectation, expect, expect_gradients_
 from attnspec.numerics.gradient_sums import Factor, exact_factor, gradient_of_bias, gradient_of_weight
 from attnspec.numerics.gradients import Gradient, erring_classes, expect_gradients
 from attnspec.numerics.operands import queries_within
-from attnspec.numerics.precision import Precision, declared_precision, unit
+from attnspec.numerics.precision import Precision, declared_precision
 from attnspec.numerics.reference import wide_float
 from attnspec.numerics.rotary import ROTARY_PAIRS, expect_rotary
 from attnspec.numerics.roundings import (
@@ -384,7 +385,7 @@ class Evaluator:
 
     def unit(self) -> float:
         """The unit roundoff of what the subject returns."""
-        return unit(self.precision.output).roundoff
+        return DTYPES[self.precision.output].roundoff
 
     def values_by_head(self, problem: Problem) -> Array:
         """The values with one head for each query head, (B,H,S,Dv)."""

@@ -10,8 +10,9 @@ from typing import Annotated, Literal
 
 import numpy as np
 
+from attnspec.core.dtype import DTYPES
 from attnspec.numerics.expectation import Expectation
-from attnspec.numerics.precision import Precision, unit
+from attnspec.numerics.precision import Precision
 from attnspec.numerics.score import (
     DirectionName,
     Drifts,
@@ -201,7 +202,7 @@ def _declared(scene: Scene, run: str, direction: DirectionName) -> float:
 
 def _stored(precision: Precision) -> float:
     """A rounding of a weight over one of the output."""
-    return unit(precision.weights).roundoff / unit(precision.output).roundoff
+    return DTYPES[precision.weights].roundoff / DTYPES[precision.output].roundoff
 
 
 def _sliced(array: Array, sliced: Array) -> Array:

@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from attnspec.core.dtype import DTYPES
 from attnspec.numerics.bound import find_closest_queries
 from attnspec.numerics.expectation import Expectation, visible_keys
 from attnspec.numerics.gradients import Gradient
 from attnspec.numerics.operands import queries_within
-from attnspec.numerics.precision import unit
 from attnspec.problems.keyword_arrays import replace_values
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import CACHED_INPUTS, INPUTS, Array, LayerProblem, Problem, join_past
@@ -250,7 +250,7 @@ def _define_lse(expected: Expectation, scene: Scene) -> tuple[Array, Array, Arra
     assert expected.lse_allowance is not None
     if scene.conventions.get("lse_base") != "two":
         return expected.lse, expected.lse_allowance, expected.claimed
-    of_base, roundoff = 1 / np.log(expected.lse.dtype.type(2)), unit(scene.evaluator.precision.softmax).roundoff
+    of_base, roundoff = 1 / np.log(expected.lse.dtype.type(2)), DTYPES[scene.evaluator.precision.softmax].roundoff
     truth = expected.lse * of_base
     converted = 2 * roundoff * (np.abs(truth) + expected.lse_allowance * float(of_base))
     return truth, expected.lse_allowance * float(of_base) + converted.astype(np.float64), expected.claimed

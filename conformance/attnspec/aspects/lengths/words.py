@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS
-from attnspec.numerics.precision import unit
+from attnspec.core.dtype import DTYPES
 from attnspec.problems.keyword_arrays import cut_scales, keyword_array
 from attnspec.problems.problem import Array, Problem
 from attnspec.questions.asker import (
@@ -83,7 +83,7 @@ def replace_beyond(posed: Attention, *, arrays: tuple[SlotsOf, ...],
     if not any(places.any() for places in beyond.values()):
         raise NoClaim("nothing lies beyond a length")
     entries = np.abs(problem.query.astype(np.float64)).sum(axis=-1).max() * LARGE
-    if content == "large" and entries > unit(problem.dtype).largest:
+    if content == "large" and entries > DTYPES[problem.dtype].largest:
         raise NoClaim("a dot product with the new keys would overflow")
     return posed.but(**{name: poisoned(getattr(problem, name), places, content) for name, places in beyond.items()})
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
+from attnspec.core.dtype import DTYPES
 from attnspec.core.keyword import PagePattern
-from attnspec.numerics.precision import unit
 from attnspec.problems.problem import Array
 from attnspec.subjects.serving_forms import LARGE_FILLER
 from attnspec.vocabulary.scene import NoClaim
@@ -20,7 +20,7 @@ def with_pages(posed: Attention, *, to: PagePattern) -> Attention:
     """
     problem = posed.one
     reach = np.abs(problem.query.astype(np.float64)).sum(axis=-1).max() * LARGE_FILLER
-    if to == "large_beyond" and reach > unit(problem.dtype).largest:
+    if to == "large_beyond" and reach > DTYPES[problem.dtype].largest:
         raise NoClaim("a dot product with the content of unused slots would overflow")
     return posed.but(block_table=to)
 

@@ -14,8 +14,9 @@ from __future__ import annotations
 import numpy as np
 
 from attnspec.aspects.quantised.arrays import EVERY, ZEROS
+from attnspec.core.dtype import DTYPES
 from attnspec.numerics.operands import Mathematics
-from attnspec.numerics.precision import Precision, unit
+from attnspec.numerics.precision import Precision
 from attnspec.numerics.roundings import EXACT_INPUTS, InputErrors, compound
 from attnspec.problems.keyword_arrays import split_past_alike
 from attnspec.problems.problem import INPUTS, Array, Problem, join_past
@@ -53,7 +54,7 @@ class QuantisedMathematics(Mathematics):
         zeros = {name: given[keyword] for keyword, name in ZEROS.items() if keyword in given}
         if not scales and not zeros:
             return EXACT_INPUTS
-        coarsest = max((precision.dequantised, precision.accumulate), key=lambda dtype: unit(dtype).roundoff)
+        coarsest = max(DTYPES[dtype].roundoff for dtype in (precision.dequantised, precision.accumulate))
         times = {name: ROUNDINGS_OF_A_SCALE * sum(f"{name}_{word}" in given for word in ("scale", "global_scale"))
                  + ROUNDINGS_OF_A_ZERO * (name in zeros) for name in INPUTS}
         growth = {name: max(1.0, 1 / _least(scale)) for name, scale in scales.items()}

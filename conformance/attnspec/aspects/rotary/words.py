@@ -15,9 +15,10 @@ import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
 from attnspec.core.declaration import Declaration
+from attnspec.core.dtype import DTYPES
 from attnspec.core.forms import FARTHEST
 from attnspec.core.nouns import Kind
-from attnspec.numerics.precision import assumed_precision, unit
+from attnspec.numerics.precision import assumed_precision
 from attnspec.numerics.rotary import ROTARY_PAIRS, expect_rotary, is_interleaved, norm_allowance, split_pairs
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, numpy_dtype
@@ -79,8 +80,8 @@ def leaves_input_as_it_is(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     to turn features in a narrower format may have rounded them to it.
     """
     seen, problem = look_at(scene, run, "output"), scene.problem(run)
-    narrow = unit(scene.evaluator.precision.rotation).roundoff
-    if narrow <= unit(problem.dtype).roundoff:
+    narrow = DTYPES[scene.evaluator.precision.rotation].roundoff
+    if narrow <= DTYPES[problem.dtype].roundoff:
         return _same(scene, "leaves_input_as_it_is", run, seen.array, seen.claimed)
     own = as_working(problem.x, scene.dtype)
     slack = narrow * np.abs(own)

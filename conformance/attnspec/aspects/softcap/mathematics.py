@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from attnspec.core.dtype import DTYPES
 from attnspec.numerics.operands import LogitBend, Mathematics
-from attnspec.numerics.precision import Precision, unit
+from attnspec.numerics.precision import Precision
 from attnspec.numerics.roundings import Roundings, compound, function_error, lost_to_underflow
 from attnspec.problems.problem import Array, Problem
 
@@ -37,8 +38,8 @@ class SoftcapRoundings:
 @functools.cache
 def softcap_roundings(precision: Precision) -> SoftcapRoundings:
     """The numbers of a class: the steps are taken in the accumulator's format, and each is stored where logits are."""
-    step, stored = unit(precision.accumulate).roundoff, precision.logit_roundings
-    kept = 1 + compound(precision.logits, stored)
+    step, stored = DTYPES[precision.accumulate].roundoff, precision.logit_roundings
+    kept = 1 + compound(DTYPES[precision.logits].roundoff, stored)
     return SoftcapRoundings(
         quotient=(1 + step) ** 2 * kept - 1,  # a reciprocal and a product cost more than one quotient
         tanh=(1 + function_error(precision, "tanh_ulps", precision.accumulate)) * kept - 1,

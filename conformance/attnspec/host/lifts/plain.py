@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ..frames import BITS, Entries
+from ..frames import BITS, FLOATS, Entries
 from . import making
 from .making import FormNotMade, FrameworkForm
 
@@ -125,8 +125,10 @@ def read_tensor(value: Any) -> Entries:
     """The tensor's entries, any shape, detached from its graph and copied from its device."""
     torch = sys.modules["torch"]
     tensor = value.detach().cpu().resolve_conj().resolve_neg()
-    if tensor.dtype is torch.bfloat16:
-        return Entries("bfloat16", tensor.view(torch.int16).numpy().view("uint16"))
+    name = str(tensor.dtype).partition(".")[2]
+    if name in BITS:
+        bits = torch.int16 if tensor.element_size() == 2 else torch.uint8
+        return Entries(name, tensor.view(bits).numpy().view(BITS[name]))
     array = tensor.numpy()
     return Entries(array.dtype.name, array)
 
@@ -146,9 +148,6 @@ def nvidia() -> str:
 SHAPE = 6, 17, 16
 """Batched and of several heads: kernels for bfloat16 that flush take over only at such sizes."""
 
-SMALLEST = {"float64": 2.0 ** -1022, "float32": 2.0 ** -126, "bfloat16": 2.0 ** -126, "float16": 2.0 ** -14}
-"""The smallest normal number of each dtype (IEEE 754)."""
-
 OPERATIONS: Sequence[Tuple[str, Callable[[Any, Any], Any]]] = (
     ("a product", lambda tiny, halves: tiny * halves),
     ("a matrix product", lambda tiny, halves: tiny.swapaxes(-1, -2) @ halves))
@@ -156,7 +155,7 @@ OPERATIONS: Sequence[Tuple[str, Callable[[Any, Any], Any]]] = (
 
 def flushed_by(lift: Any, dtype: str) -> str:
     """The first operation whose result, half of the smallest normal number, comes back as 0; empty if none does."""
-    smallest = _make_entries(np.full(SHAPE, SMALLEST[dtype]), dtype)
+    smallest = _make_entries(np.full(SHAPE, FLOATS[dtype]), dtype)
     halves = _make_entries(np.broadcast_to(np.eye(*SHAPE[1:]) / 2, SHAPE), dtype)
     with lift.around(dtype):
         for name, operation in OPERATIONS:
@@ -179,14 +178,17 @@ def _is_lost(operation: Callable[[Any, Any], Any], lift: Any, tiny: Any, halves:
 
 def _make_entries(array: Any, dtype: str) -> Entries:
     """Numbers that the dtype holds exactly, of any shape, in it."""
-    if dtype != "bfloat16":
-        return Entries(dtype, np.array(array, dtype))
-    return Entries(dtype, (np.ascontiguousarray(array, np.float32).view(np.uint32) >> 16).astype(np.uint16))
+    if dtype == "bfloat16":  # ml_dtypes may not be there, where a framework is
+        return Entries(dtype, (np.ascontiguousarray(array, np.float32).view(np.uint32) >> 16).astype(np.uint16))
+    if dtype in BITS:
+        return Entries(dtype, np.array(array, narrow_dtype(dtype)).view(BITS[dtype]))
+    return Entries(dtype, np.array(array, dtype))
 
 
 def _as_float64(found: Entries) -> Any:
     """What stands in an array of any shape, as numbers of float64."""
-    if found.dtype != "bfloat16":
-        return found.array.astype(np.float64)
-    bits = found.array.astype(np.uint32) << 16
-    return bits.view(np.float32).astype(np.float64)
+    if found.dtype == "bfloat16":
+        return (found.array.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    if found.dtype in BITS:
+        return found.array.view(narrow_dtype(found.dtype)).astype(np.float64)
+    return found.array.astype(np.float64)

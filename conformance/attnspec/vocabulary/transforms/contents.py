@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 import numpy as np
 
+from attnspec.core.dtype import DTYPES
 from attnspec.core.forms import OF_ENTRIES
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import BESIDE, CACHED, OFF, acting_on
 from attnspec.numerics.expectation import visible_keys
-from attnspec.numerics.precision import unit
 from attnspec.problems.problem import Array, Problem, heads_last, with_gaps
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.signature import Drawn, DrawnCount, DrawnRow, DrawnSeed, DrawnStep, KeywordLeftOut, PowerOfTwo
@@ -86,7 +86,7 @@ def replace_hidden(posed: Attention, *, arrays: tuple[Literal["key", "value", "p
     if not any(each.any() for each in places.values()):
         raise NoClaim("no key is masked for every query")
     reach = np.abs(problem.query.astype(np.float64)).sum(axis=-1).max() * LARGE
-    if content == "large" and reach > unit(problem.dtype).largest:
+    if content == "large" and reach > DTYPES[problem.dtype].largest:
         raise NoClaim("a dot product with the new keys would overflow")
     return posed.but(**{name: poisoned(getattr(problem, name), each, content) for name, each in places.items()})
 
@@ -109,7 +109,7 @@ def replace_last_entry(posed: Attention, *, content: Literal["nothing", "large",
     if B == 1:
         raise NoClaim("there is one batch entry")
     reach = np.abs(problem.query.astype(np.float64)).sum(axis=-1).max() * LARGE
-    if content == "large" and reach > unit(problem.dtype).largest:
+    if content == "large" and reach > DTYPES[problem.dtype].largest:
         raise NoClaim("a dot product with the new keys would overflow")
     arrays = {name: getattr(problem, name) for name in ("query", "key", "value")}
     is_last = np.arange(B)[:, None, None] == B - 1
