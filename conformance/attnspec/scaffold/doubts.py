@@ -127,7 +127,10 @@ def warn_of_inverted_mask(form: CallForm, callee: ExaminedCallable) -> CallForm:
     passed = next((each for each in form.bindings if each.keyword == "mask" and _find_polarity(each) is not None), None)
     if passed is None:
         return form
-    says = list(_list_polarity_evidence(passed.parameter, callee, _is_only_mask(passed, callee)))
+    others = [each.name for each in (callee.call_parameters if callee.is_class else callee.parameters)
+              if each.name != passed.parameter]
+    is_only = not any("mask" in normalise_name(name) for name in others)  # then the word alone means this one
+    says = list(_list_polarity_evidence(passed.parameter, callee, is_only))
     if not says or len({keeps for keeps, _ in says}) > 1 or says[0][0] is _find_polarity(passed):
         return form
     wanted = _KEPT_MEANING if says[0][0] else _HIDDEN_MEANING
@@ -155,12 +158,6 @@ def _invert_mask(expression: str) -> str:
                                     re.DOTALL).groups()  # type: ignore[union-attr]  # it matches all
     begin, cast = (expression, "") if not dot else (inner, dot + rest)
     return f"(~{begin}){cast}" if cast else f"~{begin}"
-
-
-def _is_only_mask(passed: Binding, callee: ExaminedCallable) -> bool:
-    """Whether no other parameter of the call is called a mask, so that the word alone means this one."""
-    listed = callee.call_parameters if callee.is_class else callee.parameters
-    return not any("mask" in normalise_name(each.name) for each in listed if each.name != passed.parameter)
 
 
 def _list_polarity_evidence(parameter: str, callee: ExaminedCallable, is_only: bool) -> Iterator[tuple[bool, str]]:

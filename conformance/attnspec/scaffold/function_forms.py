@@ -15,19 +15,15 @@ from attnspec.host.lifts import LIFTS
 from attnspec.problems.keyword_arrays import sample_array
 from attnspec.problems.problem import Problem
 from attnspec.scaffold.arrangements import (
+    ONE_QUERY_ARRANGEMENTS,
     ONE_QUERY_PAGE_ARRANGEMENTS,
     PACKED_ARRANGEMENT,
     PAGE_ARRANGEMENTS,
     list_arrangements,
-    list_one_query_arrangements,
 )
 from attnspec.scaffold.callee_process import CalleeProcess
 from attnspec.scaffold.examined import ExaminedCallable
-from attnspec.scaffold.form import (
-    Binding,
-    CallForm,
-    Site,
-)
+from attnspec.scaffold.form import Binding, CallForm, Site
 from attnspec.scaffold.lookup import TheirParameter, find_parameters, normalise_name
 from attnspec.scaffold.meaning import EQUAL_BORDERS, find_roles, find_unknown, list_choices, list_combinations
 from attnspec.scaffold.probe_problems import plain_problem
@@ -54,7 +50,7 @@ def _list_one_query_forms(form: CallForm, parameters: Sequence[TheirParameter]) 
     rest = tuple(each for each in parameters if each.name not in names)
     for given in list_combinations(list_choices(rest, find_roles(rest, Site.CALL), form.kind, Site.CALL, form.lift)):
         alone = replace(give_arguments(form, rest, given), sizes={"T": 1}, remarks=(*form.remarks, ONE_QUERY_REMARK))
-        for arrangement in list_one_query_arrangements(len(names)):
+        for arrangement in ONE_QUERY_ARRANGEMENTS if len(names) == 3 else ():  # query, key and value
             yield replace(alone, arrangement=arrangement, array_names=list_given_names(names, parameters))
 
 
@@ -156,7 +152,7 @@ def note_ragged_batches(form: CallForm, trier: Trier) -> CallForm:
     return form.with_remarks(said)
 
 
-PAGE_MULTIPLES = (1, 16, 256)
+PAGE_MULTIPLES = (16, 256)
 """Of what the slots of a page may have to be a multiple."""
 
 _KEY_COUNT_NAMES = ("context_lens", "context_lengths", "seq_lens", "seqlens", "seq_lengths", "sequence_lengths",
@@ -206,11 +202,9 @@ def _list_page_arrangements(form: CallForm, rest: Sequence[TheirParameter]) -> I
         posed = give_arguments(form, rest, {**given, **slots})
         alone = replace(posed, sizes={"T": 1}, remarks=(ONE_QUERY_REMARK,))
         for known, each in (*product([posed], PAGE_ARRANGEMENTS), *product([alone], ONE_QUERY_PAGE_ARRANGEMENTS)):
-            yield from (replace(known, arrangement=each, limits=_page_limits(multiple)) for multiple in PAGE_MULTIPLES)
-
-
-def _page_limits(multiple: int) -> dict[str, bool | int | str]:
-    return {} if multiple == 1 else {"page_multiple": multiple}
+            yield replace(known, arrangement=each, limits={})
+            yield from (replace(known, arrangement=each, limits={"page_multiple": multiple})
+                        for multiple in PAGE_MULTIPLES)
 
 
 def limit_to_named_pages(form: CallForm, trier: Trier) -> CallForm:

@@ -32,7 +32,7 @@ from attnspec.scaffold.lookup import TheirParameter, find_parameters
 from attnspec.scaffold.meaning import Choices, find_roles, find_unknown, list_choices, list_combinations
 from attnspec.scaffold.parameters.configs import OFF_IN_CONFIG, list_configs
 from attnspec.scaffold.parameters.states import HEAD_PLACE, PROJECTIONS, FilledState, list_states
-from attnspec.scaffold.parameters.trees import Leaf, Tree, find_roots, find_tree, list_tree_leaves
+from attnspec.scaffold.parameters.trees import Leaf, find_roots, find_tree, list_tree_leaves
 from attnspec.scaffold.probe_problems import expect_usual, plain_problem
 from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 from attnspec.subjects.call import ReturnedTree
@@ -49,7 +49,8 @@ def list_class_forms(layer: ExaminedCallable, trier: Trier) -> Iterator[CallForm
     """Every form of a class worth a try. Raises TargetError for a class of no known family."""
     family = find_family(layer)
     lift = find_lift(layer, family, trier.process)
-    form = CallForm(layer.target, Kind.LAYER, family, lift, method=find_method(layer, family))
+    is_named = family is CallableKind.PLAIN and layer.call_method != "__call__"
+    form = CallForm(layer.target, Kind.LAYER, family, lift, method=layer.call_method if is_named else "")
     if trier.gathered_inputs:
         form = replace(form, gathered_inputs=trier.gathered_inputs.names, gathers_dict=trier.gathered_inputs.is_dict,
                        remarks=(trier.gathered_inputs.says,))
@@ -57,7 +58,11 @@ def list_class_forms(layer: ExaminedCallable, trier: Trier) -> Iterator[CallForm
                       for each in _list_calls(made, layer.call_parameters)):
         known, born = _find_born(called_so, trier)
         if leaves := _list_leaves(family, born):
-            found = _list_filled_states(known, leaves) or _list_filled_states(_use_one_kv_head(known), leaves)
+            found = _list_filled_states(known, leaves)
+            if not found:  # it may have one head of keys and values, as in multi-query attention
+                one = replace(known, one_kv_head=True, sizes={**known.sizes, "Hkv": 1})
+                one = one.with_remarks("It has one head of keys and values for all query heads.")
+                found = _list_filled_states(one, leaves)
             if not found:
                 trier.keep_attempt(Attempt(known, Progress.NO_MATRICES, _describe_leaves(leaves)))
             yield from found
@@ -73,16 +78,10 @@ def _list_filled_states(form: CallForm, leaves: Sequence[Leaf]) -> list[CallForm
     return [each for state in _list_possible_states(form, leaves) for each in _fill_state(form, state)]
 
 
-def _use_one_kv_head(form: CallForm) -> CallForm:
-    """The form for one head of keys and values (multi-query attention), whatever the number of query heads."""
-    return replace(form, one_kv_head=True, sizes={**form.sizes, "Hkv": 1},
-                   remarks=(*form.remarks, "It has one head of keys and values for all query heads."))
-
-
 def _find_born(form: CallForm, trier: Trier) -> tuple[CallForm, ReturnedTree | None]:
     """The layer's parameters as it is born; and its form, which says whether a first call has to make them."""
     born = trier.call_born(form)
-    if not _is_lazy(born):
+    if born is None or all(part.type_name != "UninitializedParameter" for part in born.parts):
         return form, born
     lazy = replace(form, family=CallableKind.LAZY)
     return lazy, trier.call_born(lazy)
@@ -96,11 +95,6 @@ def find_family(layer: ExaminedCallable) -> CallableKind:
                           "`__call__`, `forward` or `call` that takes arrays, so it cannot be found out how it is "
                           "called. Write its adapter by hand: docs/writing-an-adapter.md.")
     return found or CallableKind.PLAIN
-
-
-def find_method(layer: ExaminedCallable, family: CallableKind) -> str:
-    """The method by which an object of no framework is called; empty where the object itself is."""
-    return layer.call_method if family is CallableKind.PLAIN and layer.call_method != "__call__" else ""
 
 
 def find_lift(layer: ExaminedCallable, family: CallableKind, process: CalleeProcess) -> str:
@@ -224,7 +218,9 @@ def list_tree_forms(callee: ExaminedCallable, trier: Trier) -> Iterator[CallForm
             for called in _list_calls(form, rest):
                 given = called.array_names or behind[:len(called.arrangement.arguments)]
                 for stored in _allocate_caches(replace(called, array_names=given), known):
-                    yield from _list_tree_states(stored, tree)
+                    for state in _list_possible_states(stored, tree.leaves):
+                        whole = replace(state, expressions={**state.expressions, **tree.other_values})
+                        yield from _fill_state(replace(stored, holders=tree.holders), whole)
 
 
 def _allocate_caches(form: CallForm, callee: ExaminedCallable) -> Iterator[CallForm]:
@@ -236,24 +232,12 @@ def _allocate_caches(form: CallForm, callee: ExaminedCallable) -> Iterator[CallF
         yield form
 
 
-def _list_tree_states(form: CallForm, tree: Tree) -> Iterator[CallForm]:
-    """The form with its parameters in every state worth a try."""
-    for state in _list_possible_states(form, tree.leaves):
-        whole = replace(state, expressions={**state.expressions, **tree.other_values})
-        yield from _fill_state(replace(form, holders=tree.holders), whole)
-
-
 def _list_initialiser_sizes(form: CallForm) -> Mapping[str, str]:
     """By what its parameter means, the Python of what an initialiser is given."""
     sizes = plain_problem(form).sizes
     lengths = {"width": sizes.H * sizes.D, "heads": sizes.H, "head_width": sizes.D, "inner_width": sizes.H * sizes.D}
     key = "jax.random.key(0)" if form.lift == "jax" else "np.random.default_rng(0)"
     return {**{name: str(length) for name, length in lengths.items()}, "random_key": key}
-
-
-def _is_lazy(born: ReturnedTree | None) -> bool:
-    """Whether PyTorch has yet to learn the shapes of these parameters."""
-    return born is not None and any(part.type_name == "UninitializedParameter" for part in born.parts)
 
 
 def _list_leaves(family: CallableKind, born: ReturnedTree | None) -> tuple[Leaf, ...]:

@@ -17,16 +17,9 @@ from attnspec.core.keyword import Acts, Keyword, Saying
 from attnspec.core.keywords import AXES, CACHED, KEYWORDS, OFF, SEGMENTED
 from attnspec.core.nouns import Kind
 from attnspec.problems.keyword_arrays import sample_array, split_past
-from attnspec.problems.problem import Array, Problem
+from attnspec.problems.problem import Problem
 from attnspec.scaffold.decoders import EQUAL_PAST, learn_cache
-from attnspec.scaffold.form import (
-    Binding,
-    CallableKind,
-    CallForm,
-    Parameters,
-    Site,
-    bind_keyword,
-)
+from attnspec.scaffold.form import Binding, CallableKind, CallForm, Parameters, Site, bind_keyword
 from attnspec.scaffold.function_forms import limit_to_named_pages
 from attnspec.scaffold.lookup import SYNONYMS, find_parameters, normalise_name
 from attnspec.scaffold.masks import (
@@ -43,13 +36,7 @@ from attnspec.scaffold.masks import (
     learn_square_mask,
     read_as_key_mask,
 )
-from attnspec.scaffold.probe_problems import (
-    AnyProblem,
-    expect_usual,
-    plain_problem,
-    square_problem,
-    tolerance_of,
-)
+from attnspec.scaffold.probe_problems import AnyProblem, expect_usual, plain_problem, square_problem, tolerance_of
 from attnspec.scaffold.trial_adapter import Attempt, LimitValues, Progress, Trier
 from attnspec.scaffold.writing.telling import say_handed_on
 
@@ -120,18 +107,13 @@ def _hand_on_nearest(form: CallForm, keyword: str, parameters: Parameters, attem
     taken = {each.parameter for each in form.bindings}
     more = tuple(each for each in attempt.form.bindings if each not in form.bindings)
     is_flag = keyword not in KEYWORDS or keyword == "causal" or KEYWORDS[keyword].acts is Acts.ANSWER
-    if is_flag or attempt.progress is not Progress.OTHER_NUMBERS or not more or taken & {each.parameter
-                                                                                         for each in more}:
+    is_taken = bool(taken & {each.parameter for each in more})
+    if is_flag or attempt.progress is not Progress.OTHER_NUMBERS or not more or is_taken:
         return None
-    return hand_on(form, more, attempt.form.limits, _explain_past(keyword, attempt, trier) or attempt.objection)
-
-
-def _explain_past(keyword: str, attempt: Attempt, trier: Trier) -> str:
-    """The plain mistake that explains what a form answers behind a past; empty for any other keyword."""
-    problem = plain_problem(attempt.form)
-    if keyword != CACHED[0] or not isinstance(problem, Problem):
-        return ""
-    return trier.explain(attempt.form, split_past(problem, problem.sizes.S // 2))
+    problem, mistake = plain_problem(attempt.form), ""
+    if keyword == CACHED[0] and isinstance(problem, Problem):
+        mistake = trier.explain(attempt.form, split_past(problem, problem.sizes.S // 2))
+    return hand_on(form, more, attempt.form.limits, mistake or attempt.objection)
 
 
 def hand_on(form: CallForm, more: Sequence[Binding], limits: LimitValues, against: str) -> CallForm:
@@ -147,10 +129,9 @@ def _make_keyword_step(word: Keyword) -> Callable[[CallForm, Parameters, Trier],
     def learn(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
         if (form.kind is Kind.LAYER and not word.in_layers) or form.limits.get(f"{word.name}_only"):
             return form
-        if found := _learn_by_sayings(form, word, parameters, trier) or _learn_square_causal(form, word, parameters,
-                                                                                             trier):
-            return found
-        return _hand_on_wrong_flag(form, word, parameters, trier)
+        return (_learn_by_sayings(form, word, parameters, trier)
+                or _learn_square_causal(form, word, parameters, trier)
+                or _hand_on_wrong_flag(form, word, parameters, trier))
 
     return learn
 
@@ -158,7 +139,10 @@ def _make_keyword_step(word: Keyword) -> Callable[[CallForm, Parameters, Trier],
 def _learn_by_sayings(form: CallForm, word: Keyword, parameters: Parameters, trier: Trier) -> CallForm | None:
     """With a keyword in the first of its sayings that is right."""
     is_causal = form.is_always_causal  # then what lies to the right is moot
-    sayings = (*word.sayings, *_list_folded_sayings(form, word))
+    sayings = list(word.sayings)
+    if word.counts and form.arrangement.shape.startswith("(B·H,"):  # its heads are folded into its batch
+        repeated = _REPEATED_BY_HEAD[form.lift].format(word.name)
+        sayings.append(Saying(repeated, "of each batch entry, once for each of its heads"))
     for saying in sorted(sayings, key=lambda each: is_causal and word.needs_causal not in each.limits):
         flag = {"causal": True} if word.needs_causal in saying.limits else {}
         if flag and "causal" not in form.keywords:
@@ -166,27 +150,17 @@ def _learn_by_sayings(form: CallForm, word: Keyword, parameters: Parameters, tri
         problem = square_problem(form) if flag or word.name == "causal" else plain_problem(form)
         value = sample_array(word.name, problem.sizes, problem.dtype) if word.name in AXES else saying.posed
         posed = problem.but(**{**flag, word.name: value})
-        if not _changes_truth(form, posed, problem.but(**flag)):
-            continue  # who ignores it is right, too
+        without = expect_usual(form, problem.but(**flag))
+        if without.gap(expect_usual(form, posed).output)[0] <= tolerance_of(posed.dtype):
+            continue  # it changes nothing: who ignores it is right, too
         if found := find_first_right(bind_keyword(form, word.name, parameters, [saying]), posed, trier):
             return _limit_rare_values(found, word, posed, trier)
     return None
 
 
-def _changes_truth(form: CallForm, posed: AnyProblem, without: AnyProblem) -> bool:
-    """Whether a keyword changes what the definition says."""
-    return expect_usual(form, without).gap(expect_usual(form, posed).output)[0] > tolerance_of(posed.dtype)
-
-
 _REPEATED_BY_HEAD: Mapping[str, str] = {
     "": "np.repeat({0}, H)", "torch": "{0}.repeat_interleave(H)", "jax": "jnp.repeat({0}, H)"}
 """By lift, an array of the batch (B,) for each head, (B·H,)."""
-
-
-def _list_folded_sayings(form: CallForm, word: Keyword) -> Iterator[Saying]:
-    """How lengths are handed to a function whose heads are folded into its batch."""
-    if word.counts and form.arrangement.shape.startswith("(B·H,"):
-        yield Saying(_REPEATED_BY_HEAD[form.lift].format(word.name), "of each batch entry, once for each of its heads")
 
 
 def _limit_rare_values(form: CallForm, word: Keyword, posed: AnyProblem, trier: Trier) -> CallForm:
@@ -377,7 +351,8 @@ def _list_with_log_sum_exps(form: CallForm, trier: Trier) -> Iterator[CallForm]:
                                                trier.find_log_sum_exps(raw, asked)):
         candidate = replace(form, reading=replace(form.reading, asked_path=output.reading.path, weights_path=path,
                                                   weights_layout=back, extra_keyword=LSE_KEYWORD))
-        is_one = is_asked or _are_log_sum_exps(found, truth.lse, tolerance_of(asked.dtype))
+        near = (np.allclose(found, truth.lse / unit, atol=tolerance_of(asked.dtype)) for unit in (1.0, math.log(2)))
+        is_one = is_asked or any(near)
         if is_one and trier.is_right(candidate, asked) and trier.is_right(candidate, plain_problem(form)):
             yield candidate
 
@@ -386,7 +361,8 @@ def _note_other_numbers(form: CallForm, trier: Trier) -> CallForm:
     """The form with a remark on what is always there, has the shape of log-sum-exps, and is none."""
     raw = trier.call_raw(replace(form, reading=None), plain_problem(form))
     found = list(trier.find_log_sum_exps(raw, plain_problem(form))) if raw is not None else []
-    if found and form.reading is not None and _speaks_of_lse(form, trier):
+    callee = trier.process.examine(form.target) if found and form.reading is not None else None
+    if callee and form.reading and any(_LSE_WORDS.search(text) for text in (callee.name, *callee.docs)):
         path, back, _ = found[0]
         told = (f"answer{path} is handed on as `return_lse`, but it is no log-sum-exp: attnspec check says what is "
                 "wrong.")
@@ -399,17 +375,6 @@ def _note_other_numbers(form: CallForm, trier: Trier) -> CallForm:
 
 
 _LSE_WORDS = re.compile(r"(?<![a-z])lse(?![a-z])|log_?sum_?exp|log of (the|each)\b[^.]*\bsum", re.IGNORECASE)
-
-
-def _speaks_of_lse(form: CallForm, trier: Trier) -> bool:
-    """Whether its name or docstring speaks of log-sum-exps."""
-    callee = trier.process.examine(form.target)
-    return any(_LSE_WORDS.search(text) for text in (callee.name, *callee.docs))
-
-
-def _are_log_sum_exps(found: Array, truth: Array, within: float) -> bool:
-    """Whether these are log-sum-exps (B,H,T), to the base e or 2."""
-    return any(np.allclose(found, truth / unit, atol=within) for unit in (1.0, math.log(2)))
 
 
 _WORDS_WITH_SAYINGS = sorted((word for word in KEYWORDS.values() if word.sayings and not word.beside),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import ml_dtypes
@@ -121,6 +121,8 @@ def describe_conventions(learned: MeasuredFacts) -> tuple[str, ...]:
 def measure_adapter(form: CallForm, trier: Trier) -> MeasuredFacts:
     """What the adapter is asked once it is known how to call it."""
     dtypes = tuple(dtype for dtype in DType if dtype is form.dtype or _computes_in(dtype, form, trier))
+    wide = replace(form, dtype=DType.FLOAT64)
+    is_inexact = DType.FLOAT64 not in dtypes and trier.answer(wide, plain_problem(wide)) is not None
     limited = replace(form, limits=_measure_limits(form, trier))
     subject = trier.load_adapter(limited)
     narrowed = _narrow(replace(subject, declaration=replace(subject.declaration, dtypes=dtypes)))
@@ -135,7 +137,7 @@ def measure_adapter(form: CallForm, trier: Trier) -> MeasuredFacts:
     limits = {**limited.limits, **grouped, **_list_narrowed_limits(subject, narrowed), **grouped}
     return MeasuredFacts(dtypes, {**probed, **_probe_both_masks(form, trier, probed)}, limits,
                          tuple(dtype for dtype in dtypes if _flushes_subnormals(limited, dtype, trier)),
-                         tuple(_list_group_doubts(limited, limits, probed, trier)), _is_inexact(form, dtypes, trier),
+                         tuple(_list_group_doubts(limited, limits, probed, trier)), is_inexact,
                          tuple(dtype for dtype in dtypes if stores_log_sum_exp(form, dtype, trier)),
                          {dtype: words for dtype in dtypes if (words := measure_half_class(narrowed, dtype))})
 
@@ -173,12 +175,6 @@ def _computes_in(dtype: DType, form: CallForm, trier: Trier) -> bool:
     output = answer.output.astype(np.float64)
     gap = min(truth.gap(output)[0] for truth in list_expected(problem, form.default_scale, form.mistake))
     return not _FLOAT64_GAP < gap <= tolerance_of(dtype)
-
-
-def _is_inexact(form: CallForm, dtypes: Sequence[DType], trier: Trier) -> bool:
-    """Whether float64 is left out though it is answered."""
-    wide = replace(form, dtype=DType.FLOAT64)
-    return DType.FLOAT64 not in dtypes and trier.answer(wide, plain_problem(wide)) is not None
 
 
 def _narrow(subject: Subject) -> Subject:
@@ -271,7 +267,10 @@ def _measure_limits(form: CallForm, trier: Trier) -> LimitValues:
     if not trier.is_right(form, plain_problem(form, Dv=6)):
         limits["ties_value_width"] = True
     if form.kind is Kind.LAYER:
-        limits["grouped"] = not form.limits.get("single_head") and _takes_groups(form, trier)
+        grouped = plain_problem(form, H=6, D=4, Dv=4)
+        takes_groups = not form.limits.get("single_head") and (
+            trier.is_right(form, grouped) or (form.is_told_groups and trier.answer(form, grouped) is not None))
+        limits["grouped"] = takes_groups  # answered wrongly, they are judged if it is told how many there are
         if not trier.is_right(form, plain_problem(form, M=24)):
             limits["ties_model_width"] = True
     return limits
@@ -284,12 +283,6 @@ def _raises_at_groups(form: CallForm, trier: Trier) -> bool:
     if form.kind is Kind.LAYER or form.sizes.get("H"):
         return False
     return any(trier.answer(form, plain_problem(form, H=H, Hkv=Hkv)) is None for H, Hkv in ((6, 2), (6, 3), (5, 1)))
-
-
-def _takes_groups(form: CallForm, trier: Trier) -> bool:
-    """Whether a layer takes groups of heads: it answers rightly, or wrongly though it is told how many there are."""
-    grouped = plain_problem(form, H=6, D=4, Dv=4)
-    return trier.is_right(form, grouped) or (form.is_told_groups and trier.answer(form, grouped) is not None)
 
 
 def _list_entry_lines(form: CallForm, learned: MeasuredFacts) -> Iterator[str]:

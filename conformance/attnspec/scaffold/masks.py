@@ -9,14 +9,7 @@ import numpy as np
 
 from attnspec.core.keyword import Saying
 from attnspec.problems.problem import Array
-from attnspec.scaffold.form import (
-    TEMPLATES,
-    Binding,
-    CallForm,
-    Parameters,
-    Site,
-    bind_keyword,
-)
+from attnspec.scaffold.form import TEMPLATES, Binding, CallForm, Parameters, Site, bind_keyword
 from attnspec.scaffold.probe_problems import (
     AnyProblem,
     expect_usual,

@@ -52,6 +52,7 @@ _LENGTHS_BY_ROLE: Mapping[Kind, Mapping[str, str]] = {
 """What else has a length, where it has to be told. Tokens that lie in a grid are one row."""
 _ARRAY_MODULES: Mapping[str, str] = {"": "np", "torch": "torch", "jax": "jnp"}
 """By lift, the name of what makes arrays."""
+_TRUTH_DTYPES: Mapping[str, str] = {"": "bool", "torch": "torch.bool", "jax": "bool"}
 NO_DROPOUT = "0.0"
 _OFF_TEXTS: Mapping[str, str] = {
     "dropout": NO_DROPOUT, "training": "False", "deterministic": "True", "place": "0", "spread": "1.0",
@@ -183,7 +184,7 @@ def _choose_by_role(parameter: TheirParameter, role: str, kind: Kind, at: Site, 
     found: tuple[str, ...] = ()
     if role == "batch" and (required or constructed):
         found = ("B",)
-    elif role in _OFF_TEXTS and (required or _needs_switching_off(parameter, role)):
+    elif role in _OFF_TEXTS and (required or parameter.default not in _OFF_DEFAULTS.get(role, (parameter.default,))):
         found = (_OFF_TEXTS[role],)
     elif role in _ZERO_ANGLES and not constructed:
         found = tuple(text.format(made=_ARRAY_MODULES[lift]) for text in _ZERO_ANGLES[role])
@@ -223,7 +224,7 @@ def _choose_required(parameter: TheirParameter, role: str, kind: Kind, lift: str
         return _choose_visible_mask(parameter, lift)
     of_layers = _LAYER_TEXTS.get(role, ()) if kind is Kind.LAYER or role == "positions" else ()
     if of_layers:
-        return tuple(text.format(made=_ARRAY_MODULES[lift], truth=_truth_dtype(lift)) for text in of_layers)
+        return tuple(text.format(made=_ARRAY_MODULES[lift], truth=_TRUTH_DTYPES[lift]) for text in of_layers)
     return _TEXTS_BY_ANNOTATION.get(parameter.annotation, ("None", "False"))
 
 
@@ -232,14 +233,9 @@ _TEXTS_BY_ANNOTATION: Mapping[str, tuple[str, ...]] = {
 """What a parameter is given of which nothing else is known."""
 
 
-def _truth_dtype(lift: str) -> str:
-    """The dtype of truth values."""
-    return "torch.bool" if lift == "torch" else "bool"
-
-
 def _choose_visible_mask(parameter: TheirParameter, lift: str) -> tuple[str, ...]:
     """No mask, or one that hides nothing: as truth values of keys or of scores, or as numbers to be added."""
-    made, truth = _ARRAY_MODULES[lift], _truth_dtype(lift)
+    made, truth = _ARRAY_MODULES[lift], _TRUTH_DTYPES[lift]
     of_keys, of_scores = (f"{made}.ones(({shape}), dtype={truth})" for shape in ("B, S", "B, H, T, S"))
     added = f"{made}.zeros((B, H, T, S), dtype=query.dtype)"
     return ("None", of_keys, of_scores, added) if "key" in parameter.name else ("None", added, of_scores, of_keys)
@@ -263,10 +259,6 @@ def _is_number(parameter: TheirParameter) -> bool:
     """Whether a window is a number of keys that is at work where nobody gives another."""
     default = parameter.default
     return parameter.is_required or (isinstance(default, int) and not isinstance(default, bool) and default > 0)
-
-
-def _needs_switching_off(parameter: TheirParameter, role: str) -> bool:
-    return role in _OFF_DEFAULTS and parameter.default not in _OFF_DEFAULTS[role]
 
 
 _CHOOSERS_BY_ROLE: Mapping[str, Callable[[TheirParameter], tuple[str, ...]]] = {

@@ -20,7 +20,7 @@ from attnspec.numerics.operands import add_extra_key, dequantise_problem, prepar
 from attnspec.numerics.reference import compute_truth
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.scaffold.form import CallForm
-from attnspec.scaffold.mistakes import MISTAKES, can_be_made, mistake_inputs, mistake_output, mistake_params
+from attnspec.scaffold.mistakes import MISTAKES, PlainMistake, can_be_made
 
 AnyProblem = Problem | LayerProblem
 
@@ -123,9 +123,11 @@ def expect_usual(form: CallForm, problem: AnyProblem) -> Expected:
 
 def list_expected(problem: AnyProblem, default_scale: str, mistake: str = "") -> Iterator[Expected]:
     """What the definition says under one convention or another; or what it would say with a plain mistake in it."""
-    made = MISTAKES[mistake] if mistake else None
-    inner = inner_problem(mistake_params(made, problem)) if isinstance(problem, LayerProblem) else problem
-    inner = mistake_inputs(made, dequantise_problem(inner))
+    made = MISTAKES[mistake] if mistake else PlainMistake("none")
+    if isinstance(problem, LayerProblem) and made.of_params:
+        problem = made.of_params(problem)
+    inner = dequantise_problem(inner_problem(problem) if isinstance(problem, LayerProblem) else problem)
+    inner = made.of_problem(inner) if made.of_problem else inner
     if inner.scale is None and default_scale:
         inner = inner.but(scale=OTHER_SCALES[default_scale](problem.sizes))
     matters = bool(FROM_PLACE & problem.keywords) or inner.sizes.Hkv != inner.sizes.H
@@ -133,10 +135,11 @@ def list_expected(problem: AnyProblem, default_scale: str, mistake: str = "") ->
         operands = prepare_operands(inner, conventions, None, None)
         operands = operands if inner.sinks is None else add_extra_key(operands, inner.sinks)
         found, sees = compute_truth(operands, np.float64), np.asarray(operands.counts > 0)
-        output = mistake_output(made, found, operands)
+        output = made.of_weights(found, operands) if made.of_weights else found.output
+        output = np.asarray(made.of_heads(output) if made.of_heads else output)
         weights = np.asarray(found.weights / np.where(found.total == 0, 1, found.total)[..., None])
         if isinstance(problem, LayerProblem):
-            output, sees = _project_output(mistake_params(made, problem), output), np.asarray(sees.all(axis=1))
+            output, sees = _project_output(problem, output), np.asarray(sees.all(axis=1))
         with np.errstate(divide="ignore"):  # -inf where a row sees no key
             lse = row_log_sum_exp(found, operands)
         yield Expected(output, sees, weights, lse)

@@ -50,9 +50,7 @@ from attnspec.scaffold.probe_problems import (
 from attnspec.scaffold.suggestions import (
     adds_its_input,
     find_output_projection,
-    judge_before_sum,
     list_suggestions,
-    note_sum,
     settle_own_parameters,
 )
 from attnspec.scaffold.trial_adapter import Attempt, Progress, ReadOutput, Trier
@@ -245,9 +243,13 @@ def _find_before_sum(callee: ExaminedCallable, trier: Trier) -> CallForm | None:
         return None
     mistaken = list(trier.mistaken_forms)
     trier.mistaken_forms.clear()
-    found = _find_right(callee, trier, judge_before_sum) or _find_with_mistake(callee, trier)
+    found = (_find_right(callee, trier, lambda form: replace(form, judged_part=find_output_projection(form)))
+             or _find_with_mistake(callee, trier))
     trier.nearest, trier.mistaken_forms[:] = nearest, mistaken
-    return note_sum(found) if found and found.judged_part and adds_its_input(found, trier) else None
+    if not found or not found.judged_part or not adds_its_input(found, trier):
+        return None
+    return found.with_remarks(f"It adds its input (a residual). Judged is what its {found.judged_part} returns, to "
+                              "which nothing is added: that the sum is right was seen in one case.")
 
 
 def _find_without_bias(callee: ExaminedCallable, trier: Trier) -> CallForm | None:

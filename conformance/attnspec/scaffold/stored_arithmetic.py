@@ -48,11 +48,11 @@ def measure_half_class(subject: Subject, dtype: DType) -> ClassWords:
     if not DTYPES[dtype].is_half:
         return {}
     classes: list[ClassWords] = [{"grade": STEPWISE_GRADE}]
-    if _stores_running_sum(subject, dtype):
+    if _weighs_one(subject, dtype, keys=_MANY_WEIGHTS):  # its running sum is stored
         sums: ClassWords = {"grade": STEPWISE_GRADE, "accumulate": dtype.value, "row_sum": dtype.value}
         classes = [sums, {**sums, "block": 1}]
     fits = _fit_panel(Asker(subject, dtype), [{"grade": _USUAL_GRADE}, *classes])
-    if not fits or (fits[0].explains_panel and not _stores_row_sum(subject, dtype)):
+    if not fits or (fits[0].explains_panel and not _weighs_one(subject, dtype, keys=2)):  # nor a row's sum
         return {}
     return next((words for words, fit in zip(classes, fits[1:], strict=True) if fit.explains_panel), {})
 
@@ -80,23 +80,12 @@ def _list_panels(asker: Asker) -> Iterator[Problem]:
     yield normal_problem(asker, *asker.fit_lengths(*LONG_LENGTHS)).but(causal=limits.causal_only)
 
 
-def _stores_row_sum(subject: Subject, dtype: DType) -> bool:
-    """Whether a row's sum is rounded to the dtype before weights are divided by it: of two keys, of which the second
-    weighs less than half a step at 1, the first then weighs 1.
-    """
-    return _weighs_one(subject, dtype, keys=2)
-
-
-def _stores_running_sum(subject: Subject, dtype: DType) -> bool:
-    """Whether the sum is rounded to the dtype key by key: the first of many keys then weighs 1, though the others weigh
-    many steps together.
-    """
-    return _weighs_one(subject, dtype, keys=_MANY_WEIGHTS)
-
-
 def _weighs_one(subject: Subject, dtype: DType, keys: int) -> bool:
     """Whether the first key weighs 1 in a half dtype, where in float32 it is seen that each of the others weighs more
     than a quarter of a step, and less than half of one.
+
+    With two keys, a row's sum is rounded before weights are divided by it; with many, whose weights are many steps
+    together, the running sum is, key by key.
     """
     exact, stored = (_ask_first_weights(Asker(subject, each), dtype, keys) for each in (DType.FLOAT32, dtype))
     if exact is None or stored is None or not (exact > 0).all():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -47,13 +48,16 @@ def list_suggestions(callee: ExaminedCallable, nearest: Attempt | None) -> Itera
     names = _list_none_defaults(callee, _PLACE_ROLES)
     if names and nearest.progress is Progress.RAISED and "NoneType" in nearest.objection:
         says = f"WITHOUT ITS {' AND '.join(names)}: handed over so that it changes nothing. What it does is not judged."
-        yield Suggestion(_require_parameters(callee, names), says, _use_even_heads, is_missing=True)
+        use_even_heads = partial(replace, even_heads=True)  # what turns by places turns features in pairs
+        yield Suggestion(_require_parameters(callee, names), says, use_even_heads, is_missing=True)
     for name in _list_none_defaults(callee, ("mask",)) if nearest.progress is Progress.RAISED else ():
         yield Suggestion(_require_parameters(callee, [name]), f"It wants its {name}: without it, {nearest.objection}.")
     if nearest.progress is Progress.NO_OUTPUT and _may_put_first(nearest.form):
         yield Suggestion(callee, "It answers for its first row alone: each row is put first in turn.", _put_each_first)
     if nearest.progress is Progress.OTHER_NUMBERS:
-        yield from _suggest_without_own(callee, nearest.form)
+        for number, words in _NOTHING_TEXTS if _list_own_parameters(nearest.form) else ():
+            fill = partial(_fill_own, number=number)
+            yield Suggestion(callee, _tell_own(nearest.form, words), fill, is_missing=True)
 
 
 def _list_named_flags(callee: ExaminedCallable, nearest: Attempt) -> Iterator[tuple[str, str]]:
@@ -89,11 +93,6 @@ def _require_parameters(callee: ExaminedCallable, names: Sequence[str]) -> Exami
     return replace(callee, methods={**callee.methods, callee.call_method: called})
 
 
-def _use_even_heads(form: CallForm) -> CallForm:
-    """The form whose heads have an even width: what turns by places turns features in pairs."""
-    return replace(form, even_heads=True)
-
-
 def _may_put_first(form: CallForm) -> bool:
     """Whether it has one input, which a framework that rolls arrays may turn round."""
     return form.lift == "torch" and form.arrangement.is_one and not form.arrangement.mapped_axes
@@ -113,12 +112,6 @@ _NOTHING_TEXTS = (("0.0", "0"), ('float("-inf")', "-inf"), ("1.0", "1"))
 
 _SOMETHING_TEXT = "0.75"
 """What a parameter is filled with to see whether it does anything."""
-
-
-def _suggest_without_own(callee: ExaminedCallable, nearest: CallForm) -> Iterator[Suggestion]:
-    """With the parameters that keep their initial values set to nothing, each way."""
-    for number, words in _NOTHING_TEXTS if _list_own_parameters(nearest) else ():
-        yield Suggestion(callee, _tell_own(nearest, words), _make_own_filler(number), is_missing=True)
 
 
 def settle_own_parameters(form: CallForm, trier: Trier) -> CallForm:
@@ -149,22 +142,12 @@ def _fill_own(form: CallForm, number: str) -> CallForm:
     return replace(form, filled_tensors={**form.filled_tensors, **dict.fromkeys(_list_own_parameters(form), number)})
 
 
-def _make_own_filler(number: str) -> Callable[[CallForm], CallForm]:
-    return lambda form: _fill_own(form, number)
-
-
 def find_output_projection(form: CallForm) -> str:
     """The submodule of PyTorch that is the output projection, such as `proj`; empty where there is none."""
     if form.family is not CallableKind.TORCH:
         return ""
     paths = ["".join(path).lstrip(".") for path, text in (form.state or {}).items() if 'params["w_out"]' in text]
     return next((path.rpartition(".")[0] for path in paths if path.count(".")), "")
-
-
-def judge_before_sum(form: CallForm) -> CallForm:
-    """The form whose output is what its output projection returns."""
-    name = find_output_projection(form)
-    return replace(form, judged_part=name) if name else form
 
 
 def adds_its_input(form: CallForm, trier: Trier) -> bool:
@@ -176,10 +159,3 @@ def adds_its_input(form: CallForm, trier: Trier) -> bool:
     rest = answer.output.astype(np.float64) - problem.query.astype(np.float64)
     return any(truth.gap(rest)[0] <= tolerance_of(problem.dtype) for truth in list_expected(problem, form.default_scale,
     form.mistake))
-
-
-def note_sum(form: CallForm) -> CallForm:
-    """The form, and that a sum is not judged."""
-    said = (f"It adds its input (a residual). Judged is what its {form.judged_part} returns, to which nothing is "
-            f"added: that the sum is right was seen in one case.")
-    return form.with_remarks(said)

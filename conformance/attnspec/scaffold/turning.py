@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -50,7 +51,9 @@ def list_rotation_switches(form: CallForm, parameters: Parameters, trier: Trier)
             yield RotationSwitch(f"{each.name} is 0 everywhere", _give_argument(Site.CALL, each.name, zeros))
     if form.family is CallableKind.TORCH:
         yield from _list_tensor_switches(list_tensors(form, trier))
-    yield from _list_call_switches(form, trier)
+    for places, names in list_call_replacements(form, trier, TURNING_NAME):
+        off = partial(replace, replacements=places, stopped_rotations=tuple(names), even_heads=True)
+        yield RotationSwitch(f"{_join_names(names)} is replaced by what turns nothing", off)
 
 
 def _give_argument(at: Site, name: str, text: str) -> Callable[[CallForm], CallForm]:
@@ -83,16 +86,6 @@ def _list_tensor_switches(names: list[str]) -> Iterator[RotationSwitch]:
         yield RotationSwitch(f"{_join_names(frequencies)} is set to 0", _fill_tensors(zeros))
 
 
-def _list_call_switches(form: CallForm, trier: Trier) -> Iterator[RotationSwitch]:
-    """By the functions, methods and submodules that are named for turning: others stand in their place in a call."""
-    for places, names in list_call_replacements(form, trier, TURNING_NAME):
-        yield RotationSwitch(f"{_join_names(names)} is replaced by what turns nothing", _replace_calls(places, names))
-
-
-def _replace_calls(places: Mapping[str, str], names: list[str]) -> Callable[[CallForm], CallForm]:
-    return lambda form: replace(form, replacements=places, stopped_rotations=tuple(names), even_heads=True)
-
-
 def _join_names(names: list[str]) -> str:
     return " and ".join(names)
 
@@ -110,18 +103,14 @@ def judge_handed_angles(form: CallForm, parameters: Parameters, trier: Trier) ->
     both = " ".join(handed.values())
     if "ones(" not in both or "zeros(" not in both:
         return form
-    exchanged = {name: _exchange_ones_and_zeros(text) for name, text in handed.items()}
+    exchanged = {name: re.sub(r"(ones|zeros)\(", lambda found: "zeros(" if found[1] == "ones" else "ones(", text)
+                 for name, text in handed.items()}
     turned = replace(form, arguments={**form.arguments, **exchanged}, even_heads=True, variants={})
     listed = _join_names([*handed])
     said = (f"WITHOUT A ROTATION: it is handed angles of 0 as {listed}, so that attention is judged. What they are "
             "else is its caller's.")
     known = replace(form, even_heads=True, remarks=(*form.remarks, said))
     return _add_turned_variant(known, turned, trier)
-
-
-def _exchange_ones_and_zeros(text: str) -> str:
-    """Python with ones for zeros, and zeros for ones."""
-    return re.sub(r"(ones|zeros)\(", lambda found: "zeros(" if found[1] == "ones" else "ones(", text)
 
 
 def judge_without_rotation(form: CallForm, switch: RotationSwitch, trier: Trier) -> CallForm:
@@ -132,7 +121,10 @@ def judge_without_rotation(form: CallForm, switch: RotationSwitch, trier: Trier)
             f"angles are is not: judge its rotary embedding by itself (docs/serving.md).")
     form = form.with_warning(said)
     form = form if switch.quarter_turn else _check_distances(form, trier)
-    return _add_quarter_turn(_check_turned_steps(form, trier), switch, trier)
+    form = _check_turned_steps(form, trier)
+    if not switch.quarter_turn:
+        return form
+    return _add_turned_variant(form, replace(form, filled_tensors=switch.quarter_turn, variants={}), trier)
 
 
 def _check_distances(form: CallForm, trier: Trier) -> CallForm:
@@ -147,13 +139,6 @@ def _check_distances(form: CallForm, trier: Trier) -> CallForm:
                "weigh by their distance alone. Queries and keys are not turned alike, or from other places. attnspec "
                "check does not judge that.")
     return form.with_warning(warning)
-
-
-def _add_quarter_turn(form: CallForm, switch: RotationSwitch, trier: Trier) -> CallForm:
-    """With the variant that turns queries and keys alike, after which nothing is otherwise."""
-    if not switch.quarter_turn:
-        return form
-    return _add_turned_variant(form, replace(form, filled_tensors=switch.quarter_turn, variants={}), trier)
 
 
 def _add_turned_variant(form: CallForm, variant: CallForm, trier: Trier) -> CallForm:
@@ -192,4 +177,3 @@ def _check_turned_steps(form: CallForm, trier: Trier) -> CallForm:
     dense = replace(form, bindings=tuple(each for each in form.bindings if each.keyword != STATE), cache_path="",
                     kept_cache=None)
     return dense.leave_out(name, why, [STATE])
-

@@ -123,15 +123,10 @@ def _may_be_keyword(parameter: TheirParameter, keyword: str) -> bool:
     return (parameter.default is None or parameter.is_required) and keyword != "causal"
 
 
-def _is_place(name: str, role: str, at: Site) -> bool:
-    """Whether a parameter of a call says where in a sequence it stands, and not which layer of a model it is."""
-    return role == "place" and at is Site.CALL and "layer" not in name.lower()
-
-
 def _list_untried(form: CallForm, parameters: Parameters) -> list[str]:
     """The parameters to which no check hands anything, by name: those of the call first."""
     harmless = {name for at, listed in parameters.items() for name, role in find_roles(listed, at).items()
-                if role in _HARMLESS_ROLES and not _is_place(name, role, at)}
+                if role in _HARMLESS_ROLES and (role != "place" or at is Site.CONSTRUCTOR or "layer" in name.lower())}
     names = [name for name in form.defaults
              if name not in {*harmless, *form.unjudged_parameters, *_HARMLESS_NAMES, "training"}]
     called = {each.name for each in parameters[Site.CALL]}

@@ -130,7 +130,8 @@ def candidates_for(target: str, written: WrittenAdapter, paths: Iterable[Path]) 
     does where the adapter does not import the reference by its name.
     """
     names: dict[str, Path] = {}
-    for file in chain.from_iterable(map(_list_candidate_files, paths)):
+    listed = [sorted(path.glob("[!_]*.py")) if path.is_dir() else [path] for path in paths]
+    for file in chain.from_iterable(listed):
         name = re.sub(r"\W", "_", file.stem).lower()
         name = f"_{name}" if name[:1].isdigit() else name
         if name in {*names, written.name}:
@@ -140,11 +141,6 @@ def candidates_for(target: str, written: WrittenAdapter, paths: Iterable[Path]) 
         stated = _replace_reference(written, target, f"{name}_candidate",
                                     _find_stand_in(file, source, target.rpartition(":")[2]), name)
         yield CandidateAdapter(f"{name}_candidate", source, stated)
-
-
-def _list_candidate_files(path: Path) -> list[Path]:
-    """Those of a folder whose names begin with `_` are left out."""
-    return sorted(each for each in path.glob("*.py") if each.name[0] != "_") if path.is_dir() else [path]
 
 
 def _find_stand_in(file: Path, source: bytes, reference: str) -> str:

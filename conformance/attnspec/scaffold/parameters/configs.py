@@ -6,7 +6,8 @@ written here and loaded where the callee lives.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
 
 import numpy as np
 
@@ -160,7 +161,11 @@ def list_configs(layer: ExaminedCallable, parameter: str, kind: Kind, others: Ma
     others: what else its constructor is given, as Python. If that tells the number of heads, no field has to.
     """
     is_told_heads = "heads" in others.values()
-    for made_by in dict.fromkeys((*layer.annotated_classes.get(parameter, ()), *_list_config_classes(layer))):
+    beside = [made_by for name, made_by in layer.neighbours if name.endswith(_CONFIG_ENDINGS)]
+    pairs = {made_by: zip(layer.name, made_by.partition(":")[2], strict=False) for made_by in beside}
+    common = {made_by: sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs[made_by])) for made_by in beside}
+    beside.sort(key=lambda made_by: -common[made_by])  # those first whose names begin as the layer's
+    for made_by in dict.fromkeys((*layer.annotated_classes.get(parameter, ()), *beside)):
         module, _, name = made_by.partition(":")
         fields = _find_fields(made_by, kind, process, is_told_heads=is_told_heads)
         if fields is not None:
@@ -170,16 +175,6 @@ def list_configs(layer: ExaminedCallable, parameter: str, kind: Kind, others: Ma
         asked = list_config_fields(layer.target, parameter, _list_known_answers(kind), given, process, is_dict=is_dict)
         if asked or is_told_heads:  # what raises before it asks for anything tells why once it is tried
             yield ConfigObject({name: _write_field(name, kind) for name in asked}, is_dict=is_dict)
-
-
-def _list_config_classes(layer: ExaminedCallable) -> Sequence[str]:
-    """The classes of its module whose names say that they are configs, the likest first."""
-    named = [made_by for name, made_by in layer.neighbours if name.endswith(_CONFIG_ENDINGS)]
-    return sorted(named, key=lambda made_by: -len(_common_start(layer.name, made_by.partition(":")[2])))
-
-
-def _common_start(first: str, second: str) -> str:
-    return first[:next((at for at, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), 0)]
 
 
 def _find_fields(made_by: str, kind: Kind, process: CalleeProcess, *, is_told_heads: bool) -> Mapping[str, str] | None:

@@ -217,14 +217,10 @@ def _lie_alike(ways: Mapping[str, ParameterLayout]) -> bool:
 
 
 def _find_kind(leaf: Leaf, role: str) -> str:
-    kind = _find_role_kind(role)
+    kind = _KINDS_BY_ROLE.get(role, "inner")
     if kind == "inner" and HEAD_PLACE in "".join(leaf.path):
         kind = "of one head"
     return kind + " bias" * is_bias(leaf)
-
-
-def _find_role_kind(role: str) -> str:
-    return _KINDS_BY_ROLE.get(role, "inner")
 
 
 def _fits_shape(leaf: Leaf, way: ParameterLayout, roles: Mapping[Path, str], sizes: Mapping[str, int]) -> bool:

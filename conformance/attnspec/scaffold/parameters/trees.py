@@ -314,7 +314,8 @@ def find_tree(function: ExaminedCallable, roots: Sequence[str], sizes: Mapping[s
     if not taken:  # the source does not tell, or picks by names that it makes itself
         return Tree(tuple(Leaf(path, shape) for path, shape in made[0].items()), {}, {}) if made else None
     shapes = next((each for each in made if sum(_lies_under(leaf, taken) for leaf in each) > 1), {})
-    others, holders = dict(_find_head_counts(taken)), dict(_list_holders(function, roots))
+    others = {path: "heads" for path in taken if normalise_name(path[-1].strip('[]".')) in SYNONYMS["heads"]}
+    holders: dict[Path, str] = {(root,): kind.name for root, kind in _list_annotations(function, roots)}
     leaves = tuple(Leaf(leaf, shapes.get(leaf), names) for leaf,
                    names in _list_taken_leaves(taken, shapes) if leaf not in others)
     return Tree(leaves, others | dict(_list_unused_fields(function, roots, taken)), holders)
@@ -344,15 +345,6 @@ def _find_taken_parts(function: ExaminedCallable, roots: Sequence[str]) -> Mappi
         found[path[:1] if is_array else path] = names
     kept = {path: names for path, names in found.items() if len(path) > 1 or find_role(path)}
     return dict(sorted(kept.items(), key=lambda each: roots.index(each[0][0])))
-
-
-def _find_head_counts(taken: Mapping[Path, object]) -> Iterator[tuple[Path, str]]:
-    """What stands in a tree and is no array: the number of heads."""
-    yield from ((path, "heads") for path in taken if normalise_name(path[-1].strip('[]".')) in SYNONYMS["heads"])
-
-
-def _list_holders(function: ExaminedCallable, roots: Sequence[str]) -> Iterator[tuple[Path, str]]:
-    yield from (((root,), kind.name) for root, kind in _list_annotations(function, roots))
 
 
 def _list_unused_fields(function: ExaminedCallable, roots: Sequence[str],

@@ -86,13 +86,12 @@ def _sort_statements(statements: Iterable[str]) -> list[str]:
     for line in statements:
         if line not in whole:
             names.setdefault(_find_module(line), set()).add(line.partition(" import ")[2])
-    named = {module: ", ".join(sorted(names[module], key=_rank_name)) for module in sorted(names, key=str.lower)}
+    def rank(name: str) -> tuple[int, str]:
+        """Constants, then classes, then functions."""
+        return (0 if name.isupper() else 1 if name[:1].isupper() else 2, name)
+
+    named = {module: ", ".join(sorted(names[module], key=rank)) for module in sorted(names, key=str.lower)}
     return [*sorted(whole, key=str.lower), *(f"from {module} import {listed}" for module, listed in named.items())]
-
-
-def _rank_name(name: str) -> tuple[int, str]:
-    """Constants, then classes, then functions."""
-    return (0 if name.isupper() else 1 if name[:1].isupper() else 2, name)
 
 
 LINE_WIDTH = 100
@@ -181,7 +180,7 @@ _PARAMETER_TYPES: Mapping[str, str] = {
     **dict.fromkeys((*ARRAY_NAMES, *BORDERS), "{0}"), "max_query": "int", "max_key": "int",
     **{name: KEYWORDS[name].annotation for name in sorted(KEYWORDS, key=lambda name: name in OFF)}}
 """Of what an adapter is handed, in the order in which it is."""
-_PARAMETER_DEFAULTS: Mapping[str, str] = {name: f" = {off}" for name, off in OFF.items()}
+PARAMETER_DEFAULTS: Mapping[str, str] = {name: f" = {off}" for name, off in OFF.items()}
 
 
 def templates_of(form: CallForm) -> ArrayTemplates:
@@ -192,11 +191,6 @@ def templates_of(form: CallForm) -> ArrayTemplates:
 def write_parameter(form: CallForm, name: str) -> str:
     """`mask: Tensor | None`."""
     return f"{name}: {_PARAMETER_TYPES[name].format(templates_of(form).array_type)}"
-
-
-def write_optional(form: CallForm, name: str) -> str:
-    """`mask: Tensor | None = None`."""
-    return write_parameter(form, name) + _PARAMETER_DEFAULTS.get(name, "")
 
 
 def write_helper(form: CallForm, name: str, returns: str, doc: str, body: Sequence[str]) -> list[str]:

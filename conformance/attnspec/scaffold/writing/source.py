@@ -14,6 +14,7 @@ from attnspec.scaffold.meaning import DESTINATION
 from attnspec.scaffold.writing.families import BORN_TEXTS, LAYER_HELPER, write_layer
 from attnspec.scaffold.writing.lines import (
     ARRAY_NAMES,
+    PARAMETER_DEFAULTS,
     add_axes,
     bindings_to,
     break_call,
@@ -28,7 +29,6 @@ from attnspec.scaffold.writing.lines import (
     write_imports,
     write_joint_helper,
     write_keywords,
-    write_optional,
     write_parameter,
     write_tree,
 )
@@ -115,7 +115,7 @@ def _write_variants(form: CallForm) -> Iterator[list[str]]:
 
 def _write_attend(form: CallForm, layer: list[str], name: str = ADAPTER_NAME, says: str = "") -> list[str]:
     words = [*ARRAY_NAMES, *(["params", "heads"] if form.kind is Kind.LAYER else []), *form.keywords]
-    signature = [write_optional(form, name) for name in words]
+    signature = [write_parameter(form, name) + PARAMETER_DEFAULTS.get(name, "") for name in words]
     signature[3:3] = ["*"] if len(words) > 3 else []
     array = templates_of(form).array_type
     returns = _write_return_type(form, array)

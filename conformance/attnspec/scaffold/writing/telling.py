@@ -40,7 +40,8 @@ def say_handed_on(parameter: str, keyword: str, against: str, says: str = "") ->
 def describe_form(form: CallForm) -> Iterator[str]:
     """One sentence a fact, what has to be known first at the beginning."""
     yield from form.warnings
-    yield f"It is a {form.family.value}. It takes {describe_arrays(form)}{_describe_names(form)}."
+    named = f", as {', '.join(form.array_names)}" if form.array_names else ""
+    yield f"It is a {form.family.value}. It takes {describe_arrays(form)}{named}."
     yield from _describe_output(form)
     yield from _describe_given(form)
     yield from (_describe_binding(form, each)
@@ -55,10 +56,6 @@ def describe_form(form: CallForm) -> Iterator[str]:
     yield from form.remarks
     if left := form.defaults:
         yield f"Left at their defaults: {', '.join(f'{name}={text}' if text else name for name, text in left.items())}."
-
-
-def _describe_names(form: CallForm) -> str:
-    return f", as {', '.join(form.array_names)}" if form.array_names else ""
 
 
 def _describe_output(form: CallForm) -> Iterator[str]:
