@@ -67,8 +67,8 @@ def learn_keywords(form: CallForm, parameters: Parameters, trier: Trier) -> Call
             form = learn_square_mask(form, parameters, trier)
         names = _list_unused_parameters(form, keyword, parameters) if keyword else []
         if attempt and attempt.form.bindings and names:
-            form = _hand_on_nearest(form, keyword, parameters, attempt, trier) or _leave_out_keyword(form, keyword,
-                                                                                                     names[0], attempt)
+            form = (_hand_on_nearest(form, keyword, parameters, attempt, trier)
+                    or _leave_out_keyword(form, keyword, names[0], attempt))
     return form
 
 

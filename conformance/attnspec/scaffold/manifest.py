@@ -228,8 +228,9 @@ def _flushes_subnormals(form: CallForm, dtype: DType, trier: Trier) -> bool:
 
     Some kernels of a framework keep subnormals at the smallest sizes alone.
     """
-    if (form.lift and trier.load_adapter(form).callee.find_flushing_operation(dtype)) or _loses_weights(form, dtype,
-                                                                                                        trier):
+    if form.lift and trier.load_adapter(form).callee.find_flushing_operation(dtype):
+        return True
+    if _loses_weights(form, dtype, trier):
         return True
     number, of = numpy_dtype(dtype), form.sizes.get
     ones = np.ones((1, 1, of("T", 1), of("D", 2)), number)

@@ -109,8 +109,8 @@ def _learn_mask(form: CallForm, all_axes: Sequence[str], means: Sequence[tuple[s
     problem = plain_problem(form)
     problem = plain_problem(form, S=problem.sizes.T) if form.mask_of_squares else problem
     for axes in all_axes:
-        posed, limits = problem.but(mask=sample_mask(problem.sizes,
-                                                     axes)), {} if axes == "BHTS" else {"mask_axes": axes}
+        posed = problem.but(mask=sample_mask(problem.sizes, axes))
+        limits = {} if axes == "BHTS" else {"mask_axes": axes}
         sayings = [Saying(meaning.format(expression.format("mask")), f"{says}{shape and f', {shape}'}", limits)
                    for expression, shape in _MASK_SHAPES[axes] for meaning, says in means]
         if found := find_first_right(bind_keyword(form, "mask", parameters, sayings), posed, trier):

@@ -72,7 +72,7 @@ _READ_TOGETHER: Mapping[str, tuple[str, ...]] = {
     for word, end in (("packed_", ""), ("", "_scales"))}
 """By attribute, those without which its value cannot be judged: how codes lie depends on what they are."""
 
-_MISTYPED_NAMES = 0.8  # how alike an attribute and a known one must be to be taken for a slip of the pen
+_MISTYPED_LIKENESS = 0.8  # how alike an attribute and a known one must be to be taken for a slip of the pen
 
 
 def declaration_of(function: Callable[..., object] | FunctionDescription, name: str, *,
@@ -145,7 +145,7 @@ def _check_value(function: FunctionDescription, name: str, attribute: str, value
 def _check_name(name: str, attribute: str, value: object, kind: Kind, place: FileLocation) -> None:
     """Raise TargetError for an attribute that means to declare something and does not."""
     known = (*ATTRIBUTES, "kind", "limits", *CONVENTIONS)
-    meant = next(iter(difflib.get_close_matches(attribute, known, n=1, cutoff=_MISTYPED_NAMES)), "")
+    meant = next(iter(difflib.get_close_matches(attribute, known, n=1, cutoff=_MISTYPED_LIKENESS)), "")
     if not meant or attribute in ATTRIBUTES or (attribute == "kind" and _read_plain(value) == kind.value):
         return
     raise TargetError(f"{name} has an attribute {attribute!r}; {_find_way(name, meant, value, kind)}", where=place)

@@ -174,11 +174,6 @@ class KnownConvention:
     dtypes: tuple[DType, ...]
 
 
-def read_known_conventions(fields: Fields) -> tuple[KnownConvention, ...]:
-    """What a baseline lists under `conventions`; nothing in a file of before. Raises UsageError with file and line."""
-    return tuple(map(_convention_entry, fields.read_each("conventions", "a known convention", optional=True)))
-
-
 def _convention_entry(fields: Fields) -> KnownConvention:
     fields.refuse_other_keys(_CONVENTION_FIELDS)
     name = fields.one_of("convention", _CONVENTION_NAMES)
@@ -198,8 +193,8 @@ def changed_convention(outcome: Outcome, known: Mapping[ConventionKey, str]) -> 
     found = {each.name: each.answer for each in outcome.probed}
     at = outcome.subject, outcome.dtype.value
     for name in dict.fromkeys(form for each in found for form in (each, *_list_forms(each))):
-        was, is_now = _find_answer(name, {key[2]: known[key] for key in known if key[:2] == at}), _find_answer(name,
-                                                                                                               found)
+        was = _find_answer(name, {key[2]: known[key] for key in known if key[:2] == at})
+        is_now = _find_answer(name, found)
         if was and was != is_now:
             return name, f"convention {name} was {was}, is {is_now}"
     return "", ""
@@ -302,8 +297,9 @@ def read_entries(path: Path) -> tuple[BaselineEntry, ...]:
 
 
 def read_conventions(path: Path) -> tuple[KnownConvention, ...]:
-    """The conventions that a baseline lists. Raises UsageError with file and line."""
-    return read_known_conventions(_read_fields(path))
+    """The conventions that a baseline lists; none in a file of before. Raises UsageError with file and line."""
+    listed = _read_fields(path).read_each("conventions", "a known convention", optional=True)
+    return tuple(map(_convention_entry, listed))
 
 
 def read_tried(path: Path) -> TriedConditions:
@@ -418,11 +414,11 @@ def _make_entry(outcome: Outcome, before: BaselineEntry | None, findings: Findin
 # What this machine's processor can do
 
 
-_KNOWN_FEATURES = Path("/proc/cpuinfo")
+_PROCESSOR_FILE = Path("/proc/cpuinfo")
 
 
 @cache
-def processor_features(told: Path = _KNOWN_FEATURES) -> frozenset[str]:
+def processor_features(told: Path = _PROCESSOR_FILE) -> frozenset[str]:
     """By the names that Linux gives them, such as `avx512_fp16`; none where it does not say."""
     try:
         text = told.read_text(encoding="utf-8", errors="replace")

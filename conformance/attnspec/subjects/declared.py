@@ -24,20 +24,20 @@ WEIGHTS = ("per_head", "averaged")
 MASK_AXES = ("BHTS", "BTS", "BHS", "BS", "TS")
 BIASES = ("all", *map(" ".join, chain.from_iterable(
     combinations(("query", "key", "value", "out"), count) for count in range(1, 4))))
-_SHARED_FIELDS = "answer to how many entries share a scale"
+_SHARED_KIND = "answer to how many entries share a scale"
 CHOICES = {"weights": (WEIGHTS, "way to return weights"), "mask_axes": (MASK_AXES, "set of axes"),
            "biases": (BIASES, "answer to which projections have biases"),
            **dict.fromkeys(("lengths", "causal_lengths"), (tuple(LENGTHS), "answer to which lengths are taken")),
            "past_lengths": (("any", "equal"), "answer to how many new keys are taken"),
            **dict.fromkeys(("stored_query", "stored_key", "stored_value"), (tuple(STORAGES), "format of codes")),
-           "query_scales": (tuple(GRANULARITIES), _SHARED_FIELDS),
-           **dict.fromkeys(("key_scales", "value_scales"), ((*GRANULARITIES, *PAGED_GRANULARITIES), _SHARED_FIELDS)),
+           "query_scales": (tuple(GRANULARITIES), _SHARED_KIND),
+           **dict.fromkeys(("key_scales", "value_scales"), ((*GRANULARITIES, *PAGED_GRANULARITIES), _SHARED_KIND)),
            "zeros": (ZERO_FORMATS, "format of zero points"),
            **dict.fromkeys(("packed_query", "packed_key", "packed_value"), (tuple(LAYOUTS), "layout of nibbles"))}
-CUT_FIELD = ("T", "S", "D", "Dv")  # the axes that kernels cut into blocks
+CUT_AXES = ("T", "S", "D", "Dv")  # the axes that kernels cut into blocks
 FORMS = HIDING  # how a row can come to be hidden, where that makes a difference
-_PLAIN_FIELDS = Limits()
-_LARGEST_SIZE = {"min_head_width": 512}
+_NO_LIMITS = Limits()
+_LARGEST_LIMITS = {"min_head_width": 512}
 _LARGEST_OTHER = 10**6
 
 
@@ -72,8 +72,8 @@ def _read_sizes(fields: Fields) -> tuple[str, ...]:
 
 def _read_blocks(fields: Fields) -> Mapping[str, tuple[int, ...]]:
     """By axis, the lengths of the blocks that it cuts it into: a whole number, or a list of them."""
-    fields.refuse_other_keys(CUT_FIELD)
-    return {axis: _read_block_lengths(fields, axis) for axis in CUT_FIELD if axis in fields.mapping}
+    fields.refuse_other_keys(CUT_AXES)
+    return {axis: _read_block_lengths(fields, axis) for axis in CUT_AXES if axis in fields.mapping}
 
 
 def _read_block_lengths(fields: Fields, axis: str) -> tuple[int, ...]:
@@ -134,7 +134,7 @@ def _read_limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (by the limi
         return fields.one_of(name, known, kind=kind)
     if name == "refuses":
         return tuple(_parse_refusal(fields, text) for text in fields.texts(name))
-    return _read_size(fields, name) if type(getattr(_PLAIN_FIELDS, name)) is int else fields.flag(name)
+    return _read_size(fields, name) if type(getattr(_NO_LIMITS, name)) is int else fields.flag(name)
 
 
 def _parse_refusal(fields: Fields, text: str) -> Refusal:
@@ -146,7 +146,7 @@ def _parse_refusal(fields: Fields, text: str) -> Refusal:
 
 def _read_size(fields: Fields, name: str) -> int:
     """The least of something. Larger heads than these would fill the memory before anything is learnt of them."""
-    least, most = getattr(_PLAIN_FIELDS, name), _LARGEST_SIZE.get(name, _LARGEST_OTHER)
+    least, most = getattr(_NO_LIMITS, name), _LARGEST_LIMITS.get(name, _LARGEST_OTHER)
     size = fields.integer(name)
     if not least <= size <= most:
         raise fields.complain(name, f"should be a whole number from {least} to {most}, not {size}.")

@@ -107,7 +107,9 @@ def refusal_words(raised: SubjectRaised, problem: AnyProblem, *, home: str, topi
         return raised.summary
     if not _is_own_statement(raised, home) or not raised.classes & REFUSING or raised.classes & ACCIDENTAL:
         return ""
-    words = _find_words(raised)
+    words = raised.summary
+    if raised.is_mute and raised.statement:  # a bare `assert` says what its code says
+        words = f"{words}: {raised.statement}"
     is_clear = "NotImplementedError" in raised.classes if topic is Topic.CALL else False
     return words if is_clear or _speaks_of(words, topic, problem, is_code=raised.is_mute) else ""
 
@@ -141,11 +143,6 @@ def _is_lacking_dtype(raised: SubjectRaised, dtype: DType) -> bool:
     if not DTYPES[dtype].is_of_numpy and is_of_numpy and _OF_FOREIGN_DTYPE.search(message):
         return True
     return bool(_HAS_NO_CODE.search(message) and _OF_DTYPES.search(message))
-
-
-def _find_words(raised: SubjectRaised) -> str:
-    """What it says: a bare `assert` says what its code says."""
-    return f"{raised.summary}: {raised.statement}" if raised.is_mute and raised.statement else raised.summary
 
 
 def _speaks_of(words: str, topic: Topic, problem: AnyProblem, *, is_code: bool) -> bool:
@@ -202,12 +199,9 @@ def is_fault_of_adapter(raised: SubjectRaised) -> bool:
         return True
     if any(word in name for word in UNREAL for name in raised.classes):
         return True
-    return raised.act == COMPUTED and bool(raised.classes & _STUMBLES or _is_unpacking(raised))
-
-
-def _is_unpacking(raised: SubjectRaised) -> bool:
-    """Whether an answer had more or fewer parts than the adapter takes it to have."""
-    return "values to unpack" in raised.summary or "cannot unpack" in raised.summary
+    # an answer had more or fewer parts than the adapter takes it to have
+    is_unpacking = "values to unpack" in raised.summary or "cannot unpack" in raised.summary
+    return raised.act == COMPUTED and (is_unpacking or bool(raised.classes & _STUMBLES))
 
 
 _OF_PYTHON = re.compile(r"(site|dist)-packages|/python3?[\d.]*(\.zip|/lib-dynload)?/?$")
@@ -228,8 +222,9 @@ def not_loaded(told: Mapping[str, Any], name: str, target: str) -> TargetError:
         return TargetError("is not a Python file; its name should end in .py.", where=FileLocation(name))
     if kind == "member":
         place = FileLocation(shown_path(Path(told["file"])) if "/" in told["file"] else str(told["file"]))
-        return MissingNameError(f"there is no {told['part']!r} in it (target {target!r}).{_nearest_callable(told)}",
-                                where=place)
+        name, public = str(told["part"]), list(map(str, told["members"]))
+        nearest = hint(name, public if near_misses(name, public) else list(map(str, told["own"])))
+        return MissingNameError(f"there is no {name!r} in it (target {target!r}).{nearest}", where=place)
     return ImportingError(f"importing {name!r} raises {portable_text(str(told.get('summary', kind)))}",
                          where=_format_place(told) if told.get("file") else None)
 
@@ -271,12 +266,6 @@ def _describe_search(told: Mapping[str, Any]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def _nearest_callable(told: Mapping[str, Any]) -> str:
-    """A hint: the nearest public callable of a module or class, or those that it defines itself."""
-    name, public = str(told["part"]), list(map(str, told["members"]))
-    return hint(name, public if near_misses(name, public) else list(map(str, told["own"])))
-
-
 def not_callable(function: FunctionDescription, target: str, importable: str) -> TargetError:
     """Makes the error for a class, or for what cannot be called at all. importable: the class as `attnspec init` is
     told it.
@@ -295,11 +284,7 @@ def not_ended(doing: str, death: ProcessDeath, deadline: float) -> str:
     if death.verdict is Verdict.TIMED_OUT:
         return f"{doing} had not ended after {deadline:g} s. Give it longer: --deadline."
     if death.reason.startswith(DIED):
-        return f"{doing} ends the process{death.reason.removeprefix(DIED)}.{_last_words(death)}"
+        lines = death.printed.strip().splitlines()
+        last = f" Its last words: {portable_text(lines[-1])}" if lines else ""
+        return f"{doing} ends the process{death.reason.removeprefix(DIED)}.{last}"
     return f"{doing} ends the process: {death.reason}."
-
-
-def _last_words(death: ProcessDeath) -> str:
-    """The last line that the process printed."""
-    lines = death.printed.strip().splitlines()
-    return f" Its last words: {portable_text(lines[-1])}" if lines else ""

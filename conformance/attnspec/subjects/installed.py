@@ -273,8 +273,8 @@ class RangeEnd:
     not_tested: str = ""
 
 
-def read_ends(fields: Fields, distribution: str, versions: str, of_library: Sequence[RangeEnd] = ()) -> tuple[RangeEnd,
-                                                                                                              ...]:
+def read_ends(fields: Fields, distribution: str, versions: str,
+              of_library: Sequence[RangeEnd] = ()) -> tuple[RangeEnd, ...]:
     """The field `tested` of a manifest, or of a subject in it, which may leave a release as it is `of_library`; empty
     if neither gives it. Raises the error of the fields.
     """

@@ -271,9 +271,13 @@ class Misfits:
             yield f"{self.id} is a rotary embedding"
         if problem.dtype not in declaration.dtypes:
             yield f"{self.id} does not support {problem.dtype.value}"
-        if not limits.broadcasts and not _at_full_shape(given, sizes):
+        full = (sizes.B, sizes.H, sizes.T, sizes.S)
+        masks = [array for name, array in given.items() if AXES.get(name) == "BHTS"]
+        if not limits.broadcasts and any(mask.shape != full for mask in masks):
             yield f"{self.id} takes masks and biases at full shape only"
-        if limits.contiguous_features and not _has_contiguous_features(problem):
+        # a stride along a single feature leads nowhere, but kernels look at it all the same
+        inputs = (problem.query, problem.key, problem.value)
+        if limits.contiguous_features and any(array.strides[-1] != array.itemsize for array in inputs):
             yield f"{self.id} takes inputs that are contiguous along their last axis only{self._words_for(GAPS)}"
         if limits.contiguous and not is_contiguous(problem):
             yield f"{self.id} takes contiguous inputs only{self._words_for(STRIDED)}"
@@ -340,20 +344,10 @@ def _name_undifferentiated(declaration: Declaration) -> str:
     return {InputForm.PAGED: "functions that read pages", InputForm.DECODER: "decoders"}.get(declaration.form, "")
 
 
-def _at_full_shape(given: Mapping[str, Any], sizes: Sizes) -> bool:
-    full = (sizes.B, sizes.H, sizes.T, sizes.S)
-    return all(array.shape == full for name, array in given.items() if AXES.get(name) == "BHTS")
-
-
 def _varies(mask: Array | None, axes: str) -> bool:
     """Whether a mask, (B,H,T,S) or of its last axes, differs along another axis than these."""
     others = () if mask is None else tuple(at - 4 for at, axis in enumerate("BHTS") if axis not in axes)
     return mask is not None and any(-at <= mask.ndim and (mask != mask.take([0], at)).any() for at in others)
-
-
-def _has_contiguous_features(problem: Problem | LayerProblem) -> bool:
-    """A stride along a single feature leads nowhere, but kernels look at it all the same."""
-    return all(array.strides[-1] == array.itemsize for array in (problem.query, problem.key, problem.value))
 
 
 def is_contiguous(problem: Problem | LayerProblem) -> bool:

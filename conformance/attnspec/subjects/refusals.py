@@ -298,8 +298,8 @@ def _without_rare(subject: Subject, begun: BegunInterview) -> Subject:
         rare, declared = EVERY_KEYWORD[keyword].rare, subject.declaration
         if rare is None or getattr(declared.limits, rare.limit):
             continue
-        interview, usual = begun.interview.within_limits_of(subject), with_keyword(begun.start, keyword,
-                                                                                   declared.limits)
+        interview = begun.interview.within_limits_of(subject)
+        usual = with_keyword(begun.start, keyword, declared.limits)
         asked = replace(usual, keywords={**usual.keywords, keyword: rare.pattern})
         words = interview.lasting_words(asked) if interview.takes_case(usual) else ""
         if words:

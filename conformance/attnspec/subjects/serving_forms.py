@@ -178,15 +178,15 @@ MOST_SLOTS = 2**21
 """Slots of a pool at most: a subject whose pages are long is not handed gigabytes for the sake of their number."""
 
 _LONG_TAIL = PageLayout(columns=3, is_tight=True)
-_BEYOND_CONTENT = replace(_LONG_TAIL, tail=_number_unused_pages)
+_BEYOND_TAIL = replace(_LONG_TAIL, tail=_number_unused_pages)
 
 LAYOUTS: Mapping[PagePattern, PageLayout] = {
     "in_order": PageLayout(order=np.arange, spare=0),
     "backwards": PageLayout(order=lambda pages: np.arange(pages)[::-1], spare=0),
     "one_page": PageLayout(spare=0),
     "long_table": _LONG_TAIL,
-    "large_beyond": replace(_BEYOND_CONTENT, content=LARGE_FILLER),
-    "nan_beyond": replace(_BEYOND_CONTENT, content=np.nan),
+    "large_beyond": replace(_BEYOND_TAIL, content=LARGE_FILLER),
+    "nan_beyond": replace(_BEYOND_TAIL, content=np.nan),
     "no_page_beyond": replace(_LONG_TAIL, tail=_number_no_page),
     "beyond_16_bits": PageLayout(order=lambda pages: np.arange(pages)[::-1], spare=UNUSED_PAGES),
     "shared": PageLayout(shares=True),
@@ -315,9 +315,8 @@ def in_steps(problem: Problem, pattern: StepPattern) -> SteppedDecoding:
     takes = OWN_CACHE if own else NO_CACHE
     last = Step(_without_past(problem), takes, OWN_CACHE)
     if pattern == "beside_another":
-        return SteppedDecoding(_alternate_calls(own, tuple(_storing_steps(_make_other_call(problem), OTHER_CACHE,
-                                                                          _store_in_halves(problem.past)))),
-                               last)
+        other = tuple(_storing_steps(_make_other_call(problem), OTHER_CACHE, _store_in_halves(problem.past)))
+        return SteppedDecoding(_alternate_calls(own, other), last)
     if pattern == "after_another":
         return SteppedDecoding((*_storing_steps(_make_other_call(problem), OTHER_CACHE,
                                                 _store_at_once(problem.sizes.S)), *own), last)

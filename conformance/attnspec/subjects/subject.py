@@ -52,7 +52,7 @@ from attnspec.subjects.serving_forms import (
 )
 from attnspec.subjects.signature import FunctionDescription
 
-_GIVEN_NAMES = frozenset({"broadcasts", "grouped"})  # said where a subject takes more, not less
+_WIDENING_LIMITS = frozenset({"broadcasts", "grouped"})  # said where a subject takes more, not less
 
 _SAID_BY_FORM: Mapping[InputForm, frozenset[str]] = {InputForm.PAGED: frozenset({TABLE}),
                                                      InputForm.DECODER: HELD_IN_CACHE | {STATE}}
@@ -189,7 +189,7 @@ class Subject:
             probed=probed, precision=precision, claims=self.declaration.claims,
             limits={name: _write_limit(getattr(limits, name)) for name in LIMITS
                     if getattr(limits, name) != getattr(none, name)
-                    and not (name in _GIVEN_NAMES and getattr(limits, name))},
+                    and not (name in _WIDENING_LIMITS and getattr(limits, name))},
             library=self.library.name, install=self.library.install, issues=self.library.issues, note=self.note,
             findings=self.findings, defaults=self.declaration.defaults, refused=self.refused_words,
             lives_in=self.callee.place if self.description else {}, sizes=self.declaration.sizes)

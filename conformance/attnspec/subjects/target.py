@@ -216,7 +216,9 @@ def _make_bare_subject(source: FunctionSource, target: str, found: FoundFunction
     check_lift(declaration.lift)
     callee = found.make_callee(declaration.lift)
     library = Library(name=source.module, distribution=_find_distribution(source))
-    subject = Subject(target, _find_title(described, source.name), callee, _as_machine_is(declaration, callee),
+    # an object's docstring is its class's, and says nothing
+    title = (described.doc if described.is_function else "") or source.name
+    subject = Subject(target, title, callee, _as_machine_is(declaration, callee),
                       described.place, library, description=described)
     return _with_backward(subject, found, source.name + BACKWARD)
 
@@ -399,11 +401,6 @@ def list_offered_keywords(declaration: Declaration) -> frozenset[str]:
 def importable_name(target: str) -> str:
     """A bare target as `attnspec init` wants it; else what stands for one."""
     return FunctionSource.from_target(target).importable
-
-
-def _find_title(function: FunctionDescription, name: str) -> str:
-    """The first line of the docstring of a function; an object's docstring is its class's, and says nothing."""
-    return (function.doc if function.is_function else "") or name
 
 
 def _find_distribution(source: FunctionSource) -> str:

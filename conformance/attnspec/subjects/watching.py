@@ -37,7 +37,7 @@ SLOW_FACTOR = 0.05
 """Seconds of processors a call, from which on a compiler is worth asking about."""
 
 
-TELLING_SECONDS = 2
+TELLING_SHAPES = 2
 """So many shapes at which calls were made again tell a compiler from a first call that happens to be slow."""
 
 
@@ -65,7 +65,7 @@ class ShapeTimes:
         """
         slow = {shape: seconds for shape, seconds in self._first.items() if seconds >= SLOW_FACTOR}
         again = [slow[shape] >= NEW_TO_OLD * seconds for shape, seconds in self._repeat_times.items() if shape in slow]
-        is_compiler = sum(again) >= TELLING_SECONDS and 2 * sum(again) > len(again)
+        is_compiler = sum(again) >= TELLING_SHAPES and 2 * sum(again) > len(again)
         return sum(slow.values()) if is_compiler else 0.0
 
 
@@ -74,14 +74,12 @@ def with_compiling(subject: Subject) -> Subject:
     declares stands.
     """
     declared = subject.declaration
-    if declared.compiles is not None or declared.is_compiled or not _compiles_by_shape(subject,
-                                                                                       first_of(declared.dtypes)):
+    if declared.compiles is not None or declared.is_compiled:
+        return subject
+    dtype = first_of(declared.dtypes)
+    if not all(_is_dear(subject, dtype, length) for length in COMPILED_LENGTHS):
         return subject
     return replace(subject, declaration=replace(declared, compiles=True))
-
-
-def _compiles_by_shape(subject: Subject, dtype: DType) -> bool:
-    return all(_is_dear(subject, dtype, length) for length in COMPILED_LENGTHS)
 
 
 def _is_dear(subject: Subject, dtype: DType, length: int) -> bool:

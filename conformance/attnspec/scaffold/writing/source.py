@@ -238,8 +238,8 @@ def _write_padded(form: CallForm) -> Iterator[str]:
     """The call with padding behind each entry, and other entries that have none before them; and what is not
     padding.
     """
-    joined, made = templates_of(form).concatenate, {"": "np.array", "torch": "torch.tensor",
-                                                    "jax": "jnp.array"}[form.lift]
+    joined = templates_of(form).concatenate
+    made = {"": "np.array", "torch": "torch.tensor", "jax": "jnp.array"}[form.lift]
     yield "    padding = -query[:, :1]"
     yield f"    padded = {joined}((query, padding, padding), 1)"
     if form.is_padded_alike:
