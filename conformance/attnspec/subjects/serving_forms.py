@@ -315,8 +315,8 @@ def in_steps(problem: Problem, pattern: StepPattern) -> SteppedDecoding:
     takes = OWN_CACHE if own else NO_CACHE
     last = Step(_without_past(problem), takes, OWN_CACHE)
     if pattern == "beside_another":
-        other = tuple(_storing_steps(_make_other_call(problem), OTHER_CACHE, _store_in_halves(problem.past)))
-        return SteppedDecoding(_alternate_calls(own, other), last)
+        beside = tuple(_storing_steps(_make_other_call(problem), OTHER_CACHE, _store_in_halves(problem.past)))
+        return SteppedDecoding(_alternate_calls(own, beside), last)
     if pattern == "after_another":
         return SteppedDecoding((*_storing_steps(_make_other_call(problem), OTHER_CACHE,
                                                 _store_at_once(problem.sizes.S)), *own), last)

@@ -30,7 +30,7 @@ def subject_of(function: Callable[..., object], keywords: Set[str] = frozenset()
                    Library("mine"), description=describe_function(function))
 
 
-def loaded(folder: Path, source: str) -> Subject:
+def load_source(folder: Path, source: str) -> Subject:
     """The function `attend` of a file with this text, told of nothing else."""
     (folder / "mine.py").write_text(source, encoding="utf-8")
     return load_target(f"{folder / 'mine.py'}:attend", surroundings=Surroundings())
