@@ -388,18 +388,18 @@ class _RefusalSearch:
         return all(map(self._refuses, more)) and not any(map(self._refuses, one))
 
     def _find_axis_conditions(self, axis: str) -> tuple[RefusalCondition, ...]:
-        def moved(size: int) -> Mapping[str, int]:
+        def move_to(size: int) -> Mapping[str, int]:
             partners = {second: size for second, first in _TOGETHER.items()
                         if first == axis and second in self.kept_keywords and self._are_tied(second)}
             plain = self.start.size_along("H")
             heads = {"H": size if plain % size else plain} if axis == "G" and "H" not in self.kept_keywords else {}
             return {axis: size, **partners, **heads}
 
-        taken, refused = self._sort_answers(axis, moved)
+        taken, refused = self._sort_answers(axis, move_to)
         if not taken or not refused:
             return ()
-        found = AxisRefusals(axis, sorted(taken), sorted(refused), lambda size: self._refuses(moved(size)),
-                             lambda size: self._is_kept(self._move_refused_case(moved(size)))).conditions()
+        found = AxisRefusals(axis, sorted(taken), sorted(refused), lambda size: self._refuses(move_to(size)),
+                             lambda size: self._is_kept(self._move_refused_case(move_to(size)))).conditions()
         if axis == "H" and (unlike := self._unlike_batch(found)):
             return unlike
         sizes = {axis: self.end.size_along(axis)}
@@ -419,12 +419,12 @@ class _RefusalSearch:
             {"B": 2 * batch, "H": 2 * groups * batch})
         return (RefusalCondition("Hkv", "≠", "B"),) if is_moved else ()
 
-    def _sort_answers(self, axis: str, moved: Callable[[int], Mapping[str, int]]) -> tuple[list[int], list[int]]:
+    def _sort_answers(self, axis: str, move_to: Callable[[int], Mapping[str, int]]) -> tuple[list[int], list[int]]:
         listed = FEW if self.interview.subject.declaration.is_compiled else PLACES
         asked = sorted({*listed.get(axis, listed["D"]), self.start.size_along(axis), self.end.size_along(axis)})
-        answers = {size: self._refuses(moved(size)) for size in asked
+        answers = {size: self._refuses(move_to(size)) for size in asked
                    if size in (self.start.size_along(axis), self.end.size_along(axis))
-                   or self._is_cheap(self._move_refused_case(moved(size)))}
+                   or self._is_cheap(self._move_refused_case(move_to(size)))}
         return [size for size in answers if not answers[size]], [size for size in answers if answers[size]]
 
     def _is_cheap(self, case: Case | None) -> bool:

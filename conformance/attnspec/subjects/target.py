@@ -257,13 +257,13 @@ def _start_client(key: str, surroundings: Surroundings, folders: Iterable[Path] 
     """The host of a subject: it imports from where this process does, if it has the same interpreter and files."""
     adapters = tuple(folder.absolute() for folder in (paths.folder("implementations"), *folders))
 
-    def made() -> Client:
+    def make_client() -> Client:
         if not surroundings.is_here:
             return Client(surroundings, adapters=adapter_folders(adapters), files=read_files(key, adapters))
         path = import_folders() if _is_same(surroundings) else ()
         return Client(surroundings, path=path, adapters=list(map(str, adapters)))
 
-    return client_of((key, repr(surroundings), adapters), made)
+    return client_of((key, repr(surroundings), adapters), make_client)
 
 
 def _as_machine_is(declaration: Declaration, callee: Callee) -> Declaration:
@@ -297,11 +297,11 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
     if client is None:
         loading.extend([str(folder.absolute()) for folder in (paths.folder("implementations"), *folders)])
 
-    def assembled(function: str) -> Subject:
+    def assemble(function: str) -> Subject:
         return _assemble_subject(registered, function, lift, client)
 
-    subject = assembled(registered.function)
-    variants = {name: _make_variant(subject, variant, assembled(variant.function))
+    subject = assemble(registered.function)
+    variants = {name: _make_variant(subject, variant, assemble(variant.function))
                 for name, variant in registered.declaration.variants.items()}
     return replace(subject, variants=variants)
 
