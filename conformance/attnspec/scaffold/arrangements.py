@@ -179,4 +179,5 @@ def list_arrangements(kind: Kind, arrays: int, *, in_list: bool = False) -> tupl
     if kind is Kind.LAYER:
         return tuple(Arrangement(each.shape, each.template, each.arguments[:arrays], each.mapped_axes)
                      for each in _LAYER_ARRANGEMENTS)
-    return {3: _SEPARATE_ARRANGEMENTS, 2: _PAIR_ARRANGEMENTS, 1: _FUSED_ARRANGEMENTS}.get(arrays, ())
+    return {3: _SEPARATE_ARRANGEMENTS, 2: _PAIR_ARRANGEMENTS,
+            1: _FUSED_ARRANGEMENTS}.get(arrays, ())

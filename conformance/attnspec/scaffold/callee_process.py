@@ -65,7 +65,8 @@ def locate_target(target: str) -> TargetLocation:
         return TargetLocation(target)
     file = Path(written).absolute()
     if not file.is_file():
-        raise TargetError(f"there is no such file.{near_file(Path(written))}", where=FileLocation(written))
+        raise TargetError(f"there is no such file.{near_file(Path(written))}",
+                          where=FileLocation(written))
     folder, parts = file.parent, [file.stem]
     while (folder / "__init__.py").is_file():
         parts.insert(0, folder.name)
@@ -86,7 +87,8 @@ def _make_module_name(file: Path) -> str:
 
 def write_loading(module: str, file: str) -> list[str]:
     """Python that loads a file under the name of a module; file: an expression for its path."""
-    return [f"_FILE = {file}", "sys.path.insert(0, str(_FILE.parent))", f'if "{module}" not in sys.modules:',
+    return [f"_FILE = {file}", "sys.path.insert(0, str(_FILE.parent))",
+            f'if "{module}" not in sys.modules:',
             f'    _spec = spec_from_file_location("{module}", _FILE)',
             f'    sys.modules["{module}"] = module_from_spec(_spec)',
             f'    _spec.loader.exec_module(sys.modules["{module}"])']

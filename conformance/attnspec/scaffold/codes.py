@@ -21,7 +21,8 @@ from attnspec.scaffold.writing.telling import say_handed_on
 TryForm = Callable[[CallForm, Trier], CallForm | None]
 """The form with how its output is read, if it is right."""
 
-_CODE_FORMATS = ("", "int8", "float8_e4m3fn", "float8_e5m2", "uint8", "int4", "uint4", "mxfp4", "nvfp4")
+_CODE_FORMATS = ("", "int8", "float8_e4m3fn", "float8_e5m2", "uint8", "int4", "uint4", "mxfp4",
+                 "nvfp4")
 """What codes may be: in the dtype of the call, for who takes numbers, too; then the most frequent first. `mxfp8`
 differs from `float8_e4m3fn` by its scales alone.
 """
@@ -44,7 +45,8 @@ all, too.
 _ZERO_LIMITS: tuple[Mapping[str, str], ...] = ({"zeros": "codes"}, {})
 """The limits of who is handed zero points in the format of the codes, and as numbers."""
 
-_MIXED_GRANULARITIES = (("channel", "token"), ("channel", "head"), ("channel", "batch_head"), ("head", "channel"))
+_MIXED_GRANULARITIES = (("channel", "token"), ("channel", "head"), ("channel", "batch_head"),
+                        ("head", "channel"))
 """Granularities of keys and of values, where these are not alike."""
 
 _STORAGE_NAMES = frozenset(word.name for word in STORAGE_KEYWORDS)
@@ -125,7 +127,8 @@ def find_coded_form(forms: Iterable[CallForm], told: ScaleParameters, find: TryF
         for known in _list_right_with_ones(form, told, find, trier, until):
             found, first_wrong = _find_scales(known, told, trier)
             if found:
-                return _doubt_one_scale(_note_other_formats(found, told, trier), known, told, trier)
+                return _doubt_one_scale(_note_other_formats(found, told, trier), known, told,
+                                        trier)
             nearest = nearest or _note_wrong_scales(first_wrong)
         if nearest:
             return nearest
@@ -158,7 +161,8 @@ def _list_right_with_ones(form: CallForm, told: ScaleParameters, find: TryForm, 
             found = next(filter(None, tried), None)
             if found is not None:
                 limits = {name: each for name, each in found.limits.items() if name not in _SHARING_LIMITS}
-                yield replace(found, bindings=form.bindings, scale_pattern=form.scale_pattern, limits=limits)
+                yield replace(found, bindings=form.bindings, scale_pattern=form.scale_pattern,
+                              limits=limits)
                 break
 
 
@@ -182,7 +186,8 @@ def _leave_scales(form: CallForm, told: ScaleParameters) -> CallForm:
     passed = tuple(Binding(f"{array}_scale", each.name, each.text or "None") for array in told.arrays
                    if (each := told.by_keyword[f"{array}_scale"]))
     left = {each.name: each.text for each in told.by_keyword.values() if not each.is_required}
-    return replace(form, bindings=(*form.bindings, *passed), left_defaults={**form.left_defaults, **left})
+    return replace(form, bindings=(*form.bindings, *passed),
+                   left_defaults={**form.left_defaults, **left})
 
 
 def _list_ways(form: CallForm, told: ScaleParameters) -> Iterator[CallForm]:
@@ -199,7 +204,8 @@ def _list_ways(form: CallForm, told: ScaleParameters) -> Iterator[CallForm]:
             yield from _list_scale_shapes(form, told, each, others=others)
     if not own.block:
         yield from _list_scale_shapes(form, told, dict.fromkeys(told.arrays, "tensor"))
-        yield from _list_scale_shapes(form, told, dict.fromkeys(told.arrays, "tensor"), others=True)
+        yield from _list_scale_shapes(form, told, dict.fromkeys(told.arrays, "tensor"),
+                                      others=True)
 
 
 def _list_ways_with_ones(form: CallForm, told: ScaleParameters) -> Iterator[CallForm]:
@@ -227,7 +233,8 @@ def _list_scale_shapes(form: CallForm, told: ScaleParameters, shared: Mapping[st
                                _describe_shape(word.meaning_of, chosen[word.meaning_of][1]))
                        for word in STORAGE_KEYWORDS if word.name in told.by_keyword and word.meaning_of in chosen)
         for zeros in _ZERO_LIMITS if told.have_zeros else ({},):
-            posed = replace(form, bindings=(*form.bindings, *passed), limits={**form.limits, **limits, **zeros})
+            posed = replace(form, bindings=(*form.bindings, *passed),
+                            limits={**form.limits, **limits, **zeros})
             yield replace(posed, left_defaults={**form.left_defaults, **_list_unsaid_values(posed, told)})
 
 
@@ -278,7 +285,8 @@ def _list_posed(form: CallForm) -> Iterator[CallForm]:
     yield from (replace(form, scale_pattern=f"{shared}/odd") for shared in different)
 
 
-def _doubt_one_scale(form: CallForm, known: CallForm, told: ScaleParameters, trier: Trier) -> CallForm:
+def _doubt_one_scale(form: CallForm, known: CallForm, told: ScaleParameters,
+                     trier: Trier) -> CallForm:
     """The form, and the doubt whether one scale is meant where it is handed one for each head without complaint."""
     if any(form.limits.get(f"{array}_scales") != "tensor" for array in told.arrays):
         return form

@@ -72,7 +72,8 @@ def _limit_room(form: CallForm, trier: Trier) -> CallForm:
     return replace(form, limits={**form.limits, "cache": most}) if isinstance(most, int) and most > 0 else form
 
 
-def _hand_on_wrong_decoder(form: CallForm, called: tuple[TheirParameter, ...], nearest: Sequence[Attempt],
+def _hand_on_wrong_decoder(form: CallForm, called: tuple[TheirParameter, ...],
+                           nearest: Sequence[Attempt],
                            trier: Trier) -> CallForm:
     """The nearest of the wrong decoders that gives other numbers and whose cache counts; else what the nearest says."""
     wrong = [each for each in nearest if each.progress is Progress.OTHER_NUMBERS]
@@ -83,7 +84,8 @@ def _hand_on_wrong_decoder(form: CallForm, called: tuple[TheirParameter, ...], n
     return form
 
 
-def _hand_on_decoder(form: CallForm, called: tuple[TheirParameter, ...], nearest: Attempt, trier: Trier) -> CallForm:
+def _hand_on_decoder(form: CallForm, called: tuple[TheirParameter, ...], nearest: Attempt,
+                     trier: Trier) -> CallForm:
     """The nearest of the wrong decoders, if what it handed back changes what it answers behind it; else the form as it
     is. So is one of which no name says that it is a decoder.
     """
@@ -175,7 +177,8 @@ def _list_asked(form: CallForm, called: tuple[TheirParameter, ...]) -> Iterator[
             yield replace(asked, reading=replace(form.reading, path="[0]"))
 
 
-def _list_filled_in_place(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier) -> Iterator[CallForm]:
+def _list_filled_in_place(form: CallForm, called: tuple[TheirParameter, ...],
+                          trier: Trier) -> Iterator[CallForm]:
     """With a cache that calls fill in place: one that each parameter is handed, or one that the module holds."""
     form = replace(form, is_compiled=False)
     for parameter in find_parameters(STATE, called):
@@ -194,8 +197,8 @@ def _name_layer(form: CallForm) -> Mapping[str, str]:
     """What a constructor is told that may be left to say nothing of which layer of a model it is: a cache of a whole
     model asks for that.
     """
-    return {name: "0" for name,
-            text in form.left_defaults.items() if text == "None" and _LAYER_NAME.search(normalise_name(name))}
+    return {name: "0"
+            for name, text in form.left_defaults.items() if text == "None" and _LAYER_NAME.search(normalise_name(name))}
 
 
 _LAYER_NAME = re.compile(r"^(layer|block)_(idx|id|index|number)$")
@@ -208,12 +211,14 @@ def _list_place_parameters(called: tuple[TheirParameter, ...]) -> tuple[TheirPar
     return tuple(each for each in find_parameters("place", called) if not _LAYER_NAME.search(normalise_name(each.name)))
 
 
-def _list_empty_caches(form: CallForm, parameter: TheirParameter, trier: Trier) -> Iterator[KeptCache]:
+def _list_empty_caches(form: CallForm, parameter: TheirParameter,
+                       trier: Trier) -> Iterator[KeptCache]:
     """What a parameter may be handed in the first call: a dict, or an object of a class beside the callee that is
     called a cache; the one that it is annotated with first.
     """
     beside = dict(trier.process.examine(form.target).neighbours)
-    named = sorted((name for name in beside if "cache" in name.lower()), key=lambda name: name != parameter.annotation)
+    named = sorted((name for name in beside if "cache" in name.lower()),
+                   key=lambda name: name != parameter.annotation)
     if not beside and "cache" in parameter.annotation.lower():
         named, beside = [parameter.annotation], {parameter.annotation: f"{form.module}:{parameter.annotation}"}
     yield from (KeptCache(f"{name}()", beside[name]) for name in named)

@@ -52,7 +52,8 @@ _BUFFER_CALL = re.compile(r"register_buffer\(\s*[\"'](\w+)[\"']")
 _TRIANGLE_CALL = re.compile(r"\b(tril|triu|tri|generate_square_subsequent_mask)\(")
 
 
-def doubt_causality(form: CallForm, callee: ExaminedCallable, parameters: Iterable[TheirParameter]) -> CallForm:
+def doubt_causality(form: CallForm, callee: ExaminedCallable,
+                    parameters: Iterable[TheirParameter]) -> CallForm:
     """The form; with a warning, and the causal flag demanded, where something says that it is causal and it is not.
 
     A parameter for that is judged by itself.
@@ -64,7 +65,8 @@ def doubt_causality(form: CallForm, callee: ExaminedCallable, parameters: Iterab
     if not evidence:
         return form
     warning = f"NOT CAUSAL: {evidence}, but a query attends to later keys too. Is that meant?"
-    return replace(form, warnings=(warning, *form.warnings), demanded_keywords=(*form.demanded_keywords, "causal"))
+    return replace(form, warnings=(warning, *form.warnings),
+                   demanded_keywords=(*form.demanded_keywords, "causal"))
 
 
 def _list_causal_evidence(form: CallForm, callee: ExaminedCallable) -> Iterator[str]:
@@ -106,11 +108,13 @@ _HIDING_WORDS = re.compile(
     r"\b(?:hid(?:e|es|den)|pad(?:s|ded|ding)?|ignored?|exclud\w*|drop\w*|masked|"
     r"(?:not|never|no|cannot|can't|isn't|without) (?:be )?(?:\w+ "
     r")?(?:attend|attention|look|see|visible|allow|kept|keep|"
-    r"valid|used|take part|real)\w*|where not\b|disallow\w*|forbid\w*|invisible|future)", re.IGNORECASE)
+    r"valid|used|take part|real)\w*|where not\b|disallow\w*|forbid\w*|invisible|future)",
+    re.IGNORECASE)
 _KEEPING_WORDS = re.compile(
     r"\b(?:keep\w*|kept|attend\w*|attention|look\w*|see|seen|visible|valid|allow\w*|real|used|take part|"
     r"not (?:be )?(?:hidden|masked|padded|padding|ignored))\b", re.IGNORECASE)
-_VALUE_WORD = re.compile(r"\b(?P<true>true|1|ones?)\b|\b(?P<false>false|0|zeros?)\b", re.IGNORECASE)
+_VALUE_WORD = re.compile(r"\b(?P<true>true|1|ones?)\b|\b(?P<false>false|0|zeros?)\b",
+                         re.IGNORECASE)
 _LONGEST_REACH = 70
 """Characters behind a value in which it has to be said what it means."""
 _KEEPING_NAME = re.compile(r"^(?:keep|visible|allowed|can_attend|may_attend)(?:_|$)")
@@ -160,13 +164,15 @@ def _invert_mask(expression: str) -> str:
     return f"(~{begin}){cast}" if cast else f"~{begin}"
 
 
-def _list_polarity_evidence(parameter: str, callee: ExaminedCallable, is_only: bool) -> Iterator[tuple[bool, str]]:
+def _list_polarity_evidence(parameter: str, callee: ExaminedCallable,
+                            is_only: bool) -> Iterator[tuple[bool, str]]:
     """Whether True keeps a key, and where that is said."""
     name = normalise_name(parameter)
     for pattern, keeps in ((_KEEPING_NAME, True), (_HIDING_NAME, False)):
         if pattern.search(name):
             yield keeps, f"its name is {parameter}"
-    about = re.compile(rf"\b{re.escape(parameter)}\b" + (r"|\bmask\b" if is_only else ""), re.IGNORECASE)
+    about = re.compile(rf"\b{re.escape(parameter)}\b" + (r"|\bmask\b" if is_only else ""),
+                       re.IGNORECASE)
     for sentence in _list_sentences(callee):
         if about.search(sentence):
             meant = {keeps for keeps in _read_values(sentence) if keeps is not None}

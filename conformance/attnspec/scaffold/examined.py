@@ -86,10 +86,12 @@ class ExaminedCallable:
         return next((name for name in (usual, "forward", "call") if self.methods.get(name)), usual)
 
 
-def read_callable(target: str, described: Mapping[str, Any], told: Mapping[str, Any]) -> ExaminedCallable:
+def read_callable(target: str, described: Mapping[str, Any],
+                  told: Mapping[str, Any]) -> ExaminedCallable:
     """What a host tells of a callable that it has described. Raises what reading something else may raise."""
     return ExaminedCallable(
-        target=target, name=str(told["name"]), home=str(told["home"]), module=str(described["module"]),
+        target=target, name=str(told["name"]), home=str(told["home"]),
+        module=str(described["module"]),
         is_class=bool(described["is_class"]), parameters=_read_parameters(told["signature"]),
         packages=frozenset(map(str, told["packages"])), bases=tuple(map(str, told.get("bases", ()))),
         methods={str(name): _read_parameters(each)[1:] for name, each in told.get("methods", {}).items()},
@@ -132,8 +134,8 @@ def _parse_doc_signature(doc: str) -> Parameters:
     assert isinstance(made, ast.FunctionDef)  # that is what was parsed
     given, only = made.args, made.args.kwonlyargs
     defaults = [None] * (len(given.args) - len(given.defaults)) + given.defaults
-    return (*(TheirParameter(each.arg, _evaluate_default(default)) for each,
-              default in zip(given.args, defaults, strict=True)),
+    return (*(TheirParameter(each.arg, _evaluate_default(default))
+              for each, default in zip(given.args, defaults, strict=True)),
             *(TheirParameter(each.arg, _evaluate_default(default), inspect.Parameter.KEYWORD_ONLY)
               for each, default in zip(only, given.kw_defaults, strict=True)))
 

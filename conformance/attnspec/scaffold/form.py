@@ -291,7 +291,8 @@ class CallForm:
         told |= {each.parameter for each in self.bindings} | {form.padded_parameter for form in forms}
         has_modes = self.family in (CallableKind.TORCH, CallableKind.LAZY) and "training" not in self.variants
         mode = {"training": "False"} if has_modes else {}
-        return {**{name: text for name, text in self.left_defaults.items() if name not in told}, **mode}
+        return {**{name: text for name, text in self.left_defaults.items() if name not in told},
+                **mode}
 
     @property
     def untried_parameters(self) -> Mapping[str, str]:
@@ -299,7 +300,8 @@ class CallForm:
         rotation is tried where a variant turns by another angle.
         """
         unturned = () if QUARTER_TURN in self.variants else self.stopped_rotations
-        return {**self.defaults, **dict.fromkeys(self.zero_tensors, "0"), **dict.fromkeys(unturned, "off")}
+        return {**self.defaults, **dict.fromkeys(self.zero_tensors, "0"),
+                **dict.fromkeys(unturned, "off")}
 
     def parameter_for(self, keyword: str) -> str:
         """Theirs for one of ours; empty if there is none."""
@@ -355,11 +357,13 @@ TEMPLATES: Mapping[str, ArrayTemplates] = {
 Parameters = Mapping[Site, Sequence[TheirParameter]]
 
 
-def bind_keyword(form: CallForm, keyword: str, parameters: Parameters, sayings: Iterable[Saying]) -> Iterator[CallForm]:
+def bind_keyword(form: CallForm, keyword: str, parameters: Parameters,
+                 sayings: Iterable[Saying]) -> Iterator[CallForm]:
     """The form with one keyword more, in every way in which it may be handed over."""
     for saying in sayings:
         for at, listed in parameters.items():
             for parameter in find_parameters(keyword, listed):
                 if parameter.text or parameter.name in (form.arguments if at is Site.CALL else form.construction):
                     passed = Binding(keyword, parameter.name, saying.expression, saying.says, at)
-                    yield replace(form, bindings=(*form.bindings, passed), limits={**form.limits, **saying.limits})
+                    yield replace(form, bindings=(*form.bindings, passed),
+                                  limits={**form.limits, **saying.limits})

@@ -49,7 +49,8 @@ def _list_one_query_forms(form: CallForm, parameters: Sequence[TheirParameter]) 
     names = find_array_names(parameters)
     rest = tuple(each for each in parameters if each.name not in names)
     for given in list_combinations(list_choices(rest, find_roles(rest, Site.CALL), form.kind, Site.CALL, form.lift)):
-        alone = replace(give_arguments(form, rest, given), sizes={"T": 1}, remarks=(*form.remarks, ONE_QUERY_REMARK))
+        alone = replace(give_arguments(form, rest, given), sizes={"T": 1},
+                        remarks=(*form.remarks, ONE_QUERY_REMARK))
         for arrangement in ONE_QUERY_ARRANGEMENTS if len(names) == 3 else ():  # query, key and value
             yield replace(alone, arrangement=arrangement, array_names=list_given_names(names, parameters))
 
@@ -74,7 +75,8 @@ def list_array_forms(form: CallForm, parameters: Sequence[TheirParameter]) -> It
             yield replace(known, arrangement=arrangement, array_names=list_given_names(names, parameters))
 
 
-def give_arguments(form: CallForm, rest: Sequence[TheirParameter], given: Mapping[str, str]) -> CallForm:
+def give_arguments(form: CallForm, rest: Sequence[TheirParameter],
+                   given: Mapping[str, str]) -> CallForm:
     """The form whose call is given this, and leaves the rest at its defaults."""
     left = {each.name: each.text for each in rest if each.name not in given and not each.is_required}
     only_by_position = any(each.kind is each.kind.POSITIONAL_ONLY for each in rest)
@@ -114,7 +116,8 @@ def list_given_names(names: Sequence[str], parameters: Sequence[TheirParameter])
     return () if is_usual else tuple(names)
 
 
-_BORDER_ROLES: Mapping[str, str] = {"query_ends": "cu_query", "key_ends": "cu_key", "queries": "max_query",
+_BORDER_ROLES: Mapping[str, str] = {"query_ends": "cu_query", "key_ends": "cu_key",
+                                    "queries": "max_query",
                                     "keys": "max_key"}
 """By what a parameter of theirs means, ours."""
 
@@ -130,7 +133,8 @@ def list_packed_forms(callee: ExaminedCallable, trier: Trier) -> Iterator[CallFo
     known = {*names, *(each.parameter for each in passed)}
     rest = tuple(each for each in parameters if each.name not in known)
     for lift in list_lifts(callee, trier.process):
-        form = CallForm(callee.target, lift=lift, bindings=passed, array_names=list_given_names(names, parameters),
+        form = CallForm(callee.target, lift=lift, bindings=passed,
+                        array_names=list_given_names(names, parameters),
                         arrangement=PACKED_ARRANGEMENT)
         for given in list_combinations(list_choices(rest, find_roles(rest, Site.CALL), form.kind, Site.CALL, lift)):
             yield give_arguments(form, rest, given)
@@ -155,7 +159,8 @@ def note_ragged_batches(form: CallForm, trier: Trier) -> CallForm:
 PAGE_MULTIPLES = (16, 256)
 """Of what the slots of a page may have to be a multiple."""
 
-_KEY_COUNT_NAMES = ("context_lens", "context_lengths", "seq_lens", "seqlens", "seq_lengths", "sequence_lengths",
+_KEY_COUNT_NAMES = ("context_lens", "context_lengths", "seq_lens", "seqlens", "seq_lengths",
+                    "sequence_lengths",
                     "kv_seq_lens",
                     "kv_seqlens", "seqlens_k", "cache_lens", "ctx_lens", "lengths", "seqused")
 """Names of numbers of keys, beside a table of pages; elsewhere they may mean anything."""
@@ -177,7 +182,8 @@ def list_paged_forms(callee: ExaminedCallable, trier: Trier) -> Iterator[CallFor
         known = {*names, table, number}
         rest = tuple(each for each in parameters if each.name not in known)
         for lift in list_lifts(callee, trier.process):
-            form = CallForm(callee.target, lift=lift, bindings=passed, array_names=list_given_names(names, parameters))
+            form = CallForm(callee.target, lift=lift, bindings=passed,
+                            array_names=list_given_names(names, parameters))
             yield from _list_page_arrangements(form, rest)
 
 
@@ -201,7 +207,8 @@ def _list_page_arrangements(form: CallForm, rest: Sequence[TheirParameter]) -> I
     for given in list_combinations(list_choices(rest, find_roles(rest, Site.CALL), form.kind, Site.CALL, form.lift)):
         posed = give_arguments(form, rest, {**given, **slots})
         alone = replace(posed, sizes={"T": 1}, remarks=(ONE_QUERY_REMARK,))
-        for known, each in (*product([posed], PAGE_ARRANGEMENTS), *product([alone], ONE_QUERY_PAGE_ARRANGEMENTS)):
+        for known, each in (*product([posed], PAGE_ARRANGEMENTS),
+                            *product([alone], ONE_QUERY_PAGE_ARRANGEMENTS)):
             yield replace(known, arrangement=each, limits={})
             yield from (replace(known, arrangement=each, limits={"page_multiple": multiple})
                         for multiple in PAGE_MULTIPLES)

@@ -179,7 +179,8 @@ def _explains_answer(bias: PositionBias, form: CallForm, trier: Trier) -> bool:
                for truth in list_expected(biased, scale))
 
 
-def list_bias_switches(form: CallForm, parameters: Parameters, trier: Trier) -> Iterator[tuple[CallForm, str]]:
+def list_bias_switches(form: CallForm, parameters: Parameters,
+                       trier: Trier) -> Iterator[tuple[CallForm, str]]:
     """The form with what may be its bias switched off, and how: by a flag that is on, a call that is named for it, or a
     tensor of a torch module.
     """
@@ -207,7 +208,8 @@ def list_call_replacements(form: CallForm, trier: Trier,
     """Every set of replacements for calls of a class that are named so, by place, and their names."""
     if not form.is_class:
         return
-    for places in list_replacements(trier.process.examine(form.target).source, find_alias(form), named):
+    for places in list_replacements(trier.process.examine(form.target).source, find_alias(form),
+                                    named):
         if form.family in _CALL_ONLY_FAMILIES and any(place.startswith("type(layer.") for place in places):
             continue
         names = [place.rpartition(", ")[2].strip('"') for place in places]

@@ -52,7 +52,8 @@ def list_class_forms(layer: ExaminedCallable, trier: Trier) -> Iterator[CallForm
     is_named = family is CallableKind.PLAIN and layer.call_method != "__call__"
     form = CallForm(layer.target, Kind.LAYER, family, lift, method=layer.call_method if is_named else "")
     if trier.gathered_inputs:
-        form = replace(form, gathered_inputs=trier.gathered_inputs.names, gathers_dict=trier.gathered_inputs.is_dict,
+        form = replace(form, gathered_inputs=trier.gathered_inputs.names,
+                       gathers_dict=trier.gathered_inputs.is_dict,
                        remarks=(trier.gathered_inputs.says,))
     for called_so in (each for made in _list_constructions(form, layer, trier)
                       for each in _list_calls(made, layer.call_parameters)):
@@ -89,7 +90,8 @@ def _find_born(form: CallForm, trier: Trier) -> tuple[CallForm, ReturnedTree | N
 
 def find_family(layer: ExaminedCallable) -> CallableKind:
     """Whose class it is. Raises TargetError for one of no framework that has no method to call it by."""
-    found = next((_FAMILIES_BY_BASE[base] for base in layer.bases if base in _FAMILIES_BY_BASE), None)
+    found = next((_FAMILIES_BY_BASE[base] for base in layer.bases if base in _FAMILIES_BY_BASE),
+                 None)
     if found is None and not layer.call_parameters:
         raise TargetError(f"{layer.target} is not a class of PyTorch, Equinox, Flax, Haiku or Keras, and has no method "
                           "`__call__`, `forward` or `call` that takes arrays, so it cannot be found out how it is "
@@ -107,21 +109,24 @@ def find_lift(layer: ExaminedCallable, family: CallableKind, process: CalleeProc
     return backend if backend in LIFTS else ""
 
 
-def _list_constructions(form: CallForm, layer: ExaminedCallable, trier: Trier) -> Iterator[CallForm]:
+def _list_constructions(form: CallForm, layer: ExaminedCallable,
+                        trier: Trier) -> Iterator[CallForm]:
     """How it is constructed: what each parameter means, and the config that it wants."""
     made = layer.constructor_parameters
     means = find_roles(made, Site.CONSTRUCTOR)
     if form.kind is Kind.LAYER and not {"heads", "config"} & set(means.values()):
         form = replace(form, limits={**form.limits, "single_head": True})
     config = next((each for each in made if means.get(each.name) == "config"), None)
-    options = list_choices([each for each in made if each is not config], means, form.kind, Site.CONSTRUCTOR, form.lift)
+    options = list_choices([each for each in made if each is not config], means, form.kind,
+                           Site.CONSTRUCTOR, form.lift)
     usual = [(each, False) for each in list_combinations(options)]
     guesses = [(each, True) for each in _guess_sizes(form, made, means, options)]
     for construction, is_guess in (*usual, *guesses):
         left = {each.name: each.text for each in made if each.name not in construction and not each.is_required
                 and means.get(each.name) not in _SEED_ROLES and each.name not in _FRAMEWORK_NAMES.get(form.family, ())}
         sizes = {**form.sizes, "T": _SQUARE_TOKENS} if SQUARE_SIDE in construction.values() else form.sizes
-        known = replace(form, construction=construction, left_defaults=left, is_guess=is_guess, sizes=sizes)
+        known = replace(form, construction=construction, left_defaults=left, is_guess=is_guess,
+                        sizes=sizes)
         if "heads" in construction.values() and "single_head" in form.limits:  # of another name than one knows
             known = replace(known, limits={name: limit for name, limit in form.limits.items() if name != "single_head"})
         if config is None or not config.is_required:
@@ -189,7 +194,8 @@ def _list_calls(form: CallForm, called: Sequence[TheirParameter]) -> Iterator[Ca
     yield from _list_calls_with(form, called, names[:1])
 
 
-def _list_calls_with(form: CallForm, called: Sequence[TheirParameter], names: Sequence[str]) -> Iterator[CallForm]:
+def _list_calls_with(form: CallForm, called: Sequence[TheirParameter],
+                     names: Sequence[str]) -> Iterator[CallForm]:
     """How its arrays, of these names, lie, and what else its call is given."""
     rest = tuple(each for each in called if each.name not in names)
     options = list_choices(rest, find_roles(rest, Site.CALL), Kind.LAYER, Site.CALL, form.lift)
@@ -227,7 +233,8 @@ def _allocate_caches(form: CallForm, callee: ExaminedCallable) -> Iterator[CallF
     """The form; handed an empty cache in every way where it wants one."""
     caches = list(list_allocated_caches(callee, form.lift))
     for name, empty in caches:
-        yield replace(form, arguments={**form.arguments, name: empty}, limits={**form.limits, "cache": CACHE_ROOM})
+        yield replace(form, arguments={**form.arguments, name: empty},
+                      limits={**form.limits, "cache": CACHE_ROOM})
     if not caches:
         yield form
 
@@ -235,7 +242,8 @@ def _allocate_caches(form: CallForm, callee: ExaminedCallable) -> Iterator[CallF
 def _list_initialiser_sizes(form: CallForm) -> Mapping[str, str]:
     """By what its parameter means, the Python of what an initialiser is given."""
     sizes = plain_problem(form).sizes
-    lengths = {"width": sizes.H * sizes.D, "heads": sizes.H, "head_width": sizes.D, "inner_width": sizes.H * sizes.D}
+    lengths = {"width": sizes.H * sizes.D, "heads": sizes.H, "head_width": sizes.D,
+               "inner_width": sizes.H * sizes.D}
     key = "jax.random.key(0)" if form.lift == "jax" else "np.random.default_rng(0)"
     return {**{name: str(length) for name, length in lengths.items()}, "random_key": key}
 
@@ -304,7 +312,8 @@ def limit_to_several_heads(form: CallForm, trier: Trier) -> CallForm:
     one_head = plain_problem(form, H=1, Hkv=1)
     if trier.is_right(form, one_head):
         return form
-    bare = replace(form, state=None, reading=None, zero_tensors=(), filled_tensors={}, judged_part="")
+    bare = replace(form, state=None, reading=None, zero_tensors=(), filled_tensors={},
+                   judged_part="")
     family = CallableKind.TORCH if form.family is CallableKind.LAZY else form.family
     known = {leaf.path for leaf in _list_leaves(family, trier.call_raw(bare, one_head))}
     names = {path: "".join(path).strip('[]".') for path in form.state if path not in known}
@@ -356,5 +365,6 @@ def _give_memory(form: CallForm, memory: str, query: str) -> CallForm:
     """The form that is given the memory beside its query, both by name."""
     limits = {name: limit for name, limit in form.limits.items() if name != "self_attention_only"}
     given = {name: text for name, text in form.arguments.items() if name != memory}
-    return replace(form, arrangement=replace(form.arrangement, arguments=("{q}", "{k}")), array_names=(query, memory),
+    return replace(form, arrangement=replace(form.arrangement, arguments=("{q}", "{k}")),
+                   array_names=(query, memory),
                    arguments=given, limits={**limits, "one_memory": True})

@@ -116,7 +116,8 @@ def _hand_on_nearest(form: CallForm, keyword: str, parameters: Parameters, attem
     return hand_on(form, more, attempt.form.limits, mistake or attempt.objection)
 
 
-def hand_on(form: CallForm, more: Sequence[Binding], limits: LimitValues, against: str) -> CallForm:
+def hand_on(form: CallForm, more: Sequence[Binding], limits: LimitValues,
+            against: str) -> CallForm:
     """The form with keywords more, and their limits, though this stands against them."""
     first = more[0]
     said = say_handed_on(first.parameter, first.keyword, against, first.says)
@@ -136,7 +137,8 @@ def _make_keyword_step(word: Keyword) -> Callable[[CallForm, Parameters, Trier],
     return learn
 
 
-def _learn_by_sayings(form: CallForm, word: Keyword, parameters: Parameters, trier: Trier) -> CallForm | None:
+def _learn_by_sayings(form: CallForm, word: Keyword, parameters: Parameters,
+                      trier: Trier) -> CallForm | None:
     """With a keyword in the first of its sayings that is right."""
     is_causal = form.is_always_causal  # then what lies to the right is moot
     sayings = list(word.sayings)
@@ -153,7 +155,8 @@ def _learn_by_sayings(form: CallForm, word: Keyword, parameters: Parameters, tri
         without = expect_usual(form, problem.but(**flag))
         if without.gap(expect_usual(form, posed).output)[0] <= tolerance_of(posed.dtype):
             continue  # it changes nothing: who ignores it is right, too
-        if found := find_first_right(bind_keyword(form, word.name, parameters, [saying]), posed, trier):
+        if found := find_first_right(bind_keyword(form, word.name, parameters, [saying]), posed,
+                                     trier):
             return _limit_rare_values(found, word, posed, trier)
     return None
 
@@ -174,7 +177,8 @@ def _limit_rare_values(form: CallForm, word: Keyword, posed: AnyProblem, trier: 
     return replace(form, limits={**form.limits, word.rare.limit: True})
 
 
-def _learn_square_causal(form: CallForm, word: Keyword, parameters: Parameters, trier: Trier) -> CallForm | None:
+def _learn_square_causal(form: CallForm, word: Keyword, parameters: Parameters,
+                         trier: Trier) -> CallForm | None:
     """With a causal flag that raises wherever T ≠ S, and is right where T = S: many a mask is made of one length."""
     apart = trier.nearest
     if word.name != "causal" or form.attends_to_itself or apart is None or apart.progress is not Progress.RAISED:
@@ -184,7 +188,8 @@ def _learn_square_causal(form: CallForm, word: Keyword, parameters: Parameters, 
     return _learn_by_sayings(squares, word, parameters, trier)
 
 
-def _hand_on_wrong_flag(form: CallForm, word: Keyword, parameters: Parameters, trier: Trier) -> CallForm:
+def _hand_on_wrong_flag(form: CallForm, word: Keyword, parameters: Parameters,
+                        trier: Trier) -> CallForm:
     """With a flag that has the keyword's name and changes the output, but not as the keyword does: a check tells why.
 
     Left out, a wrong flag would never be judged. What a mask or a number means in other hands is anybody's guess.
@@ -230,7 +235,8 @@ _SHARED_SAYINGS = (Saying("query_segments", "of queries and keys alike"),
                    Saying("query_segments.swapaxes(0, 1)", "(T,B), of queries and keys alike"))
 
 
-def _learn_shared_segments(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm | None:
+def _learn_shared_segments(form: CallForm, parameters: Parameters,
+                           trier: Trier) -> CallForm | None:
     """One array of segments, which serves for queries and keys."""
     queries, keys = SEGMENTED
     limits = {**form.limits, "segments_are_shared": True}
@@ -322,7 +328,8 @@ def _list_with_weights(form: CallForm, trier: Trier, *, are_weights: bool = True
         return
     for found in trier.find_outputs(form, raw, asked, expect_usual(form, asked).output.shape):
         for path, back, limits in trier.find_weights(raw, asked, are_weights=are_weights):
-            reading = replace(form.reading, asked_path=found.reading.path, weights_path=path, weights_layout=back)
+            reading = replace(form.reading, asked_path=found.reading.path, weights_path=path,
+                              weights_layout=back)
             candidate = replace(form, reading=reading, limits={**form.limits, **limits})
             if trier.is_right(candidate, asked) and trier.is_right(candidate, plain_problem(form)):
                 yield candidate
@@ -366,7 +373,8 @@ def _note_other_numbers(form: CallForm, trier: Trier) -> CallForm:
         path, back, _ = found[0]
         told = (f"answer{path} is handed on as `return_lse`, but it is no log-sum-exp: attnspec check says what is "
                 "wrong.")
-        reading = replace(form.reading, asked_path=form.reading.path, weights_path=path, weights_layout=back,
+        reading = replace(form.reading, asked_path=form.reading.path, weights_path=path,
+                          weights_layout=back,
                           extra_keyword=LSE_KEYWORD)
         return replace(form, reading=reading, remarks=(*form.remarks, told))
     paths = [path for path, _, _ in found]
@@ -374,7 +382,8 @@ def _note_other_numbers(form: CallForm, trier: Trier) -> CallForm:
     return form.with_remarks(*said)
 
 
-_LSE_WORDS = re.compile(r"(?<![a-z])lse(?![a-z])|log_?sum_?exp|log of (the|each)\b[^.]*\bsum", re.IGNORECASE)
+_LSE_WORDS = re.compile(r"(?<![a-z])lse(?![a-z])|log_?sum_?exp|log of (the|each)\b[^.]*\bsum",
+                        re.IGNORECASE)
 
 
 _WORDS_WITH_SAYINGS = sorted((word for word in KEYWORDS.values() if word.sayings and not word.beside),

@@ -77,7 +77,8 @@ class MeasuredFacts:
 
 def name_adapter(form: CallForm) -> tuple[str, str]:
     """The folder of the library and the id of the subject: `my_package`, `my_attention`."""
-    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", form.name.replace(".", "_")).lower()
+    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_",
+                  form.name.replace(".", "_")).lower()
     return re.sub(r"\W", "_", form.module.partition(".")[0]), name
 
 
@@ -85,7 +86,8 @@ def write_head(form: CallForm) -> str:
     """The part of `manifest.yaml` that speaks of the library; a module that lies here needs no installing."""
     module = form.module.partition(".")[0]
     distribution = distribution_of(module)
-    installed = [f"distribution: {distribution}", f"install: pip install {distribution}", f"requires: {module}"]
+    installed = [f"distribution: {distribution}", f"install: pip install {distribution}",
+                 f"requires: {module}"]
     return "\n".join([f"library: {name_adapter(form)[0]}", *(installed if distribution else []), "subjects:"]) + "\n"
 
 
@@ -200,7 +202,8 @@ def _probe_both_masks(form: CallForm, trier: Trier, probed: Mapping[str, str]) -
     if probed.get("mask_with_causal") != "both":
         return {}
     wide = square_problem(form, Dv=6)
-    masked = wide.but(mask=sample_mask(wide.sizes, str(form.limits.get("mask_axes", "BHTS"))), causal=True)
+    masked = wide.but(mask=sample_mask(wide.sizes, str(form.limits.get("mask_axes", "BHTS"))),
+                      causal=True)
     is_refused = trier.is_right(form, wide) and trier.answer(form, masked) is None
     return {"mask_with_causal": UNDEFINED} if is_refused or _refuses_with_gradients(form, trier) else {}
 
@@ -208,7 +211,8 @@ def _probe_both_masks(form: CallForm, trier: Trier, probed: Mapping[str, str]) -
 def _refuses_with_gradients(form: CallForm, trier: Trier) -> bool:
     """Whether it raises at a bias beside the causal flag where a framework differentiates it, and not at the bias."""
     trained = square_problem(replace(form, kind=Kind.ATTENTION))
-    biased = trained.but(bias=sample_bias(trained.sizes, form.dtype), grad_output=np.ones_like(trained.query))
+    biased = trained.but(bias=sample_bias(trained.sizes, form.dtype),
+                         grad_output=np.ones_like(trained.query))
     if form.lift != "torch" or not form.understands("bias") or not isinstance(biased, Problem):
         return False
     subject = trier.load_adapter(form).with_gradients
@@ -303,8 +307,8 @@ def _list_entry_lines(form: CallForm, learned: MeasuredFacts) -> Iterator[str]:
     yield from (("    variants:",) if form.variants else ())
     yield from (f'      {each}: {{function: "{name}:{name_variant(each)}"}}' for each in form.variants)
     yield from (("    defaults:",) if form.untried_parameters else ())
-    yield from (f"      {name}: {json.dumps(text or '…', ensure_ascii=False)}" for name,
-                text in form.untried_parameters.items())
+    yield from (f"      {name}: {json.dumps(text or '…', ensure_ascii=False)}"
+                for name, text in form.untried_parameters.items())
     noted = " ".join((*form.warnings, *learned.warnings, *form.remarks))
     yield from (("    note: >-", *wrap_text(noted, indent=6)) if noted else ())
 
@@ -340,7 +344,8 @@ def _format_value(value: bool | int | str | tuple[str, ...]) -> str:
 def _list_claims(form: CallForm, learned: MeasuredFacts) -> tuple[str, ...]:
     """The profiles of all that it was seen to understand."""
     named = [name for name in form.keywords if name in KEYWORDS] + sorted(SAID if form.is_packed else ())
-    claims = [*(["layers"] if form.kind is Kind.LAYER else []), *(KEYWORDS[name].profile for name in named),
+    claims = [*(["layers"] if form.kind is Kind.LAYER else []),
+              *(KEYWORDS[name].profile for name in named),
               *(["past"] if form.next_cache else []),
               *(["masking"] if form.limits.get("bias_is_mask") else []),
               *(["grouped"] if learned.limits.get("grouped") else [])]

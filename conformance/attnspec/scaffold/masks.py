@@ -21,7 +21,8 @@ from attnspec.scaffold.probe_problems import (
 from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 
 
-def find_first_right(forms: Iterable[CallForm], problem: AnyProblem, trier: Trier) -> CallForm | None:
+def find_first_right(forms: Iterable[CallForm], problem: AnyProblem,
+                     trier: Trier) -> CallForm | None:
     """The first of these forms that is right at a problem."""
     return next((form for form in forms if trier.is_right(form, problem)), None)
 
@@ -103,7 +104,8 @@ def _find_added_meaning(form: CallForm) -> tuple[str, str]:
     return TEMPLATES[form.lift].added_mask, "added, 0 or -inf"
 
 
-def _learn_mask(form: CallForm, all_axes: Sequence[str], means: Sequence[tuple[str, str]], parameters: Parameters,
+def _learn_mask(form: CallForm, all_axes: Sequence[str], means: Sequence[tuple[str, str]],
+                parameters: Parameters,
                 trier: Trier) -> CallForm | None:
     """With a mask that may differ along these axes, the first that are right, in one of these meanings."""
     problem = plain_problem(form)
@@ -113,7 +115,8 @@ def _learn_mask(form: CallForm, all_axes: Sequence[str], means: Sequence[tuple[s
         limits = {} if axes == "BHTS" else {"mask_axes": axes}
         sayings = [Saying(meaning.format(expression.format("mask")), f"{says}{shape and f', {shape}'}", limits)
                    for expression, shape in _MASK_SHAPES[axes] for meaning, says in means]
-        if found := find_first_right(bind_keyword(form, "mask", parameters, sayings), posed, trier):
+        if found := find_first_right(bind_keyword(form, "mask", parameters, sayings), posed,
+                                     trier):
             return found
     return None
 
@@ -127,7 +130,8 @@ KEY_MASK_LIMITS = {"mask_axes": "BS"}
 _ROW_MASK_SHAPES = (("mask[:, 0, :, 0]", "mask[:, 0, 0]", "(B,S)"),
                     ("mask[:, 0, :, 0][:, None, None]", "mask[:, :1, :1]", "(B,1,1,S)"))
 """A mask as truth values of queries, as those of keys, and its shape in words."""
-_ROW_MASK_MEANINGS = (("{0}", "True where a query may attend"), ("~{0}", "True where a key is hidden"))
+_ROW_MASK_MEANINGS = (("{0}", "True where a query may attend"),
+                      ("~{0}", "True where a key is hidden"))
 
 
 def read_as_key_mask(form: CallForm, parameter: str, trier: Trier) -> Binding | None:
@@ -138,7 +142,8 @@ def read_as_key_mask(form: CallForm, parameter: str, trier: Trier) -> Binding | 
             passed = Binding("mask", parameter, meaning.format(of_queries))
             answer = trier.answer(replace(form, bindings=(*form.bindings, passed)), posed)
             if answer is not None and _hides_rows(form, answer.output.astype(np.float64), rows):
-                return Binding("mask", parameter, meaning.format(of_keys), f"{says}, {shape}", Site.CALL)
+                return Binding("mask", parameter, meaning.format(of_keys), f"{says}, {shape}",
+                               Site.CALL)
     return None
 
 

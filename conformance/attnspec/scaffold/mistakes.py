@@ -245,7 +245,8 @@ def _write_at_start(*names: str, first: int | None = None) -> Callable[[Problem]
             stored[:, :, :problem.past] = getattr(problem, f"past_{name}")
             stored[:, :, :new.shape[2]] = new
             found[name] = stored
-        return _replace_past(problem, found["key"], found["value"], problem.past if first is None else first)
+        return _replace_past(problem, found["key"], found["value"],
+                             problem.past if first is None else first)
 
     return write
 

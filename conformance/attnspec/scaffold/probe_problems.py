@@ -70,7 +70,8 @@ def measure_unlikeness(truth: Expected, output: Array) -> float:
 
 def plain_problem(form: CallForm, M: int = 0, **lengths: int) -> AnyProblem:
     """What a form is tried on first, and its keywords are added to; `lengths` are other ones of our axes."""
-    sizes = replace(SQUARE_SIZES if form.attends_to_itself else CROSS_SIZES, **{**form.sizes, **lengths})
+    sizes = replace(SQUARE_SIZES if form.attends_to_itself else CROSS_SIZES,
+                    **{**form.sizes, **lengths})
     sizes = replace(sizes, S=sizes.T) if form.attends_to_itself else sizes
     sizes = replace(sizes, H=1, Hkv=1) if form.limits.get("single_head") else sizes
     problem = sample_problem(form.kind, sizes, form.dtype, M)
@@ -169,7 +170,8 @@ def tolerance_of(dtype: DType) -> float:
     return 2.0**-8 if dtype in (DType.FLOAT32, DType.FLOAT64) else 2.0**-4
 
 
-def sample_problem(kind: Kind, sizes: Sizes, dtype: DType = DType.FLOAT32, M: int = 0) -> AnyProblem:
+def sample_problem(kind: Kind, sizes: Sizes, dtype: DType = DType.FLOAT32,
+                   M: int = 0) -> AnyProblem:
     """Entries without structure. M: the width of a layer's model, H·D unless it is given."""
     draw, number = np.random.RandomState(1), numpy_dtype(dtype)
 
@@ -183,9 +185,11 @@ def sample_problem(kind: Kind, sizes: Sizes, dtype: DType = DType.FLOAT32, M: in
     return _sample_layer_problem(sizes, entries, dtype, M or sizes.H * sizes.D)
 
 
-def _sample_layer_problem(sizes: Sizes, entries: Callable[..., Array], dtype: DType, M: int) -> LayerProblem:
+def _sample_layer_problem(sizes: Sizes, entries: Callable[..., Array], dtype: DType,
+                          M: int) -> LayerProblem:
     """Query (B,T,M), key and value (B,S,M), weights such as w_query (M,H·D) and biases such as b_query (H·D,)."""
-    widths = {"query": sizes.H * sizes.D, "key": sizes.Hkv * sizes.D, "value": sizes.Hkv * sizes.Dv}
+    widths = {"query": sizes.H * sizes.D, "key": sizes.Hkv * sizes.D,
+              "value": sizes.Hkv * sizes.Dv}
     query = entries(sizes.B, sizes.T, M)
     params = {f"w_{name}": entries(M, width, size=M**-0.5) for name, width in widths.items()}
     params |= {"w_out": entries(sizes.H * sizes.Dv, M, size=M**-0.5)}

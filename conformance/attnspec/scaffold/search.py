@@ -121,7 +121,8 @@ def find_form(target: str, trier: Trier) -> CallForm:
     callee, gathered = spread_inputs(trier.process.examine(target))
     trier.gathered_inputs = gathered
     try:
-        ways = (_find_with_codes, _find_right, _find_with_mistake, _find_as_suggested, _find_without_rotation,
+        ways = (_find_with_codes, _find_right, _find_with_mistake, _find_as_suggested,
+                _find_without_rotation,
                 _find_before_sum, _find_without_bias, _find_with_full_pages)
         found = next(filter(None, (way(callee, trier) for way in ways)), None)
     except OutOfTime as late:
@@ -194,7 +195,8 @@ def _complete_form(form: CallForm, callee: ExaminedCallable, trier: Trier) -> Ca
     """The form with its memory, all keywords and variants, and what is to be said of it."""
     parameters = all_parameters(callee)
     several = limit_to_several_heads(form, trier)
-    told = hand_memory(several, callee.call_parameters if callee.is_class else callee.parameters, trier)
+    told = hand_memory(several, callee.call_parameters if callee.is_class else callee.parameters,
+                       trier)
     known = learn_unnamed(learn_keywords(told, parameters, trier), parameters, trier)
     turned = judge_handed_angles(warn_of_inverted_mask(known, callee), parameters, trier)
     judged = add_mode_variants(note_ragged_batches(turned, trier), parameters, trier)
@@ -298,7 +300,8 @@ def _list_forms(callee: ExaminedCallable, trier: Trier, pose: Pose) -> Iterator[
         forms = list_class_forms(callee, trier)
     else:
         forms = itertools.chain(list_tree_forms(callee, trier), list_packed_forms(callee, trier),
-                                list_function_forms(callee, trier), list_paged_forms(callee, trier))
+                                list_function_forms(callee, trier),
+                                list_paged_forms(callee, trier))
     return (posed for form in forms if (posed := pose.apply_to(form, trier)) is not None)
 
 
@@ -342,7 +345,8 @@ def _list_other_scales(form: CallForm) -> Iterator[CallForm]:
         yield replace(form, default_scale=name).with_remarks(said)
 
 
-def _keep_nearest(form: CallForm, problem: AnyProblem, outputs: list[ReadOutput], trier: Trier) -> None:
+def _keep_nearest(form: CallForm, problem: AnyProblem, outputs: list[ReadOutput],
+                  trier: Trier) -> None:
     """What is nearest to the definition as it is, with what would make it right."""
     truth = next(list_expected(problem, ""))
     for output in outputs:

@@ -49,7 +49,8 @@ def measure_half_class(subject: Subject, dtype: DType) -> ClassWords:
         return {}
     classes: list[ClassWords] = [{"grade": STEPWISE_GRADE}]
     if _weighs_one(subject, dtype, keys=_MANY_WEIGHTS):  # its running sum is stored
-        sums: ClassWords = {"grade": STEPWISE_GRADE, "accumulate": dtype.value, "row_sum": dtype.value}
+        sums: ClassWords = {"grade": STEPWISE_GRADE, "accumulate": dtype.value,
+                            "row_sum": dtype.value}
         classes = [sums, {**sums, "block": 1}]
     fits = _fit_panel(Asker(subject, dtype), [{"grade": _USUAL_GRADE}, *classes])
     if not fits or (fits[0].explains_panel and not _weighs_one(subject, dtype, keys=2)):  # nor a row's sum

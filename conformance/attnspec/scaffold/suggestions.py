@@ -51,7 +51,8 @@ def list_suggestions(callee: ExaminedCallable, nearest: Attempt | None) -> Itera
         use_even_heads = partial(replace, even_heads=True)  # what turns by places turns features in pairs
         yield Suggestion(_require_parameters(callee, names), says, use_even_heads, is_missing=True)
     for name in _list_none_defaults(callee, ("mask",)) if nearest.progress is Progress.RAISED else ():
-        yield Suggestion(_require_parameters(callee, [name]), f"It wants its {name}: without it, {nearest.objection}.")
+        yield Suggestion(_require_parameters(callee, [name]),
+                         f"It wants its {name}: without it, {nearest.objection}.")
     if nearest.progress is Progress.NO_OUTPUT and _may_put_first(nearest.form):
         yield Suggestion(callee, "It answers for its first row alone: each row is put first in turn.", _put_each_first)
     if nearest.progress is Progress.OTHER_NUMBERS:

@@ -234,12 +234,14 @@ class Trier:
         self.keep_attempt(Attempt(form, Progress.OTHER_NUMBERS, told, measure_unlikeness(known[0], output)))
         return False
 
-    def find_wrong(self, form: CallForm, problem: AnyProblem, scale: float | None = None) -> Attempt | None:
+    def find_wrong(self, form: CallForm, problem: AnyProblem,
+                   scale: float | None = None) -> Attempt | None:
         """How a form fails at a problem; None where it is right. What failed before counts no longer."""
         self.nearest = None
         return None if self.is_right(form, problem, scale) else self.nearest
 
-    def keep_mistaken(self, form: CallForm, problem: AnyProblem, outputs: list[ReadOutput]) -> None:
+    def keep_mistaken(self, form: CallForm, problem: AnyProblem,
+                      outputs: list[ReadOutput]) -> None:
         """Remember the form if a plain mistake explains one of its outputs; also always causal."""
         for known, posed in ((form, problem), (form.made_always_causal, problem.but(causal=True))):
             for name, told in self._find_mistakes(posed):
@@ -253,7 +255,8 @@ class Trier:
         """
         arrays = problem.params if isinstance(problem, LayerProblem) else {}
         inputs = (problem.query, problem.key, problem.value, *arrays.values())
-        told = (problem.dtype, problem.sizes, problem.causal, *arrays, *(array.tobytes() for array in inputs))
+        told = (problem.dtype, problem.sizes, problem.causal, *arrays,
+                *(array.tobytes() for array in inputs))
         if told not in self._known_mistakes:
             self._known_mistakes[told] = tuple(expected_mistakes(problem))
         return self._known_mistakes[told]
@@ -310,7 +313,8 @@ def _list_form_refusals(form: CallForm) -> tuple[Refusal, ...]:
     squares = ", ".join(str(side**2) for side in range(1, _LARGEST_SIDE + 1))
     refusals = (
         (f"H ≠ {form.fixed_heads}", form.fixed_heads), ("Hkv ≠ 1", form.one_kv_head),
-        ("H < 2", form.needs_several_heads), ("D % 2 ≠ 0", form.even_heads), ("Dv % 2 ≠ 0", form.even_heads),
+        ("H < 2", form.needs_several_heads), ("D % 2 ≠ 0", form.even_heads),
+        ("Dv % 2 ≠ 0", form.even_heads),
         ("mask with T ≠ S", form.mask_of_squares), (f"T not in ({squares})", form.takes_squares),
         ("T ≠ 1", form.takes_one_query), ("query_segments with T ≠ S", form.limits.get("segments_are_shared")))
     return tuple(read_refusal(text) for text, is_refused in refusals if is_refused)

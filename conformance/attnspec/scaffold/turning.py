@@ -39,20 +39,24 @@ class RotationSwitch:
     quarter_turn: Mapping[str, str] = field(default_factory=dict)
 
 
-def list_rotation_switches(form: CallForm, parameters: Parameters, trier: Trier) -> Iterator[RotationSwitch]:
+def list_rotation_switches(form: CallForm, parameters: Parameters,
+                           trier: Trier) -> Iterator[RotationSwitch]:
     """Every way in which a layer may let its rotation be switched off. form: the nearest, as far as it is known."""
     for at, listed in parameters.items():
         for each in listed:
             if each.default is True and _ROTATION_FLAG.search(normalise_name(each.name)):
-                yield RotationSwitch(f"{each.name} is False", _give_argument(at, each.name, "False"))
+                yield RotationSwitch(f"{each.name} is False",
+                                     _give_argument(at, each.name, "False"))
     for each in find_parameters("positions", parameters[Site.CALL]):
         if not each.is_required and form.lift == "torch":
             zeros = "torch.zeros((B, T), dtype=torch.int32)"
-            yield RotationSwitch(f"{each.name} is 0 everywhere", _give_argument(Site.CALL, each.name, zeros))
+            yield RotationSwitch(f"{each.name} is 0 everywhere",
+                                 _give_argument(Site.CALL, each.name, zeros))
     if form.family is CallableKind.TORCH:
         yield from _list_tensor_switches(list_tensors(form, trier))
     for places, names in list_call_replacements(form, trier, TURNING_NAME):
-        off = partial(replace, replacements=places, stopped_rotations=tuple(names), even_heads=True)
+        off = partial(replace, replacements=places, stopped_rotations=tuple(names),
+                      even_heads=True)
         yield RotationSwitch(f"{_join_names(names)} is replaced by what turns nothing", off)
 
 
@@ -91,7 +95,8 @@ def _join_names(names: list[str]) -> str:
 
 
 def _fill_tensors(filled: Mapping[str, str]) -> Callable[[CallForm], CallForm]:
-    return lambda form: replace(form, filled_tensors=filled, stopped_rotations=tuple(filled), even_heads=True)
+    return lambda form: replace(form, filled_tensors=filled, stopped_rotations=tuple(filled),
+                                even_heads=True)
 
 
 def judge_handed_angles(form: CallForm, parameters: Parameters, trier: Trier) -> CallForm:
@@ -133,7 +138,8 @@ def _check_distances(form: CallForm, trier: Trier) -> CallForm:
     """
     if not form.replacements and not form.filled_tensors:
         return form
-    if depends_on_distance(replace(form, filled_tensors={}, replacements={}, variants={}), trier) is not False:
+    if depends_on_distance(replace(form, filled_tensors={}, replacements={}, variants={}),
+                           trier) is not False:
         return form
     warning = ("TURNED DIFFERENTLY: with its rotation on, tokens that have all the same query and the same key do not "
                "weigh by their distance alone. Queries and keys are not turned alike, or from other places. attnspec "
@@ -148,7 +154,8 @@ def _add_turned_variant(form: CallForm, variant: CallForm, trier: Trier) -> Call
         return replace(form, variants={**form.variants, QUARTER_TURN: variant})
     warning = (f"TURNED DIFFERENTLY: turned by a quarter at all places, {wrong.objection}. Queries and keys are "
                f"not turned alike: attnspec check says what is wrong.")
-    return replace(form, variants={**form.variants, QUARTER_TURN: variant}, warnings=(warning, *form.warnings))
+    return replace(form, variants={**form.variants, QUARTER_TURN: variant},
+                   warnings=(warning, *form.warnings))
 
 
 def _check_turned_steps(form: CallForm, trier: Trier) -> CallForm:
@@ -174,6 +181,7 @@ def _check_turned_steps(form: CallForm, trier: Trier) -> CallForm:
         return form
     why = ("With its rotation on, a call behind a past gives another output than one call on the whole sequence, as "
            "where positions restart at 0 in each call. So it is left out.")
-    dense = replace(form, bindings=tuple(each for each in form.bindings if each.keyword != STATE), cache_path="",
+    dense = replace(form, bindings=tuple(each for each in form.bindings if each.keyword != STATE),
+                    cache_path="",
                     kept_cache=None)
     return dense.leave_out(name, why, [STATE])

@@ -44,7 +44,8 @@ def learn_unnamed(form: CallForm, parameters: Parameters, trier: Trier) -> CallF
     for parameter in _list_unnamed(form, parameters):
         form = _vary_number(form, parameter, trier)
     for parameter in parameters[Site.CALL]:
-        if parameter.name not in {*form.array_names, *form.arguments, *(each.parameter for each in form.bindings)}:
+        if parameter.name not in {*form.array_names, *form.arguments,
+                                  *(each.parameter for each in form.bindings)}:
             form = add_padded_variant(form, parameter, trier)
     untried = _list_untried(form, parameters)
     if not untried:
@@ -94,7 +95,8 @@ def _vary_number(form: CallForm, parameter: TheirParameter, trier: Trier) -> Cal
     is_told = bool(_TUNING_NAME.search(parameter.name)) and not form.positional_order
     if not is_number or not is_told or form.next_cache or parameter.name in form.variants:
         return form
-    variant = replace(form, arguments={**form.arguments, parameter.name: str(_OTHER_NUMBER)}, variants={})
+    variant = replace(form, arguments={**form.arguments, parameter.name: str(_OTHER_NUMBER)},
+                      variants={})
     wrong = trier.find_wrong(variant, plain_problem(variant))
     if wrong is None:
         return replace(form, variants={**form.variants, parameter.name: variant})
@@ -102,7 +104,8 @@ def _vary_number(form: CallForm, parameter: TheirParameter, trier: Trier) -> Cal
         return form
     warning = (f"{parameter.name.upper()}: given {parameter.name}={_OTHER_NUMBER}, {wrong.objection}. It "
                "should change nothing: attnspec check says what is wrong.")
-    return replace(form, variants={**form.variants, parameter.name: variant}, warnings=(warning, *form.warnings))
+    return replace(form, variants={**form.variants, parameter.name: variant},
+                   warnings=(warning, *form.warnings))
 
 
 def _has_room(form: CallForm, keyword: str) -> bool:

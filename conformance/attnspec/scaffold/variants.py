@@ -113,7 +113,8 @@ def _object_to_training(variant: CallForm, trier: Trier) -> str:
     first, second = trier.answer(variant, problem), trier.answer(variant, problem)
     if first is None or second is None:
         return trier.nearest.objection if trier.nearest else "it returns nothing"
-    is_alike = np.array_equal(first.output.astype(np.float64), second.output.astype(np.float64), equal_nan=True)
+    is_alike = np.array_equal(first.output.astype(np.float64), second.output.astype(np.float64),
+                              equal_nan=True)
     return "" if is_alike else "it drops at random, at a rate that its constructor does not take"
 
 
@@ -141,4 +142,5 @@ def add_padded_variant(form: CallForm, parameter: TheirParameter, trier: Trier) 
            else "what lies beyond is not hidden")
     warning = (f"LENGTHS: its {parameter.name} are wrong: {why}. Handed padding behind its input, "
                f"{wrong.objection}: attnspec check says what is wrong.")
-    return replace(form, variants={**form.variants, PADDED_VARIANT: ragged}, warnings=(warning, *form.warnings))
+    return replace(form, variants={**form.variants, PADDED_VARIANT: ragged},
+                   warnings=(warning, *form.warnings))

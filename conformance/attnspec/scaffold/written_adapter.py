@@ -76,16 +76,19 @@ def write_for(written: str, surroundings: Surroundings, into: Path = DEFAULT_FOL
                           "it, with letters, digits and `_` only.", where=FileLocation(written))
     hurried = replace(surroundings, environment={**HURRIED_ENVIRONMENT, **_choose_keras_backend()})
     client = host_of(target, hurried, location.folder)
-    process = CalleeProcess(client, time.monotonic() + surroundings.deadline, location.preload_source)
+    process = CalleeProcess(client, time.monotonic() + surroundings.deadline,
+                            location.preload_source)
     trier = Trier(process)
     try:
         if rotary.looks_rotary(callee := process.examine(target)):
             return _write_rotary(callee, process, folder)
         form = find_form(target, trier)
         learned = measure_adapter(form, trier)
-        found = (*learned.warnings, *describe_form(form), *describe_dtypes(learned), *describe_conventions(learned))
+        found = (*learned.warnings, *describe_form(form), *describe_dtypes(learned),
+                 *describe_conventions(learned))
         texts = write_source(form, folder), write_head(form), write_entry(form, learned)
-        return WrittenAdapter(*name_adapter(form), *texts, found, form.remarks, form.demanded_keywords,
+        return WrittenAdapter(*name_adapter(form), *texts, found, form.remarks,
+                              form.demanded_keywords,
                               (*form.warnings, *learned.warnings))
     finally:
         client.close()
@@ -94,7 +97,8 @@ def write_for(written: str, surroundings: Surroundings, into: Path = DEFAULT_FOL
 def _write_rotary(callee: ExaminedCallable, process: CalleeProcess, folder: str) -> WrittenAdapter:
     """What `init` writes for a rotary embedding."""
     form = rotary.find_rotary_form(callee, process)
-    return WrittenAdapter(*name_adapter(form.call), rotary.write_rotary(form, folder), write_head(form.call),
+    return WrittenAdapter(*name_adapter(form.call), rotary.write_rotary(form, folder),
+                          write_head(form.call),
                           rotary.write_rotary_entry(form, process),
                           tuple(rotary.describe_rotary(form)))
 
@@ -159,7 +163,8 @@ def _find_stand_in(file: Path, source: bytes, reference: str) -> str:
                       where=FileLocation(str(file)))
 
 
-def _replace_reference(written: WrittenAdapter, target: str, module: str, meant: str, name: str) -> WrittenAdapter:
+def _replace_reference(written: WrittenAdapter, target: str, module: str, meant: str,
+                       name: str) -> WrittenAdapter:
     """What was written for the reference, of this name in that module beside it."""
     home, _, reference = target.rpartition(":")
     subject = (written.manifest_entry.replace(f"  - id: {written.name}\n", f"  - id: {name}\n", 1)
@@ -179,7 +184,8 @@ def _import_candidate(adapter: str, target: str, module: str, meant: str) -> str
             called = theirs[0].asname or reference
             mine = ast.alias(meant, None if called == meant else called)
             rest = [each for each in names if each.name != reference]
-            statements = [*([ast.ImportFrom(home, rest, 0)] if rest else []), ast.ImportFrom(module, [mine], 1)]
+            statements = [*([ast.ImportFrom(home, rest, 0)] if rest else []),
+                          ast.ImportFrom(module, [mine], 1)]
             lines[node.lineno - 1:node.end_lineno] = map(ast.unparse, statements)
             return "\n".join(lines) + "\n"
     raise TargetError(f"no candidate can take the place of {target}: the adapter does not import it by that name.")

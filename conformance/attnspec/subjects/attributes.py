@@ -94,7 +94,8 @@ def declaration_of(function: Callable[..., object] | FunctionDescription, name: 
         beside = {other: given[other] for other in _READ_TOGETHER.get(attribute, ()) if other in given}
         _check_value(function, name, attribute, value, beside)
     said = replace(_read_attributes(name, given, function.place), keywords=signature.keywords,
-                   defaults=signature.defaults, off=signature.off, spelled=signature.spelled, form=signature.form,
+                   defaults=signature.defaults, off=signature.off, spelled=signature.spelled,
+                   form=signature.form,
                    given=signature.given)
     if wrong := codes_without_scale(said.limits, said.keywords, name):
         raise TargetError(f"{function.place}: {name}.{wrong}")

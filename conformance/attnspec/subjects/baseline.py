@@ -73,7 +73,8 @@ def read_conditions(fields: Fields) -> TriedConditions:
     found: dict[Key, Conditions] = {}
     for made in fields.read_each("made", "what the list was made under", optional=True):
         made.refuse_other_keys(_MADE_FIELDS)
-        conditions = Conditions(made.text("attnspec"), made.text("spec"), made.choice("effort", Effort),
+        conditions = Conditions(made.text("attnspec"), made.text("spec"),
+                                made.choice("effort", Effort),
                                 made.integer("seed"), made.flag("strict", default=False))
         for tried in made.read_each("tried", "what was tried"):
             found.update(dict.fromkeys(_list_keys(tried), conditions))
@@ -113,7 +114,8 @@ def _is_put(outcome: Outcome) -> bool:
 
 def _conditions_as_yaml(conditions: Conditions, keys: Iterable[Key]) -> dict[str, object]:
     strict = {"strict": True} if conditions.is_strict else {}
-    return {"attnspec": conditions.attnspec, "spec": conditions.spec, "effort": conditions.effort.value,
+    return {"attnspec": conditions.attnspec, "spec": conditions.spec,
+            "effort": conditions.effort.value,
             "seed": conditions.seed, **strict, "tried": list(_group_clauses(keys))}
 
 
@@ -177,8 +179,10 @@ class KnownConvention:
 def _convention_entry(fields: Fields) -> KnownConvention:
     fields.refuse_other_keys(_CONVENTION_FIELDS)
     name = fields.one_of("convention", _CONVENTION_NAMES)
-    answer = fields.one_of("answer", CONVENTIONS[_whole_convention(name)].answers, kind=f"answer to {name}")
-    return KnownConvention(fields.text("subject"), name, answer, fields.choices("dtypes", DType, kind="dtype"))
+    answer = fields.one_of("answer", CONVENTIONS[_whole_convention(name)].answers,
+                           kind=f"answer to {name}")
+    return KnownConvention(fields.text("subject"), name, answer,
+                           fields.choices("dtypes", DType, kind="dtype"))
 
 
 def index_conventions(known: Iterable[KnownConvention]) -> Mapping[ConventionKey, str]:
@@ -231,10 +235,12 @@ def _list_entries(answers: Mapping[ConventionKey, str]) -> Iterator[dict[str, ob
         grouped[subject, name, answer].append(dtype)
     order = [dtype.value for dtype in DType]
     for (subject, name, answer), dtypes in sorted(grouped.items()):
-        yield {"subject": subject, "convention": name, "answer": answer, "dtypes": sorted(dtypes, key=order.index)}
+        yield {"subject": subject, "convention": name, "answer": answer,
+               "dtypes": sorted(dtypes, key=order.index)}
 
 
-_ENTRY_FIELDS = ("subject", "clause", "dtype", "verdict", "how", "case", "finding", "reason", "processor")
+_ENTRY_FIELDS = ("subject", "clause", "dtype", "verdict", "how", "case", "finding", "reason",
+                 "processor")
 _FILE_HEAD = """\
 # The failures that were known when this gate was set up. Written by attnspec. A failure that is listed here is
 # expected. The gate fails if a clause fails that did not fail then, and if a listed failure is another one now.
@@ -277,7 +283,8 @@ class BaselineEntry:
     def deviation(self, findings: Findings) -> Deviation:
         """The entry as a deviation of its subject. Raises UsageError for a finding that does not explain it."""
         reason = self._find_explanation(findings).says if self.finding else self.reason or "known"
-        return Deviation(self.clause, self.verdict, reason, "", "", (DType(self.dtype),), self.where, self.where.file,
+        return Deviation(self.clause, self.verdict, reason, "", "", (DType(self.dtype),),
+                         self.where, self.where.file,
                          self.how, self.case, self.finding)
 
     def _find_explanation(self, findings: Findings) -> Finding:
@@ -318,10 +325,12 @@ def _read_fields(path: Path) -> Fields:
 
 def _read_entry(fields: Fields) -> BaselineEntry:
     fields.refuse_other_keys(_ENTRY_FIELDS)
-    verdict = fields.one_of("verdict", sorted(each.value for each in FAILURES), kind="verdict of a failure")
+    verdict = fields.one_of("verdict", sorted(each.value for each in FAILURES),
+                            kind="verdict of a failure")
     return BaselineEntry(
         fields.text("subject"), fields.text("clause"), fields.choice("dtype", DType, kind="dtype").value, verdict,
-        **{name: fields.text(name, "") for name in _ENTRY_FIELDS[4:]}, where=fields.place("clause"))
+        **{name: fields.text(name, "") for name in _ENTRY_FIELDS[4:]},
+        where=fields.place("clause"))
 
 
 def read_baseline(path: Path, folders: Sequence[Path | str] = ()) -> Mapping[str, tuple[Deviation, ...]]:
@@ -396,9 +405,11 @@ def _find_listed_failure(outcome: Outcome, *, is_listed: bool, strict: bool) -> 
     return outcome if gates else None
 
 
-def _make_entry(outcome: Outcome, before: BaselineEntry | None, findings: Findings) -> BaselineEntry:
+def _make_entry(outcome: Outcome, before: BaselineEntry | None,
+                findings: Findings) -> BaselineEntry:
     evidence = outcome.evidence
-    entry = BaselineEntry(outcome.subject, outcome.clause, outcome.dtype.value, outcome.verdict.value,
+    entry = BaselineEntry(outcome.subject, outcome.clause, outcome.dtype.value,
+                          outcome.verdict.value,
                           outcome.failure_kind, evidence.recipe if evidence else "",
                           processor=before.processor if before and before.is_here else "")
     speaking = [each.id for each in findings(outcome.subject) if each.explains(replace(outcome, finding=""))]

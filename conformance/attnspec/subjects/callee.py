@@ -90,7 +90,8 @@ class Hosted:
         about = {name: str(self.client.about[name]) for name in ("python", "numpy") if name in self.client.about}
         there = self.client.surroundings
         started = "interpreter" if there.is_here else "host"
-        return {**about, "device": str(self.framework.get("device", "cpu")), **self.framework.get("about", {}),
+        return {**about, "device": str(self.framework.get("device", "cpu")),
+                **self.framework.get("about", {}),
                 **({started: portable_text(there.command[0])} if there.command and there.speaks is HostLanguage.PYTHON
                    else {})}
 
@@ -125,7 +126,8 @@ class Hosted:
         """The arrays that are given, any shape, and what comes back; rows (T,). Raises SubjectDied."""
         arrays = unique_arrays([*call.named_arrays.values(), *(() if rows is None else (rows,))])
         places = {id(array): at for at, array in enumerate(arrays)}
-        header = {"do": "call", "of": self.number, "lift": self.lift, "device": self.client.surroundings.device,
+        header = {"do": "call", "of": self.number, "lift": self.lift,
+                  "device": self.client.surroundings.device,
                   "inputs": [places[id(each)] for each in call.arrays.values()],
                   "keywords": _keywords_as_json(call.keywords, places),
                   "dtype": call.dtype.value, "shapes": call.shapes,
@@ -226,14 +228,16 @@ def _read_call_end(told: Mapping[str, Any], found: Sequence[Entries], call: Call
         _check_words(told["ended"], told["told"], call)
         shared = {id(arrays[int(at)]) for at in told["aliases"]}
         aliases = [at for at, array in enumerate(call.named_arrays.values()) if id(array) in shared] if shared else []
-        ended = Ended(told["ended"], results, (), gradients, told["has_gradients"] is True, aliases, dict(told["told"]),
+        ended = Ended(told["ended"], results, (), gradients, told["has_gradients"] is True,
+                      aliases, dict(told["told"]),
                       str(told["said"]))
         return ended, frozenset(id(arrays[int(at)]) for at in told["changed"])
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
         raise _NoAnswer(str(wrong)) from None
 
 
-def _check_arrays(told: Mapping[str, Any], call: Call, results: Sequence[Entries], gradients: Sequence[Array]) -> None:
+def _check_arrays(told: Mapping[str, Any], call: Call, results: Sequence[Entries],
+                  gradients: Sequence[Array]) -> None:
     """Raise ValueError for results and gradients, any shape, that are not those that are due."""
     int(str(told["call"]))
     due = [tuple(shape) for shape in call.shapes] if told["ended"] == "answered" else []

@@ -18,7 +18,8 @@ from attnspec.core.surroundings import DEVICES
 from attnspec.host.lifts import LIFTS
 from attnspec.spec.yaml_lines import Fields, LocatedList
 
-DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precision", "claims", "lift", "compiles",
+DECLARED = ("kind", "dtypes", "output_dtype", "limits", "conventions", "precision", "claims",
+            "lift", "compiles",
             "sizes", "blocks", "backward_precision")
 WEIGHTS = ("per_head", "averaged")
 MASK_AXES = ("BHTS", "BTS", "BHS", "BS", "TS")

@@ -88,7 +88,8 @@ float32 weights and float16 values is a cast that was forgotten.
 
 _HAS_NO_DERIVATIVE = (
     "modified by an inplace operation", "must implement either the backward", "is not implemented",
-    "not implemented for", "Reverse-mode differentiation does not work", "Differentiation rule for",
+    "not implemented for", "Reverse-mode differentiation does not work",
+    "Differentiation rule for",
     "not differentiable", "cannot be differentiated")
 """How PyTorch and JAX say that. What else is raised in a backward pass is a failure."""
 
@@ -98,7 +99,8 @@ _OF_FOREIGN_DTYPE = re.compile(
 """What NumPy says of a dtype that it knows from `ml_dtypes` alone, with no rules for casts between it and others."""
 
 
-def refusal_words(raised: SubjectRaised, problem: AnyProblem, *, home: str, topic: Topic = Topic.CALL) -> str:
+def refusal_words(raised: SubjectRaised, problem: AnyProblem, *, home: str,
+                  topic: Topic = Topic.CALL) -> str:
     """The words of a refusal; empty where the exception is a failure.
 
     home: the package or module of the function itself.  topic: what the refusal is to be about.
@@ -214,17 +216,21 @@ def not_loaded(told: Mapping[str, Any], name: str, target: str) -> TargetError:
         inner = "." in str(told["absent"])  # a part of a package that is there, in another release perhaps
         return (ImportingError if inner else TargetError)(_explain_missing_name(told, name))
     if kind == "syntax":
-        return TargetError(f"{name!r} is no valid Python: {told['message']}.", where=_format_place(told))
+        return TargetError(f"{name!r} is no valid Python: {told['message']}.",
+                           where=_format_place(told))
     if kind == "no_file":
         path = Path(name)
-        return TargetError(f"there is no such file.{near_file(path)}", where=FileLocation(str(path)))
+        return TargetError(f"there is no such file.{near_file(path)}",
+                           where=FileLocation(str(path)))
     if kind == "no_python":
-        return TargetError("is not a Python file; its name should end in .py.", where=FileLocation(name))
+        return TargetError("is not a Python file; its name should end in .py.",
+                           where=FileLocation(name))
     if kind == "member":
         place = FileLocation(shown_path(Path(told["file"])) if "/" in told["file"] else str(told["file"]))
         name, public = str(told["part"]), list(map(str, told["members"]))
         nearest = hint(name, public if near_misses(name, public) else list(map(str, told["own"])))
-        return MissingNameError(f"there is no {name!r} in it (target {target!r}).{nearest}", where=place)
+        return MissingNameError(f"there is no {name!r} in it (target {target!r}).{nearest}",
+                                where=place)
     return ImportingError(f"importing {name!r} raises {portable_text(str(told.get('summary', kind)))}",
                          where=_format_place(told) if told.get("file") else None)
 
@@ -271,7 +277,8 @@ def not_callable(function: FunctionDescription, target: str, importable: str) ->
     told it.
     """
     if function.is_class:
-        return no_function(target, function.qualname.rpartition(".")[2], importable, function.where)
+        return no_function(target, function.qualname.rpartition(".")[2], importable,
+                           function.where)
     return TargetError(f"{target!r} is {function.type_name} and cannot be called; a function is expected: "
                        "attend(query, key, value, *, ...).")
 

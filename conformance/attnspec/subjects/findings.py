@@ -27,7 +27,8 @@ from attnspec.subjects.manifest import library_folders, read_script
 FINDINGS_FILE = "findings.yaml"
 _RECIPE_PARTS = ("SUBJECT", "CLAUSE", "DTYPE", "RECIPE")
 _LANGUAGES = {".js": "javascript", ".mjs": "javascript"}
-_FINDING_FIELDS = ("id", "says", "subjects", "clauses", "dtypes", "versions", "script", "documented", "issue", "cases",
+_FINDING_FIELDS = ("id", "says", "subjects", "clauses", "dtypes", "versions", "script",
+                   "documented", "issue", "cases",
                    "seen", "harm", "device", "processor", "replays")
 
 
@@ -115,11 +116,13 @@ class Finding:
 
     def as_known_finding(self, script: str = "") -> KnownFinding:
         """What a report says of it, with the text of its script."""
-        return KnownFinding(self.id, self.says, self.clauses, self.dtypes, script, self.documented, self.issue,
+        return KnownFinding(self.id, self.says, self.clauses, self.dtypes, script,
+                            self.documented, self.issue,
                             self.seen, self.harm, _LANGUAGES.get(self.script.suffix, "python"))
 
 
-def known_findings(folder: Path, subject: str, version: str, device: str) -> tuple[KnownFinding, ...]:
+def known_findings(folder: Path, subject: str, version: str,
+                   device: str) -> tuple[KnownFinding, ...]:
     """What a report says of the subject's findings in a version of its library on a kind of device, with the scripts'
     texts.
 
@@ -139,7 +142,8 @@ def known_replays(folder: Path, subject: str, version: str, device: str) -> Mapp
 def read_findings(folder: Path) -> Iterator[Finding]:
     """The findings of the library whose folder this is, if it has any. Raises ManifestError with file and line."""
     if (folder / FINDINGS_FILE).is_file():
-        fields = Fields(load_yaml(folder / FINDINGS_FILE, error=ManifestError), "a list of findings", ManifestError)
+        fields = Fields(load_yaml(folder / FINDINGS_FILE, error=ManifestError),
+                        "a list of findings", ManifestError)
         fields.refuse_other_keys(("findings",))
         known: dict[str, FileLocation] = {}
         for finding in (_read_finding(each, folder) for each in fields.read_each("findings", "a finding")):
@@ -198,7 +202,8 @@ def _read_cases(fields: Fields) -> Cases:
     fields.refuse_other_keys(("keywords", "largest_scale", "raises"))
     if "raises" not in fields.mapping:
         fields.absent("keywords")
-    return Cases(frozenset(read_keywords(fields, "keywords")), fields.number("largest_scale", math.inf),
+    return Cases(frozenset(read_keywords(fields, "keywords")),
+                 fields.number("largest_scale", math.inf),
                  read_pattern(fields, "raises"))
 
 
@@ -214,7 +219,8 @@ def read_seen(fields: Fields) -> Seen:
         without=read_keywords(fields, "without"), sizes=_read_sizes(fields),
         exception=read_pattern(fields, "exception"), values=_read_values(fields),
         relative_error=fields.number("relative_error", math.inf),
-        absolute_error=fields.number("absolute_error", math.inf), margin=fields.number("margin", math.inf))
+        absolute_error=fields.number("absolute_error", math.inf),
+        margin=fields.number("margin", math.inf))
 
 
 def read_keywords(fields: Fields, key: str) -> tuple[str, ...]:
@@ -250,7 +256,8 @@ def _read_values(fields: Fields) -> tuple[str, ...]:
     found = fields.texts("values", ())
     for each in found:
         if each not in VALUES:
-            raise ManifestError.unknown("kind of value", each, VALUES, where=fields.place("values"))
+            raise ManifestError.unknown("kind of value", each, VALUES,
+                                        where=fields.place("values"))
     return found
 
 

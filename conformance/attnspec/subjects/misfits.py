@@ -130,11 +130,14 @@ def _three_inputs(problem: Problem, limits: Limits) -> LoweredProblem:
     sizes, width = problem.sizes, head_width(problem.sizes, limits)
     value_width = width if _list_ties(limits) else sizes.Dv
     M = sizes.H * max(width, value_width)
-    columns = {"query": (sizes.H, width), "key": (sizes.Hkv, width), "value": (sizes.Hkv, value_width)}
-    inputs = {name: _side_by_side(getattr(problem, name), per_head, M) for name, (_, per_head) in columns.items()}
+    columns = {"query": (sizes.H, width), "key": (sizes.Hkv, width),
+               "value": (sizes.Hkv, value_width)}
+    inputs = {name: _side_by_side(getattr(problem, name), per_head, M)
+              for name, (_, per_head) in columns.items()}
     widths = (sizes.H * width, sizes.Hkv * width, sizes.Hkv * value_width, sizes.H * value_width)
     params = _identities(M, widths, problem.dtype, limits)
-    return LoweredProblem(**inputs, params=params, sizes=sizes, head_width=width, value_width=value_width,
+    return LoweredProblem(**inputs, params=params, sizes=sizes, head_width=width,
+                          value_width=value_width,
                           shares=SHARES[limits.inputs])
 
 
@@ -143,13 +146,15 @@ def _in_parts(problem: Problem, limits: Limits) -> LoweredProblem:
     heads alone have keys and values.
     """
     shares, width = SHARES[limits.inputs], head_width(problem.sizes, limits)
-    held = _join_projections(problem, INPUTS if limits.self_attention_only else CACHED_INPUTS, shares, width)
+    held = _join_projections(problem, INPUTS if limits.self_attention_only else CACHED_INPUTS,
+                             shares, width)
     query = held if limits.self_attention_only else _join_projections(problem, INPUTS[:1], shares, width)
     params = _selections(problem.sizes.H, problem.sizes.Hkv, width, problem.dtype, limits)
     return LoweredProblem(query, held, held, params, problem.sizes, width, width, shares)
 
 
-def _join_projections(problem: Problem, names: Sequence[str], shares: Mapping[str, int], width: int) -> Array:
+def _join_projections(problem: Problem, names: Sequence[str], shares: Mapping[str, int],
+                      width: int) -> Array:
     """(B,T,H·width) or (B,S,H·width): these of query, key and value, each in its part of every head's columns."""
     arrays, parts = {name: getattr(problem, name) for name in names}, _list_parts(shares)
     B, _, length, _ = arrays[names[0]].shape
@@ -163,12 +168,14 @@ def _side_by_side(array: Array, per_head: int, M: int) -> Array:
     """(B,H,T,D) to (B,T,M), (B,Hkv,S,D) to (B,S,M): each head takes `per_head` columns, and zeros fill what is left."""
     B, heads, length, width = array.shape
     model = np.zeros((B, length, M), array.dtype)
-    model[..., : heads * per_head].reshape(B, length, heads, per_head)[..., :width] = array.swapaxes(1, 2)
+    model[..., : heads * per_head].reshape(B, length, heads,
+                                           per_head)[..., :width] = array.swapaxes(1, 2)
     return model
 
 
 @lru_cache(maxsize=32)
-def _identities(M: int, widths: tuple[int, int, int, int], dtype: DType, limits: Limits) -> Mapping[str, Array]:
+def _identities(M: int, widths: tuple[int, int, int, int], dtype: DType,
+                limits: Limits) -> Mapping[str, Array]:
     """w_query (M,H·D), w_key (M,Hkv·D), w_value (M,Hkv·Dv) and w_out (H·Dv,M), with ones on the diagonal. `widths`: how
     wide the projected query, key and value and the concatenated heads are.
     """
@@ -180,14 +187,16 @@ def _identities(M: int, widths: tuple[int, int, int, int], dtype: DType, limits:
 
 
 @lru_cache(maxsize=32)
-def _selections(heads: int, kv_heads: int, width: int, dtype: DType, limits: Limits) -> Mapping[str, Array]:
+def _selections(heads: int, kv_heads: int, width: int, dtype: DType,
+                limits: Limits) -> Mapping[str, Array]:
     """w_query (M,M), w_key and w_value (M,Hkv·D): head by head, each selects its part of the input's columns."""
     shares = SHARES[limits.inputs]
     count, read = width // _list_parts(shares), {"query": heads, "key": kv_heads, "value": kv_heads}
     # heads own blocks of columns, so the parts are picked within each block
     weights = {f"w_{name}": _part(heads, width, share * count, count, dtype)[:, :read[name] * width]
                for name, share in shares.items()}
-    return _fill_params({**weights, "w_out": _make_diagonal(heads * width, heads * width, dtype)}, limits)
+    return _fill_params({**weights, "w_out": _make_diagonal(heads * width, heads * width, dtype)},
+                        limits)
 
 
 def _part(heads: int, width: int, first: int, count: int, dtype: DType) -> Array:

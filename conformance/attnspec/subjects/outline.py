@@ -324,7 +324,8 @@ def _describe_function(file: Path, module: str, name: str) -> FunctionDescriptio
         parameters = tuple(_read_parameters(function.args))
     except (ValueError, TypeError):  # a default that is worked out
         return None
-    return FunctionDescription("function", name, module, "", FileLocation(shown_path(file), function.lineno),
+    return FunctionDescription("function", name, module, "",
+                               FileLocation(shown_path(file), function.lineno),
                                parameters, {})
 
 

@@ -52,13 +52,17 @@ OPTIONAL_FEATURES = (
 )
 
 FAR_SIZES = (
-    Sizes(B=1, H=1, Hkv=1, T=1, S=1, D=1, Dv=1), Sizes(33, 3, 3, 3, 5, 7, 7), Sizes(1, 128, 128, 5, 3, 40, 40),
-    Sizes(2, 7, 7, 17, 33, 96, 64), Sizes(1, 2, 2, 1, 4096, 33, 33), Sizes(1, 1, 1, 4096, 3, 40, 40),
-    Sizes(1, 1, 1, 15, 31, 256, 256), Sizes(1, 1, 1, 3, 5, 512, 512), Sizes(1, 1, 1, 257, 300, 24, 40),
+    Sizes(B=1, H=1, Hkv=1, T=1, S=1, D=1, Dv=1), Sizes(33, 3, 3, 3, 5, 7, 7),
+    Sizes(1, 128, 128, 5, 3, 40, 40),
+    Sizes(2, 7, 7, 17, 33, 96, 64), Sizes(1, 2, 2, 1, 4096, 33, 33),
+    Sizes(1, 1, 1, 4096, 3, 40, 40),
+    Sizes(1, 1, 1, 15, 31, 256, 256), Sizes(1, 1, 1, 3, 5, 512, 512),
+    Sizes(1, 1, 1, 257, 300, 24, 40),
     Sizes(1, 14, 2, 16, 16, 64, 64), Sizes(1, 71, 1, 16, 16, 16, 16))
 """Sizes far from plain along several axes at once: who takes these is not asked about each axis alone."""
 
-FAR_SIZES_COMPILED = (Sizes(33, 3, 3, 3, 5, 7, 7), Sizes(2, 7, 7, 17, 33, 96, 96), Sizes(1, 1, 1, 15, 31, 512, 512),
+FAR_SIZES_COMPILED = (Sizes(33, 3, 3, 3, 5, 7, 7), Sizes(2, 7, 7, 17, 33, 96, 96),
+                      Sizes(1, 1, 1, 15, 31, 512, 512),
                       Sizes(1, 2, 2, 1, 512, 33, 33), Sizes(1, 2, 2, 1, 4096, 33, 33))
 """The same where each costs a compilation, the longest last; what else is refused is found out where it comes up."""
 
@@ -134,7 +138,8 @@ class BegunInterview:
             return found
         (keyword,), limits = found.refusal.keywords, self.subject.declaration.limits
         named = {*re.findall(r"\w+", found.words), "causal"} & self.subject.declaration.keywords & OFF.keys()
-        for other in sorted(named - {keyword} - self.start.keywords.keys(), key=lambda name: (name != "causal", name)):
+        for other in sorted(named - {keyword} - self.start.keywords.keys(),
+                            key=lambda name: (name != "causal", name)):
             both = with_keyword(with_keyword(self.start, other, limits), keyword, limits)
             if self.interview.takes_case(both):
                 return replace(found, refusal=replace(found.refusal, without=frozenset({other})))
@@ -257,7 +262,8 @@ def _list_questions(begun: BegunInterview) -> Iterator[Case]:
     for keyword in () if is_compiled else sorted(declared.keywords & optional - begun.start.keywords.keys()):
         yield with_keyword(begun.start, keyword, declared.limits)
     for hiding in sorted({"mask", "bias"} & declared.keywords if "causal" in declared.keywords else ()):
-        yield with_keyword(with_keyword(begun.start, "causal", declared.limits), hiding, declared.limits)
+        yield with_keyword(with_keyword(begun.start, "causal", declared.limits), hiding,
+                           declared.limits)
     if not is_compiled:
         yield from (replace(begun.start, sizes=sizes) for sizes in FAR_SIZES)
         return

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from attnspec.subjects.subject import Subject
 
 
-def registered_subjects(folders: Iterable[Path | str] = (), *, library: str = "") -> Mapping[str, Registered]:
+def registered_subjects(folders: Iterable[Path | str] = (), *,
+                        library: str = "") -> Mapping[str, Registered]:
     """Every registered subject by id, from `implementations/` and further folders; or those of one library.
 
     Raises ManifestError, UsageError.
@@ -69,7 +70,8 @@ def load_target(target: str, surroundings: Surroundings | None = None, *, lift: 
         raise no_such_subject(target, known)
     if surroundings is None:
         _refuse_other_process(known[target])
-    subject = load_registered(known[target], surroundings, lift=lift, folders=tuple(map(Path, folders)))
+    subject = load_registered(known[target], surroundings, lift=lift,
+                              folders=tuple(map(Path, folders)))
     device = kind_of(surroundings.device if surroundings else "")
     folder, version = _find_folder(subject.library, folders), subject.library.version
     return replace(subject, findings=findings_about(target, subject.library, folders, device),
@@ -154,7 +156,8 @@ def _find_adapter(target: str, folders: Iterable[str | Path]) -> tuple[Path | No
     known = registered_subjects(folders, library=library).get(target)
     module, _, name = known.function.partition(":") if known else ("", "", "")
     homes = [Path(folder) / library for folder in (*folders, paths.folder("implementations"))]
-    file = next((each for home in homes if (each := home / f"{module}.py").is_file()), None) if module else None
+    file = next((each for home in homes if (each := home / f"{module}.py").is_file()),
+                None) if module else None
     return file, name
 
 

@@ -58,8 +58,8 @@ class PackedProblem:
         """Spreads the gradients of packed inputs out again, (B,H,T,D) and its like; one that is not packed stays as it
         is, such as sinks' (H,).
         """
-        return {name: self.spread(array, name) if name in self.own_places else array for name,
-                array in gradients.items()}
+        return {name: self.spread(array, name) if name in self.own_places else array
+                for name, array in gradients.items()}
 
     @property
     def lays(self) -> Lays:
@@ -78,7 +78,8 @@ def pack(problem: Problem, parameters: frozenset[str]) -> PackedProblem:
     """
     sizes = problem.sizes
     of_queries, of_keys = _count_own(problem, "T"), _count_own(problem, "S")
-    own = {"query": _find_places(of_queries, problem.query), "key": _find_places(of_keys, problem.key),
+    own = {"query": _find_places(of_queries, problem.query),
+           "key": _find_places(of_keys, problem.key),
            "value": _find_places(of_keys, problem.value)}
     query, key, value = (_pack_array(getattr(problem, name), places) for name, places in own.items())
     most = {"max_query": _find_longest(own["query"]), "max_key": _find_longest(own["key"])}
@@ -196,7 +197,8 @@ LAYOUTS: Mapping[PagePattern, PageLayout] = {
 def in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> PagedProblem:
     """Keys and values of a problem, put into pages by a pattern, whose slots are a multiple of a number."""
     pages = _lay_pages(problem, pattern, multiple)
-    return PagedProblem(pages.lay(problem.key), pages.lay(problem.value), pages.table, pages.lengths)
+    return PagedProblem(pages.lay(problem.key), pages.lay(problem.value), pages.table,
+                        pages.lengths)
 
 
 def laid_in_pages(problem: Problem, pattern: PagePattern, multiple: int = 1) -> Lays:
@@ -335,7 +337,8 @@ def steps_for_host(stepped: SteppedDecoding, call: Callable[[Problem], Arguments
     earlier = {}
     for number, step in enumerate(stepped.earlier):
         arrays, keywords = call(step.problem)
-        earlier[str(number)] = {"inputs": arrays, "keywords": keywords, "takes": step.takes, "makes": step.makes}
+        earlier[str(number)] = {"inputs": arrays, "keywords": keywords, "takes": step.takes,
+                                "makes": step.makes}
     return {STATE: {"earlier": earlier, "takes": stepped.last.takes}}
 
 

@@ -83,7 +83,8 @@ def read_description(told: Mapping[str, Any]) -> FunctionDescription:
     place = told["place"]
     parameters = told["parameters"]
     return FunctionDescription(
-        type_name=str(told["type"]), qualname=str(told["qualname"]), module=str(told["module"]), doc=str(told["doc"]),
+        type_name=str(told["type"]), qualname=str(told["qualname"]), module=str(told["module"]),
+        doc=str(told["doc"]),
         place=FileLocation(shown_path(Path(str(place[0]))), int(place[1])) if place else FileLocation(""),
         parameters=None if parameters is None else tuple(map(_read_parameter, parameters)),
         attributes={str(name): read_value(value) for name, value in told["attributes"].items()},
@@ -152,7 +153,8 @@ class Signature:
     spelled: Mapping[str, str] = field(default_factory=dict)
 
 
-def signature_of(function: Callable[..., object] | FunctionDescription, name: str, *, target: str = UNKNOWN_PLACE,
+def signature_of(function: Callable[..., object] | FunctionDescription, name: str, *,
+                 target: str = UNKNOWN_PLACE,
                  is_always_causal: bool = False) -> Signature:
     """What the function takes. `target`: what `attnspec init` would be told. Raises TargetError with file and line.
 
@@ -178,7 +180,8 @@ def signature_of(function: Callable[..., object] | FunctionDescription, name: st
     return _read_behind_inputs(function, rest, name, target, is_always_causal=is_always_causal)
 
 
-def _read_behind_inputs(function: FunctionDescription, rest: Sequence[Parameter], name: str, target: str, *,
+def _read_behind_inputs(function: FunctionDescription, rest: Sequence[Parameter], name: str,
+                        target: str, *,
                         is_always_causal: bool) -> Signature:
     """What attention takes beside query, key and value. Raises TargetError."""
     spelled = _find_causal_spelling([*rest])
@@ -200,7 +203,8 @@ def _read_behind_inputs(function: FunctionDescription, rest: Sequence[Parameter]
     if bare := [each for each in known.values() if each.default is Parameter.empty and each.name not in given]:
         raise _make_error(function, _without_default(name, bare, target))
     return Signature(frozenset(known) | _PARAMETERS_BY_FORM[form], kind,
-                     {parameter.name: _write_default(parameter.default) for parameter in unknown}, form, given_by_form,
+                     {parameter.name: _write_default(parameter.default) for parameter in unknown},
+                     form, given_by_form,
                      {each.name: False for each in known.values() if _is_flag(each.name) and each.default},
                      parameter_names)
 
@@ -225,7 +229,8 @@ def _without_inputs(name: str, parameters: Sequence[Parameter], target: str) -> 
             f"To have a wrapper written: attnspec init {target}")
 
 
-def _find_complaint(name: str, known: Mapping[str, Parameter], unknown: Sequence[Parameter], target: str,
+def _find_complaint(name: str, known: Mapping[str, Parameter], unknown: Sequence[Parameter],
+                    target: str,
                     parameter_names: Mapping[str, str]) -> str:
     """What is wrong with the parameters behind query, key and value; empty if nothing is. parameter_names: by keyword,
     where the function calls it otherwise.
@@ -235,7 +240,8 @@ def _find_complaint(name: str, known: Mapping[str, Parameter], unknown: Sequence
     if said := next(filter(None, wrong), ""):
         return f"{name} takes {said}"
     needed = [each for each in unknown if each.default is Parameter.empty]
-    return _complain_of_needs(name, needed, known.values(), target, parameter_names) if needed else ""
+    return _complain_of_needs(name, needed, known.values(), target,
+                              parameter_names) if needed else ""
 
 
 def _switched_on(parameter: Parameter, known: Collection[str], target: str) -> str:
@@ -297,7 +303,8 @@ def is_rotary(parameters: Sequence[Parameter]) -> bool:
     return len(parameters) > 1 and parameters[1].name == POSITIONS and parameters[1].kind in _POSITIONAL
 
 
-def _read_rotary(function: FunctionDescription, parameters: Sequence[Parameter], name: str) -> Signature:
+def _read_rotary(function: FunctionDescription, parameters: Sequence[Parameter],
+                 name: str) -> Signature:
     """What a rotary embedding takes beside x and positions. Raises TargetError."""
     rest = [parameter for parameter in parameters[2:] if parameter.kind not in _STARS]
     known = {parameter.name for parameter in rest if parameter.name in ROTARY}
@@ -371,7 +378,8 @@ def _without_default(name: str, bare: Collection[Parameter], target: str) -> str
             f"a wrapper written: attnspec init {target}")
 
 
-def _complain_of_needs(name: str, needed: Collection[Parameter], known: Collection[Parameter], target: str,
+def _complain_of_needs(name: str, needed: Collection[Parameter], known: Collection[Parameter],
+                       target: str,
                        parameter_names: Mapping[str, str]) -> str:
     """That the function needs what attnspec does not know, with the wrapper that gives it, as code to paste."""
     inputs = [Parameter(word, Parameter.POSITIONAL_OR_KEYWORD) for word in ("query", "key", "value")]

@@ -321,12 +321,14 @@ class WatchedCallee:
         self.incidents.note(verdict, what, number=number, again="an answer")
         return answer
 
-    def _finite_again(self, call: Call, rows: Array | None, number: int, answer: SubjectAnswer) -> SubjectAnswer:
+    def _finite_again(self, call: Call, rows: Array | None, number: int,
+                      answer: SubjectAnswer) -> SubjectAnswer:
         """The answer to the same call; rows (T,) bool. What is not finite each time is for clauses to judge."""
         again = self._perform_call(call, rows, number + 1)
         if _is_finite(again):
             what = "NaN" if np.isnan(answer.output.astype(np.float64)).any() else "infinity"
-            self.incidents.note(Verdict.VIOLATED, f"{what} stood in its output for finite inputs", number=number,
+            self.incidents.note(Verdict.VIOLATED, f"{what} stood in its output for finite inputs",
+                                number=number,
                                 again="finite numbers")
         return again
 
@@ -381,9 +383,11 @@ def repeat_first(subject: Subject) -> None:
             what = f"it failed, where it had answered before: {failure}"
             incidents.note(Verdict.ERRORED, what, number=incidents.calls)
             return
-        if not np.allclose(output.astype(np.float64), before.astype(np.float64), rtol=NEAR_DISTANCE,
+        if not np.allclose(output.astype(np.float64), before.astype(np.float64),
+                           rtol=NEAR_DISTANCE,
                            atol=NEAR_DISTANCE):
-            incidents.note(Verdict.VIOLATED, "its answer was another one than before", number=incidents.calls)
+            incidents.note(Verdict.VIOLATED, "its answer was another one than before",
+                           number=incidents.calls)
 
 
 def incidents_of(subject: Subject) -> Incidents | None:

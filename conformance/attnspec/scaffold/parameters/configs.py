@@ -24,7 +24,8 @@ from attnspec.scaffold.probe_problems import CROSS_SIZES
 from attnspec.subjects.call import Call, ReturnedTree
 
 _ASKER_NAME = "ask"
-_BARE_CALL = Call(dict.fromkeys(("query", "key", "value"), np.zeros((1, 1, 1, 1), np.float32)), {}, DType.FLOAT32, ())
+_BARE_CALL = Call(dict.fromkeys(("query", "key", "value"), np.zeros((1, 1, 1, 1), np.float32)),
+                  {}, DType.FLOAT32, ())
 """A call that hands over nothing which its function would look at."""
 
 _INITIALISER_TEXT = """\
@@ -105,7 +106,8 @@ def call_initialiser(target: str, given: Mapping[str, str], process: CalleeProce
     """What the function `module:name` makes of this, which is Python; None where it raises."""
     texts = [f"{name}={text}" for name, text in given.items()]
     imports = "import jax" if any("jax." in text for text in texts) else ""
-    text = _INITIALISER_TEXT.format(**_name_target(target), imports=imports, given=", ".join(texts))
+    text = _INITIALISER_TEXT.format(**_name_target(target), imports=imports,
+                                    given=", ".join(texts))
     return process.call_text(text, _ASKER_NAME, _BARE_CALL)
 
 
@@ -121,7 +123,8 @@ def list_config_fields(target: str, parameter: str, known: ConfigNumbers, others
     that can do without (`getattr(config, name, default)`).
     others: what else has to be given.
     """
-    text = _CONFIG_TEXT.format(**_name_target(target), known=dict(known), most=_MOST_UNKNOWN_FIELDS,
+    text = _CONFIG_TEXT.format(**_name_target(target), known=dict(known),
+                               most=_MOST_UNKNOWN_FIELDS,
                                others=dict(others), parameter=parameter,
                                holder="Items" if is_dict else "Attributes")
     made = process.call_text(text, _ASKER_NAME, _BARE_CALL)
@@ -146,7 +149,8 @@ _FIELD_TEXTS: Mapping[Kind, Mapping[str, str]] = {
     for kind, of_memory in ((Kind.ATTENTION, {}), (Kind.LAYER, {"context_width": "M"}))}
 """What a field is set to, by what it means."""
 _CROSS_NUMBERS: Mapping[str, int] = {
-    "B": CROSS_SIZES.B, "M": CROSS_SIZES.H * CROSS_SIZES.D, "heads": CROSS_SIZES.H, "H": CROSS_SIZES.H,
+    "B": CROSS_SIZES.B, "M": CROSS_SIZES.H * CROSS_SIZES.D, "heads": CROSS_SIZES.H,
+    "H": CROSS_SIZES.H,
     "Hkv": CROSS_SIZES.H, "D": CROSS_SIZES.D,
                                      "Dv": CROSS_SIZES.D, "T": CROSS_SIZES.T}
 _DEFAULT_ROLES = frozenset({"length", "inner_width", "out_width", "value_head_width", "place"})
@@ -172,12 +176,14 @@ def list_configs(layer: ExaminedCallable, parameter: str, kind: Kind, others: Ma
             yield ConfigObject(fields, name, module)
     given = {name: _evaluate_number(text) for name, text in others.items()}
     for is_dict in (False, True):
-        asked = list_config_fields(layer.target, parameter, _list_known_answers(kind), given, process, is_dict=is_dict)
+        asked = list_config_fields(layer.target, parameter, _list_known_answers(kind), given,
+                                   process, is_dict=is_dict)
         if asked or is_told_heads:  # what raises before it asks for anything tells why once it is tried
             yield ConfigObject({name: _write_field(name, kind) for name in asked}, is_dict=is_dict)
 
 
-def _find_fields(made_by: str, kind: Kind, process: CalleeProcess, *, is_told_heads: bool) -> Mapping[str, str] | None:
+def _find_fields(made_by: str, kind: Kind, process: CalleeProcess, *,
+                 is_told_heads: bool) -> Mapping[str, str] | None:
     """The fields whose names say what they mean; None if nobody tells a number of heads, or nobody can tell the
     fields.
     """
@@ -187,8 +193,8 @@ def _find_fields(made_by: str, kind: Kind, process: CalleeProcess, *, is_told_he
         return None
     means = find_roles(parameters, Site.CONSTRUCTOR)
     left = {each.name for each in parameters if _keeps_default(each, means.get(each.name, ""))}
-    fields = {name: _FIELD_TEXTS[kind][role] for name,
-              role in means.items() if role in _FIELD_TEXTS[kind] and name not in left}
+    fields = {name: _FIELD_TEXTS[kind][role]
+              for name, role in means.items() if role in _FIELD_TEXTS[kind] and name not in left}
     return fields if is_told_heads or "heads" in means.values() else None
 
 

@@ -202,7 +202,8 @@ class _Reader(ast.NodeVisitor):
     def _list_callee_parameters(self, callee: int | None) -> tuple[str, ...]:
         return () if callee is None else tuple(each.name for each in self.functions[callee].parameters)
 
-    def _read_inside(self, name: str, inner: Inner, handed: Mapping[str, Path], keys: Mapping[str, Key]) -> None:
+    def _read_inside(self, name: str, inner: Inner, handed: Mapping[str, Path],
+                     keys: Mapping[str, Key]) -> None:
         """Read a function inside, which sees the names around it, too."""
         self.followed_functions.add(name)
         replace(self, names={**self.names, **handed}, keys={**self.keys, **keys},
@@ -220,8 +221,8 @@ class _Reader(ast.NodeVisitor):
 
     def _match_keys(self, node: ast.Call, names: Sequence[str]) -> dict[str, Key]:
         """By parameter of the function that is called, the key that it is handed."""
-        return {name: key for name,
-                part in _match_arguments(node, names).items() if (key := self.key_of(part)) is not None}
+        return {name: key
+                for name, part in _match_arguments(node, names).items() if (key := self.key_of(part)) is not None}
 
     def _visit_all(self, nodes: Sequence[ast.AST]) -> None:
         for node in nodes:
@@ -312,12 +313,14 @@ def find_tree(function: ExaminedCallable, roots: Sequence[str], sizes: Mapping[s
     taken = _find_taken_parts(function, roots)
     made = list(_list_initialised_shapes(function, roots[0], sizes, process))
     if not taken:  # the source does not tell, or picks by names that it makes itself
-        return Tree(tuple(Leaf(path, shape) for path, shape in made[0].items()), {}, {}) if made else None
-    shapes = next((each for each in made if sum(_lies_under(leaf, taken) for leaf in each) > 1), {})
+        return Tree(tuple(Leaf(path, shape) for path, shape in made[0].items()), {},
+                    {}) if made else None
+    shapes = next((each for each in made if sum(_lies_under(leaf, taken) for leaf in each) > 1),
+                  {})
     others = {path: "heads" for path in taken if normalise_name(path[-1].strip('[]".')) in SYNONYMS["heads"]}
     holders: dict[Path, str] = {(root,): kind.name for root, kind in _list_annotations(function, roots)}
-    leaves = tuple(Leaf(leaf, shapes.get(leaf), names) for leaf,
-                   names in _list_taken_leaves(taken, shapes) if leaf not in others)
+    leaves = tuple(Leaf(leaf, shapes.get(leaf), names)
+                   for leaf, names in _list_taken_leaves(taken, shapes) if leaf not in others)
     return Tree(leaves, others | dict(_list_unused_fields(function, roots, taken)), holders)
 
 

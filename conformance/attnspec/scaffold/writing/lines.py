@@ -19,9 +19,11 @@ from attnspec.subjects.call import ValuePath
 _STANDARD_IMPORTS: Mapping[str, str] = {
     "Callable": "from collections.abc import Callable", "Mapping": "from collections.abc import Mapping",
     "partial": "from functools import partial", "SimpleNamespace": "from types import SimpleNamespace",
-    "Any": "from typing import Any", "patch": "from unittest.mock import patch", "sys": "import sys"}
+    "Any": "from typing import Any", "patch": "from unittest.mock import patch",
+    "sys": "import sys"}
 _OTHER_IMPORTS: Mapping[str, str] = {
-    "equinox": "import equinox", "haiku": "import haiku", "nnx": "from flax import nnx", "keras": "import keras",
+    "equinox": "import equinox", "haiku": "import haiku", "nnx": "from flax import nnx",
+    "keras": "import keras",
     "nn": "from torch import nn"}
 _OWN_NAMES = frozenset({
     "attend", "rotate", "x", "query", "key", "value", *KEYWORDS, *ROTARY, "layer", "output", "answer", "destination",
@@ -125,17 +127,20 @@ def _break_part(part: str, indent: int) -> list[str]:
     if len(part) + indent < LINE_WIDTH or condition is None:
         return [f"{space}{part},"]
     name, first, when, otherwise = condition.groups()
-    return [f"{space}{name}(", f"{space}    {first}", f"{space}    if {when}", f"{space}    else {otherwise}",
+    return [f"{space}{name}(", f"{space}    {first}", f"{space}    if {when}",
+            f"{space}    else {otherwise}",
             f"{space}),"]
 
 
 def wrap_text(text: str, indent: int = 0, hanging: int = 0) -> list[str]:
     """A paragraph in lines; all but the first begin further in."""
-    return textwrap.wrap(text, LINE_WIDTH, initial_indent=" " * indent, subsequent_indent=" " * (indent + hanging),
+    return textwrap.wrap(text, LINE_WIDTH, initial_indent=" " * indent,
+                         subsequent_indent=" " * (indent + hanging),
                          break_long_words=False, break_on_hyphens=False)
 
 
-def write_tree(paths: Mapping[ValuePath, str], holders: Mapping[ValuePath, str], begin: str) -> list[str]:
+def write_tree(paths: Mapping[ValuePath, str], holders: Mapping[ValuePath, str],
+               begin: str) -> list[str]:
     """A tree as Python, from its leaves: by path (`('["wq"]', '[0]')`), the expression.
 
     holders: by the path of what has attributes, the class that makes it.
@@ -193,12 +198,14 @@ def write_parameter(form: CallForm, name: str) -> str:
     return f"{name}: {_PARAMETER_TYPES[name].format(templates_of(form).array_type)}"
 
 
-def write_helper(form: CallForm, name: str, returns: str, doc: str, body: Sequence[str]) -> list[str]:
+def write_helper(form: CallForm, name: str, returns: str, doc: str,
+                 body: Sequence[str]) -> list[str]:
     """A function that takes what its lines speak of."""
     lines = add_axes(form, body)
     used = find_names(*lines)
     parameters = [write_parameter(form, each) for each in _PARAMETER_TYPES if each in used]
-    return [*break_call(f"def {name}(", parameters, f") -> {returns}:", 0), f'    """{doc}"""', *lines]
+    return [*break_call(f"def {name}(", parameters, f") -> {returns}:", 0), f'    """{doc}"""',
+            *lines]
 
 
 def call_helper(lines: Sequence[str]) -> str:

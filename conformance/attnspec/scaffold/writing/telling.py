@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from attnspec.core.nouns import Kind
 from attnspec.scaffold.form import CallableKind, CallForm
 
-_ARRAYS_BY_LIFT: Mapping[str, str] = {"": "NumPy arrays", "torch": "torch tensors", "jax": "JAX arrays"}
+_ARRAYS_BY_LIFT: Mapping[str, str] = {"": "NumPy arrays", "torch": "torch tensors",
+                                      "jax": "JAX arrays"}
 
 
 def describe_arrays(form: CallForm) -> str:
