@@ -196,7 +196,7 @@ def test_a_known_failure_is_met_on_its_own_case(here: Path) -> None:
 def test_a_known_failure_is_met_however_slow_the_machine_is(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seldom = {"when": "query.shape == (1, 1, 7, 1)", "deed": "raise ValueError('a length of 7')", "verdict": "errored"}
     shape_judged(here, **seldom)
-    monkeypatch.setattr(Evaluator, "seconds", lambda *_: math.inf)
+    monkeypatch.setattr(Evaluator, "expected_seconds", lambda *_: math.inf)
     engine = Engine(Plan((f"{here}/theirs.py:attend",), clauses=("attention.shape",), dtypes=(DType.FLOAT32,),
                          effort=Effort.GLANCE, baseline=str(here / "known.yaml")))
     (here / "known.yaml").write_text((here / "known.yaml").read_text("utf-8").replace("theirs.py", f"{here}/theirs.py"),

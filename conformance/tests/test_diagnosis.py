@@ -61,7 +61,7 @@ def trial_of(check: Check, subject: Subject, dtype: DType = DType.FLOAT32) -> Tr
 def failing(check: Check, subject: Subject) -> Recipe:
     """The first case that convicts the subject."""
     failure = trial_of(check, subject).hold()
-    recipe = getattr(failure.failure, "recipe", failure.last)
+    recipe = getattr(failure.failure, "recipe", failure.last_recipe)
     assert isinstance(recipe, Recipe)
     return recipe
 

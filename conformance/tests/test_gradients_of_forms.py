@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.forms import AS_DECLARED, InputForm
-from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.nouns import DType, Effort, Kind, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.core.sizes import Refusal
 from attnspec.engine.engine import Engine
 from attnspec.engine.summon import with_requested_features
 from attnspec.numerics.expectation import expect_gradients_alone
 from attnspec.numerics.gradients import Gradient, expect_gradients
-from attnspec.subjects.misfits import Misfits
 from attnspec.subjects.registry import load_target
 from attnspec.trials.evaluator import Evaluator, rows_without_gradient
 from attnspec.vocabulary.observables import OF_INPUT, definer_of
@@ -201,7 +200,8 @@ def test_a_layer_through_whose_keys_gradients_flow_holds(tmp_path: Path) -> None
 def test_one_heads_nan_spoils_a_place_of_a_layers_input(of: str, one_input: bool, is_spoiled: bool) -> None:
     """Its projections mix heads; key and value may lie in one memory, and one input may be all three."""
     limits = Limits(self_attention_only=one_input)
-    scene = SimpleNamespace(is_layer=True, subject=SimpleNamespace(declaration=Declaration(limits=limits)))
+    declared = Declaration(kind=Kind.LAYER, limits=limits)
+    scene = SimpleNamespace(subject=SimpleNamespace(declaration=declared))
     zeros = np.zeros((1, 2, 3, 4))
     claims = {name: np.ones(zeros.shape, bool) for name in ("query", "key", "value")}
     claims["key"][0, 1, 2] = False
@@ -215,8 +215,8 @@ def test_one_heads_nan_spoils_a_place_of_a_layers_input(of: str, one_input: bool
                          [(InputForm.PAGED, "functions that read pages"), (InputForm.DECODER, "decoders")])
 def test_what_serves_a_model_is_not_asked_for_gradients(form: InputForm, noun: str) -> None:
     declared = Declaration(lift="torch", form=form)
-    against = Misfits("mine:attend", declared, {}, None)
-    assert against.why_lacking(frozenset({"grad_output"})) == f"gradients of {noun} are not judged"
+    subject = replace(load_target("numpy/attention"), declaration=declared)
+    assert subject.lacks(frozenset({"grad_output"})) == f"gradients of {noun} are not judged"
 
 
 def test_what_has_no_backward_pass_says_so() -> None:
@@ -232,8 +232,9 @@ def test_who_declares_to_give_no_gradients_is_not_asked() -> None:
 
 
 def test_gradients_that_are_refused_are_told_in_its_words() -> None:
-    against = Misfits("mine:attend", Declaration(lift="torch"), {"grad_output": "no backward on CPU"}, None)
-    assert against.why_lacking(frozenset({"grad_output"})) == "mine:attend refuses grad_output (no backward on CPU)"
+    subject = replace(load_target("numpy/attention"), id="mine:attend", declaration=Declaration(lift="torch"),
+                      refused_words={"grad_output": "no backward on CPU"})
+    assert subject.lacks(frozenset({"grad_output"})) == "mine:attend refuses grad_output (no backward on CPU)"
 
 
 def test_a_mistake_of_the_backward_pass_alone_is_told_by_its_name() -> None:

@@ -24,7 +24,7 @@ from attnspec.numerics.precision import declared_precision
 from attnspec.numerics.roundings import BackwardRoundings, assumed_backward, declared_backward
 from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.subjects.callee import InProcess
-from attnspec.subjects.misfits import lower_problem
+from attnspec.subjects.lowering import lower_problem
 from attnspec.subjects.registry import load_target
 from attnspec.subjects.subject import Subject, SubjectAnswer
 from attnspec.trials.evaluator import Evaluator, held_bytes, spread_over_heads

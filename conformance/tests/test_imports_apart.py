@@ -48,7 +48,7 @@ def test_importing_anew_after_a_death_costs_the_item_nothing(tmp_path: Path) -> 
     with pytest.raises(SubjectDied, match="exit code 3"):
         callee.perform(DEADLY)
     assert callee.perform(CALL).output.all()
-    assert callee.client._spent < 3  # type: ignore[attr-defined]  # a callee in a process of its own has a client
+    assert callee.client._spent_seconds < 3  # type: ignore[attr-defined]  # a callee in a process of its own has a client
 
 
 @pytest.mark.parametrize(("torch", "words"), [
@@ -78,7 +78,7 @@ def test_no_garbage_is_looked_for_in_what_is_imported(first: str, after: int | N
     before = gc.get_threshold()
     text = f"import gc\nfound = gc.get_threshold()\n{first}\ndef meanwhile():\n    return found\n"
     try:
-        meanwhile, _ = loading.pair({"text": text}, "meanwhile")
+        meanwhile, _ = loading.load_with_backward({"text": text}, "meanwhile")
         assert (meanwhile()[0], gc.get_threshold()[0]) == (0, after or before[0])
     finally:
         gc.set_threshold(*before)

@@ -11,8 +11,7 @@ import pytest
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Verdict
 from attnspec.core.surroundings import Surroundings
-from attnspec.hosting.client import Client, HostDied
-from attnspec.hosting.process import ProcessDeath
+from attnspec.hosting.client import Client, HostDied, ProcessDeath
 from attnspec.scaffold import trial_adapter
 from attnspec.scaffold.callee_process import CalleeProcess
 from attnspec.scaffold.form import CallForm

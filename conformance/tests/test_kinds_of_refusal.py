@@ -20,7 +20,7 @@ from attnspec.questions.undeclared import probe_conventions
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.registry import load_target
 from attnspec.subjects.subject import Subject
-from attnspec.trials.sizes import asked_of
+from attnspec.trials.sizes import requested_sizes
 from helpers.law import checks
 from helpers.subjects import module_of
 from test_console import held, told, undecided
@@ -236,5 +236,5 @@ def test_a_verdict_on_little_says_so(away: int, first: str) -> None:
 
 def test_sizes_beside_ones_own_are_ones_that_are_taken(tmp_path: Path) -> None:
     narrow = subject(tmp_path, 'if T % 16 or S % 64: raise ValueError("length")')
-    asked = asked_of(checks()["attention.definition"], narrow, ["T32 S128 D64"])
+    asked = requested_sizes(checks()["attention.definition"], narrow, ["T32 S128 D64"])
     assert [(each.sizes.T, each.sizes.S, each.why_not) for each in asked] == [(32, 128, ""), (48, 192, "")]

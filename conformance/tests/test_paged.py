@@ -28,7 +28,7 @@ from attnspec.subjects.serving_forms import LARGE_FILLER, PagedProblem, in_pages
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.trial import Trial, in_a_line
+from attnspec.trials.trial import Trial, describe_case
 from attnspec.vocabulary.scene import NoClaim, Posed
 from helpers.subjects import load_source
 
@@ -192,7 +192,7 @@ def test_a_case_says_how_its_pages_lie() -> None:
     check = compile_spec(load_spec())["paged.definition"]
     trial = Trial(check, Evaluator(fault_subject("fault/pages_in_order"), DType.FLOAT32), Effort.QUICK, 0,
                   lambda _: None)
-    assert " float32 block_table=odd window, entries integers" in in_a_line(trial, case)
+    assert " float32 block_table=odd window, entries integers" in describe_case(trial, case)
 
 
 # Who takes them

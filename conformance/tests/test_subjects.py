@@ -12,7 +12,7 @@ from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.subjects.call import private_copy
-from attnspec.subjects.misfits import lower_problem
+from attnspec.subjects.lowering import lower_problem
 from attnspec.subjects.registry import load_target
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
 from helpers.subjects import subject_of
@@ -289,11 +289,11 @@ def test_a_layer_answers_its_own_problem() -> None:
     params = {f"w_{name}": draw.normal(size=(6, 6)) for name in ("query", "key", "value", "out")}
     problem = LayerProblem(DType.FLOAT64, X, Y, Y, params, heads=2, kv_heads=2)
     layer = subject_of(naive_layer, kind=Kind.LAYER)
-    answer = layer.answer_layer(problem)
+    answer = layer.answer(problem)
     assert np.array_equal(answer.output, naive_layer(X, Y, Y, params=params, heads=2))
     assert answer.mutated == ()
     with pytest.raises(ValueError, match="is not a layer"):
-        subject_of(first_rows).answer_layer(problem)
+        subject_of(first_rows).answer(problem)
 
 
 def test_a_parameter_that_is_changed_is_named() -> None:

@@ -189,7 +189,7 @@ def test_a_file_that_changed_within_a_second_is_judged_as_it_stands(
     for answer in (1, 2):  # Python's compiled copy of the first goes by seconds and by the length of the file
         (here / "my_candidate.py").write_text(f"answer = {answer}", encoding="utf-8")
         os.utime(here / "my_candidate.py", (1e9, 1e9))
-        assert loading.member({"file": str(here / "my_candidate.py")}, "answer") == answer
+        assert loading.load_member({"file": str(here / "my_candidate.py")}, "answer") == answer
 
 
 def test_a_file_is_told_apart_without_running_it(here: Path) -> None:

@@ -277,7 +277,7 @@ def _find_accused_formulation(checks: Mapping[str, Check], clause: str) -> str:
     check, dtype = checks[clause], DType.FLOAT32
     for name in EVERY:
         subject = own_subject(SOUND + name)
-        if not check.lacking(subject):
+        if not check.why_not_put(subject):
             tally = try_first_cases(check, SOUND + name, dtype, Dealer(subject, lambda: checks, EFFORT, SEED))
             return name if tally.failure is not None else ""
     return ""
@@ -298,7 +298,7 @@ def _explain_no_conviction(checks: Mapping[str, Check], clause: str, fault: str)
     from attnspec.trials.sizes import Dealer  # noqa: PLC0415  (weight: NumPy)
 
     subject, check = own_subject(FAULT + fault), checks[clause]
-    if lacking := check.lacking(subject):
+    if lacking := check.why_not_put(subject):
         return f"it cannot be put to it ({lacking})"
     dealer = Dealer(subject, lambda: checks, EFFORT, SEED)
     dtypes = (dtype for dtype in DType if dtype not in fault_named(fault).equivalents)

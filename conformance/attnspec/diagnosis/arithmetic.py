@@ -27,8 +27,7 @@ from attnspec.diagnosis.candidate import CLAUSE_PURSE, judge_case
 from attnspec.diagnosis.whereabouts import NOWHERE, FailurePlace
 from attnspec.numerics.precision import Precision, declared_precision, looser_words
 from attnspec.numerics.width import acquitted_by
-from attnspec.problems.demand import count_work
-from attnspec.problems.problem import Recipe, Sizes, numpy_dtype
+from attnspec.problems.problem import Recipe, Sizes, count_work, numpy_dtype
 from attnspec.record.outcome import A_CHOICE, Explanation
 from attnspec.subjects.subject import Subject, SubjectAnswer
 from attnspec.trials.compile import Check
@@ -241,7 +240,7 @@ class ArithmeticExplainer:
         subject, dtype = trial.evaluator.subject, trial.evaluator.dtype
         for wider in backward_classes_for(dtype, subject.declaration.kind):
             words = {**subject.declaration.backward_precision.get(dtype, {}), **wider.words, "reason": wider.cause}
-            evaluator = trial.evaluator.under_backward(words)
+            evaluator = trial.evaluator.with_backward_words(words)
             under = replace(trial, evaluator=evaluator, shrinks=False, failed_before=None, breadcrumb=lambda _: None)
             if (_allows_met(under, failing, met, claimed) and self._allows_gradients(wider, evaluator)
                     and under.hold().failure is None):
@@ -299,7 +298,7 @@ class ArithmeticExplainer:
         for wider in known:
             precision = _wider_precision(evaluator.subject, dtype, wider)
             if precision and looser_words(precision, evaluator.precision):
-                yield wider, evaluator.under(precision)
+                yield wider, evaluator.with_precision(precision)
 
     def _explains_subject(self, wider: WiderArithmetic, declared: Evaluator, evaluator: Evaluator) -> bool:
         """Whether a class allows all that a subject answers to plain problems, without a drift, and none finer does."""
@@ -318,7 +317,7 @@ class ArithmeticExplainer:
         # a twin, which flushes subnormals or rounds logits, too, has the same cause and more to say: it begins alike
         between = takewhile(lambda each: not wider.cause.startswith(each.cause), showing)
         precisions = (_wider_precision(declared.subject, declared.dtype, each) for each in between)
-        evaluators = (declared.under(precision) for precision in precisions if precision)
+        evaluators = (declared.with_precision(precision) for precision in precisions if precision)
         return any(self._allows_plain(evaluator, ORDINARY_KINDS) for evaluator in (declared, *evaluators))
 
     def _allows_what_failed(self, evaluator: Evaluator) -> bool:
@@ -331,13 +330,13 @@ class ArithmeticExplainer:
         return all(self._clause_holds(check, evaluator) for check in plain)
 
     def _clause_holds(self, check: Check, evaluator: Evaluator) -> bool:
-        if check.lacking(evaluator.subject):
+        if check.why_not_put(evaluator.subject):
             return True
         compiling = evaluator.compiling
         if compiling and compiling.is_spent:  # nobody knows, so the class is not offered
             return False
         trial = Trial(check, evaluator, Effort.QUICK, seed_of(self.seed, check.domain), lambda _: None, shrinks=False,
-                      purse=CLAUSE_PURSE, compiling_ends=compiling.end_of_clause if compiling else math.inf)
+                      max_work=CLAUSE_PURSE, compiling_ends=compiling.end_of_clause if compiling else math.inf)
         return not isinstance(trial.hold().failure, Violated)  # an exception tells nothing of how it rounds
 
 

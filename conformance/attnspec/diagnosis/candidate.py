@@ -68,7 +68,7 @@ class FaultCandidate:
         docked, steps = self._put[noise]
         while len(steps) <= index:
             step = log_call(docked, *self._calls[len(steps)])
-            steps.append(step if self._bar.aspect is Aspect.KEPT else step.let_go)
+            steps.append(step if self._bar.aspect is Aspect.KEPT else step.without_memory)
         return steps[index]
 
     @property
@@ -90,7 +90,7 @@ def as_candidate(fault: Fault, subject: Subject, conventions: Mapping[str, str])
     """The fault, freshly made, in the place of the subject: under its declaration and with its variants, with its pairs
     where no keyword says them, and with its answer to a row that sees no key.
     """
-    subject = replace(subject, takes_storage=False)  # a fault's function knows no other storage or shape of arrays
+    subject = replace(subject, takes_own_layout=False)  # a fault's function knows no other storage or shape of arrays
     function = fault.function
     other = fault.other_path() if fault.other_path else function
     if conventions.get(ROTARY_PAIRS) == INTERLEAVED and subject.declaration.kind is Kind.ROTARY:
@@ -474,7 +474,7 @@ class Witnesses:
                      for clause, faults in self.matrix.refutations().convictions.items() if clause in checks}
         useful = [clause for clause, those in convicted.items() if those
                   and (len(those) < len(suspects) or len(suspects) == 1) and clause != trial.check.clause.id
-                  and not checks[clause].lacking(trial.evaluator.subject)]
+                  and not checks[clause].why_not_put(trial.evaluator.subject)]
         ranked = sorted(useful, key=lambda clause: abs(2 * len(convicted[clause]) - len(suspects)))
         each_once = {convicted[clause]: clause for clause in reversed(ranked)}.values()
         in_turn = sorted(ranked, key=lambda clause: clause not in each_once)
@@ -491,7 +491,7 @@ class Witnesses:
         known = trial.evaluator
         evaluator = Evaluator(subject, known.dtype, known.conventions, archive=known.archive)
         return Trial(check, evaluator, Effort.QUICK, seed_of(self.seed, check.domain), lambda _: None, shrinks=False,
-                     cases=CASES, purse=CLAUSE_PURSE).hold()
+                     cases=CASES, max_work=CLAUSE_PURSE).hold()
 
 
 def _catalogue_name(fault: Fault) -> str:

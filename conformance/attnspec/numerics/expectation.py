@@ -29,7 +29,7 @@ from attnspec.numerics.bound import (
     weight_storage_error,
 )
 from attnspec.numerics.gradient_sums import Gradient
-from attnspec.numerics.operands import LogitBend, Operands, dequantise_problem, roundings_of, visible_keys
+from attnspec.numerics.operands import LogitBend, Operands, read_entries, roundings_of, visible_keys
 from attnspec.numerics.precision import Precision, assumed_precision
 from attnspec.numerics.reference import (
     Truth,
@@ -170,7 +170,7 @@ def expect(
     be asked for, and is for values without structure only.  screens: look at every entry, but cheaply: the truth is in
     float64 for a float64 subject too, and allowances may be larger than need be; they pay for the truth's own error.
     """
-    subject, posed = roundings_of(problem, precision), dequantise_problem(problem)
+    subject, posed = roundings_of(problem, precision), read_entries(problem)
     sizes = posed.sizes
     T = sizes.T if rows is None else len(rows)
     every_block = functools.partial(cut_blocks, posed)
@@ -234,7 +234,7 @@ def _expect_sharply(dtype: DType, r: Roundings, parts: frozenset[str], operands:
 def _expected_fields(
         operands: Operands, wide: Truth, classes: Sequence[Roundings], parts: frozenset[str]) -> dict[str, Array]:
     """The same (B,H,T,…), given the truth and the classes that err: the subject's, and the truth's if no finer."""
-    truth = wide.narrow()
+    truth = wide if wide.output.dtype == np.float64 else wide.narrow()
     erring = [(r, weight_error(operands, truth, r)) for r in classes]
     claimed: Array = in_domain(operands, truth, *erring[0]) & np.isfinite(erring[0][1].worst)
     found = dict(EMPTY_FIELDS)
@@ -480,8 +480,8 @@ def _log_variance(operands: Operands, truth: Truth, r: Roundings, errors: Weight
     # the scale may be multiplied into keys, one rounding an entry, or into the logit
     prescaled = r.prescale * r.prescale * (a * a * squares + size * size)
     before = summed**2 + prescaled + stored**2 + logit_underflow(operands, r) ** 2
-    if operands.stored_errors is not None and r.stored_formats:
-        before = before + a * a * squares_of_codes(operands, operands.stored_errors)
+    if operands.entry_errors is not None and r.stored_formats:
+        before = before + a * a * squares_of_codes(operands, operands.entry_errors)
     if operands.bend is not None:
         before = _variance_behind_bend(before, operands, operands.bend, truth, r)
     # a rescaling is shared by the keys before it; over all orders their partial sums come to a sixth of the squares

@@ -35,7 +35,7 @@ from attnspec.numerics.gradient_sums import (
     mark_heads,
     reduce_block,
 )
-from attnspec.numerics.operands import Operands, dequantise_problem, key_heads, queries_within, roundings_of
+from attnspec.numerics.operands import Operands, key_heads, queries_within, read_entries, roundings_of
 from attnspec.numerics.precision import Precision, assumed_precision
 from attnspec.numerics.reference import (
     Differentials,
@@ -279,7 +279,7 @@ def expect_gradients(
     factor (B,H,T,S): of weights that are dropped.  The other arguments are those of `expect`.
     """
     own, *of_truth = erring_classes(precision, backward)
-    classes, problem = (replace(own, forward=roundings_of(problem, precision)), *of_truth), dequantise_problem(problem)
+    classes, problem = (replace(own, forward=roundings_of(problem, precision)), *of_truth), read_entries(problem)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is not claimed
         way = _Way(problem, grad, classes, key_heads(problem, conventions),
                    np.ones((problem.sizes.B, 1), bool) if settled is None else settled,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from attnspec.core.errors import FileLocation, TargetError
-from attnspec.host.frames import LARGEST_HEADER
+from attnspec.host.frames import MAX_HEADER_BYTES
 from attnspec.hosting.client import Client, HostDied
 from attnspec.scaffold.examined import ExaminedCallable, read_callable
 from attnspec.subjects.call import Call, ReturnedTree, SubjectDied, SubjectRaised
@@ -121,12 +121,12 @@ class CalleeProcess:
         if self.preload_source:
             self.load_source("def preloaded(query, key, value): ...\n", "preloaded", "")
         loaded = describe_loaded(_locate_function(target), target, self.client)
-        if not loaded.described["is_callable"]:
-            raise TargetError(f"{target!r} is {loaded.described['type']} and cannot be called.")
+        if not loaded.description["is_callable"]:
+            raise TargetError(f"{target!r} is {loaded.description['type']} and cannot be called.")
         header = {"do": "examine", "of": loaded.number, "sources": sources}
         try:
-            told, _ = self.client.request(header, most=LARGEST_HEADER)
-            return read_callable(target, loaded.described, told)
+            told, _ = self.client.request(header, most=MAX_HEADER_BYTES)
+            return read_callable(target, loaded.description, told)
         except HostDied as died:
             deadline = self.client.surroundings.deadline
             raise TargetError(not_ended(f"looking at {target!r}", died.death, deadline)) from None

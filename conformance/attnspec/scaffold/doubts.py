@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnspec.core.forms import STATE
+from attnspec.core.keywords import PLACED
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import LayerProblem
 from attnspec.scaffold.examined import ExaminedCallable
@@ -89,12 +90,12 @@ def _list_causal_evidence(form: CallForm, callee: ExaminedCallable) -> Iterator[
 
 def _find_triangle(form: CallForm, source: str) -> str:
     """What its code says that makes a triangle: that a class registers it, or that nothing that is left at its default,
-    and no window, can be what it is for.
+    and no keyword that hides keys by their place, can be what it is for.
     """
     made, registered = _TRIANGLE_CALL.search(source), _BUFFER_CALL.search(source)
     if made and registered:
         return f"it registers a triangle, {registered[1]!r}"
-    is_for_all = not form.defaults.keys() - {"training"} and "window" not in form.keywords
+    is_for_all = not form.defaults.keys() - {"training"} and PLACED.keys().isdisjoint(form.keywords)
     return f"its code makes a triangle, by {made[1]!r}" if made and is_for_all else ""
 
 

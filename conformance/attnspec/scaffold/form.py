@@ -136,7 +136,8 @@ class CallForm:
     manifest.  default_scale: in words, where it is not 1/sqrt(D).  fixed_heads: how many it has, 0 for any number.
     one_kv_head: one head of keys and values serves for all queries.  even_heads: features turn in pairs, so D is even.
     needs_several_heads: with one head it has other parameters.
-    mask_of_squares: it takes a mask where T = S only.  scale_pattern: the scales of codes that it is tried with.
+    mask_of_squares: it takes a mask where T = S only.  tried_values: what an aspect tries it
+    with, in the aspect's own words; empty: what is usual there.
     variants: by name, forms that must answer alike, such as the layer in training.
 
     What is said of it.
@@ -192,7 +193,7 @@ class CallForm:
     padded_parameter: str = ""
     is_padded_alike: bool = False
     initial_parameters: tuple[str, ...] = ()
-    scale_pattern: str = "head/odd"
+    tried_values: str = ""
     mode: ModuleMode = ModuleMode.EVALUATION
     variants: Mapping[str, CallForm] = field(default_factory=dict)
 

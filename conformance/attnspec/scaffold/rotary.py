@@ -136,7 +136,7 @@ def _turns_rightly(form: RotaryForm, process: CalleeProcess, dtype: DType = DTyp
         truth = expect_rotary(problem, assumed_precision(dtype),
                               conventions={ROTARY_PAIRS: form.pairs}).output
         try:
-            output = subject.answer_rotary(problem).output.astype(np.float64)
+            output = subject.answer(problem).output.astype(np.float64)
         except (SubjectRaised, SubjectDied, UnusableAnswer, ValueError):
             return False
         if not np.abs(output - truth).max() <= tolerance_of(dtype):

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from attnspec.core.errors import TargetError
+from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.scaffold.callee_process import OutOfTime
-from attnspec.scaffold.codes import MOST_CODE_TRIES, find_coded_form, find_scale_parameters
 from attnspec.scaffold.doubts import doubt_causality, warn_of_inverted_mask, warn_of_overflow
 from attnspec.scaffold.examined import ExaminedCallable, spread_inputs
 from attnspec.scaffold.form import CallForm, Parameters, Site
@@ -121,7 +121,7 @@ def find_form(target: str, trier: Trier) -> CallForm:
     callee, gathered = spread_inputs(trier.process.examine(target))
     trier.gathered_inputs = gathered
     try:
-        ways = (_find_with_codes, _find_right, _find_with_mistake, _find_as_suggested,
+        ways = (_find_for_aspects, _find_right, _find_with_mistake, _find_as_suggested,
                 _find_without_rotation,
                 _find_before_sum, _find_without_bias, _find_with_full_pages)
         found = next(filter(None, (way(callee, trier) for way in ways)), None)
@@ -148,18 +148,21 @@ def _find_right(callee: ExaminedCallable, trier: Trier,
     return None
 
 
-def _find_with_codes(callee: ExaminedCallable, trier: Trier) -> CallForm | None:
-    """The form of a function that is handed codes and scales; None where none is right, not even with scales of 1."""
-    told, until = find_scale_parameters(callee), trier.tried_count + MOST_CODE_TRIES
-    for known in filter(None, (told, told.without_query) if told else ()):
-        for pose in (Pose(), Pose(_WIDE_SIZES, is_half=True)):
-            paged = filter(None, (pose.apply_to(form, trier) for form in list_paged_forms(known.callee, trier)))
-            forms = itertools.chain(paged, _list_forms(known.callee, trier, pose))
-            if found := find_coded_form(forms, known, _try_form, trier, until):
-                return _complete_form(found, known.callee, trier)
-    if told:
-        trier.nearest = None
-        trier.mistaken_forms.clear()
+def _find_for_aspects(callee: ExaminedCallable, trier: Trier) -> CallForm | None:
+    """The form of a function with parameters of an aspect that finds out by itself how these are handed over; None
+    where none is right.
+    """
+    for part in load_parts("search"):
+        ways, until = part.parameters_of(callee), trier.tried_count + part.MOST_TRIES
+        for known in ways:
+            for pose in (Pose(), Pose(_WIDE_SIZES, is_half=True)):
+                paged = filter(None, (pose.apply_to(form, trier) for form in list_paged_forms(known.callee, trier)))
+                forms = itertools.chain(paged, _list_forms(known.callee, trier, pose))
+                if found := part.find_form(forms, known, _try_form, trier, until):
+                    return _complete_form(found, known.callee, trier)
+        if ways:
+            trier.nearest = None
+            trier.mistaken_forms.clear()
     return None
 
 

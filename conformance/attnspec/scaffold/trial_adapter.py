@@ -15,7 +15,7 @@ from attnspec.core.forms import TABLE
 from attnspec.core.forms import InputForm as Layout
 from attnspec.core.nouns import Verdict
 from attnspec.core.sizes import Refusal, read_refusal
-from attnspec.hosting.process import DIED
+from attnspec.hosting.client import DIED_REASON
 from attnspec.problems.keyword_arrays import USUAL_PAGES
 from attnspec.problems.problem import DENSE, Array, LayerProblem, Lays, Problem
 from attnspec.scaffold.arrangements import (
@@ -155,7 +155,7 @@ class Trier:
             raise TargetError(f"{died}. It was given this form: {describe_call(form)}.")
         if self.death_count >= MOST_DEATHS:
             last = (died.stderr.strip().splitlines() or [""])[-1]
-            raise TargetError(f"the process died{str(died).removeprefix(DIED)} in {self.death_count} of "
+            raise TargetError(f"the process died{str(died).removeprefix(DIED_REASON)} in {self.death_count} of "
                               f"{self.tried_count} forms that were tried{last and f': {last}'}")
         self.keep_attempt(Attempt(form, Progress.RAISED, str(died)))
 
@@ -204,7 +204,7 @@ class Trier:
         self.tried_count += 1
         subject = self.load_adapter(form)
         try:
-            return subject.answer_layer(problem) if isinstance(problem, LayerProblem) else subject.answer(problem)
+            return subject.answer(problem)
         except SubjectRaised as raised:
             names = "|".join(re.escape(each.parameter) for each in form.bindings if each.parameter)
             is_named = bool(names) and raised.is_stated and bool(re.search(rf"\b({names})\b", raised.statement))

@@ -24,10 +24,10 @@ from attnspec.core.keyword import GRAD, LSE, OUTPUT, Acts
 from attnspec.core.keywords import CACHED, KEYWORDS
 from attnspec.core.nouns import DType, Kind, Verdict
 from attnspec.core.paths import portable_text
-from attnspec.host.calling import LARGEST, NO_GRADIENT, NOT_MADE, NOT_REACHED, Arguments, Ended, own_name
-from attnspec.host.frames import BITS, Entries, bounds, placed
+from attnspec.host.calling import MAX_SENT_BYTES, NO_GRADIENT, NOT_MADE, NOT_REACHED, Arguments, CallEnding, own_name
+from attnspec.host.frames import BIT_DTYPES, Entries, bounds, place_array
 from attnspec.host.lifts.making import FormNotMade, FrameworkForm
-from attnspec.hosting.process import ProcessDeath
+from attnspec.hosting.client import ProcessDeath
 from attnspec.numerics.gradients import BIAS, DIFFERENTIABLE_INPUTS
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import CACHED_INPUTS, INPUTS, Array, LayerProblem, Problem, numpy_dtype
@@ -211,7 +211,7 @@ class Call:
     @cached_property
     def most_bytes(self) -> int:
         """The bytes that an answer of these shapes may take, gradients and the arguments themselves besides."""
-        results = sum(8 * math.prod(shape) for shape in self.shapes) if self.shapes else LARGEST
+        results = sum(8 * math.prod(shape) for shape in self.shapes) if self.shapes else MAX_SENT_BYTES
         return results + sum(2 * _span(array) + 8 * array.size for array in self.named_arrays.values())
 
     def arguments(self, kept: Mapping[int, Entries], rows: Array | None = None) -> Arguments:
@@ -252,7 +252,7 @@ def _span(array: Array) -> int:
 def entries_of(array: Array) -> Entries:
     """An array of any shape as the host's code has it: what NumPy has no dtype for by its bits."""
     name = _name_dtype(array.dtype)
-    return Entries(name, array.view(BITS[name]) if name in BITS else array)
+    return Entries(name, array.view(BIT_DTYPES[name]) if name in BIT_DTYPES else array)
 
 
 @cache
@@ -263,7 +263,7 @@ def _name_dtype(dtype: np.dtype[Any]) -> str:
 def array_of(entries: Entries) -> Array:
     """The array of any shape that entries stand for."""
     array: Array = entries.array
-    return array.view(numpy_dtype(DType(entries.dtype))) if entries.dtype in BITS else array
+    return array.view(numpy_dtype(DType(entries.dtype))) if entries.dtype in BIT_DTYPES else array
 
 
 def private_copy(array: Array) -> Array:
@@ -273,29 +273,28 @@ def private_copy(array: Array) -> Array:
     low, high = bounds(array.shape, array.strides)
     # zeros in the gaps: a subject that ignores strides then misreads the same each time, and its case can be repeated
     memory = np.zeros(high - low + array.itemsize, np.uint8)
-    copy: Array = placed(array.shape, array.dtype, memory, array.strides, -low)
+    copy: Array = place_array(array.shape, array.dtype, memory, array.strides, -low)
     copy[...] = array
     return copy
 
 
-def read_answer(ended: Ended, call: Call, changed: Set[int],
+def read_answer(ended: CallEnding, call: Call, changed: Set[int],
                 now: Callable[[], Array | None]) -> SubjectAnswer:
     """What a call that has ended comes to. `changed`: the ids of the arrays given, of any shape, that it changed.
     now: what the subject's memory of the output (B,H,T,Dv) or (B,T,M) holds when asked; None where it was let go.
 
     Raises SubjectRaised, UnusableAnswer, NotDifferentiated or FormNotMade.
     """
-    if ended.ended == "raised":
-        raise read_raised(ended.told, ended.said)
-    if ended.ended == "unusable":
-        if ended.told["name"] == NO_GRADIENT:
+    if ended.how == "raised":
+        raise read_raised(ended.details, ended.stderr)
+    if ended.how == "unusable":
+        if ended.details["name"] == NO_GRADIENT:
             raise NotDifferentiated("its output requires no gradient")
-        if ended.told["name"] == NOT_REACHED:
+        if ended.details["name"] == NOT_REACHED:
             raise NotDifferentiated(UNRETURNED if call.is_backward else UNREACHED)
-        if ended.told["name"] == NOT_MADE:
-            raise FormNotMade(portable_text(str(ended.told["named"])))
-        raise UnusableAnswer(_describe_unusable(ended.told, call),
-                             _name_no_array(ended.told, call))
+        if ended.details["name"] == NOT_MADE:
+            raise FormNotMade(portable_text(str(ended.details["named"])))
+        raise UnusableAnswer(_describe_unusable(ended.details, call), _name_no_array(ended.details, call))
     named = call.named_arrays
     mutated = tuple(name for name, array in named.items() if id(array) in changed) if changed else ()
     shared = {id(list(named.values())[at]) for at in ended.aliases}
@@ -307,7 +306,7 @@ def read_answer(ended: Ended, call: Call, changed: Set[int],
         held = now()
         return held is None or held.tobytes() == results[0].tobytes()
 
-    said = portable_text(ended.said) if ended.said else ""
+    said = portable_text(ended.stderr) if ended.stderr else ""
     found = dict(zip(call.names, results, strict=False))  # an output alone has one name of two
     by_input = {name: found[name_gradient(name)] for name in call.wrt}
     return SubjectAnswer(found.get("output", results[0]), found.get("weights"), mutated, aliases,
@@ -365,11 +364,6 @@ def _name_no_array(told: Mapping[str, Any], call: Call) -> str:
     is_none = told["name"] not in {"the pair", "the mapping",
                                    "the cache"} and told.get("is_array") is False
     return str(told["named"]) if is_none and call.names[told["at"]] == "output" else ""
-
-
-def unique_arrays(arrays: Sequence[Array]) -> Sequence[Array]:
-    """The arrays, of any shape, each once, in their order."""
-    return list({id(array): array for array in arrays}.values())
 
 
 PARAMS = "params"
@@ -460,17 +454,21 @@ def can_differentiate(declaration: Declaration) -> bool:
     """Whether a framework can be asked for gradients of functions that are declared so."""
     forms = {Kind.ATTENTION: {InputForm.DENSE, InputForm.PACKED}, Kind.LAYER: {InputForm.DENSE}}
     is_fit = declaration.form in forms.get(declaration.kind, ())
-    return bool(declaration.lift) and is_fit and not refuses_gradients(declaration) and not takes_codes(declaration)
+    refuses = refuses_gradients(declaration) or takes_no_numbers(declaration)
+    return bool(declaration.lift) and is_fit and not refuses
 
 
-def takes_codes(declaration: Declaration) -> bool:
-    """Whether query, key or value are codes in a narrow format. No framework differentiates with respect to these."""
-    return bool(_arrays_of_codes(declaration.limits))
+def takes_no_numbers(declaration: Declaration) -> bool:
+    """Whether entries of query, key or value always stand for others. No framework differentiates with respect to
+    these.
+    """
+    return bool(_arrays_without_numbers(declaration.limits))
 
 
-def _arrays_of_codes(limits: Limits) -> tuple[str, ...]:
-    """Those of query, key and value that come as codes in a narrow format."""
-    return tuple(name for name in INPUTS if getattr(limits, f"stored_{name}"))
+def _arrays_without_numbers(limits: Limits) -> frozenset[str]:
+    """The arrays that a subject with these limits takes together with what their entries stand for alone."""
+    return frozenset(KEYWORDS[name].meaning_of for word in KEYWORDS.values() if word.meaning_of and word.comes_with
+                     for name in word.comes_with(limits))
 
 
 def refuses_gradients(declaration: Declaration) -> bool:
@@ -479,14 +477,14 @@ def refuses_gradients(declaration: Declaration) -> bool:
 
 
 def inputs_of(problem: Problem, limits: Limits) -> tuple[str, ...]:
-    """The names of the inputs with respect to which a problem has gradients: of codes there are none, since what a
-    code passes back is a convention.
+    """The names of the inputs with respect to which a problem has gradients: of entries that stand for others there are
+    none, since what these pass back is a convention.
     """
     constant = {BIAS} if limits.constant_bias else set()
-    codes = {KEYWORDS[name].meaning_of for name in problem.given} | set(_arrays_of_codes(limits))
-    codes |= {past for past, held in zip(CACHED, CACHED_INPUTS, strict=True) if held in codes}
+    standing = {KEYWORDS[name].meaning_of for name in problem.given} | _arrays_without_numbers(limits)
+    standing |= {past for past, held in zip(CACHED, CACHED_INPUTS, strict=True) if held in standing}
     return tuple(name for name in DIFFERENTIABLE_INPUTS
-                 if name not in constant and name not in codes and getattr(problem, name) is not None)
+                 if name not in constant and name not in standing and getattr(problem, name) is not None)
 
 
 def grad_given(problem: Problem, declaration: Declaration) -> Array:

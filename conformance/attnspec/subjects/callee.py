@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -16,12 +16,11 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable_text
 from attnspec.core.surroundings import HostLanguage
 from attnspec.host import calling
-from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, Ended
+from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, CallEnding
 from attnspec.host.frames import FLOATS, Entries, same_bits
 from attnspec.host.lifts import LIFTS, plain
 from attnspec.host.serving import lift_named
-from attnspec.hosting.client import Client, HostDied
-from attnspec.hosting.process import NO_ANSWER, ProcessDeath
+from attnspec.hosting.client import NO_ANSWER, Client, HostDied, ProcessDeath
 from attnspec.problems.problem import Array
 from attnspec.subjects.call import (
     Call,
@@ -34,7 +33,6 @@ from attnspec.subjects.call import (
     read_answer,
     read_raised,
     read_tree,
-    unique_arrays,
 )
 from attnspec.subjects.exceptions import not_ended
 
@@ -124,7 +122,8 @@ class Hosted:
 
     def _exchange(self, call: Call, rows: Array | None) -> tuple[Sequence[Array], Mapping[str, Any], list[Entries]]:
         """The arrays that are given, any shape, and what comes back; rows (T,). Raises SubjectDied."""
-        arrays = unique_arrays([*call.named_arrays.values(), *(() if rows is None else (rows,))])
+        given = (*call.named_arrays.values(), *(() if rows is None else (rows,)))
+        arrays = list({id(array): array for array in given}.values())  # the same array twice is sent once
         places = {id(array): at for at, array in enumerate(arrays)}
         header = {"do": "call", "of": self.number, "lift": self.lift,
                   "device": self.client.surroundings.device,
@@ -140,9 +139,14 @@ class Hosted:
         except HostDied as died:
             raise SubjectDied(died.death) from None
 
-    def meanwhile(self, work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:
-        """The client does it."""
-        return self.client.meanwhile(work)
+    @contextlib.contextmanager
+    def meanwhile(self, work: Iterable[Callable[[], object]]) -> Iterator[None]:
+        """A piece that raises is left, as are those for which there is no call: whoever needs them does them then."""
+        self.client.work = iter(work)
+        try:
+            yield
+        finally:
+            self.client.work = iter(())
 
     def _find_kind(self, call: Call) -> Hashable:
         """What calls have in common that end a host alike."""
@@ -217,35 +221,28 @@ def _keywords_as_json(value: object, places: Mapping[int, int]) -> object:
 
 
 def _read_call_end(told: Mapping[str, Any], found: Sequence[Entries], call: Call,
-                   arrays: Sequence[Array]) -> tuple[Ended, frozenset[int]]:
+                   arrays: Sequence[Array]) -> tuple[CallEnding, frozenset[int]]:
     """How the call ended, and the ids of the arrays given, of any shape, that it changed. Raises _NoAnswer for what is
     none: whatever is in that process can write it.
     """
     try:
         results = found[: int(told["results"])]
         gradients = [each.array for each in found[len(results):]]
-        _check_arrays(told, call, results, gradients)
+        _ = int(str(told["call"]))
+        due = [tuple(shape) for shape in call.shapes] if told["ended"] == "answered" else []
+        if [each.array.shape for each in results] != due or any(each.dtype not in FLOATS for each in results):
+            raise ValueError("the arrays are not those that were expected")
+        shapes = [array.shape for array in call.arrays.values()] if told["has_gradients"] is True else []
+        if [each.shape for each in gradients] != shapes or any(each.dtype != "float64" for each in gradients):
+            raise ValueError("the gradients are not those that were expected")
         _check_words(told["ended"], told["told"], call)
         shared = {id(arrays[int(at)]) for at in told["aliases"]}
         aliases = [at for at, array in enumerate(call.named_arrays.values()) if id(array) in shared] if shared else []
-        ended = Ended(told["ended"], results, (), gradients, told["has_gradients"] is True,
-                      aliases, dict(told["told"]),
-                      str(told["said"]))
+        ended = CallEnding(told["ended"], results, (), gradients, told["has_gradients"] is True, aliases,
+                           dict(told["told"]), str(told["said"]))
         return ended, frozenset(id(arrays[int(at)]) for at in told["changed"])
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
         raise _NoAnswer(str(wrong)) from None
-
-
-def _check_arrays(told: Mapping[str, Any], call: Call, results: Sequence[Entries],
-                  gradients: Sequence[Array]) -> None:
-    """Raise ValueError for results and gradients, any shape, that are not those that are due."""
-    int(str(told["call"]))
-    due = [tuple(shape) for shape in call.shapes] if told["ended"] == "answered" else []
-    if [each.array.shape for each in results] != due or any(each.dtype not in FLOATS for each in results):
-        raise ValueError("the arrays are not those that were expected")
-    shapes = [array.shape for array in call.arrays.values()] if told["has_gradients"] is True else []
-    if [each.shape for each in gradients] != shapes or any(each.dtype != "float64" for each in gradients):
-        raise ValueError("the gradients are not those that were expected")
 
 
 _TEXT_FIELDS: Mapping[object, Sequence[str]] = {
@@ -286,7 +283,7 @@ class InProcess:
 
     def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
         """The answer to private copies; rows (T,) bool."""
-        arrays = unique_arrays(list(call.named_arrays.values()))
+        arrays = list({id(array): array for array in call.named_arrays.values()}.values())
         copies = {id(array): private_copy(array) for array in arrays}
         kept = {at: entries_of(copy) for at, copy in copies.items()}
         function = self.backward if call.is_backward and self.backward else self.function
@@ -302,7 +299,7 @@ class InProcess:
 
     def find_flushing_operation(self, dtype: DType) -> str:
         """What the framework does here."""
-        return plain.flushed_by(lift_named(self.lift), dtype.value) if self.lift else ""
+        return plain.find_flushing_operation(lift_named(self.lift), dtype.value) if self.lift else ""
 
     def why_not_taken(self, dtype: DType) -> str:  # noqa: ARG002  (the protocol's)
         """Attnspec's own process can hold every dtype."""

@@ -28,9 +28,9 @@ from attnspec.core.errors import (
 from attnspec.core.forms import EVERY_KEYWORD
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable_text
-from attnspec.host.loading import PACKAGE
-from attnspec.host.raised import COMPUTED, SPOKE, UNREAL
-from attnspec.hosting.process import DIED, ProcessDeath
+from attnspec.host.loading import ADAPTER_PACKAGE
+from attnspec.host.raised import COMPUTING, RAISING, TRACING_WORDS
+from attnspec.hosting.client import DIED_REASON, ProcessDeath
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import LayerProblem, Problem
 from attnspec.spec.yaml_lines import shown_path
@@ -193,17 +193,17 @@ def is_fault_of_adapter(raised: SubjectRaised) -> bool:
     It asks for what is not there (an attribute, a keyword, a name to import), leaves out what is needed, asks for a
     number that is not there yet, or stumbles over what it got. What it raises on purpose is said for its subject.
     """
-    if raised.module.partition(".")[0] != PACKAGE or raised.act == SPOKE:
+    if raised.module.partition(".")[0] != ADAPTER_PACKAGE or raised.act == RAISING:
         return False
     if raised.classes & {"AttributeError", "ImportError"}:
         return True
     if raised.classes & {"TypeError", "ValueError"} and _UNKNOWN.search(raised.summary):
         return True
-    if any(word in name for word in UNREAL for name in raised.classes):
+    if any(word in name for word in TRACING_WORDS for name in raised.classes):
         return True
     # an answer had more or fewer parts than the adapter takes it to have
     is_unpacking = "values to unpack" in raised.summary or "cannot unpack" in raised.summary
-    return raised.act == COMPUTED and (is_unpacking or bool(raised.classes & _STUMBLES))
+    return raised.act == COMPUTING and (is_unpacking or bool(raised.classes & _STUMBLES))
 
 
 _OF_PYTHON = re.compile(r"(site|dist)-packages|/python3?[\d.]*(\.zip|/lib-dynload)?/?$")
@@ -290,8 +290,8 @@ def not_ended(doing: str, death: ProcessDeath, deadline: float) -> str:
     """
     if death.verdict is Verdict.TIMED_OUT:
         return f"{doing} had not ended after {deadline:g} s. Give it longer: --deadline."
-    if death.reason.startswith(DIED):
+    if death.reason.startswith(DIED_REASON):
         lines = death.printed.strip().splitlines()
         last = f" Its last words: {portable_text(lines[-1])}" if lines else ""
-        return f"{doing} ends the process{death.reason.removeprefix(DIED)}.{last}"
+        return f"{doing} ends the process{death.reason.removeprefix(DIED_REASON)}.{last}"
     return f"{doing} ends the process: {death.reason}."

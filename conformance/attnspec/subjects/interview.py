@@ -146,7 +146,7 @@ class Interview:
         if self.subject.refuses(problem):
             return False
         try:
-            self.subject.answer_any(problem)
+            self.subject.answer(problem)
         except SubjectRaised:
             return False
         except UnusableAnswer:
@@ -173,7 +173,7 @@ class Interview:
         if self.subject.refuses(problem):
             return ""
         try:
-            self.subject.answer_any(problem)
+            self.subject.answer(problem)
         except UnusableAnswer:
             return ""
         except SubjectRaised as raised:

@@ -24,8 +24,7 @@ from attnspec.problems.make import make_layer
 from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe, Sizes, heads_last, with_gaps
 from attnspec.subjects.exceptions import Topic, says_always_causal
 from attnspec.subjects.interview import Case, Interview, WordedRefusal, find_causes, start_of, with_keyword
-from attnspec.subjects.misfits import GAPS, STRIDED, WITHOUT_CAUSAL, is_contiguous
-from attnspec.subjects.subject import Subject, SubjectDied
+from attnspec.subjects.subject import GAPS, STRIDED, WITHOUT_CAUSAL, Subject, SubjectDied, is_contiguous
 
 
 @dataclass(frozen=True, slots=True)

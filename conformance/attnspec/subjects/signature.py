@@ -32,7 +32,7 @@ from attnspec.core.forms import (
 from attnspec.core.keywords import CAUSAL, KEYWORDS, OTHER_NAMES, is_causal_flag, keyword_for, slip_of
 from attnspec.core.nouns import Kind
 from attnspec.core.paths import portable_text
-from attnspec.host.describing import described
+from attnspec.host.describing import describe_callable
 from attnspec.spec.yaml_lines import shown_path
 
 
@@ -75,7 +75,7 @@ class FunctionDescription:
 
 def describe_function(function: Callable[..., object] | FunctionDescription) -> FunctionDescription:
     """What is known of a function of this process; of one elsewhere it is known already."""
-    return function if isinstance(function, FunctionDescription) else read_description(described(function))
+    return function if isinstance(function, FunctionDescription) else read_description(describe_callable(function))
 
 
 def read_description(told: Mapping[str, Any]) -> FunctionDescription:

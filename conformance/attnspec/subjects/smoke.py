@@ -234,7 +234,7 @@ def _make_line(subject: Subject, sentence: str, problem: Problem | RotaryProblem
         return SmokeLine(sentence, has_passed=True, detail=f"not asked: {reason}")
     subject.callee.begin_item()
     try:
-        answer = subject.answer_any(problem)
+        answer = subject.answer(problem)
     except SubjectDied as died:
         return SmokeLine(sentence, has_passed=False, detail=str(died))
     except SubjectRaised as raised:
@@ -258,7 +258,7 @@ def _find_wrong(answer: SubjectAnswer, expected: Array | None) -> str:
 def _try_output(subject: Subject, problem: Problem | RotaryProblem) -> Array | None:
     """The output (B,H,T,Dv), or None where there is none."""
     try:
-        return None if subject.refuses(problem) else subject.answer_any(problem).output
+        return None if subject.refuses(problem) else subject.answer(problem).output
     except (SubjectRaised, SubjectDied, UnusableAnswer):
         return None
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from attnspec.core.declaration import LIMITS, Declaration
+from attnspec.core.declaration import LIMITS, Declaration, Limits
 from attnspec.core.errors import FileLocation, UsageError
 from attnspec.core.forms import HELD_IN_CACHE, POSITIONS, STATE, TABLE, InputForm, called_there
-from attnspec.core.keyword import GRAD, LSE
-from attnspec.core.keywords import AXES, load_parts
+from attnspec.core.keyword import APART, GRAD, LSE
+from attnspec.core.keywords import AXES, SEGMENTED, load_parts
 from attnspec.core.nouns import Kind
 from attnspec.host.lifts.making import FormNotMade, FrameworkForm
-from attnspec.problems.keyword_arrays import USUAL_PAGES, cut_scales
+from attnspec.problems.keyword_arrays import USUAL_PAGES, cut_meanings
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import DENSE, Array, LayerProblem, Lays, Problem, Sizes
 from attnspec.record.outcome import KnownFinding, SubjectCard
@@ -34,11 +34,13 @@ from attnspec.subjects.call import (
     call_of_framework,
     can_differentiate,
     grad_given,
+    refuses_gradients,
+    takes_no_numbers,
 )
 from attnspec.subjects.callee import Callee
 from attnspec.subjects.exceptions import failure_of_adapter
+from attnspec.subjects.lowering import LoweredProblem, head_width, lower_problem, lowering_misfit
 from attnspec.subjects.manifest import Library
-from attnspec.subjects.misfits import LoweredProblem, Misfits, head_width, lower_problem
 from attnspec.subjects.serving_forms import (
     FIRST_STEP,
     USUAL_STEPPING,
@@ -60,8 +62,16 @@ _SAID_BY_FORM: Mapping[InputForm, frozenset[str]] = {InputForm.PAGED: frozenset(
 
 ASKS_LSE = "return_lse"
 
-__all__ = ["NotDifferentiated", "Subject", "SubjectAnswer", "SubjectDied", "SubjectRaised",
-           "UnusableAnswer"]
+_MADE_FIELDS: Mapping[InputForm, str] = {InputForm.PACKED: "a packed function's inputs are made by packing",
+                                         InputForm.PAGED: "a paged function's keys and values are put into pages"}
+"""By form, why a subject is not asked about the memory of its arrays."""
+
+STRIDED, GAPS = "inputs that are not contiguous", "inputs with gaps along their last axis"
+"""What a function refuses that takes contiguous arrays only, and one that takes contiguous features only."""
+
+WITHOUT_CAUSAL = "calls without the causal flag"
+
+__all__ = ["NotDifferentiated", "Subject", "SubjectAnswer", "SubjectDied", "SubjectRaised", "UnusableAnswer"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +81,7 @@ class Subject:
     variants: the same with one hidden switch flipped.  refused_words: what it was found to refuse, by `refusals.py`,
     with its words.  entry: its place in a manifest.  description: what is known of its function; None of attnspec's
     own.  backward: its backward pass, where it has one of its own.  made: by form, what attnspec makes of it itself.
-    replays: by clause and dtype, the recipe of a case on which a finding shows.  takes_storage: whether codes and
+    replays: by clause and dtype, the recipe of a case on which a finding shows.  takes_own_layout: whether codes and
     scales are handed over in the storage and shape that it declares; if not, as a problem has them.
     """
 
@@ -91,15 +101,16 @@ class Subject:
     backward: BackwardPass | None = None
     made: Mapping[str, Subject] = field(default_factory=dict)
     replays: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    takes_storage: bool = True
+    takes_own_layout: bool = True
 
     @property
     def home(self) -> str:
         """The package or module that the function stands in; empty where nothing is known of it."""
         return self.description.module.partition(".")[0] if self.description else ""
 
-    def answer(self, problem: Problem) -> SubjectAnswer:
-        """What the subject makes of a problem; a layer gets it through identity or selection projections.
+    def answer(self, problem: Problem | LayerProblem | RotaryProblem) -> SubjectAnswer:
+        """What the subject makes of a problem of its kind; a layer gets attention's through identity or selection
+        projections.
 
         Where the output's gradient is given, gradients come with it. Raises SubjectRaised, UnusableAnswer,
         NotDifferentiated where the output has none; ValueError where `refuses` gives a reason; ReleaseError where the
@@ -107,66 +118,128 @@ class Subject:
         """
         if reason := self.refuses(problem):
             raise ValueError(f"{self.id}: {reason}")
-        if self.declaration.form is InputForm.DECODER:
-            return self._stepped_answer(problem)
-        if self.declaration.kind is Kind.LAYER:
+        if isinstance(problem, RotaryProblem):
+            return self._rotary_answer(problem)
+        if isinstance(problem, LayerProblem):
+            return self._layer_answer(problem)
+        form, is_layer = self.declaration.form, self.declaration.kind is Kind.LAYER
+        if form is not InputForm.DENSE:
+            answers = {InputForm.DECODER: self._stepped_answer, InputForm.PACKED: self._spread_answer,
+                       InputForm.PAGED: self._paged_answer}
+            return answers[form](problem)
+        if is_layer:
             return self._lowered_answer(problem)
-        if self.declaration.form is InputForm.PACKED:
-            return self._spread_answer(problem)
-        if self.declaration.form is InputForm.PAGED:
-            return self._paged_answer(problem)
         if problem.grad_output is not None:
             return self._answer_with_gradients(problem)
         sizes = problem.sizes
         return self._perform(problem, _list_inputs(problem), {},
                              (sizes.B, sizes.H, sizes.T, sizes.Dv))
 
-    def answer_layer(self, problem: LayerProblem) -> SubjectAnswer:
-        """What a layer makes of its own problem. Raises as `answer` does; ValueError for a subject that is no layer."""
-        if reason := self.refuses(problem):
-            raise ValueError(f"{self.id}: {reason}")
-        sizes, out = problem.sizes, problem.params.get("w_out")
-        width = sizes.H * sizes.Dv if out is None else out.shape[1]
-        params = {"params": problem.params, "heads": problem.heads}
-        first = FIRST_STEP if self.declaration.form is InputForm.DECODER else {}
-        return self._perform(problem, _list_inputs(problem), {**params, **first},
-                             (sizes.B, sizes.T, width))
-
-    def answer_rotary(self, problem: RotaryProblem) -> SubjectAnswer:
-        """What a rotary embedding makes of x (B,H,T,D) at its positions. Raises as `answer` does."""
-        if reason := self.refuses(problem):
-            raise ValueError(f"{self.id}: {reason}")
-        arrays = {"x": problem.x, POSITIONS: problem.positions}
-        keywords = {name: value for name, value in sorted(problem.given.items()) if name not in arrays}
-        return self._make_call(Call(arrays, keywords, problem.dtype, (problem.x.shape,), ("output",)))
-
-    def answer_any(self, problem: Problem | LayerProblem | RotaryProblem) -> SubjectAnswer:
-        """What the subject makes of a problem of its kind. Raises as `answer` does."""
-        if isinstance(problem, RotaryProblem):
-            return self.answer_rotary(problem)
-        return self.answer(problem) if isinstance(problem, Problem) else self.answer_layer(problem)
-
     def scale_width(self, problem: Problem) -> int:
         """The width whose root divides the logits: D, or the head width of the layer that the problem is lowered to."""
         is_layer = self.declaration.kind is Kind.LAYER
         return head_width(problem.sizes, self.declaration.limits) if is_layer else problem.sizes.D
 
-    @property
-    def misfits(self) -> Misfits:
-        """What stands against putting a problem to it."""
-        return Misfits(self.id, self.declaration, self.refused_words, self.backward)
+    def lacks(self, keywords: frozenset[str]) -> str:
+        """Why a problem with these keywords cannot be put to the subject; empty if it can."""
+        missing = sorted(keywords - self.declaration.keywords)
+        if GRAD in missing and GRAD not in self.refused_words:
+            return self._without_gradients()
+        if refused := next((name for name in missing if name in self.refused_words), ""):
+            return f"{self.id} refuses {refused} ({self.refused_words[refused]})"
+        return f"{self.id} takes no {' and no '.join(missing)}" if missing else ""
+
+    def _without_gradients(self) -> str:
+        """Why it is not asked for gradients."""
+        if refuses_gradients(self.declaration):
+            return f"{self.id} gives no gradients, as it declares"
+        if can_differentiate(self.declaration):
+            return APART.format(self.id)
+        if self.declaration.lift and (noun := _name_undifferentiated(self.declaration)):
+            return f"gradients of {noun} are not judged"
+        return f"{self.id} has no backward pass"
 
     def refuses(self, problem: Problem | LayerProblem | RotaryProblem) -> str:
         """Why this problem cannot be put to the subject: a keyword that it lacks or a limit; empty if it can."""
-        return self.misfits.why_unfit(problem)
+        reasons = self._rotary_misfits(problem) if isinstance(problem, RotaryProblem) else self._list_misfits(problem)
+        return next(filter(None, reasons), "")
 
-    def lacks(self, keywords: frozenset[str]) -> str:
-        """Why a problem with these keywords cannot be put to the subject; empty if it can."""
-        return self.misfits.why_lacking(keywords)
+    def _rotary_misfits(self, problem: RotaryProblem) -> Iterator[str]:
+        """What stands against the problem of a rotary embedding."""
+        if self.declaration.kind is not Kind.ROTARY:
+            yield f"{self.id} is not a rotary embedding"
+        if problem.dtype not in self.declaration.dtypes:
+            yield f"{self.id} does not support {problem.dtype.value}"
+        yield self._misfit_of_sizes(self.declaration.limits, problem.sizes, problem.given)
+        yield self.lacks(problem.keywords)
+
+    def _list_misfits(self, problem: Problem | LayerProblem) -> Iterator[str]:
+        """What stands against the problem, one after the other; "" where something does not."""
+        declaration, limits, sizes, given = self.declaration, self.declaration.limits, problem.sizes, problem.given
+        if declaration.kind is Kind.ROTARY:
+            yield f"{self.id} is a rotary embedding"
+        if problem.dtype not in declaration.dtypes:
+            yield f"{self.id} does not support {problem.dtype.value}"
+        if not limits.broadcasts and not _at_full_shape(given, sizes):
+            yield f"{self.id} takes masks and biases at full shape only"
+        if limits.contiguous_features and not _has_contiguous_features(problem):
+            yield f"{self.id} takes inputs that are contiguous along their last axis only{self._words_for(GAPS)}"
+        if limits.contiguous and not is_contiguous(problem):
+            yield f"{self.id} takes contiguous inputs only{self._words_for(STRIDED)}"
+        if declaration.form in _MADE_FIELDS:
+            yield _own_layout(problem, _MADE_FIELDS[declaration.form])
+        if problem.key.shape[-2] != problem.value.shape[-2]:
+            yield "a page holds a value for every key" if declaration.form is InputForm.PAGED else \
+                "one input serves as key and value" if limits.one_memory else ""
+        yield from self._misfits_of_keywords(given)
+        if isinstance(problem, Problem):
+            yield from (part.misfit(problem, limits, declaration.form) for part in load_parts("arrays")
+                        if not declaration.keywords.isdisjoint(part.ARRAYS))
+        if GRAD in given and isinstance(problem, Problem):
+            without = "" if can_differentiate(declaration) else self._without_gradients()
+            yield self.backward.why_no_gradients(problem, limits) if self.backward else without
+        if declaration.kind is Kind.LAYER:
+            misfit = lowering_misfit(_count_new_keys(problem), limits)
+            yield misfit or _own_layout(problem, "a layer's inputs are made by the lowering")
+            limits = replace(limits, ties_value_width=False)  # what is lowered to it is as wide as it needs
+        elif isinstance(problem, LayerProblem):
+            yield f"{self.id} is not a layer"
+        if problem.has_past:
+            yield self._misfit_of_past(_count_new_keys(problem))
+        yield self._misfit_of_sizes(limits, sizes, given)
+        yield self.lacks(frozenset(given))
+
+    def _misfits_of_keywords(self, given: Mapping[str, Any]) -> Iterator[str]:
+        """What stands against the keywords in use."""
+        limits, is_causal = self.declaration.limits, "causal" in given
+        if limits.causal_only and not is_causal:
+            yield f"{self.id} is always causal{self._words_for(WITHOUT_CAUSAL)}"
+        for name, value in given.items():
+            if reason := limits.misfit(name, value, causal=is_causal):
+                yield f"{self.id} takes {reason}; here {value}"
+        if limits.segments_are_shared and not np.array_equal(*(given.get(name, ()) for name in SEGMENTED)):
+            yield f"{self.id} takes one array of segments, for queries and keys"
+        if limits.mask_axes != "BHTS" and _varies(given.get("mask"), limits.mask_axes):
+            yield f"{self.id} takes masks that differ along {', '.join(limits.mask_axes)} only"
 
     def refuses_sizes(self, sizes: Sizes, keywords: Collection[str]) -> str:
         """Why attention of these sizes cannot be put to the subject with these keywords; empty if it can."""
-        return self.misfits.of_sizes(sizes, keywords)
+        return self._misfit_of_sizes(self.declaration.limits, sizes, keywords)
+
+    def _misfit_of_sizes(self, limits: Limits, sizes: Sizes, keywords: Collection[str]) -> str:
+        reason = limits.misfit_of(sizes.by_axis, keywords)
+        return f"{self.id} {reason}{self._words_for(reason)}; here {sizes}" if reason else ""
+
+    def _misfit_of_past(self, call: Sizes) -> str:
+        """What stands against a call of these sizes behind a past."""
+        limits = self.declaration.limits
+        return "" if limits.takes_behind_past(call.T, call.S) else (
+            f"{self.id} takes only as many new keys as queries where there is a past; here {call}")
+
+    def _words_for(self, reason: str) -> str:
+        """What the function said where it is known to refuse it."""
+        words = self.refused_words.get(reason.removeprefix("refuses "), "")
+        return f" ({words})" if words else ""
 
     def variant(self, name: str) -> Subject:
         """The subject with the hidden switch `name` flipped. Raises UsageError for a name it does not declare."""
@@ -199,6 +272,20 @@ class Subject:
             note=self.note,
             findings=self.findings, defaults=self.declaration.defaults, refused=self.refused_words,
             lives_in=self.callee.place if self.description else {}, sizes=self.declaration.sizes)
+
+    def _layer_answer(self, problem: LayerProblem) -> SubjectAnswer:
+        """What a layer makes of its own problem."""
+        sizes, out = problem.sizes, problem.params.get("w_out")
+        width = sizes.H * sizes.Dv if out is None else out.shape[1]
+        params = {"params": problem.params, "heads": problem.heads}
+        first = FIRST_STEP if self.declaration.form is InputForm.DECODER else {}
+        return self._perform(problem, _list_inputs(problem), {**params, **first}, (sizes.B, sizes.T, width))
+
+    def _rotary_answer(self, problem: RotaryProblem) -> SubjectAnswer:
+        """What a rotary embedding makes of x (B,H,T,D) at its positions."""
+        arrays = {"x": problem.x, POSITIONS: problem.positions}
+        keywords = {name: value for name, value in sorted(problem.given.items()) if name not in arrays}
+        return self._make_call(Call(arrays, keywords, problem.dtype, (problem.x.shape,), ("output",)))
 
     def _lowered_answer(self, problem: Problem, whole: Problem | None = None,
                         more: Mapping[str, object] = MappingProxyType({})) -> SubjectAnswer:
@@ -258,7 +345,7 @@ class Subject:
         if is_layer:
             return self._lowered_answer(stepped.last.problem, problem, more)
         arrays, sizes = _list_inputs(stepped.last.problem), problem.sizes
-        own = problem.but(**cut_scales(problem, keys=slice(problem.past, None)))
+        own = problem.but(**cut_meanings(problem, keys=slice(problem.past, None)))
         return self._perform(own, arrays, more, (sizes.B, sizes.H, sizes.T, sizes.Dv))
 
     def _list_arguments(self, problem: Problem) -> Arguments:
@@ -314,7 +401,7 @@ class Subject:
         for part in load_parts("arrays"):
             if self.declaration.keywords.isdisjoint(part.ARRAYS):
                 continue
-            if self.takes_storage:
+            if self.takes_own_layout:
                 arrays, keywords = part.hand_over(arrays, keywords, self.declaration.limits, lays)
             else:
                 keywords = part.laid_out(keywords, lays)
@@ -351,6 +438,46 @@ class Subject:
         sizes = problem.sizes
         per_head = () if self.declaration.limits.weights == "averaged" else (sizes.H,)
         return (sizes.B, *per_head, sizes.T, sizes.S)
+
+
+def _name_undifferentiated(declaration: Declaration) -> str:
+    """What a reader calls subjects that no framework is asked about; empty of others."""
+    if takes_no_numbers(declaration):
+        return str(next(part.CALLED for part in load_parts("limits")))
+    return {InputForm.PAGED: "functions that read pages", InputForm.DECODER: "decoders"}.get(declaration.form, "")
+
+
+def _at_full_shape(given: Mapping[str, Any], sizes: Sizes) -> bool:
+    full = (sizes.B, sizes.H, sizes.T, sizes.S)
+    return all(array.shape == full for name, array in given.items() if AXES.get(name) == "BHTS")
+
+
+def _varies(mask: Array | None, axes: str) -> bool:
+    """Whether a mask, (B,H,T,S) or of its last axes, differs along another axis than these."""
+    others = () if mask is None else tuple(at - 4 for at, axis in enumerate("BHTS") if axis not in axes)
+    return mask is not None and any(-at <= mask.ndim and (mask != mask.take([0], at)).any() for at in others)
+
+
+def _has_contiguous_features(problem: Problem | LayerProblem) -> bool:
+    """A stride along a single feature leads nowhere, but kernels look at it all the same."""
+    return all(array.strides[-1] == array.itemsize for array in (problem.query, problem.key, problem.value))
+
+
+def is_contiguous(problem: Problem | LayerProblem) -> bool:
+    """Whether query, key and value lie in memory without gaps, in the order of their axes."""
+    return all(array.flags.c_contiguous for array in (problem.query, problem.key, problem.value))
+
+
+def _count_new_keys(problem: Problem | LayerProblem) -> Sizes:
+    """The sizes of the call alone: S counts its new keys."""
+    return replace(problem.sizes, S=problem.key.shape[-2])
+
+
+def _own_layout(problem: Problem | LayerProblem, because: str) -> str:
+    """Why a subject cannot be asked about the memory layout of this problem's arrays; empty if it is not asked."""
+    arrays = (problem.query, problem.key, problem.value, problem.given.get(GRAD))
+    is_plain = all(array is None or array.flags.c_contiguous for array in arrays)
+    return "" if is_plain else f"{because}, so it is not asked about their layout"
 
 
 def _write_limit(limit: object) -> str:

@@ -24,7 +24,7 @@ from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.attributes import check_precision, check_width, declaration_of
 from attnspec.subjects.call import backward_of
 from attnspec.subjects.callee import Callee, InProcess, check_lift, hosted_function
-from attnspec.subjects.declared import codes_without_scale
+from attnspec.subjects.declared import lacks_parameter
 from attnspec.subjects.exceptions import not_callable, not_ended, not_loaded, not_with_this_release
 from attnspec.subjects.installed import distribution_of
 from attnspec.subjects.manifest import Library, Registered
@@ -72,7 +72,7 @@ class FunctionSource:
         if library.program:
             return cls(library.folder, function, is_program=True)
         adapter, _, name = function.partition(":")
-        return cls(f"{loading.PACKAGE}.{library.folder}.{adapter}", name)
+        return cls(f"{loading.ADAPTER_PACKAGE}.{library.folder}.{adapter}", name)
 
     @property
     def header(self) -> Mapping[str, Any]:
@@ -123,7 +123,7 @@ def load_in_host(source: FunctionSource, target: str, client: Client,
                  versions: Iterable[str] = ()) -> FoundFunction:
     """The function in its own process."""
     loaded = describe_loaded(source, target, client, versions)
-    described = _read_description(loaded.described, source.name)
+    described = _read_description(loaded.description, source.name)
     backward = None if loaded.backward is None else _read_description(loaded.backward, source.name + BACKWARD)
     return FoundFunction(described, lambda lift: hosted_function(client, loaded.number, lift),
                          loaded.versions,
@@ -139,7 +139,7 @@ def describe_loaded(source: FunctionSource, target: str, client: Client,
         named = {"backward": source.backward} if source.backward else {}
         return client.load({"from": where, "name": source.name, "versions": list(versions), **named})
     except NotLoadedThere as cause:
-        raise not_loaded(cause.told, _shown_file(source.file) or source.module, target) from None
+        raise not_loaded(cause.details, _shown_file(source.file) or source.module, target) from None
     except HostDied as died:
         raise EndedError(not_ended(f"importing {source.module!r}", died.death, client.surroundings.deadline)) from None
 
@@ -155,9 +155,9 @@ def _read_description(told: Mapping[str, Any], name: str) -> FunctionDescription
 def in_process(source: FunctionSource, target: str) -> FoundFunction:
     """The function in this process."""
     try:
-        function, backward = loading.pair(source.header, source.name, source.backward)
+        function, backward = loading.load_with_backward(source.header, source.name, source.backward)
     except loading.NotLoaded as cause:
-        raise not_loaded(cause.told, _shown_file(source.file) or source.module, target) from None
+        raise not_loaded(cause.details, _shown_file(source.file) or source.module, target) from None
     beside = None if backward is None else describe_function(backward)
     return FoundFunction(describe_function(function), lambda lift: InProcess(function, lift, backward), {}, beside)
 
@@ -303,7 +303,7 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
     surroundings = _find_surroundings(registered, surroundings)
     client = _start_client(registered.id, surroundings, folders) if surroundings else None
     if client is None:
-        loading.extend([str(folder.absolute()) for folder in (paths.folder("implementations"), *folders)])
+        loading.extend_adapters([str(folder.absolute()) for folder in (paths.folder("implementations"), *folders)])
 
     def assemble(function: str) -> Subject:
         return _assemble_subject(registered, function, lift, client)
@@ -351,9 +351,8 @@ def _assemble_subject(registered: Registered, function_name: str, lift: str,
                           lift=lift or registered.declaration.lift)
     if signature.kind is not declaration.kind:
         raise TargetError(f"{registered.id} is declared as kind {declaration.kind.value!r}, but {source.name} is of "
-                          f"kind {signature.kind.value!r} by its parameters.",
-                          where=registered.where)
-    if wrong := codes_without_scale(declaration.limits, signature.keywords, source.name):
+                          f"kind {signature.kind.value!r} by its parameters.", where=registered.where)
+    if wrong := lacks_parameter(declaration.limits, signature.keywords, source.name):
         raise TargetError(f"{registered.id} cannot be judged: {wrong}", where=registered.where)
     check_lift(declaration.lift)
     callee = found.make_callee(declaration.lift)

@@ -19,7 +19,7 @@ import numpy as np
 from attnspec.core.effort import NEW_TO_OLD
 from attnspec.core.errors import AttnspecError
 from attnspec.core.nouns import DType, Verdict
-from attnspec.hosting.process import ProcessDeath
+from attnspec.hosting.client import ProcessDeath
 from attnspec.problems.problem import Array
 from attnspec.spec.clause import first_of
 from attnspec.subjects.call import Call, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
@@ -103,7 +103,7 @@ def _measure_seconds(subject: Subject, dtype: DType, length: int, calls: int) ->
     before = subject.callee.cpu_seconds()
     try:
         for _ in range(calls):
-            subject.answer_any(problem)
+            subject.answer(problem)
     except (SubjectRaised, UnusableAnswer):
         return None
     return subject.callee.cpu_seconds() - before

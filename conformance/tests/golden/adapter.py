@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from unittest.mock import patch
 
@@ -102,7 +102,7 @@ def _evaluator(name: str, dtype: str) -> Evaluator:
 
 def lacking(subject: str, clause: str) -> str:
     """Why the clause cannot be put to the subject; empty if it can."""
-    return checks()[clause].lacking(_subject(subject))
+    return checks()[clause].why_not_put(_subject(subject))
 
 
 def dealt(subject: str, clause: str, effort: str) -> list[str]:
@@ -225,14 +225,11 @@ class Case:
 
 
 def judging(subject: str, clause: str, dtype: str, recipe: str) -> Callable[[], None]:
-    """What judges one case as a trial does, before an evaluator that remembers nothing."""
+    """What judges one case as a trial does, which has its recipe, before an evaluator that remembers nothing."""
     check, fresh = checks()[clause], Evaluator(_subject(subject), DType(dtype))
     trial = Trial(check, fresh, Effort.QUICK, seed_of(0, check.domain), lambda _: None)
 
-    def once() -> None:
-        trial.judge(Recipe.parse(recipe), Tally())
-
-    return once
+    return partial(trial.judge, Recipe.parse(recipe), Tally())
 
 
 def judge(subject: str, clause: str, dtype: str, recipe: str) -> None:

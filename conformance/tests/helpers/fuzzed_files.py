@@ -21,7 +21,7 @@ from attnspec.record.events import Event, ItemFinished, RunFinished, SubjectKnow
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.report.page import render_page
-from attnspec.runner.judge import ENGINE, TrialJobs, pronounce_verdict, with_engine
+from attnspec.runner.judge import ENGINE_CLASS, TrialJobs, pronounce_verdict, with_engine
 from attnspec.runner.session import prepared_environment
 from attnspec.spec.clause import FILE as REFUTATIONS
 from attnspec.spec.clause import Spec
@@ -208,7 +208,7 @@ def _run(asked: Asked, problems: Sequence[AttnspecError], folder: Path,
 
 
 def _outcomes(asked: Asked, folder: Path, plan: Plan) -> list[Outcome]:
-    jobs = TrialJobs(with_engine(plan, engine=ENGINE, recipe=""))
+    jobs = TrialJobs(with_engine(plan, engine=ENGINE_CLASS, recipe=""))
     items = jobs.items()
     outcomes: list[Outcome] = []
     events: list[Event] = [jobs.header(run_started())]

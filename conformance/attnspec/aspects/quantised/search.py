@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from attnspec.core.forms import TABLE
+from attnspec.aspects.quantised.arrays import in_codes
+from attnspec.core.forms import OF_ENTRIES, TABLE
+from attnspec.core.keywords import KEYWORDS
 from attnspec.core.storage import BLOCKS, GRANULARITIES, LAYOUTS, PAGED_GRANULARITIES, STORAGES, UNBLOCKED
+from attnspec.problems.problem import Problem
 from attnspec.scaffold.examined import ExaminedCallable
 from attnspec.scaffold.form import TEMPLATES, Binding, CallForm
 from attnspec.scaffold.lookup import TheirParameter, find_parameters
-from attnspec.scaffold.probe_problems import STORAGE_KEYWORDS, plain_problem
+from attnspec.scaffold.probe_problems import plain_problem
 from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 from attnspec.scaffold.writing.telling import say_handed_on
 
@@ -37,6 +40,12 @@ _WORDS_BY_FORMAT: Mapping[str, tuple[str, ...]] = {
     "int8": ("int8",)}
 """By format, what its author writes who means it."""
 
+_ANY_STORAGE = "int8"
+"""The storage of codes where a form takes any."""
+
+_USUAL_VALUES = "head/odd"
+"""By what scales differ, and what they are like, that a form is tried with where it takes any."""
+
 _GRANULARITIES_IN_TURN = ("", "token", "channel", "batch_head", "head", "batch")
 """The granularities without blocks, the finest first, without `tensor`: who has a scale for each head may take one for
 all, too.
@@ -49,7 +58,7 @@ _MIXED_GRANULARITIES = (("channel", "token"), ("channel", "head"), ("channel", "
                         ("head", "channel"))
 """Granularities of keys and of values, where these are not alike."""
 
-_STORAGE_NAMES = frozenset(word.name for word in STORAGE_KEYWORDS)
+_SCALE_WORDS = tuple(word for word in KEYWORDS.values() if word.name in OF_ENTRIES)
 
 _SHARING_LIMITS = frozenset({*(f"{array}_scales" for array in ("query", "key", "value")), "zeros"})
 """The limits that say how scales are shared, and what zero points are."""
@@ -84,7 +93,7 @@ class ScaleParameters:
     @property
     def arrays(self) -> tuple[str, ...]:
         """The arrays that have a scale of their own."""
-        return tuple(word.meaning_of for word in STORAGE_KEYWORDS
+        return tuple(word.meaning_of for word in _SCALE_WORDS
                      if word.name in self.by_keyword and word.name == f"{word.meaning_of}_scale")
 
     @property
@@ -104,10 +113,30 @@ class ScaleParameters:
         return any(name.endswith("_zero") for name in self.by_keyword)
 
 
+def parameters_of(callee: ExaminedCallable) -> tuple[ScaleParameters, ...]:
+    """In which ways its parameters may be read: with a scale of the query, and without; none of a function that has no
+    scales.
+    """
+    told = find_scale_parameters(callee)
+    return tuple(filter(None, (told, told.without_query))) if told else ()
+
+
+def pose_problem(form: CallForm, problem: Problem) -> Problem:
+    """The problem with codes and scales as the form takes them; as it is where it takes none."""
+    patterns: dict[str, str] = {}
+    any_shared, kind = (form.tried_values or _USUAL_VALUES).split("/")
+    for word in _SCALE_WORDS:
+        if form.parameter_for(word.name):
+            stored = str(form.limits.get(f"stored_{word.meaning_of}", "")) or _ANY_STORAGE
+            shared = str(form.limits.get(f"{word.meaning_of}_scales", "")) or STORAGES[stored].shared or any_shared
+            is_scale = word.name == f"{word.meaning_of}_scale"
+            patterns[word.name] = f"{stored}/{shared}/{kind}" if is_scale else str(word.sample)
+    return in_codes(problem, patterns, int(form.limits.get("page_multiple", 1))) if patterns else problem
+
+
 def find_scale_parameters(callee: ExaminedCallable) -> ScaleParameters | None:
     """Those of a function that has scales for keys or for values; None for any other."""
-    named = {word.name: found[0] for word in STORAGE_KEYWORDS
-             if (found := find_parameters(word.name, callee.parameters))}
+    named = {word.name: found[0] for word in _SCALE_WORDS if (found := find_parameters(word.name, callee.parameters))}
     if callee.is_class or not {f"{array}_scale" for array in ("key", "value")} & named.keys():
         return None
     taken = {each.name for each in named.values()}
@@ -115,8 +144,8 @@ def find_scale_parameters(callee: ExaminedCallable) -> ScaleParameters | None:
     return ScaleParameters(named, replace(callee, parameters=rest))
 
 
-def find_coded_form(forms: Iterable[CallForm], told: ScaleParameters, find: TryForm, trier: Trier,
-                    until: int) -> CallForm | None:
+def find_form(forms: Iterable[CallForm], told: ScaleParameters, find: TryForm, trier: Trier,
+              until: int) -> CallForm | None:
     """The first of these forms that is right with codes and scales; else the one that is right with scales of 1, with
     its nearest way of other scales, which a check then judges. until: how many calls may have been tried by then.
     """
@@ -140,11 +169,11 @@ def _note_wrong_scales(attempt: Attempt | None) -> CallForm | None:
     if attempt is None:
         return None
     said = [say_handed_on(each.parameter, each.keyword, attempt.objection, each.says) for each in attempt.form.bindings
-            if each.keyword in _STORAGE_NAMES]
-    return replace(attempt.form, scale_pattern="head/ones", remarks=(*attempt.form.remarks, *said))
+            if each.keyword in OF_ENTRIES]
+    return replace(attempt.form, tried_values="head/ones", remarks=(*attempt.form.remarks, *said))
 
 
-MOST_CODE_TRIES = 2000
+MOST_TRIES = 2000
 """So many calls are made in search of a function's way with codes: some ten forms, and half a minute. One that is none
 of these is most likely handed numbers, after all.
 """
@@ -157,12 +186,11 @@ def _list_right_with_ones(form: CallForm, told: ScaleParameters, find: TryForm, 
         for layout in ("", *LAYOUTS) if name and STORAGES[name].is_nibble else ("",):
             stored = _use_format(form, told, name, layout)
             ways = _list_ways_with_ones(stored, told) if told.are_required else [_leave_scales(stored, told)]
-            tried = (find(replace(way, scale_pattern="head/ones"), trier) for way in ways if trier.tried_count < until)
+            tried = (find(replace(way, tried_values="head/ones"), trier) for way in ways if trier.tried_count < until)
             found = next(filter(None, tried), None)
             if found is not None:
                 limits = {name: each for name, each in found.limits.items() if name not in _SHARING_LIMITS}
-                yield replace(found, bindings=form.bindings, scale_pattern=form.scale_pattern,
-                              limits=limits)
+                yield replace(found, bindings=form.bindings, tried_values=form.tried_values, limits=limits)
                 break
 
 
@@ -231,7 +259,7 @@ def _list_scale_shapes(form: CallForm, told: ScaleParameters, shared: Mapping[st
         chosen = {array: each[min(at, len(each) - 1)] for array, each in shapes.items()}
         passed = tuple(Binding(word.name, told.by_keyword[word.name].name, chosen[word.meaning_of][0].format(word.name),
                                _describe_shape(word.meaning_of, chosen[word.meaning_of][1]))
-                       for word in STORAGE_KEYWORDS if word.name in told.by_keyword and word.meaning_of in chosen)
+                       for word in _SCALE_WORDS if word.name in told.by_keyword and word.meaning_of in chosen)
         for zeros in _ZERO_LIMITS if told.have_zeros else ({},):
             posed = replace(form, bindings=(*form.bindings, *passed),
                             limits={**form.limits, **limits, **zeros})
@@ -261,7 +289,7 @@ def _find_scales(known: CallForm, told: ScaleParameters, trier: Trier) -> tuple[
     """
     wrong: Attempt | None = None
     long = {axis: length for axis, length in _LONG_SIZES.items() if axis not in known.sizes}
-    ones = replace(_leave_scales(known, told), scale_pattern="head/ones")
+    ones = replace(_leave_scales(known, told), tried_values="head/ones")
     takes_long = told.are_required or trier.is_right(ones, plain_problem(ones, **long))
     lengths = ({}, long) if takes_long else ({},)
     for name in _FORMATS_OF_SAME_CODES.get(_find_format(known, told), ("",)):
@@ -282,7 +310,7 @@ def _list_posed(form: CallForm) -> Iterator[CallForm]:
     axis.
     """
     different = ("head",) if _SHARING_LIMITS & form.limits.keys() else ("head", "token", "channel")
-    yield from (replace(form, scale_pattern=f"{shared}/odd") for shared in different)
+    yield from (replace(form, tried_values=f"{shared}/odd") for shared in different)
 
 
 def _doubt_one_scale(form: CallForm, known: CallForm, told: ScaleParameters,
@@ -293,7 +321,7 @@ def _doubt_one_scale(form: CallForm, known: CallForm, told: ScaleParameters,
     of_heads = next(_list_scale_shapes(known, told, dict.fromkeys(told.arrays, "head")))
     if trier.answer(of_heads, plain_problem(of_heads)) is None:
         return form
-    names = " and ".join(each.parameter for each in form.bindings if each.keyword in _STORAGE_NAMES)
+    names = " and ".join(each.parameter for each in form.bindings if each.keyword in OF_ENTRIES)
     warning = (f"ONE SCALE FOR ALL HEADS: it takes {names} (Hkv,), too, and reads the same for all. If each head has "
                "its own, write `head` for `tensor` in the manifest and hand them on whole: then attnspec check says "
                "what is wrong.")
