@@ -186,7 +186,8 @@ def _list_filled_in_place(form: CallForm, called: tuple[TheirParameter, ...],
         given = {name: text for name, text in form.arguments.items() if name != parameter.name or form.positional_order}
         handed = replace(form, bindings=passed, arguments=given,
                          construction={**form.construction, **_name_layer(form)})
-        yield from (replace(handed, kept_cache=kept) for kept in _list_empty_caches(form, parameter, trier))
+        for kept in _list_empty_caches(form, parameter, trier):
+            yield replace(handed, kept_cache=kept)
     for parameter in _list_place_parameters(called) if form.is_class else ():
         for place in _PLACE_TEXTS:
             passed = (*form.bindings, Binding(STATE, parameter.name, place))
@@ -221,7 +222,8 @@ def _list_empty_caches(form: CallForm, parameter: TheirParameter,
                    key=lambda name: name != parameter.annotation)
     if not beside and "cache" in parameter.annotation.lower():
         named, beside = [parameter.annotation], {parameter.annotation: f"{form.module}:{parameter.annotation}"}
-    yield from (KeptCache(f"{name}()", beside[name]) for name in named)
+    for name in named:
+        yield KeptCache(f"{name}()", beside[name])
     yield KeptCache("{}")
 
 

@@ -185,7 +185,9 @@ def _list_sentences(callee: ExaminedCallable) -> Iterator[str]:
     """Of docstrings, sentence by sentence; of the code, each line with a comment."""
     for doc in callee.docs:
         parts = re.split(r"[.;]\s|[.;]$|\n\s*\n|\n(?=\s*\w+\s*[:(])", doc)
-        yield from (" ".join(each.split()) for each in parts if each.strip())
+        for each in parts:
+            if each.strip():
+                yield " ".join(each.split())
     for line in callee.source.splitlines():
         code, mark, comment = line.partition("#")
         if mark and comment.strip():

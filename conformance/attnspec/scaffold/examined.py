@@ -211,10 +211,12 @@ def _list_keys_read(method: ast.FunctionDef, parameter: str) -> Iterator[tuple[s
     for node in sorted((each for each in ast.walk(method) if hasattr(each, "lineno")),
                        key=lambda each: (each.lineno, each.col_offset)):  # type: ignore[attr-defined]  # they have it
         if isinstance(node, ast.Subscript) and _is_named(node.value, parameter):
-            yield from ((name, True) for name in _list_texts(node.slice))
+            for name in _list_texts(node.slice):
+                yield name, True
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get" and (
                 _is_named(node.func.value, parameter) and node.args):
-            yield from ((name, False) for name in _list_texts(node.args[0]))
+            for name in _list_texts(node.args[0]):
+                yield name, False
 
 
 def _is_named(node: ast.expr, name: str) -> bool:

@@ -198,7 +198,8 @@ def _find_table_and_counts(parameters: Sequence[TheirParameter]) -> Iterator[tup
         named_so = [*find_parameters(NUMBER, others),
                     *(each for each in others if normalise_name(each.name) in _KEY_COUNT_NAMES)]
         unknown = [each for each in find_unknown(others, Site.CALL) if each.name not in find_array_names(others)]
-        yield from ((table, each.name) for each in dict.fromkeys(named_so or unknown))
+        for each in dict.fromkeys(named_so or unknown):
+            yield table, each.name
 
 
 def _list_page_arrangements(form: CallForm, rest: Sequence[TheirParameter]) -> Iterator[CallForm]:
@@ -210,8 +211,8 @@ def _list_page_arrangements(form: CallForm, rest: Sequence[TheirParameter]) -> I
         for known, each in (*product([posed], PAGE_ARRANGEMENTS),
                             *product([alone], ONE_QUERY_PAGE_ARRANGEMENTS)):
             yield replace(known, arrangement=each, limits={})
-            yield from (replace(known, arrangement=each, limits={"page_multiple": multiple})
-                        for multiple in PAGE_MULTIPLES)
+            for multiple in PAGE_MULTIPLES:
+                yield replace(known, arrangement=each, limits={"page_multiple": multiple})
 
 
 def limit_to_named_pages(form: CallForm, trier: Trier) -> CallForm:

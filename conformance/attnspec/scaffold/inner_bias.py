@@ -195,8 +195,9 @@ def list_bias_switches(form: CallForm, parameters: Parameters,
         yield replace(form, replacements={**form.replacements, **places}), f"{listed} is replaced by what adds nothing"
     if form.family is CallableKind.TORCH:
         filled = {"".join(path).lstrip(".") for path in form.state or ()}
-        yield from ((replace(form, zero_tensors=(name,)), f"{name} is set to 0")
-                    for name in list_tensors(form, trier) if name not in filled)
+        for name in list_tensors(form, trier):
+            if name not in filled:
+                yield replace(form, zero_tensors=(name,)), f"{name} is set to 0"
 
 
 _CALL_ONLY_FAMILIES = (CallableKind.LINEN, CallableKind.HAIKU)

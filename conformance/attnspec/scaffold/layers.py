@@ -133,8 +133,8 @@ def _list_constructions(form: CallForm, layer: ExaminedCallable,
             yield known
         if config is not None:
             given = {config.name: "config", **construction}
-            yield from (_use_config(replace(known, construction=given), each)
-                        for each in list_configs(layer, config.name, form.kind, construction, trier.process))
+            for each in list_configs(layer, config.name, form.kind, construction, trier.process):
+                yield _use_config(replace(known, construction=given), each)
 
 
 def _use_config(form: CallForm, config: ConfigObject) -> CallForm:

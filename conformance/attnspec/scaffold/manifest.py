@@ -305,10 +305,11 @@ def _list_entry_lines(form: CallForm, learned: MeasuredFacts) -> Iterator[str]:
     yield from ((f"    conventions: {{{_format_pairs(learned.conventions)}}}",) if learned.conventions else ())
     yield from _list_precision_lines(learned)
     yield from (("    variants:",) if form.variants else ())
-    yield from (f'      {each}: {{function: "{name}:{name_variant(each)}"}}' for each in form.variants)
+    for each in form.variants:
+        yield f'      {each}: {{function: "{name}:{name_variant(each)}"}}'
     yield from (("    defaults:",) if form.untried_parameters else ())
-    yield from (f"      {name}: {json.dumps(text or '…', ensure_ascii=False)}"
-                for name, text in form.untried_parameters.items())
+    for name, text in form.untried_parameters.items():
+        yield f"      {name}: {json.dumps(text or '…', ensure_ascii=False)}"
     noted = " ".join((*form.warnings, *learned.warnings, *form.remarks))
     yield from (("    note: >-", *wrap_text(noted, indent=6)) if noted else ())
 

@@ -149,7 +149,8 @@ def _list_problems(form: RotaryForm, dtype: DType) -> Iterator[RotaryProblem]:
     x = draw.standard_normal((2, 4, 3, 8)).astype(numpy_dtype(dtype))
     plainest = RotaryProblem(dtype, x, np.array([[3, 0, 7], [1, 5, 2]], np.int32))
     yield plainest
-    yield from (plainest.but(**{keyword: _POSED_VALUES[keyword]}) for keyword in form.keywords)
+    for keyword in form.keywords:
+        yield plainest.but(**{keyword: _POSED_VALUES[keyword]})
 
 
 def write_rotary(form: RotaryForm, folder: str = "") -> str:

@@ -68,7 +68,8 @@ def _list_named_flags(callee: ExaminedCallable, nearest: Attempt) -> Iterator[tu
     flags = [each for each in callee.constructor_parameters if isinstance(each.default, bool)
              and each.name not in nearest.form.construction
              and re.search(rf"\b{re.escape(each.name)}\b", nearest.objection)]
-    yield from ((each.name, repr(not each.default)) for each in sorted(flags, key=lambda each: not each.default))
+    for each in sorted(flags, key=lambda each: not each.default):
+        yield each.name, repr(not each.default)
 
 
 def _require_flag(callee: ExaminedCallable, name: str, other: str) -> ExaminedCallable:

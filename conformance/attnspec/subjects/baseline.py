@@ -85,7 +85,8 @@ def _list_keys(tried: Fields) -> Iterator[Key]:
     tried.refuse_other_keys(_TRIED_FIELDS)
     for subject in tried.texts("subjects"):
         for dtype in tried.choices("dtypes", DType, kind="dtype"):
-            yield from ((subject, clause, dtype.value) for clause in tried.text("clauses").split())
+            for clause in tried.text("clauses").split():
+                yield subject, clause, dtype.value
 
 
 def conditions_after(before: TriedConditions, outcomes: Iterable[Outcome],

@@ -112,7 +112,9 @@ def with_keyword(case: Case, keyword: str, limits: Limits) -> Case:
 def differences_between(start: Case, end: Case) -> Iterator[str]:
     """The keywords and coordinates in which a case differs from the one to start from."""
     yield from sorted(end.keywords.keys() - start.keywords.keys())
-    yield from (each for each in COORDINATES if start.size_along(each) != end.size_along(each))
+    for each in COORDINATES:
+        if start.size_along(each) != end.size_along(each):
+            yield each
 
 
 def case_between(start: Case, end: Case, kept: frozenset[str]) -> Case | None:
@@ -241,12 +243,16 @@ def _follow_refusals(interview: Interview, start: Case) -> Case | None:
 
 def _case_moves(case: Case) -> Iterator[Case]:
     sizes = case.sizes
-    yield from (replace(case, sizes=replace(sizes, T=T, S=S)) for T, S in LENGTHS)
-    yield from (replace(case, sizes=replace(sizes, D=width, Dv=width)) for width in WIDTHS)
-    yield from (replace(case, sizes=replace(sizes, H=heads, Hkv=kv_heads)) for heads, kv_heads in HEADS)
-    yield from (replace(case, sizes=replace(sizes, B=batch)) for batch in BATCHES)
-    yield from (replace(case, sizes=Sizes(1, heads, kv_heads, T, S, width, width))
-                for (T, S), width, (heads, kv_heads) in product(*TOGETHER))
+    for T, S in LENGTHS:
+        yield replace(case, sizes=replace(sizes, T=T, S=S))
+    for width in WIDTHS:
+        yield replace(case, sizes=replace(sizes, D=width, Dv=width))
+    for heads, kv_heads in HEADS:
+        yield replace(case, sizes=replace(sizes, H=heads, Hkv=kv_heads))
+    for batch in BATCHES:
+        yield replace(case, sizes=replace(sizes, B=batch))
+    for (T, S), width, (heads, kv_heads) in product(*TOGETHER):
+        yield replace(case, sizes=Sizes(1, heads, kv_heads, T, S, width, width))
 
 
 MOST_WORK, TIMES_THE_START = 16_000_000, 16
@@ -309,7 +315,8 @@ def _moves(plain: Sizes) -> Iterator[Mapping[str, int]]:
     yield from ({"B": 1}, {"T": 1}, {"S": 2 * plain.S}, {"H": 1, "G": 1}, {"G": 2})
     yield from ({"T": FEWER, "S": FEWER}, {"S": FEWER}, {"T": 2 * plain.T, "S": 2 * plain.S},
                 {"B": 2 * plain.B})
-    yield from ({"D": width, "Dv": width} for width in (plain.D // 2, 2 * plain.D, 4 * plain.D))
+    for width in (plain.D // 2, 2 * plain.D, 4 * plain.D):
+        yield {"D": width, "Dv": width}
 
 
 def _needed_differences(interview: Interview, start: Case, end: Case,

@@ -234,7 +234,9 @@ def _find_mistake(file: Path) -> str:
 def _list_candidates(name: str) -> Iterator[tuple[str, Path | None]]:
     """How a file or a module would be written in a target, and the file behind it."""
     yield name, file_of_module(name)
-    yield from ((path, Path(path)) for path in (name, f"{name}.py") if path.endswith(".py"))
+    for path in (name, f"{name}.py"):
+        if path.endswith(".py"):
+            yield path, Path(path)
 
 
 def file_of_module(name: str) -> Path | None:
@@ -310,7 +312,8 @@ def _list_imported(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
-                yield from (each.name.partition(".")[0] for each in names)
+                for each in names:
+                    yield each.name.partition(".")[0]
             case ast.ImportFrom(module=module, level=level):
                 yield "" if level else str(module).partition(".")[0]
 

@@ -221,7 +221,8 @@ def _list_unlike(start: Case, optional: OptionalFeature) -> Iterator[Case]:
     """The ways to have two axes differ: a length that is refused by itself is no refusal of their difference."""
     sizes = start.sizes.by_axis
     if optional.half == "Hkv":  # groups of four and of eight are taken by some that take none of two
-        yield from (replace(start, sizes=replace(start.sizes, H=2 * group, Hkv=2)) for group in (4, 8))
+        for group in (4, 8):
+            yield replace(start, sizes=replace(start.sizes, H=2 * group, Hkv=2))
     if sizes[optional.half] > 1:
         yield replace(start, sizes=replace(start.sizes, **{optional.half: sizes[optional.half] // 2}))
     if optional.partner:
@@ -264,7 +265,8 @@ def _list_questions(begun: BegunInterview) -> Iterator[Case]:
         yield with_keyword(with_keyword(begun.start, "causal", declared.limits), hiding,
                            declared.limits)
     if not is_compiled:
-        yield from (replace(begun.start, sizes=sizes) for sizes in FAR_SIZES)
+        for sizes in FAR_SIZES:
+            yield replace(begun.start, sizes=sizes)
         return
     taken: list[tuple[int, float]] = []  # keys, and what the question took
     for sizes in FAR_SIZES_COMPILED:

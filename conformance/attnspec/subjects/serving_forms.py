@@ -238,8 +238,9 @@ def _lay_pages(problem: Problem, pattern: PagePattern, multiple: int) -> LaidPag
 def _list_key_arrays(problem: Problem) -> Iterator[Array]:
     """Keys and values (B,Hkv,S,·), and what says which numbers their entries stand for."""
     yield from (problem.key, problem.value)
-    yield from (array for name, array in problem.given.items()
-                if name in OF_ENTRIES and KEYWORDS[name].meaning_of in CACHED_INPUTS)
+    for name, array in problem.given.items():
+        if name in OF_ENTRIES and KEYWORDS[name].meaning_of in CACHED_INPUTS:
+            yield array
 
 
 def _cut_pages(array: Array, held: Array, is_used: Array, slots: int, content: float) -> Array:

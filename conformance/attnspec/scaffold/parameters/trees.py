@@ -331,7 +331,8 @@ def _list_taken_leaves(taken: Mapping[Path, tuple[str, ...]],
     """
     for path, names in taken.items():
         below = [leaf for leaf in shapes if _lies_under(leaf, [path]) and leaf not in taken]
-        yield from ((leaf, names) for leaf in below)
+        for leaf in below:
+            yield leaf, names
         if not below and not any(other != path and _lies_under(other, [path]) for other in taken):
             yield path, names
 
@@ -355,7 +356,9 @@ def _list_unused_fields(function: ExaminedCallable, roots: Sequence[str],
     """The fields of an annotated class that the function does not look at."""
     for root, kind in _list_annotations(function, roots):
         seen = {path[1] for path in taken if path[0] == root and len(path) > 1}
-        yield from (((root, f".{name}"), "None") for name in kind.fields if f".{name}" not in seen)
+        for name in kind.fields:
+            if f".{name}" not in seen:
+                yield (root, f".{name}"), "None"
 
 
 def _list_annotations(function: ExaminedCallable, roots: Sequence[str]) -> Iterator[tuple[str, Holder]]:

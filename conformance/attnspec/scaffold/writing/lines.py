@@ -237,8 +237,9 @@ def _unpack_shapes(axes: Mapping[str, str], needed: frozenset[str]) -> Iterator[
             places = {axes[name][-2]: name for name in own if name in needed}
             yield f"    {', '.join(places.get(str(at), '_') for at in range(count))} = {array}.shape"
         else:
-            yield from (f"    {name} = {text}" for name, text in axes.items()
-                        if name in needed and text.startswith(f"{array}.shape"))
+            for name, text in axes.items():
+                if name in needed and text.startswith(f"{array}.shape"):
+                    yield f"    {name} = {text}"
 
 
 def write_arrays(form: CallForm) -> list[str]:

@@ -45,8 +45,8 @@ def describe_form(form: CallForm) -> Iterator[str]:
     yield f"It is a {form.family.value}. It takes {describe_arrays(form)}{named}."
     yield from _describe_output(form)
     yield from _describe_given(form)
-    yield from (_describe_binding(form, each)
-                for each in dict.fromkeys(each.keyword for each in form.bindings if each.parameter))
+    for each in dict.fromkeys(each.keyword for each in form.bindings if each.parameter):
+        yield _describe_binding(form, each)
     if biased := str(form.limits.get("biases", "")).split():
         yield f"It adds a bias to {', '.join(biased)}, and to no other projection."
     if form.variants:
