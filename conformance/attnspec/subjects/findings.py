@@ -19,7 +19,7 @@ from attnspec.core.declaration import Harm
 from attnspec.core.errors import FileLocation, ManifestError, quoted
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import DType
-from attnspec.record.outcome import COMPARISON, SIZES, VALUES, KnownFinding, Outcome, Seen, does_explain, is_named
+from attnspec.record.outcome import COMPARISON, SIZES, VALUE_KINDS, KnownFinding, Outcome, Seen, does_explain, is_named
 from attnspec.spec.yaml_lines import Fields, load_yaml
 from attnspec.subjects.installed import read_device, read_versions
 from attnspec.subjects.manifest import library_folders, read_script
@@ -255,8 +255,8 @@ def _read_sizes(fields: Fields) -> tuple[str, ...]:
 def _read_values(fields: Fields) -> tuple[str, ...]:
     found = fields.texts("values", ())
     for each in found:
-        if each not in VALUES:
-            raise ManifestError.unknown("kind of value", each, VALUES,
+        if each not in VALUE_KINDS:
+            raise ManifestError.unknown("kind of value", each, VALUE_KINDS,
                                         where=fields.place("values"))
     return found
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from attnspec.core import paths
 from attnspec.core.errors import FileLocation, ManifestError, TargetError
-from attnspec.core.github_actions import in_repository
 from attnspec.core.nouns import is_bare
+from attnspec.core.paths import in_repository
 from attnspec.core.plan import HANDED
 from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.record.outcome import KnownFinding
