@@ -13,7 +13,7 @@ from attnspec.engine.engine import Engine
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.subject import fault_subject
 from attnspec.problems.problem import Recipe
-from attnspec.scaffold.acquaint import WrittenAdapter, write_for
+from attnspec.scaffold.written_adapter import WrittenAdapter, write_for
 from attnspec.spec.load import load_spec
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator

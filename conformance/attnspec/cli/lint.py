@@ -51,9 +51,10 @@ from attnspec.subjects.baseline import (
     read_entries,
     read_tried,
 )
-from attnspec.subjects.manifest import Registered
+from attnspec.subjects.findings import Finding, read_findings
+from attnspec.subjects.manifest import Registered, library_folders
 from attnspec.subjects.outline import guess_meant_target, no_such_function
-from attnspec.subjects.registry import Finding, library_folders, read_findings, registered_subjects
+from attnspec.subjects.registry import registered_subjects
 
 if TYPE_CHECKING:
     from attnspec.trials.compile import Check

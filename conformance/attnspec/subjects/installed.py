@@ -120,7 +120,8 @@ def audited_environment(distributions: Sequence[str]) -> Mapping[str, str]:
     """
     if not audited_command():
         return {}
-    client = _start_client(_audited_surroundings[0].command, is_here=_audited_surroundings[0].is_here)
+    client = _start_client(_audited_surroundings[0].command,
+                           is_here=_audited_surroundings[0].is_here)
     versions = {name: installed_version(name) for name in distributions}
     about = {name: str(client.about[name]) for name in ("python", "numpy", "machine") if name in client.about}
     return {**about, **{name: version for name, version in versions.items() if version}}
@@ -273,8 +274,8 @@ class RangeEnd:
     not_tested: str = ""
 
 
-def read_ends(fields: Fields, distribution: str, versions: str, of_library: Sequence[RangeEnd] = ()) -> tuple[RangeEnd,
-                                                                                                              ...]:
+def read_ends(fields: Fields, distribution: str, versions: str,
+              of_library: Sequence[RangeEnd] = ()) -> tuple[RangeEnd, ...]:
     """The field `tested` of a manifest, or of a subject in it, which may leave a release as it is `of_library`; empty
     if neither gives it. Raises the error of the fields.
     """
@@ -286,7 +287,8 @@ def read_ends(fields: Fields, distribution: str, versions: str, of_library: Sequ
     ends = {end.which: end for end in of_library if end.not_tested or _is_within(end, distribution, versions)}
     for which in RangePlace if inner.mapping or of_library else ():
         if which.value in inner.mapping or (which in ENDS and which not in ends):
-            ends[which] = _read_end(which, inner.inner(which.value, f"the {which.value} release"), distribution,
+            ends[which] = _read_end(which, inner.inner(which.value, f"the {which.value} release"),
+                                    distribution,
                                     versions)
     return tuple(ends[which] for which in RangePlace if which in ends)
 
@@ -323,7 +325,8 @@ def _read_end(which: RangePlace, fields: Fields, distribution: str, versions: st
     if "not_tested" in fields.mapping:
         fields.refuse_other_keys(("not_tested",))
         return RangeEnd(which, not_tested=fields.text("not_tested"))
-    end = RangeEnd(which, fields.text("install"), fields.text("upon", ""), fields.text("python", ""))
+    end = RangeEnd(which, fields.text("install"), fields.text("upon", ""),
+                   fields.text("python", ""))
     release = _pinned_release(end.install, distribution)
     if not release:
         raise fields.complain("install", f"should pin {distribution or 'the distribution'}, as in "
@@ -335,7 +338,8 @@ def _read_end(which: RangePlace, fields: Fields, distribution: str, versions: st
 
 
 def _is_within(end: RangeEnd, distribution: str, versions: str) -> bool:
-    return SpecifierSet(versions).contains(_pinned_release(end.install, distribution), prereleases=True)
+    return SpecifierSet(versions).contains(_pinned_release(end.install, distribution),
+                                           prereleases=True)
 
 
 def _pinned_release(install: str, distribution: str) -> str:

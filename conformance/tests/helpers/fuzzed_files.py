@@ -27,8 +27,8 @@ from attnspec.spec.clause import FILE as REFUTATIONS
 from attnspec.spec.clause import Spec
 from attnspec.spec.load import CITATION_KEYS, CLAUSE_KEYS, load_spec
 from attnspec.subjects import manifest, registry
+from attnspec.subjects.findings import FINDINGS_FILE as FINDINGS
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.registry import FINDINGS_FILE as FINDINGS
 from attnspec.subjects.registry import registered_subjects
 from attnspec.vocabulary.signature import parameters_of
 
