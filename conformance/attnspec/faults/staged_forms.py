@@ -1,5 +1,5 @@
-"""What else is staged: a layer, an attention that is called step after step, a rotary embedding, and functions of
-entries that stand for others.
+"""What else is staged: a layer, an attention that is called step after step, a rotary embedding, and functions of any
+form whose entries stand for other numbers: these are read first, and then all is as without.
 
 The layer projects, splits into heads, attends, merges and projects out, with one rounding at the end. A fault replaces
 one stage; of a decoder also what is stored and what is read.
@@ -174,39 +174,39 @@ Behind = Callable[[CacheContent], Mapping[str, Any]]
 """The stages that are replaced behind a cache."""
 
 
-def both(old: Array, new: Array) -> Array:
+def put_behind(old: Array, new: Array) -> Array:
     """(B,Hkv,P+S,D) of past (B,Hkv,P,D) and new ones (B,Hkv,S,·)."""
     return np.concatenate([old, new], axis=2)
 
 
-def stored(held: CacheContent | None, call: HandedOver) -> CacheContent:
+def store_new(held: CacheContent | None, call: HandedOver) -> CacheContent:
     """The new keys and values behind those that there were."""
     if held is None:
         return CacheContent(call.key, call.value, (call.key.shape[2],))
-    return CacheContent(both(held.key, call.key), both(held.value, call.value),
+    return CacheContent(put_behind(held.key, call.key), put_behind(held.value, call.value),
                         (*held.ends, held.count + call.key.shape[2]))
 
 
-def storing(change: Callable[[Array, Array], Array], *, of_value: Callable[[Array, Array], Array] | None = None,
-            ) -> Store:
+def store_changed(change: Callable[[Array, Array], Array], *, of_value: Callable[[Array, Array], Array] | None = None,
+                  ) -> Store:
     """A cache in which keys, and values, (B,Hkv,S,D) are put behind others in another way."""
     def store(held: CacheContent | None, call: HandedOver) -> CacheContent:
         if held is None:
-            return stored(held, call)
-        made = stored(held, call)
+            return store_new(held, call)
+        made = store_new(held, call)
         return replace(made, key=np.ascontiguousarray(change(held.key, call.key)),
                        value=np.ascontiguousarray((of_value or change)(held.value, call.value)))
     return store
 
 
-def recalled(held: CacheContent, call: HandedOver) -> HandedOver:
+def recall_all(held: CacheContent, call: HandedOver) -> HandedOver:
     """All keys and values that are held are past ones."""
     return call.but(past_key=held.key, past_value=held.value)
 
 
-def recalling(change: Callable[[Array], Array]) -> Recall:
+def recall_changed(change: Callable[[Array], Array]) -> Recall:
     """Another past (B,Hkv,P,D) than what is held."""
-    return lambda held, call: recalled(replace(held, key=change(held.key), value=change(held.value)), call)
+    return lambda held, call: recall_all(replace(held, key=change(held.key), value=change(held.value)), call)
 
 
 def with_cache(answer: Answer, cache: object) -> Any:  # noqa: ANN401  (a cache is among it)
@@ -214,7 +214,7 @@ def with_cache(answer: Answer, cache: object) -> Any:  # noqa: ANN401  (a cache 
     return (*answer, cache) if isinstance(answer, tuple) else (answer, cache)
 
 
-def decoder(store: Store = stored, recall: Recall = recalled, *, behind: Behind = lambda _: {},
+def decoder(store: Store = store_new, recall: Recall = recall_all, *, behind: Behind = lambda _: {},
             ) -> Callable[[], Attend]:
     """A maker of decoders."""
     def answered(call: HandedOver) -> Answer:
@@ -223,7 +223,7 @@ def decoder(store: Store = stored, recall: Recall = recalled, *, behind: Behind 
     return around(answered)
 
 
-def one_call(held: CacheContent | None, call: HandedOver, store: Store = stored, recall: Recall = recalled,
+def one_call(held: CacheContent | None, call: HandedOver, store: Store = store_new, recall: Recall = recall_all,
              behind: Behind = lambda _: {}) -> Any:  # noqa: ANN401  (a cache is among it)
     """A call behind what is held, and what is stored by it."""
     posed = call if held is None else recall(held, call)
@@ -278,6 +278,12 @@ def paired(work: Rotation) -> tuple[slice, slice]:
     return halves_of(work.width, interleaved=work.interleaved)
 
 
+def pair_features(work: Rotation) -> tuple[Array, Array]:
+    """The first and the second feature of each pair, (B,H,T,R) twice, as the call says."""
+    first, second = paired(work)
+    return work.x[..., first], work.x[..., second]
+
+
 def angles(work: Rotation, places: Array, frequency: Array) -> Array:
     """(B,T,R): the products of places (B,T) and frequencies (R,)."""
     return places[..., None] * frequency
@@ -313,10 +319,6 @@ def staged_rotation(*, take: Callable[[Rotation], Rotation] = lambda work: work,
     return lambda: rotate
 
 
-# Functions whose entries stand for other numbers: these are read first, and then all is as without. What says what an
-# entry stands for lies as the entries do, in every form
-
-
 def with_entries_read(attend: Attend) -> Attend:
     """A function of any form that takes entries which stand for others, made of one that takes none."""
     def attend_entries(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
@@ -333,12 +335,11 @@ def with_entries_read(attend: Attend) -> Attend:
         given = PreparedCall(query.astype(wide), key.astype(wide), value.astype(wide), none)
         numbers = restore(given.but(**said))
         found = attend(numbers.query, numbers.key, numbers.value, **rest)
-        return _in_dtype_of_call(found, query.dtype, rest)
+        return _narrow_answer(found, query.dtype, rest)
     return attend_entries
 
 
-def _in_dtype_of_call(found: Any, io: np.dtype[Any],  # noqa: ANN401  (a cache may be among it)
-                      keywords: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def _narrow_answer(found: Any, io: np.dtype[Any], keywords: Mapping[str, Any]) -> Any:  # noqa: ANN401  (a cache may be among it)
     """What comes back, the output (B,H,T,Dv) and weights in the dtype of the call."""
     if not isinstance(found, tuple):
         return found.astype(io)
