@@ -51,6 +51,7 @@ class WeightError:
 
     def divisor_error(self, r: Roundings) -> Array:
         """(B,H,T,1): the relative error of what a row is divided by: of its sum, and of a stored logarithm."""
+        # x / (1 - x): the computed sum stands below the true one, so that its error counts upwards
         summed = self.chain * r.row_sum / (1 - self.chain * r.row_sum)
         return np.asarray(summed + self.normaliser * (1 + summed))
 
@@ -58,6 +59,7 @@ class WeightError:
 def logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
     """(B,H,T,S): delta, the error of each logit as it enters the softmax."""
     error = _plain_logit_error(operands, truth, r)
+    # what slopes add grows with the error so far: a larger sum is rounded more coarsely
     return error if operands.reach is None else error + slope_error(operands, truth, r, error)
 
 
@@ -74,9 +76,10 @@ def slope_error(operands: Operands, truth: Truth, r: Roundings, error: Array | f
     assert operands.bias is not None
     assert operands.reach is not None
     reach, bias = operands.reach, np.abs(operands.bias)
-# f: some kernels add m·j, others m·(j - p), so a product as large as `reach` may be formed
+    # f: some kernels add m·j, others m·(j - p), so a product as large as `reach` may be formed
     formed = reach * ((1 + r.accumulate) * (1 + r.biased_logits) - 1)
     if r.bias_in_accumulator:
+        # it is in each of the D partial sums, like a bias that begins them
         formed = formed + operands.query.shape[-1] * r.accumulate * reach
     largest = np.abs(truth.logits) + bias + 2 * reach + error + formed
     return np.asarray(formed + 2 * (r.accumulate + r.biased_logits) * largest + TRUTH_ROUNDOFF * (bias + reach))
@@ -90,9 +93,10 @@ def _plain_logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
         error = product_error(operands, truth, r)
     elif operands.only_sink:  # nothing is added to the other logits; the sink is converted, and stored with them
         error = product_error(operands, truth, r)
+        # no product makes the logit of a sink, which is the last key
         error[..., -1] += np.abs(operands.bias[..., -1]) * ((1 + r.accumulate) * (1 + r.logits) - 1)
     else:
-# a bias that begins the accumulator's sum is in each of its D partial sums
+        # a bias that begins the accumulator's sum is in each of its D partial sums
         seeded = operands.query.shape[-1] * r.accumulate if r.bias_in_accumulator else 0.0
         error = _product_sum_error(operands, r) + seeded * np.abs(operands.bias)
         product = scaled_magnitude(operands, truth)
@@ -103,8 +107,9 @@ def _plain_logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
 
 def _product_sum_error(operands: Operands, r: Roundings) -> Array:
     """(B,H,T,S): the sum of products, in any order, times the scale."""
+    # the scale enters by its size: a negative one made the bound negative
     a, D, sizes = abs(float(operands.scale)), operands.query.shape[-1], operands.sizes
-# D·u holds for a sum in any order, and for all D (Jeannerod and Rump): blocks and trees err less
+    # D·u holds for a sum in any order, and for all D (Jeannerod and Rump): blocks and trees err less
     inside = r.prescale + D * r.accumulate * (1 + r.prescale)
     inside += r.inputs.of_logits * (1 + inside)  # each product is off by what its two entries are
     per_product = a * inside * (1 + r.scale)
@@ -112,6 +117,7 @@ def _product_sum_error(operands: Operands, r: Roundings) -> Array:
     error: Array = (query * per_product) @ key.swapaxes(-1, -2)
     if operands.stored_errors is None or not r.stored_formats:
         return error
+    # codes move the entries themselves, before any rounding of their products
     return error + a * (1 + r.scale) * moved_products(operands, operands.stored_errors)
 
 
@@ -132,7 +138,7 @@ def _add_offset(sizes: Array, offset: float) -> Array:
 def product_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
     """(B,H,T,S): of the scaled and stored products alone, but for underflow."""
     error = _product_sum_error(operands, r)
-# the scale is a rounded constant, and the product is rounded again where it is stored
+    # the scale is a rounded constant, and the product is rounded again where it is stored
     error *= 1 + r.logits
     error += scaled_magnitude(operands, truth) * (r.scale * (1 + r.logits) + r.logits)
     return error
@@ -141,6 +147,7 @@ def product_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
 def _bent_logit_error(operands: Operands, bend: LogitBend, truth: Truth, r: Roundings) -> Array:
     """(B,H,T,S): a bend stands between products and bias: they are stored before it, and no bias seeds them."""
     error, bent = product_error(operands, truth, r) + logit_underflow(operands, r), np.abs(truth.bent_dots)
+    # the bend is monotone and no steeper than 1, so that it never makes an error larger
     error = bend.bent_error(error, scaled_magnitude(operands, truth), bent, r)
     if operands.bias is None:
         return error
@@ -149,9 +156,9 @@ def _bent_logit_error(operands: Operands, bend: LogitBend, truth: Truth, r: Roun
 
 def _error_with_bias(error: Array, product: Array, logits: Array, r: Roundings) -> Array:
     """(B,H,T,S), as what it is given: the addition of the bias and the storing, on top of the error so far."""
-# d2: the sum with the bias is rounded in the accumulator
+    # d2: the sum with the bias is rounded in the accumulator
     error = error + r.accumulate * (logits + error)
-# d3: what is stored may be the product or the sum, so the larger of the two is rounded
+    # d3: what is stored may be the product or the sum, so the larger of the two is rounded
     grown: Array = error + r.biased_logits * (np.maximum(product, logits) + error)
     return grown
 
@@ -159,7 +166,7 @@ def _error_with_bias(error: Array, product: Array, logits: Array, r: Roundings) 
 def logit_underflow(operands: Operands, r: Roundings) -> Array:
     """(B,H,T,S) or (B,H,T,1): what products, sums, storage and scaled operands lose below the normal range."""
     a, D, sizes = max(1.0, abs(float(operands.scale))), operands.query.shape[-1], operands.sizes
-# an underflow is absolute: of D products and D sums, two more on the way, and the scale multiplies it
+    # an underflow is absolute: of D products and D sums, two more on the way, and the scale multiplies it
     lost: Array = a * ((2 * D + 2) * r.lost_product + r.lost_logit + r.lost_input * sizes.query_sums[..., None])
     return lost + (a * r.lost_input) * sizes.key_sums[:, :, None, :] if r.lost_input else lost
 
@@ -168,6 +175,7 @@ def weight_error(operands: Operands, truth: Truth, r: Roundings) -> WeightError:
     """The error of the weights. An error common to a row (a running maximum that is off) is at most the largest
     t_j + delta_j, since a maximum of perturbed logits exceeds the true one by no more than that.
     """
+    # a finite mask constant has a huge error and no influence: the maximum is that of t + delta
     error, counts, visible = logit_error(operands, truth, r), operands.counts[..., None], operands.visible
     raised = truth.shifted_logits + error
     common = (raised if visible is None else np.where(visible, raised, 0.0)).max(axis=-1, keepdims=True, initial=0.0)
@@ -185,10 +193,10 @@ def logarithm_error(error: Array, distance: Array, common: Array, rescales: Arra
     """(B,H,T,S): of the logarithm of a weight, given that of its logit, which is written over, how far the logit lies
     from the row's largest, how far the computed maximum may be off (B,H,T,1), and the rescales (B,H,T,1).
     """
-# three roundings: the subtraction, the product with log2(e), and that constant
+    # three roundings: the subtraction, the product with log2(e), and that constant
     error *= 1 + r.argument
     error += r.argument * distance
-# a maximum that is off moves every argument; those of online blocks telescope, so that |t| is paid once
+    # a maximum that is off moves every argument; those of online blocks telescope, so that |t| is paid once
     error += r.argument * common + r.exp + 2 * rescales * (r.exp + r.softmax)
     return error
 
@@ -197,9 +205,11 @@ def normaliser_error(truth: Truth, visible: Array | None, r: Roundings) -> Array
     """(B,H,T,1): the relative error of exp(-logsumexp): the stored number is off by its roundings, and log(total)
     enters the exponential's argument besides what `weight_error` counts. A row shares it, and no division takes it out.
     """
+    # who divides by the row's own sum stores no logarithm of it
     if not r.logsumexp:
         return np.zeros(())
     attended = truth.logits if visible is None else np.where(visible, truth.logits, -np.inf)
+    # the row's largest exponential is 1, so that the sum is at least 1 where a key is seen
     logarithm = np.log(np.maximum(truth.total, 1.0))
     stored = np.abs(attended.max(axis=-1, initial=-np.inf) + logarithm)
     off = r.logsumexp * np.where(np.isfinite(stored), stored, 0.0) + r.argument * logarithm
@@ -208,7 +218,7 @@ def normaliser_error(truth: Truth, visible: Array | None, r: Roundings) -> Array
 
 def count_rescales(operands: Operands, r: Roundings) -> Array:
     """(B,H,T,1): the most rescales of an online softmax; a block without an attended key has none."""
-# the first block rescales nothing
+    # the first block rescales nothing
     blocks = -(-operands.shape[3] // r.block)
     rescales: Array = np.maximum(np.minimum(operands.counts[..., None], blocks) - 1, 0)
     return rescales
@@ -216,13 +226,15 @@ def count_rescales(operands: Operands, r: Roundings) -> Array:
 
 def _perturb_weights(error: Array, worst: float, truth: Truth, visible: Array | None) -> tuple[Array, Array]:
     """(B,H,T,S) weight·(exp(error) - 1), and (B,H,T) the sum of weight·exp(-error): never less, never more."""
-# below this, x + x² is above exp(x) - 1, and 1 - x below exp(-x): two products in place of two exponentials
+    # below this, x + x² is above exp(x) - 1, and 1 - x below exp(-x): two products in place of two exponentials
     if worst <= SMALL_ERROR:
         loss = truth.weights * error
         return loss * (1 + error), truth.total - loss.sum(axis=-1)
     # an underflown weight may come back: its own exponent counts, not its value 0
+    # p·(exp(eta) - 1) would be 0 where p underflowed, though an honest weight may not have
     high = np.exp(np.minimum(truth.shifted_logits + error, LARGEST_ARGUMENT)) - truth.weights
     excess = np.where(error < 1, truth.weights * np.expm1(np.minimum(error, 1.0)), high)
+    # no weight of the denominator is larger than that of the row's top key
     low = np.exp(np.minimum(truth.shifted_logits - error, 0.0))
     if visible is not None:
         excess, low = np.where(visible, excess, 0.0), np.where(visible, low, 0.0)
@@ -232,7 +244,7 @@ def _perturb_weights(error: Array, worst: float, truth: Truth, visible: Array | 
 def output_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T,Dv): D. Not finite, or meaningless, on rows that `in_domain` leaves out."""
     # B1, the sum of excess·|v_j - o| over least: entry by entry, or of large problems an upper bound by squares
-# entry by entry is sharp; by squares (Cauchy and Schwarz) it costs a quarter on normal data, and less memory
+    # entry by entry is sharp; by squares (Cauchy and Schwarz) it costs a quarter on normal data, and less memory
     largest = operands.sizes.largest_value
     by_squares = errors.excess.size * operands.value.shape[-1] > ELEMENTWISE_UP_TO
     by_squares = by_squares and SQUARABLE_RANGE[0] < largest < SQUARABLE_RANGE[1]
@@ -241,6 +253,7 @@ def output_allowance(operands: Operands, truth: Truth, r: Roundings, errors: Wei
     reach = ((truth.weights + errors.excess) @ operands.sizes.value) / errors.least[..., None]
     if r.stored_formats:  # logits may be off by 30 and more: then the truth's own rounding of o counts in v_j - o
         drift = drift + own_rounding(operands) * (reach + np.abs(truth.output) * errors.mass[..., None])
+    # no mean leaves the hull of what it is a mean of, however wrong the weights
     drift, reach = _limit_to_hull(operands, truth, errors, drift, reach)
     if r.stored_formats:
         drift, reach = _add_storage_errors(operands, truth, r, errors, (drift, reach))
@@ -249,6 +262,7 @@ def output_allowance(operands: Operands, truth: Truth, r: Roundings, errors: Wei
 
 def own_rounding(operands: Operands) -> float:
     """Relative: how far a float64 output, or a weight, may be from the truth that it stands for."""
+    # the sums of S terms in numerator and denominator, and a few roundings behind them
     return float((2 * operands.shape[3] + 16) * 2.0**-52)
 
 
@@ -266,6 +280,7 @@ def _add_storage_errors(operands: Operands, truth: Truth, r: Roundings, errors: 
         return drift + lost, reach + lost
     # what a row is divided by is the sum of the codes: the output stays a mean of values
     around = (lost + (np.abs(truth.output) + drift) * stored.mass) / (1 - stored.mass)
+    # where codes may take all of the sum away, nothing but the hull holds; also where it is NaN
     rows = ~(stored.mass[..., 0] < 1)
     if rows.any() and operands.shape[3]:
         around[rows] = 2 * attended_range(operands.sizes.value, operands.visible, rows)[0]
@@ -299,17 +314,18 @@ def assemble_allowance(
     operands: Operands, size: Array, errors: WeightError, r: Roundings, *, drift: Array, reach: Array,
 ) -> Array:
     """(B,H,T,Dv), as what it is given: D, from |o|, B1 and A1."""
-# gs: n additions, and three roundings for each online rescale of the sum so far
+    # gs: n additions, and three roundings for each online rescale of the sum so far
     summed = errors.chain * r.accumulate
     divided = errors.divisor_error(r)
     answer, size, reach = size, _add_offset(size, r.inputs.value_offset), _add_offset(reach, r.inputs.value_offset)
-# B2: both sums err, numerator and denominator
+    # B2: both sums err, numerator and denominator
     rounded = reach * (((1 + summed) * (1 + r.weights) - 1) * (1 + divided)) + (size + drift) * divided
-# the division may be two roundings: a reciprocal, and the product with it
+    # the division may be two roundings: a reciprocal, and the product with it
     rounded += (size + drift + rounded) * (r.softmax * (2 + r.softmax))
     inside = drift + rounded + lost_weights(operands, size, r)
     if r.inputs.of_values:  # a mean of values that are off by so much, heaviest weights and their roundings included
         inside += r.inputs.of_values * (reach + rounded)
+    # what is returned is rounded once more, at the size that it may have by then
     allowance: Array = inside + r.output * (answer + inside) + r.lost_output
     return allowance
 
@@ -330,9 +346,10 @@ def _drift_by_squares(value: Array, o: Array, errors: WeightError) -> Array:
     excess, S = errors.excess, value.shape[-2]
     mass = errors.mass[..., None] * errors.least[..., None]
     squares, shift = excess @ (value * value), o * o * mass
-# what float64 loses where o² is taken off a sum of S squares is added, so that the bound is never too small
+    # what float64 loses where o² is taken off a sum of S squares is added, so that the bound is never too small
     guard = (2 * S + 16) * 2.0**-52
     spread = np.maximum(squares - 2 * o * (excess @ value) + shift, 0.0) + guard * (squares + shift)
+    # Cauchy and Schwarz: sum e·|v - o| is at most sqrt(sum e)·sqrt(sum e·(v - o)²)
     drift: Array = np.sqrt(mass) * np.sqrt(spread + mass * UNDERFLOWN_SQUARE) / errors.least[..., None]
     return drift
 
@@ -355,7 +372,7 @@ def lost_weights(operands: Operands, size: Array, r: Roundings) -> Array:
     """(B,H,T,Dv): B3, weights that underflow, lost to numerator and denominator both, and products that do."""
     sizes, counts, visible = operands.sizes, operands.counts[..., None], operands.visible
     seen = sizes.value_sums[:, :, None, :] if visible is None else visible.astype(np.float64) @ sizes.value
-# a weight that underflows is missing from the numerator, |v|, and from the denominator, |o|
+    # a weight that underflows is missing from the numerator, |v|, and from the denominator, |o|
     lost: Array = r.lost_weight * (seen + counts * size) + 2 * counts * r.lost_product
     return lost
 
@@ -366,6 +383,7 @@ def in_domain(operands: Operands, truth: Truth, r: Roundings, errors: WeightErro
     # the sum of the sizes of a head's values, hidden ones too, cannot overflow the accumulator
     sums = operands.held.value_sums.max(axis=-1, initial=0.0)[..., None]
     sums = _add_offset(sums, r.inputs.value_offset * operands.shape[3]) * r.inputs.value_growth
+    # half of the range leaves room for the roundings of the sum
     domain: Array = operands.usable & (operands.counts > 0) & summable & (sums <= r.largest_sum / 2)
     # a scale below the normal range of its storage is not rounded relatively
     a = abs(float(operands.scale))
@@ -380,6 +398,7 @@ def _surely_fits(operands: Operands, r: Roundings) -> bool:
     query = operands.held.largest_query + r.inputs.query_offset
     key = operands.held.largest_key + r.inputs.key_offset
     bias = sum(float(np.abs(each).max(initial=0.0)) for each in (operands.bias, operands.reach) if each is not None)
+    # D products of the largest entries; a quarter of the range leaves room for their roundings
     largest = _product_growth(operands, r) * a * D * query * key + bias
     return max(query, key) * a <= r.largest_prescaled and largest <= r.largest_logit / 4
 
@@ -397,15 +416,19 @@ def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
     dots = np.abs(operands.query @ operands.held_key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
     query, key = _add_offset(sizes.query, r.inputs.query_offset), _add_offset(sizes.key, r.inputs.key_offset)
     products = (query @ key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
+    # with a zero point, products of codes are formed before it is taken off
     dots = np.maximum(dots, products) if r.inputs.query_offset or r.inputs.key_offset else dots
     astray = products * (r.prescale + 2 * operands.query.shape[-1] * r.accumulate)
     if operands.stored_errors is not None:
         astray = astray + products  # a dot product of codes may be larger than that of the entries
+    # storage rounds upwards, too
     grown = (dots + astray) * (1 + r.scale + r.biased_logits)
+    # the scale may be multiplied into query or key, whichever is larger
     scaled = np.maximum(sizes.query.max(axis=-1, initial=0.0), sizes.key.max(axis=(-1, -2), initial=0.0)[..., None]) * a
     attended = logits if operands.visible is None else np.where(operands.visible, logits, -np.inf)
     top = attended.max(axis=-1, initial=-np.inf)
     error = np.where(attended > 0, logit_error(operands, truth, r), 0.0).max(axis=-1, initial=0.0)
+    # partial sums may be as large as the sum of sizes, whatever the dot product comes to
     storage: Array = (products + astray <= r.largest_sum) & (scaled <= r.largest_prescaled)
     grown = grown * a * _product_growth(operands, r)
     fits: Array = storage & (np.maximum(grown, top + error) <= r.largest_logit) & (top >= -r.largest_logit / 2)
@@ -448,6 +471,7 @@ def screening_allowance(operands: Operands, truth: Truth, r: Roundings) -> tuple
     if r.stored_formats:  # what rounding to codes does is worked out entry by entry
         return None
     error, rescales = _largest_error(operands, truth, r)
+    # one row that errs more takes its whole block to the sharp bound
     if not (error <= LARGEST_ERROR).all():
         return None
     grown, total = error * (1 + error), truth.total[..., None]
@@ -463,6 +487,7 @@ def screening_allowance(operands: Operands, truth: Truth, r: Roundings) -> tuple
 
 def _largest_error(operands: Operands, truth: Truth, r: Roundings) -> tuple[Array, Array]:
     """(B,H,T,1): no error of the logarithm of a weight in the row is larger; and the most rescales."""
+    # every step of D grows with its ingredients, so that D of the maxima is no less than any key's D
     largest, alike = _row_maxima(operands, truth)
     error = UPWARD_MARGIN * logit_error(largest, alike, r)
     rescales = count_rescales(operands, r)
@@ -495,6 +520,7 @@ def _drift_and_reach(operands: Operands, truth: Truth, off: Array, heaviest: Arr
     value, o, total = operands.value, truth.output, np.where(truth.total == 0, 1, truth.total)[..., None]
     unit = 2.0 ** np.frexp(max(operands.sizes.largest_value, 1e-300))[1]  # squares of it neither under- nor overflow
     mean = (truth.weights @ np.square(value / unit)) / total
+    # mean and square cancel: what float64 may lose by that is added, twice over
     guard = 4 * (2 * value.shape[-2] + 16) * 2.0**-52
     square = np.square(o / unit)
     apart = np.maximum(mean - square, 0.0) + guard * (mean + square) + 1e-300
@@ -505,6 +531,7 @@ def find_closest_queries(seen: Array, truth: Array, allowance: Array, claimed: A
     """The indices along T, in order, of the queries (B,H,T,Dv) that come closest to what is allowed."""
     with np.errstate(all="ignore"):
         ratio = np.where(claimed[..., None], np.abs(seen - truth) / allowance, 0.0)
+    # a NaN comes closest of all
     worst = np.where(np.isnan(ratio), np.inf, ratio).max(axis=(0, 1, 3), initial=0.0)
     return np.sort(np.argsort(-worst, kind="stable")[:MOST_CLOSEST_QUERIES])
 
@@ -521,6 +548,7 @@ BASE_TWO_ROUNDINGS = 2
 
 def row_log_sum_exp(truth: Truth, operands: Operands) -> Array:
     """(B,H,T): the natural logarithm of the sum of the exponentials of a row's logits; -inf where it sees no key."""
+    # the maximum is taken off and added again, so that its own error cancels
     lse: Array = _row_maximum(truth, operands) + np.log(truth.total)
     return lse
 
@@ -535,19 +563,25 @@ def _row_maximum(truth: Truth, operands: Operands) -> Array:
 def lse_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T): how far an honest log-sum-exp may be from the truth."""
     up, down = np.log1p(errors.excess.sum(axis=-1) / truth.total), np.log(truth.total / errors.least)
+    # a relative error x of the sum is -log(1 - x) of its logarithm
     summed = -np.log1p(-(errors.chain * r.row_sum)[..., 0])
     error = np.maximum(up, down) + summed
     stored = weight_storage_error(truth, r, errors, operands.visible)
     if stored is not None and r.stored_formats[WEIGHTS].summed:
+        # the sum is one of codes there, which may have lost so much
         error = error - np.log1p(-np.minimum(stored.mass[..., 0], 1.0))
     logarithm, largest = np.abs(np.log(truth.total)), np.abs(_row_maximum(truth, operands))
+    # 1 ulp is two roundoffs; ln(2) and the product with it are two more
     error = error + (2 * LOG_ULPS + BASE_TWO_ROUNDINGS) * r.softmax * (logarithm + error)
+    # a maximum that is kept in base two is converted twice, there and back
     error = error + 2 * BASE_TWO_ROUNDINGS * r.softmax * (largest + _maximum_error(operands, truth, errors))
     size = np.abs(row_log_sum_exp(truth, operands))
+    # the maximum is added to the logarithm
     error = error + r.softmax * (size + error)
     if operands.reach is not None:  # what a row counted from the first key has too much is taken off again
         reach = operands.reach.max(axis=-1, initial=0.0)
         error = error + r.softmax * (reach + (size + reach + error))
+    # it is returned in float32 at the coarsest; who stores it more coarsely says so
     returned: Array = error + (r.lse + r.logsumexp) * (size + error)
     return returned
 

@@ -45,6 +45,7 @@ ENTRIES_AT_ONCE = 2**20
 
 def rescaling_error(precision: Precision) -> float:
     """Relative: what multiplying a weight by 1/(1 - rate) adds, in the format in which weights are kept."""
+    # the factor may be multiplied in before or after a weight is stored
     roundoff = max(DTYPES[precision.weights].roundoff, DTYPES[precision.softmax].roundoff)
     return float(np.expm1(RESCALING_ROUNDINGS * np.log1p(roundoff)))
 
@@ -130,6 +131,7 @@ def _dropped_allowance(part: _Part, precision: Precision, around: _Around) -> Ar
     size, drift = around(part)
     reach = (((part.truth.weights + errors.excess) * part.factor) @ operands.sizes.value) / errors.least[..., None]
     allowance = assemble_allowance(operands, size, errors, r, drift=drift, reach=reach)
+    # what underflows before the factor grows by it
     allowance = allowance + (part.largest_factor - 1) * lost_weights(operands, size, r) * (1 + r.output)
     return np.asarray(allowance + rescaling_error(precision) * (reach + allowance))
 
@@ -139,6 +141,7 @@ def _bound_any_drop(part: _Part) -> tuple[Array, Array]:
     output.
     """
     sizes, total = part.operands.sizes.value, np.where(part.truth.total == 0, 1, part.truth.total)[..., None]
+    # whichever weights are kept, the output is no larger than if all grew
     size = (part.truth.weights * part.factor) @ sizes / total
     drift = ((part.errors.excess * part.factor) @ sizes) / part.errors.least[..., None]
     return np.asarray(size), np.asarray(drift + part.errors.mass[..., None] * size)
@@ -179,6 +182,7 @@ def count_limits(trials: int, chance: float, false_alarm: float) -> tuple[int, i
 def _count_log_probabilities(trials: int, chance: float) -> Array:
     """(trials + 1,): the logarithm of the probability of each count."""
     counts = np.arange(1, trials + 1, dtype=float)
+    # by logarithms: for thousands of trials the probabilities underflow
     ratios = np.log(trials + 1 - counts) - np.log(counts) + math.log(chance) - math.log1p(-chance)
     return np.concatenate([[0.0], np.cumsum(ratios)]) + trials * math.log1p(-chance)
 

@@ -90,7 +90,9 @@ def project_output(problem: LayerProblem, r: Roundings, output: Array, allowance
     size = np.abs(weight)
     product = heads @ weight.astype(heads.dtype)
     summed = (np.abs(heads).astype(np.float64) + slack) @ size + np.abs(bias)
+    # the errors of the heads pass through, and H·Dv products and a bias are added up
     error = slack @ size + (len(weight) + 1) * r.accumulate * summed + 2 * len(weight) * r.lost_product
+    # a product may be stored before the bias is added, and the sum is stored again
     error += r.output * (np.abs(product).astype(np.float64) + error) + r.lost_output
     error += r.output * (np.abs(product + bias).astype(np.float64) + error) + r.lost_output
     return product + bias, error
@@ -153,6 +155,7 @@ class Expectation:
         """(B,H,T,Dv): S, which an honest output exceeds anywhere with at most this probability, where values are
         generic. Every entry counts, and every weight behind them, since its error is taken to be small.
         """
+        # each entry gets an equal share of the rate, and so does each weight behind it
         spread = hoeffding_multiple(self.output.size + self.visible.size, false_alarm)
         parts = Typical(self.typical_spread, self.typical_strain, self.typical_sure)
         return parts.allowance(self.output_allowance, spread)
@@ -170,6 +173,7 @@ def expect(
     be asked for, and is for values without structure only.  screens: look at every entry, but cheaply: the truth is in
     float64 for a float64 subject too, and allowances may be larger than need be; they pay for the truth's own error.
     """
+    # codes stand for numbers: the definition knows those alone
     subject, posed = roundings_of(problem, precision), dequantise_problem(problem)
     sizes = posed.sizes
     T = sizes.T if rows is None else len(rows)
@@ -201,6 +205,8 @@ def expect_layer(
     problem: LayerProblem, precision: Precision, *, conventions: Mapping[str, str], parts: frozenset[str] = ALL_PARTS,
 ) -> Expectation:
     """The same for a layer: output (B,T,M), all else of the attention inside, whose scale is 1/sqrt(D)."""
+    # the projections are exact by the choice of entries, so that attention inside is judged as any
+    # other
     inside = expect(inner_problem(problem), precision, conventions=conventions, parts=parts | {"output"})
     r = roundings(precision)
     with np.errstate(all="ignore"):
@@ -236,6 +242,7 @@ def _expected_fields(
     """The same (B,H,T,…), given the truth and the classes that err: the subject's, and the truth's if no finer."""
     truth = wide.narrow()
     erring = [(r, weight_error(operands, truth, r)) for r in classes]
+    # the domain is that of the subject's class
     claimed: Array = in_domain(operands, truth, *erring[0]) & np.isfinite(erring[0][1].worst)
     found = dict(EMPTY_FIELDS)
     if parts & {"output", "typical"}:
@@ -290,12 +297,16 @@ def weights_allowance(operands: Operands, truth: Truth, r: Roundings, errors: We
     least = errors.least[..., None]
     excess = errors.excess / least
     apart = 1 - p if not r.stored_formats else 1 - p + own_rounding(operands)
+    # with V = I a value is 1 for the key itself and 0 for all others: |v_j - o| is 1 - p or p
     drift = excess * apart + p * np.maximum(errors.mass[..., None] - excess, 0.0)
+    # the hull of 0 and 1
     drift = np.fmin(drift, np.maximum(p, 1 - p))
+    # no weight is more than 1
     heavy = np.fmin((truth.weights + errors.excess) / least, 1.0)
     divided = errors.divisor_error(r)
     rounded = heavy * _kept_weight_error(errors, r) * (1 + divided) + (p + drift) * divided
     rounded += (p + drift + rounded) * (r.softmax * (2 + r.softmax))
+    # an underflown weight is missing itself, and from the sum that the others are divided by
     inside = drift + rounded + r.lost_weight * (1 + operands.counts[..., None] * p) + r.lost_product
     if r.stored_formats:
         inside = inside + _stored_weight_allowance(operands, truth, r, errors, p + inside)
@@ -328,6 +339,7 @@ def row_sum_allowance(operands: Operands, truth: Truth, r: Roundings, errors: We
     """(B,H,T): D of the output for V = 1, and the rounding of each weight that is handed back."""
     divided = errors.divisor_error(r)
     grown = (1 + _kept_weight_error(errors, r)) * (1 + divided) * (1 + r.softmax) ** 2 * (1 + r.output) - 1
+    # numerator and denominator may each lose it
     lost = r.lost_weight * 2 + r.lost_product + r.lost_output
     allowance: Array = grown[..., 0] + operands.counts * lost * (1 + grown[..., 0])
     if r.stored_formats:
@@ -350,6 +362,7 @@ def logits_allowance(truth: Truth, r: Roundings, errors: WeightError) -> Array:
         if stored is not None:
             once = (1 + once) * (1 + stored.relative) - 1
             normal = np.inf if stored.codes.is_whole else max(normal, stored.absolute / stored.relative / stored.factor)
+    # both weights of a difference suffer it, and downwards it costs more than upwards
     rounded = np.where(once < 1, -2 * np.log1p(-np.minimum(once, 0.999)), np.inf)
     return np.where(_least_weight(truth, errors) < normal, np.inf, errors.error + top + rounded)
 
@@ -363,6 +376,7 @@ def _least_weight(truth: Truth, errors: WeightError) -> Array:
 
 def _kept_weight_error(errors: WeightError, r: Roundings) -> Array:
     """(B,H,T,1): the relative error of a single kept weight: rounded thrice an online rescale, and when stored."""
+    # a weight alone is no sum: with V = I it meets zeros, and is accumulated exactly
     kept: Array = (1 + 3 * errors.rescales * r.accumulate) * (1 + r.weights) - 1
     return kept
 
@@ -382,6 +396,7 @@ def without_sink(operands: Operands, wide: Truth, truth: Truth,
                    visible=operands.visible_array()[..., :-1], has_sink=False)
     errors = [(r, replace(each, error=each.error[..., :-1], excess=each.excess[..., :-1])) for r, each in erring]
     of_keys = _drop_sink_column(wide)
+    # the sink may be the row's largest, and it is no key
     top = np.where(keys.visible_array(), of_keys.shifted_logits, -np.inf).max(axis=-1, keepdims=True, initial=-np.inf)
     return keys, replace(of_keys, shifted_logits=of_keys.shifted_logits
                          - np.where(np.isneginf(top), 0, top)), _drop_sink_column(truth), errors
@@ -417,12 +432,15 @@ class Typical:
 
     def allowance(self, worst_case: Array, multiple: float) -> Array:
         """(B,H,T,Dv): S. Never more than the worst case, which also stands where S has no meaning."""
+        # exp(e) - 1 is e·(1 + e/2 + …): where e is no longer small this takes S beyond D, and D
+        # stands
         curved = np.exp(np.minimum(2 * multiple * self.strain, 700.0))
         return np.asarray(np.fmin(worst_case, multiple * self.spread * curved + self.sure))
 
 
 def hoeffding_multiple(events: int, false_alarm: float) -> float:
     """How many spreads no error of so many exceeds, but with probability `false_alarm` (Hoeffding, and a union)."""
+    # P(|error| > x·sigma) is at most 2·exp(-x²/2), whatever the errors' distribution
     return math.sqrt(2 * math.log(2 * max(events, 1) / false_alarm))
 
 
@@ -433,7 +451,7 @@ def typical_error(operands: Operands, truth: Truth, r: Roundings, errors: Weight
     attended = variance if operands.visible is None else np.where(operands.visible, variance, 0.0)
     # exp(e) - 1 is linear in e only while e is small; the worst of them says how far that holds
     strain = np.sqrt(attended.max(axis=-1, keepdims=True, initial=0.0))
-# what all keys share does not average out: constants, the division, underflow
+    # what all keys share does not average out: constants, the division, underflow
     sure = _constants_drift(operands, truth, p,
                             r) + size * (r.softmax * (2 + r.softmax)) + lost_weights(operands, size, r)
     sure = sure + size * errors.normaliser + _slope_drift(operands, truth, p, r)
@@ -444,6 +462,8 @@ def typical_error(operands: Operands, truth: Truth, r: Roundings, errors: Weight
     unit, grown = _value_unit(operands.value), 1 + r.output
     scaled, answer = replace(operands, value=operands.value / unit), replace(truth, output=truth.output / unit)
     square = _spread_of_values(p * p * variance, scaled.value, answer.output)
+    # what a row shares is counted by its covariance, which shrinks with the row as absolute values
+    # do not
     square += _query_variance(scaled, answer, p, r) + _sums_variance(scaled, answer, p, r, errors)
     if r.stored_formats:
         square += spread_of_stored(scaled, answer, (p, p * _steepness(operands, truth)), r, unit)
@@ -455,6 +475,7 @@ def _slope_drift(operands: Operands, truth: Truth, p: Array, r: Roundings) -> Ar
     """(B,H,T,Dv): slopes give neighbouring keys and rows the same roundings, which chance does not damp."""
     if operands.reach is None:
         return 0.0
+    # added by size, as what is certain: neighbours have the same numbers to round
     moved = p * slope_error(operands, truth, r)
     return np.asarray(moved @ operands.sizes.value + np.abs(truth.output) * moved.sum(axis=-1, keepdims=True))
 
@@ -468,13 +489,16 @@ def _value_unit(value: Array) -> Array:
 def _log_variance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T,S): the squared roundings in the logarithm of each weight that no other key shares."""
     a, D = abs(float(operands.scale)), float(operands.query.shape[-1])
-# each product is rounded, and each partial sum of them: in squares, as independent roundings add
+    # each product is rounded, and each partial sum of them: in squares, as independent roundings add
     squares = np.square(operands.query) @ np.square(operands.key).swapaxes(-1, -2)
+    # products of one sign make larger partial sums, so that the total counts as well as the
+    # squares
     summed = r.accumulate * a * np.sqrt(squares + _partial_sums(squares, truth.dots, D))
     size, logits = scaled_magnitude(operands, truth), np.abs(truth.logits)
+    # before a bend it is the product that is stored
     stored = r.logits * (logits if operands.bend is None else size)
     if operands.bias is not None and operands.bend is None:
-# a bias that begins the sum is rounded D times, by chance: by the root of D
+        # a bias that begins the sum is rounded D times, by chance: by the root of D
         summed = summed + (math.sqrt(D) * r.accumulate * r.bias_in_accumulator) * np.abs(operands.bias)
         stored = _bias_addition_spread(size, logits, r)
     # the scale may be multiplied into keys, one rounding an entry, or into the logit
@@ -512,7 +536,7 @@ def _partial_sums(squares: Array, total: Array, n: Array | float) -> Array:
     mean over all orders of adding one after the other. Trees and blocks have smaller ones.
     """
     n = np.maximum(n, 1.0)
-# terms of one sign grow steadily, and their partial sums are larger than those of a random walk
+    # terms of one sign grow steadily, and their partial sums are larger than those of a random walk
     steady = total * total / n
     return np.asarray((n + 1) / 6 * np.maximum(squares - steady, 0.0) + (n + 1) * (2 * n + 1) / 6 * steady)
 
@@ -536,9 +560,10 @@ def _query_variance(operands: Operands, truth: Truth, p: Array, r: Roundings) ->
 def _sums_variance(operands: Operands, truth: Truth, p: Array, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T,Dv): weights rounded before they meet the values, the sum of their products, and the row's sum."""
     n, o, squares = operands.counts[..., None], truth.output, p * p
-# a weight's own rounding meets one value alone: squares of both
+    # a weight's own rounding meets one value alone: squares of both
     products = squares @ np.square(operands.value)
     longer = errors.chain / np.maximum(n, 1.0)  # rescaling rounds partial sums again
+    # by chance, each product with a value is off by its own two roundings
     numerator = products * (r.weights**2 + r.accumulate**2) + _partial_sums(products, o, n) * longer * r.accumulate**2
     whole = np.ones_like(n)
     denominator = _partial_sums(squares.sum(axis=-1, keepdims=True), whole, n) * longer * r.row_sum**2
@@ -549,6 +574,7 @@ def _constants_drift(operands: Operands, truth: Truth, p: Array, r: Roundings) -
     """(B,H,T,Dv): the scale and log2(e) are off by one factor for all keys: a change of temperature, which chance does
     not damp.
     """
+    # log2(e) and the scale are one factor for all keys: no average takes it out
     pushed = abs(float(operands.scale)) * truth.dots * _steepness(operands, truth)
     shared = 0.0 if operands.bend is None else operands.bend.shared_error(r)
     return np.asarray((r.scale + shared) * _value_covariance(pushed, p, operands)
@@ -558,5 +584,6 @@ def _constants_drift(operands: Operands, truth: Truth, p: Array, r: Roundings) -
 def _value_covariance(logits: Array, p: Array, operands: Operands) -> Array:
     """(B,H,T,Dv): |Cov(logit, value)| under the weights."""
     known = logits if operands.visible is None else np.where(operands.visible, logits, 0.0)
+    # centred first: the covariance of large logits would cancel otherwise
     centred = known - (p * known).sum(axis=-1, keepdims=True)
     return np.asarray(np.abs((p * centred) @ operands.value))

@@ -73,6 +73,7 @@ def finish_sums(sums: Sums, how: Summing, classes: tuple[BackwardRoundings, ...]
     parts = [_sums_allowance(sums, how, b, error, size)
              for b, error, size in zip(classes, sums.errors, sums.sizes, strict=True)]
     allowance = np.asarray(sum(parts))
+    # the scale may be multiplied in before or after the sum
     largest = sums.sizes[0] * max(1.0, how.scale)
     fits = (largest <= classes[0].largest / 2) & (largest <= classes[0].forward.largest_sum / 2)
     claimed = fits & np.isfinite(allowance) & np.isfinite(sums.truth) & ~np.broadcast_to(sums.lost, sums.truth.shape)
@@ -84,6 +85,7 @@ def _sums_allowance(sums: Sums, how: Summing, b: BackwardRoundings, error: Array
     b, number, size = _adapt_to_storage(b, how), sums.number, how.scale * size
     error = error + (_bias_sum_error(number, b) if how.is_of_bias else _plain_sum_error(number, how, b)) * size
     if how.heads > 1:
+        # each head of a group may be stored before they are added up
         error = error * (1 + b.group) + b.group * size
     error = error + b.results * (np.abs(sums.truth.astype(np.float64)) + error) + _sums_underflow(number, how, b)
     return np.asarray(np.where(number > 0, error, 0.0))
@@ -93,17 +95,20 @@ def _adapt_to_storage(b: BackwardRoundings, how: Summing) -> BackwardRoundings:
     """The class, with what is stored wide where the input is."""
     if not how.is_wide or b.precision.logits:
         return b
+    # what is kept wider than the dtype is rounded as a log-sum-exp is
     return replace(b, bias=0.0, results=b.forward.lse, underflow=b.forward.lost_product)
 
 
 def _plain_sum_error(number: Array, how: Summing, b: BackwardRoundings) -> Array:
     """Relative, in the shape of the number of terms (any shape): of a sum in any order, scaled, stored on its way."""
+    # a kernel may store partial sums in the dtype, each of which is rounded once more
     stored = np.expm1(_count_stored_sums(number, how, b) * np.log1p(b.one))
     return np.asarray((1 + number * b.forward.accumulate) * (1 + how.extra) * (1 + stored) - 1)
 
 
 def _bias_sum_error(number: Array, b: BackwardRoundings) -> Array:
     """The same, any shape, of the gradient of a bias, whose terms are stored before more than one of them is summed."""
+    # they may be summed in the accumulator's or in the softmax's format
     step = max(b.forward.accumulate, b.forward.softmax)
     return np.asarray((number > 1) * (number * step * (1 + b.bias) + b.bias))
 
@@ -176,6 +181,7 @@ def exact_factor(array: Array, real: np.dtype[np.floating], b: BackwardRoundings
     are lost, and what they are multiplied by may be large.
     """
     size = np.abs(array.astype(np.float64))
+    # what is flushed errs by all of itself
     return Factor(array.astype(real), np.where(size < b.forward.lost_input, size, 0.0), np.ones(array.shape, bool))
 
 

@@ -115,8 +115,10 @@ def pair_errors(block: Pass) -> PairErrors:
     error = _pass_weight_error(block, growth)
     kept = error + b.kept * (p + error)
     apart = _difference_error(block, growth)
+    # a product of two factors that both err: dS = P·(dP - delta)
     logits = (p + kept) * apart + kept * np.abs(block.differentials.centred_products)
     size = np.abs(block.differentials.logits)
+    # the difference and the product round once each, and dS is stored
     logits = logits + ((1 + block.entry_rounding) ** 2 * (1 + b.logits) - 1) * (size + logits) + b.lost_logits
     if b.lost_inside:  # dP, each product with a weight, the sum of these, the difference, and dS
         logits = logits + (block.operands.counts[..., None] + INNER_UNDERFLOWS) * b.lost_inside
@@ -134,9 +136,11 @@ def _dropped_weight_error(block: Pass, error: Array) -> Array:
 def weight_growth(block: Pass) -> Array:
     """(B,H,T,S): omega, how far the logarithm of a weight may be off, as it comes into the backward pass."""
     r, truth, errors = block.roundings.forward, block.truth, block.errors
+    # the sum by which a weight was divided may have been too small by so much
     raised = np.log1p(errors.excess.sum(axis=-1) / truth.total)[..., None]
     growth = np.asarray(errors.error + raised + errors.divisor_error(r) + 2 * r.softmax)
     if block.roundings.precision.is_recomputed:
+        # the class says that P may be formed anew, not that it is: the larger of both is allowed
         growth = np.fmax(growth, _recomputed_growth(block))
     return np.asarray(np.where(block.seen, growth, 0.0))
 
@@ -144,6 +148,7 @@ def weight_growth(block: Pass) -> Array:
 def _recomputed_growth(block: Pass) -> Array:
     """(B,H,T,S): the same of exp(logit - logsumexp). It is the size of both that counts, not of their difference."""
     operands, truth, r = block.operands, block.truth, block.roundings.forward
+    # the log-sum-exp is what forward passes keep, with all its own errors
     off = lse_allowance(operands, truth, r, block.errors)[..., None]
     lse = np.abs(row_log_sum_exp(truth, operands))[..., None]
     size = np.abs(truth.logits) + np.where(np.isfinite(lse), lse, 0.0)
@@ -156,6 +161,7 @@ def excess_weight(block: Pass, growth: Array) -> Array:
     """(B,H,T,S): p·(exp(growth) - 1), never less; a weight that has underflown in the truth may come back."""
     p, total = block.differentials.weights, np.maximum(block.truth.total, np.finfo(float).tiny)[..., None]
     logarithm = block.truth.shifted_logits - np.log(total)
+    # exp itself, where p·expm1 would be 0 for a weight that underflowed in the truth
     high = np.exp(np.minimum(logarithm + growth, LARGEST_ARGUMENT)) - p
     return np.asarray(np.where(block.seen, np.where(growth < 1, p * np.expm1(np.minimum(growth, 1.0)), high), 0.0))
 
@@ -163,9 +169,11 @@ def excess_weight(block: Pass, growth: Array) -> Array:
 def _pass_weight_error(block: Pass, growth: Array) -> Array:
     """(B,H,T,S): e_P. What is divided by its own sum is at most 1, but for the roundings of sum and quotient."""
     b, p = block.roundings, block.differentials.weights
+    # storing P in the dtype loses what is small there
     lost = b.forward.lost_weight + (b.underflow if b.precision.weights or b.precision.kept else 0.0)
     error = excess_weight(block, growth) + lost
     if not b.precision.is_recomputed:
+        # a normalised weight lies between 0 and 1
         error = np.fmin(error, np.maximum(p, 1 - p) + block.errors.divisor_error(b.forward) + 3
                         * b.forward.softmax + lost)
     return np.asarray(np.where(block.seen, error, 0.0))
@@ -174,6 +182,7 @@ def _pass_weight_error(block: Pass, growth: Array) -> Array:
 def _difference_error(block: Pass, growth: Array) -> Array:
     """(B,H,T,S): of dP - delta, by which the weights are multiplied; or of P·dP - P·delta, over P."""
     products, delta = _output_product_error(block), _delta_error(block, growth)
+    # both may be multiplied by P before they are subtracted: three roundings at their own sizes
     size = np.abs(block.differentials.products) + np.abs(block.differentials.delta) + products + delta
     return np.asarray(products + delta + 3 * block.entry_rounding * size)
 
@@ -181,6 +190,7 @@ def _difference_error(block: Pass, growth: Array) -> Array:
 def _output_product_error(block: Pass) -> Array:
     """(B,H,T,S): of dP, the products of the output's gradient and the values."""
     b, width = block.roundings, block.operands.value.shape[-1]
+    # Dv products, in any order
     error = width * b.forward.accumulate * output_product_sizes(block)
     stored = b.products + block.rescaling * (1 + b.products)
     error = error + stored * (np.abs(block.differentials.products) + error)
@@ -197,6 +207,7 @@ def output_product_sizes(block: Pass) -> Array:
 
 def _delta_error(block: Pass, growth: Array) -> Array:
     """(B,H,T,1): of delta, whichever way it is formed."""
+    # delta is the sum dO·O or the sum P·dP, which are the same number
     by_either = np.fmax(_delta_error_by_output(block), _delta_error_by_products(block))
     return np.asarray(_delta_drift(block, growth) + by_either)
 
@@ -207,8 +218,10 @@ def _delta_drift(block: Pass, growth: Array) -> Array:
     """
     apart, errors = np.abs(block.differentials.centred_products), block.errors
     if block.roundings.precision.is_normalised:
+        # as B1 of the output, whose projection on its own gradient delta is
         moved = block.sum_over_keys(errors.excess * apart) / errors.least[..., None]
         return np.asarray(np.fmin(moved, block.largest_seen(apart)))
+    # weights that were not divided by their own sum may all be too large alike
     common = np.expm1(np.minimum(block.largest_seen(growth), LARGEST_ARGUMENT))
     return np.asarray(block.sum_over_keys(excess_weight(block, growth) * apart)
                       + np.abs(block.differentials.delta) * common)
@@ -223,10 +236,12 @@ def _delta_error_by_output(block: Pass) -> Array:
     summed = (1 + block.errors.chain * r.accumulate) * (1 + r.weights) * (1 + divided) * (1 + r.softmax) ** 2
     summed = summed * (1 + block.rescaling) - 1
     inside = summed * block.heaviest_mean(sizes)
+    # how far wrong weights move the output, by sizes
     moved = block.sum_over_keys(block.errors.excess * (sizes + own)) / block.errors.least[..., None]
     around = np.fmin(moved, block.largest_seen(sizes) + own) + inside
     error = inside + (b.of_output + (width + 1) * r.accumulate * (1 + b.of_output)) * (own + around)
     error = error + r.lost_weight * (block.sum_over_keys(sizes) + rows * own) + (2 * width + 2) * r.lost_product
+    # delta may be formed of the output in the accumulator, or as it was returned
     stored = b.underflow if b.precision.is_of_returned else r.lost_product
     lost = (stored + 2 * rows * r.lost_product) * block.dropout_growth
     return np.asarray(error + grad.sum(axis=-1, keepdims=True) * lost)
@@ -250,6 +265,7 @@ def _dots_error(block: Pass, logits: Array) -> Array:
     if operands.bend is None:
         return logits
     size, before = np.abs(block.differentials.logits), product_error(operands, truth, r) + logit_underflow(operands, r)
+    # the slope is formed of a logit that errs
     of_slope = operands.bend.derivative_error(before, scaled_magnitude(operands, truth), np.abs(truth.bent_dots), r)
     error = (size + logits) * of_slope + logits * block.differentials.slope
     error = error + b.bend_error * (np.abs(block.differentials.dots) + error) + 3 * b.lost_logits
@@ -387,6 +403,7 @@ def _add_errors(way: _Way, block: ProblemBlock, each: Pass, errors: PairErrors, 
     """The errors' share of a block in one class, whose index is `at`."""
     operands, found, b, keys = block.operands, each.differentials, each.roundings, way.problem.sizes.S
     a = abs(float(operands.scale))
+    # an underflow is absolute, and each visible key may have one
     low = np.where(each.seen, max(1.0, a) * (b.lost_logits + b.forward.lost_product), 0.0)
     dots, sizes = a * errors.dots + low, np.abs(found.dots) + errors.dots
     _add_parts(way, "query", block, at, (dots @ operands.sizes.key, sizes @ operands.sizes.key))
@@ -424,6 +441,7 @@ def _count_terms(way: _Way, block: ProblemBlock, lost: Array) -> None:
         mark_heads(way.sums[name].lost, np.asarray(lost.any(axis=-1)), batch, owners)
     every = np.broadcast_to(lost[..., None], seen.shape)
     for (name, part), (_, rows) in zip(_split_logits(way, seen, keys), _split_logits(way, every, keys), strict=True):
+        # a broadcast bias is one entry for many pairs
         spots, total = reduce_block(part.astype(float), block.place, way.sums[name].number.shape)
         way.sums[name].number[spots] += total
         way.sums[name].lost[spots] |= reduce_block(rows.astype(float), block.place, way.sums[name].lost.shape)[1] > 0
@@ -434,6 +452,7 @@ def _mark_claimed(way: _Way, block: ProblemBlock, each: Pass, errors: PairErrors
     hidden keys count, also where a row sees none: 0 times what has overflown is NaN.
     """
     operands, b = block.operands, each.roundings
+    # hidden keys, too: what overflows there becomes NaN in the sum
     reach = each.dropout_growth * (np.abs(each.differentials.grad) @ operands.held.value.swapaxes(-1, -2))
     fits = reach.max(axis=-1, initial=0.0) <= min(b.forward.largest_sum / 4, _storable_size(b, b.precision.products))
     fits = fits & (each.largest_seen(np.abs(each.differentials.logits))[..., 0]

@@ -275,6 +275,7 @@ def _visible_or_none(problem: Problem, conventions: Mapping[str, str], rows: Arr
     counting = [aspect for aspect in given if aspect.counts_places(problem)]
     if is_causal or counting:
         # how far each key lies ahead of the query's own place: (T,S), or (B,1,T,S) where lengths count
+        # 32 bits, since it may be as large as (B,1,T,S)
         ahead = np.arange(problem.sizes.S, dtype=np.int32) - own_places(problem, conventions, rows)
         parts += [ahead <= 0] if is_causal else []
         parts += [aspect.visible_keys(problem, ahead) for aspect in counting]
@@ -303,6 +304,7 @@ def own_places(problem: Problem, conventions: Mapping[str, str], rows: Array | N
     places = np.arange(problem.sizes.T, dtype=np.int32) if rows is None else np.asarray(rows, dtype=np.int32)
     first = np.zeros((), np.int32)
     if problem.has_past:
+        # queries stand behind the past, so that no convention is needed
         first = np.array(problem.past, np.int32)
     elif conventions.get("causal_alignment") == "bottom_right":
         keys = problem.sizes.S if problem.key_lengths is None else problem.key_lengths
@@ -373,6 +375,7 @@ def _measure_operands(query: Array, keys: Keys) -> Magnitudes:
 def upper_norms(array: Array) -> Array:
     """(B,H,·,D) -> (B,H,·): never less than the Euclidean norm; squares that underflow are paid for."""
     squares: Array = np.sqrt(np.einsum("bhtd,bhtd->bht", array, array))
+    # 2^-511 is the root of what squares may lose to underflow, an entry each
     return squares * (1 + 1e-12) + math.sqrt(array.shape[-1]) * 2.0**-511
 
 

@@ -149,6 +149,7 @@ def precision_of_grade(grade: str, dtype: DType) -> Precision:
     """
     if not DTYPES[dtype].is_half:
         return Precision(grade, **dict.fromkeys(("dtype", *_DTYPE_WORDS), dtype))  # type: ignore[arg-type]  # by name
+    # what a grade does not round is computed in float32
     rung, wide = int(grade[1:]), DType.FLOAT32
     since = [dtype if rung >= first else wide for first in range(5)]  # since[n]: the dtype, from grade n on
     return Precision(
@@ -241,6 +242,7 @@ def _imply_words(changes: Mapping[str, object], base: Precision) -> dict[str, ob
         return {}
     implied: dict[str, object] = {"logits": softmax, "logit_roundings": base.logit_roundings + 1, "weights": softmax}
     if not DTYPES[softmax].is_half:
+        # sums of a half softmax stay in float32, unless that is declared otherwise
         implied["row_sum"] = softmax
     return {word: value for word, value in implied.items() if word not in changes}
 

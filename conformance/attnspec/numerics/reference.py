@@ -111,6 +111,7 @@ def cut_blocks(problem: Problem, conventions: Mapping[str, str], scale_width: in
         entries = problem if batch == slice(0, sizes.B) else _take_batch(problem, batch)
         for heads in _cut_length(sizes.H, _head_step(entries, T)):
             part = entries if heads == slice(0, sizes.H) else _take_heads(entries, heads, conventions)
+            # once for all queries of the part
             keys = prepare_keys(part, conventions)
             # as many queries as go together with all heads of the part, in blocks that are as even as can be
             together = max(1, LOGITS_AT_ONCE // max(1, part.sizes.B * part.sizes.H * part.sizes.S))

@@ -73,7 +73,9 @@ def frequency_error(base: float, width: int, precision: Precision) -> Array:
     u = DTYPES[precision.angle].roundoff
     exponent, log = np.arange(0, width, 2) / width, np.log(base)
     power = function_error(precision, "pow_ulps", precision.angle)
+    # the exponent is rounded before pow, and a reciprocal may be taken behind it
     by_pow = np.exp(exponent * u * (log + 1)) * (1 + power) * (1 + u) - 1
+    # the logarithm, its product with the exponent, and the exponent itself
     argument = exponent * (log * ((1 + u) ** 2 * (1 + 2 * LOG_ULPS * u) - 1) + u)
     by_exp = np.exp(argument) * (1 + 2 * EXP_ULPS * u) - 1
     return np.where(exponent == 0, 0.0, np.maximum(by_pow, by_exp))
@@ -95,8 +97,10 @@ def angle_error(problem: RotaryProblem, angle: Array, precision: Precision) -> A
 
 def rotation_allowance(turn: Turn, precision: Precision, off: Array) -> tuple[Array, Array]:
     """How far the turned pairs may be off, both (B,H,T,R), where angles may be off by `off` (B,1,T,R)."""
+    # the chord: how far a vector of length 1 moves that is turned by the error
     moved = 2 * np.sin(np.minimum(off, np.pi) / 2)
     size = (np.abs(function(turn.angle)) + moved for function in (np.cos, np.sin))
+    # neither exceeds 1, however far the angle is off
     cos, sin = (np.minimum(1.0, each) for each in size)
     first, second = np.abs(turn.first), np.abs(turn.second)
     return tuple(_round_entry(np.abs(out), moved * turn.radius, ((one, cos), (two, sin)), precision)  # type: ignore[return-value]
@@ -125,6 +129,7 @@ def norm_allowance(problem: RotaryProblem, precision: Precision, conventions: Ma
     one = np.ones(())
     entries = (_round_entry(turn.radius, np.zeros(()), ((a, one), (b, one)), precision)
                for a, b in ((first, second), (second, first)))
+    # what hypot itself rounds, and the norms that are compared
     return np.asarray(np.hypot(*entries)) * (1 + 2.0**-50) * _count_classes(problem.dtype)
 
 
@@ -167,5 +172,6 @@ def _is_claimed(problem: RotaryProblem, allowance: Array, precision: Precision) 
     """(B,H,T): rows that are finite, of which no sum can overflow."""
     held = (DTYPES[precision.rotation], DTYPES[precision.output])
     most = np.abs(problem.x.astype(np.float64)).max(axis=-1)
+    # each entry of a turned pair is a sum of two products
     fits = 2 * most < min(each.largest for each in held)
     return np.asarray(fits & np.isfinite(allowance).all(axis=-1))

@@ -151,6 +151,7 @@ def lost_to_underflow(precision: Precision, dtype: DType) -> float:
 
 
 def _lost_input(precision: Precision) -> float:
+    # a scaled query in float16 may change by 3e-8, however small it is
     rounded = lost_to_underflow(precision, precision.prescale) if precision.prescale_roundings else 0.0
     return max(rounded, DTYPES[precision.accumulate].normal if precision.flushes_subnormals else 0.0)
 
@@ -312,9 +313,11 @@ def backward_roundings(precision: Precision, backward: BackwardPrecision) -> Bac
     counts = {word: compound(io.roundoff, getattr(backward, word)) for word in _COUNT_WORDS}
     flushes = precision.flushes_subnormals and DTYPES[precision.dtype].may_be_flushed
     of_output = max(r.accumulate, io.roundoff if backward.is_of_returned else 0.0)
+    # slope, product and cap are formed in the softmax's format, and may be stored where logits are
     bent = (1 + r.softmax) ** 3 * (1 + r.logits) ** 3 * (1 + counts["logits"]) - 1
     scale = compound(r.accumulate, _SCALE_ROUNDINGS) + r.scale + r.prescale + r.scale * r.prescale
     inside = DTYPES[precision.softmax]
+    # a softmax narrower than its inputs rounds P and dS on their way, and may overflow
     is_coarser = inside.roundoff > io.roundoff
     return BackwardRoundings(r, backward, **counts, of_output=of_output, one=io.roundoff, bend_error=bent,
                              scale=scale, underflow=io.normal if flushes else io.underflow, largest=io.largest,

@@ -52,6 +52,7 @@ class Units:
 
     def statistic(self, drift: float = 0.0) -> float:
         """T: what is left of the scores after this drift, over the root of its squares. At most sqrt(count) in size."""
+        # under the drift that is true, what is left is symmetric about 0
         left = self.score - drift * self.size
         norm = float(np.sqrt(np.square(left).sum()))
         return float(left.sum()) / norm if norm else 0.0
@@ -159,6 +160,7 @@ def _orthogonal_part(push: Array, others: Array, weight: Array) -> Array:
     """
     gram = np.einsum("nea,neb,ne->nab", others, others, weight, optimize=True)
     onto = np.einsum("nea,ne,ne->na", others, push, weight, optimize=True)
+    # unit by unit: a drift of another direction then adds nothing to any score
     shares = np.linalg.solve(gram, onto[..., None])[..., 0]
     return np.asarray(push - np.einsum("nea,na->ne", others, shares))
 
@@ -197,12 +199,14 @@ def systematic_error(precision: Precision, direction: DirectionName = "gain", *,
     working = max(DTYPES[DTYPES[getattr(precision, word)].wide].roundoff for word in _WORKING_WORDS)
     halves = {precision.softmax, precision.row_sum, precision.accumulate}.intersection(HALF_DTYPES)
     stored = max(DTYPES[dtype].roundoff for dtype in (*(getattr(precision, word) for word in _STORAGE_WORDS), *halves))
+    # rounding to nearest leaves u² a storage, since numbers above a power of two lie further apart
     error = UNITS_OF_THE_ACCUMULATOR * working + stored**2
     if precision.systematic == "output":
         error += GUARDED_PART * DTYPES[precision.output].roundoff
     if DTYPES[precision.softmax].is_half and direction != "gain":
         error += CONSTANTS_OF_THE_EXPONENTIAL * DTYPES[precision.softmax].roundoff
     if DTYPES[precision.accumulate].is_half:
+        # the same bias, of each product that is added in a half format
         error += products * DTYPES[precision.accumulate].roundoff ** 2
     constant = DTYPES[precision.scale].roundoff
     if scale_width is not None and constant > working and math.log(scale_width, 16) % 1:

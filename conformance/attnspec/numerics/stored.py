@@ -56,6 +56,7 @@ def add_rescaling(r: Roundings, problem: Problem, stored: Mapping[str, StoredFor
     on_logits, on_values = times.get("query", 0) + times.get("key", 0), times.get("value", 0)
     u, inputs = _scale_roundoff(r.precision), r.inputs
     kept = {**stored, **{name: each for name, each in r.stored_formats.items() if name not in ARRAYS}}
+    # the zero point is taken off of sums that hold it, which are larger than their difference
     offsets = {f"{name}_offset": getattr(inputs, f"{name}_offset") + _largest_zero(problem, name)
                for name, each in stored.items() if each.has_zero}
     return replace(r, stored_formats=kept, inputs=replace(
@@ -171,6 +172,7 @@ def _errors_with_zeros(entries: Array, stored: StoredFormat, precision: Precisio
     least, largest = -block_maximum(-entries, stored), block_maximum(entries, stored)
     spread, ends = largest - least, np.abs(largest) + np.abs(least)
     step = spread / stored.codes.largest + stored.least
+    # a range divides into codes from end to end, so that half a step is all that rounding costs
     found = 0.5 * step + ROUNDINGS_WITH_A_ZERO * u * (ends
                                                       + step) + 2 * stored.codes.largest * _scale_underflow(precision)
     # of a step that underflows, or has no reciprocal, nothing is known; without any, all of a block are its least
@@ -188,6 +190,7 @@ def _errors_of_nearest(entries: Array, step: Array, stored: StoredFormat, precis
     moved = np.abs(quotients - nearest_codes(stored.codes, quotients)) * step
     off = 2 * (ROUNDINGS_OF_A_QUOTIENT * _scale_roundoff(precision) + 2
                * _scale_underflow(precision) / np.where(step == 0, 1.0, step))
+    # from one end to the other: all that codes can do
     found = np.where(_is_tiny(step, precision), 2 * step * stored.codes.largest, moved + off * np.abs(entries))
     return np.where(np.isfinite(entries), np.where(np.isfinite(step), found, np.inf), 0.0)
 
@@ -210,6 +213,7 @@ def _scale_underflow(precision: Precision) -> float:
 def _is_tiny(step: Array, precision: Precision) -> Array:
     """Of any shape: where a scale may become 0, or its reciprocal infinite: anything may become of its block."""
     largest = min(DTYPES[each].largest for each in (precision.dequantised, precision.accumulate))
+    # so far above both that the roundings of a scale decide nothing
     return np.asarray(step < max(4 * _scale_underflow(precision), 4 / largest))
 
 
@@ -279,6 +283,7 @@ def stored_weight_error(stored: StoredFormat, heaviest: Array, total: Array, lea
     A code is off by half a unit or by half the distance of the smallest codes, and no weight by more than itself.
     only_small: without half a unit, what is lost of small weights alone.
     """
+    # the smallest codes lie as far apart in the row's own unit
     step = stored.absolute / stored.factor * (total[..., None] if stored.divided else np.ones(()))
     relative = 0.0 if only_small else stored.relative
     apart = np.maximum(relative * heaviest, np.minimum(step, heaviest)) / least[..., None]

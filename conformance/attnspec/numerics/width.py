@@ -202,6 +202,7 @@ def _is_beyond_the_bound(mistake: Mistake, precision: Precision) -> bool:
     shown = show_mistake(mistake, precision.dtype)
     expected = expect(shown.problem, precision, conventions={}, parts=frozenset({"output", "typical"}))
     apart = np.abs(shown.answer.astype(np.float64) - expected.output)
+    # clauses of chance put no keyword, so that they see plain calls alone
     allowance = expected.typical_allowance(FALSE_ALARM) if mistake.is_of_plain_calls else expected.output_allowance
     return bool((expected.claimed[..., None] & (apart > allowance)).any())
 
