@@ -53,9 +53,11 @@ def wanted_lift(subject: Subject, said: str) -> tuple[str, str]:
     """The framework whose tensors such a function takes, and how that is known; both empty where that is not."""
     if not is_bare(subject.id) or subject.declaration.lift:
         return "", ""
+    # the import says it before a word of the exception does
     used = used_frameworks(subject)
     if lift := next((lift for lift in LIFTS if lift in used), ""):
         return lift, f"its module imports {lift}"
+    # PyTorch's functions name the class that they want
     return ("torch", "takes tensors of torch") if _ASKS_FOR_TENSORS.search(said) else ("", "")
 
 
@@ -76,6 +78,7 @@ def find_way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis, held: Seque
     held: cases that hold beside it. A convention on which one of them hangs is not what is wrong.
     """
     subject, likeliest = trial.evaluator.subject, diagnosis.likely_faults[0].fault if diagnosis.likely_faults else ""
+    # mistakes that have one way out each come before what has to be guessed
     if likeliest == ALWAYS_CAUSAL:
         return _explain_causal_by_design(subject)
     if likeliest == WITHOUT_MAXIMUM:
@@ -89,6 +92,7 @@ def find_way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis, held: Seque
         return _explain_inverted_mask(subject)
     if not diagnosis.located_stage.startswith((NOTHING_SHOWS, SPOILT_BEGINNING)):
         return None
+    # a convention that a passing case hangs on is followed after all
     followed = {name for case in held for name in features_that_matter(case)}
     doubtful = [name for name in features_that_matter(recipe) if name not in followed]
     return explain_undefined(subject, doubtful, trial.evaluator.conventions)
@@ -99,11 +103,14 @@ def explain_wrong_clause(trial: Trial, recipe: Recipe, added: Sequence[str]) -> 
     is right; None of another clause.
     """
     clause = trial.check.clause
+    # clauses that come with attnspec are held to every sound formulation: a user's own may be
+    # wrong
     if clause.where.file not in map(shown_path, added_files(added)):
         return None
     scene = trial.scene(recipe)
     asked = {str(word.args["observe"]) for word in clause.then if "observe" in word.args}
     seen = [look_at(scene, run, each) for each in asked for run in scene.runs]
+    # a wrong answer anywhere, or one of which nothing is claimed, speaks for the function's guilt
     if not seen or any((beyond(each.array, each.truth, each.allowance) | ~each.claimed).any() for each in seen):
         return None
     return Explanation("the clause is wrong: each answer in this case is right by the definition",
@@ -130,6 +137,7 @@ def _explain_inverted_mask(subject: Subject) -> Explanation | None:
 
 def _explain_causal_by_design(subject: Subject) -> Explanation | None:
     """Of a function of one's own that has no causal flag: it may be meant so."""
+    # a registered subject says in its manifest that it is always causal
     if not is_bare(subject.id) or "causal" in subject.declaration.keywords:
         return None
     name, wrapper = _wrapper_names(subject)
@@ -150,6 +158,7 @@ def manifest_line(subject: Subject, key: str, entries: Mapping[str, object]) -> 
     place = f" ({subject.entry})" if subject.entry else ""
     declared = {"precision": subject.declaration.precision,
                 "backward_precision": subject.declaration.backward_precision}.get(key, {})
+    # a dtype stands once under a key, so that the new line replaces what is there
     present = [dtype.value for dtype in declared if dtype.value in entries]
     instead = f", in place of its {' and '.join(present)}," if present else ""
     lines = ", ".join(f"{name}: {_format_yaml(value)}" for name, value in entries.items())
@@ -179,16 +188,19 @@ class RaisingExplainer:
         """The cause `it raises IndexError in mine.py:41 where Hkv < H`, with the way out; None where the conditions are
         not found: the exception depends on entries, or on chance.
         """
+        # what a registered subject refuses stands in its manifest
         if not is_bare(self.subject.id) or self.subject.declaration.kind is Kind.LAYER or raised.asked is None:
             return None
         if refusal_words(raised, raised.asked, home=self.subject.home):
             return None  # it is a promise that is broken; its own words are the best
         if raised.origin in self._everywhere:
             return self._everywhere[raised.origin]
+        # one line of code raises for one reason, so that it is asked about once
         key = (dtype, raised.origin)
         if key not in self._known_explanations:
             try:
                 self._known_explanations[key] = self._find_conditions(raised, dtype, case_of(raised.asked))
+            # a process that dies of the search tells nothing, and would die again
             except SubjectDied:
                 self._known_explanations[key] = None
         return self._known_explanations[key]
@@ -226,6 +238,7 @@ class RaisingExplainer:
 
     def _explain_constant_raising(self, raised: SubjectRaised, dtype: DType) -> Explanation:
         """Where no plain problem is answered at this dtype; at others it may be."""
+        # a line that raises at one dtype alone is a matter of that dtype
         others = [each for each in self.subject.declaration.dtypes
                   if each is not dtype and Interview(self.subject, each).takes_case(Case(PLAIN))]
         if not others:
@@ -273,6 +286,7 @@ def _declare_refusals(subject: Subject, refusals: Sequence[Refusal]) -> str:
     function = subject.id.rpartition(":")[2]
     names = sorted(limits_saying({str(each) for each in refusals}))
     if len(names) == len(refusals) == 1:
+        # a limit that has a name of its own is read more easily than a condition
         value = getattr(narrowed_by(Limits(), refusals), names[0])
         return f"{function}.{names[0]} = {value!r}"
     declared = [*map(str, subject.declaration.limits.refuses), *(str(each) for each in refusals)]

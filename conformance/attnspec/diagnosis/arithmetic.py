@@ -142,6 +142,7 @@ def backward_classes_for(dtype: DType, kind: Kind) -> tuple[WiderArithmetic, ...
     """
     if not DTYPES[dtype].is_half or kind is Kind.ROTARY:
         return ()
+    # a fused backward pass is assumed to keep it in float32
     products = WiderArithmetic(f"the gradient of its weights is stored in {dtype.value}", "Keep it in float32",
                                {"products": 1})
     if kind is not Kind.LAYER:
@@ -211,10 +212,13 @@ class ArithmeticExplainer:
         first: the case that failed, before it was shrunk; a class that does not allow it allows no whole clause.
         """
         met = [failing, *([first] if first and count_work(first.sizes) <= CLAUSE_PURSE else [])]
+        # what failed once is the quickest way to reject a class later
         if _is_plain_check(trial.check):
             self._met_cases.setdefault(trial.evaluator.dtype, []).extend((trial, each) for each in met)
+        # what holds with an axis shorter by less than a tenth is no rounding: that begins at no length
         if place.smallest and any(_is_just_below(each.sizes, place.smallest) for each in place.held_recipes):
             return None
+        # first, since what is wrong with a gradient alone is no matter of the forward pass
         if of_backward := self._explain_backward(trial, failing, met, claimed):
             return of_backward
         every = list(self._wider_evaluators(trial.evaluator))
@@ -222,6 +226,8 @@ class ArithmeticExplainer:
         for wider, evaluator in classes:
             under = replace(trial, evaluator=evaluator, shrinks=False, failed_before=None, breadcrumb=lambda _: None,
                             sample=0)
+            # the cheapest question first: the case, then the subject's other answers, then the
+            # whole clause
             if (_allows_met(under, failing, met, claimed) and self._explains_subject(wider, trial.evaluator, evaluator)
                     and _says_something(evaluator) and under.hold().failure is None):
                 if _fails_in_float32(trial, failing):
@@ -252,6 +258,7 @@ class ArithmeticExplainer:
     def _allows_gradients(self, wider: WiderArithmetic, evaluator: Evaluator) -> bool:
         key = evaluator.dtype, wider.cause
         if key not in self._tried_classes:
+            # clauses of one run whose gradients are compared with the definition
             of_gradients = (check for check in self.checks().values() if GRAD in check.needs and not check.clause.made
                             and not any(check.runs.values()) and check.clause.level is Level.MUST)
             self._tried_classes[key] = all(self._clause_holds(check, evaluator) for check in of_gradients)
@@ -295,9 +302,11 @@ class ArithmeticExplainer:
         """The classes that round more than the declared one, those that were the answer before first."""
         dtype = evaluator.dtype
         classes = classes_for(dtype, evaluator.subject.declaration.kind)
+        # most subjects have one arithmetic: what explained a failure explains the next one
         known = sorted(classes, key=lambda each: not self._tried_classes.get((dtype, each.cause), False))
         for wider in known:
             precision = _wider_precision(evaluator.subject, dtype, wider)
+            # a class that rounds no more than the declared one allows no more
             if precision and looser_words(precision, evaluator.precision):
                 yield wider, evaluator.under(precision)
 
@@ -305,6 +314,8 @@ class ArithmeticExplainer:
         """Whether a class allows all that a subject answers to plain problems, without a drift, and none finer does."""
         key = evaluator.dtype, wider.cause
         if key not in self._tried_classes:
+            # from cheap to dear: bits of answers that are there, cases that failed, then whole
+            # clauses
             self._tried_classes[key] = ((not wider.answer_format
                                          or _outputs_fit(evaluator.remembered_answers, wider.answer_format))
                                         and self._allows_what_failed(evaluator)
@@ -314,6 +325,7 @@ class ArithmeticExplainer:
 
     def _is_finer(self, wider: WiderArithmetic, declared: Evaluator) -> bool:
         """Whether the declared class, or one between it and this one, allows the answers to ordinary values."""
+        # finer classes have to be excluded: the widest class allows whatever they do
         showing = (each for each in classes_for(declared.dtype) if each.is_coarse)
         # a twin, which flushes subnormals or rounds logits, too, has the same cause and more to say: it begins alike
         between = takewhile(lambda each: not wider.cause.startswith(each.cause), showing)
@@ -331,6 +343,7 @@ class ArithmeticExplainer:
         return all(self._clause_holds(check, evaluator) for check in plain)
 
     def _clause_holds(self, check: Check, evaluator: Evaluator) -> bool:
+        # a clause that is not put to the subject says nothing against a class
         if check.lacking(evaluator.subject):
             return True
         compiling = evaluator.compiling
@@ -343,6 +356,7 @@ class ArithmeticExplainer:
 
 def _is_just_below(sizes: Sizes, failing: Sizes) -> bool:
     """Whether the first are the second but for one axis that is shorter by a part of no weight for rounding."""
+    # one axis alone, since two shorter ones may change what is computed
     pairs = [(value, failing.by_axis[axis]) for axis, value in sizes.by_axis.items() if value != failing.by_axis[axis]]
     return len(pairs) == 1 and all(NEARLY_AS_LONG * most <= value < most and most >= LONG_AXIS for value, most in pairs)
 
@@ -357,6 +371,7 @@ def _says_something(evaluator: Evaluator) -> bool:
 
 def _is_plain_check(check: Check) -> bool:
     """Whether a `must` clause holds plain answers against the definition, and needs no keyword for it."""
+    # several runs, projections and keywords bring errors of their own
     is_plain = not any(check.runs.values()) and not check.domain.is_layer and check.needs <= {POSITIONS}
     return is_plain and check.clause.level is Level.MUST
 
@@ -377,6 +392,7 @@ def _fails_in_float32(trial: Trial, recipe: Recipe) -> bool:
     evaluator = trial.evaluator
     if not DTYPES[evaluator.dtype].is_half or DType.FLOAT32 not in evaluator.subject.declaration.dtypes:
         return False
+    # float32 is the dtype at which a half format's roundings cannot be the reason
     single = Evaluator(evaluator.subject, DType.FLOAT32, evaluator.conventions)
     return isinstance(judge_case(replace(trial, failed_before=None), single, recipe).failure, Violated)
 
@@ -422,6 +438,7 @@ def _jax_advice(subject: Subject, wider: WiderArithmetic) -> str:
 
 def _add_own_words(subject: Subject, key: str, precision: Mapping[str, Words]) -> Mapping[str, Words]:
     """What a line would declare: of a function of one's own, the dtypes too that it declares already."""
+    # the attribute is one dictionary: a second assignment would lose what it says
     said = subject.description.attributes.get(key, {}) if is_bare(subject.id) and subject.description else {}
     return {**said, **precision} if isinstance(said, Mapping) else precision
 

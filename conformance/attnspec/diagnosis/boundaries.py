@@ -47,6 +47,7 @@ _SILENT_ENDINGS = (NoClaim, OutsideLimits, SubjectRaised, SubjectDied, UnusableA
 def describe_right_quantities(scene: Scene, recipe: Recipe) -> str:
     """`Only the log-sum-exp is wrong; the output is right.`; empty where all of it is wrong, or nothing is."""
     asked = [*OF_INPUT, "output"] if GRAD in recipe.features else list(FORWARD_QUANTITIES)
+    # the first run is the case itself; others are what it is compared with
     run = next(iter(scene.runs))
     fared = [(QUANTITIES[name], is_right) for name in asked for is_right in _quantity_verdicts(scene, run, name)]
     wrong, right = ([name for name, is_right in fared if is_right is which] for which in (False, True))
@@ -108,6 +109,7 @@ def describe_ranges(wrong: Array, axes: Sequence[str]) -> str:
     among = [np.asarray(wrong.any(axis=tuple(other for other in range(wrong.ndim) if other != axis)))
              for axis in range(wrong.ndim)]
     told = {name: _describe_indices(name, each) for name, each in zip(axes, among, strict=True) if not each.all()}
+    # ranges along each axis span a box, of which the wrong entries may be few
     filled = wrong[np.ix_(*(np.flatnonzero(each) for each in among))].mean()
     some = "some entries of " if filled < _FILLED_SHARE else ""
     if not told:
@@ -138,6 +140,7 @@ def _describe_indices(name: str, among: Array) -> str:
     at = [int(index) for index in np.flatnonzero(among)]
     if len(at) == 1:
         return f"the last {one}" if at[0] == len(among) - 1 else f"{one} {at[0]}"
+    # one step tells a block, or every n-th entry
     steps = {after - before for before, after in pairwise(at)}
     if steps == {1}:
         return f"{many} {at[0]} to {at[-1]}"
@@ -181,10 +184,13 @@ _PAIRED_AXES = (("T", "S"), ("D", "Dv"))
 
 def find_boundary(resizer: Resizer) -> Boundary | None:
     """Where the failure of the resizer's case begins; None where it does not fail again."""
+    # chance, or a memory: a boundary of what does not fail again would be one of nothing
     if not resizer.fails(resizer.recipe.sizes):
         return None
     smallest = resizer.smallest()
+    # a case that fails with some entries only needs more of them at every length
     resizer.find_out_how_often(smallest)
+    # shrunk anew: with few entries it may have stopped where it held by chance
     if resizer.seeds > SEEDS:
         smallest = resizer.smallest()
     return _BoundarySearch(resizer, smallest).boundary()
@@ -205,6 +211,7 @@ class _BoundarySearch:
         """What is found of each axis, then of two at a time."""
         for axis in (*self._large_axes, *self._screened_axes()):
             self._profile_axis(axis, self._move_one_axis(axis))
+        # before joint ones are told: what compares two lengths explains both
         related = list(self._find_related_lengths())
         joined = list(self._find_joint_conditions())
         single = {told.words: told for axis in self._axes if self._is_told(axis)
@@ -237,6 +244,7 @@ class _BoundarySearch:
             sizes, moving = self.start_sizes, [axis for axis in small if axis in screen]
             for axis in moving:
                 sizes = move_axis(sizes, axis, screen[axis])
+            # several axes at once, since most screens fail as well and need no second look
             if moving and self.resizer.fails(sizes) is False:
                 suspicious |= dict.fromkeys(moving)
         for one, other in (*_PAIRED_AXES, *(pair[::-1] for pair in _PAIRED_AXES)):
@@ -256,15 +264,19 @@ class _BoundarySearch:
     def _profile_axis(self, axis: str, at: Callable[[int], Sizes]) -> None:
         """The condition on one axis, with the sizes `at` each length; of blocks the least that fails is kept."""
         here, known = length_along(self.start_sizes, axis), self._known_lengths(axis, at)
+        # four times the failing length shows whether it ends; 512 is the largest usual block
         top = min(_LONGEST_TRIED.get(axis, _MOST_HEADS), max(512, 4 * here))
         condition = narrow_condition(known, here, top, lambda value: self.resizer.fails(at(value)))
+        # a plain threshold needs no second look: chance makes other rules out of it
         while condition and condition.rule is not LengthRule.FROM and (chance := self._held_by_chance(here, known, at)):
+            # it fails there with other entries
             known[chance] = True
             condition = narrow_condition(known, here, top, lambda value: self.resizer.fails(at(value)))
         if condition and condition.rule is LengthRule.UP_TO:
             condition = replace(condition, n=self._last_failing_length(condition, known, at))
             known = self._known_lengths(axis, at)
         if condition and condition.rule is not LengthRule.FROM:
+            # rules that are fitted to what was put are tried on what was not
             tried = dict.fromkeys(lengths_to_try(here, top))
             fresh = [value for value in tried if 1 <= value <= top and value not in known]
             condition = condition if self._is_confirmed(condition, fresh, at) else None
@@ -272,6 +284,7 @@ class _BoundarySearch:
             condition = None
         if condition and condition.rule in BLOCK_RULES:
             here = min(value for value, failed in known.items() if failed)
+            # what other axes are moved beside is the least length at which the rule is met
             self.start_sizes = at(here)
         self.found_profiles[axis] = LengthProfile(here, condition, self._known_lengths(axis, at),
                                                   not self.resizer.is_spent)
@@ -288,6 +301,7 @@ class _BoundarySearch:
     def _is_confirmed(self, condition: LengthCondition, fresh: Sequence[int], at: Callable[[int], Sizes]) -> bool:
         """Whether two further lengths fare as it says: one that should fail and one that should hold."""
         for should_fail in (True, False):
+            # the longest first: it is furthest from the lengths that the rule was fitted to
             value = next((each for each in reversed(fresh) if condition.includes(each) is should_fail), None)
             if value and self.resizer.fails(at(value)) is (not should_fail):
                 return False
@@ -331,6 +345,7 @@ class _BoundarySearch:
             return False
         if found.condition and not found.is_threshold:
             return found.nearest_holding is not None and not found.may_be_chance(self.resizer.seeds)
+        # up to so few it needs no reason that all goes well, and nothing is learned of a mistake
         if found.failing_length < _least_told(axis) or found.largest_holding_below is None:
             return False
         return not self._is_by_chance(axis)
@@ -347,6 +362,7 @@ class _BoundarySearch:
             and self.found_profiles[axis].condition) or self.resizer.seeds <= SEEDS or not below:
             return False
         if axis not in self._by_chance:
+            # entries of their own: those that the search has used have decided what it found
             fewer = self.resizer.how_often(move_axis(self.start_sizes, axis, below), _CHANCE_SEEDS)
             share = self.resizer.how_often(self.start_sizes, _CHANCE_SEEDS) / len(_CHANCE_SEEDS)
             self._by_chance[axis] = fewer > 0 or (1 - share) ** (len(_CHANCE_SEEDS) * below / here) > SURE
@@ -376,6 +392,7 @@ class _BoundarySearch:
             return "H"
         if self.resizer.is_spent:
             return "H" if axis == "Hkv" and length_along(self.start_sizes, "G") == 1 else _AXIS_NAMES.get(axis, axis)
+        # as many query heads on fewer key heads: if that fails, it is query heads that count
         few = [max(few, length_along(self.start_sizes, other)) for few in (1, 2) if few < here]
         shared = (move_axis(move_axis(self.start_sizes, axis, each), other, -(-here // each)) for each in few)
         return "H" if any(map(self.resizer.fails, shared)) else _AXIS_NAMES.get(axis, axis)
@@ -398,6 +415,8 @@ class _BoundarySearch:
                 self._holding_sizes += self._holding_at_other_lengths(one, other)[:1]
                 holding = HOLDING[relation] if self._may_equal(one, other) else HOLDING_APART[relation]
                 yield BoundaryCondition((one, other), f"{one} {relation} {other}", f"{one} {holding} {other}")
+                # with the comparison known, the second length may still have a threshold of its
+                # own
                 if are_near:
                     self._profile_axis(other, self._move_axes_together(one, other))
 
@@ -412,6 +431,7 @@ class _BoundarySearch:
         here, there = length_along(self.start_sizes, long), length_along(self.start_sizes, short)
         if here - there < 2:
             return None
+        # far from where it was found, so that a difference is told from two thresholds
         both = move_axis(self.start_sizes, short, there + _LENGTHENED_BY)
         if [self.resizer.fails(move_axis(both, long, here + _LENGTHENED_BY - less))
             for less in (0, 1)] != [True, False]:
@@ -451,6 +471,7 @@ class _BoundarySearch:
     def _find_joint_conditions(self) -> Iterator[BoundaryCondition]:
         """Products of two axes that have to be large together: what one lacks the other makes up for."""
         heads = next((axis for axis in ("H", "Hkv") if axis in self._axes), "")
+        # pairs whose product is the size of something: a grid, logits, a tile of either operand
         for one, other in (("B", heads), ("T", "S"), ("T", "D"), ("S", "D"), (heads, "D")):
             if {one, other} <= set(self._axes) and self._may_multiply(one, other) and self._makes_up(one, other):
                 n = length_along(self.start_sizes, one) * length_along(self.start_sizes, other)
@@ -494,6 +515,7 @@ class _BoundarySearch:
     def _least_product(self, one: str, other: str, n: int) -> int:
         """The least product that fails, looked for with one of the shorter axis, or with two if it holds at one."""
         short, long = sorted((one, other), key=lambda axis: length_along(self.start_sizes, axis))
+        # with one of the short axis the product is the long one, which can be told to the unit
         for few in (1, 2):
             with_few = move_axis(self.start_sizes, short, few)
             low, high = self._held_product(one, other) // few, -(-n // few)
@@ -502,6 +524,7 @@ class _BoundarySearch:
             while high - low > 1 and not self.resizer.is_spent:
                 middle = (low + high) // 2
                 low, high = (low, middle) if self.resizer.fails(move_axis(with_few, long, middle)) else (middle, high)
+            # an odd product is not met with two of an axis, but may be with three or more
             odd = few * high - 1
             is_odd_less = few > 1 and any(self.resizer.fails(move_axis(move_axis(self.start_sizes, short, each), long,
                                                                        odd // each))

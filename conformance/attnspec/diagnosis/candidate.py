@@ -68,6 +68,7 @@ class FaultCandidate:
         docked, steps = self._put[noise]
         while len(steps) <= index:
             step = log_call(docked, *self._calls[len(steps)])
+            # arrays are held only where it counts whether a later call overwrites them
             steps.append(step if self._bar.aspect is Aspect.KEPT else step.let_go)
         return steps[index]
 
@@ -93,12 +94,14 @@ def as_candidate(fault: Fault, subject: Subject, conventions: Mapping[str, str])
     subject = replace(subject, takes_storage=False)  # a fault's function knows no other storage or shape of arrays
     function = fault.function
     other = fault.other_path() if fault.other_path else function
+    # a function without the flag pairs neighbours by convention, and a fault must do so too
     if conventions.get(ROTARY_PAIRS) == INTERLEAVED and subject.declaration.kind is Kind.ROTARY:
         function = other = partial(function, interleaved=True)
 
     def fitted(function: Callable[..., Returned]) -> Callable[..., Returned]:
         return _answer_hidden_rows(_fit_fault_to_subject(fault, subject, function), conventions)
 
+    # a fault of one path shows where the switch is flipped
     variants = {name: replace(variant, callee=InProcess(fitted(other)))
                 for name, variant in subject.variants.items()}
     if fault.backward is None or not _may_go_back(subject):
@@ -117,6 +120,7 @@ def _answer_hidden_rows(function: Callable[..., Returned], conventions: Mapping[
 
     def attend(*inputs: Array, **keywords: Any) -> Returned:  # noqa: ANN401  (Call's)
         """What the function answers to query (B,H,T,D) or (B,T,M), key and value."""
+        # conventions may differ by what hides the keys
         given = {name for name, value in keywords.items() if value is not None and value is not False}
         hide = _HIDING_STAGES.get(of_hidden_rows(conventions, given), sound.hide)
         with computing(as_computed(replace(SOUND, hide=hide, lse=_lse_of_seen))):
@@ -158,6 +162,7 @@ def _may_go_back(subject: Subject) -> bool:
 def _fit_fault_to_subject(fault: Fault, subject: Subject, function: Callable[..., Returned]) -> Callable[..., Returned]:
     """The fault's function with the signature and the form of answer of the subject."""
     limits, form = subject.declaration.limits, subject.declaration.form
+    # a fault of a form takes its arrays so already
     formed = function if fault.form is not InputForm.DENSE else _FORM_WRAPPERS[form](function)
     if subject.declaration.kind is not Kind.LAYER:
         return formed
@@ -323,7 +328,10 @@ class FailingCase:
         """
         candidate, furthest = self._fault_candidate(fault), 0.0
         for index, step in enumerate(self.log):
+            # the call where they differ most decides: a fault that is right once and far off later
+            # is another
             furthest = max(furthest, self._ruler(index).call_nearness(step, candidate.answer_call(index)))
+            # further than the truth: no later call can make it the nearest
             if furthest >= 1:
                 break
         return furthest
@@ -353,6 +361,7 @@ class FailingCase:
         """
         if fault.name not in self._too_wide:
             candidate, is_told_by = self._in_its_place(fault), all if fault.stage is Stage.STATE else any
+            # put first for its memory's sake; what comes of it is known
             self._fails_before(candidate, self.recipe)
             self._too_wide[fault.name] = is_told_by(self._fails_before(candidate, recipe)
                                                     for recipe in self.held_recipes)
@@ -408,6 +417,7 @@ class Matrix:
         """
         name = _catalogue_name(fault)
         if name not in self._needs:
+            # a fault's stage is a keyword where it gets that keyword wrong
             own = {fault.stage} & KEYWORDS.keys()
             checks = self.checks()
             # a clause that puts every keyword beside every other says of none that it is needed
@@ -454,11 +464,14 @@ class Witnesses:
         left, missed = list(suspects), dict.fromkeys((each.name for each in suspects), 0)
         for check in self._telling_clauses(left, trial):
             fared = self._try_subject(check, trial, subject)
+            # it was not put: nothing is known of the subject under it
             if not fared.cases:
                 continue
             for fault in list(left):
                 candidate = as_candidate(fault, subject, trial.evaluator.conventions)
+                # the very cases that the subject was put, so that chance decides nothing
                 breaks = self._try_first_cases(check, trial, candidate).failure is not None
+                # who has this fault would violate a clause that the subject holds
                 if breaks and fared.failure is None:
                     left.remove(fault)
                 missed[fault.name] += not breaks and fared.failure is not None
@@ -475,7 +488,9 @@ class Witnesses:
         useful = [clause for clause, those in convicted.items() if those
                   and (len(those) < len(suspects) or len(suspects) == 1) and clause != trial.check.clause.id
                   and not checks[clause].lacking(trial.evaluator.subject)]
+        # as in twenty questions: what half of the suspects break tells most
         ranked = sorted(useful, key=lambda clause: abs(2 * len(convicted[clause]) - len(suspects)))
+        # two clauses that break for the same suspects tell the same
         each_once = {convicted[clause]: clause for clause in reversed(ranked)}.values()
         in_turn = sorted(ranked, key=lambda clause: clause not in each_once)
         yield from (checks[clause] for clause in in_turn[:MOST_ASKED_CLAUSES])

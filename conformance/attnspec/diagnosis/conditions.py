@@ -157,6 +157,7 @@ class LengthCondition:
         """The weight of the condition among others; a rule that needs a threshold besides is less likely than one
         alone.
         """
+        # kernels have blocks of powers of two; a rule with another number needs more evidence
         share = 1.0 if self.n in COMMON_BLOCKS or self.rule not in BLOCK_RULES else 0.3
         return _RULE_LIKELIHOODS[self.rule] * share * (1.0 if self.start == 1 else 0.5)
 
@@ -224,12 +225,14 @@ class LengthProfile:
 def possible_conditions(fails_at: int, top: int) -> Iterator[LengthCondition]:
     """What may be behind a case that fails at this length of an axis, up to `top`."""
     yield from (LengthCondition(LengthRule.FROM, start, start=start) for start in dict.fromkeys((1, fails_at)))
+    # a path for one length, such as a width with a kernel of its own
     yield LengthCondition(LengthRule.ONLY, fails_at, start=fails_at)
     for start in dict.fromkeys((1, fails_at)):
         yield from (LengthCondition(LengthRule.UP_TO, n, start=start) for n in rungs_below(top) if n >= fails_at)
         if fails_at.bit_count() != 1:
             yield LengthCondition(LengthRule.NO_POWER, 2, start=start)
     for n in BLOCK_LENGTHS:
+        # from the first length, from beyond one block, or from where it was found
         for start in sorted({1, n + 1, fails_at}):
             yield from _block_conditions(fails_at, n, start)
 
@@ -245,11 +248,14 @@ def _block_conditions(fails_at: int, n: int, start: int) -> Iterator[LengthCondi
 
 def lengths_to_try(fails_at: int, top: int) -> Iterator[int]:
     """The lengths that tell conditions apart: beside it, and at, before and after the ends of blocks."""
+    # neighbours tell a threshold from a rule of blocks
     yield from (fails_at + 1, fails_at + 2, fails_at + 3)
     for n in BLOCK_LENGTHS:
         after, before = fails_at // n + 1, -(-fails_at // n) - 1
+        # odd multiples of a block: even ones are multiples of the next larger block, too
         odd, less = (after + 1 - after % 2) * n, (before - 1 + before % 2) * n
         yield from (odd - 1, odd, odd + 1, fails_at + n, less, fails_at - n)
+    # the longest tell whether it ends, and one of them is odd
     yield from (top, top - 1)
 
 
@@ -264,6 +270,7 @@ def narrow_condition(known: dict[int, bool], fails_at: int, top: int,
     lengths = {each for each in lengths_to_try(fails_at, top) if 1 <= each <= top} - known.keys()
     while left and lengths:
         candidates = np.array(sorted(lengths))
+        # the length that divides what is left best: each answer then rules out as much as it can
         divided = _smaller_camp_shares(left, candidates)
         most = int(divided.argmax())
         if divided[most] < SETTLED_SHARE:
@@ -271,6 +278,7 @@ def narrow_condition(known: dict[int, bool], fails_at: int, top: int,
         lengths.remove(at := int(candidates[most]))
         if (answer := fails(at)) is not None:
             known[at] = answer
+            # an end that nobody thought of becomes possible where a longer length holds
             left = [each for each in (*left, *_ends_before({at: answer}, fails_at)) if _bears_out(each, known)]
     return max(left, key=lambda each: each.prior_weight, default=None)
 

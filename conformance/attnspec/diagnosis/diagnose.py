@@ -83,9 +83,11 @@ class PanelResult:
 
     def compare_with_fault(self, fault: Fault, case: FailingCase) -> FaultMatch:
         """Compares the subject with a fault on the panel, where either of them is wrong, and on the failing case."""
+        # the failing case itself is one agreement: the fault explains it
         agreed, tried = int(case.fails), int(case.fails)
         for is_agreed in self._compare_call_by_call(fault, case, len(self.steps)):
             agreed, tried = agreed + is_agreed, tried + 1
+            # the panel is dear, and such a fault is no longer in question
             if tried - agreed > max(agreed, MOST_CONTRADICTIONS):
                 break
         return FaultMatch(fault, agreed, tried)
@@ -115,6 +117,8 @@ class PanelResult:
             wrong = (not is_right) + (not self.panel.is_fault_right(fault, index))
             if wrong == BOTH_WRONG:
                 yield held_to.are_alike(seen, step, partial(candidate.shake_call, index))
+            # one is right and one wrong: they disagree, unless both lie at the edge of what is
+            # allowed
             elif wrong and not held_to.are_close(seen, step):
                 yield False
 
@@ -184,6 +188,7 @@ class Examiner:
             return Diagnosis()
         if always := self._constant_exception(case):
             return Diagnosis(located_stage=always)
+        # most subjects have one mistake, so that what explained another case comes first
         like = (self._match_known_faults(case) or self._match_missing_maximum(case, among)
                 or self._match_catalogue(case, among, place.begins))
         self._known_matches.update({each.fault.name: each for each in like})
@@ -192,6 +197,7 @@ class Examiner:
             return Diagnosis(tuple({each.likeness.fault: each.likeness for each in reversed(like)}.values())[::-1])
         if case.bar.subject.declaration.kind is Kind.ROTARY:
             return Diagnosis(located_stage=locate_in_rotation(case.bar, problems))
+        # no fault of the catalogue: the stage is read off
         located = locate_stage(case.bar, trial.evaluator.dtype, problems)
         is_backward = located == NOTHING_SHOWS and GRAD in failing.features
         return Diagnosis(located_stage=BACKWARD_IS_WRONG if is_backward else located)
@@ -273,6 +279,7 @@ class Examiner:
         least = min((each.missed_calls for each in tried), default=0)
         best = {each.fault.name: each for each in tried if each.missed_calls == least
                 and 2 * each.agreed_calls > each.tried_calls and not self._is_too_wide(each.fault, case)}
+        # clauses tell apart what the panel does not: they put more kinds of calls
         left = self.witnesses.keep_consistent([each.fault for each in best.values()], case.trial,
                                               self._fresh_subject(case.trial))
         matches = [replace(best[name], unbroken_clauses=unbroken) for name, unbroken in left.items()]
@@ -304,6 +311,7 @@ class Examiner:
 
     def _log_case(self, trial: Trial, failing: Recipe) -> FailingCase:
         subject, log = self._fresh_subject(trial), list[LoggedCall]()
+        # some fail at every seventh call only
         for _ in range(MAX_ROUNDS):
             tally = judge_case(trial, LoggingEvaluator(subject, trial.evaluator, log), failing)
             if tally.failure is not None:

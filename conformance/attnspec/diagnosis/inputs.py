@@ -120,37 +120,46 @@ def _hidden_above(posed: Posed[Problem]) -> Posed[Problem]:
 _STRIDED, _TRANSPOSED = partial(lay_out, layout="strided"), partial(lay_out, layout="transposed")
 
 ATTENTION_CALLS: tuple[DiagnosticCall, ...] = (
+    # calls of one shape that come again with other contents: what is kept from call to call shows
     *(_call(REMEMBERED, "mask bias scale", seed=seed, scale=scale)
       for seed, scale in ((1, 0.3), (2, 0.125), (1, 0.3), (3, 1.0), (2, 0.125), (4, -0.25), (1, 0.3), (5, 0.3))),
     _call(REMEMBERED, "causal", seed=2), _call(LONGER, "causal", seed=3), _call(REMEMBERED, "causal", seed=4),
     _call(REMEMBERED, "", seed=2), _call(REMEMBERED, "", seed=3),
+    # each keyword alone, with as many queries as keys and with more or fewer
     _call(SQUARE, "", flips=True), _call(GROUPED, "", seed=2), _call(GROUPED, "causal", seed=3, flips=True),
     _call(QUERIES, "causal", seed=4), _call(SQUARE, "causal", seed=5), _call(SQUARE, "mask", flips=True),
     _call(SQUARE, "mask", mask="per_head", seed=6), _call(QUERIES, "mask", mask="padding", seed=7),
+    # keywords together, and scales of either sign
     _call(GROUPED, "mask causal", seed=8), _call(GROUPED, "bias", seed=9), _call(SQUARE, "bias", bias="large"),
     _call(SQUARE, "mask bias causal", seed=11), _call(SQUARE, "scale", scale=0.3, seed=12),
     _call(SQUARE, "scale", scale=-0.25, seed=13), _call(QUERIES, "scale bias", scale=1.0, seed=14),
+    # weights that are handed back, and the smallest problems
     _call(SQUARE, "return_weights", seed=15), _call(GROUPED, "return_weights mask", seed=16),
     _call(QUERIES, "return_weights causal", seed=17), _call(ONE, "", seed=18), _call(ONE, "mask", seed=19),
+    # lengths that are multiples of blocks, and several blocks of them
     _call(EVEN, "", seed=20), _call(EVEN, "causal", seed=21), _call(EVEN, "mask", mask="block", seed=22),
     _call(BLOCKS, "", seed=23), _call(BLOCKS, "mask", mask="left_padding", seed=24),
     _call(BLOCKS, "causal", seed=25), _call(BLOCKS, "", "log_normal", seed=26),
     _call(BLOCKS, "mask bias", "log_normal student_t", seed=27),
+    # entries at which exponentials over- and underflow
     _call(SQUARE, "", "huge_logits", seed=28), _call(QUERIES, "mask", "huge_logits", seed=29),
     _call(SQUARE, "", "offset", seed=30), _call(EVEN, "", "integers", seed=31),
     _call(SQUARE, "mask", "far_below_zero", seed=32), _call(SQUARE, "", "above_88", seed=33),
     _call(SQUARE, "", "tiny_values", seed=34), _call(SQUARE, "mask", mask="with_empty_rows", seed=35),
+    # finite numbers in the place of -inf: logits lie beyond any that one would choose
     _call(SQUARE, "mask", "mask_attack", mask="attack", seed=38),
     _call(SQUARE, "mask", "mask_attack_far", mask="attack", seed=39),
     _call(SQUARE, "mask", "mask_attack", mask="attack", seed=43, change=_hidden_above),
     _call(SQUARE, "mask", "mask_attack_far", mask="attack", seed=44, change=_hidden_above),
     _call(SQUARE, "mask scale", "mask_attack_far", mask="attack", scale=2.0**-11, seed=45),
     _call(SQUARE, "mask scale", "mask_attack_far", mask="attack", scale=2.0**-15, seed=46),
+    # how arrays lie: broadcast, strided, transposed
     _call(SQUARE, "mask", seed=47, change=partial(broadcast_mask, over="batch")),
     _call(SQUARE, "mask", seed=48, change=partial(broadcast_mask, over="heads")),
     _call(SQUARE, "mask", seed=49, change=partial(broadcast_mask, over="queries")),
     _call(SQUARE, "", seed=50, change=_STRIDED), _call(SQUARE, "mask bias", seed=51, change=_STRIDED),
     _call(SQUARE, "", seed=52, change=_TRANSPOSED), _call(SQUARE, "mask bias", seed=53, change=_TRANSPOSED),
+    # what a hidden key must not let through
     *(_call(QUERIES, "mask", mask="padding", seed=54, change=partial(replace_hidden, arrays=(name,), content=content))
       for name in ("key", "value") for content in ("nan", "inf")),
     _call(SQUARE, "scale", scale=0.0, seed=40), _call(ONE_KEY, "", seed=41),
@@ -159,6 +168,7 @@ ATTENTION_CALLS: tuple[DiagnosticCall, ...] = (
 )
 
 LAYER_CALLS: tuple[DiagnosticCall, ...] = (
+    # layers: whole numbers, whose projections are exact
     *(_call(REMEMBERED_LAYER, "", "integers", seed=seed) for seed in (1, 2, 1)),
     _call(SQUARE_LAYER, "", "integers", flips=True), _call(SQUARE_LAYER, "mask", "integers", seed=2, flips=True),
     _call(SQUARE_LAYER, "causal", "integers", seed=3, flips=True), _call(WIDE_LAYER, "", "integers", seed=4),
@@ -245,6 +255,7 @@ class Panels(OrderedDict[DiagnosticSetting, DiagnosticInputs]):
             declared.keywords, declared.limits, declared.output_dtype, tuple(bar.subject.variants))
         if place not in self:
             self[place] = DiagnosticInputs(bar, dtype)
+        # the order is that of use, so that the first is the one that nobody asked for longest
         self.move_to_end(place)
         while len(self) > 1 and sum(each.remembered_count for each in self.values()) > self.most:
             self.popitem(last=False)
@@ -264,6 +275,7 @@ def _puttable_calls(bar: ComparisonStandard, dtype: DType) -> Iterator[tuple[Any
         return
     is_layer = subject.declaration.kind is Kind.LAYER
     for call in (*(LAYER_CALLS if is_layer else ()), *ATTENTION_CALLS, *UNCOMMON_CALLS):
+        # a call that the subject does not take, or answers by another convention, tells nothing
         if subject.lacks(call.recipe.features) or not _is_common(call.recipe, bar):
             continue
         if not all(part.has_declared_blocks(call.recipe, subject.declaration.limits) for part in load_parts("arrays")):
@@ -293,6 +305,7 @@ def _is_common(recipe: Recipe, bar: ComparisonStandard) -> bool:
 def features_that_matter(recipe: Recipe) -> tuple[str, ...]:
     """The conventions on which the answer to a problem hangs, in all its rows."""
     sizes, features = recipe.sizes, recipe.features
+    # only where diagonals differ, or lengths do, does it matter from which corner one counts
     has_offset = (sizes.T != sizes.S or bool(COUNTS.keys() & features)) and not features.intersection(CACHED)
     matters = {"causal_alignment": bool(FROM_PLACE & features) and has_offset,
                "mask_with_causal": "causal" in features and bool({"mask", "bias"} & features),
@@ -306,5 +319,6 @@ def _make_call_problem(call: DiagnosticCall, dtype: DType, subject: Subject, *, 
         problem = make_problem(call.recipe, dtype)
         return call.change(Posed((problem,))).one if call.change else problem
     limits = subject.declaration.limits
+    # a layer's own width and inputs are what the subject takes
     recipe = replace(call.recipe, M=model_width(call.recipe.sizes, limits), inputs=limits.inputs)
     return make_layer(recipe, dtype, limits=limits)

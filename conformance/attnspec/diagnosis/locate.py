@@ -88,6 +88,8 @@ def blamed_magnitude(is_right: Callable[[Problem], bool | None], small: Problem,
 
 def _find_turns(is_right: Callable[[Problem], bool | None], small: Problem, failing: Problem) -> Iterator[str]:
     for knob in MAGNITUDES:
+        # small numbers first: they are right by now, and a turn that they show has nothing else in
+        # it
         turn = _double_until_wrong(is_right, knob, small,
                                    knob.read_magnitude(failing)) or _halve_until_right(is_right, knob, failing)
         if turn and turn[0] >= knob.least:
@@ -103,6 +105,7 @@ def _double_until_wrong(is_right: Callable[[Problem], bool | None], knob: Magnit
     if knob.read_magnitude(small) == 0 or not is_right(small):
         return None
     factor = 1.0
+    # numbers far larger than those of the failing case are no reason for its failure
     while factor <= 2.0**MOST_DOUBLINGS and knob.read_magnitude(small) * factor <= 2 * most:
         if is_right(knob.multiply(small, 2 * factor)) is False:
             return _bisect_magnitude(is_right, knob, small, (factor, 2 * factor))
@@ -116,6 +119,7 @@ def _halve_until_right(is_right: Callable[[Problem], bool | None], knob: Magnitu
     if knob.read_magnitude(failing) == 0 or is_right(failing) is not False:
         return None
     factor = 1.0
+    # below its least, a magnitude shows nothing, so that all would seem right
     while knob.read_magnitude(failing) * factor / 2 >= knob.least and factor > 2.0**-MOST_DOUBLINGS:
         if is_right(knob.multiply(failing, factor / 2)):
             return _bisect_magnitude(is_right, knob, failing, (factor / 2, factor))
@@ -137,6 +141,7 @@ def _find_keyword_turn(is_right: Callable[[Problem], bool | None], name: str, fa
     value = getattr(failing, name)
     if not isinstance(value, float) or value == OFF[name] or value <= 0 or is_right(failing) is not False:
         return
+    # a softcap may be too small or too large for the function
     for factor, beyond in ((2.0, "or less"), (0.5, "or more")):
         other = value
         for _ in range(MOST_DOUBLINGS // 4):
@@ -233,6 +238,7 @@ class Reader:
         """The weights in effect; is_flat: of a query of zeros."""
         problem = self.small_problem(keywords)
         value = join_past(problem).value
+        # with V = I the output is the weights
         identity = np.broadcast_to(np.eye(*value.shape[2:], dtype=value.dtype), value.shape).copy()
         query = np.zeros_like(problem.query) if is_flat else problem.query
         return self.read_answer(replace_values(problem, identity).but(query=query))
@@ -280,6 +286,7 @@ def _describe_needed_keywords(reader: Reader, problem: Problem) -> Iterator[str]
     """A wrong answer to the case itself, and which of its keywords make it so."""
     sight = reader.read_answer(problem)
     if sight and not sight.is_right:
+        # one keyword at a time: the mistake is in what makes it right to leave it out
         without = {name: reader.read_answer(problem.but(**{each: OFF[each] for each in (name, BESIDE.get(name, name))}))
                    for name in LEAVABLE_KEYWORDS if name in problem.keywords}
         if past := problem.keywords & set(CACHED):  # the same keys and values, none of them handed over as past
@@ -322,6 +329,7 @@ def _read_inverted_mask(reader: Reader) -> Iterator[str]:
     sight = reader.read_weights("mask", is_flat=True)
     if sight and not sight.is_right:
         visible = sight.expectation.visible & sight.expectation.claimed[..., None]
+        # a row that sees all keys, or none, looks alike either way round
         rows = visible.any(axis=-1) & ~visible.all(axis=-1)
         if rows.any() and ((sight.seen_array != 0) == ~visible)[rows].all():
             yield MASK_IS_INVERTED
@@ -333,6 +341,7 @@ def _read_hidden_keys(reader: Reader) -> Iterator[str]:
         sight = reader.read_weights(keyword, is_flat=True)
         if sight and not sight.is_right:
             claimed, visible = sight.expectation.claimed[..., None], sight.expectation.visible
+            # with equal logits no visible key can have a weight of exactly 0
             lost = (claimed & visible & (sight.seen_array == 0)).any()
             leaked = (claimed & ~visible & (sight.seen_array != 0)).any()
             if leaked:
@@ -378,6 +387,7 @@ def _compare_logits(sight: SeenAnswer, what: str, stage: str) -> str:
     counts = expected.claimed[..., None] & expected.visible & np.isfinite(allowance) & np.isfinite(seen)
     if not (counts & (true != 0)).any():
         return f"{what} cannot be computed from the weights ({'logits' if stage.endswith('scale') else stage})"
+    # least squares through the origin: a wrong scale is one factor
     slope = float((seen * true)[counts].sum() / (true * true)[counts].sum())
     rest = np.abs(seen - slope * true)[counts] <= (allowance * max(1.0, abs(slope)))[counts]
     if rest.all():
@@ -393,6 +403,7 @@ def _is_function(seen: Array, true: Array, allowance: Array, counts: Array) -> b
     """Whether keys of one row, of (B,H,T,S), with the same true logit have the same weight, within both their
     allowances.
     """
+    # whole numbers make logits that are equal exactly
     same = (true[..., :, None] == true[..., None, :]) & counts[..., :, None] & counts[..., None, :]
     near = np.abs(seen[..., :, None] - seen[..., None, :]) <= allowance[..., :, None] + allowance[..., None, :]
     return bool((near | ~same).all())
@@ -452,9 +463,11 @@ class RawExponentials:
     def measure_subject(cls, bar: ComparisonStandard, dtype: DType) -> RawExponentials | None:
         """Put equal logits to the subject, beyond the range of one format after the other; None if all weigh alike."""
         reader = Reader(bar, dtype)
+        # a subject that fails there has something else wrong with it
         at_zero = _read_equal_logits(reader, 0.0)
         if at_zero is None or not at_zero.is_right:
             return None
+        # the narrowest first: a wider one overflows at larger logits
         formats = (np.finfo(each) for each in EXP_FORMATS)
         return next((cls(bar, each) for each in formats if _overflows(reader, each)), None)
 
@@ -483,7 +496,9 @@ class RawExponentials:
         operands = prepare_operands(problem, self.bar.conventions, scale_width, None)
         logits = compute_truth(operands, np.float64).logits
         top = np.where(operands.visible_array(), logits, -np.inf).max(axis=-1, initial=-np.inf)
+        # the sum of S exponentials must fit, too
         highest = np.log(float(self.format.max) / problem.sizes.S)
+        # too small a sum is no normal number, and quotients with it lose their digits
         return np.asarray((top > highest) | (top < np.log(float(self.format.tiny))))
 
 

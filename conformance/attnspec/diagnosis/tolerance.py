@@ -257,6 +257,7 @@ class ComparisonStandard:
                       scale_width=self.subject.scale_width(problem))
 
     def _output_gauges(self, problem: AnyProblem, own: Expectation, other: Expectation) -> Iterator[ArrayGauge]:
+        # a row that sees no key has an answer only where both call it zeros
         rows = np.asarray(own.claimed & other.claimed | (own.empty & self._zeros_are_due))[..., None]
         of_layer = np.asarray(own.output_claimed & other.output_claimed)[..., None]
         relative = _relative_roundings((self.precision, fault_precision(problem.dtype)), problem.sizes.S)
@@ -309,6 +310,7 @@ class ComparisonStandard:
         hiding = acting_on(Acts.VISIBILITY)
         if not hiding.keys() & problem.keywords:
             return []
+        # a fault that hides nothing rounds as the problem does in which nothing is hidden
         opened = problem.but(**hiding)
         return [self.expectation_for(opened, each) for each in (self.precision, fault_precision(problem.dtype))]
 
@@ -333,6 +335,7 @@ def fault_precision(dtype: DType) -> Precision:
 def _relative_roundings(classes: tuple[Precision, ...], S: int) -> float:
     """Roundings in proportion to what is handed back: of the output, the weights, the row's sum and the mixing."""
     numbers = [roundings(precision) for precision in classes]
+    # in the worst case, S additions all round the same way
     return sum(r.output + r.weights + 2 * r.softmax + S * (r.row_sum + r.accumulate) for r in numbers)
 
 

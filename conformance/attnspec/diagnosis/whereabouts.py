@@ -125,6 +125,7 @@ PROBLEM_NUMBERS = (
 def restate_by_number(trial: Trial, resizer: Resizer, boundary: Boundary) -> Boundary:
     """The boundary in the variable that divides the cases which fail from those which hold, where lengths do not."""
     facts = [*_known_outcomes(trial, resizer), *_try_other_values(trial, resizer, boundary.smallest)]
+    # nothing to divide, or lengths divide it already
     if all(each.fails for each in facts) or (boundary.conditions and _is_divided(boundary.sentence, facts)):
         return boundary
     pages = ProblemNumber("the slots of a page",
@@ -144,14 +145,17 @@ def find_number_condition(variable: ProblemNumber, facts: Sequence[ProblemOutcom
     """The condition on a variable that divides the facts; None where there is none, or too few speak for it."""
     read = [(value, each.fails) for each in facts if (value := variable.read_number(each.problem)) is not None]
     failing, holding = (sorted({value for value, fails in read if fails is which}) for which in (True, False))
+    # a number that some of the cases do not have is none that decides
     if len(read) < len(facts) or not failing or not holding:
         return None
     if variable.is_flag:
         is_so = failing == [1.0] and holding == [0.0]
         return BoundaryCondition((), variable.name, f"sizes where {variable.otherwise_text}") if is_so else None
+    # a single value that fails between others that hold
     if len(failing) == 1 and len(holding) > LEAST_OF_EACH and failing[0] not in holding:
         nearest = min(holding, key=lambda value: abs(value - failing[0]))
         return _number_condition(variable, "=", failing[0], nearest) if holding[0] < failing[0] < holding[-1] else None
+    # with one value on a side, any number divides the cases
     if min(len(failing), len(holding)) < LEAST_OF_EACH:
         return None
     if holding[-1] < failing[0]:
@@ -177,6 +181,7 @@ def _try_other_values(trial: Trial, resizer: Resizer, failing: Recipe) -> Iterat
         problem = _measurable(trial, recipe)
         if problem is None:
             continue
+        # other entries: a case that holds with one seed may do so by chance
         again = replace(recipe, seed=(recipe.seed + 1) % 2**24)
         tallies = [resizer.judge_recipe(each) for each in (recipe, again)]
         if type(tallies[0].failure) is resizer.failure:
@@ -374,6 +379,7 @@ def _sizes_with_room(boundary: Boundary) -> Iterator[Sizes]:
     roomy = Sizes(max(sizes.B, 2), kv_heads * groups, kv_heads, *(max(each, ROOMY_LENGTH) for each in
                                                                (sizes.T, sizes.S, sizes.D, sizes.Dv)))
     lengths = [axis for axis in ("T", "S", "D", "Dv") if axis in matter]
+    # wrong entries beyond a threshold show as a range only where some lie on either side of it
     twice = {axis: 2 * getattr(roomy, axis) for axis in lengths}
     kept = {axis: getattr(sizes, axis) for axis in lengths}
     yield from (replace(roomy, **twice), roomy, replace(roomy, **kept), sizes)
