@@ -259,6 +259,7 @@ class ComparisonStandard:
     def _output_gauges(self, problem: AnyProblem, own: Expectation, other: Expectation) -> Iterator[ArrayGauge]:
         # a row that sees no key has an answer only where both call it zeros
         rows = np.asarray(own.claimed & other.claimed | (own.empty & self._zeros_are_due))[..., None]
+        # an output of a layer mixes heads: it is judged where all of them are
         of_layer = np.asarray(own.output_claimed & other.output_claimed)[..., None]
         relative = _relative_roundings((self.precision, fault_precision(problem.dtype)), problem.sizes.S)
         # a wrong answer may see what it should not, and rounds then as one that may
@@ -302,6 +303,7 @@ class ComparisonStandard:
 
     @property
     def _has_usual_lse(self) -> bool:
+        # those of the faults, whose log-sum-exps are compared with the subject's
         usual = {"lse_base": "natural", "lse_of_hidden_row": "minus_infinity"}
         return all(self.conventions.get(name, answer) == answer for name, answer in usual.items())
 

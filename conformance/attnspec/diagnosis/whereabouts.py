@@ -196,6 +196,7 @@ def _other_recipes(failing: Recipe, domain: Domain) -> Iterator[Recipe]:
         others = [value for value in values if value != failing.value(name)]
         yield from (replace(failing, values={**failing.values, name: value}) for value in others[:MOST_ALTERNATIVES])
     if failing.mask != "none":
+        # the clause's own masks first: others may be such as it does not speak of
         masks = dict.fromkeys((*domain.masks, *ANY_MASK, WITH_EMPTY_ROWS))
         yield from (replace(failing, mask=name) for name in list(masks)[:MOST_ALTERNATIVES] if name != failing.mask)
 
@@ -352,6 +353,7 @@ def _take_side(sizes: Sizes, inside: Sizes, outside: Sizes, which: Sizes) -> Siz
 
 def _resizer(trial: Trial, recipe: Recipe, failure: type[Violated | SubjectRaised], patience: SearchBudget) -> Resizer:
     quiet, subject = replace(trial, compiles=False), trial.evaluator.subject
+    # each size is a program, which takes longer to compile than a case to put
     sizes = patience.compiled_sizes if subject.declaration.lift in COMPILING_FRAMEWORKS else patience.sizes
     compiling = trial.evaluator.compiling
     seconds = min(patience.seconds, compiling.seconds_left) if compiling else patience.seconds

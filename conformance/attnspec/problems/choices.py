@@ -96,7 +96,9 @@ def shapes_for(domain: Domain, limits: Limits, effort: Effort, seed: int = 0) ->
         return SizePlan((demand,), limits, effort, seed).rows(demand)
     fixed = [sizes for sizes in _kind_sizes(domain.kind, limits, effort)
              if _may_be_put(sizes, domain, limits) and _has_its_number(sizes, limits)]
+    # a lower effort tries the first ones alone
     tried = EFFORTS[effort].shapes.get(domain.kind, len(fixed))
+    # limits may make two sizes one
     made = _distinct_sizes(adapt_sizes(sizes, limits) for sizes in fixed[:tried])
     refuses, always = bool(limits.all_refusals), domain.always_within(limits)
     return tuple(sizes for sizes in made if not (refuses and limits.misfit_of(sizes.by_axis, always)))
@@ -112,6 +114,7 @@ def _kind_sizes(kind: Kind, limits: Limits, effort: Effort) -> tuple[Sizes, ...]
     """The kind's own sizes; a subject of one head has as many head slices in its batch, where their number counts."""
     glanced = _GLANCED_SIZES_OF_KIND if effort is Effort.GLANCE else {}
     sizes = glanced.get(kind, SIZES_OF_KIND[kind])
+    # laws of chance count head slices, whether they are heads or batch entries
     if (kind in {"score", "dropout"} or kind in GENERIC_KINDS) and limits.single_head:
         return tuple(replace(each, B=each.B * each.H, H=1, Hkv=1) for each in sizes)
     return sizes
@@ -178,6 +181,8 @@ class Menu:
 
     def recipe(self, choices: bytes, *drawn: int) -> Recipe:
         """The recipe that these bytes and drawn values stand for."""
+        # byte by byte: a choice that is not needed still takes its byte, so that the others stay
+        # what they are
         rest = iter(choices)
         sizes = _pick_choice(self.weighted_shapes, next(rest))
         features = self.domain.always | self._draw_features(rest, sizes)
@@ -187,6 +192,7 @@ class Menu:
         sizes = self._step_sizes(sizes, values, features)
         return Recipe(
             sizes, self._draw_families(rest, sizes), mask if "mask" in features else "none", features,
+            # what is left is the seed
             int.from_bytes(rest, "big"), dict(zip(self.draws, drawn, strict=True)),
             bias if "bias" in features else "normal", scale if "scale" in features else 1.0,
             model_width(sizes, self.limits) if self.domain.is_layer else 0, inputs,
@@ -225,6 +231,7 @@ class Menu:
         """
         all_values = tuple(dict.fromkeys(chain.from_iterable(
             (value, self._grow_keyword_value(keyword, value, keys)) for value in self.domain.values[keyword])))
+        # a step takes as many new keys as queries, which only this pattern says
         if keyword == CACHED[0] and self.limits.is_step and "new_as_queries" in all_values:
             return ("new_as_queries",)
         return tuple(each for each in all_values if not self.limits.misfit(keyword, each, causal=True)) or all_values
@@ -243,6 +250,7 @@ class Menu:
     @cached_property
     def weighted_shapes(self) -> tuple[Sizes, ...]:
         """The shapes, smallest first, small ones three times: a large problem costs as much as ten of them."""
+        # byte 0 is then the smallest shape, which shrinking moves to
         ascending = sorted(self.shapes, key=lambda sizes: (count_work(sizes), *sizes.by_axis.values()))
         return tuple(sizes for sizes in ascending for _ in range(3 if count_logits(sizes) <= MOST_SMALL_LOGITS else 1))
 
@@ -250,6 +258,7 @@ class Menu:
         """Each keyword in half of the cases; causal in 7 of 8 where T ≠ S, since only there its alignment shows."""
         used = set()
         for keyword in self.optional:
+            # of 256: seven eighths, or half
             least = 32 if keyword == "causal" and sizes.T != sizes.S else 128
             if next(choices) >= least:
                 used.add(keyword)
@@ -268,6 +277,7 @@ class Menu:
         brought = together.union(*map(self.limits.brings, together))
         if brought <= together | {*self.optional}:
             return brought - self.domain.always
+        # what it needs is not on offer: it stays away itself
         return frozenset(name for name in used if self.limits.brings(name) <= together)
 
     def _draw_families(self, choices: Iterator[int], sizes: Sizes) -> tuple[str, ...]:
@@ -317,6 +327,7 @@ Row = Mapping[str, bool]
 def deal_rows(factors: tuple[str, ...], strength: int, seed: int) -> tuple[Row, ...]:
     """Rows of factors, used or left out, so that any `strength` of them meet in every combination in some row."""
     strength = min(strength, len(factors))
+    # a greedy cover: each row is the candidate that meets most combinations which no row has met
     groups = np.array(list(combinations(range(len(factors)), strength)), int)
     weights = 2 ** np.arange(strength)
     is_new = np.ones((len(groups), 2**strength), bool)
@@ -356,6 +367,7 @@ class FeatureArray:
     @cached_property
     def factors(self) -> tuple[str, ...]:
         """What a row decides: of keywords that belong together one alone, and the traits that the limits leave."""
+        # two keywords that go together are one decision
         keywords = [name for name in self.optional if not (name in BESIDE and BESIDE[name] < name)]
         traits = (name for name in traits_within(self.limits, self.optional) if name != GROUPS_OF_SEVERAL)
         return (*keywords, *traits)
@@ -374,6 +386,7 @@ class FeatureArray:
         """The problem of a row. Masks, values and families take turns, but for what the row asks of them."""
         sizes = adapt_sizes(fit_to_limits(self._sizes_of_row(row), self.limits), self.limits)
         menu = Menu(self.domain, self.limits, (sizes,), self.optional)
+        # rows without keys are a trait of their own
         masks = [name for name in self.domain.masks if name != "with_empty_rows"]
         mask = "with_empty_rows" if row.get(EMPTY_ROWS) else masks[turn % len(masks)]
         needed = {"mask": row.get(EMPTY_ROWS, False), CACHED[0]: row.get(LONG_PAST, False)}

@@ -107,6 +107,7 @@ def _add_weights(parts: Iterable[Mapping[int, float]]) -> dict[int, float]:
 
 def _plain_weights(most: int) -> dict[int, float]:
     """Every length, steeper near the small end, primes more often."""
+    # below 8 all lengths are nearly as likely, and beyond they fall as cost rises
     return {length: (_PRIME_FACTOR if _is_prime(length) else 1.0) / (length + 8) for length in range(1, most + 1)}
 
 
@@ -116,6 +117,7 @@ def _block_weights(most: int) -> dict[int, float]:
 
 
 def _end_weights(blocks: Iterable[int], most: int) -> dict[int, float]:
+    # the m-th multiple of a block weighs 1/m: most mistakes show at the first ends
     near = ({multiple + side: block / multiple}
             for block in blocks for multiple in range(block, most + 1, block) for side in (-1, 0, 1))
     return {length: weight for length, weight in _add_weights(near).items() if 1 <= length <= most}
@@ -153,9 +155,13 @@ def _usual_distributions(*, is_thorough: bool) -> Mapping[str, LengthDistributio
     tokens = _token_weights(MOST_TOKENS_THOROUGH if is_thorough else LONGEST["T"])
     widths = _add_weights((_scale_weights(_token_weights(LONGEST["D"]), 1 - _STANDARD_SHARE),
                            dict.fromkeys(STANDARD_WIDTHS, _STANDARD_SHARE / len(STANDARD_WIDTHS))))
+    # 17 and 33 lie past powers of two
     batches = {1: 6.0, 2: 5.0, **dict.fromkeys(range(3, 10), 1.0), 17: 0.6, 33: 0.5}
+    # the larger ones are those of published models; 71 is Falcon's, 17 and 33 are past a power of
+    # two
     heads = {1: 4.0, 2: 4.0, 3: 2.0, 4: 3.0, **dict.fromkeys(range(5, 10), 1.2), 12: 1.0, 14: 0.5, 16: 1.0,
              17: 0.4, 20: 0.5, 28: 0.5, 32: 1.0, 33: 0.3, 40: 0.5, 64: 0.4, 71: 0.3, 128: 0.3}
+    # 7 and 71 are those of published models that no power of two divides
     groups = {1: 8.0, 2: 3.0, 3: 1.5, 4: 3.0, 5: 1.0, 6: 1.0, 7: 1.5, 8: 2.0, 16: 0.3, 71: 0.2}
     return {
         "B": _length_distribution("B", batches),
@@ -202,6 +208,7 @@ def lengths_near(T: int, S: int, limits: Limits) -> tuple[int, int]:
     """The nearest numbers of queries and keys that are taken, of which the same is the larger."""
     partners = partners_of(limits)
     queries, keys = (limits.nearest(axis, size, partner=partners.get(axis, "")) for axis, size in (("T", T), ("S", S)))
+    # moved apart again: what was a comparison of lengths stays one
     if T < S and queries >= keys:
         keys = limits.nearest("S", queries + 1, least=queries + 1)
     if T > S and queries <= keys:
@@ -245,6 +252,7 @@ def fit_to_limits(sizes: Sizes, limits: Limits) -> Sizes:
         sizes = replace(sizes, Dv=sizes.D)
     if limits.grouped is False:
         sizes = replace(sizes, Hkv=sizes.H)
+    # the longer of the two, but no more than both may be: cost goes with the square
     if limits.lengths == "equal" and sizes.T != sizes.S:
         length = limits.nearest("T", min(max(sizes.T, sizes.S), LONGEST_TIED), partner="S")
         sizes = replace(sizes, T=length, S=length)
@@ -263,12 +271,14 @@ def adapt_sizes(sizes: Sizes, limits: Limits) -> Sizes:
     sizes = replace(sizes, D=max(sizes.D, least), Dv=max(sizes.Dv, least))
     sizes = replace(sizes, Dv=sizes.D) if limits.ties_value_width else sizes
     sizes = nearest_sizes(sizes, limits)
+    # a larger batch changes nothing else about a problem
     missing = -(-limits.min_scores // max(1, sizes.B * sizes.H * sizes.T * sizes.S))
     return replace(sizes, B=sizes.B * missing) if missing > 1 else sizes
 
 
 def halve_costliest(sizes: Sizes, fitted: Sizes) -> Sizes:
     """The sizes with half of what costs most once they are fitted: heads before lengths, lengths before widths."""
+    # eight times: heads and entries repeat what one of them does, lengths and widths do not
     axes = {"B": 8 * fitted.B, "Hkv": 8 * fitted.Hkv, "T": fitted.T, "S": fitted.S, "D": fitted.D, "Dv": fitted.Dv}
     name = max(axes, key=lambda each: axes[each] if getattr(sizes, each) > 1 else 0)
     half = max(1, getattr(sizes, name) // 2)
@@ -337,6 +347,7 @@ class Demand:
 
     def work(self, sizes: Sizes) -> int:
         """About how many multiply-adds a case costs: B·H·T·S·(D + Dv + 100) a call, and a layer's projections."""
+        # weights are read Dv keys a call
         calls = self.runs * self.passes * (-(-sizes.S // sizes.Dv) if self.reads else 1)
         features = _projected_width(sizes) if self.projects else 0
         return (count_work(sizes) + 4 * sizes.B * (sizes.T + sizes.S) * features * features) * calls
@@ -356,6 +367,7 @@ class Demand:
         clear.
         """
         (least_t, most_t), (least_s, most_s) = (spans.get(axis, _ANY_LENGTH) for axis in "TS")
+        # both have the tighter of both spans
         if self._always_needs_equal_lengths(limits):
             least_t = least_s = max(least_t, least_s)
             most_t = most_s = min(most_t, most_s)
@@ -382,6 +394,7 @@ class Demand:
 
     def fit_sizes(self, sizes: Sizes, limits: Limits) -> Sizes | None:
         """These sizes, changed as little as need be for clause and subject to take them; None where that cannot be."""
+        # what the clause wants first, then what the subject takes, then what costs too much
         sizes = self._set_lengths(self._set_heads(sizes, limits), limits)
         sizes = self._set_widths(replace(sizes, B=max(sizes.B, self.domain.min_batch)), limits)
         sizes = self._widen_values(self._move_to_taken(adapt_sizes(sizes, limits), limits), limits)
@@ -419,6 +432,7 @@ class Demand:
         elif domain.grouped == "always":
             group = max(group, 2)
         kv_heads = max(kv_heads, -(-domain.min_heads // group))
+        # one call a head: no more of them than calls are to be made
         if "H" in self.cut_axes:
             group, kv_heads = min(group, MOST_PIECES["H"]), min(kv_heads, max(1, MOST_PIECES["H"] // group))
         return replace(sizes, H=kv_heads * group, Hkv=kv_heads)
@@ -428,6 +442,7 @@ class Demand:
         T, S = max(sizes.T, domain.min_queries), max(sizes.S, domain.min_keys)
         if "T" in self.cut_axes:
             T = min(T, MOST_PIECES["T"])
+        # swapped and not cut: both lengths were drawn for a reason
         is_swapped = {"more_queries": T < S, "more_keys": T > S}.get(domain.lengths, False)
         if is_swapped and "T" not in self.cut_axes:
             T, S = S, T
@@ -548,6 +563,7 @@ def work_of(B: int, H: int, T: int, S: int, widths: int) -> int:
     """Multiply-adds of a call of these lengths: B·H·(T·S·(D + Dv + 100) + 40·(T + S)·(D + Dv)), where `widths` is D +
     Dv.
     """
+    # measured in units of one multiply-add of a product
     return B * H * (T * S * (widths + _WORK_PER_LOGIT) + _WORK_PER_ENTRY * (T + S) * widths)
 
 

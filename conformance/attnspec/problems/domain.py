@@ -231,4 +231,5 @@ def _known_keywords(names: Sequence[str], kind: Kind) -> frozenset[str]:
     for name in names:
         if name not in known:
             raise SpecError.unknown("keyword", name, known)
+    # a keyword that is given beside another is given wherever that is
     return frozenset({*names, *(BESIDE[name] for name in names if name in BESIDE)})

@@ -45,6 +45,7 @@ def random_words(seed: int, label: str, shape: tuple[int, ...]) -> Words:
     if not hasattr(_local, "generator"):
         _local.generator = np.random.PCG64(0)
     generator: np.random.PCG64 = _local.generator
+    # PCG64's raw output is fixed by its definition, as NumPy's distributions are not
     generator.state = {"bit_generator": "PCG64", "state": _stream_start(seed, label), "has_uint32": 0, "uinteger": 0}
     count = math.prod(shape)
     raw = generator.random_raw((count + 1) // 2)
@@ -72,6 +73,7 @@ def uniform_numbers(words: Words) -> Floats:
 
 def whole_numbers(words: Words, low: int, high: int) -> Floats:
     """Whole numbers low … high, at most 65,536 of them."""
+    # a product and a shift in the place of a division (Lemire)
     return ((words >> np.uint32(16)) * np.uint32(high - low + 1) >> np.uint32(16)) + float(low)
 
 
@@ -82,6 +84,7 @@ def random_signs(words: Words) -> Floats:
 
 def next_words(words: Words) -> Words:
     """Other words made from these, where one entry needs two."""
+    # 2^32 over the golden ratio, an odd number: no two words become one
     return (words ^ (words >> np.uint32(15))) * np.uint32(2654435769)
 
 
@@ -123,6 +126,7 @@ def gaussian_numbers(words: Words) -> Floats:
     Rounded to multiples of 2^-24, so that the last bits of the math library's log and cos do not show.
     """
     radius = np.sqrt(-2.0 * np.log((words + 0.5) * 2.0**-32))
+    # from the same words, turned twice: one entry needs two numbers
     angle = (2.0 * np.pi) * uniform_numbers(next_words(next_words(words)))
     return np.asarray(np.rint(radius * np.cos(angle) * 2.0**24) * 2.0**-24)
 
@@ -187,6 +191,7 @@ class EntryFamily:
 
 
 def _integer_entries(words: HeadWords) -> Entries:
+    # sums of D products stay whole numbers that every dtype holds
     bound = 2 if words.width <= 64 else 1
     return (whole_numbers(words.query, -bound, bound), whole_numbers(words.key, -bound, bound),
             whole_numbers(words.value, -2, 2))
@@ -212,6 +217,7 @@ def _constant(words: HeadWords) -> Entries:
 
 def _near_ties(words: HeadWords) -> Entries:
     query, key, value = _normal_entries(words)
+    # some roundings apart: their logits tie, or nearly
     return query, key[:, :1] + (8 * DTYPES[words.dtype].roundoff) * key, value
 
 
@@ -252,6 +258,7 @@ def _log_normal(words: HeadWords) -> Entries:
 
 
 def _offset_entries(words: HeadWords) -> Entries:
+    # dot products of 16·D: far from 0, where half dtypes round coarsely
     return normal_numbers(words.query) + 4, normal_numbers(words.key) + 4, normal_numbers(words.value) + 4
 
 
@@ -282,6 +289,7 @@ def _extreme(words: HeadWords) -> Entries:
 def _shift_logits(words: HeadWords, logit: float) -> Entries:
     """Normal entries whose first coordinate adds this much to every scaled logit."""
     query, key, value = _normal_entries(words)
+    # q·k / sqrt(D) is the logit
     share = float(np.sqrt(abs(logit) * np.sqrt(words.width)))
     query[..., 0], key[..., 0] = share, np.copysign(share, logit)
     return query, key, value
@@ -297,6 +305,7 @@ def _above_88(words: HeadWords) -> Entries:
 
 def _cancellation(words: HeadWords) -> Entries:
     query, key, value = _normal_entries(words)
+    # of each pair, one product is the other's negative
     pairs = words.width // 2 * 2
     big_query, big_key = query[..., :pairs:2] * 32, key[..., :pairs:2] * 32
     query[..., :pairs:2] += big_query
@@ -307,6 +316,7 @@ def _cancellation(words: HeadWords) -> Entries:
 
 
 def _signed_zeros(words: HeadWords) -> Entries:
+    # 0 times -1 is -0
     query, key, value = (whole_numbers(array, -1, 1) * random_signs(array)
                          for array in (words.query, words.key, words.value))
     return query, key, value
@@ -317,6 +327,7 @@ def _gaussian(words: HeadWords) -> Entries:
 
 
 def _spread_logits(words: HeadWords) -> Entries:
+    # logits of N(0, 4): weights spread over a few keys, which a drift of the scale moves most
     return 2 * normal_numbers(words.query), normal_numbers(words.key), normal_numbers(words.value)
 
 
@@ -329,6 +340,7 @@ def _first_coordinate(words: HeadWords, query: float, key: Floats) -> tuple[Floa
 
 def _cycled_one_hot(words: HeadWords) -> Floats:
     S, Dv = words.value.shape[1:]
+    # each key's value is a unit vector, so that the output is sums of weights
     rows: Floats = np.asarray(np.arange(S)[:, None] % Dv == np.arange(Dv), np.float64)
     return np.broadcast_to(rows, words.value.shape)
 
@@ -336,6 +348,7 @@ def _cycled_one_hot(words: HeadWords) -> Floats:
 def _scale_ladder(words: HeadWords) -> Entries:
     S, D = words.key.shape[1:]
     lowest = DTYPES[words.dtype].exponential_span * np.sqrt(D) / 16
+    # whole numbers of 1/64, so that products with 16 are exact
     rungs = -np.rint(lowest * 64 * np.arange(S) / max(S - 1, 1)) / 64
     return *_first_coordinate(words, 16.0, rungs), _cycled_one_hot(words)
 
@@ -361,6 +374,7 @@ def _attack_entries(words: HeadWords, depth: float) -> Entries:
     S, D = words.key.shape[1:]
     # five sixths of what a dot product may be leave room for the roundings of its terms
     raw = min(depth * np.sqrt(D), 5 * DTYPES[words.dtype].entry_limit / 6)
+    # a power of two, near the root: query and key then are of one size, and their product is exact
     share = 2.0 ** (np.frexp(raw)[1] // 2)
     is_visible = np.arange(S) < attacked_keys(S)
     value = normal_numbers(words.value) + np.where(is_visible, 0.0, 100.0)[:, None]
@@ -387,6 +401,7 @@ _WORKED_DIRECTIONS = np.array([0, 1, 2, 0])
 
 def _worked_example(words: HeadWords) -> Entries:
     def rows(count: int) -> Floats:
+        # 64² / sqrt(D) apart: the softmax is 1/2 or 0 in every dtype
         return np.asarray(64.0 * np.eye(words.width)[_WORKED_DIRECTIONS[np.arange(count) % 4] % words.width])
 
     query, key = rows(words.query.shape[-2]), rows(words.key.shape[-2])
@@ -402,6 +417,7 @@ def _beyond_float16(words: HeadWords) -> Entries:
     """Each query has one key above all others, by 2^16 and more: no rounding to float16 makes up for that."""
     S, D = words.key.shape[1:]
     share = 2.0**10
+    # a power of two above sqrt(D), so that the logit is as large whatever the width
     top = _LOGIT_BEYOND_FLOAT16 / share * 2.0 ** np.ceil(np.log2(D) / 2)
     place = whole_numbers(words.key[:, :1, :1], 0, min(S, 2**16) - 1)[..., 0]
     keys, level = np.arange(S), whole_numbers(words.key[..., 0], -2, 2) / 4

@@ -99,6 +99,7 @@ def make_slopes(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
 def _consecutive_segments(segments: int, seed: int, label: str, shape: tuple[int, int]) -> Array:
     """(B,T), or of keys: so many segments one behind the other, whose borders each batch entry draws."""
     B, length = shape
+    # ranks of random numbers: borders are different from each other, and none is 0
     borders = 1 + np.argsort(random_words(seed, label, (B, length - 1)), axis=1, kind="stable")[:, : segments - 1]
     return np.asarray((np.arange(length) >= borders[:, :, None]).sum(axis=1))
 
@@ -107,6 +108,7 @@ def _make_segments(pattern: str, segments: int, seed: int, label: str, shape: tu
     """So many segments, (B,T), or (T,) of all batch entries; or of keys."""
     places = np.arange(shape[1])
     if pattern == "by_turns":
+        # float32 cannot tell the first two apart, nor 8 bits the first and the third
         return np.array([2**24, 2**24 + 1, 2**24 + 256])[places % segments]
     return places * segments // shape[1] if pattern == "alike" else _consecutive_segments(segments, seed, label, shape)
 
@@ -120,6 +122,7 @@ def make_segments(keyword: str, pattern: str, seed: int, sizes: Sizes) -> Array:
     of_keys = AXES[keyword][-1] == "S"
     shape = sizes.B, sizes.S if of_keys else sizes.T
     many = min(_MOST_SEGMENTS.get(pattern, 2), sizes.T, sizes.S)  # type: ignore[call-overload]  # read by name
+    # one stream for both, so that a row and its key are of one segment
     label = "segments" if sizes.T == sizes.S else keyword
     every = np.array(np.broadcast_to(_make_segments(pattern, many, seed, label, shape), shape), np.int32)
     if pattern == "padded":
@@ -263,6 +266,7 @@ def fill_cache(problem: Problem, keys: int) -> Problem:
     what has rows or columns, and without what hides keys but the causal flag.
     """
     whole = join_past(problem)
+    # the last key stays the last: the one query stands at its place
     order = np.append(np.arange(keys - 1) % whole.sizes.S, whole.sizes.S - 1)
     hiding = {name: off for name, off in acting_on(Acts.VISIBILITY).items() if off is not False}
     columns = {name: OFF[name] for name, axes in AXES.items() if set(axes) & set("TS") and name in OFF}

@@ -80,6 +80,7 @@ def _left_padding(seed: int, sizes: Sizes) -> Bools:
 def _scatter_entries(seed: int, sizes: Sizes, shape: tuple[int, int, int]) -> Bools:
     """Independent entries, each row with a density of its own from 1/8 to 1."""
     count = (*shape, (sizes.S + 3) // 4)
+    # four entries a word, low byte first, also on a big-endian machine
     entries = random_words(seed, "mask entries", count).astype("<u4", copy=False).view(np.uint8)[..., :sizes.S]
     eighths = random_words(seed, "mask density", (*shape, 1)) >> np.uint32(29)
     return np.asarray(entries <= (31 + 32 * eighths).astype(np.uint8))
@@ -140,6 +141,7 @@ def _triangle_mask(_seed: int, sizes: Sizes) -> Bools:
 def _mask_with_empty_rows(seed: int, sizes: Sizes) -> Bools:
     mask = _random_mask(seed, sizes)
     is_empty = random_words(seed, "mask empty", (sizes.B, sizes.H, sizes.T)) < np.uint32(2**30)
+    # one at least: a mask of this name with no such row would show nothing
     is_empty[np.unravel_index(_choose(seed, "surely empty", (1,), 0, is_empty.size - 1), is_empty.shape)] = True
     return mask & ~is_empty[..., None]
 
@@ -262,6 +264,7 @@ def _draw_whole_numbers(seed: int, label: str, shape: tuple[int, ...], bound: in
 
 def _layer_weights(recipe: Recipe, M: int, limits: Limits) -> Mapping[str, Floats]:
     sizes, seed = recipe.sizes, recipe.seed
+    # powers of two, so that projections stay exact
     steepness = 8.0 if "huge_logits" in recipe.families else 0.5
     weights = {
         "w_query": steepness * _two_a_column(seed, "w_query", M, sizes.H * sizes.D),
@@ -272,6 +275,7 @@ def _layer_weights(recipe: Recipe, M: int, limits: Limits) -> Mapping[str, Float
 
 def _two_a_column(seed: int, label: str, rows: int, columns: int) -> Floats:
     """(rows, columns) with +1 or -1 at two places of each column, which may be the same place."""
+    # two terms a column: sums of two whole numbers are exact in every dtype
     random = random_words(seed, label, (2, columns))
     matrix = np.zeros((rows, columns))
     np.add.at(matrix, (whole_numbers(random, 0, rows - 1).astype(np.intp), np.arange(columns)), random_signs(random))
@@ -282,8 +286,10 @@ def _one_a_column(seed: int, rows: int, columns: int) -> Floats:
     """(rows, columns) with one signed power of two a column; each row is used before any is used twice."""
     order = np.argsort(random_words(seed, "w_out order", (rows,)), kind="stable")
     random = random_words(seed, "w_out", (columns,))
+    # 2, 1, 1/2, 1/4
     powers = np.ldexp(random_signs(random), 1 - (random >> np.uint32(30)).astype(np.int32))
     matrix = np.zeros((rows, columns))
+    # no head's column is left out while another one is used twice
     matrix[order[np.arange(columns) % rows], np.arange(columns)] = powers
     return matrix
 
@@ -317,6 +323,7 @@ def make_problem(recipe: Recipe, dtype: DType) -> Problem:
         as_dtype(value, dtype).reshape(sizes.B, sizes.Hkv, sizes.S, sizes.Dv),
         scale=recipe.scale if "scale" in recipe.features else None,
         **keyword_arguments(recipe, dtype))
+    # an aspect may change the entries themselves: codes of a storage in the place of numbers
     for part in load_parts("arrays"):
         problem = problem if recipe.features.isdisjoint(part.ARRAYS) else part.settle(problem, recipe)
     cached = next((name for name in CACHED if name in recipe.features and name in VALUED), "")
@@ -338,6 +345,7 @@ def _keyword_value(recipe: Recipe, keyword: str, dtype: DType) -> Any:  # noqa: 
     that of the keyword beside it. What is drawn has no pattern.
     """
     if keyword in DRAWN:
+        # 31 bits, so that it fits a signed integer
         return int(random_words(recipe.seed, keyword, (1,))[0] >> np.uint32(1))
     value = recipe.value(keyword if keyword in VALUED else BESIDE[keyword])
     return keyword_array(keyword, value, recipe.seed, recipe.sizes, dtype) if keyword in AXES else value

@@ -171,6 +171,7 @@ def join_past(problem: Problem | LayerProblem) -> Problem | LayerProblem:
 
 def with_gaps(array: Array) -> Array:
     """The array, of any shape, as every other entry, along every axis, of a memory twice as long."""
+    # zeros in the gaps: who ignores strides then misreads the same each time
     memory = np.zeros([2 * length for length in array.shape], array.dtype)
     view = memory[tuple(slice(1, None, 2) for _ in array.shape)]
     view[...] = array

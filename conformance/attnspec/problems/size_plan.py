@@ -153,6 +153,7 @@ def _pulls_heads(wanted: Mapping[str, tuple[int, int]], aim: Aim) -> bool:
 
 def spread_aims(hand: Sequence[Aim], count: int) -> list[Aim]:
     """The aims of a hand, the dearest first; of a large one so many evenly before the others."""
+    # a large hand is not played out: what is played comes evenly from all of it
     step = max(1, len(hand) // (_MOST_PAIRS_OF_ROW * count))
     return [*hand[::step], *(aim for at, aim in enumerate(hand) if at % step)]
 
@@ -258,6 +259,7 @@ class SizePlan:
         is_chosen = may_have and self._drawer(f"groups {demand.demand_text}").draw_share() < _GROUPED_SHARE
         if not (is_about_groups or is_chosen) or _has_several_groups(sizes):
             return sizes
+        # no dearer than what it replaces, or than the first row may be
         most = max(self._work_cap(demand, 0), demand.work(sizes))
         for heads in (6, 4):  # what takes the number of groups for that of heads in a group is right for two of two
             grouped = demand.fit_within_cap(replace(sizes, H=heads, Hkv=2), self.limits, most)
@@ -305,6 +307,7 @@ class SizePlan:
         """What a row may cost: each less than the one before, all together no more than the demand's share."""
         share = _SHARED_OUT_SHARE * EFFORTS[self.effort].budget * _budget_weight(demand) / max(self._total_weight,
                                                                                                _LEAST_WEIGHTS)
+        # the largest case goes to the clauses with most keywords: it meets most there
         first = EFFORTS[self.effort].largest if demand in self._widest else share * (1 - _CAP_DECAY)
         smallest = self._smallest_work(demand)
         first = max(first, _FIRST_ROW_FACTOR * smallest)
@@ -377,6 +380,7 @@ class SizePlan:
         """What all clauses share: T = S, T < S and T > S in turn, the second time with blocks along both, and grouped
         heads in every fourth, if taken.
         """
+        # each shared row is put to some thirty clauses
         cap = max(LEAST_WORK, EFFORTS[self.effort].budget / EFFORTS[self.effort].shared / _CLAUSES_PER_ROW)
         drawer = self._drawer("shared")
         projects = any(demand.projects for demand in self.demands)
@@ -406,8 +410,10 @@ class SizePlan:
         """Axes in random order, each as long as the budget leaves room for beside those that are pinned."""
         table, call, is_square = self._distributions, cap / demand.calls, self.limits.lengths == "equal"
         pinned = square_lengths(pinned) if is_square else pinned
+        # all short first: the budget is for the few axes that may be long
         lengths = {**{name: table[name].length_at(drawer.draw_share(), 1, most) for name,
                       most in _SMALL_LENGTHS.items()}, **pinned}
+        # who comes first gets most of the room
         for name in drawer.shuffle_items(name for name in _SMALL_LENGTHS if name not in pinned):
             if is_square and name in SIDES:
                 side = table[name].length_at(drawer.draw_share(), 1, longest_side(lengths, call))
@@ -499,6 +505,7 @@ def room_for_axis(lengths: Mapping[str, int], name: str, cap: float) -> int:
 def longest_side(lengths: Mapping[str, int], cap: float) -> int:
     """How many queries, and as many keys, there may be beside the other lengths."""
     one, two, three = (work_at({**lengths, **dict.fromkeys(SIDES, length)}) for length in (1, 2, 3))
+    # three lengths fix a polynomial of the second degree
     square = (three - 2 * two + one) / 2  # the work is square * side² + linear * side
     linear = two - one - 3 * square
     return max(1, int((math.sqrt(linear**2 + 4 * square * cap) - linear) / (2 * square)))
