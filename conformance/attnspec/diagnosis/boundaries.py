@@ -50,7 +50,8 @@ def describe_right_quantities(scene: Scene, recipe: Recipe) -> str:
     # the first run is the case itself; others are what it is compared with
     run = next(iter(scene.runs))
     fared = [(QUANTITIES[name], is_right) for name in asked for is_right in _quantity_verdicts(scene, run, name)]
-    wrong, right = ([name for name, is_right in fared if is_right is which] for which in (False, True))
+    wrong = [name for name, is_right in fared if not is_right]
+    right = [name for name, is_right in fared if is_right]
     if not wrong or not right:
         return ""
     return (f"Only the {_join_quantities(wrong)} {_is_or_are(wrong)} wrong; "

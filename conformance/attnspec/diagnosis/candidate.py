@@ -437,9 +437,12 @@ class Matrix:
         """
         name, clause = _catalogue_name(fault), check.clause
         convicted = self.refutations().convictions.get(clause.id, {})
-        nearest = 0 if name in clause.refuted_by else 1 if name in convicted else 2
-        is_of_one_thing = check.domain.kind != "features"
-        return nearest if is_of_one_thing else 0, len(given - _NEVER_NEEDED - self.needed_keywords(fault))
+        nearest = 2
+        if check.domain.kind == "features" or name in clause.refuted_by:
+            nearest = 0
+        elif name in convicted:
+            nearest = 1
+        return nearest, len(given - _NEVER_NEEDED - self.needed_keywords(fault))
 
     def may_convict(self, clause: str, fault: Fault) -> bool:
         """Whether a clause convicts a fault at some dtype, on the cases that it is put first; True of a clause that is

@@ -96,15 +96,23 @@ class LengthRule(enum.Enum):
 _RULE_LIKELIHOODS: Mapping[LengthRule, float] = {
     LengthRule.FROM: 1.0, LengthRule.ONLY: 0.3, LengthRule.UP_TO: 0.02, LengthRule.MULTIPLE: 0.1,
     LengthRule.NO_MULTIPLE: 0.1, LengthRule.REST: 0.02, LengthRule.NO_POWER: 0.1}
+
+
+def _format_rest(axis: str, n: int, rest: int) -> str:
+    if rest == 1:
+        return f"{axis} is one more than a multiple of {n}"
+    if rest == n - 1:
+        return f"{axis} is one less than a multiple of {n}"
+    return f"{axis} mod {n} = {rest}"
+
+
 _RULE_WORDS: Mapping[LengthRule, Callable[[str, int, int], str]] = {
     LengthRule.FROM: lambda axis, n, _: f"{axis} ≥ {n}",
     LengthRule.ONLY: lambda axis, n, _: f"{axis} = {n}",
     LengthRule.UP_TO: lambda axis, n, _: f"{axis} ≤ {n}",
     LengthRule.MULTIPLE: lambda axis, n, _: f"{axis} is a multiple of {n}",
     LengthRule.NO_MULTIPLE: lambda axis, n, _: f"{axis} is not a multiple of {n}",
-    LengthRule.REST: lambda axis, n, rest: (f"{axis} is one more than a multiple of {n}" if rest == 1 else
-                                            f"{axis} is one less than a multiple of {n}" if rest == n - 1 else
-                                            f"{axis} mod {n} = {rest}"),
+    LengthRule.REST: _format_rest,
     LengthRule.NO_POWER: lambda axis, *_: f"{axis} is not a power of two"}
 
 

@@ -11,7 +11,7 @@ from functools import partial
 
 from attnspec.core.forms import InputForm
 from attnspec.core.keyword import GRAD
-from attnspec.core.nouns import DType, Effort, Kind
+from attnspec.core.nouns import DType, Kind
 from attnspec.diagnosis.candidate import FailingCase, Witnesses, judge_case
 from attnspec.diagnosis.inputs import PANELS, DiagnosticInputs, locate_in_rotation
 from attnspec.diagnosis.locate import BACKWARD_IS_WRONG, NOTHING_SHOWS, WITHOUT_MAXIMUM, RawExponentials, locate_stage
@@ -21,15 +21,11 @@ from attnspec.faults.catalogue import ALL, CATALOGUE
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.size_family import axes_of
 from attnspec.faults.softmax import OF_OTHER_SIZES, SIZE, of_size
-from attnspec.faults.subject import SoundArithmetic, double, own_subject
 from attnspec.numerics.precision import with_range_of_float32
 from attnspec.problems.problem import Recipe
 from attnspec.record.boundaries import suggest_blocks
 from attnspec.record.outcome import Likeness
 from attnspec.subjects.subject import Subject
-from attnspec.trials.compile import Check
-from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Ending, LoggedCall, LoggingEvaluator, Violated
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.relations import does_not_overflow
@@ -150,14 +146,6 @@ class Diagnosis:
     located_stage: str = ""
 
 
-def diagnose(trial: Trial, failing: Recipe, *, among: Sequence[Fault] = ALL,
-             again: Callable[[], Subject] | None = None, place: FailurePlace = NOWHERE) -> Diagnosis:
-    """Diagnoses a violation: the faults that it is like. again: makes a fresh subject. Without it, faults that depend
-    on earlier calls are not recognised.
-    """
-    return Examiner(again).diagnose(trial, failing, among=among, place=place)
-
-
 @dataclass(slots=True)
 class Examiner:
     """Diagnoses one subject, and remembers how it fared on the panel."""
@@ -233,8 +221,9 @@ class Examiner:
                       and self._may_show(fault, case)]
         is_late = case.bar.aspect is Aspect.KEPT  # it shows when the whole panel has been put, which is dear
         resized = [fault for fault in _block_faults(begins) if among is ALL and _may_stand(fault, case.trial)]
-        likely = [] if is_late else [fault for fault in (*candidates, *resized)
-                                     if case.fails and self._is_likely(fault, case)]
+        likely = list[Fault]()
+        if case.fails and not is_late:
+            likely = [fault for fault in (*candidates, *resized) if self._is_likely(fault, case)]
         if likely and (found := self._rank_on_panel(likely, case)):
             return found
         if case.is_large:  # the panel alone, where the case is dear
@@ -362,30 +351,9 @@ def _next_candidates(case: FailingCase, candidates: Sequence[Fault]) -> list[Fau
     """For the panel alone to judge: the faults nearest to the subject on the failing case, though not within rounding,
     and those with a memory, which the case alone may not bring out again.
     """
-    near = [(case.fault_nearness(fault) if case.fails else 1.0, index) for index, fault in enumerate(candidates)]
-    nearest = [index for ratio, index in sorted(near) if ratio < 1][:MAX_NEAREST_FAULTS]
+    nearest = list[int]()
+    if case.fails:
+        near = [(case.fault_nearness(fault), index) for index, fault in enumerate(candidates)]
+        nearest = [index for ratio, index in sorted(near) if ratio < 1][:MAX_NEAREST_FAULTS]
     remembering = [index for index, fault in enumerate(candidates) if fault.stage is Stage.STATE]
     return [candidates[index] for index in dict.fromkeys([*nearest, *remembering])]
-
-
-def diagnose_double(subject: Subject, dtype: DType, check: Check, recipe: Recipe, *,
-                    arithmetic: SoundArithmetic = SoundArithmetic.REORDERED, effort: Effort = Effort.QUICK,
-                    seed: int = 0, witnesses: Witnesses | None = None) -> Diagnosis:
-    """What the diagnosis says of the double of a fault, on the case that convicted the fault.
-
-    Rounded otherwise, a fault at the edge of rounding may pass that case: the clause then finds one of its own, without
-    shrinking. Nothing is named where it finds none.
-    """
-    def again() -> Subject:
-        return double(own_subject(subject.id), arithmetic)
-
-    trial = Trial(check, Evaluator(again(), dtype), effort, seed_of(seed, check.domain), lambda _: None,
-                  shrinks=False)
-    failing = recipe if judge_case(trial, trial.evaluator,
-                                   recipe).failure is not None else _own_failing_case(trial, again())
-    return Diagnosis() if failing is None else Examiner(again, witnesses or Witnesses()).diagnose(trial, failing)
-
-
-def _own_failing_case(trial: Trial, subject: Subject) -> Recipe | None:
-    """The first case on which the clause convicts the double itself."""
-    return replace(trial, evaluator=Evaluator(subject, trial.evaluator.dtype)).hold().failing_recipe

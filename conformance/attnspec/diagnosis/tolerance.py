@@ -76,7 +76,9 @@ class ArrayGauge:
         with np.errstate(all="ignore"):
             gap, off = (float(np.nanmax(np.where(self.judged_rows, np.abs(seen - array), 0.0), initial=0.0))
                         for array in (other, self.truth))
-        return gap / off if off > 0 else np.inf if gap > 0 else 0.0
+        if off > 0:
+            return gap / off
+        return np.inf if gap > 0 else 0.0
 
 
 def largest_distance(one: Array, other: Array) -> float:

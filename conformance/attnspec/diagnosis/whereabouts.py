@@ -144,7 +144,8 @@ def _is_divided(begins: str, facts: Sequence[ProblemOutcome]) -> bool:
 def find_number_condition(variable: ProblemNumber, facts: Sequence[ProblemOutcome]) -> BoundaryCondition | None:
     """The condition on a variable that divides the facts; None where there is none, or too few speak for it."""
     read = [(value, each.fails) for each in facts if (value := variable.read_number(each.problem)) is not None]
-    failing, holding = (sorted({value for value, fails in read if fails is which}) for which in (True, False))
+    failing = sorted({value for value, fails in read if fails})
+    holding = sorted({value for value, fails in read if not fails})
     # a number that some of the cases do not have is none that decides
     if len(read) < len(facts) or not failing or not holding:
         return None

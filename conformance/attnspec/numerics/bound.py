@@ -501,8 +501,8 @@ def _row_maxima(operands: Operands, truth: Truth) -> tuple[Operands, Truth]:
     query, key = upper_norms(operands.query)[..., None], sizes.key_norms.max(axis=-1, initial=0.0)[..., None, None]
     sums = sizes.key_sums.max(axis=-1, initial=0.0)[..., None]
     sizes = replace(sizes, query=query, key=key, key_sums=sums)
-    bias, reach = (None if each is None else np.abs(each).max(axis=-1, keepdims=True, initial=0.0)
-                   for each in (operands.bias, operands.reach))
+    bias = None if operands.bias is None else _row_magnitude(operands.bias)
+    reach = None if operands.reach is None else _row_magnitude(operands.reach)
     dots, logits, far = (_row_magnitude(array) for array in (truth.dots, truth.logits, truth.shifted_logits))
     alike = Truth(dots, dots, logits, far, truth.total[..., None], truth.total, truth.output)
     return replace(operands, sizes=sizes, bias=bias, reach=reach, visible=None), alike

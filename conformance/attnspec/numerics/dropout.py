@@ -28,6 +28,7 @@ from attnspec.numerics.reference import (
     Truth,
     compute_truth,
     cut_blocks,
+    divisor,
     is_wider,
     join_blocks,
     multiply_wide,
@@ -57,8 +58,8 @@ def dropout_factors(kept: Array, rate: float) -> Array:
 
 def multiply_weights(truth: Truth, operands: Operands, factor: Array) -> Truth:
     """The truth of a block whose weights are multiplied by a factor (B,H,T,S) before they meet the values."""
-    total = np.where(truth.total == 0, 1, truth.total)[..., None]
-    return replace(truth, output=multiply_wide(truth.weights * factor, operands.value) / total)
+    output = multiply_wide(truth.weights * factor, operands.value) / divisor(truth.total)[..., None]
+    return replace(truth, output=output)
 
 
 def expect_with_factors(problem: Problem, factor: Array, precision: Precision, *, conventions: Mapping[str, str],
@@ -140,7 +141,7 @@ def _bound_any_drop(part: _Part) -> tuple[Array, Array]:
     """(B,H,T,Dv), whichever weights are dropped: |F_ij v_j - o| is at most |v_j| / (1 - rate) and the largest
     output.
     """
-    sizes, total = part.operands.sizes.value, np.where(part.truth.total == 0, 1, part.truth.total)[..., None]
+    sizes, total = part.operands.sizes.value, divisor(part.truth.total)[..., None]
     # whichever weights are kept, the output is no larger than if all grew
     size = (part.truth.weights * part.factor) @ sizes / total
     drift = ((part.errors.excess * part.factor) @ sizes) / part.errors.least[..., None]

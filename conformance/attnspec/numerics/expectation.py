@@ -29,12 +29,13 @@ from attnspec.numerics.bound import (
     weight_storage_error,
 )
 from attnspec.numerics.gradient_sums import Gradient
-from attnspec.numerics.operands import LogitBend, Operands, dequantise_problem, roundings_of, visible_keys
+from attnspec.numerics.operands import LogitBend, Operands, dequantise_problem, roundings_of
 from attnspec.numerics.precision import Precision, assumed_precision
 from attnspec.numerics.reference import (
     Truth,
     compute_truth,
     cut_blocks,
+    divisor,
     is_wider,
     join_blocks,
     scaled_magnitude,
@@ -106,8 +107,6 @@ def projection_fits(problem: LayerProblem, r: Roundings, output: Array) -> Array
     fits: Array = sums.max(axis=-1, initial=0.0) <= min(r.largest_sum, r.largest_output) / 2
     return fits
 
-
-__all__ = ["ALL_PARTS", "Expectation", "expect", "expect_layer", "visible_keys"]
 
 ALL_PARTS = frozenset({"output", "weights", "logits"})
 
@@ -191,8 +190,9 @@ def expect(
 
 
 _NONE, _NO_ROWS = np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0))
-EMPTY_FIELDS = {each.name: _NO_ROWS if each.name == "row_sum_allowance" else _NONE for each in fields(Expectation)
-            if each.name not in {"is_screened", "lse", "lse_allowance", "gradients"}}
+EMPTY_FIELDS = {each.name: _NONE for each in fields(Expectation)
+                if each.name not in {"is_screened", "lse", "lse_allowance", "gradients"}}
+EMPTY_FIELDS["row_sum_allowance"] = _NO_ROWS
 
 
 def expect_gradients_alone(gradients: Mapping[str, Gradient]) -> Expectation:
@@ -220,10 +220,12 @@ def _expect_cheaply(dtype: DType, r: Roundings, parts: frozenset[str], operands:
     """The fields of `Expectation` of a block (B,H,T,…): a float64 truth, and a cheap bound where that says enough."""
     truth = compute_truth(operands, np.float64)
     classes = [r, *([roundings(assumed_precision(DType.FLOAT64))] if dtype is DType.FLOAT64 else [])]
-    bounds = [screening_allowance(operands, truth, r) for r in classes] if parts == {"output"} else [None]
-    known = [each for each in bounds if each is not None]
-    if len(known) < len(bounds):
-        return _expected_fields(operands, truth, classes, parts)
+    known = list[tuple[Array, Array]]()
+    for each in classes:
+        bound = screening_allowance(operands, truth, each) if parts == {"output"} else None
+        if bound is None:
+            return _expected_fields(operands, truth, classes, parts)
+        known.append(bound)
     slack = _sum_allowances(allowance for allowance, _ in known)
     claimed = known[0][1] & np.isfinite(slack).all(axis=-1)
     return {**EMPTY_FIELDS, "output": truth.output, "output_allowance": slack, "empty": operands.counts == 0,
@@ -381,12 +383,6 @@ def _kept_weight_error(errors: WeightError, r: Roundings) -> Array:
     return kept
 
 
-def divisor(total: Array) -> Array:
-    """(B,H,T) or (B,H,T,1): the sum of a row, 1 in place of a 0 that must not divide."""
-    divisor: Array = np.where(total == 0, 1, total)
-    return divisor
-
-
 def without_sink(operands: Operands, wide: Truth, truth: Truth,
                  erring: Erring) -> tuple[Operands, Truth, Truth, Erring]:
     """A block's operands, truth (wide, and in float64) and errors, of the keys alone; the wide truth's `shifted_logits`
@@ -408,9 +404,6 @@ def _drop_sink_column(truth: Truth) -> Truth:
 
 
 # How far an honest implementation may be from the truth where its roundings are independent and unbiased
-
-
-AT_ONCE = 2**20  # entries of weight·value that are formed at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -446,7 +439,7 @@ def hoeffding_multiple(events: int, false_alarm: float) -> float:
 
 def typical_error(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Typical:
     """The ingredients of S. Meaningless on rows that `in_domain` leaves out."""
-    p = truth.weights / np.where(truth.total == 0, 1, truth.total)[..., None]
+    p = truth.weights / divisor(truth.total)[..., None]
     variance, size = _log_variance(operands, truth, r, errors), np.abs(truth.output)
     attended = variance if operands.visible is None else np.where(operands.visible, variance, 0.0)
     # exp(e) - 1 is linear in e only while e is small; the worst of them says how far that holds

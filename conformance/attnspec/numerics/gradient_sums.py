@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from attnspec.numerics.reference import BlockSlices
+from attnspec.numerics.reference import BlockSlices, multiply_wide
 from attnspec.numerics.roundings import BackwardRoundings
 from attnspec.problems.problem import Array
 
@@ -48,7 +48,8 @@ class Sums:
     @staticmethod
     def start(shape: tuple[int, ...], counted: tuple[int, ...], real: np.dtype[np.floating], classes: int) -> Sums:
         """Nothing yet; any shape, and that of what counts the terms."""
-        errors, sizes = (tuple(np.zeros(shape) for _ in range(classes)) for _ in range(2))
+        errors = tuple(np.zeros(shape) for _ in range(classes))
+        sizes = tuple(np.zeros(shape) for _ in range(classes))
         return Sums(np.zeros(shape, real), errors, sizes, np.zeros(counted), np.zeros(counted, bool))
 
 
@@ -194,7 +195,7 @@ def gradient_of_weight(given: Factor, back: Factor, classes: Sequence[BackwardRo
     size, turned = other.size, one.size.T
     error = one.error.T @ np.abs(other.truth).astype(np.float64) + turned @ other.error
     number = (turned > 0).astype(float) @ (size > 0).astype(float)
-    whole = Factor(multiply_matrices(one.truth.T, other.truth), error,
+    whole = Factor(multiply_wide(one.truth.T, other.truth), error,
                    one.claimed_columns[:, None] & other.claimed_columns)
     own = [_stored_once(b, partial=0) for b in classes]
     return _finish_projection(whole, turned @ size, number, len(size), own)
@@ -226,10 +227,3 @@ def _stored_once(b: BackwardRoundings, *, partial: int) -> BackwardRoundings:
     """
     stored = min(b.precision.results, 1)
     return replace(b, results=stored * b.one, precision=replace(b.precision, results=stored, partial=partial))
-
-
-def multiply_matrices(one: Array, other: Array) -> Array:
-    """(M,T), (T,H·D) -> (M,H·D), in the arithmetic of the first."""
-    if one.dtype == np.float64:
-        return np.asarray(one @ other)
-    return np.asarray(np.einsum("ml,ln->mn", one, np.ascontiguousarray(other, dtype=one.dtype)))

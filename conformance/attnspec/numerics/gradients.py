@@ -272,8 +272,6 @@ def _dots_error(block: Pass, logits: Array) -> Array:
     return np.asarray(np.where(block.seen, error, 0.0))
 
 
-__all__ = ["DIFFERENTIABLE_INPUTS", "Gradient", "erring_classes", "expect_gradients"]
-
 BIAS, SINKS = "bias", "sinks"
 DIFFERENTIABLE_INPUTS = (*INPUTS, *CACHED, BIAS, SINKS)
 """The inputs with respect to which there are gradients."""
@@ -481,23 +479,23 @@ def _finish_gradients(way: _Way, scale: float) -> dict[str, Gradient]:
     ways = {"query": Summing(scale, extra, n.S), "key": replace(shared, scale=scale, extra=extra), "value": shared,
             BIAS: Summing(is_of_bias=True), SINKS: Summing(is_of_bias=True, is_wide=True)}
     found = {name: finish_sums(sums, ways[name], b) for name, sums in way.sums.items()}
-    shapes = {BIAS: way.problem.bias, SINKS: way.problem.sinks}
-    return {name: each if (array := shapes.get(name)) is None else _reshape_gradient(each, array.shape)
-            for name, each in found.items()}
-
-
-def _reshape_gradient(gradient: Gradient, shape: tuple[int, ...]) -> Gradient:
-    return Gradient(*(np.asarray(each).reshape(shape)
-                      for each in (gradient.truth, gradient.allowance, gradient.claimed)))
+    # these were summed along four axes, and have the shapes in which they are given
+    for name, array in ((BIAS, way.problem.bias), (SINKS, way.problem.sinks)):
+        if array is not None:
+            each, shape = found[name], array.shape
+            found[name] = Gradient(each.truth.reshape(shape), each.allowance.reshape(shape),
+                                   each.claimed.reshape(shape))
+    return found
 
 
 def _split_past_gradients(problem: Problem, found: dict[str, Gradient]) -> Mapping[str, Gradient]:
     """Of keys and values the first are past ones, where there are any."""
     if not problem.has_past:
         return found
-    past = problem.past
-    parts = {name: [Gradient(each.truth[:, :, some], each.allowance[:, :, some], each.claimed[:, :, some])
-                    for some in (slice(None, past), slice(past, None))] for name,
-                    each in found.items() if name in CACHED_INPUTS}
-    earlier = {name: parts[held][0] for name, held in zip(CACHED, CACHED_INPUTS, strict=True)}
-    return {**found, **{name: part[1] for name, part in parts.items()}, **earlier}
+    parts = {"past": slice(None, problem.past), "new": slice(problem.past, None)}
+    for name, earlier in zip(CACHED_INPUTS, CACHED, strict=True):
+        whole = found[name]
+        cut = {part: Gradient(whole.truth[:, :, keys], whole.allowance[:, :, keys], whole.claimed[:, :, keys])
+               for part, keys in parts.items()}
+        found[earlier], found[name] = cut["past"], cut["new"]
+    return found

@@ -148,12 +148,14 @@ def roundings_of(problem: Problem, precision: Precision) -> Roundings:
     if not errors:
         return r
     # relative errors of one entry come one after the other, and so do growths
-    of_logits, of_values = (math.prod(1 + getattr(each, name) for each in errors) - 1
-                            for name in ("of_logits", "of_values"))
-    logit_growth, value_growth = (math.prod(getattr(each, name) for each in errors)
-                                  for name in ("logit_growth", "value_growth"))
-    offsets = (sum(getattr(each, name) for each in errors) for name in ("query_offset", "key_offset", "value_offset"))
-    return replace(r, inputs=InputErrors(of_logits, of_values, logit_growth, value_growth, *offsets))
+    return replace(r, inputs=InputErrors(
+        of_logits=math.prod(1 + each.of_logits for each in errors) - 1,
+        of_values=math.prod(1 + each.of_values for each in errors) - 1,
+        logit_growth=math.prod(each.logit_growth for each in errors),
+        value_growth=math.prod(each.value_growth for each in errors),
+        query_offset=sum(each.query_offset for each in errors),
+        key_offset=sum(each.key_offset for each in errors),
+        value_offset=sum(each.value_offset for each in errors)))
 
 
 def queries_within(problem: Problem | LayerProblem, rows: Array | None = None) -> Array:

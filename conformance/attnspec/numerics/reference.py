@@ -64,8 +64,13 @@ def compute_truth(operands: Operands, real: type[np.floating]) -> Truth:
     shifted = logits - np.where(np.isneginf(largest), 0, largest)  # 0 where a row sees no key
     weights = np.exp(shifted if operands.visible is None else np.where(operands.visible, shifted, -np.inf))
     total = weights.sum(axis=-1)
-    output = _dot_products(weights, operands.value.swapaxes(-1, -2), real) / np.where(total == 0, 1, total)[..., None]
+    output = _dot_products(weights, operands.value.swapaxes(-1, -2), real) / divisor(total)[..., None]
     return Truth(dots, bent, logits, shifted, weights, total, output)
+
+
+def divisor(total: Array) -> Array:
+    """(B,H,T) or (B,H,T,1): the sum of a row, 1 in place of a 0 that must not divide."""
+    return np.where(total == 0, 1, total)
 
 
 def _dot_products(rows: Array, columns: Array, real: type[np.floating]) -> Array:
@@ -226,7 +231,7 @@ def differentiate(operands: Operands, truth: Truth, grad: Array, factor: Array |
     """
     real, seen = truth.output.dtype, operands.visible_array()
     grad = grad.astype(real)
-    weights = np.where(seen, truth.weights, 0) / np.where(truth.total == 0, 1, truth.total)[..., None]
+    weights = np.where(seen, truth.weights, 0) / divisor(truth.total)[..., None]
     products = multiply_wide(grad, operands.value.swapaxes(-1, -2))
     products = products if factor is None else products * factor
     delta = (grad * truth.output).sum(axis=-1, keepdims=True)
@@ -244,12 +249,12 @@ def _slope(operands: Operands, truth: Truth) -> Array:
 
 
 def multiply_wide(one: Array, other: Array) -> Array:
-    """(B,H,T,·), (B,H,·,S) -> (B,H,T,S): a product in the arithmetic of the first. Long double has no BLAS; there
-    einsum is the faster loop.
+    """(…,T,·), (…,·,S) -> (…,T,S): a product in the arithmetic of the first. Long double has no BLAS; there einsum is
+    the faster loop.
     """
     if one.dtype == np.float64:
         return np.asarray(one @ other)
-    return np.asarray(np.einsum("bhtd,bhds->bhts", one, np.ascontiguousarray(other, dtype=one.dtype)))
+    return np.asarray(np.einsum("...td,...ds->...ts", one, np.ascontiguousarray(other, dtype=one.dtype)))
 
 
 # The largest and the smallest value that a query attends to, column by column: no mean of them lies beyond

@@ -109,7 +109,7 @@ def roundings(precision: Precision) -> Roundings:
         weights=compound(weights.roundoff, precision.weight_roundings),
         logsumexp=compound(DTYPES[precision.logsumexp].roundoff, precision.logsumexp_roundings),
         lost_product=lost_to_underflow(precision, precision.accumulate), lost_input=_lost_input(precision),
-        lost_logit=(stored + 1) * lost_to_underflow(precision, precision.logits) if stored else 0.0,
+        lost_logit=bool(stored) * (stored + 1) * lost_to_underflow(precision, precision.logits),
         lost_weight=lost_to_underflow(precision, precision.weights) + _lost_exp(precision),
         lost_output=lost_to_underflow(precision, precision.output),
         largest_logit=min(accumulate.largest, logits.largest, softmax.largest),

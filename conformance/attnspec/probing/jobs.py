@@ -64,6 +64,8 @@ def main_dtype(declaration: Declaration, plan: Plan) -> DType:
 
 
 PROBE_JOBS = "attnspec.probing.jobs:ProbeJobs"
+
+
 class ProbeJobs:
     """A source of jobs: each subject and variant is probed."""
 
@@ -113,9 +115,11 @@ class ProbeJobs:
         counts = {"answers": sum(len(each.found) for each in probes),
                   "contradictions": len(find_contradictions(probes)),
                   "lost": sum(bool(each.lost) for each in probes)}
-        is_idle = interrupted or counts["lost"] or not counts["answers"]
-        code = CANNOT_RUN if interrupted else VIOLATED if counts["contradictions"] else \
-            CANNOT_RUN if is_idle else CONFORMS
+        code = CONFORMS
+        if counts["contradictions"] and not interrupted:
+            code = VIOLATED
+        elif interrupted or counts["lost"] or not counts["answers"]:
+            code = CANNOT_RUN
         return Conclusion(code, {word: count for word, count in counts.items() if count})
 
 

@@ -252,7 +252,10 @@ class Menu:
         """The shapes, smallest first, small ones three times: a large problem costs as much as ten of them."""
         # byte 0 is then the smallest shape, which shrinking moves to
         ascending = sorted(self.shapes, key=lambda sizes: (count_work(sizes), *sizes.by_axis.values()))
-        return tuple(sizes for sizes in ascending for _ in range(3 if count_logits(sizes) <= MOST_SMALL_LOGITS else 1))
+        weighted = list[Sizes]()
+        for sizes in ascending:
+            weighted += [sizes] * (3 if count_logits(sizes) <= MOST_SMALL_LOGITS else 1)
+        return tuple(weighted)
 
     def _draw_features(self, choices: Iterator[int], sizes: Sizes) -> frozenset[str]:
         """Each keyword in half of the cases; causal in 7 of 8 where T ≠ S, since only there its alignment shows."""
@@ -392,8 +395,10 @@ class FeatureArray:
         needed = {"mask": row.get(EMPTY_ROWS, False), CACHED[0]: row.get(LONG_PAST, False)}
         given = {name for name in self.optional if row.get(name) or needed.get(name)}
         used = frozenset(name for name in self.optional if name in given or BESIDE.get(name) in given)
-        long = [name for name in menu.values(CACHED[0]) if count_past(name, sizes) > PAST] if row.get(LONG_PAST) else []
-        chosen = {CACHED[0]: long[turn % len(long)]} if long else {}
+        chosen = dict[str, Any]()
+        if row.get(LONG_PAST):
+            long = [name for name in menu.values(CACHED[0]) if count_past(name, sizes) > PAST]
+            chosen = {CACHED[0]: long[turn % len(long)]} if long else {}
         return menu.compose(sizes, used, mask, (self.seed + turn) % 2**24, turn, chosen=chosen)
 
     def _sizes_of_row(self, row: Row) -> Sizes:
@@ -408,7 +413,9 @@ class FeatureArray:
         T = 1 if row[SINGLE_QUERY] else T
         kv_heads = 2 if row.get(SEVERAL_GROUPS) else 1
         group = 2 if row.get(GROUPS) else 1
-        B = (2 if row[MANY_QUERIES] else 3) if row[SEVERAL_ENTRIES] else 1
+        B = 1
+        if row[SEVERAL_ENTRIES]:
+            B = 2 if row[MANY_QUERIES] else 3
         D, narrower = WIDTHS
         return Sizes(B, kv_heads * group, kv_heads, T, S, D, narrower if row.get(OTHER_WIDTH) else D)
 

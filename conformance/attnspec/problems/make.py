@@ -380,8 +380,10 @@ def fill_arrays(seed: int, sizes: Sizes, families: Sequence[str], dtype: DType) 
         of_query, of_key, of_value = (array[heads] for array in all_words)
         made = FAMILIES[family].make(HeadWords(of_query, of_key, of_value, dtype))
         query[heads], key[heads], value[heads] = made
-    limit = math.inf if any(FAMILIES[family].overflows for family in families) else DTYPES[dtype].entry_limit
-    return _limit_size(query, key, value, limit) if limit < math.inf else (query, key, value)
+    may_overflow = any(FAMILIES[family].overflows for family in families)
+    if may_overflow or DTYPES[dtype].entry_limit == math.inf:
+        return query, key, value
+    return _limit_size(query, key, value, DTYPES[dtype].entry_limit)
 
 
 def _limit_size(query: Floats, key: Floats, value: Floats, limit: float) -> Entries:

@@ -231,9 +231,12 @@ class SizePlan:
 
     def _work_out_rows(self, demand: Demand) -> tuple[Sizes, ...]:
         every = min(HURRIED_SHARED_SIZES, EFFORTS[self.effort].shared) if self.hurries else EFFORTS[self.effort].shared
-        count = every if self.compiles else self.flip_sizes if demand.flips else 0
-        shared = self._shared_rows(demand, tuple(self._deal_shared_sizes(count))) if count else ()
-        return shared if self.compiles else tuple(dict.fromkeys((*shared, *self._own_rows(demand))))
+        if self.compiles:
+            return self._shared_rows(demand, tuple(self._deal_shared_sizes(every)))
+        shared: tuple[Sizes, ...] = ()
+        if demand.flips and self.flip_sizes:
+            shared = self._shared_rows(demand, tuple(self._deal_shared_sizes(self.flip_sizes)))
+        return tuple(dict.fromkeys((*shared, *self._own_rows(demand))))
 
     def _own_rows(self, demand: Demand) -> Iterator[Sizes]:
         """One demand's rows, those aimed at pairs before those at random. Small ones come first, so that a wrong

@@ -277,7 +277,9 @@ def _name_damage(seen: Array, right: Array) -> str:
     """What poison did to an output of any shape, compared with the one without."""
     if is_close(seen, right):
         return "harmless"
-    return "nan" if np.isnan(seen).any() else "infinite" if np.isinf(seen).any() else "changed"
+    if np.isnan(seen).any():
+        return "nan"
+    return "infinite" if np.isinf(seen).any() else "changed"
 
 
 _CAUSAL_ROW_ANSWERS = {**{name: text for name, text in CONVENTIONS["hidden_row"].answers.items()
@@ -361,8 +363,7 @@ def _ask_value_width(asker: Asker) -> Reply:
 
 
 def _claimed_groups(declaration: Declaration) -> str:
-    said = declaration.limits.grouped
-    return "" if said is None else YES if said else NO
+    return {None: "", True: YES, False: NO}[declaration.limits.grouped]
 
 
 def _claimed_width(declaration: Declaration) -> str:

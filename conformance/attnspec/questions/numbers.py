@@ -218,7 +218,7 @@ def _compare_with_parts(asker: Asker, *, along: Literal["batch", "queries"]) -> 
     outputs = [asker.ask(part).output for part in _cut_parts(problem, along)]
     apart = np.concatenate(outputs, axis=0 if along == "batch" else 2)
     many = int((_entry_bits(together) != _entry_bits(apart)).sum())
-    return Reply("differs" if many else "same", f"{many} of {together.size} entries" if many else "")
+    return Reply("differs", f"{many} of {together.size} entries") if many else Reply("same")
 
 
 def _batch_problem(asker: Asker) -> Problem:
@@ -332,7 +332,8 @@ def _ask_hidden_key_gradient(asker: Asker, form: str) -> Reply:
     found = _ask_row_gradients(asker, problem, np.arange(4) < 3)
     of_key = found if asker.subject.declaration.limits.self_attention_only else found[1:]
     largest = max(float(np.abs(each[..., -1, :]).max()) for each in of_key)
-    return Reply("nan" if np.isnan(largest) else "nonzero" if largest else "zero", f"up to {largest:.3g}")
+    name = "nonzero" if largest else "zero"
+    return Reply("nan" if np.isnan(largest) else name, f"up to {largest:.3g}")
 
 
 def _ask_hidden_row_gradient(asker: Asker, form: str) -> Reply:
@@ -341,7 +342,7 @@ def _ask_hidden_row_gradient(asker: Asker, form: str) -> Reply:
         raise NotAsked("its queries share one mask")
     found = _ask_row_gradients(asker, hide_row(asker, normal_problem(asker, 4, 4), form), np.arange(4) != HIDDEN_ROW)
     names = [name for name, each in zip(("query", "key", "value"), found, strict=True) if not np.isfinite(each).all()]
-    return Reply("nan" if names else "finite", f"not finite: {', '.join(names)}" if names else "")
+    return Reply("nan", f"not finite: {', '.join(names)}") if names else Reply("finite")
 
 
 def _ask_row_gradients(asker: Asker, problem: Problem, rows: Array) -> tuple[Array, ...]:

@@ -126,7 +126,9 @@ def _ask_causal_alignment(asker: Asker) -> Mapping[str, str]:
                 for answer in _ask_convention("causal_alignment", partial(ask, asker, T, S)).values()}
 
     answers = answers_at((2, 5), (5, 2)) or answers_at((1, 5))
-    return {"causal_alignment": answers.pop() if len(answers) == 1 else UNDEFINED} if answers else {}
+    if not answers:
+        return {}
+    return {"causal_alignment": answers.pop() if len(answers) == 1 else UNDEFINED}
 
 
 def _aspect_alignments() -> Mapping[str, Callable[[Asker, int, int], Reply]]:
