@@ -190,8 +190,9 @@ def expect(
 
 
 _NONE, _NO_ROWS = np.zeros((0, 0, 0, 0)), np.zeros((0, 0, 0))
-EMPTY_FIELDS = {each.name: _NONE for each in fields(Expectation)
-                if each.name not in {"is_screened", "lse", "lse_allowance", "gradients"}}
+EMPTY_FIELDS: dict[str, Array] = {
+    each.name: _NONE for each in fields(Expectation)
+    if each.name not in {"is_screened", "lse", "lse_allowance", "gradients"}}
 EMPTY_FIELDS["row_sum_allowance"] = _NO_ROWS
 
 
