@@ -36,11 +36,11 @@ _NAMES = {"G": "H/Hkv"}
 
 def says(sentence: str, term: Any) -> bool:  # noqa: ANN401  (a term of what was planted)
     """Whether a sentence names this demand: S > T may be told as T < S."""
-    turned = f"{term.other} < {term.axis}" if term.relation.value == "longer" and not term.number else told(term)
-    return told(term) in sentence or turned in sentence
+    turned = f"{term.other} < {term.axis}" if term.relation.value == "longer" and not term.number else sentence_of(term)
+    return sentence_of(term) in sentence or turned in sentence
 
 
-def told(term: Any) -> str:  # noqa: ANN401
+def sentence_of(term: Any) -> str:  # noqa: ANN401
     """What a sentence that names this demand contains."""
     axis, n, kind = _NAMES.get(term.axis, term.axis), term.number, term.relation.value
     return {"above": f"{axis} ≥ {n + 1}", "up to": f"{axis} ≤ {n}", "exactly": f"{axis} = {n}",
@@ -75,7 +75,9 @@ def failing(planted: Any, dice: random.Random) -> Iterator[Sizes]:  # noqa: ANN4
             yield sizes
 
 
-def named(fault: Any, checks: Mapping[str, Check], clauses: tuple[str, ...], dice: random.Random) -> Named | None:  # noqa: ANN401
+def name_boundary(
+    fault: Any, checks: Mapping[str, Check], clauses: tuple[str, ...], dice: random.Random,  # noqa: ANN401
+) -> Named | None:
     """What is said of the first failing case; None where no clause of the family fails on what was tried."""
     planted, subject = fault.planted, own_subject(f"fault/{fault.name}")
     evaluator = Evaluator(subject, DType.FLOAT32)
@@ -88,11 +90,11 @@ def named(fault: Any, checks: Mapping[str, Check], clauses: tuple[str, ...], dic
                           values={name: each[0] for name, each in check.domain.values.items() if name in features})
             trial = Trial(check, evaluator, Effort.DEFAULT, 0, lambda _: None)
             if isinstance(trial.judge_recipe(case).failure, Violated):
-                return _located(fault, trial, case)
+                return _locate_boundary(fault, trial, case)
     return None
 
 
-def _located(fault: Any, trial: Trial, case: Recipe) -> Named:  # noqa: ANN401
+def _locate_boundary(fault: Any, trial: Trial, case: Recipe) -> Named:  # noqa: ANN401
     started = time.perf_counter()
     limits = trial.evaluator.subject.declaration.limits
     resizer = Resizer(trial.judge_recipe, case, trial.check.domain, limits, 60, 1e9, 8.0, Violated, 4, any_family=True)
@@ -109,7 +111,7 @@ def main(count: int, seed: int) -> None:
     """Print the sentences that name something else than was planted, and the figures."""
     checks, dice = compile_spec(load_spec()), random.Random(seed)
     families = [ALL_FAMILIES[index % len(ALL_FAMILIES)] for index in range(count)]
-    found = [named(draw_fault(family, seed + index), checks, family.clauses, dice)
+    found = [name_boundary(draw_fault(family, seed + index), checks, family.clauses, dice)
              for index, family in enumerate(families)]
     located = [each for each in found if each]
     for each in located:

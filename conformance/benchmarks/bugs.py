@@ -43,7 +43,7 @@ from attnspec.trials.compile import compile_spec
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.trial import Trial
 from boundaries import says
-from held_against import Case, Posed, contradictions, posed
+from held_against import Case, Posed, contradictions, posed_calls
 from mistakes import TRUTHS
 
 SPEC = load_spec()
@@ -109,7 +109,7 @@ class BugJudged:
         return any(name in each for each in told) and all((name in each) is (other in each) for each in told)
 
     @property
-    def contradicted(self) -> tuple[str, ...]:
+    def contradictions(self) -> tuple[str, ...]:
         """What the cases of the run contradict in the first line."""
         first = likely_group(self.outcomes)
         if first is None or first.cause is None:
@@ -167,10 +167,10 @@ def _calls_of(failed: Outcome, run: SubjectRun, plan: Plan) -> tuple[Posed, ...]
         return ()
     check = CHECKS[failed.clause]
     trial = Trial(check, run.evaluator(failed.dtype), plan.effort, seed_of(plan.seed, check.domain), lambda _: None)
-    return posed(trial.scene(Recipe.parse(failed.evidence.recipe)))
+    return posed_calls(trial.scene(Recipe.parse(failed.evidence.recipe)))
 
 
-def remembered(record: Path | None) -> dict[str, BugJudged]:
+def read_judged(record: Path | None) -> dict[str, BugJudged]:
     """The bugs that a record holds."""
     lines = record.read_text(encoding="utf-8").splitlines() if record and record.exists() else []
     return {each.target: each for each in map(read_line, lines)}
@@ -179,7 +179,7 @@ def remembered(record: Path | None) -> dict[str, BugJudged]:
 def table(every: Sequence[BugJudged]) -> Iterator[str]:
     """The figures of the claim."""
     failing = [each for each in every if each.outcomes]
-    contradicted = [each for each in failing if each.contradicted]
+    contradicted = [each for each in failing if each.contradictions]
     yield f"{len(failing)} of {len(every)} fail, of which"
     yield f"  named truly in the first line: {_share([each.is_named for each in failing])} (claimed: {NAMED:.0%})"
     yield f"  told as one bug: {_share([each.is_one for each in failing])} (claimed: {AS_ONE:.0%})"
@@ -195,15 +195,15 @@ def is_borne_out(every: Sequence[BugJudged]) -> bool:
     failing = [each for each in every if each.outcomes]
     return (sum(each.is_named for each in failing) >= NAMED * len(failing)
             and sum(each.is_one for each in failing) >= AS_ONE * len(failing)
-            and not any(each.contradicted for each in failing))
+            and not any(each.contradictions for each in failing))
 
 
 def line_of(judged: BugJudged) -> str:
     """What is said of one bug, with what is wrong about it."""
     marks = "".join((" " if judged.is_named else "N", " " if judged.is_one else str(min(judged.bugs, 9)),
-                     "C" if judged.contradicted else " ")) if judged.outcomes else "-- "
+                     "C" if judged.contradictions else " ")) if judged.outcomes else "-- "
     name = judged.target.removeprefix(FAULT).rpartition("/")[2]
-    against = f" [{'; '.join(judged.contradicted)}]" if judged.contradicted else ""
+    against = f" [{'; '.join(judged.contradictions)}]" if judged.contradictions else ""
     return f"{marks} {name}: {len(judged.outcomes)} failures, {judged.seconds:.0f} s. {judged.words}{against}"
 
 
@@ -219,7 +219,7 @@ def line_of(judged: BugJudged) -> str:
 def main(*, count: int, seed: int, start: int, effort: str, clauses: Sequence[str], seconds: float,
          record: Path | None, is_told: bool) -> None:
     """Judge, and say of each bug what was said of it."""
-    targets, known, started = drawn_targets(count, seed)[start:], remembered(record), time.monotonic()
+    targets, known, started = drawn_targets(count, seed)[start:], read_judged(record), time.monotonic()
     every = list[BugJudged]()
     with prepared_environment():
         for target in targets:

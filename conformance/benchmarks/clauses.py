@@ -67,7 +67,7 @@ class Clock:
 
 
 @contextmanager
-def clocked() -> Iterator[Clock]:
+def clock_calls() -> Iterator[Clock]:
     """Inside, calls and cases are timed."""
     clock = Clock()
     with (patch.object(InProcess, "perform", clock.calling(InProcess.perform)),
@@ -84,7 +84,7 @@ class Spent:
     with_all: float
 
 
-def spent(engine: Engine, clock: Clock) -> Iterator[Spent]:
+def seconds_by_item(engine: Engine, clock: Clock) -> Iterator[Spent]:
     """By item that has cases."""
     for item in engine.items():
         before, began = len(clock.cases), clock.without_calls()
@@ -102,8 +102,8 @@ def spent(engine: Engine, clock: Clock) -> Iterator[Spent]:
 def clauses(target: str, dtype: str, effort: str, most: int) -> None:
     """The median case of a check."""
     plan = Plan((target,), dtypes=(DType(dtype),), effort=Effort(effort), in_process=(target,))
-    with clocked() as clock:
-        found = list(spent(Engine(plan), clock))
+    with clock_calls() as clock:
+        found = list(seconds_by_item(Engine(plan), clock))
     judged = [each for one in found for each in one.judged]
     with_all = [one.with_all for one in found for _ in one.judged]
     click.echo(f"{target}, {dtype}, effort {effort}: {len(judged)} cases of {len(found)} clauses; "

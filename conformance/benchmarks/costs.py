@@ -73,7 +73,8 @@ def sizes(target: str, clause: str, dtype: str, count: int) -> None:
     click.echo("  B  H     T     S    D       call     beside  ns a logit")
     for batch, heads, queries, keys, width in LADDER:
         shape = Sizes(B=batch, H=heads, Hkv=heads, T=queries, S=keys, D=width, Dv=width)
-        call, _, _, beside = Setup.of(target, clause, DType(dtype), shape, Effort.DEFAULT).timed(count).milliseconds
+        call, _, _, beside = Setup.load_setup(target, clause, DType(dtype), shape,
+                                              Effort.DEFAULT).time_cases(count).milliseconds
         per_logit = 1e6 * beside / (batch * heads * queries * keys)
         click.echo(f"{batch:3} {heads:2} {queries:5} {keys:5} {width:4} {call:10.2f} {beside:10.2f} {per_logit:11.0f}")
 

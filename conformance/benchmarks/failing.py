@@ -158,7 +158,7 @@ def signature_of(target: str, dtypes: Sequence[DType]) -> Signature:
     return Signature(tuple(inspect.signature(function).parameters)[3:], declared, named)
 
 
-def imported(target: str) -> str:
+def import_lines(target: str) -> str:
     """The lines that bind `posed` to what is wrong about a target; "" is the right function."""
     if not target:
         return "from attnspec.faults.staged import staged\nposed = staged()()"
@@ -200,7 +200,7 @@ def check(text: str, folder: Path, effort: Effort, compiled: Path) -> Costs:
 def warm_up(compiled: Path) -> None:
     """Have modules compiled that any check imports, and those that only a failing one does."""
     with tempfile.TemporaryDirectory() as folder:
-        text = Signature((), (), (DType.FLOAT32.value,)).file_text(imported(f"{FAULT}key_first_dropped"),
+        text = Signature((), (), (DType.FLOAT32.value,)).file_text(import_lines(f"{FAULT}key_first_dropped"),
                                                                    Path(folder) / "imports")
         check(text, Path(folder), Effort.GLANCE, compiled)
 
@@ -271,7 +271,7 @@ def main(*, count: int, seed: int, stride: int, effort: str, dtypes: Sequence[st
         names = {str(signature): "", target: target}
         for name in (each for each in names if each not in known and not is_told):
             with tempfile.TemporaryDirectory() as folder:
-                text = signature.file_text(imported(names[name]), Path(folder) / "imports")
+                text = signature.file_text(import_lines(names[name]), Path(folder) / "imports")
                 known[name] = check(text, Path(folder), Effort(effort), compiled)
             if record:
                 with record.open("a", encoding="utf-8") as lines:

@@ -57,7 +57,7 @@ class Case:
         return all(meets_condition(condition, each.lengths) is False for each in self.every)
 
 
-def posed(scene: Scene) -> tuple[Posed, ...]:
+def posed_calls(scene: Scene) -> tuple[Posed, ...]:
     """The calls of a scene, each once."""
     problems = [problem for run in scene.runs.values() for problem in (*run.before, *run.parts)]
     every = [Posed(whole(each).sizes.by_axis, tuple(sorted(each.keywords))) for each in problems]

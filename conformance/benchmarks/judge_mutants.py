@@ -143,16 +143,16 @@ def staged_tests(mutant: JudgeMutant) -> tuple[list[str], ...]:
 @cache
 def _imports_of_tests() -> dict[str, frozenset[str]]:
     files = sorted((CHECKOUT / "conformance" / "tests").glob("test_*.py"))
-    return {path.relative_to(CHECKOUT).as_posix(): frozenset(_imported(path)) for path in files}
+    return {path.relative_to(CHECKOUT).as_posix(): frozenset(_modules_imported_by(path)) for path in files}
 
 
 @cache
 def _imports_of_package() -> dict[str, frozenset[str]]:
     files = sorted(PACKAGE.rglob("*.py"))
-    return {module_of(path.relative_to(PACKAGE).as_posix()): frozenset(_imported(path)) for path in files}
+    return {module_of(path.relative_to(PACKAGE).as_posix()): frozenset(_modules_imported_by(path)) for path in files}
 
 
-def _imported(path: Path) -> Iterator[str]:
+def _modules_imported_by(path: Path) -> Iterator[str]:
     """The modules of attnspec that a file imports, or names where it replaces a part of one."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("attnspec"):

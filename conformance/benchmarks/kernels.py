@@ -96,10 +96,10 @@ def _text(story: str, module: str, table: str, name: str, declared: Declaration)
     return KERNEL.format(
         story=story.replace("\\", "/").replace('"', "'"), package=PACKAGE, module=module, table=table, name=name,
         parameters=", ".join(f"{each}={OFF[each]!r}" for each in taken),
-        handed=", ".join(f"{each}={each}" for each in taken), declared="\n".join(_declared(declared)))
+        handed=", ".join(f"{each}={each}" for each in taken), declared="\n".join(_attribute_lines(declared)))
 
 
-def _declared(declared: Declaration) -> Iterator[str]:
+def _attribute_lines(declared: Declaration) -> Iterator[str]:
     """What the catalogue declares, as attributes of the function."""
     yield f"attend.dtypes = {[dtype.value for dtype in declared.dtypes]!r}"
     yield f"attend.conventions = {dict(declared.conventions)!r}"

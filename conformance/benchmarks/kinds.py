@@ -126,7 +126,7 @@ class Judge:
     def judge(self, posed: Posed) -> Judged:
         """The function at this seed."""
         began, failing, run = time.perf_counter(), list[Outcome](), self._run(posed)
-        for item in self._ordered(posed):
+        for item in self._likely_first(posed):
             if not posed.is_right and any(item.dtype == each.dtype.value for each in failing):
                 continue
             run.subject.callee.begin_item()
@@ -146,7 +146,7 @@ class Judge:
         run.archives = self._archives
         return run
 
-    def _ordered(self, posed: Posed) -> Iterable[Item]:
+    def _likely_first(self, posed: Posed) -> Iterable[Item]:
         known = self._clauses.get(posed.function, [])
         return sorted(clearest_first(self._engine.items_of(posed.target)), key=lambda item: item.clause not in known)
 

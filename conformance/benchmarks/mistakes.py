@@ -40,7 +40,7 @@ def attend(query: Array, key: Array, value: Array, *, visible: Array | bool, sca
     return np.asarray(mixed.reshape(B, H, T, Dv).astype(query.dtype))
 
 
-def below(T: int, S: int, first: int = 0) -> Array:
+def keys_up_to(T: int, S: int, first: int = 0) -> Array:
     """(T,S): the keys up to each query; query 0 stands at key `first`."""
     return np.arange(S) <= np.arange(T)[:, None] + first
 
@@ -60,7 +60,7 @@ def mask_meets_grouped_scores(query: Array, key: Array, value: Array, *, mask: A
 
 def causal_whatever_is_asked(query: Array, key: Array, value: Array, *, causal: bool = False) -> Array:  # noqa: ARG001  (that is the mistake)
     """The flag is never read."""
-    return attend(query, key, value, visible=below(query.shape[2], key.shape[2]))
+    return attend(query, key, value, visible=keys_up_to(query.shape[2], key.shape[2]))
 
 
 def lengths_end_at_the_past(query: Array, key: Array, value: Array, *, key_lengths: Array | None = None,
@@ -103,7 +103,7 @@ def scale_of_the_values(query: Array, key: Array, value: Array, *, scale: float 
 def bottom_right_when_longer(query: Array, key: Array, value: Array, *, causal: bool = False) -> Array:
     """The last query sees all keys, though the diagonal is declared to begin at the first."""
     T, S = query.shape[2], key.shape[2]
-    return attend(query, key, value, visible=below(T, S, max(0, S - T)) if causal else True)
+    return attend(query, key, value, visible=keys_up_to(T, S, max(0, S - T)) if causal else True)
 
 
 mask_meets_grouped_scores.mask_axes = "BTS"  # type: ignore[attr-defined]

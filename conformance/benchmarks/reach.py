@@ -105,7 +105,7 @@ def _row(thread: Thread) -> str:
     return f"| {thread.mechanism} | [{library} {number}]({thread.link}) | {by} | {faults or 'none'} |"
 
 
-def generated() -> str:
+def generate_page() -> str:
     """The page for the catalogue and the spec of this checkout."""
     return page(list(threads(load_spec())))
 
@@ -115,8 +115,8 @@ def generated() -> str:
 def reach(write: bool) -> None:
     """Print it, or put it in its place."""
     if write:
-        DOCUMENT.write_text(generated(), encoding="utf-8")
-    click.echo(f"wrote {DOCUMENT}" if write else generated())
+        DOCUMENT.write_text(generate_page(), encoding="utf-8")
+    click.echo(f"wrote {DOCUMENT}" if write else generate_page())
 
 
 if __name__ == "__main__":

@@ -36,15 +36,15 @@ def problem_of(dtype: DType, keys: int, queries: int = 8) -> Problem:
 
 def line(problem: Problem, precision: Precision) -> str:
     """What the ways of judging let pass."""
-    sharp, cheap = (_expected(problem, precision, screens=screens) for screens in (False, True))
+    sharp, cheap = (_expectation_of(problem, precision, screens=screens) for screens in (False, True))
     typical = expect(problem, precision, conventions={}, parts=frozenset({"typical"})).typical_allowance(FALSE_ALARM)
     allowances = cheap.output_allowance, sharp.output_allowance, typical
-    figures = [_told(allowance, sharp.output) for allowance in allowances]
+    figures = [_format_allowance(allowance, sharp.output) for allowance in allowances]
     figures += [_factor(allowance, sharp.output) for allowance in (sharp.output_allowance, typical)]
     return " ".join(f"{figure:>9}" for figure in figures) if sharp.claimed.all() else "        nothing is claimed"
 
 
-def _expected(problem: Problem, precision: Precision, *, screens: bool) -> Expectation:
+def _expectation_of(problem: Problem, precision: Precision, *, screens: bool) -> Expectation:
     return expect(problem, precision, conventions={}, parts=frozenset({"output"}), screens=screens)
 
 
@@ -53,12 +53,12 @@ def nanoseconds(problem: Problem, precision: Precision, *, screens: bool) -> flo
     taken = []
     for _ in range(3):
         start = time.process_time()
-        _expected(problem, precision, screens=screens)
+        _expectation_of(problem, precision, screens=screens)
         taken.append(time.process_time() - start)
     return min(taken) / (problem.query[..., 0].size * problem.sizes.S) * 1e9
 
 
-def _told(allowance: Array, output: Array) -> str:
+def _format_allowance(allowance: Array, output: Array) -> str:
     return f"{float(np.median(allowance) / np.sqrt(np.square(output).mean())):.2g}"
 
 

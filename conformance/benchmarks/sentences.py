@@ -95,16 +95,16 @@ def of_code(path: Path) -> Iterator[Sentence]:
     while stack:
         node = stack.pop()
         if isinstance(node, ast.JoinedStr | ast.Constant):
-            if (text := _spelled(node)) and " " in text:
+            if (text := _spell_string(node)) and " " in text:
                 yield from split(path, node.lineno, text)
         elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
             stack += ast.iter_child_nodes(node)
 
 
-def _spelled(node: ast.JoinedStr | ast.Constant) -> str:
+def _spell_string(node: ast.JoinedStr | ast.Constant) -> str:
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
-    return "".join(_spelled(part) if isinstance(part, ast.Constant) else HOLE for part in node.values)
+    return "".join(_spell_string(part) if isinstance(part, ast.Constant) else HOLE for part in node.values)
 
 
 SOURCES: Mapping[tuple[str, ...], Callable[[Path], Iterator[Sentence]]] = {
@@ -116,7 +116,7 @@ SOURCES: Mapping[tuple[str, ...], Callable[[Path], Iterator[Sentence]]] = {
 }
 
 
-def drawn(count: int, seed: int) -> list[Sentence]:
+def draw_sentences(count: int, seed: int) -> list[Sentence]:
     """So many, from each kind of source in turn."""
     chance = random.Random(seed)
     shuffled = [chance.sample(sentences, len(sentences)) for sentences in all_sentences()]
@@ -136,7 +136,7 @@ def all_sentences() -> tuple[list[Sentence], ...]:
 @click.option("--count", default=10, show_default=True)
 def main(seed: int, count: int) -> None:
     """Print them."""
-    for sentence in drawn(count, seed):
+    for sentence in draw_sentences(count, seed):
         click.echo(f"{sentence}\n")
 
 

@@ -77,19 +77,20 @@ class Pairs:
     draw: list[float] = field(default_factory=list)
 
     @property
-    def beside(self) -> list[float]:
+    def cost_beside_calls(self) -> list[float]:
         """What each case costs beside the call."""
         return [judge + draw for judge, draw in zip(self.judge, self.draw, strict=True)]
 
     @property
     def ratio(self) -> float:
         """The same in calls of the subject: the median of the ratios."""
-        return statistics.median(rest / own for own, rest in zip(self.own, self.beside, strict=True))
+        return statistics.median(rest / own for own, rest in zip(self.own, self.cost_beside_calls, strict=True))
 
     @property
     def milliseconds(self) -> tuple[float, ...]:
         """Medians of the call, of making and judging, of drawing, and of all beside the call."""
-        return tuple(1e3 * statistics.median(figures) for figures in (self.own, self.judge, self.draw, self.beside))
+        return tuple(1e3 * statistics.median(figures)
+                     for figures in (self.own, self.judge, self.draw, self.cost_beside_calls))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class Setup:
     watch: Stopwatch
 
     @classmethod
-    def of(cls, target: str, clause: str, dtype: DType, sizes: Sizes, effort: Effort) -> Setup:
+    def load_setup(cls, target: str, clause: str, dtype: DType, sizes: Sizes, effort: Effort) -> Setup:
         """Load all that a case needs."""
         subject: Subject = load(target)
         assert isinstance(subject.callee, InProcess)  # loaded without surroundings
@@ -110,7 +111,7 @@ class Setup:
         check = compile_spec(load_spec())[clause]
         return cls(Trial(check, evaluator, effort, 0, lambda _: None), sizes, watch)
 
-    def timed(self, cases: int) -> Pairs:
+    def time_cases(self, cases: int) -> Pairs:
         """Draw and judge this many cases, after some that only warm up."""
         self._run(10, Pairs())
         pairs = Pairs()
@@ -169,9 +170,9 @@ def cases(target: str, clause: str, count: int, effort: str, *, profile: bool) -
     click.echo("size   dtype      call  make+judge   draw  beside  beside/call")
     for name, sizes in (("large", LARGE), ("small", SMALL)):
         for dtype in DType:
-            setup = Setup.of(target, clause, dtype, sizes, Effort(effort))
+            setup = Setup.load_setup(target, clause, dtype, sizes, Effort(effort))
             with _profiled(profile):
-                pairs = setup.timed(count)
+                pairs = setup.time_cases(count)
             call, judge, draw, beside = pairs.milliseconds
             figures = f"{call:6.2f} {judge:11.2f} {draw:6.2f} {beside:7.2f} {pairs.ratio:12.2f}"
             click.echo(f"{name:6} {dtype.value:9} {figures}")
@@ -212,13 +213,13 @@ def commands(only: str, repeats: int) -> None:
     """How long whole commands take on two workers, start included."""
     for most, words in COMMANDS:
         if only in words:
-            wall, cpu = zip(*(_timed(words) for _ in range(repeats)), strict=True)
+            wall, cpu = zip(*(_time_command(words) for _ in range(repeats)), strict=True)
             figures = f"{statistics.median(wall):7.2f} s  {statistics.median(cpu):7.2f} s of CPU"
             limit = f"  (at most {most:g} s)" if most else ""
             click.echo(f"{figures}  attnspec {words}{limit}")
 
 
-def _timed(words: str) -> tuple[float, float]:
+def _time_command(words: str) -> tuple[float, float]:
     extra = ["-n", "2", "--no-record"] if words.startswith("check") else []
     start, before = time.perf_counter(), sum(_cpu())
     command = [sys.executable, "-m", "attnspec", *words.split(), *extra]

@@ -64,7 +64,7 @@ def subject_of(name: str) -> tuple[Subject, Dealer]:
     return subject, Dealer(subject, checks, Effort.THOROUGH, SEED)
 
 
-def judged(clause: str, dtype: str, names: Sequence[str]) -> Line:
+def judge_clause(clause: str, dtype: str, names: Sequence[str]) -> Line:
     """One clause at one dtype on these formulations, which take it: the record's line."""
     began, archives, tallies = time.perf_counter(), dict[str, Archive](), dict[str, Tally]()
     for name in names:
@@ -72,18 +72,18 @@ def judged(clause: str, dtype: str, names: Sequence[str]) -> Line:
         plain = Evaluator(subject, DType(dtype))
         archive = archives.setdefault(plain.shared_by, Archive(Memory(KEPT, KEPT_BYTES), Memory(KEPT, KEPT_BYTES)))
         evaluator = Evaluator(subject, DType(dtype), plain.conventions, archive=archive)
-        tallies[name] = _held(checks()[clause], evaluator, dealer)
+        tallies[name] = _hold_check(checks()[clause], evaluator, dealer)
     return {"clause": clause, "dtype": dtype, "seconds": round(time.perf_counter() - began, 1),
             "spans": joined_spans(tally.spans for tally in tallies.values()),
-            "put": {name: _told(tally) for name, tally in tallies.items()}}
+            "put": {name: _format_tally(tally) for name, tally in tallies.items()}}
 
 
-def _held(check: Check, evaluator: Evaluator, dealer: Dealer) -> Tally:
+def _hold_check(check: Check, evaluator: Evaluator, dealer: Dealer) -> Tally:
     return Trial(check, evaluator, Effort.THOROUGH, seed_of(SEED, check.domain), lambda _: None, shrinks=False,
                  shapes=dealer.shapes(check, evaluator.dtype)).hold()
 
 
-def _told(tally: Tally) -> Line:
+def _format_tally(tally: Tally) -> Line:
     worst = float(tally.worst.margin) if tally.worst else 0.0
     told = {"cases": tally.cases, "no_claims": tally.no_claims, "margin": worst}
     failing = tally.failing_recipe
@@ -127,7 +127,7 @@ def carry_out(record: Path, todo: Sequence[tuple[str, str, tuple[str, ...]]], wo
     """The lines as they come; each is written at once."""
     spawn = multiprocessing.get_context("spawn")
     with record.open("a", encoding="utf-8") as file, ProcessPoolExecutor(workers, mp_context=spawn) as pool:
-        for ended in as_completed([pool.submit(judged, *job) for job in todo]):
+        for ended in as_completed([pool.submit(judge_clause, *job) for job in todo]):
             line = ended.result()
             file.write(json.dumps(line) + "\n")
             file.flush()

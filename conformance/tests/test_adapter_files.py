@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from helpers.places import CHECKOUT
-from helpers.sources import JUDGES, imported, newer
+from helpers.sources import JUDGES, imported_packages, newer
 
 IMPLEMENTATIONS = CHECKOUT / "implementations"
 ADAPTERS = {f"{path.parent.name}/{path.stem}": path for path in sorted(IMPLEMENTATIONS.glob("*/*.py"))}
@@ -19,12 +19,12 @@ ADAPTERS = {f"{path.parent.name}/{path.stem}": path for path in sorted(IMPLEMENT
 @pytest.mark.parametrize("text", ["import numpy, attnspec.core", "from attnspec.adapters.torch import mha",
                                   "def attend(query, key, value):\n    import pytest"])
 def test_an_import_of_the_judge_is_seen_wherever_it_stands(text: str) -> None:
-    assert JUDGES & {*imported(text)}
+    assert JUDGES & {*imported_packages(text)}
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_an_adapter_imports_nothing_of_the_judge(name: str) -> None:
-    assert not JUDGES & {*imported(ADAPTERS[name].read_text(encoding="utf-8"))}
+    assert not JUDGES & {*imported_packages(ADAPTERS[name].read_text(encoding="utf-8"))}
 
 
 NEWER: Mapping[str, str] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 import subprocess
@@ -13,12 +14,13 @@ from pathlib import Path
 import attnspec
 import pytest
 from architecture import BEGINS, ENDS, drawing, with_drawing
-from house import SMALL, House, traced
+from house import COMPREHENSIONS, SMALL, WHY, House, trace_case
 
 CHECKOUT = Path(__file__).parents[2]
 PACKAGE = Path(attnspec.__file__).parent
 EVALUATION = PACKAGE.parent / "evaluation"
 DOCUMENT = (CHECKOUT / "docs" / "architecture.md").read_text(encoding="utf-8")
+HOUSE = House(PACKAGE)  # each module is parsed once
 FILE = re.compile(r"`(\w+(?:/\w+)+\.py)`")
 
 
@@ -66,7 +68,7 @@ def test_the_glossary_could_name_what_is_not_there() -> None:
 
 
 def test_a_case_passes_the_files_that_the_document_names_and_at_most_22() -> None:
-    passed = {file for file, _ in traced(PACKAGE)}
+    passed = {file for file, _ in trace_case(PACKAGE)}
     assert set(FILE.findall(section("The path of a case"))) == passed
     # the way to the subject apart, and the aspects that the case has
     assert len([file for file in passed if not file.startswith(("host/", "hosting/", "aspects/"))]) <= 22
@@ -79,20 +81,38 @@ imports, files that know `window`, functions and files that one case passes.
 
 
 def test_the_figures_of_the_house_do_not_grow_back() -> None:
-    house = House(PACKAGE)
-    known = [module.name for module in house.modules]
-    importers = Counter(name for module in house.files for name in module.imported(known))
+    known = [module.name for module in HOUSE.modules]
+    importers = Counter(name for module in HOUSE.files for name in module.imports_among(known))
     assert len(known) <= MOST_MODULES, "merge files that are one concept"
-    assert sum(module.lines <= SMALL for module in house.modules) <= MOST_SMALL
+    assert sum(module.lines <= SMALL for module in HOUSE.modules) <= MOST_SMALL
     assert sum(importers[name] == 1 for name in known) <= MOST_OF_ONE_IMPORTER
-    assert sum(module.knows("window") for module in house.files) <= MOST_KNOWING
-    passed = traced(PACKAGE)
+    assert sum(module.knows("window") for module in HOUSE.files) <= MOST_KNOWING
+    passed = trace_case(PACKAGE)
     assert len(passed) <= MOST_FUNCTIONS
     assert len({file for file, _ in passed}) <= MOST_FILES
 
 
+MOST_LONG_LINES, MOST_TERNARIES, MOST_COMPREHENSIONS = 12.9, 3.30, 4.40
+MOST_BARE_NAMES, MOST_REPEATED_NAMES, LEAST_WHY_COMMENTS = 7.1, 27.5, 1.7
+"""Likewise, of lines: percent of 100 characters and more, ternaries and comprehensions per 100. Of functions: percent
+with a bare name, and with a name that stands in several files. And comments per 100 lines of numerics, diagnosis and
+problems.
+"""
+
+
+def test_the_lines_do_not_grow_denser_nor_the_names_barer() -> None:
+    assert HOUSE.share_of_long_lines() <= MOST_LONG_LINES, "break lines of 100 characters and more"
+    assert HOUSE.per_100_lines(ast.IfExp) <= MOST_TERNARIES, "write an if with two returns"
+    assert HOUSE.per_100_lines(*COMPREHENSIONS) <= MOST_COMPREHENSIONS, "write a loop"
+    bare = {name.rpartition(".")[2] for name in HOUSE.bare_names()}
+    assert HOUSE.share_of_functions(bare) <= MOST_BARE_NAMES, "name functions by verb and noun"
+    repeated = HOUSE.repeated_functions()
+    assert HOUSE.share_of_functions(repeated) <= MOST_REPEATED_NAMES, "let each name say which"
+    assert HOUSE.why_comments(*WHY) >= LEAST_WHY_COMMENTS, "say where a term comes from, and what was measured"
+
+
 def test_no_class_name_stands_in_two_modules() -> None:
-    repeated = [name for package in (PACKAGE, EVALUATION) for name in House(package).repeated_class_names()]
+    repeated = [name for house in (HOUSE, House(EVALUATION)) for name in house.repeated_class_names()]
     assert repeated == [], (
         "A reader who searches for a class finds it alone. Rename one of each, to a noun of the field of two words or "
         "more, as WorkerAnswer and SubjectAnswer:\n" + "\n".join(repeated))

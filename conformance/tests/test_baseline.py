@@ -13,7 +13,7 @@ from attnspec.cli import main
 from attnspec.cli.baseline import held_against
 from attnspec.cli.check import check
 from attnspec.cli.digest import Digest
-from attnspec.cli.lint import of_baselines
+from attnspec.cli.lint import check_baselines
 from attnspec.core.declaration import Declaration, Deviation
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Level, Novelty, Verdict
@@ -22,7 +22,7 @@ from attnspec.engine.engine import Engine
 from attnspec.record.events import ItemFinished, RunFinished
 from attnspec.record.outcome import Change, Outcome, ProbedConvention
 from attnspec.record.read import RunRecord
-from attnspec.report.comparison import but_for
+from attnspec.report.comparison import describe_exceptions
 from attnspec.report.summary import make_badge
 from attnspec.runner.jobs import exit_code
 from attnspec.spec.load import load_spec
@@ -423,7 +423,7 @@ def test_a_misspelt_subject_is_told_by_check_and_by_lint(
     (here / "known.yaml").write_text(f"known:\n{LISTED.format(near)}{LISTED.format(subject)}", encoding="utf-8")
     assert main(["check", "theirs.py:attend", "--baseline", "known.yaml", "--no-record"]) == 2
     assert f"known.yaml:3: '{subject}' is not a known subject. Did you mean '{near}'?" in capsys.readouterr().err
-    [told] = of_baselines([Path("known.yaml")], load_spec(), ())
+    [told] = check_baselines([Path("known.yaml")], load_spec(), ())
     assert "known.yaml:3: " in str(told)
     assert "Did you mean 'attend'?" in str(told) or f"Did you mean '{near}'?" in str(told)
 
@@ -503,9 +503,10 @@ def test_what_the_list_could_not_know_is_told_and_stops_nobody() -> None:
                 change=Change(Novelty.UNTRIED, "is violated", Verdict.VIOLATED)),
         Outcome("mine:f", "a.mended", DType.FLOAT32, Level.MUST, Verdict.HELD,
                 change=Change(Novelty.MENDED, "holds now", Verdict.HELD))]
-    assert but_for(outcomes) == (", but for 1 known failure and 1 failure that the list could not know; "
-                                 "1 listed failure is mended: renew the list (--update-baseline)")
-    assert but_for(outcomes[2:] * 3) == "; all 3 listed failures are mended: renew the list (--update-baseline)"
+    assert describe_exceptions(outcomes) == (", but for 1 known failure and 1 failure that the list could not know; "
+                                             "1 listed failure is mended: renew the list (--update-baseline)")
+    assert describe_exceptions(outcomes[2:]
+                               * 3) == "; all 3 listed failures are mended: renew the list (--update-baseline)"
     assert exit_code(outcomes, strict=True, interrupted=False) == 0
     record = RunRecord(run_started(planned={"mine:f": 3}, baseline="known.yaml"), (), tuple(outcomes),
                        RunFinished("", 0.0, {}, 0))

@@ -31,8 +31,8 @@ from helpers.planted import (
     half_scale,
     last_row_wrong,
     less_with_more_keys,
-    planted,
-    refused,
+    plant_mistake,
+    raise_refusal,
     some_heads_wrong,
 )
 
@@ -106,7 +106,7 @@ def located(subject: Subject, sizes: tuple[int, ...]) -> Boundary:
 @pytest.mark.family(15)
 @pytest.mark.parametrize(("condition", "sizes", "said"), PLANTED, ids=[said for _, _, said in PLANTED])
 def test_what_is_planted_is_said(condition: Callable[[Sizes], object], sizes: tuple[int, ...], said: str) -> None:
-    assert located(planted(condition), sizes).sentence.startswith(f"Fails where {said}")
+    assert located(plant_mistake(condition), sizes).sentence.startswith(f"Fails where {said}")
 
 
 @pytest.mark.family(4)
@@ -114,7 +114,7 @@ def test_what_is_planted_is_said(condition: Callable[[Sizes], object], sizes: tu
 @pytest.mark.parametrize(("condition", "sizes", "said"), [PLANTED[n] for n in (0, 4, 8, 24, 26)])
 def test_whatever_is_wrong_there_the_boundary_is_the_same(condition: Callable[[Sizes], object], sizes: tuple[int, ...],
                                                           said: str, wrong: Wrong) -> None:
-    assert located(planted(condition, wrong), sizes).sentence.startswith(f"Fails where {said}")
+    assert located(plant_mistake(condition, wrong), sizes).sentence.startswith(f"Fails where {said}")
 
 
 @pytest.mark.parametrize(("condition", "sizes", "said"), [
@@ -122,7 +122,7 @@ def test_whatever_is_wrong_there_the_boundary_is_the_same(condition: Callable[[S
     (lambda s: s.T != s.S, (1, 2, 2, 6, 17, 8, 8), "")])
 def test_lengths_are_compared_where_a_clause_has_no_case_with_both_alike(
         condition: Callable[[Sizes], object], sizes: tuple[int, ...], said: str) -> None:
-    subject, clause = planted(condition), CHECKS["causal.alignment"]
+    subject, clause = plant_mistake(condition), CHECKS["causal.alignment"]
     case = replace(recipe(sizes, "normal"), features=frozenset({"causal"}))
     trial = trial_of(subject, clause.clause.id)
     boundary = find_boundary(Resizer(trial.judge_recipe, case, clause.domain, subject.declaration.limits, 60, 1e9, 60.0,
@@ -132,7 +132,7 @@ def test_lengths_are_compared_where_a_clause_has_no_case_with_both_alike(
 
 
 def test_heads_are_counted_as_heads_where_a_clause_has_groups_alone() -> None:
-    subject, clause = planted(lambda s: s.B * s.H > 12), CHECKS["grouped.definition"]
+    subject, clause = plant_mistake(lambda s: s.B * s.H > 12), CHECKS["grouped.definition"]
     trial, case = trial_of(subject, clause.clause.id), recipe((4, 8, 4, 3, 5, 4, 4))
     boundary = find_boundary(Resizer(trial.judge_recipe, case, clause.domain, subject.declaration.limits, 60, 1e9, 60.0,
                                      Violated, 4))
@@ -141,17 +141,17 @@ def test_heads_are_counted_as_heads_where_a_clause_has_groups_alone() -> None:
 
 
 def test_what_fails_everywhere_begins_nowhere() -> None:
-    assert located(planted(lambda _: True), (2, 4, 4, 29, 77, 64, 48)).sentence == ""
+    assert located(plant_mistake(lambda _: True), (2, 4, 4, 29, 77, 64, 48)).sentence == ""
 
 
 def test_that_few_keys_or_features_show_no_mistake_is_not_said() -> None:
-    assert located(planted(lambda _: True, half_scale), (2, 4, 4, 29, 77, 64, 48)).sentence == ""
+    assert located(plant_mistake(lambda _: True, half_scale), (2, 4, 4, 29, 77, 64, 48)).sentence == ""
 
 
 def test_a_mistake_that_fades_into_rounding_ends_at_no_length() -> None:
     sizes = (2, 2, 2, 5, 7, 8, 8)
-    assert "≤" not in located(planted(lambda _: True, less_with_more_keys), sizes).sentence
-    ends = planted(lambda s: s.S < 64, less_with_more_keys)
+    assert "≤" not in located(plant_mistake(lambda _: True, less_with_more_keys), sizes).sentence
+    ends = plant_mistake(lambda s: s.S < 64, less_with_more_keys)
     assert located(ends, sizes).sentence == "Fails where S ≤ 63; holds at S = 64."
 
 
@@ -162,7 +162,7 @@ def test_a_length_that_holds_by_chance_makes_no_rule() -> None:
         cases.append(sizes.S)
         return sizes.S > 512 and not (sizes.S == 1536 and cases.count(1536) <= 2)  # the first two happen to hold
 
-    sentence = located(planted(is_wrong), (2, 2, 2, 3, 700, 4, 4)).sentence
+    sentence = located(plant_mistake(is_wrong), (2, 2, 2, 3, 700, 4, 4)).sentence
     assert sentence == "Fails where S ≥ 513; holds at S = 512."
 
 
@@ -170,13 +170,13 @@ def test_a_length_that_holds_by_chance_makes_no_rule() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_that_few_heads_happen_to_hold_is_not_said(seed: int) -> None:
     often = replace(recipe((6, 8, 8, 9, 11, 8, 8), "normal"), seed=seed)
-    boundary = find_boundary(replace(resizer(planted(lambda _: True, some_heads_wrong), (6, 8, 8, 9, 11, 8, 8)),
+    boundary = find_boundary(replace(resizer(plant_mistake(lambda _: True, some_heads_wrong), (6, 8, 8, 9, 11, 8, 8)),
                                      recipe=often))
     assert boundary is None or boundary.sentence == ""
 
 
 def test_an_exception_that_begins_at_a_size_is_located_too() -> None:
-    boundary = find_boundary(resizer(planted(lambda s: s.T > 64, refused), (2, 4, 4, 129, 77, 64, 48),
+    boundary = find_boundary(resizer(plant_mistake(lambda s: s.T > 64, raise_refusal), (2, 4, 4, 129, 77, 64, 48),
                                      failure=SubjectRaised))
     assert boundary
     assert boundary.sentence == "Fails where T ≥ 65; holds at T = 64."
@@ -188,17 +188,17 @@ def test_a_wrong_answer_is_not_located_by_exceptions() -> None:
             raise RuntimeError("no block so short")
         return sizes.T > 64
 
-    boundary = located(planted(either), (2, 4, 4, 129, 77, 64, 48))
+    boundary = located(plant_mistake(either), (2, 4, 4, 129, 77, 64, 48))
     assert boundary.sentence == "Fails where T ≥ 65; holds at T = 64."
 
 
 def test_a_case_that_does_not_fail_again_is_not_located() -> None:
-    assert find_boundary(resizer(planted(lambda _: False), (2, 4, 4, 29, 77, 64, 48))) is None
+    assert find_boundary(resizer(plant_mistake(lambda _: False), (2, 4, 4, 29, 77, 64, 48))) is None
 
 
 @pytest.mark.parametrize("most", [4, 9, 16, 30])
 def test_no_more_sizes_are_put_than_allowed_and_no_rule_is_claimed_of_them(most: int) -> None:
-    few = resizer(planted(lambda s: s.D == 96), (2, 4, 4, 29, 96, 96, 48), most=most)
+    few = resizer(plant_mistake(lambda s: s.D == 96), (2, 4, 4, 29, 96, 96, 48), most=most)
     boundary = find_boundary(few)
     assert few.tried_count <= most
     assert boundary
@@ -206,13 +206,13 @@ def test_no_more_sizes_are_put_than_allowed_and_no_rule_is_claimed_of_them(most:
 
 
 def test_a_boundary_found_with_few_sizes_says_so() -> None:
-    boundary = find_boundary(resizer(planted(lambda s: s.T > 64), (2, 4, 4, 129, 77, 64, 48), most=11))
+    boundary = find_boundary(resizer(plant_mistake(lambda s: s.T > 64), (2, 4, 4, 129, 77, 64, 48), most=11))
     assert boundary
     assert boundary.sentence == "Fails at T = 65; holds at T = 64 (few other sizes were tried)."
 
 
 def test_no_sizes_are_put_that_cost_more_than_is_left() -> None:
-    poor = resizer(planted(lambda _: True), (2, 4, 4, 29, 77, 64, 48))
+    poor = resizer(plant_mistake(lambda _: True), (2, 4, 4, 29, 77, 64, 48))
     poor.work_left = 1e5
     assert poor.fails(Sizes(2, 4, 4, 29, 76, 64, 48)) is None
     assert poor.fails(Sizes(1, 1, 1, 4, 4, 4, 4)) is True
@@ -277,7 +277,7 @@ def outcome(subject: Subject, *, effort: Effort = Effort.QUICK, clause: str = "a
 
 
 def test_a_finding_says_first_where_it_begins() -> None:
-    found = outcome(planted(lambda s: s.T > 16, last_row_wrong))
+    found = outcome(plant_mistake(lambda s: s.T > 16, last_row_wrong))
     lines = format_violation(found, says="", where="here").split("\n")
     assert found.verdict is Verdict.VIOLATED
     assert lines[1] == "  begins: Fails where T ≥ 17; holds at T = 16."
@@ -288,7 +288,7 @@ def test_a_finding_says_first_where_it_begins() -> None:
 def test_at_a_glance_the_first_failure_alone_is_located(monkeypatch: pytest.MonkeyPatch) -> None:
     # however busy the machine is
     monkeypatch.setattr(whereabouts, "BRIEF_BUDGET", replace(whereabouts.BRIEF_BUDGET, seconds=inf))
-    subject = planted(lambda s: s.T > 16)
+    subject = plant_mistake(lambda s: s.T > 16)
     run = SubjectRun(subject, Plan(targets=(subject.id,), effort=Effort.GLANCE), lambda _: None)
     case = recipe((1, 2, 2, 33, 17, 16, 8)).text
     first, second = (run.replay(CHECKS[clause], DType.FLOAT32, case)
@@ -306,7 +306,7 @@ def test_a_failure_that_begins_at_known_sizes_costs_a_few_cases() -> None:
         calls.append(sizes)
         return sizes.T > 16
 
-    subject = planted(counted)
+    subject = plant_mistake(counted)
     place = whereabouts.FailureLocator().locate_failure
     trial, case = trial_of(subject), recipe((1, 2, 2, 33, 17, 16, 8))
     first = place(trial, case, Violated)
@@ -322,13 +322,13 @@ def test_a_failure_that_begins_at_known_sizes_costs_a_few_cases() -> None:
 def test_two_sizes_are_not_told_of_what_fails_everywhere(
         condition: Callable[[Sizes], object], sizes: tuple[int, ...]) -> None:
     found, case = whereabouts.FailureLocator(), recipe(sizes)
-    assert found.locate_failure(trial_of(planted(condition)), case, Violated).begins.startswith("Fails where")
-    assert found.locate_failure(trial_of(planted(lambda _: True)), case, Violated).begins == ""
+    assert found.locate_failure(trial_of(plant_mistake(condition)), case, Violated).begins.startswith("Fails where")
+    assert found.locate_failure(trial_of(plant_mistake(lambda _: True)), case, Violated).begins == ""
 
 
 def test_what_goes_wrong_in_locating_costs_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("attnspec.diagnosis.whereabouts.find_boundary", lambda _: 1 / 0)
-    found = outcome(planted(lambda s: s.T > 16))
+    found = outcome(plant_mistake(lambda s: s.T > 16))
     assert found.verdict is Verdict.VIOLATED
     assert found.evidence
     assert found.evidence.begins == ""

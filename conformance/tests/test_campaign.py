@@ -37,7 +37,7 @@ from evaluation.cli.campaign import alarms, table, verdict
 from evaluation.false_alarms.bins import ACCUSING, bin_of, upper_edge
 from evaluation.false_alarms.blocks import LARGE_ONE_IN, BlockWorker, CampaignBlock
 from evaluation.false_alarms.jobs import CAMPAIGN, JUDGING, BlockJob, CampaignJobs, code_of, with_blocks
-from evaluation.false_alarms.rows import CHOSEN, EXPECTED, CampaignRow, known, needed, rows_of
+from evaluation.false_alarms.rows import CHOSEN, EXPECTED, CampaignRow, blocks_needed, explaining_finding, rows_of
 from helpers.commands import Cli
 from helpers.law import checks
 from helpers.places import SMALL_SPEC
@@ -106,7 +106,7 @@ def test_a_campaign_that_goes_on_comes_to_what_one_in_one_go_comes_to(
     assert told(both) == told(read_record(whole[0]))
     assert len(told(first)) < len(told(both))
     assert both.header == first.header
-    assert not both.interrupted
+    assert not both.is_interrupted
     kinds = [json.loads(line)["event"] for line in (tmp_path / "kept.jsonl").read_text(encoding="utf-8").splitlines()]
     assert (kinds.count("run_started"), kinds.count("run_finished")) == (1, 1)
 
@@ -260,14 +260,14 @@ def judged(subject: str, block: int, *, cases: int = 100, lost: str = "") -> Blo
 def test_each_row_gets_its_part_and_what_it_has_counts() -> None:
     rows = [CampaignRow("a", DType.FLOAT32), CampaignRow("b", DType.FLOAT32)]
     blocks = [judged("a", 0), judged("a", 2), judged("b", 1)]
-    assert needed(rows, 800, blocks) == {rows[0]: (1, 3), rows[1]: (0, 2, 3)}
-    assert needed(rows, 400, blocks) == {rows[1]: (0,)}
-    assert needed(rows, 1440, ()) == {rows[0]: (0,), rows[1]: (0,)}
-    assert needed(rows[:1], EXPECTED * 3, (), 1) == {rows[0]: (0, 1, 2)}
+    assert blocks_needed(rows, 800, blocks) == {rows[0]: (1, 3), rows[1]: (0, 2, 3)}
+    assert blocks_needed(rows, 400, blocks) == {rows[1]: (0,)}
+    assert blocks_needed(rows, 1440, ()) == {rows[0]: (0,), rows[1]: (0,)}
+    assert blocks_needed(rows[:1], EXPECTED * 3, (), 1) == {rows[0]: (0, 1, 2)}
 
 
 def test_a_row_in_which_nothing_can_be_judged_is_not_tried_for_ever() -> None:
-    assert needed([CampaignRow("a", DType.FLOAT32)], 100, [judged("a", 0, cases=0)]) == {}
+    assert blocks_needed([CampaignRow("a", DType.FLOAT32)], 100, [judged("a", 0, cases=0)]) == {}
 
 
 def test_rows_are_the_dtypes_that_a_subject_declares() -> None:
@@ -289,21 +289,21 @@ def test_a_campaign_judges_12_implementations_4_of_others_at_four_dtypes() -> No
 
 def test_a_known_finding_is_no_violation_and_no_case_that_held() -> None:
     recipe = Recipe.parse("B1,H2,Hkv2,T7,S9,D16,Dv16;mask=none;families=normal;with=causal+scale;scale=-0.25;seed=1")
-    finding = known("torch/sdpa_flash", recipe, "")
+    finding = explaining_finding("torch/sdpa_flash", recipe, "")
     assert finding is not None
     assert finding.id == "torch/causal_scale_not_positive"
-    assert known("torch/sdpa_math", recipe, "") is None
-    assert known("torch/sdpa_flash", replace(recipe, scale=0.25), "") is None
-    assert known("torch/sdpa_flash", replace(recipe, features=frozenset({"scale"})), "") is None
+    assert explaining_finding("torch/sdpa_math", recipe, "") is None
+    assert explaining_finding("torch/sdpa_flash", replace(recipe, scale=0.25), "") is None
+    assert explaining_finding("torch/sdpa_flash", replace(recipe, features=frozenset({"scale"})), "") is None
 
 
 def test_a_known_finding_of_certain_exceptions_is_known_in_those_alone() -> None:
     recipe = Recipe.parse("B1,H2,Hkv2,T1,S1,D1,Dv1;mask=none;families=uniform;seed=6103182")
-    finding = known("torch/sdpa_flash", recipe, "RuntimeError: No available kernel.  Aborting execution.")
+    finding = explaining_finding("torch/sdpa_flash", recipe, "RuntimeError: No available kernel.  Aborting execution.")
     assert finding is not None
     assert finding.id == "torch/one_feature_needs_stride_one"
-    assert known("torch/sdpa_flash", recipe, "RuntimeError: out of memory") is None
-    assert known("torch/sdpa_flash", recipe, "") is None
+    assert explaining_finding("torch/sdpa_flash", recipe, "RuntimeError: out of memory") is None
+    assert explaining_finding("torch/sdpa_flash", recipe, "") is None
 
 
 @pytest.mark.nightly

@@ -97,9 +97,9 @@ def test_an_interrupted_run_stays_one_and_what_it_was_at_is_kept(both: list[Path
     write_record(both[0], *events_of_run("a/one")[:3])
     combine_records(both, tmp_path / "joined.jsonl")
     first, second = read_records(tmp_path / "joined.jsonl")
-    assert first.interrupted
+    assert first.is_interrupted
     assert [item.subject for item in first.unfinished] == ["a/one"]
-    assert not second.interrupted
+    assert not second.is_interrupted
 
 
 def test_of_an_interrupted_run_the_finished_subjects_can_be_taken(both: list[Path], tmp_path: Path,
@@ -111,9 +111,9 @@ def test_of_an_interrupted_run_the_finished_subjects_can_be_taken(both: list[Pat
     assert main(["combine", "--finished", "a.jsonl", "b.jsonl", "-o", "j.jsonl"]) == 0
     first, second = read_records(tmp_path / "j.jsonl")
     assert [known.card.id for known in first.subjects] == ["a/one"]
-    assert (first.header.items, first.header.planned, first.done) == (2, {"a/one": 2}, 2)
+    assert (first.header.items, first.header.planned, first.finished_count) == (2, {"a/one": 2}, 2)
     assert first.footer == RunFinished("2026-01-01T00:00:00+00:00", 0.0, {"held": 1}, 0)
-    assert not second.interrupted
+    assert not second.is_interrupted
 
 
 def test_a_record_that_cannot_be_written_is_a_usage_error(both: list[Path]) -> None:

@@ -14,10 +14,10 @@ from attnspec.problems.problem import Recipe
 from attnspec.record.boundaries import (
     ConditionStanding,
     condition_standing,
+    conditions_needed_alone,
     keywords_in,
     lengths_in,
     meets_condition,
-    needed_alone,
     weaken_boundary,
 )
 from attnspec.report.bugs import explain_bugs
@@ -25,7 +25,7 @@ from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
 from helpers.law import checks
 from helpers.outcomes import evidence, outcome
-from helpers.planted import planted
+from helpers.planted import plant_mistake
 
 LENGTHS = {"B": 2, "H": 6, "Hkv": 3, "T": 5, "S": 64, "D": 8, "Dv": 4}
 
@@ -63,7 +63,8 @@ def test_what_holds_somewhere_within_is_told_as_needed_alone() -> None:
     words = weaken_boundary("Fails where S ≥ 65; holds at S = 64.")
     assert words == "Fails only where S ≥ 65 (not in every case); holds at S = 64."
     assert condition_standing(words, [{"S": 65}], []) is ConditionStanding.DECIDES
-    assert needed_alone("Fails where D ≥ 5 and S ≥ 65; holds at S = 64.", [[{"S": 70, "D": 3}]]) == "fails where S ≥ 65"
+    assert conditions_needed_alone("Fails where D ≥ 5 and S ≥ 65; holds at S = 64.",
+                                   [[{"S": 70, "D": 3}]]) == "fails where S ≥ 65"
 
 
 def failure(clause: str, begins: str, sizes: str, given: str = "", calls: tuple[str, ...] = ()) -> object:
@@ -105,7 +106,8 @@ def test_a_contradicted_boundary_is_told_as_far_as_it_stands() -> None:
     ("attention.definition", ()),
     ("masking.padding_is_truncation", ("B1 H1 Hkv1 T2 S6 D3 Dv3", "B1 H1 Hkv1 T2 S3 D3 Dv3"))])
 def test_a_failure_says_which_calls_of_other_sizes_its_clause_makes(clause: str, calls: tuple[str, ...]) -> None:
-    trial = Trial(checks()[clause], Evaluator(planted(lambda _: True), DType.FLOAT32), Effort.GLANCE, 0, lambda _: None)
+    trial = Trial(checks()[clause], Evaluator(plant_mistake(lambda _: True), DType.FLOAT32), Effort.GLANCE, 0,
+                  lambda _: None)
     case = "B1,H1,Hkv1,T2,S6,D3,Dv3;mask=none;families=normal;seed=1" + (";kept=2" if calls else "")
     assert calls_at_other_sizes(trial, Recipe.parse(case)) == calls
 
@@ -117,7 +119,7 @@ def test_a_case_that_holds_of_another_clause_weakens_a_boundary(
         other: str, begins: str) -> None:
     """The mistake comes with some calls only, which no case of the clause that fails shows."""
     is_wrong = [False]
-    subject = planted(lambda sizes: is_wrong[0] and sizes.S > 16)
+    subject = plant_mistake(lambda sizes: is_wrong[0] and sizes.S > 16)
     run = SubjectRun(subject, Plan((subject.id,), effort=Effort.QUICK), lambda _: None, checks)
     holds, fails = (f"B1,H1,Hkv1,T4,S40,D5,Dv5;mask=none;families=normal;seed={seed}" for seed in (1, 2))
     assert run.replay(checks()[other], DType.FLOAT32, holds).verdict is Verdict.HELD

@@ -38,7 +38,7 @@ from attnspec.trials.judging import Tally
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.scene import OutsideLimits, Posed
 from helpers.law import checks
-from helpers.subjects import loaded
+from helpers.subjects import load_source
 
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
 TOP_LEFT = {"causal_alignment": "top_left", "mask_with_causal": "both"}
@@ -175,7 +175,7 @@ ALIKE = "B3,H2,Hkv2,T4,S9,D4,Dv3"
 
 
 def test_a_decoder_is_recognised_by_its_parameter(tmp_path: Path) -> None:
-    declared = loaded(tmp_path, APPENDS).declaration
+    declared = load_source(tmp_path, APPENDS).declaration
     assert declared.form is InputForm.DECODER
     assert declared.keywords == {"past_key", "past_value", "cache", "causal", "scale"}
 
@@ -186,13 +186,13 @@ def test_a_decoder_is_recognised_by_its_parameter(tmp_path: Path) -> None:
 def test_a_decoder_answers_dense_problems(tmp_path: Path, pattern: str, more: str) -> None:
     made = problem(more, DType.FLOAT64, steps=pattern, sizes=ALIKE)
     expected = expect(made, declared_precision(None, made.dtype), conventions=TOP_LEFT).output
-    np.testing.assert_allclose(loaded(tmp_path, APPENDS).answer(made).output, expected, rtol=1e-12)
+    np.testing.assert_allclose(load_source(tmp_path, APPENDS).answer(made).output, expected, rtol=1e-12)
 
 
 def test_a_decoder_answers_problems_without_a_past(tmp_path: Path) -> None:
     made = problem("causal", DType.FLOAT64, sizes=ALIKE).but(past_key=None, past_value=None, cache=None)
     expected = expect(made, declared_precision(None, made.dtype), conventions=TOP_LEFT).output
-    np.testing.assert_allclose(loaded(tmp_path, APPENDS).answer(made).output, expected, rtol=1e-12)
+    np.testing.assert_allclose(load_source(tmp_path, APPENDS).answer(made).output, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("parameters", "unfit"), [
@@ -201,11 +201,11 @@ def test_a_decoder_answers_problems_without_a_past(tmp_path: Path) -> None:
 def test_what_has_no_place_beside_a_cache_is_refused(tmp_path: Path, parameters: str, unfit: str) -> None:
     message = rf"attend is a decoder \(it takes cache\) and takes '{unfit}', which has no place beside a cache\. "
     with pytest.raises(TargetError, match=message + "A decoder may take alibi_slopes, bias, causal, "):
-        loaded(tmp_path, f"def attend(query, key, value, *, cache, {parameters}):\n    return query\n")
+        load_source(tmp_path, f"def attend(query, key, value, *, cache, {parameters}):\n    return query\n")
 
 
 def test_who_hands_back_no_cache_has_no_usable_answer(tmp_path: Path) -> None:
-    subject = loaded(tmp_path, "def attend(query, key, value, cache):\n    return query\nattend.grouped = False\n")
+    subject = load_source(tmp_path, "def attend(query, key, value, cache):\n    return query\nattend.grouped = False\n")
     said = r"returned a ndarray where \(output, cache\) is expected: a decoder hands its cache back\."
     with pytest.raises(UnusableAnswer, match=said):
         subject.answer(problem(sizes=ALIKE))
@@ -214,7 +214,7 @@ def test_who_hands_back_no_cache_has_no_usable_answer(tmp_path: Path) -> None:
 def test_an_exception_of_an_earlier_call_is_that_of_the_call(tmp_path: Path) -> None:
     source = APPENDS.replace("    logits =", "    assert query.shape[2] != 1, 'one query'\n    logits =", 1)
     with pytest.raises(SubjectRaised, match="AssertionError: one query"):
-        loaded(tmp_path, source).answer(problem("", DType.FLOAT64, steps="token_by_token", sizes=ALIKE))
+        load_source(tmp_path, source).answer(problem("", DType.FLOAT64, steps="token_by_token", sizes=ALIKE))
 
 
 def test_a_dense_function_is_not_given_a_cache() -> None:
@@ -224,7 +224,7 @@ def test_a_dense_function_is_not_given_a_cache() -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("said", ["past_lengths = 'equal'", "self_attention_only = True"])
 def test_who_takes_as_many_new_keys_as_queries_is_given_no_others(tmp_path: Path, said: str) -> None:
-    subject = loaded(tmp_path, f"{APPENDS}attend.{said}\n")
+    subject = load_source(tmp_path, f"{APPENDS}attend.{said}\n")
     refused = "takes only as many new keys as queries where there is a past; here B=3 H=2 Hkv=2 T=4 S=5 D=4 Dv=3"
     assert subject.refuses(problem("", DType.FLOAT64, sizes=ALIKE)).endswith(refused)
     assert not subject.refuses(problem("", DType.FLOAT64, sizes=ALIKE, past="new_as_queries"))
@@ -235,15 +235,15 @@ def test_who_takes_as_many_new_keys_as_queries_is_given_no_others(tmp_path: Path
 
 
 def test_more_keys_than_a_cache_holds_are_not_put(tmp_path: Path) -> None:
-    subject = loaded(tmp_path, f"{APPENDS}attend.cache = 8\n")
+    subject = load_source(tmp_path, f"{APPENDS}attend.cache = 8\n")
     assert "refuses S > 8" in subject.refuses(problem("", DType.FLOAT64, sizes=ALIKE))
     assert not subject.refuses(problem("", DType.FLOAT64, sizes=ALIKE.replace("S9", "S8")))
 
 
 def test_only_decoders_have_an_attribute_of_that_name_read(tmp_path: Path) -> None:
     source = "def attend(query, key, value): ...\nattend.cache = {}\n"
-    assert loaded(tmp_path, source).declaration.limits.cache == 0
-    assert loaded(tmp_path, f"{APPENDS}attend.cache = 64\n").declaration.limits.cache == 64
+    assert load_source(tmp_path, source).declaration.limits.cache == 0
+    assert load_source(tmp_path, f"{APPENDS}attend.cache = 64\n").declaration.limits.cache == 64
 
 
 def test_a_layer_may_be_a_decoder() -> None:

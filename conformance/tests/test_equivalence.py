@@ -13,7 +13,7 @@ from attnspec.faults.catalogue import fault_named
 from attnspec.faults.fault import Fault
 from attnspec.faults.staged import staged
 from attnspec.trials.compile import Check
-from evaluation.power.equivalence import declared, excess
+from evaluation.power.equivalence import declared_equivalents, excess
 from helpers.law import checks
 
 SAMPLE = 2
@@ -29,8 +29,8 @@ def definitions() -> dict[str, Check]:
 
 
 @pytest.mark.family(8)
-@pytest.mark.parametrize(("fault", "dtype"), list(declared()),
-                         ids=[f"{fault.name}-{dtype.value}" for fault, dtype in declared()])
+@pytest.mark.parametrize(("fault", "dtype"), list(declared_equivalents()),
+                         ids=[f"{fault.name}-{dtype.value}" for fault, dtype in declared_equivalents()])
 def test_a_declared_equivalent_is_convicted_by_no_definition(fault: Fault, dtype: DType) -> None:
     found = excess(fault, dtype, checks=definitions(), cases=SAMPLE)
     assert not found.convicts, f"{found.clause}: {found.recipe}"

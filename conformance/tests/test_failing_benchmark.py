@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from attnspec.core.nouns import DType
-from failing import Costs, Pair, imported, posable_targets, signature_of, table
+from failing import Costs, Pair, import_lines, posable_targets, signature_of, table
 
 
 def test_a_seed_poses_the_same_faults_always_and_mistakes_come_last() -> None:
@@ -25,7 +25,7 @@ def test_both_functions_of_a_pair_take_what_the_fault_needs(
     assert signature.keywords == keywords
     for of in (target, ""):
         names: dict[str, object] = {}
-        exec(signature.file_text(imported(of), tmp_path / "imports"), names)
+        exec(signature.file_text(import_lines(of), tmp_path / "imports"), names)
         assert names["attend"].__kwdefaults__ == (dict.fromkeys(keywords) or None)  # type: ignore[attr-defined]
         assert names["attend"].dtypes == ["float32"]  # type: ignore[attr-defined]
     assert len((tmp_path / "imports").read_text(encoding="utf-8").split()) == 2

@@ -17,8 +17,8 @@ import yaml
 from attnspec.core.errors import FileLocation, SpecError
 from attnspec.spec import yaml_lines
 from attnspec.spec.yaml_lines import parse_yaml
-from helpers.fuzzed_files import documents, known
-from helpers.fuzzing import ALLOWED, End, Ended, Fuzzer, UntoldError, ended
+from helpers.fuzzed_files import documents, vocabulary_of
+from helpers.fuzzing import ALLOWED, End, Ended, Fuzzer, UntoldError, try_use
 from helpers.hostile import RAWS
 from helpers.mutants import STRUCTURE, TEXT
 
@@ -29,13 +29,13 @@ PARTS = 10
 
 @pytest.fixture(scope="module")
 def fuzzer(tmp_path_factory: pytest.TempPathFactory) -> Fuzzer:
-    return Fuzzer(documents(tmp_path_factory.mktemp("spoilt")), known, SEED)
+    return Fuzzer(documents(tmp_path_factory.mktemp("spoilt")), vocabulary_of, SEED)
 
 
 @pytest.mark.family(1)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_spoilt_file_is_told_with_its_line_or_works(fuzzer: Fuzzer, part: int) -> None:
-    found = {number: fuzzer.put(number) for number in range(part, MUTANTS, PARTS)}
+    found = {number: fuzzer.try_mutant(number) for number in range(part, MUTANTS, PARTS)}
     wrong = [fuzzer.describe_mutant(number, each) for number, each in found.items() if each.end not in ALLOWED]
     assert not wrong, "\n".join(wrong[:5])
 
@@ -71,7 +71,7 @@ def spin() -> None:
     (spin, End.HANG),
 ], ids=["works", "error", "no place", "long", "untold", "traceback", "recursion", "hang"])
 def test_what_is_no_answer_is_found_out(use: Callable[[], None], end: End) -> None:
-    assert ended(use, seconds=1).end is end
+    assert try_use(use, seconds=1).end is end
 
 
 def test_a_mutant_that_fails_is_told_with_seed_number_and_text(fuzzer: Fuzzer) -> None:
@@ -91,6 +91,6 @@ def test_yaml_is_read_or_refused_with_or_without_libyaml(
     def use() -> None:
         parse_yaml(f"a: 1\nb: {raw}\n".encode(), "x.yaml")
 
-    found = ended(use)
+    found = try_use(use)
     assert found.end in ALLOWED, found
     assert found.end is End.WORKS or re.match(r"x\.yaml:[23]: ", found.said)

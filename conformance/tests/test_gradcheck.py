@@ -18,7 +18,7 @@ from evaluation.baselines.gradient_grids import QKV
 from evaluation.baselines.gradient_references import AUTOGRAD
 from evaluation.baselines.gradient_rules import GRADIENT_RULES
 from evaluation.baselines.gradient_suites import cases_of
-from helpers.gradient_rules import Change, changed
+from helpers.gradient_rules import Change, subject_with_change
 
 pytestmark = pytest.mark.usefixtures("little_work_of_rules")
 
@@ -36,7 +36,7 @@ def test_gradcheck_has_its_tolerances_and_asks_twice(
     wrong: bool, change: Change,
 ) -> None:
     first = cases_of(CHECK.cases, DType.FLOAT64, 0)[0]
-    assert gradcheck.fails_gradcheck(changed(change), first) is wrong
+    assert gradcheck.fails_gradcheck(subject_with_change(change), first) is wrong
 
 
 @pytest.mark.nightly

@@ -20,8 +20,8 @@ from evaluation.baselines.gradient_rules import GRADIENT_RULES, GradientRule
 from evaluation.baselines.gradient_suites import GradientCase, cases_of
 from evaluation.baselines.grids import HALVES, THREE, Option
 from evaluation.baselines.inputs import normal
-from helpers.gradient_rules import SOUND, altered
-from helpers.rules import names_itself_and_its_source, said
+from helpers.gradient_rules import SOUND, subject_with_backward
+from helpers.rules import failures_by_rule, names_itself_and_its_source
 
 pytestmark = pytest.mark.usefixtures("little_work_of_rules")
 
@@ -34,7 +34,7 @@ AT_EACH = pytest.mark.parametrize(("rule", "dtype"), USED, ids=lambda each: geta
 @pytest.mark.family(3)
 @AT_EACH
 def test_a_rule_on_gradients_accepts_the_formula_differentiated(rule: GradientRule, dtype: DType) -> None:
-    verdicts = said(rule, SOUND, dtype)
+    verdicts = failures_by_rule(rule, SOUND, dtype)
     assert verdicts
     assert not any(verdicts)
 
@@ -43,15 +43,15 @@ def test_a_rule_on_gradients_accepts_the_formula_differentiated(rule: GradientRu
 @AT_EACH
 @pytest.mark.parametrize("fault", ["grad_value_of_next_head", "grad_misread"])
 def test_a_rule_on_gradients_convicts_the_blatant(rule: GradientRule, dtype: DType, fault: str) -> None:
-    assert any(said(rule, f"fault/{fault}", dtype))
+    assert any(failures_by_rule(rule, f"fault/{fault}", dtype))
 
 
 @EACH
 def test_a_rule_on_gradients_is_put_to_who_has_some(rule: GradientRule) -> None:
     asked = (SOUND, "sound/naive", "fault/scale_none", "fault/layer_softmax_over_queries", "fault/grad_misread")
     assert [name for name in asked if rule.suits(own_subject(name))] == [SOUND, "fault/grad_misread"]
-    assert said(rule, "sound/naive", rule.dtypes[0]) == []
-    assert all(said(rule, SOUND, dtype) == [] for dtype in DType if dtype not in rule.dtypes)
+    assert failures_by_rule(rule, "sound/naive", rule.dtypes[0]) == []
+    assert all(failures_by_rule(rule, SOUND, dtype) == [] for dtype in DType if dtype not in rule.dtypes)
 
 
 @pytest.mark.family(1)
@@ -149,9 +149,9 @@ def test_a_gradient_of_another_dtype_or_beyond_the_defaults_is_far() -> None:
 
 def test_split_ones_have_another_factor_beside_slopes() -> None:
     split = next(test for test in gradient_grids.FLASH_GRADIENTS if test.beside_slopes)
-    assert set(split.allowed(frozenset()).values()) == {2}
-    assert set(split.allowed(frozenset({Option.ALIBI})).values()) == {8}
-    assert set(gradient_grids.FLASH_GRADIENTS[0].allowed(frozenset({Option.ALIBI})).values()) == {3}
+    assert set(split.factors_with(frozenset()).values()) == {2}
+    assert set(split.factors_with(frozenset({Option.ALIBI})).values()) == {8}
+    assert set(gradient_grids.FLASH_GRADIENTS[0].factors_with(frozenset({Option.ALIBI})).values()) == {3}
 
 
 def dealt(test: GradientTest, dtype: DType = DType.FLOAT16) -> list[Problem]:
@@ -185,7 +185,7 @@ def test_what_raises_has_wrong_gradients() -> None:
     def raises(*_: object, **__: object) -> Mapping[str, Array]:
         raise ValueError("no such kernel")
 
-    assert all(FLASH.judge(altered(raises), DType.FLOAT16, 0))
+    assert all(FLASH.judge(subject_with_backward(raises), DType.FLOAT16, 0))
 
 
 def test_gradients_that_a_subject_does_not_take_are_left_out() -> None:

@@ -10,7 +10,7 @@ import pytest
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Problem, Sizes
 from evaluation.baselines import dealing, grids
-from evaluation.baselines.dealing import GridCase, affordable, dealt, for_layers, told, work
+from evaluation.baselines.dealing import GridCase, affordable, dealt, describe_dealing, for_layers, work
 from evaluation.baselines.grid_suites import OPTIONS, of_grids
 from evaluation.baselines.grids import GridSource, Option, ParameterGrid
 from evaluation.baselines.inputs import SHAPES, normal
@@ -29,7 +29,7 @@ SMALL = ParameterGrid(GridSource("example/kernels", "tests/test_it.py", "0" * 40
 def only(*options: Option, softcap: float | None = None, gain: float = 1.0) -> Problem:
     """One problem of a grid with these options."""
     grid = replace(SMALL, lengths=((16, 17),), switches=(), always=options, softcap=softcap, gain=gain)
-    problem = of_grids(normal, [grid]).posed(Kind.ATTENTION, DType.FLOAT32, 0)[0].problem
+    problem = of_grids(normal, [grid]).pose_problems(Kind.ATTENTION, DType.FLOAT32, 0)[0].problem
     assert isinstance(problem, Problem)
     return problem
 
@@ -99,10 +99,11 @@ def test_kernelbench_keeps_its_lengths_widths_and_several_heads() -> None:
 
 
 def test_how_much_is_put_and_cut_is_counted() -> None:
-    assert told([SMALL]) == "At each seed at most 192 of the 80 combinations of 1 tests."
+    assert describe_dealing([SMALL]) == "At each seed at most 192 of the 80 combinations of 1 tests."
     huge = replace(SMALL, lengths=((5, 7), (20000, 20000)))
-    assert told([huge, SMALL]) == ("At each seed at most 192 of the 112 combinations of 2 tests; 16 are left out as "
-                                   "too large, among them all of 20000 × 20000.")
+    assert describe_dealing([huge, SMALL]) == ("At each seed at most 192 of the 112 combinations of 2 tests; "
+                                               "16 are left out as "
+                                               "too large, among them all of 20000 × 20000.")
 
 
 def test_a_layer_gets_a_few_small_cases_with_what_layers_take() -> None:
@@ -141,7 +142,7 @@ def test_padding_hides_at_most_20_keys_and_a_cache_any_number() -> None:
     fewest = {}
     for option in (Option.PADDED, Option.CACHED):
         suite = of_grids(normal, [replace(wide, always=(option,))])
-        mask = suite.posed(Kind.ATTENTION, DType.FLOAT32, 0)[0].problem.mask
+        mask = suite.pose_problems(Kind.ATTENTION, DType.FLOAT32, 0)[0].problem.mask
         assert mask is not None
         fewest[option] = mask.sum(axis=-1).min()
     assert fewest[Option.CACHED] < 380 <= fewest[Option.PADDED] < 400
@@ -181,7 +182,7 @@ def test_the_documentation_tells_of_every_grid() -> None:
 
 
 def test_cases_come_with_the_least_work_first() -> None:
-    posed = of_grids(normal, [SMALL]).posed(Kind.ATTENTION, DType.FLOAT32, 0)
+    posed = of_grids(normal, [SMALL]).pose_problems(Kind.ATTENTION, DType.FLOAT32, 0)
     costs = [work(each.problem.sizes) for each in posed]
     assert costs == sorted(costs)
 
@@ -192,7 +193,7 @@ class Capped(Reference):
     def __init__(self, *, softcap: float | None) -> None:
         ones = np.ones((1, 1, 1, 1), np.float16)
         super().__init__(Problem(DType.FLOAT16, ones, ones, ones, softcap=softcap), None)  # type: ignore[arg-type]  # no part: nothing is worked out
-        self.__dict__.update(rounded=np.zeros((1, 1, 1, 1)), eager_error=1.0, noise=0.0)
+        self.__dict__.update(rounded_output=np.zeros((1, 1, 1, 1)), eager_error=1.0, noise=0.0)
 
 
 def test_flash_attention_3_allows_thrice_the_eager_error_under_a_softcap() -> None:
@@ -205,14 +206,14 @@ def test_the_eager_reference_rounds_under_a_softcap() -> None:
     half = only(Option.SOFTCAP, softcap=2.0, gain=4.0)
     output = ReferencedProblem(replace(half, dtype=DType.FLOAT16, **{
         name: getattr(half, name).astype(np.float16) for name in ("query", "key", "value")})).output
-    assert output.eager_error > np.abs(output.wider - output.rounded).max()
+    assert output.eager_error > np.abs(output.wider - output.rounded_output).max()
 
 
 def test_a_window_may_leave_rows_that_see_nothing() -> None:
     problem = replace(only(), window=(1, 0))
     assert not ReferencedProblem(problem).has_hidden_rows
     tall = replace(SMALL, lengths=((9, 1),), switches=())
-    seen = of_grids(normal, [tall]).posed(Kind.ATTENTION, DType.FLOAT32, 0)[0].problem
+    seen = of_grids(normal, [tall]).pose_problems(Kind.ATTENTION, DType.FLOAT32, 0)[0].problem
     assert ReferencedProblem(replace(seen, window=(1, 0))).has_hidden_rows
 
 

@@ -38,7 +38,7 @@ from attnspec.subjects.subject import Subject
 from attnspec.subjects.target import host_of
 from helpers.law import checks
 from helpers.places import CHECKOUT, TESTS
-from helpers.sources import JUDGES, imported, newer
+from helpers.sources import JUDGES, imported_packages, newer
 
 FOLDER = TESTS / "signatures"
 STAND_INS = ("torch_functions", "torch_layers", "numpy_functions", "jax_functions")
@@ -223,7 +223,7 @@ def check_what_is_found_out(target: str, implementations: Path, table: str) -> N
     pytest.importorskip(target.partition(".")[0].partition(":")[0], reason="the library is not installed")
     form, subject = write_adapter(target, implementations)
     assert newer(source(form)) == ""
-    assert not JUDGES & {*imported(source(form))}
+    assert not JUDGES & {*imported_packages(source(form))}
     assert [each for each in smoke_subject(subject) if not each.has_passed] == []
     assert departures(subject).keys() == DEPARTS.get(target, set())
     if target.partition(":")[0] in (*STAND_INS, "torch.nn", "torch.nn.functional"):

@@ -17,7 +17,7 @@ from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Failure
 from attnspec.trials.trial import UNFINISHED, Trial
 from helpers.law import checks
-from helpers.planted import planted
+from helpers.planted import plant_mistake
 
 SLOW = """
 import time
@@ -83,7 +83,7 @@ def test_what_running_items_have_found_is_in_the_record_and_on_the_console(
 def test_a_failure_is_told_once_and_as_it_was_found() -> None:
     told: list[tuple[Failure, str]] = []
     check = checks()["attention.definition"]
-    evaluator = Evaluator(planted(lambda sizes: sizes.T > 1), DType.FLOAT32)
+    evaluator = Evaluator(plant_mistake(lambda sizes: sizes.T > 1), DType.FLOAT32)
     trial = Trial(check, evaluator, Effort.QUICK, seed_of(0, check.domain), lambda _: None,
                   tell_failure=lambda failure, case: told.append((failure, case.text)))
     tally = trial.hold()

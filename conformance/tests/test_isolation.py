@@ -265,7 +265,7 @@ def test_an_interruption_is_swift_and_the_record_says_what_is_missing(
         os.killpg(process.pid, number) if number is signal.SIGINT else process.send_signal(number)
         assert process.wait(timeout=60) == 2  # the verdict below says that stub.slow was not waited for
     read = read_record(tmp_path / "run.jsonl")
-    assert read.interrupted
+    assert read.is_interrupted
     assert [outcome.verdict.value for outcome in read.outcomes] == ["held", "not_run", "not_run"]
     assert read.outcomes[1].reason == "the run was interrupted"
     assert scratch_folders() == []

@@ -72,7 +72,7 @@ def test_an_interrupted_source_keeps_what_it_knows(tmp_path: Path) -> None:
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(timeout=60) == 2
     record = read_record(path)
-    assert record.interrupted
+    assert record.is_interrupted
     assert {put.subject: put.lost for put in record.puts} == {
         "fine": "", "slow": "not_run: the run was interrupted ()", "carded": "not_run: the run was interrupted ()"}
 

@@ -53,7 +53,7 @@ def test_the_documentation_shows_the_table() -> None:
 
 
 def test_the_page_of_reach_is_the_one_that_is_generated() -> None:
-    assert (CHECKOUT / "docs" / "reach.md").read_text(encoding="utf-8") == reach.generated()
+    assert (CHECKOUT / "docs" / "reach.md").read_text(encoding="utf-8") == reach.generate_page()
 
 
 def test_nine_in_ten_mistakes_that_need_no_gradient_are_found() -> None:

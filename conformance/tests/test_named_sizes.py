@@ -28,7 +28,7 @@ from attnspec.problems.domain import domain
 from attnspec.problems.problem import Recipe
 from attnspec.problems.size_plan import plan_for
 from attnspec.record.outcome import Outcome
-from attnspec.report.coverage import at_sizes
+from attnspec.report.coverage import coverage_at_sizes
 from attnspec.report.page import render_page
 from attnspec.runner.gate import GateCost, gate
 from attnspec.subjects.attributes import declaration_of
@@ -265,13 +265,13 @@ def test_record_console_and_page_tell_where_it_was_tried(tmp_path: Path) -> None
     assert engine.card(target).sizes == ("B1 H1 Hkv1 T192 S192 D16 Dv16",)
     tried = outcome("lib/attend", "core.a", asked={"T8": "", "T9": ""})
     lacking = outcome("lib/attend", "core.b", asked={"T8": "the clause is about other sizes"})
-    found = at_sizes([tried, lacking])
+    found = coverage_at_sizes([tried, lacking])
     assert found is not None
     assert found.sentence == "1 clause at T8 and T9; not core.b: the clause is about other sizes"
-    none = at_sizes([lacking])
+    none = coverage_at_sizes([lacking])
     assert none is not None
     assert none.sentence == "nothing was tried; not core.b: the clause is about other sizes"
-    assert at_sizes([outcome("lib/attend", "core.a")]) is None
+    assert coverage_at_sizes([outcome("lib/attend", "core.a")]) is None
 
 
 def test_the_page_says_which_sizes_were_named() -> None:

@@ -81,7 +81,7 @@ def test_a_run_that_nobody_listens_to_finishes_its_record(unread: int, mine: Pat
     record = read_record(mine / "run.jsonl")
     assert done.returncode == 2
     assert record.footer is not None
-    assert (record.interrupted, record.footer.exit_code) == (False, 0)
+    assert (record.is_interrupted, record.footer.exit_code) == (False, 0)
     assert "attention.shape" in Path("page.html").read_text(encoding="utf-8")
     assert done.stderr in (None,
                            "attnspec: standard output was closed before the verdict was printed. The record has it. "
@@ -92,7 +92,7 @@ def test_a_run_that_nobody_listens_to_finishes_its_record(unread: int, mine: Pat
 def test_json_that_nobody_reads_costs_no_record(unread: int, mine: Path) -> None:
     done = command(*CHECK, "--json", "--record", "run.jsonl", stdout=unread)
     assert done.returncode == 2
-    assert not read_record(mine / "run.jsonl").interrupted
+    assert not read_record(mine / "run.jsonl").is_interrupted
 
 
 @pytest.mark.parametrize("words", [("list",), pytest.param(CHECK, marks=pytest.mark.nightly)])
@@ -216,7 +216,7 @@ def test_commands_that_begin_at_one_moment_keep_a_record_each(mine: Path) -> Non
     words = [sys.executable, "-m", "attnspec", *CHECK]
     runs = [subprocess.Popen(words, stdout=subprocess.DEVNULL) for _ in range(3)]
     assert [run.wait() for run in runs] == [0, 0, 0]
-    assert [read_record(path).interrupted for path in (mine / "reports" / "run").iterdir()] == [False] * 3
+    assert [read_record(path).is_interrupted for path in (mine / "reports" / "run").iterdir()] == [False] * 3
 
 
 def test_a_record_that_another_run_writes_is_left_alone(here: Path) -> None:
@@ -247,8 +247,8 @@ def test_a_disk_that_fills_up_costs_a_run_what_did_not_fit(mine: Path) -> None:
     assert done.stderr.splitlines()[-2:] == [
         f"attnspec: the record run.jsonl ends early: File too large. Its {lines} lines can be read. (exit code 2)",
         "attnspec: the page /dev/full cannot be written: No space left on device."]
-    assert record.interrupted
-    assert 0 < record.done < record.header.items
+    assert record.is_interrupted
+    assert 0 < record.finished_count < record.header.items
     assert "Does not conform" in done.stdout
     assert done.stdout.endswith("But not all of it could be written. (exit code 2)\n")
     assert main(["report", "run.jsonl"]) == 0
@@ -321,7 +321,7 @@ def test_a_line_that_was_cut_within_a_letter_costs_that_line(here: Path) -> None
     path = write_record(here / "run.jsonl", run_started(), ItemStarted("ü", "c", "float32"))
     whole = path.read_bytes()
     path.write_bytes(whole[:whole.index("ü".encode()) + 1])
-    assert read_record(path).interrupted
+    assert read_record(path).is_interrupted
 
 
 def test_another_system_is_told_in_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

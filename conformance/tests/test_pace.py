@@ -13,7 +13,7 @@ from attnspec.trials.evaluator import TELLING, Evaluator
 from attnspec.trials.judging import Tally
 from attnspec.trials.trial import Trial
 from helpers.law import checks
-from helpers.planted import planted
+from helpers.planted import plant_mistake
 
 CLAUSE = "attention.definition"
 TOO_LONG = "a call of such sizes would take it more than 5 seconds"
@@ -50,7 +50,7 @@ def judged(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Tally:
     monkeypatch.setattr("attnspec.trials.evaluator.time", clock)
     monkeypatch.setattr("attnspec.subjects.callee.time", clock)
     check = checks()[CLAUSE]
-    evaluator = Evaluator(planted(clock.passes), DType.FLOAT32)
+    evaluator = Evaluator(plant_mistake(clock.passes), DType.FLOAT32)
     return Trial(check, evaluator, Effort.DEFAULT, seed_of(0, check.domain), lambda _: None).hold()
 
 

@@ -30,7 +30,7 @@ from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial, in_a_line
 from attnspec.vocabulary.scene import NoClaim, Posed
-from helpers.subjects import loaded
+from helpers.subjects import load_source
 
 HALVES = (DType.FLOAT16, DType.BFLOAT16)
 TOP_LEFT = {"causal_alignment": "top_left", "mask_with_causal": "both"}
@@ -219,7 +219,7 @@ attend.grouped = False
 
 
 def test_a_paged_function_is_recognised_by_its_parameters(tmp_path: Path) -> None:
-    declared = loaded(tmp_path, GATHERS).declaration
+    declared = load_source(tmp_path, GATHERS).declaration
     assert declared.form is InputForm.PAGED
     assert declared.keywords == {"block_table", "key_lengths", "causal", "scale"}
 
@@ -229,7 +229,7 @@ def test_a_paged_function_answers_dense_problems(tmp_path: Path, more: str) -> N
     made = problem(more, DType.FLOAT64, sizes="B3,H2,Hkv2,T4,S9,D4,Dv3")
     expected = expect(made, declared_precision(None, made.dtype), conventions=TOP_LEFT).output
     for asked in (made, made.but(block_table=None), made.but(block_table="odd")):
-        np.testing.assert_allclose(loaded(tmp_path, GATHERS).answer(asked).output, expected, rtol=1e-12)
+        np.testing.assert_allclose(load_source(tmp_path, GATHERS).answer(asked).output, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("parameters", "message"), [
@@ -239,25 +239,25 @@ def test_a_paged_function_answers_dense_problems(tmp_path: Path, more: str) -> N
     ("block_table, key_lengths, cu_query, cu_key", "takes 'cu_query', which has no place beside pages")])
 def test_what_has_no_place_beside_pages_is_refused(tmp_path: Path, parameters: str, message: str) -> None:
     with pytest.raises(TargetError, match=message):
-        loaded(tmp_path, f"def attend(query, key, value, *, {parameters}):\n    return query\n")
+        load_source(tmp_path, f"def attend(query, key, value, *, {parameters}):\n    return query\n")
 
 
 def test_a_paged_function_is_not_asked_about_the_layout_of_its_arrays(tmp_path: Path) -> None:
     made = problem("", DType.FLOAT64, sizes="B3,H2,Hkv2,T4,S9,D4,Dv3")
     turned = made.but(query=np.asfortranarray(made.query))
-    assert loaded(tmp_path, GATHERS).refuses(turned).endswith("so it is not asked about their layout")
-    assert not loaded(tmp_path, GATHERS).refuses(made)
+    assert load_source(tmp_path, GATHERS).refuses(turned).endswith("so it is not asked about their layout")
+    assert not load_source(tmp_path, GATHERS).refuses(made)
 
 
 def test_keys_and_values_of_unlike_number_do_not_share_pages(tmp_path: Path) -> None:
     made = problem("", DType.FLOAT64, sizes="B3,H2,Hkv2,T4,S9,D4,Dv3")
-    refused = loaded(tmp_path, GATHERS).refuses(made.but(value=made.value[:, :, :8].copy()))
+    refused = load_source(tmp_path, GATHERS).refuses(made.but(value=made.value[:, :, :8].copy()))
     assert "a page holds a value for every key" in refused
 
 
 def test_who_takes_pages_of_certain_lengths_is_given_no_others(tmp_path: Path) -> None:
     source = GATHERS.replace("    output =", "    assert key.shape[1] % 16 == 0, key.shape\n    output =")
-    subject = loaded(tmp_path, f"{source}attend.page_multiple = 16\n")
+    subject = load_source(tmp_path, f"{source}attend.page_multiple = 16\n")
     assert subject.declaration.limits.page_multiple == 16
     for pattern in USUAL_PAGES:
         subject.answer(problem("", DType.FLOAT64, pages=pattern, sizes="B3,H2,Hkv2,T4,S9,D4,Dv3"))

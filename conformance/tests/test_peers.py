@@ -24,7 +24,7 @@ from evaluation.baselines.inputs import SHAPES, Suite
 from evaluation.baselines.onnx_nodes import LEFT_OUT, NODES, Node
 from evaluation.baselines.references import Reference, ReferencedProblem
 from evaluation.baselines.rules import RULES, Rule
-from helpers.rules import part_of_the_work, said
+from helpers.rules import failures_by_rule, part_of_the_work
 
 NAIVE, UNSCALED = "sound/naive", "fault/scale_none"
 USED = [(rule, dtype) for rule in RULES.values() for dtype in rule.dtypes]
@@ -40,7 +40,7 @@ def _a_tenth_of_the_work() -> Iterator[None]:
 @pytest.mark.family(3)
 @pytest.mark.parametrize(("rule", "dtype"), USED, ids=lambda each: getattr(each, "name", ""))
 def test_a_rule_accepts_the_textbook_on_all_of_its_own_cases(rule: Rule, dtype: DType) -> None:
-    verdicts = said(rule, NAIVE, dtype)
+    verdicts = failures_by_rule(rule, NAIVE, dtype)
     assert verdicts
     assert not any(verdicts)
 
@@ -48,7 +48,7 @@ def test_a_rule_accepts_the_textbook_on_all_of_its_own_cases(rule: Rule, dtype: 
 @pytest.mark.family(3)
 @pytest.mark.parametrize(("rule", "dtype"), USED, ids=lambda each: getattr(each, "name", ""))
 def test_a_rule_convicts_an_attention_without_values(rule: Rule, dtype: DType) -> None:
-    assert any(said(rule, "fault/output_zeros", dtype))
+    assert any(failures_by_rule(rule, "fault/output_zeros", dtype))
 
 
 @pytest.mark.family(2)
@@ -61,8 +61,8 @@ def test_a_rule_convicts_a_layer_that_averages_over_queries(rule: Rule) -> None:
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.name)
 def test_a_rule_says_the_same_twice_and_draws_anew_with_another_seed(rule: Rule) -> None:
     dtype = rule.dtypes[0]
-    assert said(rule, UNSCALED, dtype) == said(rule, UNSCALED, dtype)
-    first, second = (rule.inputs.posed(Kind.ATTENTION, dtype, seed)[0].problem for seed in (0, 1))
+    assert failures_by_rule(rule, UNSCALED, dtype) == failures_by_rule(rule, UNSCALED, dtype)
+    first, second = (rule.inputs.pose_problems(Kind.ATTENTION, dtype, seed)[0].problem for seed in (0, 1))
     assert not np.array_equal(first.query, second.query)
 
 
@@ -88,7 +88,7 @@ def test_the_numbers_are_those_of_the_sources() -> None:
 def test_rules_are_used_where_their_sources_use_them() -> None:
     assert {name for name, rule in RULES.items() if rule.dtypes == HALVES} == {"flash_attention", "flash_attention_3"}
     assert all(rule.dtypes in (HALVES, THREE) for rule in RULES.values())
-    assert said(RULES["flash_attention"], UNSCALED, DType.FLOAT32) == []
+    assert failures_by_rule(RULES["flash_attention"], UNSCALED, DType.FLOAT32) == []
 
 
 def test_assert_close_is_that_of_torch() -> None:
@@ -153,16 +153,17 @@ def test_flash_attention_3_allows_for_what_adding_and_taking_0_3_costs() -> None
 
 def test_fused_tolerances_grow_with_the_low_precision_deviation() -> None:
     least = Known(DType.FLOAT16, 1.0, same=1.0, eager=0)
-    assert rules.earned(least.wider.astype(np.float64), least.same) == (4e-3, 4e-3)
+    assert rules.earn_tolerance(least.wider.astype(np.float64), least.same) == (4e-3, 4e-3)
     off = Known(DType.FLOAT16, 1.0, same=1.5, eager=0)
-    assert rules.earned(off.wider.astype(np.float64), off.same) == (2.0, 2.0)
+    assert rules.earn_tolerance(off.wider.astype(np.float64), off.same) == (2.0, 2.0)
     assert [at(entry, rules.close_to_fused, least, DType.FLOAT16) for entry in (1.007, 1.009)] == [False, True]
 
 
 def test_a_reference_of_zero_earns_the_least_relative_tolerance() -> None:
     zero, off = Known(DType.FLOAT16, 0.0, same=0.0, eager=0), Known(DType.FLOAT16, 0.0, same=0.5, eager=0)
-    assert rules.earned(zero.wider.astype(np.float64), zero.same) == (4e-3, 4e-3)
-    assert rules.earned(off.wider.astype(np.float64), off.same) == (1e-3, 2.0)  # beyond 1e30 there is no relative one
+    assert rules.earn_tolerance(zero.wider.astype(np.float64), zero.same) == (4e-3, 4e-3)
+    # beyond 1e30 there is no relative one
+    assert rules.earn_tolerance(off.wider.astype(np.float64), off.same) == (1e-3, 2.0)
 
 
 def _raises(*_: object, **__: object) -> Array:
@@ -227,17 +228,17 @@ def test_cases_are_judged_one_by_one_as_they_are_asked_for() -> None:
 
 def test_references_are_worked_out_once_for_all_subjects() -> None:
     suite: Suite = RULES["gaussian_1e-2"].inputs
-    first, second = (suite.posed(Kind.ATTENTION, DType.FLOAT32, 0) for _ in range(2))
+    first, second = (suite.pose_problems(Kind.ATTENTION, DType.FLOAT32, 0) for _ in range(2))
     assert first is second
     assert first[0].output.same is second[0].output.same
     assert first[0].problem.sizes in [sizes for sizes, _ in SHAPES.values()]
 
 
 def test_the_eager_reference_rounds_what_the_others_keep() -> None:
-    problem = RULES["flash_attention"].inputs.posed(Kind.ATTENTION, DType.BFLOAT16, 0)[-1].problem
+    problem = RULES["flash_attention"].inputs.pose_problems(Kind.ATTENTION, DType.BFLOAT16, 0)[-1].problem
     output = ReferencedProblem(problem).output
-    np.testing.assert_array_equal(output.same.astype(np.float64), output.rounded)
-    assert output.eager_error > 2 * np.abs(output.wider - output.rounded).max()
+    np.testing.assert_array_equal(output.same.astype(np.float64), output.rounded_output)
+    assert output.eager_error > 2 * np.abs(output.wider - output.rounded_output).max()
 
 
 def test_the_nodes_are_those_that_onnx_publishes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,5 +276,5 @@ def test_a_loose_comparison_accuses_nothing_there() -> None:
 def test_a_subject_may_average_its_weights() -> None:
     averaging: Subject = own_subject("fault/layer_averaged_weights_summed")
     assert averaging.declaration.limits.weights == "averaged"
-    assert said(RULES["assert_close"], averaging.id)[-1]
-    assert not any(said(RULES["assert_close"], averaging.id)[:-1])
+    assert failures_by_rule(RULES["assert_close"], averaging.id)[-1]
+    assert not any(failures_by_rule(RULES["assert_close"], averaging.id)[:-1])

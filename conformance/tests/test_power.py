@@ -24,7 +24,7 @@ from evaluation.baselines.rules import RULES
 from evaluation.baselines.serving_rules import SERVING_RULES
 from evaluation.cli import main
 from evaluation.cli.power_console import PowerConsole, SubjectCounter
-from evaluation.power.against import Fall, compared
+from evaluation.power.against import Fall, compare_power
 from evaluation.power.jobs import OURS, DiagnosisShare, PowerJobs, with_power
 from helpers.commands import Cli
 from helpers.places import CHECKOUT
@@ -71,7 +71,7 @@ def test_a_measurement_is_on_record(measured: tuple[RunRecord, str]) -> None:
     assert (wrong.named, wrong.stage) == ("scale_none", "scale")
     assert [(said.rule, said.convicted) for said in right.convictions] == [(SUITE, False), ("onnx_nodes", False)]
     assert (same.equivalent, same.convictions) == (REASON, ())
-    assert not record.interrupted
+    assert not record.is_interrupted
     assert not record.unfinished
 
 
@@ -145,26 +145,28 @@ def test_what_became_of_a_fault_is_told() -> None:
     lost, unasked = put("b", convicted=False), put("c", convicted=False)
     now = [put("a", convicted=False, cases=15), replace(lost, lost="the worker died", convictions=()),
            replace(unasked, convictions=())]
-    fallen = compared(now, before, catalogue="abc").fallen
+    fallen = compare_power(now, before, catalogue="abc").fallen
     assert [(each.name, each.because) for each in fallen] == [
         ("a", "no clause detects it within 15 cases"), ("b", "the worker died"), ("c", "the suite was not asked")]
 
 
 def test_new_and_gone_faults_are_told_and_do_not_count_as_fallen() -> None:
-    held = compared([put("a", convicted=True), put("new", convicted=True)],
-                    [put("a", convicted=True), put("old", convicted=True), put("b", convicted=True)], catalogue="ab")
+    held = compare_power([put("a", convicted=True), put("new", convicted=True)],
+                         [put("a", convicted=True), put("old", convicted=True), put("b", convicted=True)],
+                         catalogue="ab")
     assert (dict(held.new), held.gone, held.fell) == ({"new": True}, ("old",), False)
 
 
 def test_a_new_fault_that_escapes_lowers_the_share() -> None:
-    held = compared([put("a", convicted=True), put("new", convicted=False)], [put("a", convicted=True)], catalogue="a")
+    held = compare_power([put("a", convicted=True), put("new", convicted=False)], [put("a", convicted=True)],
+                         catalogue="a")
     assert held.falls == (Fall(F32, 1.0, 0.5),)
     assert held.fell
 
 
 def test_dtypes_and_seeds_that_were_not_measured_now_are_left_out() -> None:
     before = [put("a", convicted=True), put("a", convicted=True, dtype=BF16), put("a", convicted=True, seed=1)]
-    assert not compared([put("a", convicted=True)], before, catalogue="a").fell
+    assert not compare_power([put("a", convicted=True)], before, catalogue="a").fell
 
 
 def told(*puts: SubjectPut, code: int = 0, interrupted: bool = False, counts: dict[str, int] | None = None) -> str:

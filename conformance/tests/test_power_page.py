@@ -19,7 +19,7 @@ from attnspec.record.read import RunRecord
 from attnspec.report.figures import group_digits
 from evaluation import PROGRAM
 from evaluation.cli import main
-from evaluation.report.curves import NARROW, WIDE, chart, shortened, spread
+from evaluation.report.curves import NARROW, WIDE, chart, shorten_text, spread
 from evaluation.report.drawing import write_picture, write_power_picture
 from evaluation.report.page import render
 from evaluation.report.power_figures import percent
@@ -222,7 +222,7 @@ def test_labels_keep_their_distance_and_stay_inside(wanted: list[float], placed:
 
 
 def test_a_long_name_is_cut_with_an_ellipsis() -> None:
-    assert [shortened("a name", letters) for letters in (6, 5, 2)] == ["a name", "a na…", "a…"]
+    assert [shorten_text("a name", letters) for letters in (6, 5, 2)] == ["a name", "a na…", "a…"]
 
 
 def test_the_picture_stands_alone_and_says_in_words_what_it_shows(tmp_path: Path) -> None:

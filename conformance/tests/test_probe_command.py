@@ -166,4 +166,4 @@ def test_an_audit_tells_contradictions_and_why_the_exit_code_is_1() -> None:
     told = lines[lines.index("Answers against the manifest:") + 1]
     assert told == "  mine [eager], float32: mask.polarity drop, not keep"
     assert "Not probed: mine, float32: it died" in lines
-    assert digest.done("mine") == 3
+    assert digest.count_done("mine") == 3

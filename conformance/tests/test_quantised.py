@@ -25,6 +25,7 @@ from attnspec.aspects.quantised.arrays import (
 )
 from attnspec.aspects.quantised.block_faults import BLOCK_FAULTS
 from attnspec.aspects.quantised.faults import MISTAKES
+from attnspec.aspects.quantised.gradient_faults import GRADIENT_FAULTS
 from attnspec.aspects.quantised.keyword import PATTERNS, USUAL, parts_of
 from attnspec.aspects.quantised.microscaling_faults import MICROSCALING_FAULTS
 from attnspec.aspects.quantised.nibble_faults import NIBBLE_FAULTS
@@ -170,7 +171,8 @@ def test_there_are_sixty_faults_and_more_and_each_names_its_array() -> None:
 
 
 # these have tests of their own
-_ELSEWHERE = (*BLOCK_FAULTS, *NIBBLE_FAULTS, *MICROSCALING_FAULTS, *mistakes_beside.FAULTS, *mistakes_of_forms.FAULTS)
+_ELSEWHERE = (*BLOCK_FAULTS, *NIBBLE_FAULTS, *MICROSCALING_FAULTS, *mistakes_beside.FAULTS, *mistakes_of_forms.FAULTS,
+              *GRADIENT_FAULTS)
 FAULTS = {fault.name: fault for keyword in NAMES for fault in MISTAKES.about[keyword] if fault not in _ELSEWHERE}
 CALLS = ("mask=none;families=normal;with={0};{1};seed=5", "mask=random;families=normal;with=mask+{0};{1};seed=6",
          "mask=none;families=normal;with=bias+causal+{0};bias=normal;{1};seed=7",

@@ -88,13 +88,13 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert record.subjects == (SubjectKnown(CARD),)
     assert [outcome.evidence.pictures for outcome in record.outcomes if outcome.evidence] == [EVIDENCE.pictures]
     assert record.footer == FINISHED
-    assert not record.interrupted
+    assert not record.is_interrupted
     assert not record.unfinished
 
 
 def test_a_record_without_footer_is_interrupted(tmp_path: Path) -> None:
     record = read_record(write_record(tmp_path / "run.jsonl", *RUN[:3]))
-    assert record.interrupted
+    assert record.is_interrupted
     assert record.footer is None
     assert record.unfinished == (RUN[2],)
 
@@ -103,7 +103,7 @@ def test_a_line_cut_off_in_mid_write_costs_one_event(tmp_path: Path) -> None:
     path = write_record(tmp_path / "run.jsonl", *RUN)
     path.write_text(path.read_text(encoding="utf-8")[:-20], encoding="utf-8")
     record = read_record(path)
-    assert record.interrupted
+    assert record.is_interrupted
     assert len(record.outcomes) == 1
 
 

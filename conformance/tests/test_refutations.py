@@ -42,7 +42,7 @@ from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.own_subjects import try_first_cases
 from attnspec.trials.sizes import Dealer
 from attnspec.trials.trial import Trial
-from evaluation.power.matrix import MatrixChange, changes, joined
+from evaluation.power.matrix import MatrixChange, changes, join_matrix
 from evaluation.power.refutations_file import refutations_text
 from helpers.commands import Cli, capturing
 
@@ -190,7 +190,7 @@ def test_what_is_not_asked_for_stays_and_what_is_gone_goes() -> None:
     before = Refutations({first: {NONE: (F32,), SAME: (F64,), "gone": (F32,)}, second: {NONE: (F16,)}, "no.more": {}})
     law = replace(LAW, clauses=LAW.clauses[:2])
     plan = Plan((FAULT + NONE,), clauses=(first,))
-    now = joined(before, [put(NONE, BF16, first), put(NONE, F64, first)], law, plan)
+    now = join_matrix(before, [put(NONE, BF16, first), put(NONE, F64, first)], law, plan)
     assert now.convictions == {first: {NONE: (F64, BF16), SAME: (F64,)}, second: {NONE: (F16,)}}
     assert list(changes(before, now)) == [MatrixChange(first, "gone", (F32,), ()),
                                           MatrixChange(first, NONE, (F32,), (F64, BF16))]

@@ -16,7 +16,7 @@ from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally, Violated
 from attnspec.trials.sizes import Resizer, resize_recipe
 from attnspec.trials.trial import Trial
-from helpers.planted import planted
+from helpers.planted import plant_mistake
 
 CASE = Recipe.parse(
     "B2,H4,Hkv2,T8,S100,D8,Dv4;mask=none;families=normal+integers+uniform;with=window;window=50+2;seed=9")
@@ -45,7 +45,7 @@ def test_a_case_has_no_sizes_that_no_recipe_could_say() -> None:
 
 def test_a_trial_ends_with_the_smallest_failing_sizes() -> None:
     check = compile_spec(load_spec())["attention.definition"]
-    evaluator = Evaluator(planted(lambda s: s.S > 16 and s.D > 4), DType.FLOAT32)
+    evaluator = Evaluator(plant_mistake(lambda s: s.S > 16 and s.D > 4), DType.FLOAT32)
     trial = Trial(check, evaluator, Effort.QUICK, seed_of(0, check.domain), lambda _: None)
     failure = trial.hold().failure
     assert isinstance(failure, Violated)

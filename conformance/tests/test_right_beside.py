@@ -15,7 +15,7 @@ from attnspec.problems.problem import Array, Recipe
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.trial import Trial
 from helpers.law import checks
-from helpers.planted import Wrong, lse_off, planted
+from helpers.planted import Wrong, lse_off, plant_mistake
 from helpers.subjects import subject_of
 from mistakes import lengths_end_at_the_past
 
@@ -35,7 +35,8 @@ def lse_off_in_the_first_row(call: HandedOver) -> Answer:
 
 @pytest.mark.parametrize("wrong", [lse_off, lse_off_in_the_first_row])
 def test_only_the_log_sum_exp_is_said_to_be_wrong(wrong: Wrong) -> None:
-    trial = Trial(checks()["lse.definition"], Evaluator(planted(lambda _: True, wrong), DType.FLOAT32), Effort.GLANCE,
+    trial = Trial(checks()["lse.definition"], Evaluator(plant_mistake(lambda _: True, wrong), DType.FLOAT32),
+                  Effort.GLANCE,
                   0, lambda _: None, shrinks=False)
     failing = trial.hold().failing_recipe
     assert failing

@@ -182,7 +182,7 @@ def test_a_run_becomes_a_record_that_can_be_read(tmp_path: Path) -> None:
     session.run([RecordWriter(tmp_path / "run.jsonl")])
     record = read_record(tmp_path / "run.jsonl")
     assert [outcome.verdict for outcome in record.outcomes] == [Verdict.VIOLATED]
-    assert not record.interrupted
+    assert not record.is_interrupted
 
 
 CODES = [

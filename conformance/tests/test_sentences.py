@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sentences import CHECKOUT, drawn, of_code, of_document, of_page, of_yaml
+from sentences import CHECKOUT, draw_sentences, of_code, of_document, of_page, of_yaml
 
 
 def written(folder: Path, name: str, text: str) -> Path:
@@ -16,9 +16,9 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 @pytest.mark.nightly
 def test_a_seed_draws_the_same_sentences_from_every_kind_of_source() -> None:
-    found = drawn(5, 13)
-    assert found == drawn(5, 13)
-    assert found != drawn(5, 14)
+    found = draw_sentences(5, 13)
+    assert found == draw_sentences(5, 13)
+    assert found != draw_sentences(5, 14)
     suffixes = [each.path.suffix for each in found]
     assert suffixes == [".md", ".yaml", ".yaml", ".html", ".py"]
     assert all(str(each).startswith(f"{each.path.relative_to(CHECKOUT)}:") for each in found)

@@ -42,7 +42,7 @@ def said(rule: Rule, target: str, dtype: DType | None = None, seed: int = 0) -> 
 
 
 def posed(rule: Rule, seed: int = 0) -> list[Problem]:
-    found = [each.problem for each in rule.inputs.posed(Kind.ATTENTION, rule.dtypes[0], seed)]
+    found = [each.problem for each in rule.inputs.pose_problems(Kind.ATTENTION, rule.dtypes[0], seed)]
     return [problem for problem in found if isinstance(problem, Problem)]
 
 
@@ -145,7 +145,7 @@ def test_slopes_widen_what_a_cache_allows() -> None:
     reference = ReferencedProblem(posed(CACHED)[0].but(alibi_slopes=None)).output
     sloped = ReferencedProblem(posed(CACHED)[0].but(alibi_slopes=np.ones(6, np.float32))).output
     for each, times in ((reference, 3), (sloped, 5)):
-        each.__dict__.update(rounded=np.zeros(1), eager_error=1.0)
+        each.__dict__.update(rounded_output=np.zeros(1), eager_error=1.0)
         assert [thrice_eager(np.array([times + more]), each) for more in (0.9e-5, 1.1e-5)] == [False, True]
 
 

@@ -20,7 +20,7 @@ from attnspec.record.read import read_record, read_records
 from attnspec.record.write import ShardsError, check_whole, plan_digest
 from attnspec.runner.jobs import Sharing
 from attnspec.spec.load import load_spec
-from evaluation.false_alarms.jobs import as_part, begun, cases_of_part, rows_of_part
+from evaluation.false_alarms.jobs import as_part, cases_of_part, reopen_campaign, rows_of_part
 from evaluation.false_alarms.rows import rows_of
 from helpers.records import write_record
 
@@ -199,7 +199,7 @@ def test_a_campaign_is_divided_by_subject_and_dtype_with_its_cases() -> None:
 def test_a_campaign_does_not_go_on_in_the_record_of_another_shard(tmp_path: Path) -> None:
     path = write_record(tmp_path / "campaign.jsonl", replace(header("1/2"), spec_digest=load_spec(None).digest))
     with pytest.raises(UsageError, match="this campaign was started with shard 1/2; now it is 2/2"):
-        begun(path, as_part(Plan(("sound/naive",)), Shard(2, 2), 100), {})
+        reopen_campaign(path, as_part(Plan(("sound/naive",)), Shard(2, 2), 100), {})
 
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "shards.md").read_text(encoding="utf-8")

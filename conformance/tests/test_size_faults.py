@@ -25,7 +25,7 @@ from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally
 from attnspec.trials.trial import Trial
 from evaluation.baselines.rules import renew_subject
-from evaluation.power.against import compared
+from evaluation.power.against import compare_power
 from evaluation.power.jobs import PowerJobs, with_power
 from helpers.commands import Cli
 from helpers.law import checks
@@ -281,7 +281,7 @@ def put(name: str, *, convicted: bool, seed: int) -> SubjectPut:
 
 def test_power_is_held_against_the_same_seed_of_a_family() -> None:
     before = [put(f"{ONE}@7", convicted=True, seed=7)]
-    found = compared([put(f"{ONE}@7", convicted=False, seed=7)], before, catalogue=CATALOGUE)
+    found = compare_power([put(f"{ONE}@7", convicted=False, seed=7)], before, catalogue=CATALOGUE)
     assert [(fallen.name, fallen.seed) for fallen in found.fallen] == [(ONE, 7)]
     assert (found.gone, dict(found.new)) == ((), {})
 

@@ -19,7 +19,7 @@ from attnspec.subjects.subject import Subject
 from attnspec.trials.sizes import MOST_SEEDS
 from helpers.law import checks
 from helpers.subjects import subject_of
-from mistakes import attend, below
+from mistakes import attend, keys_up_to
 
 
 def failures(subject: Subject, *clauses: str) -> list[Outcome]:
@@ -40,8 +40,8 @@ def window_of_one_query_behind_all(query: Array, key: Array, value: Array, *,
     """A single query is taken to stand behind all keys, though the first query stands at the first key."""
     T, S = query.shape[2], key.shape[2]
     place, (left, right) = (S - 1 if T == 1 else 0), window or (None, None)
-    visible = np.ones((T, S), bool) if right is None else below(T, S, place + right)
-    return attend(query, key, value, visible=visible if left is None else visible & ~below(T, S, place - left - 1))
+    visible = np.ones((T, S), bool) if right is None else keys_up_to(T, S, place + right)
+    return attend(query, key, value, visible=visible if left is None else visible & ~keys_up_to(T, S, place - left - 1))
 
 
 def interleaved_heads(query: Array, key: Array, value: Array, *, params: Mapping[str, Array], heads: int,
@@ -49,7 +49,7 @@ def interleaved_heads(query: Array, key: Array, value: Array, *, params: Mapping
     """(B,T,M) of a layer that takes every heads-th column for a head."""
     split = [(each @ params[name]).reshape(*each.shape[:2], -1, heads).transpose(0, 3, 1, 2)
              for each, name in ((query, "w_query"), (key, "w_key"), (value, "w_value"))]
-    output = attend(*split, visible=below(query.shape[1], key.shape[1]) if causal else True)
+    output = attend(*split, visible=keys_up_to(query.shape[1], key.shape[1]) if causal else True)
     return np.asarray(output.swapaxes(1, 2).reshape(*query.shape[:2], -1) @ params["w_out"])
 
 

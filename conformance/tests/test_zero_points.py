@@ -11,6 +11,7 @@ import pytest
 from attnspec.aspects.quantised import mistakes_beside, mistakes_of_forms
 from attnspec.aspects.quantised.arrays import ZEROS, hand_over, misfit, zero_points
 from attnspec.aspects.quantised.faults import MISTAKES
+from attnspec.aspects.quantised.gradient_faults import GRADIENT_FAULTS
 from attnspec.aspects.quantised.keyword import ZERO_PATTERNS
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import DType
@@ -126,7 +127,7 @@ def test_zero_points_differ_only_as_the_scales_may() -> None:
 
 
 # those that show in another form, or behind a past, are in test_codes_in_forms.py and test_quantised_cache.py
-_ELSEWHERE = (*mistakes_beside.FAULTS, *mistakes_of_forms.FAULTS)
+_ELSEWHERE = (*mistakes_beside.FAULTS, *mistakes_of_forms.FAULTS, *GRADIENT_FAULTS)
 FAULTS = {fault.name: fault for keyword in ZEROS for fault in MISTAKES.about[keyword] if fault not in _ELSEWHERE}
 
 

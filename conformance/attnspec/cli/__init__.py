@@ -33,16 +33,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run_program(commands: click.Group, name: str, arguments: Sequence[str] | None = None) -> int:
     """Run one of these commands, and return its exit code. name: what a user types before the command's own."""
     with patient_streams():
-        code = _told(commands, name, sys.argv[1:] if arguments is None else arguments)
-        return CANNOT_RUN if _is_lost() else code
+        code = _run_and_tell_errors(commands, name, sys.argv[1:] if arguments is None else arguments)
+        return CANNOT_RUN if _is_output_lost() else code
 
 
-def _told(commands: click.Group, name: str, arguments: Sequence[str]) -> int:
+def _run_and_tell_errors(commands: click.Group, name: str, arguments: Sequence[str]) -> int:
     """The exit code of a command, with whatever stops it told on standard error."""
     try:
-        _possible()
+        _check_surroundings()
         _check_letters(arguments)
-        return _run(commands, name, arguments)
+        return _run_command(commands, name, arguments)
     except click.ClickException as problem:
         problem.show()
     except AttnspecError as problem:
@@ -66,7 +66,7 @@ def _own_up() -> int:
     return CANNOT_RUN
 
 
-def _run(commands: click.Group, name: str, arguments: Sequence[str]) -> int:
+def _run_command(commands: click.Group, name: str, arguments: Sequence[str]) -> int:
     """As click's `main` does, which makes exit code 1 of a pipe that breaks."""
     try:
         with commands.make_context(name, [*arguments]) as context:
@@ -75,7 +75,7 @@ def _run(commands: click.Group, name: str, arguments: Sequence[str]) -> int:
         return end.exit_code
 
 
-def _possible() -> None:
+def _check_surroundings() -> None:
     """Raise UsageError where no command can work."""
     if SYSTEM != "posix":
         raise UsageError("this system is not supported. Use Linux, macOS or WSL.")
@@ -96,7 +96,7 @@ def _check_letters(arguments: Sequence[str]) -> None:
                              f"{sys.getfilesystemencoding()}. Set PYTHONUTF8=1, or LC_ALL=C.UTF-8.") from None
 
 
-def _is_lost() -> bool:
+def _is_output_lost() -> bool:
     """Whether something could not be told on standard output. That a pipe was closed, whoever did so knows."""
     sys.stdout.flush()
     problem = output_error()

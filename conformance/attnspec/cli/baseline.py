@@ -37,7 +37,7 @@ def held_against(digest: Digest, most: int = 0) -> Iterator[str]:
     baseline = digest.header.baseline if digest.header else ""
     if not baseline:
         return
-    changes = list(_lines(digest.outcomes))
+    changes = list(_format_outcome_lines(digest.outcomes))
     told = changes[:most] if most else changes
     yield f"Held against {baseline}: {_format_baseline_changes(digest.outcomes, is_changed=bool(changes))}."
     yield from told
@@ -80,17 +80,17 @@ def _format_known_failures(outcomes: Sequence[Outcome]) -> str:
     return f"{count_noun(len(known), 'known failure')} as listed{f' ({detail})' if detail else ''}"
 
 
-def _lines(outcomes: Iterable[Outcome]) -> Iterator[str]:
+def _format_outcome_lines(outcomes: Iterable[Outcome]) -> Iterator[str]:
     """One for a subject, a clause and what is said of it; new ones first, mended ones last."""
-    changed = sorted((each for each in outcomes if each.change), key=_key)
-    for (number, subject, clause, says), group in groupby(changed, key=_key):
+    changed = sorted((each for each in outcomes if each.change), key=_outcome_key)
+    for (number, subject, clause, says), group in groupby(changed, key=_outcome_key):
         novelty = _TOLD[number]
         kind = click.style(novelty.value, fg=_COLOURS.get(novelty, "yellow"), bold=True)
         dtypes = ", ".join(each.dtype.value for each in group)
         yield f"  {kind}: {subject} {clause} ({dtypes}) {says}"
 
 
-def _key(outcome: Outcome) -> tuple[int, str, str, str]:
+def _outcome_key(outcome: Outcome) -> tuple[int, str, str, str]:
     assert outcome.change is not None  # the others were left out
     return _TOLD.index(outcome.change.novelty), outcome.subject, outcome.clause, outcome.change.says
 
@@ -163,8 +163,8 @@ class _Writer(Handler):
         count = _count_lost_items(self._outcomes)
         lost = f". Not judged, so left as before: {count}" if count else ""
         click.echo(f"baseline: wrote {self.path} with {count_noun(len(known), 'known failure')}{without}{lost}"
-                   f"{_left_as_before(self.path, self._outcomes)}. Commit it: from now on the gate fails only where "
-                   "something changes", err=True)
+                   f"{_format_kept_entries(self.path, self._outcomes)}. Commit it: from now on the gate fails "
+                   "only where something changes", err=True)
 
 
 def conditions_of(header: RunStarted) -> Conditions | None:
@@ -185,7 +185,7 @@ def why_no_baseline(path: Path, outcomes: Sequence[Outcome], *, is_whole: bool) 
     return f"{lost} could not be judged: fix that, and run it again" if lost else ""
 
 
-def _left_as_before(path: Path, outcomes: Iterable[Outcome]) -> str:
+def _format_kept_entries(path: Path, outcomes: Iterable[Outcome]) -> str:
     """`. Conventions at float16 were not probed in this run, so left as before`; empty if all that are listed were.
 
     A glance probes at the first dtype alone.

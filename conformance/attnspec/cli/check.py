@@ -181,10 +181,10 @@ def turn_away(plan: Plan) -> None:
         return
     check_unloaded(target)
     if loads_at_once(target):
-        _call(target, plan)
+        _call_target(target, plan)
 
 
-def _call(target: str, plan: Plan) -> None:
+def _call_target(target: str, plan: Plan) -> None:
     from attnspec.hosting.client import close_all  # noqa: PLC0415  (weight: NumPy)
     from attnspec.subjects.smoke import check_first_calls  # noqa: PLC0415  (as above)
 

@@ -70,7 +70,7 @@ def explain_word(word: VocabularyWord, law: Spec) -> Iterator[str]:
         yield "\narguments:"
     for name, hint in properties.items():
         yield from wrap_paragraph(f"{name}: {_argument(hint, is_required=name in required)}")
-    using = [clause.id for clause in law.clauses if word.name in _words_of(clause)]
+    using = [clause.id for clause in law.clauses if word.name in _list_words_of(clause)]
     more = f" and {len(using) - SHOWN} more" if len(using) > SHOWN else ""
     if using:
         yield f"\nclauses that use it: {', '.join(using[:SHOWN])}{more}"
@@ -81,24 +81,25 @@ def wrap_paragraph(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False)
 
 
-def _words_of(clause: Clause) -> frozenset[str]:
+def _list_words_of(clause: Clause) -> frozenset[str]:
     steps = (word for words in clause.runs.values() for word in words)
     return frozenset((*(word.name for word in (*clause.then, *steps)), *clause.draw.values()))
 
 
 def _argument(hint: Mapping[str, Any], *, is_required: bool) -> str:
     default = f", {hint['default']} by default" if "default" in hint else "" if is_required else ", may be left out"
-    return f"{_form(hint)}{default}"
+    return f"{_describe_form(hint)}{default}"
 
 
-def _form(hint: Mapping[str, Any]) -> str:
+def _describe_form(hint: Mapping[str, Any]) -> str:
     """What YAML may give, in words."""
     if "enum" in hint:
         return f"{'one of ' if len(hint['enum']) > 1 else ''}{', '.join(map(str, hint['enum']))}"
     if "anyOf" in hint:
-        return " or ".join(_form(each) for each in hint["anyOf"] if each.get("type") != "null")
+        return " or ".join(_describe_form(each) for each in hint["anyOf"] if each.get("type") != "null")
     if hint.get("type") == "array":
-        return f"a list, each {' or '.join(dict.fromkeys(map(_form, hint.get('prefixItems') or [hint['items']])))}"
+        return ("a list, each "
+                f"{' or '.join(dict.fromkeys(map(_describe_form, hint.get('prefixItems') or [hint['items']])))}")
     span = [f"{word} {hint[key]:g}" for key, word in (("minimum", "from"), ("maximum", "to")) if key in hint]
     return " ".join((str(hint.get("description") or hint.get("const") or hint.get("type")), *span))
 
@@ -178,19 +179,19 @@ def _completer(names: Callable[[click.Context, str], Iterable[str | CompletionIt
     return complete
 
 
-def _targets(ctx: click.Context, incomplete: str) -> Iterator[str | CompletionItem]:
+def _complete_targets(ctx: click.Context, incomplete: str) -> Iterator[str | CompletionItem]:
     module, colon, _ = incomplete.rpartition(":")
     if colon:
         file = Path(module) if module.endswith(".py") else file_of_module(module)
         yield from (f"{module}:{name}" for name in (public_functions(file) if file else ()))
         return
     yield CompletionItem(incomplete, type="dir")
-    yield from _functions(incomplete)
-    yield from _ids(ctx, incomplete)
-    yield from _own(ctx, incomplete)
+    yield from _complete_functions(incomplete)
+    yield from _complete_ids(ctx, incomplete)
+    yield from _complete_own(ctx, incomplete)
 
 
-def _functions(incomplete: str) -> Iterator[str]:
+def _complete_functions(incomplete: str) -> Iterator[str]:
     """Of the files in the folder that is being typed: path:function, or the path where there are many files."""
     folder, slash, start = incomplete.rpartition("/")
     files = sorted(Path(folder + slash or ".").glob(f"{start}*.py"))
@@ -199,40 +200,40 @@ def _functions(incomplete: str) -> Iterator[str]:
         yield from ([f"{path}:"] if len(files) > READ else (f"{path}:{name}" for name in public_functions(file)))
 
 
-def _ids(ctx: click.Context, incomplete: str) -> Iterable[str]:
+def _complete_ids(ctx: click.Context, incomplete: str) -> Iterable[str]:
     library, slash, _ = incomplete.partition("/")
     return registered_subjects(ctx.params.get("implementations") or (), library=library if slash else "")
 
 
-def _own(ctx: click.Context, incomplete: str) -> Iterator[str]:
+def _complete_own(ctx: click.Context, incomplete: str) -> Iterator[str]:
     """Attnspec's own wrong and right implementations: all of them once one is being typed, as they are many."""
     if incomplete.startswith(FAULT):
-        yield from (FAULT + name for name in _faults(ctx, ""))
+        yield from (FAULT + name for name in _complete_faults(ctx, ""))
     yield from (f"{FAULT}*", f"{SOUND}*")
 
 
-def _clauses(ctx: click.Context, _: str) -> Iterator[str]:
-    ids = [clause.id for clause in _law(ctx).clauses]
+def _complete_clauses(ctx: click.Context, _: str) -> Iterator[str]:
+    ids = [clause.id for clause in _load_completed_spec(ctx).clauses]
     yield from themes_of(ids)
     yield from ids
 
 
-def _faults(ctx: click.Context, _: str) -> Iterable[str]:
-    law = _law(ctx)
+def _complete_faults(ctx: click.Context, _: str) -> Iterable[str]:
+    law = _load_completed_spec(ctx)
     return all_faults(law, read_refutations(law))
 
 
-def _law(ctx: click.Context) -> Spec:
+def _load_completed_spec(ctx: click.Context) -> Spec:
     return load_spec(ctx.params.get("spec") or "", ctx.params.get("spec_add") or ())
 
 
-def _libraries(ctx: click.Context, _: str) -> Iterable[str]:
+def _complete_libraries(ctx: click.Context, _: str) -> Iterable[str]:
     return (folder.name for folder in library_folders(ctx.params.get("implementations") or ()))
 
 
-targets = _completer(_targets)
-clauses = _completer(_clauses)
-explainable = _completer(lambda ctx, start: (*_clauses(ctx, start), *(word.name for word in list_vocabulary()),
-                                             *_faults(ctx, start)))
+targets = _completer(_complete_targets)
+clauses = _completer(_complete_clauses)
+explainable = _completer(lambda ctx, start: (*_complete_clauses(ctx, start), *(word.name for word in list_vocabulary()),
+                                             *_complete_faults(ctx, start)))
 profiles = _completer(lambda _ctx, _start: PROFILES)
-libraries = _completer(_libraries)
+libraries = _completer(_complete_libraries)

@@ -15,7 +15,7 @@ import click
 
 from attnspec.cli import findings
 from attnspec.cli.baseline import format_gone, held_against
-from attnspec.cli.digest import UNDECIDED, Digest, format_applicable, name_few, name_probed, of_subject
+from attnspec.cli.digest import UNDECIDED, Digest, format_applicable, name_few, name_probed, name_subject_if_several
 from attnspec.cli.findings import format_lacking, kept_away
 from attnspec.core.effort import explain_left_out, is_cut_short, is_left_out
 from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
@@ -33,8 +33,8 @@ from attnspec.report.bugs import (
     likely_words,
     unexplained_failures,
 )
-from attnspec.report.comparison import but_for
-from attnspec.report.coverage import at_sizes, measure_coverage
+from attnspec.report.comparison import describe_exceptions
+from attnspec.report.coverage import coverage_at_sizes, measure_coverage
 from attnspec.report.figures import count_noun
 from attnspec.report.likely_cause import ExplainedFailures, other_conventions
 from attnspec.runner.jobs import is_idle
@@ -48,7 +48,8 @@ _LEFT = 40   # characters of a list of parameters
 
 def format_verdict(digest: Digest) -> str:
     """What the run comes to, and why, without the exit code and in colour."""
-    return click.style(_verdict(digest, _words_for(digest, likely_words)), fg=_COLOURS[_code(digest)], bold=True)
+    text = _format_verdict_of_run(digest, _words_for(digest, likely_words))
+    return click.style(text, fg=_COLOURS[_code(digest)], bold=True)
 
 
 def format_conclusion(digest: Digest, *, is_kept: bool = True) -> str:
@@ -56,7 +57,7 @@ def format_conclusion(digest: Digest, *, is_kept: bool = True) -> str:
     written is.
     """
     code, short = _code(digest) if is_kept else CANNOT_RUN, "" if is_kept else " But not all of it could be written."
-    told = f"{_verdict(digest, _words_for(digest, likely_in_short))}{short} (exit code {code})"
+    told = f"{_format_verdict_of_run(digest, _words_for(digest, likely_in_short))}{short} (exit code {code})"
     return click.style(told, fg=_COLOURS[code], bold=True)
 
 
@@ -64,21 +65,21 @@ def format_standing(digest: Digest) -> str:
     """How one subject of several fared, after its name."""
     [subject] = digest.subjects
     if digest.failures:
-        why = _format_reason(digest, _words_for(digest, likely_words))
+        why = _format_reason_of_run(digest, _words_for(digest, likely_words))
         return click.style(f"does not conform{why}", fg="red")
     if digest.contradictions:
-        return click.style(_format_baseline_comparison(digest), fg="red")
+        return click.style(_format_baseline_line(digest), fg="red")
     if not_as_listed := format_gone(digest):
         return click.style(f"not as listed: {not_as_listed}", fg="red")
     if is_idle(digest.outcomes):
-        return click.style(f"was not judged: {_nothing(digest)}", fg="yellow")
+        return click.style(f"was not judged: {_explain_nothing_run(digest)}", fg="yellow")
     if any(outcome.verdict is Verdict.NOT_RUN for outcome in digest.outcomes):
         return f"{click.style('was judged in part', fg='yellow')} ({format_applicable(digest.counts[subject])})"
-    how = "; ".join((f"conforms{_as_asked(digest)}", *_conventions(digest)))
+    how = "; ".join((f"conforms{_format_qualifications(digest)}", *_unrecommended_conventions(digest)))
     return f"{click.style(how, fg='green')} ({format_applicable(digest.counts[subject])})"
 
 
-def so_far(digest: Digest) -> str:
+def format_so_far(digest: Digest) -> str:
     """What the failures of one subject come to while it is judged: `12 failures so far. Likely: …`; empty if none."""
     if not digest.failures:
         return ""
@@ -145,7 +146,7 @@ def _words_for(digest: Digest, tell: Callable[..., str]) -> _Words:
     return partial(tell, is_sought=not digest.is_glance)
 
 
-def _verdict(digest: Digest, words: _Words) -> str:
+def _format_verdict_of_run(digest: Digest, words: _Words) -> str:
     if digest.footer is None or digest.footer.interrupted:
         found = count_noun(len(digest.failures), "failure") if digest.failures else "no failure"
         why = _format_likely_cause(digest, [subject for subject in digest.subjects
@@ -155,11 +156,12 @@ def _verdict(digest: Digest, words: _Words) -> str:
         is_blamed = digest.failures or digest.contradictions
         return f"Does not conform{_blame(digest, words)}" if is_blamed else f"Not as listed: {format_gone(digest)}."
     if _code(digest) == CONFORMS:
-        others = "".join(f" {each[:1].upper()}{each[1:]}." for each in _conventions(digest))
-        return f"Conforms{_on_little(digest)}{_cut_short(digest)}{_as_asked(digest)}.{others}"
+        others = "".join(f" {each[:1].upper()}{each[1:]}." for each in _unrecommended_conventions(digest))
+        return (
+            f"Conforms{_format_little_evidence(digest)}{_format_cut_short(digest)}{_format_qualifications(digest)}.{others}")
     if not is_idle(digest.outcomes):
         return "Not everything was run."
-    why = _nothing(digest) if len(digest.subjects) == 1 else ""
+    why = _explain_nothing_run(digest) if len(digest.subjects) == 1 else ""
     return f"Nothing was executed: {why}" if why else "Nothing was executed, so nothing is known."
 
 
@@ -167,22 +169,22 @@ def _blame(digest: Digest, words: _Words) -> str:
     """Of one subject the likely cause; of several, which they are, and the two commonest causes."""
     guilty = [subject for subject in digest.subjects if digest.digest_of(subject).failures]
     if len(digest.subjects) == 1 and guilty:
-        return f"{_format_reason(digest, words)}."
+        return f"{_format_reason_of_run(digest, words)}."
     subjects = count_noun(len(digest.subjects), "subject")
     parts = [f"{len(guilty)} of {subjects} ({name_few(guilty, _NAMES)})"] if guilty else []
     if against := digest.contradictions:
         whom = name_few(list(dict.fromkeys(probe.subject for probe, _ in against)), _NAMES)
-        parts.append(f"{_format_baseline_comparison(digest)} ({whom})")
+        parts.append(f"{_format_baseline_line(digest)} ({whom})")
     why = _format_likely_cause(digest, guilty, words)
     return f": {'; '.join(parts)}.{f' {why}.' if why else ''}"
 
 
 def _format_likely_cause(digest: Digest, guilty: Sequence[str], words: _Words) -> str:
     """The likely cause where one subject fails, else the commonest two; empty where none is known."""
-    return words(digest.digest_of(guilty[0]).failures) if len(guilty) == 1 else _causes(digest, guilty)
+    return words(digest.digest_of(guilty[0]).failures) if len(guilty) == 1 else _format_common_causes(digest, guilty)
 
 
-def _causes(digest: Digest, guilty: Sequence[str]) -> str:
+def _format_common_causes(digest: Digest, guilty: Sequence[str]) -> str:
     """`Likely: it rounds (mine:f); the mask is ignored (mine:g)`: the commonest two, with the subjects they are of."""
     found = [(str(each.cause), subject) for subject in guilty
              if (each := likely_group(digest.digest_of(subject).failures))
@@ -193,7 +195,7 @@ def _causes(digest: Digest, guilty: Sequence[str]) -> str:
     return f"Likely: {'; '.join(told)}" if told else ""
 
 
-def _format_reason(digest: Digest, words: _Words) -> str:
+def _format_reason_of_run(digest: Digest, words: _Words) -> str:
     """What follows "does not conform": `. Likely one bug: each query sees one later key (`causal_off_by_one`, …`."""
     if broken := digest.broken_contract:
         rest = "" if len(broken) == len(digest.failures) else f". {words(digest.failures)}".rstrip(". ")
@@ -233,12 +235,13 @@ def _format_refusals(digest: Digest) -> str:
     return f"{refused}; {name_few(left, _LEFT)} {'was' if len(left) == 1 else 'were'} never tried" if left else refused
 
 
-def _as_asked(digest: Digest) -> str:
+def _format_qualifications(digest: Digest) -> str:
     """What goes with "conforms": what of one subject was declared, was not judged, or does not count."""
-    return f"{_format_declared_width(digest)}{_format_what_passes(digest)}{_format_refusals(digest)}{_but_for(digest)}"
+    return (
+        f"{_format_declared_width(digest)}{_format_what_passes(digest)}{_format_refusals(digest)}{_format_exceptions(digest)}")
 
 
-def _conventions(digest: Digest) -> Sequence[str]:
+def _unrecommended_conventions(digest: Digest) -> Sequence[str]:
     """What one subject does otherwise than recommended, as clauses: what a plain mistake may have been taken for.
 
     A function that tiles its key/value heads by mistake does what a library does on purpose; its author alone knows.
@@ -248,9 +251,9 @@ def _conventions(digest: Digest) -> Sequence[str]:
     return other_conventions(digest.advice, next((known.card for known in digest.cards.values()), None))
 
 
-def _but_for(digest: Digest) -> str:
+def _format_exceptions(digest: Digest) -> str:
     """What is known to fail, or documented, and does not count."""
-    return but_for(digest.outcomes, [each.id for each in digest.choices])
+    return describe_exceptions(digest.outcomes, [each.id for each in digest.choices])
 
 
 def _format_declared_width(digest: Digest) -> str:
@@ -268,13 +271,13 @@ def _format_what_passes(digest: Digest) -> str:
     return f"; {told}" if told else ""
 
 
-def _on_little(digest: Digest) -> str:
+def _format_little_evidence(digest: Digest) -> str:
     """That one subject was put less than half of what its keywords would allow, because of what it refuses."""
     away, all_of_them = kept_away(digest) if len(digest.subjects) == 1 else (0, 0)
     return f", on {all_of_them - away} of {all_of_them} clauses" if 2 * away > all_of_them else ""
 
 
-def _cut_short(digest: Digest) -> str:
+def _format_cut_short(digest: Digest) -> str:
     """How many clauses and dtypes of one subject were tried on none or few cases, since each of them is compiled."""
     short = [outcome for outcome in digest.outcomes if is_cut_short(outcome.reason)]
     left = [outcome for outcome in digest.outcomes if is_left_out(outcome.reason)]
@@ -286,11 +289,11 @@ def _cut_short(digest: Digest) -> str:
     return f", on {put} of {count_noun(put + len(left), 'item')}{some}: {why} (--effort thorough puts all)"
 
 
-def _format_baseline_comparison(digest: Digest) -> str:
+def _format_baseline_line(digest: Digest) -> str:
     return f"{count_noun(len(digest.contradictions), 'answer')} against the manifest"
 
 
-def _nothing(digest: Digest) -> str:
+def _explain_nothing_run(digest: Digest) -> str:
     """Why nothing was executed, where there is one reason for everything or no clause applies. A sentence."""
     reasons = {outcome.reason for outcome in digest.outcomes if outcome.verdict is Verdict.NOT_RUN}
     reason = reasons.pop() if len(reasons) == 1 else "" if reasons else format_lacking(digest.outcomes)
@@ -340,12 +343,12 @@ def format_summary(digest: Digest, places: Sequence[str], detail: Detail = Detai
                    width: int = WIDTH) -> list[str]:
     """The lines of the summary. In short as many bugs in full as there is room for, at most SHOWN and at least one."""
     if detail is Detail.FULL:
-        return [*_head(digest), *findings.list_all_failures(digest), *_contradictions(digest),
+        return [*_format_head(digest), *findings.list_all_failures(digest), *_contradictions(digest),
                 *_paragraph(findings.format_all_undecided(digest)), *_paragraph(held_against(digest)), "", *places,
                 format_conclusion(digest)]
     ranked = findings.rank_bugs(digest)
     drafts = (_draft(digest, ranked, shown, places) for shown in range(min(SHOWN, len(ranked)), 0, -1))
-    return next((draft for draft in drafts if _rows(draft, width) <= LINES), _draft(digest, ranked, 1, places))
+    return next((draft for draft in drafts if _count_rows(draft, width) <= LINES), _draft(digest, ranked, 1, places))
 
 
 def _draft(digest: Digest, ranked: Sequence[findings.Bug], shown: int, places: Sequence[str]) -> list[str]:
@@ -353,15 +356,16 @@ def _draft(digest: Digest, ranked: Sequence[findings.Bug], shown: int, places: S
     others = [*findings.name_other_bugs(digest, ranked[shown:]), *findings.format_recommendations(digest),
               *findings.format_undecided(digest)]
     lost = findings.format_not_run(digest)
-    return [*_head(digest), *in_full, *_contradictions(digest), *_paragraph(lost), *([""] if in_full else []), *others,
+    return [*_format_head(digest), *in_full, *_contradictions(digest), *_paragraph(lost), *([""] if in_full else []),
+            *others,
             *_paragraph(held_against(digest, CHANGES)), *places, format_conclusion(digest)]
 
 
-def _rows(lines: Sequence[str], width: int) -> int:
+def _count_rows(lines: Sequence[str], width: int) -> int:
     return sum(max(1, math.ceil(len(click.unstyle(line)) / width)) for line in lines)
 
 
-def _head(digest: Digest) -> Iterator[str]:
+def _format_head(digest: Digest) -> Iterator[str]:
     """The verdict, and how each subject fared."""
     yield ""
     yield format_verdict(digest)
@@ -379,7 +383,8 @@ def _head(digest: Digest) -> Iterator[str]:
         yield f"must take: {digest.header.must_take}"
     for subject, known in digest.cards.items():
         left = list_defaults(known.card.defaults)
-        yield from ([f"left at their defaults{of_subject(subject, digest.subjects)}: {left}"] if left else [])
+        yield from ([f"left at their defaults{name_subject_if_several(subject, digest.subjects)}: {left}"] if left
+                    else [])
 
 
 def _paragraph(lines: Sequence[str] | Iterator[str]) -> list[str]:
@@ -415,11 +420,11 @@ def declared_width(subject: str, card: SubjectCard | None, judged: Iterable[DTyp
     if card is None or not is_bare(subject):
         return ""
     dtypes = set(judged)
-    told = [_said_of(DType(name), text) for name, text in card.precision.items() if DType(name) in dtypes]
+    told = [_describe_looseness(DType(name), text) for name, text in card.precision.items() if DType(name) in dtypes]
     return "".join(f", {words}" for words in dict.fromkeys(told) if words)
 
 
-def _said_of(dtype: DType, text: str) -> str:
+def _describe_looseness(dtype: DType, text: str) -> str:
     """text: a class, as a record names it."""
     from attnspec.numerics.precision import assumed_precision, looser_words, named_precision  # noqa: PLC0415  (weight: NumPy)
 
@@ -431,11 +436,11 @@ def _said_of(dtype: DType, text: str) -> str:
     if precision.softmax is precision.logits is precision.weights and "softmax" in looser:
         return f"in {precision.softmax.value} throughout"
     shown = (getattr(precision, word) for word in looser)
-    words = (f"{word} {_in_words(value)}" for word, value in zip(looser, shown, strict=True))
+    words = (f"{word} {_width_in_words(value)}" for word, value in zip(looser, shown, strict=True))
     return f"with {' and '.join(words)} at {dtype.value}"
 
 
-def _in_words(value: object) -> str:
+def _width_in_words(value: object) -> str:
     """A dtype, a format of codes or a number, as it is declared."""
     return value.value if isinstance(value, DType) else f"{value:g}" if isinstance(value, float | int) else str(value)
 
@@ -446,17 +451,17 @@ FEW = 3
 
 def format_tried_sizes(digest: Digest) -> Iterator[str]:
     """A line or two for each of a few subjects, and one for the further dtypes."""
-    yield from _sizes(digest)
+    yield from _format_sizes_by_subject(digest)
     yield from _format_samples(digest)
 
 
-def _sizes(digest: Digest) -> Iterator[str]:
+def _format_sizes_by_subject(digest: Digest) -> Iterator[str]:
     """Which sizes were tried, of a few subjects."""
     for subject, known in digest.cards.items() if len(digest.cards) <= FEW else ():
         if found := measure_coverage(digest.digest_of(subject).outcomes, known.card):
-            yield f"sizes{of_subject(subject, digest.subjects)}: {found.sentence}"
-        if named := at_sizes(digest.digest_of(subject).outcomes):
-            yield f"your sizes{of_subject(subject, digest.subjects)}: {named.sentence}"
+            yield f"sizes{name_subject_if_several(subject, digest.subjects)}: {found.sentence}"
+        if named := coverage_at_sizes(digest.digest_of(subject).outcomes):
+            yield f"your sizes{name_subject_if_several(subject, digest.subjects)}: {named.sentence}"
 
 
 def _format_samples(digest: Digest) -> Iterator[str]:

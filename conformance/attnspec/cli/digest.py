@@ -36,7 +36,7 @@ ADVICE = "not as recommended"
 _DTYPES = sorted(DType, key=lambda dtype: dtype is not DType.FLOAT32)
 
 
-def in_float32_first(outcome: Outcome) -> int:
+def dtype_order(outcome: Outcome) -> int:
     """A key to sort by: float32, which most people look at first, then the others."""
     return _DTYPES.index(outcome.dtype)
 
@@ -61,6 +61,7 @@ class Digest:
     counts: dict[str, Counter[str]] = field(default_factory=dict)
     probes: list[SubjectProbed] = field(default_factory=list)
     _by_subject: dict[str, list[Outcome]] = field(default_factory=dict)
+    _alarming: list[Outcome] = field(default_factory=list)
     _sorted_in: int = 0
 
     def add(self, event: Event) -> None:
@@ -74,14 +75,14 @@ class Digest:
             case ItemStarted():
                 self.on_trial[event.subject, event.clause, event.dtype] = event
             case ItemFinished():
-                self._finish(event.outcome)
+                self._take_outcome(event.outcome)
             case SubjectProbed():
                 self.on_trial.pop((event.subject, event.part, event.dtype.value), None)
                 self.probes.append(event)
             case RunFinished():
                 self.footer = event
 
-    def _finish(self, outcome: Outcome) -> None:
+    def _take_outcome(self, outcome: Outcome) -> None:
         self.on_trial.pop((outcome.subject, outcome.clause, outcome.dtype.value), None)
         self.outcomes.append(outcome)
         is_advice = outcome.verdict in ALARMING and not self.gates(outcome) and not outcome.is_excused
@@ -92,19 +93,19 @@ class Digest:
         """How many items the subject has in this run."""
         return self.header.planned.get(subject, 0) if self.header else 0
 
-    def done(self, subject: str) -> int:
+    def count_done(self, subject: str) -> int:
         """How many items of a subject are finished."""
         return self.counts[subject].total() + sum(probe.subject == subject for probe in self.probes)
 
     @property
     def failures(self) -> list[Outcome]:
         """What gates, in the order of the law; a known failure that is gone gates, and is none."""
-        return [outcome for outcome in self._alarming if self.fails(outcome)]
+        return [outcome for outcome in self._alarming_outcomes if self.fails(outcome)]
 
     @property
     def advice(self) -> list[Outcome]:
         """The failures of recommendations that are not followed, which do not gate."""
-        return [outcome for outcome in self._alarming if not self.gates(outcome) and not outcome.is_excused]
+        return [outcome for outcome in self._alarming_outcomes if not self.gates(outcome) and not outcome.is_excused]
 
     @property
     def choices(self) -> list[KnownFinding]:
@@ -114,11 +115,10 @@ class Digest:
         return [known[name] for name in names if name in known]
 
     @property
-    def _alarming(self) -> list[Outcome]:
-        """In the order of the law, float32 first: workers end in any."""
-        places = {clause.id: place for place, clause in enumerate(self.header.clauses if self.header else ())}
-        return sorted((outcome for outcome in self.outcomes if outcome.verdict in ALARMING),
-                      key=lambda each: (places.get(each.clause, 0), in_float32_first(each)))
+    def _alarming_outcomes(self) -> list[Outcome]:
+        """What fails, or is mended, in the order of the law, float32 first: workers end in any."""
+        self._sort_in()
+        return self._alarming
 
     @property
     def broken_contract(self) -> list[str]:
@@ -138,11 +138,24 @@ class Digest:
                       {subject: self.counts[subject]}, [probe for probe in self.probes if probe.subject == subject])
 
     def _outcomes_of(self, subject: str) -> Sequence[Outcome]:
-        """An audit asks this of two hundred subjects, again and again: each of 240,000 outcomes is sorted once."""
-        for outcome in self.outcomes[self._sorted_in:]:
-            self._by_subject.setdefault(outcome.subject, []).append(outcome)
-        self._sorted_in = len(self.outcomes)
+        self._sort_in()
         return self._by_subject.get(subject, ())
+
+    def _sort_in(self) -> None:
+        """Sorts the outcomes that came since the last call, by subject and by whether they alarm.
+
+        After every item the console asks for the failures so far, and an audit for those of two hundred subjects: each
+        of 240,000 outcomes is looked at once.
+        """
+        new = self.outcomes[self._sorted_in:]
+        self._sorted_in = len(self.outcomes)
+        for outcome in new:
+            self._by_subject.setdefault(outcome.subject, []).append(outcome)
+        if alarming := [outcome for outcome in new if outcome.verdict in ALARMING]:
+            clauses = self.header.clauses if self.header else ()
+            places = {clause.id: place for place, clause in enumerate(clauses)}
+            self._alarming += alarming
+            self._alarming.sort(key=lambda each: (places.get(each.clause, 0), dtype_order(each)))
 
     @property
     def contradictions(self) -> list[tuple[SubjectProbed, Found]]:
@@ -190,14 +203,14 @@ _HELD, _NOT_RUN, _INAPPLICABLE = map(verdict_words, (Verdict.HELD, Verdict.NOT_R
 _ORDER = (*map(verdict_words, Verdict), ADVICE)
 
 
-def of_subject(subject: str, subjects: Sequence[str]) -> str:
+def name_subject_if_several(subject: str, subjects: Sequence[str]) -> str:
     """` in numpy/attention`, where there are others."""
     return f" in {subject}" if len(subjects) > 1 else ""
 
 
 def format_counts(counts: Counter[str]) -> str:
     """`61 held, 2 violated, 20 inapplicable`, in the order of the enumeration, in colour."""
-    return ", ".join(_coloured(f"{counts[word]} {word}", word) for word in _ORDER if counts[word]) or "nothing"
+    return ", ".join(_colour_text(f"{counts[word]} {word}", word) for word in _ORDER if counts[word]) or "nothing"
 
 
 def format_applicable(counts: Counter[str]) -> str:
@@ -210,12 +223,12 @@ def format_applicable(counts: Counter[str]) -> str:
     if not tried:
         return format_counts(counts)
     share = f"{counts[_HELD]} of {count_noun(tried, 'applicable item')} {_HELD}"
-    held = _coloured(share, _HELD if counts[_HELD] else _NOT_RUN)
+    held = _colour_text(share, _HELD if counts[_HELD] else _NOT_RUN)
     del left[_HELD]
     return f"{held}, {format_counts(left)}" if left else held
 
 
-def _coloured(text: str, word: str) -> str:
+def _colour_text(text: str, word: str) -> str:
     return click.style(text, fg=_COLOURS[word], bold=_COLOURS[word] == "red")
 
 
@@ -232,7 +245,7 @@ def format_opening(header: RunStarted) -> str:
             f"{count_noun(header.items, 'item')} of {count_noun(len(header.planned), 'subject')}, "
             f"{', '.join(header.dtypes)}; "
             f"effort {header.effort}, seed {header.seed}, {count_noun(int(environment['workers']), 'worker')}"
-            f"{_living(header)}")
+            f"{_describe_surroundings(header)}")
 
 
 def declared_sizes(known: SubjectKnown, header: RunStarted | None) -> Iterator[str]:
@@ -241,7 +254,7 @@ def declared_sizes(known: SubjectKnown, header: RunStarted | None) -> Iterator[s
     yield from foretell_costs((each for each in known.card.sizes if each not in told), math.inf)
 
 
-def _living(header: RunStarted) -> str:
+def _describe_surroundings(header: RunStarted) -> str:
     """Where subjects live, as far as somebody has named another environment or a device."""
     device = header.environment.get("device", OWN_DEVICE)
     places = (header.elsewhere and f"in {header.elsewhere}", "" if device == OWN_DEVICE else f"on {device}")

@@ -30,7 +30,6 @@ from attnspec.faults.size_family import SEEDED
 from attnspec.faults.witnesses import all_faults, clauses_for
 from attnspec.record.codec import encode
 from attnspec.report.figures import count_noun
-from attnspec.runner.judge import text_of
 from attnspec.spec.clause import FILE, Citation, Clause, Spec, hint_of_theme, read_refutations, themes_of
 from attnspec.spec.load import OWN, added_files, load_spec
 from attnspec.spec.yaml_lines import shown_path
@@ -57,7 +56,7 @@ def telling_own(law: Spec, clauses: Iterable[Clause]) -> Iterator[None]:
     anything. NumPy is imported only where there are any.
     """
     own = tuple(clause for clause in clauses if clause.where.file in law.added)
-    mistakes = list(badly_put(replace(law, clauses=own))) if own else []
+    mistakes = list(find_badly_put(replace(law, clauses=own))) if own else []
     for problem in mistakes:
         click.echo(escape_hidden(str(problem)), err=True)
     yield
@@ -65,7 +64,7 @@ def telling_own(law: Spec, clauses: Iterable[Clause]) -> Iterator[None]:
         click.get_current_context().exit(CANNOT_RUN)
 
 
-def badly_put(law: Spec) -> Iterator[AttnspecError]:
+def find_badly_put(law: Spec) -> Iterator[AttnspecError]:
     """Finds one mistake of each clause whose words mean nothing; of the others, what makes them claim less than it
     seems.
     """
@@ -76,11 +75,11 @@ def badly_put(law: Spec) -> Iterator[AttnspecError]:
     for clause in law.clauses:
         checks, found = collect_mistakes(partial(compile_spec, replace(law, clauses=(clause,)),
                                                  faults=CATALOGUE.keys()))
-        yield from (*found, *(problem for check in (checks or {}).values() for problem in _unposable(check)))
+        yield from (*found, *(problem for check in (checks or {}).values() for problem in _reason_not_posable(check)))
         yield from () if found else empty_claims(clause)
 
 
-def _unposable(check: Check) -> Iterator[SpecError]:
+def _reason_not_posable(check: Check) -> Iterator[SpecError]:
     """That no problem is such as the clause asks for, so that it never says anything of anybody."""
     from attnspec.problems.choices import has_any  # noqa: PLC0415  (weight: NumPy)
 
@@ -109,18 +108,20 @@ def explain(name: str, spec: str, spec_add: tuple[str, ...], *, as_json: bool) -
         if not clauses:
             _tell_others(name, law)
         elif as_json:
+            from attnspec.runner.judge import text_of  # noqa: PLC0415  (weight: what runs subjects)
+
             told = [encode(text_of(clause, law)) for clause in clauses]
             click.echo(json.dumps(told if _is_pattern(name) else told[0], ensure_ascii=False, indent=1))
         else:
             home = Path(spec) if spec else folder("spec")
-            _one_after_another([_explain_clause(clause, law, file_of(clause, home, spec_add)) for clause in clauses])
+            _print_texts([_explain_clause(clause, law, file_of(clause, home, spec_add)) for clause in clauses])
 
 
 def _is_pattern(name: str) -> bool:
     return "*" in name
 
 
-def _one_after_another(texts: Iterable[Iterable[str]]) -> None:
+def _print_texts(texts: Iterable[Iterable[str]]) -> None:
     """Print texts with a line between them."""
     for number, lines in enumerate(texts):
         click.echo(escape_hidden("\n".join([*([f"\n{'─' * WIDTH}\n"] if number else []), *lines])))
@@ -139,7 +140,7 @@ def _explain_clause(clause: Clause, law: Spec, file: Path) -> Iterator[str]:
     yield "because:"
     # what everybody reads comes first
     for citation in sorted(clause.because, key=lambda each: not law.bibliography[each.cite].title.isascii()):
-        yield from _source(citation, law)
+        yield from _format_citation(citation, law)
     yield from _format_convictions(clause, law)
     yield ""
     yield f"{clause.where}:"
@@ -158,7 +159,7 @@ def _format_convictions(clause: Clause, law: Spec) -> Iterator[str]:
                             f"{shown_path(law.folder / FILE)}")
 
 
-def _source(citation: Citation, law: Spec) -> Iterator[str]:
+def _format_citation(citation: Citation, law: Spec) -> Iterator[str]:
     source = law.bibliography[citation.cite]
     by = ", ".join(filter(None, (source.author, source.year)))
     at = f", at {citation.at!r}" if citation.at else ""
@@ -188,18 +189,18 @@ def _tell_others(name: str, law: Spec) -> None:
     """A word or faults. Raises UsageError where there is neither a clause nor a word nor a fault of this name."""
     known = {word.name: word for word in list_vocabulary()}
     if name in known:
-        _one_after_another([explain_word(known[name], law)])
+        _print_texts([explain_word(known[name], law)])
         return
     from attnspec.faults.catalogue import CATALOGUE, fault_named  # noqa: PLC0415  (weight: NumPy, only for faults)
 
     bare, at, seed = name.partition(SEEDED)
     if not (faults := fnmatch.filter(CATALOGUE, bare)):
         raise UsageError(f"{name!r} is neither a clause nor a word nor a fault."
-                         f"{_nearest(name, law, (*known, *CATALOGUE))}{OWN}")
-    _one_after_another([_story(fault_named(f"{each}{at}{seed}"), law) for each in faults])
+                         f"{_suggest_nearest(name, law, (*known, *CATALOGUE))}{OWN}")
+    _print_texts([_tell_story_of_fault(fault_named(f"{each}{at}{seed}"), law) for each in faults])
 
 
-def _story(fault: Fault, law: Spec) -> Iterator[str]:
+def _tell_story_of_fault(fault: Fault, law: Spec) -> Iterator[str]:
     yield f"{fault.name}  (a fault: a wrong implementation, made to test the clauses; stage {fault.stage})\n"
     for text in (fault.story, f"it shows with: {fault.reach}", fault.link, *_convicting(fault, law)):
         yield "\n".join(wrap_paragraph(text))
@@ -220,7 +221,7 @@ def _convicting(fault: Fault, law: Spec) -> Iterator[str]:
         yield f"detected by {count_noun(len(found), 'clause')}: {', '.join(told)}"
 
 
-def _nearest(name: str, law: Spec, others: Iterable[str]) -> str:
+def _suggest_nearest(name: str, law: Spec, others: Iterable[str]) -> str:
     ids = [clause.id for clause in law.clauses]
     near = near_misses(name, [*ids, *(themes_of(ids) if _is_pattern(name) else ()), *others])
     meant = hint_of_theme(name, ids) or (f" Did you mean {either(near)}?" if near else "")
@@ -233,7 +234,7 @@ GAP = "  "
 MOST_CHOICES = 6  # values of an argument that are listed
 
 
-def _subjects(implementations: Sequence[str], _law: Law) -> Iterator[Row]:
+def _list_subjects(implementations: Sequence[str], _law: Law) -> Iterator[Row]:
     for name, subject in registered_subjects(implementations).items():
         library = subject.library
         yield {"id": name, "title": subject.title,
@@ -242,18 +243,18 @@ def _subjects(implementations: Sequence[str], _law: Law) -> Iterator[Row]:
                "cannot run": subject.why_missing}
 
 
-def _clauses(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
+def _list_clauses(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
     for clause in law().clauses:
         yield {"id": clause.id, "level": clause.level.value, "profile": clause.profile, "says": clause.says}
 
 
-def _profiles(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
+def _list_profiles(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
     clauses = law().clauses
     for name, meaning in PROFILES.items():
         yield {"name": name, "clauses": str(sum(clause.profile == name for clause in clauses)), "meaning": meaning}
 
 
-def _faults(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
+def _list_faults(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
     """With the clauses that `check` puts each to: all that convict it would fill a page."""
     spec = law()
     found = read_refutations(spec)
@@ -263,53 +264,54 @@ def _faults(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
                "put to": " ".join(clauses_for(spec, found, name))}
 
 
-def _words(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
+def _list_words(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
     for name, kind, schema in list_vocabulary():
-        yield {"word": name, "kind": kind, "arguments": _arguments(schema),
+        yield {"word": name, "kind": kind, "arguments": _format_arguments(schema),
                "meaning": _first_sentence(str(schema.get("description", "")))}
 
 
-def _problems(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
+def _list_problems(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
     for name, problem in law().problems.items():
-        yield {"name": name, "is": ", ".join(f"{key}: {_flow(value)}" for key, value in problem.args.items())}
+        yield {"name": name,
+               "is": ", ".join(f"{key}: {_format_in_one_line(value)}" for key, value in problem.args.items())}
 
 
-def _flow(value: object) -> str:
+def _format_in_one_line(value: object) -> str:
     """As YAML has it on one line."""
     return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
 
 
-def _families(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
+def _list_families(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
     from attnspec.problems.families import FAMILIES  # noqa: PLC0415  (weight: NumPy)
 
     yield from ({"name": name, "meaning": family.meaning} for name, family in FAMILIES.items())
 
 
-def _masks(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
+def _list_masks(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
     from attnspec.problems.make import MASKS  # noqa: PLC0415  (weight: NumPy)
 
     yield from ({"name": name, "meaning": mask.meaning} for name, mask in MASKS.items())
 
 
-def _biases(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
+def _list_biases(_implementations: Sequence[str], _law: Law) -> Iterator[Row]:
     from attnspec.problems.make import BIASES  # noqa: PLC0415  (weight: NumPy)
 
     yield from ({"name": name, "meaning": bias.meaning} for name, bias in BIASES.items())
 
 
-def _sources(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
+def _list_sources(_implementations: Sequence[str], law: Law) -> Iterator[Row]:
     for source in law().bibliography.values():
         yield {"key": source.key, "kind": source.kind, "title": source.title, "url": source.url}
 
 
-def _arguments(word: Mapping[str, Any]) -> str:
+def _format_arguments(word: Mapping[str, Any]) -> str:
     """Their names, with the values of those that are one of a few; those that may be left out stand in brackets."""
     required = word.get("required", ())
-    named = {name: f"{name}{_choices(value)}" for name, value in word.get("properties", {}).items()}
+    named = {name: f"{name}{_format_choices(value)}" for name, value in word.get("properties", {}).items()}
     return ", ".join(text if name in required else f"[{text}]" for name, text in named.items())
 
 
-def _choices(value: Mapping[str, Any]) -> str:
+def _format_choices(value: Mapping[str, Any]) -> str:
     """`: exact|rounding` of an argument that is one of a few names, or a list of them."""
     names = value.get("enum", value.get("items", {}).get("enum", ()))
     return f": {'|'.join(map(str, names))}" if 0 < len(names) <= MOST_CHOICES else ""
@@ -320,8 +322,10 @@ def _first_sentence(text: str) -> str:
 
 
 WHAT: Mapping[str, Callable[[Sequence[str], Law], Iterator[Row]]] = {
-    "subjects": _subjects, "clauses": _clauses, "profiles": _profiles, "faults": _faults, "words": _words,
-    "problems": _problems, "sources": _sources, "families": _families, "masks": _masks, "biases": _biases}
+    "subjects": _list_subjects, "clauses": _list_clauses, "profiles": _list_profiles, "faults": _list_faults,
+    "words": _list_words,
+    "problems": _list_problems, "sources": _list_sources, "families": _list_families, "masks": _list_masks,
+    "biases": _list_biases}
 
 
 @click.command("list")

@@ -9,7 +9,7 @@ from itertools import chain, zip_longest
 
 import click
 
-from attnspec.cli.digest import UNDECIDED, Digest, in_float32_first, name_few, verdict_words
+from attnspec.cli.digest import UNDECIDED, Digest, dtype_order, name_few, verdict_words
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import explain_bugs, is_place, likely_group, rank_clarity
@@ -48,36 +48,36 @@ def rank_bugs(digest: Digest) -> tuple[Bug, ...]:
     """Ranks the bugs that gate: one bug of every subject before a second of any, that which explains most before the
     others.
     """
-    return tuple(_in_turn([_bugs(digest.digest_of(subject).failures) for subject in digest.subjects]))
+    return tuple(_take_in_turn([_find_bugs(digest.digest_of(subject).failures) for subject in digest.subjects]))
 
 
-def _bugs(failures: Sequence[Outcome]) -> list[Bug]:
+def _find_bugs(failures: Sequence[Outcome]) -> list[Bug]:
     """Where most failures have no known cause, the clause that says most clearly what is wrong is first."""
     groups = explain_bugs(failures)
-    clauses = {_key(each.shown_outcome): each
-               for each in _by_clause([each for group in groups for each in group.failures])}
+    clauses = {_failure_key(each.shown_outcome): each
+               for each in _group_by_clause([each for group in groups for each in group.failures])}
     found: list[Bug] = []
     for group in groups:
-        mine = tuple(clauses.pop(key) for key in dict.fromkeys(map(_key, group.failures)) if key in clauses)
+        mine = tuple(clauses.pop(key) for key in dict.fromkeys(map(_failure_key, group.failures)) if key in clauses)
         found += [Bug(mine, group.cause)] if group.cause and mine else [Bug((each,)) for each in mine]
     if likely_group(failures):
         return found
     return sorted(found, key=lambda bug: rank_clarity(bug.clauses[0].shown_outcome))
 
 
-def _in_turn(piles: Sequence[Sequence[Bug]]) -> Iterator[Bug]:
+def _take_in_turn(piles: Sequence[Sequence[Bug]]) -> Iterator[Bug]:
     """The first of every pile, then the second of every pile, …"""
     return (turn for turn in chain.from_iterable(zip_longest(*piles)) if turn is not None)
 
 
-def _by_clause(failures: Sequence[Outcome]) -> tuple[FailedClause, ...]:
+def _group_by_clause(failures: Sequence[Outcome]) -> tuple[FailedClause, ...]:
     piles: dict[tuple[object, ...], list[Outcome]] = {}
     for failure in failures:
-        piles.setdefault(_key(failure), []).append(failure)
+        piles.setdefault(_failure_key(failure), []).append(failure)
     return tuple(FailedClause(first, tuple(others)) for first, *others in piles.values())
 
 
-def _key(outcome: Outcome) -> tuple[object, ...]:
+def _failure_key(outcome: Outcome) -> tuple[object, ...]:
     return outcome.subject, outcome.clause, outcome.verdict
 
 
@@ -86,10 +86,10 @@ def format_bug(digest: Digest, bug: Bug) -> Iterator[str]:
     first, *others = bug.clauses
     yield from format_finding(digest, first, bug.cause)
     if others:
-        yield f"  also: {name_few([each.clause for each in others], _ROW)} (-v shows {_them(others)})"
+        yield f"  also: {name_few([each.clause for each in others], _ROW)} (-v shows {_pronoun_of(others)})"
 
 
-def _them(several: Sequence[object]) -> str:
+def _pronoun_of(several: Sequence[object]) -> str:
     return "it" if len(several) == 1 else "them"
 
 
@@ -121,14 +121,14 @@ def name_other_bugs(digest: Digest, bugs: Sequence[Bug]) -> Iterator[str]:
     """The bugs that are not told in full: a line for each cause that is known, and one for all other clauses."""
     known = [bug for bug in bugs if bug.cause][:CAUSES]
     for bug in known:
-        names = [_name(digest, each.shown_outcome) for each in bug.clauses]
+        names = [_name_outcome(digest, each.shown_outcome) for each in bug.clauses]
         is_seen_alone = bug.cause is not None and is_place(bug.cause) and digest.is_glance
         how = f"also {bug.cause}" if is_seen_alone else f"also likely: {bug.cause}"
-        yield f"{how}: {name_few(names, _ROW)} (-v shows {_them(names)})"
-    names = list(dict.fromkeys(_name(digest, each.shown_outcome) for bug in bugs if bug not in known
+        yield f"{how}: {name_few(names, _ROW)} (-v shows {_pronoun_of(names)})"
+    names = list(dict.fromkeys(_name_outcome(digest, each.shown_outcome) for bug in bugs if bug not in known
                                for each in bug.clauses))
     if names:
-        yield f"also violated: {name_few(names, _ROOM)} (-v shows {_them(names)})"
+        yield f"also violated: {name_few(names, _ROOM)} (-v shows {_pronoun_of(names)})"
 
 
 def format_recommendations(digest: Digest) -> Iterator[str]:
@@ -137,32 +137,32 @@ def format_recommendations(digest: Digest) -> Iterator[str]:
     conventions = [outcome for outcome in names.values() if is_other_convention(outcome)]
     others = [outcome for outcome in names.values() if not is_other_convention(outcome)]
     if others:
-        what = f"{_of_levels('recommendation', others)} {'is' if len(others) == 1 else 'are'} not followed"
-        yield f"{what}: {_uncounted(digest, others)}"
+        what = f"{_count_with_levels('recommendation', others)} {'is' if len(others) == 1 else 'are'} not followed"
+        yield f"{what}: {_format_uncounted(digest, others)}"
     if conventions:
         how = "is another" if len(conventions) == 1 else "are others"
-        what = f"{_of_levels('convention', conventions)} {how} than recommended, which libraries use, too"
-        yield f"{what}: {_uncounted(digest, conventions)}"
+        what = f"{_count_with_levels('convention', conventions)} {how} than recommended, which libraries use, too"
+        yield f"{what}: {_format_uncounted(digest, conventions)}"
 
 
-def _of_levels(noun: str, outcomes: Sequence[Outcome]) -> str:
+def _count_with_levels(noun: str, outcomes: Sequence[Outcome]) -> str:
     levels = dict.fromkeys(outcome.level.value for outcome in outcomes)
     return f"{count_noun(len(outcomes), noun)} ({', '.join(levels)})"
 
 
-def _uncounted(digest: Digest, outcomes: Sequence[Outcome]) -> str:
-    listed = name_few([_advised(digest, outcome) for outcome in outcomes], _ROOM - len(_UNCOUNTED))
-    return f"{listed} ({_UNCOUNTED}-v shows {_them(outcomes)})"
+def _format_uncounted(digest: Digest, outcomes: Sequence[Outcome]) -> str:
+    listed = name_few([_name_recommendation(digest, outcome) for outcome in outcomes], _ROOM - len(_UNCOUNTED))
+    return f"{listed} ({_UNCOUNTED}-v shows {_pronoun_of(outcomes)})"
 
 
-def _advised(digest: Digest, outcome: Outcome) -> str:
+def _name_recommendation(digest: Digest, outcome: Outcome) -> str:
     """A recommendation by name; of the convention of a single subject, what it does."""
     seen = outcome.evidence.sentence if outcome.evidence else ""
     does = seen.partition(";")[0] if is_other_convention(outcome) and len(digest.subjects) == 1 else ""
-    return does or _name(digest, outcome)
+    return does or _name_outcome(digest, outcome)
 
 
-def _name(digest: Digest, outcome: Outcome) -> str:
+def _name_outcome(digest: Digest, outcome: Outcome) -> str:
     return outcome.clause if len(digest.subjects) == 1 else f"{outcome.subject} {outcome.clause}"
 
 
@@ -171,7 +171,7 @@ def list_all_failures(digest: Digest) -> Iterator[str]:
     for bug in rank_bugs(digest):
         for finding in bug.clauses:
             yield from format_finding(digest, finding, bug.cause)
-    for finding in _by_clause(digest.advice):
+    for finding in _group_by_clause(digest.advice):
         yield from format_finding(digest, finding)
 
 
@@ -184,7 +184,7 @@ _WORDS = {Verdict.NO_CLAIM: ("could not be decided", "could not be decided"),
 
 def format_undecided(digest: Digest) -> Iterator[str]:
     """A line for the dtypes that were left out, for the clauses that made no claim, and for those that do not apply."""
-    yield from _left_out(digest)
+    yield from _find_dtypes_left_out(digest)
     for verdict, words in _WORDS.items():
         undecided = [outcome for outcome in digest.outcomes if outcome.verdict is verdict]
         if len(digest.subjects) > 1 and undecided:
@@ -207,11 +207,11 @@ def format_all_undecided(digest: Digest) -> Iterator[str]:
     undecided = [outcome for outcome in digest.outcomes if outcome.verdict in UNDECIDED]
     if len(digest.subjects) > 1:
         return _list_reasons(undecided, len(undecided))
-    of_it = [replace(outcome, reason=_of_it(outcome)) for outcome in undecided]
+    of_it = [replace(outcome, reason=_shorten_reason(outcome)) for outcome in undecided]
     return _list_reasons(of_it, len(of_it), _name_clauses)
 
 
-def _of_it(outcome: Outcome) -> str:
+def _shorten_reason(outcome: Outcome) -> str:
     """The reason with `it` for the subject, where a part of it begins with its name."""
     return "; ".join(f"it {part.removeprefix(whole)}" if part.startswith(whole := f"{outcome.subject} ") else part
                      for part in outcome.reason.split("; "))
@@ -246,7 +246,7 @@ _OF_LAYERS = frozenset({"it takes no params", "it takes no heads"})
 
 def _phrases(outcome: Outcome) -> list[str]:
     """The reason in short: without the subject's name and the shape at hand; keyword by keyword."""
-    reason = _of_it(outcome).partition("; here ")[0].partition(": ")[0]
+    reason = _shorten_reason(outcome).partition("; here ")[0].partition(": ")[0]
     if reason.startswith(_REFUSES):  # in the words of its exceptions, as the verdict's line says what it refuses
         return [_REFUSES]
     if reason.startswith("it refuses "):  # likewise
@@ -261,7 +261,8 @@ def kept_away(digest: Digest) -> tuple[int, int]:
     """How many clauses were put at no dtype because of what a subject refuses, and of how many that it could be put."""
     judged = _judged_dtypes(digest.outcomes)
     put = {each.clause for each in digest.outcomes if each.verdict is not Verdict.INAPPLICABLE}
-    away = {each.clause for each in digest.outcomes if each.dtype in judged and _is_refused(_of_it(each))} - put
+    away = {each.clause
+            for each in digest.outcomes if each.dtype in judged and _is_refused(_shorten_reason(each))} - put
     return len(away), len(away | put)
 
 
@@ -271,7 +272,7 @@ def _is_refused(reason: str) -> bool:
                               "it takes contiguous "))
 
 
-def _left_out(digest: Digest) -> Iterator[str]:
+def _find_dtypes_left_out(digest: Digest) -> Iterator[str]:
     """The dtypes at which nothing at all applied to a subject."""
     outcomes = digest.outcomes if len(digest.subjects) == 1 else []
     judged = _judged_dtypes(outcomes)
@@ -297,7 +298,7 @@ def _nowhere_decided(undecided: Sequence[Outcome], digest: Digest) -> list[Outco
     """
     decided = {outcome.clause for outcome in digest.outcomes if outcome.verdict not in UNDECIDED}
     judged = _judged_dtypes(digest.outcomes)
-    last_told = sorted(undecided, key=lambda each: (each.dtype not in judged, in_float32_first(each)), reverse=True)
+    last_told = sorted(undecided, key=lambda each: (each.dtype not in judged, dtype_order(each)), reverse=True)
     by_clause = {outcome.clause: outcome for outcome in last_told}
     return [outcome for clause, outcome in by_clause.items() if clause not in decided]
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from attnspec.cli.explain import badly_put, collect_mistakes
+from attnspec.cli.explain import collect_mistakes, find_badly_put
 from attnspec.cli.options import IMPLEMENTATIONS, SPEC, SPEC_ADD
 from attnspec.core.declaration import Harm
 from attnspec.core.errors import (
@@ -72,11 +72,11 @@ def lint(
     spec_add: tuple[str, ...],
 ) -> int:
     """Check the spec, every word in it, the manifests, the generated files, and baselines."""
-    problems = list(_problems(implementations, spec, spec_add))
+    problems = list(_find_problems(implementations, spec, spec_add))
     if spec_add and not problems:  # a clause that means nothing detects nothing
-        problems = list(of_own_clauses(load_spec(spec, spec_add)))
+        problems = list(check_own_clauses(load_spec(spec, spec_add)))
     if baselines and not problems:  # they speak of what stands in the spec and in the manifests
-        problems = list(of_baselines(baselines, load_spec(spec, spec_add), implementations))
+        problems = list(check_baselines(baselines, load_spec(spec, spec_add), implementations))
     if audits and not problems:
         problems = list(find_unshown_findings(audits, implementations))
     for problem in problems:
@@ -85,13 +85,13 @@ def lint(
     return CANNOT_RUN if problems else CONFORMS
 
 
-def _problems(implementations: Sequence[str], spec: str, spec_add: Sequence[str]) -> Iterator[AttnspecError]:
+def _find_problems(implementations: Sequence[str], spec: str, spec_add: Sequence[str]) -> Iterator[AttnspecError]:
     law, found = read_law(spec, spec_add)
     yield from found
     if law:
-        yield from of_law(law)
+        yield from check_law(law)
     # manifests speak of the shipped law, and a clause that cannot be read is not there for them to name
-    yield from of_libraries(implementations, None if spec or found else law)
+    yield from check_libraries(implementations, None if spec or found else law)
     if not spec:
         yield from collect_mistakes(check_schemas)[1]
 
@@ -103,11 +103,11 @@ def read_law(spec: str, spec_add: Sequence[str]) -> tuple[Spec | None, list[Attn
     return law, [*found, *wrong]
 
 
-def of_law(law: Spec) -> Iterator[AttnspecError]:
+def check_law(law: Spec) -> Iterator[AttnspecError]:
     """Clauses whose words mean nothing or claim less than it seems, and what the matrix of faults lacks."""
-    yield from badly_put(law)
+    yield from find_badly_put(law)
     yield from _unused_problems(law)
-    yield from _untranslated(law)
+    yield from _find_untranslated_quotes(law)
     yield from collect_mistakes(lambda: _check_matrix(law))[1]
 
 
@@ -121,7 +121,7 @@ def _unused_problems(law: Spec) -> Iterator[AttnspecError]:
             yield from collect_mistakes(partial(domain_of, word, word.where))[1]
 
 
-def _untranslated(law: Spec) -> Iterator[SpecError]:
+def _find_untranslated_quotes(law: Spec) -> Iterator[SpecError]:
     """Quotes that most readers cannot read, and that say nothing in English beside."""
     for clause in law.clauses:
         for citation in clause.because:
@@ -140,29 +140,29 @@ def _check_matrix(law: Spec) -> None:
     for noun, named, known in (("clause", found.convictions, clauses), ("fault", faults, list(CATALOGUE))):
         if gone := sorted(set(named).difference(known)):
             raise SpecError(f"there is no {noun} {quoted(gone[0])}. Write the file again: {COMMAND}.",
-                            where=_named_at(law.folder / FILE, gone[0]))
+                            where=_first_line_naming(law.folder / FILE, gone[0]))
     if found.convictions and (missing := [fault.name for fault in FIXED if fault.name not in faults]):
         raise SpecError(f"no clause detects the fault {missing[0]!r}. Try the clauses on it: python -m evaluation "
                         f"refutations --fault {missing[0]} --write.", where=where)
 
 
-def _named_at(path: Path, name: str) -> FileLocation:
+def _first_line_naming(path: Path, name: str) -> FileLocation:
     """The line of a JSON file where a name stands first."""
     before, _, _ = path.read_text(encoding="utf-8").partition(json.dumps(name))
     return FileLocation(shown_path(path), before.count("\n") + 1)
 
 
-def of_baselines(paths: Iterable[Path], law: Spec, implementations: Sequence[str]) -> Iterator[AttnspecError]:
+def check_baselines(paths: Iterable[Path], law: Spec, implementations: Sequence[str]) -> Iterator[AttnspecError]:
     """Entries that no run can meet."""
     subjects, clauses = registered_subjects(implementations), [clause.id for clause in law.clauses]
     for path in paths:
         for file in sorted(path.glob("*.yaml")) if path.is_dir() else [path]:
             found = [wrong for read in (partial(read_baseline, folders=implementations), read_conventions, read_tried)
                      for wrong in collect_mistakes(partial(read, file))[1]]
-            yield from found[:1] or _of_entries(read_entries(file), subjects, clauses)
+            yield from found[:1] or _check_entries(read_entries(file), subjects, clauses)
 
 
-def _of_entries(
+def _check_entries(
     entries: Iterable[BaselineEntry], subjects: Mapping[str, Registered], clauses: Sequence[str],
 ) -> Iterator[AttnspecError]:
     seen: set[Key] = set()
@@ -204,7 +204,7 @@ def _check_own(entry: BaselineEntry, own: Iterable[str]) -> None:
 def schema(task: str | None) -> None:
     """Print the JSON Schema of the spec; or write or check the generated schemas (spec and record)."""
     if task == "write":
-        for path, text in _generated():
+        for path, text in _generated_files():
             write_whole(path, text, "schema")
             click.echo(f"wrote {path}")
     elif task == "check":
@@ -216,13 +216,13 @@ def schema(task: str | None) -> None:
 
 def check_schemas() -> None:
     """Raise RecordError for a generated file that is not what the code makes."""
-    for path, text in _generated():
+    for path, text in _generated_files():
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             where = FileLocation(shown_path(path))
             raise RecordError("is out of date. Write it again: attnspec schema --write.", where=where)
 
 
-def _generated() -> Iterator[tuple[Path, str]]:
+def _generated_files() -> Iterator[tuple[Path, str]]:
     yield folder("spec") / "schema.json", _spec_schema()
     yield folder("reports") / "page" / "record.schema.json", record.schema_text()
 
@@ -234,15 +234,15 @@ def _spec_schema() -> str:
     return schema_text(WORDS, CATALOGUE)
 
 
-def of_own_clauses(law: Spec) -> Iterator[SpecError]:
+def check_own_clauses(law: Spec) -> Iterator[SpecError]:
     """What is wrong with clauses of one's own that mean something."""
     own = [clause for clause in law.clauses if clause.where.file in law.added]
     checks = _checks(law) if own else {}
-    yield from _false(own, checks)
-    yield from _undetected(own, checks)
+    yield from _find_false_promises(own, checks)
+    yield from _find_undetected_faults(own, checks)
 
 
-def _undetected(own: Iterable[Clause], checks: Mapping[str, Check]) -> Iterator[SpecError]:
+def _find_undetected_faults(own: Iterable[Clause], checks: Mapping[str, Check]) -> Iterator[SpecError]:
     """A fault that an own clause names and that violates it at no dtype. Faults whose sizes a seed draws are not tried:
     the first cases do not show them.
     """
@@ -251,13 +251,13 @@ def _undetected(own: Iterable[Clause], checks: Mapping[str, Check]) -> Iterator[
     named = [(clause, fault) for clause in own for fault in clause.refuted_by
              if fault.partition(SEEDED)[0] not in FAMILIES]
     for clause, fault in named:
-        if why := _why_not(checks, clause.id, fault):
+        if why := _explain_no_conviction(checks, clause.id, fault):
             yield SpecError(f"{clause.id!r} does not detect {fault!r}, which it names: {why}. Name one that it does: "
                             f"attnspec check 'fault/*' --spec-add {clause.where.file} --clause {clause.id} tells.",
                             where=clause.place_of("refuted_by"))
 
 
-def _false(own: Iterable[Clause], checks: Mapping[str, Check]) -> Iterator[SpecError]:
+def _find_false_promises(own: Iterable[Clause], checks: Mapping[str, Check]) -> Iterator[SpecError]:
     """An own `must` clause that a sound formulation violates: it would accuse whoever is right."""
     for clause in own:
         if clause.level is Level.MUST and (sound := _find_accused_formulation(checks, clause.id)):
@@ -289,7 +289,7 @@ def _checks(law: Spec) -> Mapping[str, Check]:
     return compile_spec(law, faults=CATALOGUE.keys())
 
 
-def _why_not(checks: Mapping[str, Check], clause: str, fault: str) -> str:
+def _explain_no_conviction(checks: Mapping[str, Check], clause: str, fault: str) -> str:
     """Why the clause does not detect the fault; empty if it does."""
     from attnspec.faults.catalogue import fault_named  # noqa: PLC0415  (weight: NumPy)
     from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: NumPy)
@@ -308,7 +308,7 @@ def _why_not(checks: Mapping[str, Check], clause: str, fault: str) -> str:
 _QUOTATION_MARKS = 2
 
 
-def of_libraries(folders: Sequence[str], law: Spec | None, *, library: str = "") -> Iterator[AttnspecError]:
+def check_libraries(folders: Sequence[str], law: Spec | None, *, library: str = "") -> Iterator[AttnspecError]:
     """Finds one mistake of each manifest and each findings.yaml; where these can be read, every name in them that is
     none.
 
@@ -322,11 +322,11 @@ def of_libraries(folders: Sequence[str], law: Spec | None, *, library: str = "")
         yield from found
         findings, found = collect_mistakes(lambda place=place: tuple(read_findings(place)))  # type: ignore[misc]  # bound at once
         yield from found
-        yield from (problem for subject in (subjects or {}).values() for problem in _of_subject(subject, law))
-        yield from (problem for each in findings or () for problem in _of_finding(each, subjects, law))
+        yield from (problem for subject in (subjects or {}).values() for problem in _check_subject(subject, law))
+        yield from (problem for each in findings or () for problem in _check_finding(each, subjects, law))
 
 
-def _of_subject(subject: Registered, law: Spec | None) -> Iterator[AttnspecError]:
+def _check_subject(subject: Registered, law: Spec | None) -> Iterator[AttnspecError]:
     """A precision class that makes no sense; profiles, clauses and documents that are named and do not exist."""
     from attnspec.subjects.attributes import check_precision, check_width  # noqa: PLC0415  (weight: NumPy)
 
@@ -340,16 +340,16 @@ def _of_subject(subject: Registered, law: Spec | None) -> Iterator[AttnspecError
                                         where=subject.where)
 
 
-def _of_finding(
+def _check_finding(
     finding: Finding, subjects: Mapping[str, Registered] | None, law: Spec | None,
 ) -> Iterator[AttnspecError]:
     """What it leaves unsaid; subjects and clauses that it names or means by a pattern, where there are none such."""
-    yield from _unsaid(finding)
+    yield from _find_unsaid(finding)
     if subjects is not None:
-        yield from _unmatched(finding, "subject", finding.subjects, subjects)
+        yield from _find_unmatched_patterns(finding, "subject", finding.subjects, subjects)
     if law:
         clauses = [*finding.clauses, *(clause for seen in finding.seen for clause in seen.clauses)]
-        yield from _unmatched(finding, "clause", clauses, [clause.id for clause in law.clauses])
+        yield from _find_unmatched_patterns(finding, "clause", clauses, [clause.id for clause in law.clauses])
     for case in finding.replays:
         if subjects is not None and (case.subject not in subjects or not finding.concerns(case.subject)):
             yield ManifestError.unknown("subject that the finding is about", case.subject,
@@ -379,7 +379,7 @@ def find_unshown_findings(records: Sequence[Path], folders: Sequence[str]) -> It
                                 f"judge {judged[0].id} anew.", where=finding.where)
 
 
-def _unsaid(finding: Finding) -> Iterator[AttnspecError]:
+def _find_unsaid(finding: Finding) -> Iterator[AttnspecError]:
     """Where it explains more than it can know, does not say what it does to a user, or what the library says of it."""
     found = f"the finding {finding.id!r}"
     if "*" in finding.clauses:
@@ -403,7 +403,8 @@ def _check_recipe(recipe: str, where: FileLocation) -> None:
     parsed_case(recipe, where)
 
 
-def _unmatched(finding: Finding, noun: str, patterns: Sequence[str], names: Collection[str]) -> Iterator[AttnspecError]:
+def _find_unmatched_patterns(finding: Finding, noun: str, patterns: Sequence[str],
+                             names: Collection[str]) -> Iterator[AttnspecError]:
     known = [*names, *themes_of(names)] if noun == "clause" else names
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):

@@ -102,11 +102,11 @@ def init(target: str, into: Path, candidates: tuple[Path, ...], **there: Given) 
         click.echo(f"and {count_noun(len(beside), 'adapter')} beside it, of its candidates.\n"
                    f"Next: attnspec rank '{folder.name}/*' --implementations {into}")
         return CONFORMS
-    click.echo("\n".join(_next(f"{folder.name}/{written.name}", into, named)))
+    click.echo("\n".join(_next_steps(f"{folder.name}/{written.name}", into, named)))
     return CONFORMS
 
 
-def _next(subject: str, into: Path, named: Mapping[str, str]) -> Iterator[str]:
+def _next_steps(subject: str, into: Path, named: Mapping[str, str]) -> Iterator[str]:
     """How it is judged; named: options, such as where it lives."""
     options = "".join(f" --{name.replace('_', '-')} {shlex.quote(told)}" for name, told in named.items())
     arguments = "".join(f', {name}="{told}"' for name, told in named.items())
@@ -159,7 +159,7 @@ class ProbeConsole(Handler):
     def shutdown(self) -> None:
         """What it comes to, if the run came to an end."""
         if self._footer is not None:
-            self._echo(["", *self.places, format_conclusion(self._probes, self._footer)])
+            self._echo(["", *self.places, format_probe_conclusion(self._probes, self._footer)])
 
     def _echo(self, lines: Sequence[str] | Iterator[str]) -> None:
         for line in lines:
@@ -175,10 +175,10 @@ def format_probe(probed: SubjectProbed) -> Iterator[str]:
     if probed.lost:
         yield click.style(f"  lost: {probed.lost}", fg="red")
     width = max((len(found.question) for found in probed.found), default=0)
-    yield from (_line(found, width) for found in probed.found)
+    yield from (_format_answer_line(found, width) for found in probed.found)
 
 
-def _line(found: Found, width: int) -> str:
+def _format_answer_line(found: Found, width: int) -> str:
     detail = f"{_GAP}{found.detail}" if found.detail else ""
     line = f"{found.question:<{width}}{_GAP}{found.answer}"
     if found.is_contradiction:
@@ -186,7 +186,7 @@ def _line(found: Found, width: int) -> str:
     return f"  {line}{_GAP}{'(as claimed)' if found.claimed else ''}{click.style(detail, dim=True)}".rstrip()
 
 
-def format_conclusion(probes: Sequence[SubjectProbed], footer: RunFinished) -> str:
+def format_probe_conclusion(probes: Sequence[SubjectProbed], footer: RunFinished) -> str:
     """The last line, with the exit code."""
     end = f"(exit code {footer.exit_code})"
     if footer.interrupted:
@@ -258,12 +258,13 @@ def confirm_findings(findings: Iterable[Finding], known: Mapping[str, Registered
     """Each script run once, in the order of the findings, in the surroundings of a subject that it concerns; there, if
     they name a command.
     """
-    places = [(finding, _place(finding, known)) for finding in findings]  # in turn: one host is asked, by one at a time
+    # in turn: one host is asked, by one at a time
+    places = [(finding, _place_of_finding(finding, known)) for finding in findings]
     with ThreadPoolExecutor(workers) as pool:
         yield from pool.map(partial(_confirm_finding, there=there), places)
 
 
-def _place(finding: Finding, known: Mapping[str, Registered]) -> Registered | str | None:
+def _place_of_finding(finding: Finding, known: Mapping[str, Registered]) -> Registered | str | None:
     """A subject that the finding concerns and that is here, None if it concerns none; or why its script cannot run."""
     concerned = [subject for name, subject in known.items() if finding.concerns(name)]
     present = [subject for subject in concerned if not subject.why_missing]
@@ -280,15 +281,15 @@ def _place(finding: Finding, known: Mapping[str, Registered]) -> Registered | st
 def _confirm_finding(placed: tuple[Finding, Registered | str | None], there: Surroundings) -> Confirmation:
     finding, place = placed
     return (Confirmation(finding, ScriptOutcome.CANNOT_RUN, place) if isinstance(place, str)
-            else _run(finding, place, there))
+            else _run_script(finding, place, there))
 
 
-def _run(finding: Finding, subject: Registered | None, there: Surroundings) -> Confirmation:
+def _run_script(finding: Finding, subject: Registered | None, there: Surroundings) -> Confirmation:
     process = dict(subject.process) if subject else {}
     command = [*_interpreter(subject, there), str(finding.script) if there.is_here else "-"]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False,
-                               input=None if there.is_here else _handed_over(finding, process),
+                               input=None if there.is_here else _script_to_hand_over(finding, process),
                                env={**os.environ, **process})
     except subprocess.TimeoutExpired:
         return Confirmation(finding, ScriptOutcome.BROKEN, f"took more than {LONGEST} s")
@@ -303,7 +304,7 @@ def _run(finding: Finding, subject: Registered | None, there: Surroundings) -> C
     return Confirmation(finding, shown, portable_text(ended.stdout).strip())
 
 
-def _handed_over(finding: Finding, process: Mapping[str, str]) -> str:
+def _script_to_hand_over(finding: Finding, process: Mapping[str, str]) -> str:
     """The script as text, for an interpreter that sees no file of this machine, with the variables that it needs."""
     text = finding.script.read_text(encoding="utf-8")
     return (f"import os\nos.environ.update({dict(process)!r})\n"
@@ -347,9 +348,9 @@ def confirm(
     """
     there = surroundings_of(options)
     seen: Counter[ScriptOutcome] = Counter()
-    findings = tuple(_findings(names, implementations))
+    findings = tuple(_findings_by_name(names, implementations))
     if baseline:
-        findings = _named_in(baseline, findings, implementations)
+        findings = _findings_in_baseline(baseline, findings, implementations)
         if not findings:
             click.echo(f"{baseline}: no entry of this list of known failures names a finding, so no script "
                        "was run. Give an entry `finding: ID` where a finding explains it, or leave out --baseline to "
@@ -362,7 +363,7 @@ def confirm(
     return _exit_code(seen)
 
 
-def _findings(names: Sequence[str], implementations: Sequence[str]) -> Iterator[Finding]:
+def _findings_by_name(names: Sequence[str], implementations: Sequence[str]) -> Iterator[Finding]:
     folders = {folder.name: folder for folder in library_folders(implementations)}
     for name in names or folders:
         if name not in folders:
@@ -370,7 +371,9 @@ def _findings(names: Sequence[str], implementations: Sequence[str]) -> Iterator[
         yield from read_findings(folders[name])
 
 
-def _named_in(baseline: Path, findings: Sequence[Finding], implementations: Sequence[str]) -> tuple[Finding, ...]:
+def _findings_in_baseline(
+    baseline: Path, findings: Sequence[Finding], implementations: Sequence[str],
+) -> tuple[Finding, ...]:
     listed = read_baseline(baseline, implementations)
     named = {each.finding for known in listed.values() for each in known}
     return tuple(finding for finding in findings if finding.id in named)

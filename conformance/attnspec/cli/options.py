@@ -23,7 +23,6 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from attnspec.cli import completion
-from attnspec.cluster.worker import read_address
 from attnspec.core.errors import TargetError, UsageError, hint
 from attnspec.core.forms import VARIANTS as MADE
 from attnspec.core.nouns import DType, Effort, is_bare
@@ -40,6 +39,7 @@ from attnspec.subjects.registry import registered_subjects
 
 if TYPE_CHECKING:
     from attnspec.cluster.carrier import ClusterCarrier
+    from attnspec.cluster.worker import ClusterAddress
     from attnspec.runner.session import Result
 
 _BEGIN: Mapping[str, tuple[str, bytes]] = {
@@ -253,7 +253,7 @@ _RUNNING = (
 )
 
 
-def _all(options: Iterable[Callable[[F], F]]) -> Callable[[F], F]:
+def _combine_options(options: Iterable[Callable[[F], F]]) -> Callable[[F], F]:
     def add(command: F) -> F:
         for option in reversed(tuple(options)):
             command = option(command)
@@ -262,11 +262,11 @@ def _all(options: Iterable[Callable[[F], F]]) -> Callable[[F], F]:
     return add
 
 
-elsewhere = _all(_ELSEWHERE)
-surroundings = _all(_SURROUNDINGS)
-selection = _all((*_SELECTION, *_SURROUNDINGS))
-run_options = _all(_RUNNING)
-shard_options = _all((SHARD, TIMINGS))
+elsewhere = _combine_options(_ELSEWHERE)
+surroundings = _combine_options(_SURROUNDINGS)
+selection = _combine_options((*_SELECTION, *_SURROUNDINGS))
+run_options = _combine_options(_RUNNING)
+shard_options = _combine_options((SHARD, TIMINGS))
 
 
 def plan_from(targets: Iterable[str], selected: dict[str, Given]) -> Plan:
@@ -391,7 +391,13 @@ def remaining_targets(targets: Sequence[str], without: Iterable[str]) -> tuple[s
                  if not any(fnmatch.fnmatchcase(target, pattern) for pattern in without))
 
 
-CLUSTER = click.option("--cluster", default=None, type=ParsedText("cluster", read_address), metavar="ADDRESS",
+def _read_address(text: str) -> ClusterAddress:
+    from attnspec.cluster.worker import read_address  # noqa: PLC0415  (weight: what runs subjects)
+
+    return read_address(text)
+
+
+CLUSTER = click.option("--cluster", default=None, type=ParsedText("cluster", _read_address), metavar="ADDRESS",
                        help="Have the workers of a Dask cluster judge: tcp://HOST:PORT of its scheduler, or local:N "
                             "for N workers here.")
 

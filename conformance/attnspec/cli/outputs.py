@@ -18,7 +18,7 @@ from typing import TextIO
 
 import click
 
-from attnspec.cli.conclusion import Detail, Verdicts, failure_line, so_far
+from attnspec.cli.conclusion import Detail, Verdicts, failure_line, format_so_far
 from attnspec.cli.digest import Digest, declared_sizes, format_counts, format_opening, verdict_words
 from attnspec.cli.options import Given
 from attnspec.core.errors import AttnspecError, FileLocation, UsageError
@@ -90,7 +90,7 @@ class PlainProgress(Handler):
                 for line in declared_sizes(event, self._digest.header):
                     click.echo(line, file=self._stream)
             case ItemFinished(outcome=outcome):
-                self._tell_of_first(outcome)
+                self._print_first_failure(outcome)
                 self._print_finished_subject(outcome.subject)
             case SubjectCompiles():
                 click.echo(tell_compiling(event), file=self._stream)
@@ -99,26 +99,26 @@ class PlainProgress(Handler):
             case _:
                 pass
 
-    def _tell_of_first(self, outcome: Outcome) -> None:
+    def _print_first_failure(self, outcome: Outcome) -> None:
         if not self._has_failed and (line := bad_news(self._digest, outcome)):
             click.echo(line, file=self._stream)
-            self._has_failed, self._cause = True, _cause(so_far(self._digest))
+            self._has_failed, self._cause = True, _cause(format_so_far(self._digest))
 
     def _print_finished_subject(self, subject: str) -> None:
         if len(self._digest.subjects) == 1:
-            self._tell_of_one()
-        elif self._digest.done(subject) == self._digest.count_planned(subject):
-            click.echo(f"{subject}: {self._fared(subject)}", file=self._stream)
+            self._print_item_of_one()
+        elif self._digest.count_done(subject) == self._digest.count_planned(subject):
+            click.echo(f"{subject}: {self._describe_progress(subject)}", file=self._stream)
 
-    def _fared(self, subject: str) -> str:
+    def _describe_progress(self, subject: str) -> str:
         """`done, 2 of 3 subjects`; of one that was not judged that alone."""
         lost = self._digest.counts[subject][verdict_words(Verdict.NOT_RUN)]
         if lost:
             return "was not judged" if lost == self._digest.count_planned(subject) else "was judged in part"
-        done = sum(self._digest.done(each) == self._digest.count_planned(each) for each in self._digest.subjects)
+        done = sum(self._digest.count_done(each) == self._digest.count_planned(each) for each in self._digest.subjects)
         return f"done, {done} of {len(self._digest.subjects)} subjects"
 
-    def _tell_of_one(self) -> None:
+    def _print_item_of_one(self) -> None:
         done, [subject] = len(self._digest.outcomes) + len(self._digest.probes), self._digest.subjects
         planned = self._digest.count_planned(subject)
         third = 3 * done // max(planned, done)
@@ -128,7 +128,7 @@ class PlainProgress(Handler):
 
     def _print_progress(self, progress: str) -> None:
         """How far it is, how many failures there are, and their likely cause where it is not the one told before."""
-        standing = so_far(self._digest)
+        standing = format_so_far(self._digest)
         cause = _cause(standing)
         told = standing.removesuffix(f". {cause}") if cause == self._cause else standing
         click.echo("; ".join(filter(None, (progress, told))), file=self._stream)
@@ -136,7 +136,7 @@ class PlainProgress(Handler):
 
 
 def _cause(standing: str) -> str:
-    """The second sentence of `so_far`, if it has one."""
+    """The second sentence of `format_so_far`, if it has one."""
     return standing.partition(". ")[2]
 
 
@@ -171,7 +171,7 @@ class LiveProgress(Handler):
         if isinstance(event, RunFinished):
             self._clear()
         elif is_due or isinstance(event, RunStarted):
-            self._draw()
+            self._draw_block()
 
     def shutdown(self) -> None:
         """Leave the terminal clean, also after an interruption."""
@@ -183,34 +183,34 @@ class LiveProgress(Handler):
             self._stream.flush()
             self._height = 0
 
-    def _draw(self) -> None:
+    def _draw_block(self) -> None:
         self._clear()
         width = shutil.get_terminal_size().columns
-        lines = [_cut(line, width) for line in self._block()]
+        lines = [_cut_to_width(line, width) for line in self._format_block()]
         click.echo("\n".join(lines), file=self._stream, color=self._is_coloured)
         self._height = len(lines)
         self._drawn = time.monotonic()
 
-    def _block(self) -> list[str]:
+    def _format_block(self) -> list[str]:
         digest = self._digest
-        open_ones = [name for name in digest.counts if digest.done(name) < digest.count_planned(name)]
-        begun = sorted(open_ones, key=lambda name: digest.done(name) == 0)  # stable: those at work first
+        open_ones = [name for name in digest.counts if digest.count_done(name) < digest.count_planned(name)]
+        begun = sorted(open_ones, key=lambda name: digest.count_done(name) == 0)  # stable: those at work first
         lines = [self._bar(name) for name in begun[:SHOWN]]
         if len(begun) > SHOWN:
             lines.append(f"… and {len(begun) - SHOWN} more subjects")
-        return [*lines, self._status(), *self._so_far()]
+        return [*lines, self._status(), *self._format_counts_so_far()]
 
-    def _so_far(self) -> list[str]:
+    def _format_counts_so_far(self) -> list[str]:
         """In red; worked out anew only where there are more failures."""
         if len(self._digest.subjects) != 1:
             return []
         number = len(self._digest.failures)
         if number != self._standing[0]:
-            self._standing = number, so_far(self._digest)
+            self._standing = number, format_so_far(self._digest)
         return [click.style(line, fg="red") for line in self._standing[1].split(". ")] if number else []
 
     def _bar(self, subject: str) -> str:
-        done, planned = self._digest.done(subject), self._digest.count_planned(subject)
+        done, planned = self._digest.count_done(subject), self._digest.count_planned(subject)
         filled = BAR * done // planned
         bar = click.style(self._full * filled, fg="green") + self._empty * (BAR - filled)
         return f"{subject:<28} {bar} {done:>4}/{planned:<4} {format_counts(self._digest.counts[subject])}"
@@ -221,7 +221,7 @@ class LiveProgress(Handler):
         return f"{seconds // 60}:{seconds % 60:02d}  running: {'; '.join(names) or 'workers are starting'}"
 
 
-def _cut(line: str, width: int) -> str:
+def _cut_to_width(line: str, width: int) -> str:
     """The line, cut to the width: a wrapped line would spoil the rewriting. A cut line loses its colours."""
     bare = click.unstyle(line)
     return line if len(bare) < width else bare[: width - 2] + "…"
@@ -238,7 +238,7 @@ class PageMaker:
     write: Callable[[Sequence[RunRecord], Path], None]
 
 
-def _write_page(records: Sequence[RunRecord], path: Path) -> None:
+def _write_run_page(records: Sequence[RunRecord], path: Path) -> None:
     from attnspec.report.page import write_page  # noqa: PLC0415  (weight: Jinja2)
 
     write_page(records, path)
@@ -259,7 +259,7 @@ class Outputs:
     detail: Detail = Detail.SHORT
     is_named_here: bool = False
     further_lines: tuple[str, ...] = ()
-    page_of: PageMaker = field(default_factory=lambda: PageMaker("attnspec report", _write_page))
+    page_of: PageMaker = field(default_factory=lambda: PageMaker("attnspec report", _write_run_page))
 
     @classmethod
     def from_options(cls, *, record: str | None, no_record: bool, html: str | None, as_json: bool,
@@ -392,7 +392,7 @@ class Page(WholeRun):
     """A handler that writes the page once the run is over, from its record; where none is kept, from its events."""
 
     def __init__(self, path: Path, record: Path | None,
-                 write: Callable[[Sequence[RunRecord], Path], None] = _write_page) -> None:
+                 write: Callable[[Sequence[RunRecord], Path], None] = _write_run_page) -> None:
         super().__init__()
         self._path, self._kept, self._write = path, record, write
 

@@ -90,11 +90,11 @@ def line_of(kernel: KernelRanked) -> str:
     """`0.93  does not conform  k.py:attend  0.8 s  causal.definition: each query sees one later key`."""
     standing = click.style(f"{WORDS[kernel.verdict]:<16}", fg=_COLOURS[kernel.verdict])
     score = "   -" if kernel.verdict is KernelStanding.NOT_JUDGED else f"{kernel.score:.2f}"
-    why = _format_reason(kernel)
+    why = _format_kernel_reason(kernel)
     return f"{score}  {standing}  {kernel.subject}  {kernel.seconds:.1f} s{f'  {why}' if why else ''}"
 
 
-def _format_reason(kernel: KernelRanked) -> str:
+def _format_kernel_reason(kernel: KernelRanked) -> str:
     if kernel.lost or kernel.verdict is KernelStanding.NOT_JUDGED:
         return (kernel.lost or kernel.reason).partition("\n")[0]
     if kernel.first is None:
@@ -161,15 +161,15 @@ def rank(targets: tuple[str, ...], record: Path, html: Path | None, **options: G
     as_json, workers = options.pop("as_json"), options.pop("workers")
     stream = sys.stderr if as_json else sys.stdout
     with cluster_carrier(options) as carrier:
-        plan = _plan(targets, record, options, stream)
+        plan = _plan_of_ranking(targets, record, options, stream)
         ranking = _Ranking(plan, record, workers, stream, is_json=as_json, carrier=carrier)
         judged, result = ranking.run()
     if html:
-        _write_page(judged, html, stream)
-    return _conclude(judged, plan, result, record, stream)
+        _write_ranking_page(judged, html, stream)
+    return _conclude_ranking(judged, plan, result, record, stream)
 
 
-def _plan(targets: Sequence[str], record: Path, options: dict[str, Given], stream: TextIO) -> Plan:
+def _plan_of_ranking(targets: Sequence[str], record: Path, options: dict[str, Given], stream: TextIO) -> Plan:
     sharing, stop_after, function = sharing_of(options), options.pop("stop_after") or 0, options.pop("function")
     contract, seed = " ".join(options.pop("must_take")), options.pop("seed")
     named = find_kernels(targets, function)
@@ -224,7 +224,7 @@ class _Ranking:
         return [KernelsAlone(VisibleHandler(lines)), KernelsAlone(RecordWriter(self.path, mode)), *json]
 
 
-def _write_page(record: RunRecord, path: Path, stream: TextIO) -> None:
+def _write_ranking_page(record: RunRecord, path: Path, stream: TextIO) -> None:
     from attnspec.report.page import write_page  # noqa: PLC0415  (weight: Jinja2)
 
     write_page([record], path)
@@ -237,7 +237,7 @@ def _count_standing(standing: KernelStanding, count: int) -> str:
     return f"{count} {WORDS[standing] if count == 1 else several.get(standing, WORDS[standing])}"
 
 
-def _conclude(record: RunRecord, plan: Plan, result: Result | None, path: Path, stream: TextIO) -> int:
+def _conclude_ranking(record: RunRecord, plan: Plan, result: Result | None, path: Path, stream: TextIO) -> int:
     """Tell what the ranking comes to; its exit code."""
     if result and result.defects:
         own_up(result.defects)

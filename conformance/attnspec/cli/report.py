@@ -62,16 +62,16 @@ def combine_(records: tuple[Path, ...], out: Path, html: Path | None, *, is_reto
     for path, runs in read.items():
         tell_interrupted(path, runs)
     joined = read_records(out)
-    click.echo(f"record: {out} ({len(joined)} runs, {sum(run.done for run in joined)} items)")
+    click.echo(f"record: {out} ({len(joined)} runs, {sum(run.finished_count for run in joined)} items)")
     if html:
         from attnspec.report.page import write_page  # noqa: PLC0415  (weight: Jinja2)
 
         write_page(joined, html)
         click.echo(f"page: {html}")
-    return _told_code([run for run in joined if run.header.shard])
+    return _explained_exit_code([run for run in joined if run.header.shard])
 
 
-def _told_code(shards: Sequence[RunRecord]) -> int:
+def _explained_exit_code(shards: Sequence[RunRecord]) -> int:
     """The exit code of the run that was divided into these, which no shard could know; 0 where none was."""
     if not shards:
         return CONFORMS
@@ -80,7 +80,7 @@ def _told_code(shards: Sequence[RunRecord]) -> int:
     if outcomes := [outcome for run in shards for outcome in run.outcomes]:
         # what a shard has not judged may not apply to its subjects: that says nothing of the others
         code = exit_code(outcomes, strict=any(run.header.strict for run in shards),
-                         interrupted=any(run.interrupted for run in shards))
+                         interrupted=any(run.is_interrupted for run in shards))
     click.echo(f"{count_noun(len(shards), 'shard')} of one run, which ends with exit code {code}")
     return code
 
@@ -109,10 +109,10 @@ def with_findings(event: Event) -> Event:
     found = known_findings(folder, card.id, card.version, kind_of(card.lives_in.get("device", "")))
     note = next((each.note for each in read_manifest(folder) if each.id == card.id), card.note)
     return replace(event, card=replace(card, findings=found, note=note,
-                                       backward=card.backward or _backward(card, folder)))
+                                       backward=card.backward or _backward_precision(card, folder)))
 
 
-def _backward(card: SubjectCard, folder: Path) -> dict[str, str]:
+def _backward_precision(card: SubjectCard, folder: Path) -> dict[str, str]:
     """Where the backward pass rounds, as its manifest says: records of earlier versions do not tell it."""
     if GRADIENTS_PROFILE not in card.claims:
         return {}
@@ -125,9 +125,9 @@ def _backward(card: SubjectCard, folder: Path) -> dict[str, str]:
 def tell_interrupted(path: Path, runs: tuple[RunRecord, ...]) -> None:
     """One line for each run in a file that did not reach its end."""
     for number, run in enumerate(runs, start=1):
-        if run.interrupted:
+        if run.is_interrupted:
             which = f"run {number}" if len(runs) > 1 else "the run"
-            click.echo(f"{path}: {which} was interrupted; {run.known} of {run.header.items} items are known")
+            click.echo(f"{path}: {which} was interrupted; {run.tried_count} of {run.header.items} items are known")
 
 
 LISTED = 20  # entries of each group that are told
@@ -186,12 +186,12 @@ def format_comparison(compared: RunComparison, old: Path) -> Iterator[str]:
     if compared.differences:
         yield f"  The runs differ in {'; '.join(f'{d.name} ({d.old} → {d.new})' for d in compared.differences)}."
     for group in compared.groups:
-        yield from _entries(group)
+        yield from _format_known_entries(group)
     code = compared.exit_code
-    yield click.style(f"{_verdict(compared)} (exit code {code})", fg=_ENDS[code], bold=True)
+    yield click.style(f"{_verdict_of_comparison(compared)} (exit code {code})", fg=_ENDS[code], bold=True)
 
 
-def _entries(group: KnownGroup) -> Iterator[str]:
+def _format_known_entries(group: KnownGroup) -> Iterator[str]:
     name = click.style(group.name, fg=_COLOURS.get(group.name), bold=group.name in _COLOURS)
     most = FEWER.get(group.name, LISTED)
     for each in group.entries[:most]:
@@ -200,7 +200,7 @@ def _entries(group: KnownGroup) -> Iterator[str]:
         yield f"  {name}: and {len(group.entries) - most} more, on the page"
 
 
-def _verdict(compared: RunComparison) -> str:
+def _verdict_of_comparison(compared: RunComparison) -> str:
     from attnspec.report.comparison import Status  # noqa: PLC0415  (weight: as above)
 
     if compared.exit_code == VIOLATED:
@@ -268,7 +268,7 @@ def _write_audit(records: list[RunRecord], path: Path) -> None:
 
 def _write_known(records: list[RunRecord], path: Path) -> None:
     for record in records:
-        if why := why_no_baseline(path, record.outcomes, is_whole=not record.interrupted):
+        if why := why_no_baseline(path, record.outcomes, is_whole=not record.is_interrupted):
             raise UsageError(f"the baseline was not written, since {why}.", where=FileLocation(str(path)))
         write_baseline(path, record.outcomes, strict=record.header.strict, conditions=conditions_of(record.header))
 

@@ -7,6 +7,7 @@ of 32 neighbours); NVFP4 (E4M3 scales of 16, and one of float32); the types of t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -58,6 +59,16 @@ class Storage:
     def shared(self) -> str:
         """How many entries share a scale by the definition of the format; empty where it defines nothing."""
         return self.granularities[0] if self.block else ""
+
+    @property
+    def has_power_scales(self) -> bool:
+        """Whether scales are powers of two."""
+        return self.scales == "float8_e8m0fnu"
+
+    @property
+    def has_narrow_scales(self) -> bool:
+        """Whether scales are narrow numbers themselves, so that a second one is for the whole array."""
+        return self.scales == "float8_e4m3fn"
 
     @property
     def is_whole(self) -> bool:
@@ -128,12 +139,40 @@ def is_along_tokens(layout: str) -> bool:
     return layout.endswith("_tokens")
 
 
-SCALE_AXES: Mapping[str, Mapping[int, int]] = {
+_WHOLE_AXES: Mapping[str, Mapping[int, int]] = {
     "tensor": {}, "batch": {0: 1}, "head": {1: 1}, "batch_head": {0: 1, 1: 1}, "token": {0: 1, 1: 1, 2: 1},
-    "channel": {1: 1, 3: 1}, "page": {0: 1, 1: 1, 2: 1},
-    **{f"block({length})": {0: 1, 1: 1, 2: 1, 3: length} for length in BLOCKS},
-    **{f"tokens({length})": {0: 1, 1: 1, 2: length} for length in BLOCKS},
-    **{f"channel_tokens({length})": {0: 1, 1: 1, 2: length, 3: 1} for length in BLOCKS}}
-"""By granularity, those of the axes (B,H,S,D) of an array along which scales differ, each with how many neighbours
-share one. How many tokens of a page do is a matter of the pages.
-"""
+    "channel": {1: 1, 3: 1}, "page": {0: 1, 1: 1, 2: 1}}
+_BLOCK_AXIS: Mapping[str, tuple[int, tuple[int, ...]]] = {
+    "block": (3, (0, 1, 2)), "tokens": (2, (0, 1)), "channel_tokens": (2, (0, 1, 3))}
+"""By what blocks are of, the axis that they cut, and the others along which scales differ."""
+
+_GRANULARITY = re.compile(r"(?P<tokens>\d+) tokens|(?P<name>\w+?)(?:\((?P<length>\d+)\))?", re.ASCII)
+
+
+def read_granularity(text: str) -> str:
+    """The granularity that a text names: `head`, or `tokens(64)`, with any length; `64 tokens` is read as the latter.
+    Empty if it names none.
+    """
+    found = _GRANULARITY.fullmatch(text)
+    if found is None:
+        return ""
+    name, length = ("tokens", found["tokens"]) if found["tokens"] else (found["name"], found["length"])
+    if length is None:
+        return name if name in _WHOLE_AXES else ""
+    return f"{name}({int(length)})" if name in BLOCKED and int(length) else ""
+
+
+def scale_axes(granularity: str) -> Mapping[int, int]:
+    """Those of the axes (B,H,S,D) of an array along which scales differ, each with how many neighbours share one. How
+    many tokens of a page do is a matter of the pages.
+    """
+    if granularity in _WHOLE_AXES:
+        return _WHOLE_AXES[granularity]
+    name, _, length = granularity.removesuffix(")").partition("(")
+    axis, others = _BLOCK_AXIS[name]
+    return dict(sorted({axis: int(length), **dict.fromkeys(others, 1)}.items()))
+
+
+SCALE_AXES: Mapping[str, Mapping[int, int]] = {
+    granularity: scale_axes(granularity) for granularity in (*GRANULARITIES, *PAGED_GRANULARITIES)}
+"""The same by granularity, of scales that are handed over."""

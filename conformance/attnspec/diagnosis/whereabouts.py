@@ -26,9 +26,9 @@ from attnspec.problems.problem import Problem, Recipe, Sizes
 from attnspec.record.boundaries import (
     ConditionStanding,
     condition_standing,
+    conditions_needed_alone,
     lengths_in,
     meets_condition,
-    needed_alone,
     parts_of,
     weaken_boundary,
 )
@@ -284,7 +284,7 @@ def shows_as_much(held: Recipe, shown: Recipe) -> bool:
 
 def _what_is_left(begins: str, failing: str) -> str:
     """The conditions that the case which is shown meets, as a sentence; empty where it meets none."""
-    left = needed_alone(begins, [(lengths_in(failing),)])
+    left = conditions_needed_alone(begins, [(lengths_in(failing),)])
     return f"{left[:1].upper()}{left[1:]}." if left else ""
 
 

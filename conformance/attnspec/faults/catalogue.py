@@ -231,7 +231,7 @@ PROFILES_OF: Mapping[Kind, tuple[str, ...]] = {
 
 BESIDE_POOL: Mapping[str, tuple[str, ...]] = {
     CACHES_POOL: (SERVING_POOL,), GRADIENTS_POOL: (SERVING_POOL,), DROPOUT_POOL: (GRADIENTS_POOL,),
-    QUANTISED_POOL: (SERVING_POOL, CACHES_POOL)}
+    QUANTISED_POOL: (SERVING_POOL, CACHES_POOL, GRADIENTS_POOL)}
 """By pool, those whose keywords its faults take, too: a past is met with lengths, and not the other way round."""
 
 FORMED: Mapping[InputForm, frozenset[str]] = {

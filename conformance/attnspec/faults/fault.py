@@ -117,7 +117,7 @@ class Outside(enum.Enum):
 class SoundFormulation:
     """A right attention that takes the keywords of a pool, too; of none, what all take. meaning: how it computes.
     grade: in half dtypes.  words: what its precision class says besides.  form: that of its arrays.  claims: profiles
-    that bind only who claims them.
+    that bind only who claims them.  backward: the backward pass beside it, where it has one.
     """
 
     name: str
@@ -128,6 +128,7 @@ class SoundFormulation:
     words: Mapping[str, object] = field(default_factory=dict)
     form: InputForm = InputForm.DENSE
     claims: tuple[str, ...] = ()
+    backward: Callable[[], Callable[..., object]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

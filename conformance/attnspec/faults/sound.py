@@ -15,7 +15,7 @@ from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.dtype import DTYPES, HALF_DTYPES
 from attnspec.core.errors import TargetError
 from attnspec.core.forms import InputForm
-from attnspec.core.keyword import DROPOUT_POOL
+from attnspec.core.keyword import DROPOUT_POOL, GRAD
 from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, KEYWORDS, OFF, UNCOMMON, load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import staged as stage
@@ -336,6 +336,7 @@ class Sound:
     stores_lse: whether weights hang on a log-sum-exp that was stored.
     claims: profiles that bind only who claims them.  cache: how many keys a decoder's holds; 0: any number.
     overfull_cache: what it does with more.  words: what its precision class says besides the grade, at every dtype.
+    backward: the backward pass beside it, where it has one.
     """
 
     name: str
@@ -350,6 +351,7 @@ class Sound:
     cache: int = 0
     overfull_cache: str = "grows"
     words: Mapping[str, object] = field(default_factory=dict)
+    backward: Callable[[], Callable[..., object]] | None = None
 
     @property
     def function(self) -> Attend | Rotate:
@@ -413,7 +415,7 @@ _POOL_OF: Mapping[str, str] = {
 
 OF_ASPECTS: Mapping[str, Sound] = {
     each.name: Sound(each.name, each.meaning, each.make, each.grade, form=each.form, words=each.words,
-                     claims=each.claims)
+                     claims=each.claims, backward=each.backward)
     for aspect in all_mistakes() for each in aspect.sound}
 """Those that are about an aspect which the others do not take."""
 
@@ -470,7 +472,8 @@ def _keywords(sound: Sound) -> frozenset[str]:
     words = (word for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
     if sound.name in _POOL_OF:
         pool = _POOL_OF[sound.name]
-        return frozenset(word.name for word in words if word.pool in {"", *BESIDE_POOL.get(pool, ()), pool})
+        pools = {"", *BESIDE_POOL.get(pool, ()), pool}
+        return frozenset({word.name for word in words if word.pool in pools} | ({GRAD} if sound.backward else set()))
     if sound.name not in DROPPING:
         return frozenset(word.name for word in words if word.pool not in {DROPOUT_POOL, *_POOL_OF.values()})
     return frozenset(word.name for word in words

@@ -205,9 +205,9 @@ def sound_subject(target: str) -> Subject:
     if (name := target.removeprefix(SOUND)) in SOUND_BACKWARD:
         return _with_backward(target, SOUND_BACKWARD[name])
     sound = sound_named(name)
-    declaration = declaration_of_sound(sound)
-    return Subject(target, sound.meaning, InProcess(sound.function), declaration, FileLocation("faults/sound.py"),
-                   _LIBRARY)
+    declaration, backward = declaration_of_sound(sound), sound.backward() if sound.backward else None
+    return Subject(target, sound.meaning, InProcess(sound.function, backward=backward), declaration,
+                   FileLocation("faults/sound.py"), _LIBRARY, backward=_BACKWARD if backward else None)
 
 
 def _with_backward(target: str, sound: SoundBackward) -> Subject:

@@ -113,7 +113,7 @@ def _product_sum_error(operands: Operands, r: Roundings) -> Array:
     inside = r.prescale + D * r.accumulate * (1 + r.prescale)
     inside += r.inputs.of_logits * (1 + inside)  # each product is off by what its two entries are
     per_product = a * inside * (1 + r.scale)
-    query, key = _add_offset(sizes.query, r.inputs.query_offset), _add_offset(sizes.key, r.inputs.key_offset)
+    query, key = add_offset(sizes.query, r.inputs.query_offset), add_offset(sizes.key, r.inputs.key_offset)
     error: Array = (query * per_product) @ key.swapaxes(-1, -2)
     if operands.stored_errors is None or not r.stored_formats:
         return error
@@ -130,7 +130,7 @@ def moved_products(operands: Operands, stored: StoredErrors) -> Array:
                       + stored.query @ sizes.key.swapaxes(-1, -2))
 
 
-def _add_offset(sizes: Array, offset: float) -> Array:
+def add_offset(sizes: Array, offset: float) -> Array:
     """Sizes of any shape, and as much more as what is added up to make an entry may be larger."""
     return sizes + offset if offset else sizes
 
@@ -317,7 +317,7 @@ def assemble_allowance(
     # gs: n additions, and three roundings for each online rescale of the sum so far
     summed = errors.chain * r.accumulate
     divided = errors.divisor_error(r)
-    answer, size, reach = size, _add_offset(size, r.inputs.value_offset), _add_offset(reach, r.inputs.value_offset)
+    answer, size, reach = size, add_offset(size, r.inputs.value_offset), add_offset(reach, r.inputs.value_offset)
     # B2: both sums err, numerator and denominator
     rounded = reach * (((1 + summed) * (1 + r.weights) - 1) * (1 + divided)) + (size + drift) * divided
     # the division may be two roundings: a reciprocal, and the product with it
@@ -382,7 +382,7 @@ def in_domain(operands: Operands, truth: Truth, r: Roundings, errors: WeightErro
     summable = ((errors.chain * max(r.accumulate, r.row_sum) < 1) & (errors.normaliser <= 1))[..., 0]
     # the sum of the sizes of a head's values, hidden ones too, cannot overflow the accumulator
     sums = operands.held.value_sums.max(axis=-1, initial=0.0)[..., None]
-    sums = _add_offset(sums, r.inputs.value_offset * operands.shape[3]) * r.inputs.value_growth
+    sums = add_offset(sums, r.inputs.value_offset * operands.shape[3]) * r.inputs.value_growth
     # half of the range leaves room for the roundings of the sum
     domain: Array = operands.usable & (operands.counts > 0) & summable & (sums <= r.largest_sum / 2)
     # a scale below the normal range of its storage is not rounded relatively
@@ -414,7 +414,7 @@ def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
     """
     a, sizes, logits = max(1.0, abs(float(operands.scale))), operands.held, truth.logits
     dots = np.abs(operands.query @ operands.held_key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
-    query, key = _add_offset(sizes.query, r.inputs.query_offset), _add_offset(sizes.key, r.inputs.key_offset)
+    query, key = add_offset(sizes.query, r.inputs.query_offset), add_offset(sizes.key, r.inputs.key_offset)
     products = (query @ key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
     # with a zero point, products of codes are formed before it is taken off
     dots = np.maximum(dots, products) if r.inputs.query_offset or r.inputs.key_offset else dots

@@ -75,7 +75,7 @@ def finish_sums(sums: Sums, how: Summing, classes: tuple[BackwardRoundings, ...]
              for b, error, size in zip(classes, sums.errors, sums.sizes, strict=True)]
     allowance = np.asarray(sum(parts))
     # the scale may be multiplied in before or after the sum
-    largest = sums.sizes[0] * max(1.0, how.scale)
+    largest = sums.sizes[0] * max(1.0, how.scale) * classes[0].forward.inputs.logit_growth
     fits = (largest <= classes[0].largest / 2) & (largest <= classes[0].forward.largest_sum / 2)
     claimed = fits & np.isfinite(allowance) & np.isfinite(sums.truth) & ~np.broadcast_to(sums.lost, sums.truth.shape)
     return Gradient(sums.truth, allowance, np.asarray(claimed))

@@ -16,6 +16,7 @@ from attnspec.core.nouns import DType
 from attnspec.numerics.bound import (
     LARGEST_ARGUMENT,
     WeightError,
+    add_offset,
     in_domain,
     logit_error,
     logit_underflow,
@@ -34,7 +35,7 @@ from attnspec.numerics.gradient_sums import (
     mark_heads,
     reduce_block,
 )
-from attnspec.numerics.operands import Operands, key_heads, queries_within
+from attnspec.numerics.operands import Operands, dequantise_problem, key_heads, queries_within, roundings_of
 from attnspec.numerics.precision import Precision, assumed_precision
 from attnspec.numerics.reference import (
     Differentials,
@@ -191,7 +192,9 @@ def _output_product_error(block: Pass) -> Array:
     """(B,H,T,S): of dP, the products of the output's gradient and the values."""
     b, width = block.roundings, block.operands.value.shape[-1]
     # Dv products, in any order
-    error = width * b.forward.accumulate * output_product_sizes(block)
+    inside = width * b.forward.accumulate
+    inside += b.forward.inputs.of_values * (1 + inside)  # each product is off by what its value is
+    error = inside * output_product_sizes(block)
     stored = b.products + block.rescaling * (1 + b.products)
     error = error + stored * (np.abs(block.differentials.products) + error)
     lost = b.underflow if b.precision.products else 0.0
@@ -200,8 +203,9 @@ def _output_product_error(block: Pass) -> Array:
 
 
 def output_product_sizes(block: Pass) -> Array:
-    """(B,H,T,S): M, the products of the absolute values."""
-    sizes = np.abs(block.differentials.grad) @ block.operands.sizes.value.swapaxes(-1, -2)
+    """(B,H,T,S): M, the products of the absolute values, and of what is added up to make a value."""
+    values = add_offset(block.operands.sizes.value, block.roundings.forward.inputs.value_offset)
+    sizes = np.abs(block.differentials.grad) @ values.swapaxes(-1, -2)
     return np.asarray(sizes if block.factor is None else sizes * block.factor)
 
 
@@ -234,7 +238,7 @@ def _delta_error_by_output(block: Pass) -> Array:
     grad, divided = np.abs(block.differentials.grad), block.errors.divisor_error(r)
     own = (grad * np.abs(block.truth.output)).sum(axis=-1, keepdims=True)
     summed = (1 + block.errors.chain * r.accumulate) * (1 + r.weights) * (1 + divided) * (1 + r.softmax) ** 2
-    summed = summed * (1 + block.rescaling) - 1
+    summed = summed * (1 + block.rescaling) * (1 + r.inputs.of_values) - 1
     inside = summed * block.heaviest_mean(sizes)
     # how far wrong weights move the output, by sizes
     moved = block.sum_over_keys(block.errors.excess * (sizes + own)) / block.errors.least[..., None]
@@ -288,7 +292,8 @@ def expect_gradients(
     Of a row that is unsettled, or out of the domain of the bounds, nothing is claimed, nor of any key of its heads.
     factor (B,H,T,S): of weights that are dropped.  The other arguments are those of `expect`.
     """
-    classes = erring_classes(precision, backward)
+    own, *of_truth = erring_classes(precision, backward)
+    classes, problem = (replace(own, forward=roundings_of(problem, precision)), *of_truth), dequantise_problem(problem)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is not claimed
         way = _Way(problem, grad, classes, key_heads(problem, conventions),
                    np.ones((problem.sizes.B, 1), bool) if settled is None else settled,
@@ -403,9 +408,14 @@ def _add_errors(way: _Way, block: ProblemBlock, each: Pass, errors: PairErrors, 
     a = abs(float(operands.scale))
     # an underflow is absolute, and each visible key may have one
     low = np.where(each.seen, max(1.0, a) * (b.lost_logits + b.forward.lost_product), 0.0)
-    dots, sizes = a * errors.dots + low, np.abs(found.dots) + errors.dots
-    _add_parts(way, "query", block, at, (dots @ operands.sizes.key, sizes @ operands.sizes.key))
-    turned = (array[..., :keys].swapaxes(-1, -2) @ operands.sizes.query for array in (dots, sizes))
+    inputs, sizes = b.forward.inputs, np.abs(found.dots) + errors.dots
+    dots = a * errors.dots + low * inputs.logit_growth  # what underflows may be multiplied by codes
+    key = add_offset(operands.sizes.key, inputs.key_offset)
+    query = add_offset(operands.sizes.query, inputs.query_offset)
+    if inputs.of_logits:  # each product is off by what its entry of the other array is
+        dots = dots + a * inputs.of_logits * sizes
+    _add_parts(way, "query", block, at, (dots @ key, sizes @ key))
+    turned = (array[..., :keys].swapaxes(-1, -2) @ query for array in (dots, sizes))
     _add_parts(way, "key", block, at, tuple(turned))
     weights = errors.weights, found.applied_weights + errors.weights
     turned = (array[..., :keys].swapaxes(-1, -2) @ np.abs(found.grad) for array in weights)
@@ -449,9 +459,10 @@ def _mark_claimed(way: _Way, block: ProblemBlock, each: Pass, errors: PairErrors
     """(B,H,T): the rows of a block of which something may be said: their gradients fit where they are stored. Those of
     hidden keys count, also where a row sees none: 0 times what has overflown is NaN.
     """
-    operands, b = block.operands, each.roundings
+    operands, b, inputs = block.operands, each.roundings, each.roundings.forward.inputs
     # hidden keys, too: what overflows there becomes NaN in the sum
-    reach = each.dropout_growth * (np.abs(each.differentials.grad) @ operands.held.value.swapaxes(-1, -2))
+    held = inputs.value_growth * add_offset(operands.held.value, inputs.value_offset)  # of codes themselves
+    reach = each.dropout_growth * (np.abs(each.differentials.grad) @ held.swapaxes(-1, -2))
     fits = reach.max(axis=-1, initial=0.0) <= min(b.forward.largest_sum / 4, _storable_size(b, b.precision.products))
     fits = fits & (each.largest_seen(np.abs(each.differentials.logits))[..., 0]
                    <= _storable_size(b, b.precision.logits))

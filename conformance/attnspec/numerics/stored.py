@@ -14,7 +14,7 @@ import numpy as np
 
 from attnspec.core.dtype import DTYPES
 from attnspec.core.keywords import CACHED
-from attnspec.core.storage import SCALE_AXES, Storage
+from attnspec.core.storage import Storage
 from attnspec.numerics.operands import Magnitudes, Operands, StoredErrors, dequantise_problem
 from attnspec.numerics.precision import Precision
 from attnspec.numerics.reference import ProblemBlock, attended_hull, cut_blocks
@@ -25,6 +25,16 @@ from attnspec.problems.problem import CACHED_INPUTS, Array, Problem, join_past
 ROUNDINGS_OF_A_QUOTIENT = 4
 """Of a scale (the largest entry over the largest code), of its reciprocal or the quotient with it, of a factor that is
 multiplied in before, and of the least scale that is added."""
+
+ROUNDINGS_OF_A_SECOND_SCALE = 4
+"""Of a second scale (the largest entry over the largest code, and over the largest scale), of a scale in its units, and
+of the product of both."""
+
+LARGEST_NARROW_SCALE = 448.0
+"""Of E4M3."""
+
+SMALLEST_POWER = 2.0**-126
+"""The least scale of which no rounding is lost, in float32 and, but for one, in E8M0."""
 
 ROUNDINGS_WITH_A_ZERO = 8
 """Of a range, of a scale (the range over the largest code), of its reciprocal, of the quotient with it, of the zero
@@ -52,7 +62,8 @@ def add_rescaling(r: Roundings, problem: Problem, stored: Mapping[str, StoredFor
     relative errors of logits and of values, and how much larger the numbers may be that are added up.
     stored: the formats of the arrays of a problem that are quantised; the others are not.
     """
-    times = {name: ROUNDINGS_OF_A_SCALE + ROUNDINGS_OF_A_ZERO * each.has_zero for name, each in stored.items()}
+    times = {name: ROUNDINGS_OF_A_SCALE * (1 + each.codes.has_narrow_scales) + ROUNDINGS_OF_A_ZERO * each.has_zero
+             for name, each in stored.items()}
     on_logits, on_values = times.get("query", 0) + times.get("key", 0), times.get("value", 0)
     u, inputs = _scale_roundoff(r.precision), r.inputs
     kept = {**stored, **{name: each for name, each in r.stored_formats.items() if name not in ARRAYS}}
@@ -143,6 +154,8 @@ def entry_errors(entries: Array, stored: StoredFormat, precision: Precision) -> 
         return _smoothed_errors(entries, stored, precision)
     if stored.has_zero:
         return _errors_with_zeros(entries, stored, precision)
+    if stored.has_rounded_scales:
+        return _errors_with_rounded_scales(entries, stored, precision)
     size = np.abs(entries)
     largest = np.broadcast_to(block_maximum(size, stored), size.shape) if stored.is_scaled else None
     step = np.full(size.shape, 1 / stored.factor) if largest is None else largest / stored.codes.largest + stored.least
@@ -182,6 +195,39 @@ def _errors_with_zeros(entries: Array, stored: StoredFormat, precision: Precisio
     return np.where(np.isfinite(entries), np.broadcast_to(found, size.shape), 0.0)
 
 
+def _errors_with_rounded_scales(entries: Array, stored: StoredFormat, precision: Precision) -> Array:
+    """The same of entries (B,H,S,D) where a scale is rounded, downwards too: what is beyond the largest code times the
+    scale is clipped.
+    """
+    size, codes, u = np.abs(entries), stored.codes, _scale_roundoff(precision)
+    largest = np.broadcast_to(block_maximum(size, stored), size.shape)
+    least, most = _rounded_scales(size, largest, codes)
+    moved = np.maximum(stored.relative * size, np.maximum(stored.absolute * most, size - codes.largest * least))
+    quotient = ROUNDINGS_OF_A_QUOTIENT + ROUNDINGS_OF_A_SECOND_SCALE * codes.has_narrow_scales
+    lost = 2 * _scale_underflow(precision) / np.where(most == 0, 1.0, most)
+    found = np.minimum(moved, size) + (quotient * u + lost) * size
+    second = size.max(initial=0.0) / codes.largest / LARGEST_NARROW_SCALE if codes.has_narrow_scales else least
+    # E8M0 has the exponents of float32; a second scale is in float32
+    is_tiny = _is_tiny(second, precision) | (second < SMALLEST_POWER)
+    found = np.where(is_tiny & (largest > 0), np.inf if codes.has_narrow_scales else largest + most, found)
+    found = np.where(np.isfinite(largest) & (most <= 1 / SMALLEST_POWER), found, np.inf)
+    return np.where(np.isfinite(entries), found, 0.0)
+
+
+def _rounded_scales(size: Array, largest: Array, codes: Storage) -> tuple[Array, Array]:
+    """The least and the largest scale, (B,H,S,D) each, that may be taken from the sizes of entries and the largest of
+    each block: powers of two, rounded downwards so that the largest entry has the exponent of the largest code, or
+    upwards so that nothing is clipped, of entries that any factor was multiplied into; or E4M3 in units of a second
+    scale, which gives its largest number to the block of the largest entry.
+    """
+    exact = largest / codes.largest
+    if codes.has_power_scales:
+        return largest / 2.0 ** np.frexp(codes.largest)[1], 2 * exact
+    second = size.max(initial=0.0) / codes.largest / LARGEST_NARROW_SCALE
+    off = np.maximum(exact * 2.0**-4, second * 2.0**-10)  # half a unit of E4M3, or half the distance of its smallest
+    return np.maximum(exact - off, 0.0), exact + off
+
+
 def _errors_of_nearest(entries: Array, step: Array, stored: StoredFormat, precision: Precision) -> Array:
     """The same of entries (B,H,S,D) where just these steps, as many, are used: the distance to the nearest code. A
     quotient that is off may have its neighbour's code, which is as much further away.
@@ -219,15 +265,14 @@ def _is_tiny(step: Array, precision: Precision) -> Array:
 
 def block_maximum(numbers: Array, stored: StoredFormat) -> Array:
     """(B,H,S,D), or broadcast to it: the largest number among those that share a scale, NaN where one is NaN."""
-    if stored.tokens:
-        S = numbers.shape[2]
-        if not S:
-            return np.zeros((*numbers.shape[:2], 0, 1))
-        of_tokens = _largest_along(numbers, (3,))[..., 0]
-        blocks_of = np.maximum.reduceat(of_tokens, np.arange(0, S, stored.tokens), axis=2)
-        return np.asarray(np.repeat(blocks_of, stored.tokens, axis=2)[:, :, :S, None])
-    others = tuple(axis for axis in range(4) if axis not in SCALE_AXES[stored.granularity])
-    return _largest_along(numbers, others)
+    shared = stored.shared_axes
+    found = _largest_along(numbers, tuple(axis for axis in range(4) if axis not in shared))
+    for axis, length in shared.items():
+        size = numbers.shape[axis]
+        if length > 1 and size:
+            of_blocks = np.maximum.reduceat(found, np.arange(0, size, length), axis=axis)
+            found = of_blocks.take(np.arange(size) // length, axis)
+    return found
 
 
 def _largest_along(numbers: Array, axes: tuple[int, ...]) -> Array:

@@ -74,8 +74,11 @@ def spread_of_stored(operands: Operands, truth: Truth, weights: tuple[Array, Arr
 
 def sure_of_stored(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array | float:
     """(B,H,T,Dv): weights that are too small for a code become 0, always; and rounding has a mean of a fifth of its
-    square, since codes just above a power of two lie twice as far apart.
+    square, since codes just above a power of two lie twice as far apart. Where the largest entries of blocks may be
+    clipped, all in the same direction, chance says nothing.
     """
+    if any(each.has_rounded_scales for each in r.stored_formats.values()):
+        return np.inf
     if WEIGHTS not in r.stored_formats:
         return 0.0
     stored, attended = r.stored_formats[WEIGHTS], np.where(operands.visible_array(), truth.weights, 0.0)

@@ -159,7 +159,7 @@ def resume_ranking(path: Path, plan: Plan) -> RunRecord | None:
     if not path.exists() or not path.stat().st_size:
         return None
     record, where = read_record(path), FileLocation(str(path))
-    if record.done > len(record.ranks):
+    if record.finished_count > len(record.ranks):
         raise UsageError("this is the record of another kind of run, so a ranking cannot go on in it. Name another "
                          "file: --record PATH.", where=where)
     [digest], shard = plan.more[DIGEST], plan.more.get(SHARD, ("",))[0]

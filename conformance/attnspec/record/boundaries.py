@@ -115,7 +115,7 @@ def _join_spans(found: Sequence[Span]) -> Span | None:
     first, low, is_open = found[0], min(span.low for span in found), any(span.is_open for span in found)
     if all(span == first for span in found):
         return first
-    if block := _block(found):
+    if block := _largest_block(found):
         is_told = any(span.ends for span in found)
         return Span(first.axis, block + 1, block=block) if is_told else Span(first.axis, low, is_open=is_open)
     highs = [span.high for span in found]
@@ -124,7 +124,7 @@ def _join_spans(found: Sequence[Span]) -> Span | None:
     return Span(first.axis, low, is_open=True) if all(span.low == low for span in found) else None
 
 
-def _block(found: Sequence[Span]) -> int:
+def _largest_block(found: Sequence[Span]) -> int:
     """The largest block that the failing lengths exceed and whose multiples end every range; 0 if there is none.
 
     Where no range has an end, it is the one below all beginnings, each of which has a power of two close below it.
@@ -213,15 +213,15 @@ def meets_condition(condition: str, lengths: Lengths) -> bool | None:
 
 def _meets(condition: str, lengths: Lengths) -> bool | None:
     if found := _MODULO.fullmatch(condition):
-        value = _value(found["left"], lengths)
+        value = _value_at(found["left"], lengths)
         return None if value is None else (value % int(found["n"]) == int(found["rest"])
                                            and value >= int(found["start"] or 1))
     if found := _OF_BLOCKS.fullmatch(condition):
-        value = _value(found["left"], lengths)
-        fits = None if value is None else _fits(found["rule"], value)
+        value = _value_at(found["left"], lengths)
+        fits = None if value is None else _fits_rule(found["rule"], value)
         return fits if fits is None or value is None else fits and value >= int(found["start"] or 1)
     if found := _SIZE_COMPARISON.fullmatch(condition):
-        left, right = (_value(found[side], lengths) for side in ("left", "right"))
+        left, right = (_value_at(found[side], lengths) for side in ("left", "right"))
         if left is None or right is None:
             return None
         least = int((found["low"] or "1").partition(" ")[0])
@@ -229,7 +229,7 @@ def _meets(condition: str, lengths: Lengths) -> bool | None:
     return None
 
 
-def _fits(rule: str, value: int) -> bool | None:
+def _fits_rule(rule: str, value: int) -> bool | None:
     if rule == "not a power of two":
         return value.bit_count() != 1
     if found := _MULTIPLE.fullmatch(rule):
@@ -239,7 +239,7 @@ def _fits(rule: str, value: int) -> bool | None:
     return None
 
 
-def _value(words: str, lengths: Lengths) -> int | None:
+def _value_at(words: str, lengths: Lengths) -> int | None:
     """`65`, `S`, `T (= S)`, `B·H`, `H/Hkv`, `Dv + 2` at these sizes."""
     if words.isdigit():
         return int(words)
@@ -268,7 +268,7 @@ def condition_standing(begins: str, failing: Iterable[Lengths], passing: Iterabl
     return ConditionStanding.IS_NEEDED if parts and is_met else ConditionStanding.DECIDES
 
 
-def needed_alone(begins: str, failing: Iterable[Calls]) -> str:
+def conditions_needed_alone(begins: str, failing: Iterable[Calls]) -> str:
     """The conditions that a call of every failing case meets, as a clause: `fails where S ≥ 65`; empty where none is
     left.
     """

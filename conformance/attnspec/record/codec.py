@@ -44,7 +44,7 @@ def encode(thing: object) -> Json:
     if type(thing) in _AS_THEY_ARE:  # most of a record
         return thing
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        return {name: encode(getattr(thing, name)) for name, default in _fields(type(thing))
+        return {name: encode(getattr(thing, name)) for name, default in _fields_with_defaults(type(thing))
                 if not (is_brief(type(thing), name) and getattr(thing, name) == default)}
     if isinstance(thing, Mapping):
         return {str(encode(key)): encode(value) for key, value in thing.items()}
@@ -59,7 +59,7 @@ _AS_THEY_ARE = frozenset({str, bool, int, type(None)})
 
 
 @functools.cache
-def _fields(kind: type) -> tuple[tuple[str, object], ...]:
+def _fields_with_defaults(kind: type) -> tuple[tuple[str, object], ...]:
     """The fields of a dataclass, each with its default."""
     return tuple((each.name, each.default) for each in dataclasses.fields(kind))
 
@@ -102,11 +102,11 @@ def type_hints_of(kind: type) -> Mapping[str, Any]:
 
 
 def _decode(kind: Hint, data: object, path: str) -> Json:
-    return _way(kind)(kind, data, path)
+    return _decoder_of(kind)(kind, data, path)
 
 
 @functools.cache
-def _way(kind: Hint) -> Way:
+def _decoder_of(kind: Hint) -> Way:
     """How a type is decoded: looked up once, for there are ten thousands of lines in a record."""
     if kind is Any or kind is object:
         return _decode_anything
@@ -128,14 +128,14 @@ DEEPEST = 20
 
 def _decode_anything(_kind: Hint, data: object, path: str) -> Json:
     level, deeper = 0, [data]
-    while deeper := [part for each in deeper for part in _parts(each)]:
+    while deeper := [part for each in deeper for part in _items_of(each)]:
         level += 1
         if level > DEEPEST:
             raise RecordError(f"{path} nests too deeply for a record.")
     return data
 
 
-def _parts(data: object) -> Iterable[object]:
+def _items_of(data: object) -> Iterable[object]:
     return data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
 
 
@@ -152,7 +152,7 @@ def _decode_union(kind: Hint, data: object, path: str) -> Json:
 def _decode_tuple(kind: Hint, data: object, path: str) -> tuple[Any, ...]:
     inner = typing.get_args(kind)[0]
     if not isinstance(data, list):
-        raise _misfit(path, "a list", data)
+        raise _misfit_error(path, "a list", data)
     return tuple(_decode(inner, each, f"{path}[{number}]") for number, each in enumerate(data))
 
 
@@ -163,7 +163,7 @@ def _decode_frozenset(kind: Hint, data: object, path: str) -> frozenset[Any]:
 def _decode_mapping(kind: Hint, data: object, path: str) -> dict[Any, Any]:
     key, value = typing.get_args(kind)
     if not isinstance(data, dict):
-        raise _misfit(path, "an object", data)
+        raise _misfit_error(path, "an object", data)
     return {_decode(key, k, path): _decode(value, v, f"{path}.{k}") for k, v in data.items()}
 
 
@@ -174,8 +174,8 @@ def _decode_float(_kind: Hint, data: object, path: str) -> float:
         try:
             return float(data)
         except OverflowError:
-            raise _misfit(path, "a number that a float can hold", data) from None
-    raise _misfit(path, "a number", data)
+            raise _misfit_error(path, "a number that a float can hold", data) from None
+    raise _misfit_error(path, "a number", data)
 
 
 _BY_ORIGIN: Mapping[Any, Way] = {
@@ -197,9 +197,9 @@ def _decode_enum(kind: type[enum.Enum], data: object, path: str) -> enum.Enum:
 
 def _decode_fields(kind: type, data: object, path: str) -> object:
     if not isinstance(data, dict):
-        raise _misfit(path, "an object", data)
+        raise _misfit_error(path, "an object", data)
     known = type_hints_of(kind)
-    missing = [name for name in _required(kind) if name not in data]
+    missing = [name for name in _required_fields(kind) if name not in data]
     if missing:
         raise RecordError(f"{path} lacks {missing[0]!r}.")
     strangers = sorted(data.keys() - known.keys())
@@ -213,7 +213,7 @@ def _decode_fields(kind: type, data: object, path: str) -> object:
 
 
 @functools.cache
-def _required(kind: type) -> tuple[str, ...]:
+def _required_fields(kind: type) -> tuple[str, ...]:
     return tuple(each.name for each in dataclasses.fields(kind) if is_required(each))
 
 
@@ -225,9 +225,9 @@ def is_required(each: dataclasses.Field[Any]) -> bool:
 def _decode_plain(kind: type, data: object, path: str) -> Json:
     # bool is an int to Python, never to a record
     if not isinstance(data, kind) or (kind is not bool and isinstance(data, bool)):
-        raise _misfit(path, {str: "a string", int: "a whole number", bool: "true or false"}[kind], data)
+        raise _misfit_error(path, {str: "a string", int: "a whole number", bool: "true or false"}[kind], data)
     if isinstance(data, int) and abs(data) >= LARGEST:
-        raise _misfit(path, "a whole number of at most 18 digits", data)
+        raise _misfit_error(path, "a whole number of at most 18 digits", data)
     return data
 
 
@@ -235,7 +235,7 @@ LARGEST = 10**18
 """No whole number of a record has more digits: nothing is counted so far, and divisions of larger ones overflow."""
 
 
-def _misfit(path: str, wanted: str, data: object) -> RecordError:
+def _misfit_error(path: str, wanted: str, data: object) -> RecordError:
     return RecordError(f"{path} should be {wanted}, not {data!r:.60}.")
 
 

@@ -383,7 +383,7 @@ def does_explain(finding: KnownFinding, outcome: Outcome) -> bool:
     if outcome.failure_kind == RECOMMENDS:
         return outcome.clause in finding.clauses
     return (is_named(finding.clauses, outcome.clause)
-            and (not finding.seen or any(_shows(each, outcome) for each in finding.seen)))
+            and (not finding.seen or any(_shows_symptom(each, outcome) for each in finding.seen)))
 
 
 def is_choice(finding: KnownFinding) -> bool:
@@ -396,7 +396,7 @@ def is_named(patterns: Sequence[str], clause: str) -> bool:
     return not patterns or any(fnmatch.fnmatchcase(clause, pattern) for pattern in patterns)
 
 
-def _shows(seen: Seen, outcome: Outcome) -> bool:
+def _shows_symptom(seen: Seen, outcome: Outcome) -> bool:
     evidence = outcome.evidence
     if evidence is None or not is_named(seen.clauses, outcome.clause):
         return False
@@ -408,16 +408,16 @@ def _shows(seen: Seen, outcome: Outcome) -> bool:
 
 def _is_measured_so(seen: Seen, measured: Measured | None) -> bool:
     return measured is not None and (
-        _value(measured.seen) in (seen.values or VALUES)
-        and _at_most(measured.gap, seen.absolute_error) and _at_most(measured.margin, seen.margin)
-        and _at_most(measured.gap, seen.relative_error, abs(measured.expected)))
+        _kind_of_value(measured.seen) in (seen.values or VALUES)
+        and _is_at_most(measured.gap, seen.absolute_error) and _is_at_most(measured.margin, seen.margin)
+        and _is_at_most(measured.gap, seen.relative_error, abs(measured.expected)))
 
 
-def _at_most(error: float, most: float, unit: float = 1.0) -> bool:
+def _is_at_most(error: float, most: float, unit: float = 1.0) -> bool:
     return math.isinf(most) or error <= most * unit
 
 
-def _value(seen: float) -> str:
+def _kind_of_value(seen: float) -> str:
     if math.isnan(seen):
         return "nan"
     return "infinity" if math.isinf(seen) else "number" if seen else "zero"

@@ -124,14 +124,14 @@ class RunRecord:
     ranks: tuple[KernelRanked, ...] = ()
 
     @property
-    def done(self) -> int:
+    def finished_count(self) -> int:
         """How many items came to an end, of whatever kind."""
         return sum(map(len, (self.outcomes, self.puts, self.blocks, self.probes, self.ranks)))
 
     @property
-    def known(self) -> int:
+    def tried_count(self) -> int:
         """How many items of the run were tried."""
-        return self.done - sum(each.verdict is Verdict.NOT_RUN for each in self.outcomes)
+        return self.finished_count - sum(each.verdict is Verdict.NOT_RUN for each in self.outcomes)
 
     @property
     def measures_attnspec(self) -> bool:
@@ -139,7 +139,7 @@ class RunRecord:
         return bool(self.puts or self.blocks or self.header.rules)
 
     @property
-    def interrupted(self) -> bool:
+    def is_interrupted(self) -> bool:
         """Whether the run did not reach its end."""
         return self.footer is None or self.footer.interrupted
 
@@ -164,10 +164,10 @@ def read_records(path: Path) -> tuple[RunRecord, ...]:
 
 def read_events(path: Path) -> Iterator[Located]:
     """Every event of a file of JSON Lines, packed or not, with its place. Raises RecordError."""
-    return _events(read_text(path), str(path))
+    return _read_located_events(read_text(path), str(path))
 
 
-def _events(text: str, file: str) -> Iterator[Located]:
+def _read_located_events(text: str, file: str) -> Iterator[Located]:
     lines = text.split("\n")
     # What follows the last line feed was cut off in mid-write: one event is lost, and the run was interrupted.
     for number, line in enumerate(lines[:-1], start=1):
@@ -181,7 +181,7 @@ def _events(text: str, file: str) -> Iterator[Located]:
 def assemble_record(events: Iterable[Located], file: str) -> RunRecord:
     """The record of a stream of events, each with its place."""
     stream = iter(events)
-    header = _header(stream, file)
+    header = _read_header(stream, file)
     found = _RunSoFar()
     for where, event in stream:
         found.take(event, where)
@@ -230,9 +230,9 @@ class _RunSoFar:
             case SubjectCompiles():
                 pass  # it is for whoever waits
             case _:
-                self._finish(event, where)
+                self._finish_job(event, where)
 
-    def _finish(self, event: Done, where: FileLocation) -> None:
+    def _finish_job(self, event: Done, where: FileLocation) -> None:
         if isinstance(event, ItemFinished):
             _check_pairs(event.outcome.met, where)
         if (key := key_of(event)) in self.done:
@@ -266,7 +266,7 @@ def _check_pairs(written: str, where: FileLocation) -> None:
                               where=where) from None
 
 
-def _header(stream: Iterator[Located], file: str) -> RunStarted:
+def _read_header(stream: Iterator[Located], file: str) -> RunStarted:
     first = next(stream, None)
     if first is None:
         raise EmptyRecordError("the record holds no whole line: its run ended before it began, or it was cut off.",
@@ -286,11 +286,15 @@ def show_hidden(thing: T) -> T:
     return shown
 
 
+_WITHOUT_TEXT = (int, float, enum.Enum, type(None))
+
+
 def _with_visible_text(thing: Any) -> Any:  # noqa: ANN401  (whatever a record holds)
-    if thing is None or isinstance(thing, int | float | enum.Enum):
+    if isinstance(thing, str) and not isinstance(thing, enum.Enum):
+        # most texts are plain, and to see that takes a fifth of the search
+        return thing if thing.isascii() and thing.isprintable() else texts.escape_hidden(thing)
+    if isinstance(thing, _WITHOUT_TEXT):
         return thing
-    if isinstance(thing, str):
-        return texts.escape_hidden(thing)
     if isinstance(thing, tuple | list):
         parts = [_with_visible_text(each) for each in thing]
         return type(thing)(parts) if _differ(parts, thing) else thing
@@ -299,13 +303,13 @@ def _with_visible_text(thing: Any) -> Any:  # noqa: ANN401  (whatever a record h
         is_changed = _differ(parts, [part for pair in thing.items() for part in pair])
         return dict(zip(parts[::2], parts[1::2], strict=True)) if is_changed else thing
     kind: type = type(thing)
-    names = _fields(kind)
+    names = _field_names(kind)
     changed = {name: new for name in names if (new := _with_visible_text(old := getattr(thing, name))) is not old}
     return dataclasses.replace(thing, **changed) if changed else thing
 
 
 @cache
-def _fields(kind: type) -> tuple[str, ...]:
+def _field_names(kind: type) -> tuple[str, ...]:
     """The fields of a dataclass; none of anything else."""
     return tuple(each.name for each in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
 

@@ -72,7 +72,7 @@ def check_whole(headers: Sequence[tuple[Path, RunStarted]]) -> None:
         _check_once(parts)
     broken = [digest for digest, parts in runs.items() if len(parts) < parts[0][1].count]
     if broken and len(runs) > 1:
-        raise _foreign(runs, broken)
+        raise _foreign_part_error(runs, broken)
     for digest in broken:
         raise _missing_parts_error(runs[digest])
 
@@ -96,7 +96,7 @@ def _missing_parts_error(parts: Sequence[Part]) -> ShardsError:
                        "of all shards.", where=FileLocation(str(path)))
 
 
-def _foreign(runs: Mapping[str, Sequence[Part]], broken: Sequence[str]) -> ShardsError:
+def _foreign_part_error(runs: Mapping[str, Sequence[Part]], broken: Sequence[str]) -> ShardsError:
     """The part that stands most alone, beside one of the others."""
     stray = min(broken, key=lambda digest: len(runs[digest]))
     other = next(digest for digest in runs if digest != stray)
@@ -148,11 +148,11 @@ class RecordWriter:
             self._is_made_here = not self._path.exists()
             self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | _FLAGS[self._mode], 0o666)
             if stat.S_ISREG(os.fstat(self._descriptor).st_mode):
-                self._take(self._descriptor)
+                self._claim_file(self._descriptor)
         except OSError as problem:
             raise cannot_write(self._path, "record", problem) from None
 
-    def _take(self, descriptor: int) -> None:
+    def _claim_file(self, descriptor: int) -> None:
         """Make the file this run's; a pipe or a device is nobody's."""
         try:
             lock_file(descriptor, self._path)
@@ -258,15 +258,15 @@ def combine_records(paths: Sequence[Path], out: Path, *, retold: Callable[[Event
     Raises RecordError for a bad record, MismatchedSpecError, ShardsError, DuplicateItemError, and UsageError where
     `out` cannot be written. A file that is there already stays as it was until the new one is complete.
     """
-    lines = [to_line(retold(event) if retold else event) for event in _events(paths, ended)]
+    lines = [to_line(retold(event) if retold else event) for event in _events_of_files(paths, ended)]
     write_whole(out, pack_text(out, "".join(f"{line}\n" for line in lines)), "record")
 
 
-def _events(paths: Sequence[Path], ended: Callable[[RunRecord], RunFinished] | None) -> Iterator[Event]:
+def _events_of_files(paths: Sequence[Path], ended: Callable[[RunRecord], RunFinished] | None) -> Iterator[Event]:
     joint, read = _JointRecord(), [(path, read_records(path)) for path in paths]
     check_whole([(path, record.header) for path, records in read for record in records])
     for path, records in read:
-        if ended and len(records) == 1 and records[0].interrupted:
+        if ended and len(records) == 1 and records[0].is_interrupted:
             yield from _finished_part(path, records[0], joint, ended)
             continue
         unfinished = {event for record in records for event in record.unfinished}

@@ -66,18 +66,18 @@ def explain_bugs(failures: Sequence[Outcome]) -> tuple[ExplainedFailures, ...]:
     begin at the same sizes, and those that are like a fault of the stage which its read-outs blame; and what nothing
     explains joins the first if its case lies where that is seen to fail.
     """
-    found, left = [], [(failure, _causes(failure)) for failure in without_contradicted(failures)]
+    found, left = [], [(failure, _possible_causes(failure)) for failure in without_contradicted(failures)]
     while (best := _commonest([causes for _, causes in left])) is not None:
         mine = tuple(failure for failure, causes in left if best in causes)
-        found.append(ExplainedFailures(_at_all_dtypes(best, mine), mine))
+        found.append(ExplainedFailures(_merge_dtypes(best, mine), mine))
         left = [each for each in left if best not in each[1]]
-    whole = claim_unexplained(_bugs_first(join_groups(found)), [failure for failure, _ in left])
-    dressed = (_with_what_it_raises(_with_its_quantity(_with_its_keywords(_with_its_sizes(_with_exceptions(group)))))
+    whole = claim_unexplained(_sort_bugs_first(join_groups(found)), [failure for failure, _ in left])
+    dressed = (_with_what_it_raises(_with_its_quantity(_with_its_keywords(_with_its_sizes(_join_exceptions(group)))))
                for group in whole)
-    return tuple(map(_clearest_first, dressed))
+    return tuple(map(_put_clearest_first, dressed))
 
 
-def _bugs_first(groups: Sequence[ExplainedFailures]) -> Sequence[ExplainedFailures]:
+def _sort_bugs_first(groups: Sequence[ExplainedFailures]) -> Sequence[ExplainedFailures]:
     """What an arithmetic explains comes last: it may be a choice, and what stands beside it is none. Before it, a bug
     that shows at a dtype at which no arithmetic explains anything. What is but seen to fail at some sizes, and in half
     precision alone, may be rounding, too.
@@ -121,7 +121,7 @@ def _with_its_keywords(group: ExplainedFailures) -> ExplainedFailures:
     return replace(group, cause=replace(group.cause, says=f"{group.cause.says}, with {' and '.join(names)}"))
 
 
-def _with_exceptions(group: ExplainedFailures) -> ExplainedFailures:
+def _join_exceptions(group: ExplainedFailures) -> ExplainedFailures:
     """The sizes as such that it needs, where some of its cases have them and hold: what speaks against a condition
     speaks against one that asks for less.
     """
@@ -170,7 +170,7 @@ def likely_group(failures: Sequence[Outcome]) -> ExplainedFailures | None:
 
 def unexplained_failures(failures: Sequence[Outcome]) -> tuple[Outcome, ...]:
     """The failures that nothing explains."""
-    return _unexplained(explain_bugs(failures))
+    return _failures_without_cause(explain_bugs(failures))
 
 
 def likely_words(failures: Sequence[Outcome], *, is_sought: bool = True) -> str:
@@ -185,7 +185,7 @@ def likely_words(failures: Sequence[Outcome], *, is_sought: bool = True) -> str:
         return f"{seen} ({len(found.failures)} of {count_noun(len(failures), 'failure')})"
     name = f"{found.cause.name}, " if found.cause.fault else ""
     share = f"{name}explains {len(found.failures)} of {len(failures)}"
-    return f"{_line_of(found, found.cause, groups)} ({share})"
+    return f"{_likely_sentence(found, found.cause, groups)} ({share})"
 
 
 def likely_without_share(groups: Sequence[ExplainedFailures], *, is_sought: bool = True) -> str:
@@ -198,7 +198,7 @@ def likely_without_share(groups: Sequence[ExplainedFailures], *, is_sought: bool
     if seen := _seen_place(found.cause, is_sought=is_sought):
         return seen
     name = f" ({found.cause.name})" if found.cause.fault else ""
-    return f"{_line_of(found, found.cause, groups)}{name}"
+    return f"{_likely_sentence(found, found.cause, groups)}{name}"
 
 
 def likely_in_short(failures: Sequence[Outcome], *, is_sought: bool = True) -> str:
@@ -210,33 +210,33 @@ def likely_in_short(failures: Sequence[Outcome], *, is_sought: bool = True) -> s
     if seen := _seen_place(found.cause, is_sought=is_sought):
         return f"{seen}, {len(found.failures)} of {len(failures)}"
     is_told = len(groups) > 1 or found.cause.is_choice
-    begin = _begin(found, found.cause, groups) if is_told else _how_sure(found)
+    begin = _conclusion_opening(found, found.cause, groups) if is_told else _certainty_words(found)
     where = f" where {found.cause.where}" if found.cause.where else ""
-    name = _plain(found.cause, groups, found.cause.name)
+    name = _plain_cause(found.cause, groups, found.cause.name)
     return f"{begin}: {name}{where}, {len(found.failures)} of {len(failures)}"
 
 
-def _line_of(found: ExplainedFailures, cause: LikelyCause, groups: Sequence[ExplainedFailures]) -> str:
+def _likely_sentence(found: ExplainedFailures, cause: LikelyCause, groups: Sequence[ExplainedFailures]) -> str:
     """`Likely one bug: each query sees one later key`."""
-    return f"{_begin(found, cause, groups)}: {_plain(cause, groups, cause.sentence)}"
+    return f"{_conclusion_opening(found, cause, groups)}: {_plain_cause(cause, groups, cause.sentence)}"
 
 
-def _begin(found: ExplainedFailures, cause: LikelyCause, groups: Sequence[ExplainedFailures]) -> str:
+def _conclusion_opening(found: ExplainedFailures, cause: LikelyCause, groups: Sequence[ExplainedFailures]) -> str:
     """`Likely one bug`, `Looks like 2 bugs, the first`, `Likely one choice, no bug`."""
-    return f"{_how_sure(found)}{_how_many(groups, cause.noun)}"
+    return f"{_certainty_words(found)}{_format_number_of_bugs(groups, cause.noun)}"
 
 
-def _plain(cause: LikelyCause, groups: Sequence[ExplainedFailures], words: str) -> str:
+def _plain_cause(cause: LikelyCause, groups: Sequence[ExplainedFailures], words: str) -> str:
     """What a cause says, without that it is a choice where the words before it say so."""
     return words.removesuffix(A_CHOICE) if cause.is_choice and len(groups) == 1 else words
 
 
 def _commonest_of(groups: Sequence[ExplainedFailures]) -> ExplainedFailures | None:
     first = next(iter(groups), None)
-    return first if first and first.cause and len(first.failures) >= len(_unexplained(groups)) else None
+    return first if first and first.cause and len(first.failures) >= len(_failures_without_cause(groups)) else None
 
 
-def _how_sure(found: ExplainedFailures) -> str:
+def _certainty_words(found: ExplainedFailures) -> str:
     """A fault that was put this function's failing cases and answered them as it does is likely; another looks so."""
     fault = found.cause.fault if found.cause else ""
     told = [each for failure in found.failures if failure.evidence for each in failure.evidence.like
@@ -244,18 +244,18 @@ def _how_sure(found: ExplainedFailures) -> str:
     return "Looks like" if told and not any(each.agreed == each.tried for each in told) else "Likely"
 
 
-def _unexplained(groups: Sequence[ExplainedFailures]) -> tuple[Outcome, ...]:
+def _failures_without_cause(groups: Sequence[ExplainedFailures]) -> tuple[Outcome, ...]:
     return next((each.failures for each in groups if each.cause is None), ())
 
 
-def _how_many(groups: Sequence[ExplainedFailures], noun: str) -> str:
+def _format_number_of_bugs(groups: Sequence[ExplainedFailures], noun: str) -> str:
     """How many bugs there are; empty where some failures may have causes that nobody knows."""
-    if _unexplained(groups):
+    if _failures_without_cause(groups):
         return ""
     return f" one {noun}" if len(groups) == 1 else f" {len(groups)} bugs, the first"
 
 
-def _clearest_first(group: ExplainedFailures) -> ExplainedFailures:
+def _put_clearest_first(group: ExplainedFailures) -> ExplainedFailures:
     """What is strictest first, of these what is like the fault that is the cause, then wide dtypes before half ones,
     numbers before NaN, the cause's own theme, and its definition before consequences.
 
@@ -291,7 +291,7 @@ def is_endless(failure: Outcome) -> bool:
     return measured is not None and not math.isfinite(measured.gap)
 
 
-def _at_all_dtypes(cause: LikelyCause, failures: Sequence[Outcome]) -> LikelyCause:
+def _merge_dtypes(cause: LikelyCause, failures: Sequence[Outcome]) -> LikelyCause:
     """A wider arithmetic by the name of its dtype, if it is one, and with one line that declares it at all of them."""
     told = {failure.dtype.value: failure.evidence.explained for failure in failures
             if failure.evidence and failure.evidence.explained}
@@ -330,23 +330,24 @@ def _commonest(every: Sequence[tuple[LikelyCause, ...]]) -> LikelyCause | None:
 _NUMBER = re.compile(r"\b\d+")  # not that of a name, such as float16
 
 
-def _causes(failure: Outcome) -> tuple[LikelyCause, ...]:
+def _possible_causes(failure: Outcome) -> tuple[LikelyCause, ...]:
     """What may be behind one failure, the likeliest first. What was not put to the subject has its reason."""
     if failure.evidence:
-        return tuple(_evident(failure, failure.evidence))
+        return tuple(_evident_cause(failure, failure.evidence))
     return (LikelyCause(failure.reason.rstrip(".")),) if failure.reason else ()
 
 
-def _evident(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause]:
+def _evident_cause(failure: Outcome, evidence: Evidence) -> Iterator[LikelyCause]:
     if explained := evidence.explained:
-        yield replace(_parse_named_fault(_of_its_dtype(failure, explained.cause.rstrip("."))), advice=explained.advice)
+        yield replace(_parse_named_fault(_speak_of_dtype(failure, explained.cause.rstrip("."))),
+                      advice=explained.advice)
     elif evidence.like:
         yield from (LikelyCause(shorten_story(each), each.fault, stage=each.stage) for each in evidence.like)
     elif begin := begins_at(failure):
         yield LikelyCause(lower_first_letter(begin))
     elif evidence.located and not evidence.located.startswith(UNLOCATED):
         yield replace(_parse_named_fault(evidence.located), stage=stage_of(evidence.located))
-        yield from _features(evidence.located)
+        yield from _features_of_read_out(evidence.located)
     elif failure.verdict is Verdict.VIOLATED and failure.clause in OF_LAYOUT:
         yield OF_LAYOUT[failure.clause]
     elif failure.verdict in ENDED:
@@ -361,19 +362,19 @@ def _parse_named_fault(sentence: str) -> LikelyCause:
     return LikelyCause(_NAMED.sub("", sentence), found["fault"] if found else "")
 
 
-def _features(located: str) -> Iterator[LikelyCause]:
+def _features_of_read_out(located: str) -> Iterator[LikelyCause]:
     """Each keyword that may be left out: other failures may need one of them alone."""
     yield from (LikelyCause(f"the answer is right once {name} is left out") for name in needed_keywords(located))
 
 
-def _of_its_dtype(failure: Outcome, says: str) -> str:
+def _speak_of_dtype(failure: Outcome, says: str) -> str:
     """A sentence about a failure without the dtype at which it came."""
     return re.sub(rf"\b{failure.dtype.value}\b", _ITS_DTYPE, says)
 
 
 def _generalise_exception(failure: Outcome, sentence: str) -> str:
     """What an exception has in common with the same one about other shapes, at another dtype."""
-    first = _NUMBER.sub("…", _of_its_dtype(failure, sentence.partition("\n")[0].rstrip(".")))
+    first = _NUMBER.sub("…", _speak_of_dtype(failure, sentence.partition("\n")[0].rstrip(".")))
     return f"it raises {textwrap.shorten(first, _LONGEST, placeholder=' …')}"
 
 

@@ -45,24 +45,25 @@ def write_junit(records: Sequence[RunRecord], path: Path) -> None:
 def junit_text(records: Sequence[RunRecord]) -> str:
     """The verdicts of one or several runs as one document. Ends its line."""
     joined = join_records(show_hidden(records))
-    suites = [_suite(joined, subject) for subject in (*joined.subjects, *joined.faults)]
-    suites += [_lost_run_suite(run) for run in joined.runs if run.record.interrupted or not run.record.done]
+    suites = [_suite_element(joined, subject) for subject in (*joined.subjects, *joined.faults)]
+    suites += [_lost_run_suite(run)
+               for run in joined.runs if run.record.is_interrupted or not run.record.finished_count]
     root = ElementTree.Element("testsuites", name="attnspec")
     root.extend(suites)
     for name in ("tests", "failures", "errors", "time"):  # Jenkins' schema knows no `skipped` here
-        root.set(name, _plain(sum(float(suite.get(name, "0")) for suite in suites)))
+        root.set(name, _number_without_exponent(sum(float(suite.get(name, "0")) for suite in suites)))
     ElementTree.indent(root, " ")
     return f"<?xml version='1.0' encoding='UTF-8'?>\n{ElementTree.tostring(root, encoding='unicode')}\n"
 
 
-def _suite(joined: JoinedRecords, subject: JudgedSubject) -> ElementTree.Element:
+def _suite_element(joined: JoinedRecords, subject: JudgedSubject) -> ElementTree.Element:
     """All that was asked of a subject, with what it is as properties."""
     run = next(run for run in joined.runs if run.letter == subject.runs[0])
     says = {clause.id: clause.says for clause in joined.clauses}
     strict = run.record.header.strict
-    all_outcomes = [outcome for outcomes in joined.of_subject(subject).values() for outcome in outcomes]
-    lost = _lost_together(all_outcomes, subject.broken_reason)
-    cases = [_case(outcome, says[outcome.clause], strict=strict) for outcome in all_outcomes
+    all_outcomes = [outcome for outcomes in joined.outcomes_of_subject(subject).values() for outcome in outcomes]
+    lost = _group_lost_items(all_outcomes, subject.broken_reason)
+    cases = [_case_element(outcome, says[outcome.clause], strict=strict) for outcome in all_outcomes
              if outcome.verdict is not Verdict.NOT_RUN or outcome.reason not in lost]
     if subject.broken_reason:
         lost = {subject.broken_reason: lost.get(subject.broken_reason, 0), **lost}
@@ -70,7 +71,7 @@ def _suite(joined: JoinedRecords, subject: JudgedSubject) -> ElementTree.Element
     return _count_verdicts(subject.label, run, cases, _properties(subject, run, all_outcomes))
 
 
-def _lost_together(outcomes: Iterable[Outcome], broken: str) -> dict[str, int]:
+def _group_lost_items(outcomes: Iterable[Outcome], broken: str) -> dict[str, int]:
     """Why items were not run, where one reason kept several of them, or the adapter's is the reason; and how many."""
     lost = Counter(outcome.reason for outcome in outcomes if outcome.verdict is Verdict.NOT_RUN)
     return {reason: number for reason, number in lost.items() if number > 1 or reason == broken}
@@ -80,12 +81,12 @@ def _lost_case(subject: JudgedSubject, reason: str, number: int) -> ElementTree.
     """One error for all items that one reason kept from being run."""
     name = "adapter" if reason == subject.broken_reason else "not run"
     how_many = f" ({count_noun(number, 'item')} not run)" if number else ""
-    return _told_case(subject.card.id, name, _ERROR, f"{reason}{how_many}")
+    return _lost_case_element(subject.card.id, name, _ERROR, f"{reason}{how_many}")
 
 
 def _properties(subject: JudgedSubject, run: JoinedRun, outcomes: Sequence[Outcome]) -> Mapping[str, str]:
     header, card = run.record.header, subject.card
-    told = {**_living(run, card), "library": card.distribution, "version": card.version,
+    told = {**_surroundings_of_subject(run, card), "library": card.distribution, "version": card.version,
             "held": _format_held_share(outcomes), "effort": header.effort,
             "seed": str(header.seed), "spec": f"{header.spec_version} {header.spec_digest[:12]}".strip(),
             "refuses": ", ".join(refused_by(card, outcomes)), "must_take": header.must_take,
@@ -100,7 +101,7 @@ def _format_held_share(outcomes: Sequence[Outcome]) -> str:
     return f"{held} of {len(applicable)} applicable" if applicable else ""
 
 
-def _living(run: JoinedRun, card: SubjectCard) -> Mapping[str, str]:
+def _surroundings_of_subject(run: JoinedRun, card: SubjectCard) -> Mapping[str, str]:
     """Where it lived: interpreter, NumPy, framework and device; of one that never came to life, where it would have."""
     environment = run.record.header.environment
     return card.lives_in or {name: environment[name] for name in ("python", *OF_SUBJECTS) if name in environment}
@@ -110,8 +111,8 @@ def _lost_run_suite(run: JoinedRun) -> ElementTree.Element:
     """A suite of one error for a run that did not get through, or that judged nothing."""
     lost = count_noun(run.missing, "item")
     interrupted = f"the run was interrupted: {lost} have no verdict" if run.missing else "the run was interrupted"
-    said = interrupted if run.record.interrupted else "nothing was executed"
-    return _count_verdicts("attnspec", run, [_told_case("attnspec", f"run {run.letter}", _ERROR, said)], {})
+    said = interrupted if run.record.is_interrupted else "nothing was executed"
+    return _count_verdicts("attnspec", run, [_lost_case_element("attnspec", f"run {run.letter}", _ERROR, said)], {})
 
 
 def _count_verdicts(
@@ -120,7 +121,7 @@ def _count_verdicts(
     suite = ElementTree.Element("testsuite", name=_remove_control_characters(name), tests=str(len(cases)))
     for attribute, tag in _COUNTS.items():
         suite.set(attribute, str(sum(case.find(tag) is not None for case in cases)))
-    suite.set("time", _plain(sum(float(case.get("time", "0")) for case in cases)))
+    suite.set("time", _number_without_exponent(sum(float(case.get("time", "0")) for case in cases)))
     suite.set("timestamp", run.record.header.started[:19])  # the schema knows no time zones
     if properties:
         held = ElementTree.SubElement(suite, "properties")
@@ -130,18 +131,18 @@ def _count_verdicts(
     return suite
 
 
-def _case(outcome: Outcome, says: str, *, strict: bool) -> ElementTree.Element:
+def _case_element(outcome: Outcome, says: str, *, strict: bool) -> ElementTree.Element:
     case = _empty_case(outcome.subject, f"{outcome.clause}[{outcome.dtype.value}]", outcome.seconds)
     if outcome.verdict in _ELEMENTS:
-        tag, message = _ruling(outcome, strict=strict)
+        tag, message = _ruling_element(outcome, strict=strict)
         told = ElementTree.SubElement(case, tag, message=_remove_control_characters(message),
                                       type=outcome.verdict.value)
-        told.text = _remove_control_characters("\n".join(_lines(outcome, says)))
+        told.text = _remove_control_characters("\n".join(_format_failure_lines(outcome, says)))
         _add_stderr(case, outcome.evidence)
     return case
 
 
-def _ruling(outcome: Outcome, *, strict: bool) -> tuple[str, str]:
+def _ruling_element(outcome: Outcome, *, strict: bool) -> tuple[str, str]:
     """The element, and its message: the reason, led by whatever makes it none of the failures."""
     tag, word = _ELEMENTS[outcome.verdict], SIGNS[outcome.verdict].word
     evidence = outcome.evidence
@@ -156,34 +157,35 @@ def _ruling(outcome: Outcome, *, strict: bool) -> tuple[str, str]:
     return tag, reason if tag == _FAILURE or outcome.verdict is Verdict.INAPPLICABLE else f"{word}: {reason}"
 
 
-def _lines(outcome: Outcome, says: str) -> Iterator[str]:
+def _format_failure_lines(outcome: Outcome, says: str) -> Iterator[str]:
     """What a reader of a CI log is told: the clause, what was seen, the case, and the command that repeats it."""
     yield f"{outcome.level.value}: {says}" if says else f"{outcome.level.value}: {outcome.clause}"
     evidence = outcome.evidence
     if evidence is not None:
         yield from (f"{name}: {value}" for name, value in (("begins", evidence.begins), ("wrong", evidence.wrong))
                     if value)
-        yield from (f"{name}: {value}" for name, value in _explanation(evidence.explained) if value)
+        yield from (f"{name}: {value}" for name, value in _explanation_facts(evidence.explained) if value)
         yield evidence.sentence
-        yield from (f"{name}: {value}" for name, value in _facts(evidence) if value)
+        yield from (f"{name}: {value}" for name, value in _evidence_facts(evidence) if value)
     if outcome.repeat:
         yield f"repeat it: {outcome.repeat}"
     if evidence is not None and evidence.traceback:
         yield f"\n{evidence.traceback}"
 
 
-def _explanation(explained: Explanation | None) -> Iterable[tuple[str, str]]:
+def _explanation_facts(explained: Explanation | None) -> Iterable[tuple[str, str]]:
     if explained is None:
         return ()
     return ("cause", explained.cause), ("do", explained.advice), ("paste", explained.declare)
 
 
-def _facts(evidence: Evidence) -> Iterable[tuple[str, str]]:
+def _evidence_facts(evidence: Evidence) -> Iterable[tuple[str, str]]:
     like = ", ".join(f"{likeness.fault} ({likeness.story})" for likeness in evidence.like[:1])
-    return ("case", evidence.case), ("margin", _margin(evidence.measured)), ("like", like), ("where", evidence.located)
+    return ("case", evidence.case), ("margin", _format_margin(evidence.measured)), ("like", like), ("where",
+                                                                                                    evidence.located)
 
 
-def _margin(measured: Measured | None) -> str:
+def _format_margin(measured: Measured | None) -> str:
     if measured is None:
         return ""
     margin, gap, allowed = map(format_figure, (measured.margin, measured.gap, measured.allowance))
@@ -195,7 +197,7 @@ def _add_stderr(case: ElementTree.Element, evidence: Evidence | None) -> None:
         ElementTree.SubElement(case, "system-err").text = _remove_control_characters(evidence.stderr)
 
 
-def _told_case(subject: str, name: str, tag: str, message: str) -> ElementTree.Element:
+def _lost_case_element(subject: str, name: str, tag: str, message: str) -> ElementTree.Element:
     case = _empty_case(subject, name, 0.0)
     ElementTree.SubElement(case, tag, message=_remove_control_characters(message), type=Verdict.NOT_RUN.value)
     return case
@@ -205,10 +207,10 @@ def _empty_case(subject: str, name: str, seconds: float) -> ElementTree.Element:
     """Readers make packages of the class name by its dots, so that subjects of one library lie together."""
     classname = _remove_control_characters(subject.replace("/", "."))
     return ElementTree.Element("testcase", classname=classname, name=_remove_control_characters(name),
-                               time=_plain(seconds))
+                               time=_number_without_exponent(seconds))
 
 
-def _plain(number: float) -> str:
+def _number_without_exponent(number: float) -> str:
     """A number without an exponent, which readers do not take."""
     return f"{number:.3f}".rstrip("0").rstrip(".")
 
@@ -225,43 +227,43 @@ MOST = 10
 def step_summary(records: Sequence[RunRecord]) -> str:
     """The verdict, a row a subject, and the likely causes of what fails, as Markdown. Ends its line."""
     joined = join_records(show_hidden(records))
-    return "\n".join(_summary(joined, strict=joined.is_strict)).rstrip("\n") + "\n"
+    return "\n".join(_summary_lines(joined, strict=joined.is_strict)).rstrip("\n") + "\n"
 
 
 def error_commands(records: Sequence[RunRecord], place_of: Callable[[str], FileLocation | None]) -> list[str]:
     """Commands that GitHub makes errors of, one a likely cause and at most MOST. place_of: the `def` of a subject."""
     joined = join_records(show_hidden(records))
-    found = list(_causes(joined, strict=joined.is_strict))
+    found = list(_causes_by_subject(joined, strict=joined.is_strict))
     return [_annotation(subject, cause, place_of(subject.card.id)) for subject, cause in found[:MOST]]
 
 
-def _summary(joined: JoinedRecords, *, strict: bool) -> Iterator[str]:
+def _summary_lines(joined: JoinedRecords, *, strict: bool) -> Iterator[str]:
     found = summarise_runs(joined, strict=strict)
     yield from (f"## attention: {format_prose(found.title)}", "")
     yield from (format_row(["implementation", "verdict", "clauses"]), format_row(["---"] * 3))
     for each in found.standings:
         yield format_row([format_code(each.subject.label), escape_text(each.word), escape_text(each.sentence)])
-    yield from (line for each in compared_runs(joined) for line in ("", _format_baseline_comparison(each)))
-    causes = list(_causes(joined, strict=strict))
+    yield from (line for each in compared_runs(joined) for line in ("", _format_baseline_summary(each)))
+    causes = list(_causes_by_subject(joined, strict=strict))
     for subject, cause in causes[:MOST]:
         yield from _format_cause(subject, cause)
     if len(causes) > MOST:
         yield from ("", f"And {count_noun(len(causes) - MOST, 'cause')} more, in the record.")
 
 
-def _format_baseline_comparison(run: BaselineComparison) -> str:
+def _format_baseline_summary(run: BaselineComparison) -> str:
     """`Held against `known.yaml`: 75 known failures as listed, 1 new, 0 mended, 2 changed.`"""
     tally = ", ".join(f"{number} {word}" for word, number in run.tally.items() if number or word in _ALWAYS)
     name, listed = format_code(Path(run.baseline).name), count_noun(run.items, "known failure")
     return f"Held against {name}: {listed} as listed, {tally}."
 
 
-def _causes(joined: JoinedRecords, *, strict: bool) -> Iterator[tuple[JudgedSubject, ExplainedFailures]]:
+def _causes_by_subject(joined: JoinedRecords, *, strict: bool) -> Iterator[tuple[JudgedSubject, ExplainedFailures]]:
     """What is behind the failures of each subject; a failure that nothing explains stands alone. Then what is not as a
     list of known failures says, though it is no failure: together where the same is said of it.
     """
     for subject in (*joined.subjects, *joined.faults):
-        gating = [outcome for outcomes in joined.of_subject(subject).values() for outcome in outcomes
+        gating = [outcome for outcomes in joined.outcomes_of_subject(subject).values() for outcome in outcomes
                   if outcome.does_gate(strict=strict)]
         for each in explain_bugs([outcome for outcome in gating if not is_gone(outcome)]):
             if each.cause:
@@ -290,10 +292,10 @@ def _annotation(subject: JudgedSubject, cause: ExplainedFailures, place: FileLoc
     """`::error file=…,line=…,title=…::message`, as docs.github.com/actions describes workflow commands."""
     where = {"file": place.file, "line": str(place.line)} if place else {}
     properties = {**where, "title": f"{subject.card.id}: {_headline(cause)}"}
-    told = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    told = ",".join(f"{name}={_escape_property(value)}" for name, value in properties.items())
     first = cause.failures[0]
     lines = filter(None, (_format_clauses(cause), _format_seen(first), first.repeat and f"repeat it: {first.repeat}"))
-    return f"::error {told}::{_data(chr(10).join(lines))}"
+    return f"::error {told}::{_escape_data(chr(10).join(lines))}"
 
 
 def _headline(cause: ExplainedFailures) -> str:
@@ -313,11 +315,11 @@ def _format_seen(outcome: Outcome) -> str:
     return outcome.evidence.sentence if outcome.evidence else outcome.reason
 
 
-def _data(text: str) -> str:
+def _escape_data(text: str) -> str:
     """As a workflow command takes a message."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
+def _escape_property(text: str) -> str:
     """As a workflow command takes a property."""
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return _escape_data(text).replace(":", "%3A").replace(",", "%2C")

@@ -97,7 +97,7 @@ def is_gone(outcome: Outcome) -> bool:
     return outcome.change is not None and (bool(outcome.change.convention) or outcome.change.verdict not in FAILURES)
 
 
-def but_for(outcomes: Iterable[Outcome], choices: Sequence[str] = ()) -> str:
+def describe_exceptions(outcomes: Iterable[Outcome], choices: Sequence[str] = ()) -> str:
     """What goes with "conforms": `, but for 3 known failures and 1 documented choice (torch/this)`, and what of the
     list is mended; empty if nothing does. choices: the findings of what a library documents that it does.
     """
@@ -151,16 +151,16 @@ def _told_outcomes(outcomes: Iterable[Outcome]) -> list[Told]:
 
 def group_of(name: str, says: str, told: Sequence[Told], clauses: Mapping[str, ClauseText]) -> KnownGroup:
     """A group of outcomes, each with what is said of it: one entry a subject, a clause and what is said."""
-    entries = [_entry(list(group), clauses) for _, group in groupby(sorted(told, key=_key), key=_key)]
+    entries = [_known_entry(list(group), clauses) for _, group in groupby(sorted(told, key=_told_key), key=_told_key)]
     return KnownGroup(name, says, len(told), tuple(entries))
 
 
-def _entry(told: Sequence[Told], clauses: Mapping[str, ClauseText]) -> KnownEntry:
+def _known_entry(told: Sequence[Told], clauses: Mapping[str, ClauseText]) -> KnownEntry:
     first, says = told[0]
     return KnownEntry(first.subject, clauses[first.clause], " ".join(SHORT[each.dtype] for each, _ in told), says)
 
 
-def _key(told: Told) -> tuple[str, str, str]:
+def _told_key(told: Told) -> tuple[str, str, str]:
     outcome, says = told
     return outcome.subject, outcome.clause, says
 
@@ -238,8 +238,9 @@ class RunComparison:
             (not self.common, "The two runs have no verdict on the same item."),
             (not self.is_whole, "The new run was not judged to its end, so more may be new."),
             (self.unjudged,
-             f"{count_noun(self.unjudged, 'item')} held before and {_has(self.unjudged)} no verdict now."),
-            (self.other_cases, f"{count_noun(self.other_cases, 'failure')} now {_shows(self.other_cases)} on another "
+             f"{count_noun(self.unjudged, 'item')} held before and {_verb_has(self.unjudged)} no verdict now."),
+            (self.other_cases,
+             f"{count_noun(self.other_cases, 'failure')} now {_verb_shows(self.other_cases)} on another "
                                "case, so the margins are not compared."),
             (self.left_out, f"Only the old run judged {', '.join(self.left_out)}."),
         ) if condition)
@@ -248,28 +249,28 @@ class RunComparison:
 def compare_runs(new: Sequence[RunRecord], old: Sequence[RunRecord]) -> RunComparison:
     """Hold a run against an earlier one. Raises UsageError where a record has one subject in several environments."""
     joined, earlier = join_records(show_hidden(new)), join_records(show_hidden(old))
-    now, before = _by_item(joined, "new"), _by_item(earlier, "old")
+    now, before = _group_by_item(joined, "new"), _group_by_item(earlier, "old")
     subjects = {subject.card.id for subject in (*joined.subjects, *joined.faults)}
     there = {key: outcome for key, outcome in before.items() if key[0] in subjects}
     told: dict[Status, list[tuple[Outcome, str]]] = defaultdict(list)
     for key in dict.fromkeys((*now, *there)):
-        for status, says in _stands(now.get(key), there.get(key), strict=joined.is_strict):
+        for status, says in _status_of(now.get(key), there.get(key), strict=joined.is_strict):
             told[status].append((now.get(key) or there[key], says))
     clauses = {clause.id: clause for clause in (*earlier.clauses, *joined.clauses)}
     pairs = [(now[key], there[key]) for key in now.keys() & there.keys()]
     return RunComparison(
         groups=tuple(group_of(each.value, "", told[each], clauses) for each in Status if each in told),
         differences=tuple(_differences(joined, earlier)),
-        other_cases=sum(_fails(one) and _fails(other) and _is_other_case(one, other) for one, other in pairs),
+        other_cases=sum(_is_failing(one) and _is_failing(other) and _is_other_case(one, other) for one, other in pairs),
         unjudged=sum(_holds_or_advises(each) and (key not in now or not _is_decided(now[key]))
                      for key, each in there.items()),
         left_out=tuple(sorted({key[0] for key in before} - subjects)),
         common=sum(_is_decided(one) and _is_decided(other) for one, other in pairs),
-        is_whole=not any(run.record.interrupted for run in joined.runs)
+        is_whole=not any(run.record.is_interrupted for run in joined.runs)
         and all(each.verdict is not Verdict.NOT_RUN for each in now.values()))
 
 
-def _by_item(joined: JoinedRecords, which: str) -> Mapping[Key, Outcome]:
+def _group_by_item(joined: JoinedRecords, which: str) -> Mapping[Key, Outcome]:
     people = {subject.number: subject for subject in (*joined.subjects, *joined.faults)}
     if twice := sorted({subject.card.id for subject in people.values() if subject.is_ambiguous}):
         raise UsageError(f"the {which} record has {twice[0]} in several environments, so that nobody can say which one "
@@ -278,34 +279,34 @@ def _by_item(joined: JoinedRecords, which: str) -> Mapping[Key, Outcome]:
             for (number, clause, dtype), outcome in joined.outcomes.items()}
 
 
-def _stands(now: Outcome | None, before: Outcome | None, *, strict: bool) -> Iterator[tuple[Status, str]]:
+def _status_of(now: Outcome | None, before: Outcome | None, *, strict: bool) -> Iterator[tuple[Status, str]]:
     """The status of an item with the rest of a sentence about it; nothing where it failed neither now nor before."""
-    was, word = _word(before), _word(now)
-    if now and _fails(now) and not (before and _fails(before)):
+    was, word = _verdict_word(before), _verdict_word(now)
+    if now and _is_failing(now) and not (before and _is_failing(before)):
         is_gating = fails_and_gates(now, strict=strict)
         yield Status.NEW if is_gating else Status.ADVISED, f"{word} now, {was} before"
-    elif now and _fails(now) and before:
-        change = _change(now, before)
+    elif now and _is_failing(now) and before:
+        change = _describe_change(now, before)
         yield (Status.CHANGED, change) if change else (Status.STILL, word)
-    elif before and _fails(before):
+    elif before and _is_failing(before):
         is_fixed = now is not None and _holds_or_advises(now)
         yield Status.FIXED if is_fixed else Status.LOST, f"{word} now, {was} before"
 
 
 def fails_and_gates(outcome: Outcome, *, strict: bool) -> bool:
     """Whether an outcome fails under a clause that gates, whether or not a baseline lists it."""
-    verdict = Verdict.VIOLATED if _verdict(outcome) is Verdict.EXPECTED else _verdict(outcome)
-    return _fails(outcome) and does_gate_run(verdict, outcome.level, strict=strict)
+    verdict = Verdict.VIOLATED if _verdict_if_unknown(outcome) is Verdict.EXPECTED else _verdict_if_unknown(outcome)
+    return _is_failing(outcome) and does_gate_run(verdict, outcome.level, strict=strict)
 
 
-def _change(now: Outcome, before: Outcome) -> str:
+def _describe_change(now: Outcome, before: Outcome) -> str:
     """How a failure differs from what it was; empty if it does not."""
-    verdicts = _verdict(now), _verdict(before)
+    verdicts = _verdict_if_unknown(now), _verdict_if_unknown(before)
     if verdicts[0] is not verdicts[1] and FAILURES.issuperset(verdicts):
-        return f"{_word(now)} now, {_word(before)} before"
+        return f"{_verdict_word(now)} now, {_verdict_word(before)} before"
     if now.failure_kind and before.failure_kind and now.failure_kind != before.failure_kind:
         return f"now: {now.failure_kind}; before: {before.failure_kind}"
-    margin, was = _margin(now), _margin(before)
+    margin, was = _recorded_margin(now), _recorded_margin(before)
     if margin is None or was is None or _is_other_case(now, before) or not has_moved(margin, was):
         return ""
     return f"margin {format_figure(margin)} now, {format_figure(was)} before"
@@ -318,7 +319,7 @@ def has_moved(margin: float, was: float) -> bool:
     return math.isfinite(margin) is not math.isfinite(was)
 
 
-def _margin(outcome: Outcome) -> float | None:
+def _recorded_margin(outcome: Outcome) -> float | None:
     """The margin on the case that the record holds."""
     measured = outcome.evidence.measured if outcome.evidence else None
     return measured.margin if measured else None
@@ -326,44 +327,44 @@ def _margin(outcome: Outcome) -> float | None:
 
 def _is_other_case(now: Outcome, before: Outcome) -> bool:
     """Whether both were measured, on different cases: then their margins say nothing about each other."""
-    is_measured = _margin(now) is not None and _margin(before) is not None
-    return is_measured and _recipe(now) != _recipe(before)
+    is_measured = _recorded_margin(now) is not None and _recorded_margin(before) is not None
+    return is_measured and _recipe_of_outcome(now) != _recipe_of_outcome(before)
 
 
-def _recipe(outcome: Outcome) -> str:
+def _recipe_of_outcome(outcome: Outcome) -> str:
     return outcome.evidence.recipe if outcome.evidence else ""
 
 
-def _verdict(outcome: Outcome) -> Verdict:
+def _verdict_if_unknown(outcome: Outcome) -> Verdict:
     """The verdict, were nothing known of it."""
     return outcome.change.verdict if outcome.change else outcome.verdict
 
 
-def _fails(outcome: Outcome) -> bool:
-    return _verdict(outcome) in _FAILING
+def _is_failing(outcome: Outcome) -> bool:
+    return _verdict_if_unknown(outcome) in _FAILING
 
 
 def _holds_or_advises(outcome: Outcome) -> bool:
-    return _verdict(outcome) is Verdict.HELD
+    return _verdict_if_unknown(outcome) is Verdict.HELD
 
 
 def _is_decided(outcome: Outcome) -> bool:
-    return _fails(outcome) or _holds_or_advises(outcome)
+    return _is_failing(outcome) or _holds_or_advises(outcome)
 
 
-def _word(outcome: Outcome | None) -> str:
-    return SIGNS[_verdict(outcome)].word if outcome else _NOT_ASKED
+def _verdict_word(outcome: Outcome | None) -> str:
+    return SIGNS[_verdict_if_unknown(outcome)].word if outcome else _NOT_ASKED
 
 
 def _differences(joined: JoinedRecords, earlier: JoinedRecords) -> Iterator[Difference]:
     """In what the runs differ beside their verdicts: the first place to look for a cause."""
-    new, old = _facts(joined), _facts(earlier)
+    new, old = _facts_of_run(joined), _facts_of_run(earlier)
     for name in dict.fromkeys((*new, *old)):
         if new.get(name) != old.get(name):
             yield Difference(name, old.get(name, "none"), new.get(name, "none"))
 
 
-def _facts(joined: JoinedRecords) -> Mapping[str, str]:
+def _facts_of_run(joined: JoinedRecords) -> Mapping[str, str]:
     """What a run was made with and of, by name; several values of one name stand beside each other."""
     found: dict[str, dict[str, None]] = defaultdict(dict)
     for subject in joined.subjects:
@@ -378,11 +379,11 @@ def _facts(joined: JoinedRecords) -> Mapping[str, str]:
     return {name: ", ".join(values) for name, values in found.items()}
 
 
-def _has(number: int) -> str:
+def _verb_has(number: int) -> str:
     return "has" if number == 1 else "have"
 
 
-def _shows(number: int) -> str:
+def _verb_shows(number: int) -> str:
     return "shows" if number == 1 else "show"
 
 
@@ -393,10 +394,10 @@ def write_comparison(compared: RunComparison, path: Path) -> None:
 
 def comparison_text(compared: RunComparison) -> str:
     """What became of the old run's verdicts, group by group. Ends its line."""
-    return "\n".join(_lines(compared)).rstrip("\n") + "\n"
+    return "\n".join(_format_comparison_lines(compared)).rstrip("\n") + "\n"
 
 
-def _lines(compared: RunComparison) -> Iterator[str]:
+def _format_comparison_lines(compared: RunComparison) -> Iterator[str]:
     yield from (f"## Against the earlier run: {compared.headline}", "")
     yield from (f"- {escape_text(note)}" for note in compared.notes)
     yield from ([""] if compared.notes else [])
@@ -406,12 +407,12 @@ def _lines(compared: RunComparison) -> Iterator[str]:
                     for each in compared.differences)
         yield ""
     for group in compared.groups:
-        yield from _group(group)
+        yield from _format_known_group(group)
     yield ("An item is a clause at one dtype. A margin has changed if it moved by more than "
            f"{format_figure(ROUNDING)}, because rounding alone can move it by that much.")
 
 
-def _group(group: KnownGroup) -> Iterator[str]:
+def _format_known_group(group: KnownGroup) -> Iterator[str]:
     name = group.name.capitalize()
     yield from (f"### {name}: {count_noun(group.items, 'item')}", "")
     yield from (format_row(["implementation", "clause", "level", "dtypes", ""]), format_row(["---"] * 5))
@@ -483,11 +484,11 @@ def make_history(files: Iterable[File], newest: File) -> History:
     in_order = sorted([*others, newest], key=lambda file: file[0].header.started)
     kept = [_keep_subjects(show_hidden(file), subjects) for file in in_order]
     joined = [join_records(file) for file in kept if any(run.outcomes for run in file)]
-    found = [_by_clause(each) for each in joined]
+    found = [_group_item_outcomes(each) for each in joined]
     failing = [{item for item, outcomes in each.items() if any(fails_and_gates(one, strict=strict) for one in outcomes)}
                for each in found]
-    runs = _runs(joined, [len(each) for each in failing])
-    return History(tuple(runs), tuple(_rows(joined, found, failing)), COLUMN * len(joined), HEIGHT + _ROOM)
+    runs = _history_runs(joined, [len(each) for each in failing])
+    return History(tuple(runs), tuple(_history_rows(joined, found, failing)), COLUMN * len(joined), HEIGHT + _ROOM)
 
 
 def _keep_subjects(file: File, subjects: set[str]) -> list[RunRecord]:
@@ -497,44 +498,44 @@ def _keep_subjects(file: File, subjects: set[str]) -> list[RunRecord]:
             for run in file]
 
 
-def _rows(joined: Sequence[JoinedRecords], found: Sequence[Mapping[Item, Sequence[Outcome]]],
-          failing: Sequence[set[Item]]) -> Iterator[HistoryRow]:
+def _history_rows(joined: Sequence[JoinedRecords], found: Sequence[Mapping[Item, Sequence[Outcome]]],
+                  failing: Sequence[set[Item]]) -> Iterator[HistoryRow]:
     """Those that the newest run violates come first."""
     texts = {clause.id: clause for each in joined for clause in each.clauses}
     order = list(texts)
     latest = failing[-1] if failing else set()
     for item in sorted(set().union(*failing), key=lambda item: (item not in latest, item[0], order.index(item[1]))):
-        yield HistoryRow(item[0], texts[item[1]], tuple(_cell(each.get(item, [])) for each in found))
+        yield HistoryRow(item[0], texts[item[1]], tuple(_history_cell(each.get(item, [])) for each in found))
 
 
-def _by_clause(joined: JoinedRecords) -> Mapping[Item, Sequence[Outcome]]:
+def _group_item_outcomes(joined: JoinedRecords) -> Mapping[Item, Sequence[Outcome]]:
     found: dict[Item, list[Outcome]] = {}
     for outcome in joined.outcomes.values():
         found.setdefault((outcome.subject, outcome.clause), []).append(outcome)
     return found
 
 
-def _cell(outcomes: Sequence[Outcome]) -> HistoryCell:
+def _history_cell(outcomes: Sequence[Outcome]) -> HistoryCell:
     if not outcomes:
         return HistoryCell(None, "not asked")
     sign = SIGNS[overall_verdict(outcome.verdict for outcome in outcomes)]
     return HistoryCell(sign, ", ".join(f"{each.dtype.value} {SIGNS[each.verdict].word}" for each in outcomes))
 
 
-def _runs(joined: Sequence[JoinedRecords], numbers: Sequence[int]) -> Iterator[HistoryRun]:
+def _history_runs(joined: Sequence[JoinedRecords], numbers: Sequence[int]) -> Iterator[HistoryRun]:
     """numbers: how many clauses each of them violated."""
     most = max([1, *numbers])
     for place, (each, violated) in enumerate(zip(joined, numbers, strict=True)):
         records = [run.record for run in each.runs]
         high = HEIGHT * violated / most
         yield HistoryRun(
-            number=place + 1, started=records[0].header.started, words=_words(each), violated=violated,
+            number=place + 1, started=records[0].header.started, words=_run_words(each), violated=violated,
             is_judged=any(outcome.verdict in DECIDED for outcome in each.outcomes.values()),
-            is_whole=not any(record.interrupted for record in records), x=COLUMN * place,
+            is_whole=not any(record.is_interrupted for record in records), x=COLUMN * place,
             y=round(_ROOM + HEIGHT - high, 1), height=round(high, 1))
 
 
-def _words(joined: JoinedRecords) -> str:
+def _run_words(joined: JoinedRecords) -> str:
     """`torch 2.13.0; effort quick, seed 0, spec 1234abcd`."""
     versions = dict.fromkeys(subject.card.release for subject in joined.subjects)
     header = joined.runs[0].record.header

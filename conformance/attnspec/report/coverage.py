@@ -85,7 +85,8 @@ class MeasuredCoverage:
     @property
     def sentence(self) -> str:
         """`T 1–2048; 97 % of 1,220 pairs tried (two sizes, or a size and a keyword); not tried: T 2049–4096`."""
-        lengths = ", ".join(f"{axis} {_span(self.spans[axis])}" for axis in AXES if axis in self.spans and axis != "G")
+        lengths = ", ".join(f"{axis} {_format_span(self.spans[axis])}"
+                            for axis in AXES if axis in self.spans and axis != "G")
         missed = [f"{row.name} {cell.label}" for row in self.rows for cell in row.cells if cell.taken_pairs
                   and not cell.met_pairs]
         # rounded down: what was not met is not said to be
@@ -98,8 +99,8 @@ class MeasuredCoverage:
     @property
     def rows(self) -> tuple[CoverageRow, ...]:
         """A row an axis, and one a keyword that the subject takes."""
-        met, taken = (_by_place(found) for found in (self.met_pairs & self.taken_pairs, self.taken_pairs))
-        axes = (CoverageRow(axis, _span(self.spans[axis]) if axis in self.spans else "",
+        met, taken = (_count_pairs_by_place(found) for found in (self.met_pairs & self.taken_pairs, self.taken_pairs))
+        axes = (CoverageRow(axis, _format_span(self.spans[axis]) if axis in self.spans else "",
                             tuple(CoverageCell(bucket_label(*place), met[place], taken[place])
                                   for place in places_of(axis)))
                 for axis in AXES)
@@ -107,12 +108,12 @@ class MeasuredCoverage:
         return tuple(row for row in (*axes, *keywords) if any(cell.taken_pairs for cell in row.cells))
 
 
-def _by_place(found: int) -> Counter[AxisBucket | str]:
+def _count_pairs_by_place(found: int) -> Counter[AxisBucket | str]:
     """How many pairs of a set have each bucket of an axis, and each keyword."""
     return Counter(place for pair in pairs_in(found) for place in (pair.place, pair.other))
 
 
-def _span(span: tuple[int, int]) -> str:
+def _format_span(span: tuple[int, int]) -> str:
     least, most = span
     return str(least) if least == most else f"{least}–{most}"
 
@@ -131,8 +132,9 @@ def measure_coverage(outcomes: Iterable[Outcome], card: SubjectCard) -> Measured
 
 def measure_subjects(joined: JoinedRecords) -> tuple[tuple[JudgedSubject, MeasuredCoverage], ...]:
     """Every subject that was counted, with what its cases met."""
-    found = ((subject, measure_coverage((outcome for each in joined.of_subject(subject).values() for outcome in each),
-                                        subject.card)) for subject in joined.subjects)
+    found = ((subject,
+              measure_coverage((outcome for each in joined.outcomes_of_subject(subject).values() for outcome in each),
+                               subject.card)) for subject in joined.subjects)
     return tuple((subject, each) for subject, each in found if each is not None)
 
 
@@ -156,7 +158,7 @@ class AtSizes:
                                    for reason, clauses in self.lacking.items())])
 
 
-def at_sizes(outcomes: Iterable[Outcome]) -> AtSizes | None:
+def coverage_at_sizes(outcomes: Iterable[Outcome]) -> AtSizes | None:
     """What was tried at the sizes that a user names; None where none were."""
     tried, clauses, lacking = dict[str, None](), set[str](), dict[str, set[str]]()
     for outcome in outcomes:
@@ -170,9 +172,10 @@ def at_sizes(outcomes: Iterable[Outcome]) -> AtSizes | None:
     return AtSizes(tuple(tried), frozenset(clauses), left) if tried or lacking else None
 
 
-def at_named_sizes(joined: JoinedRecords) -> tuple[tuple[JudgedSubject, AtSizes], ...]:
+def coverage_at_named_sizes(joined: JoinedRecords) -> tuple[tuple[JudgedSubject, AtSizes], ...]:
     """Every subject that was tried at sizes which a user names."""
-    found = ((subject, at_sizes(outcome for each in joined.of_subject(subject).values() for outcome in each))
+    found = ((subject,
+              coverage_at_sizes(outcome for each in joined.outcomes_of_subject(subject).values() for outcome in each))
              for subject in joined.subjects)
     return tuple((subject, each) for subject, each in found if each is not None)
 
@@ -231,50 +234,50 @@ def measure_trust(joined: JoinedRecords) -> Trust | None:
     """The matrix of the faults in the record, or None without any."""
     if not joined.faults:
         return None
-    tried = {clause for fault in joined.faults for clause in joined.of_subject(fault)}
+    tried = {clause for fault in joined.faults for clause in joined.outcomes_of_subject(fault)}
     clauses = tuple(clause for clause in joined.clauses if clause.id in tried)
-    rows = tuple(_row(joined, fault, clauses) for fault in joined.faults)
+    rows = tuple(_fault_row(joined, fault, clauses) for fault in joined.faults)
     counts = Counter(meeting.css for row in rows for meeting in row.meetings)
     refuting = {refutation.clause.id for row in rows for refutation in row.refutations}
     return Trust(
         clauses=clauses, rows=rows, undetected_faults=tuple(row for row in rows if not row.refutations),
         missed_promises=_missed_refutations(clauses, rows),
         promises=counts["kept"] + counts["missed"], broken_promises=counts["missed"], untried=counts["untried"],
-        absent=_absent(clauses, rows), idle=tuple(clause for clause in clauses if clause.id not in refuting))
+        absent=_absent_faults(clauses, rows), idle=tuple(clause for clause in clauses if clause.id not in refuting))
 
 
-def _row(joined: JoinedRecords, fault: JudgedSubject, clauses: tuple[ClauseText, ...]) -> FaultRow:
+def _fault_row(joined: JoinedRecords, fault: JudgedSubject, clauses: tuple[ClauseText, ...]) -> FaultRow:
     name = fault.card.id.removeprefix(FAULT)
     met = [(clause, joined.outcomes_of(fault, clause.id)) for clause in clauses]
-    by = [_refutation(clause, refuting) for clause, outcomes in met if (refuting := _refuting(outcomes))]
+    by = [_refutation(clause, refuting) for clause, outcomes in met if (refuting := _refuting_outcomes(outcomes))]
     return FaultRow(
         fault=fault, name=name, meetings=tuple(_meeting(name, clause, outcomes) for clause, outcomes in met),
         refutations=tuple(sorted(by, key=lambda refutation: name not in refutation.clause.refuted_by)))
 
 
-def _refuting(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
+def _refuting_outcomes(outcomes: tuple[Outcome, ...]) -> tuple[Outcome, ...]:
     return tuple(outcome for outcome in outcomes if outcome.verdict in FAILURES)
 
 
 def _refutation(clause: ClauseText, refuting: tuple[Outcome, ...]) -> Refutation:
     first = refuting[0]
-    return Refutation(clause, _dtypes(refuting), first.evidence.sentence if first.evidence else first.reason)
+    return Refutation(clause, _join_dtypes(refuting), first.evidence.sentence if first.evidence else first.reason)
 
 
 def _meeting(name: str, clause: ClauseText, outcomes: tuple[Outcome, ...]) -> Meeting:
-    refuting = _refuting(outcomes)
+    refuting = _refuting_outcomes(outcomes)
     if name not in clause.refuted_by:
         return Meeting("extra", "○") if refuting else Meeting()
     if not outcomes:
         return Meeting("untried", "·", "not tried")
     if len(refuting) == len(outcomes):
-        return Meeting("kept", "●", f"detected at {_dtypes(refuting)}")
-    return Meeting("missed", "◐" if refuting else "✗", _story(outcomes, refuting))
+        return Meeting("kept", "●", f"detected at {_join_dtypes(refuting)}")
+    return Meeting("missed", "◐" if refuting else "✗", _tell_meeting(outcomes, refuting))
 
 
-def _story(outcomes: tuple[Outcome, ...], refuting: tuple[Outcome, ...]) -> str:
+def _tell_meeting(outcomes: tuple[Outcome, ...], refuting: tuple[Outcome, ...]) -> str:
     """`detected at f32, held at bf16`."""
-    told = [f"detected at {_dtypes(refuting)}"] if refuting else []
+    told = [f"detected at {_join_dtypes(refuting)}"] if refuting else []
     for outcome in outcomes:
         if outcome not in refuting:
             why = f" ({outcome.reason})" if outcome.reason else ""
@@ -282,7 +285,7 @@ def _story(outcomes: tuple[Outcome, ...], refuting: tuple[Outcome, ...]) -> str:
     return ", ".join(told)
 
 
-def _dtypes(outcomes: tuple[Outcome, ...]) -> str:
+def _join_dtypes(outcomes: tuple[Outcome, ...]) -> str:
     return " ".join(SHORT[outcome.dtype] for outcome in outcomes)
 
 
@@ -296,7 +299,7 @@ def _missed_refutations(
     return tuple((clause, missed) for clause, missed in met if missed)
 
 
-def _absent(clauses: tuple[ClauseText, ...], rows: tuple[FaultRow, ...]) -> tuple[str, ...]:
+def _absent_faults(clauses: tuple[ClauseText, ...], rows: tuple[FaultRow, ...]) -> tuple[str, ...]:
     named = {name for clause in clauses for name in clause.refuted_by}
     return tuple(sorted(named - {row.name for row in rows}))
 
@@ -343,11 +346,12 @@ class SubjectReadings:
 
 def collect_readings(joined: JoinedRecords) -> tuple[SubjectReadings, ...]:
     """A panel for every subject that anything was read off."""
-    every = (SubjectReadings(subject, _sorted(_quantities(joined, subject))) for subject in joined.subjects)
+    every = (SubjectReadings(subject, _sort_worded_first(_quantities_of_subject(joined, subject)))
+             for subject in joined.subjects)
     return tuple(each for each in every if each.quantities)
 
 
-def _sorted(quantities: Iterable[Quantity]) -> tuple[Quantity, ...]:
+def _sort_worded_first(quantities: Iterable[Quantity]) -> tuple[Quantity, ...]:
     return tuple(sorted(quantities, key=lambda quantity: not quantity.is_worded))
 
 
@@ -359,16 +363,16 @@ def format_reading(reading: Reading) -> str:
     return f"{format_figure(reading.value, 2)}{spread}"
 
 
-def _quantities(joined: JoinedRecords, subject: JudgedSubject) -> Iterable[Quantity]:
+def _quantities_of_subject(joined: JoinedRecords, subject: JudgedSubject) -> Iterable[Quantity]:
     for number, clause in enumerate(joined.clauses):
         outcomes = joined.outcomes_of(subject, clause.id)
         is_finding = any(outcome.verdict in FINDINGS for outcome in outcomes)
-        for name, reads in _by_name(outcomes).items():
+        for name, reads in _readings_by_name(outcomes).items():
             yield Quantity(name, clause.id, outcomes[0].instrument,
                            finding_anchor(number, subject) if is_finding else clause_anchor(clause), tuple(reads))
 
 
-def _by_name(outcomes: Iterable[Outcome]) -> Mapping[str, list[DTypeReading]]:
+def _readings_by_name(outcomes: Iterable[Outcome]) -> Mapping[str, list[DTypeReading]]:
     """What was read at each dtype, by the name of the quantity."""
     found: dict[str, list[DTypeReading]] = {}
     for outcome in outcomes:

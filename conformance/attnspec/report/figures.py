@@ -30,12 +30,12 @@ def format_figure(number: float | str, digits: int = 3) -> str:
     if value == 0:
         return "0"
     if 1e-3 <= abs(value) < 1e5:
-        return _plain(value, digits).replace("-", "−")
+        return _format_plainly(value, digits).replace("-", "−")
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     return f"{mantissa}×10{str(int(exponent)).translate(_RAISED)}".replace("-", "−")
 
 
-def _plain(value: float, digits: int) -> str:
+def _format_plainly(value: float, digits: int) -> str:
     """Without an exponent, and never fewer digits than stand before the point."""
     return f"{value:.0f}" if abs(value) >= 10**digits else f"{value:.{digits}g}"
 
@@ -211,13 +211,13 @@ def plain_piece(text: str) -> str:
 def format_code(text: str) -> str:
     """A text as code on one line: between more backticks than it holds in a row."""
     shown = _on_one_line(text)
-    ticks, room = "`" * (_longest(shown) + 1), " " if "`" in shown else ""
+    ticks, room = "`" * (_longest_run_of_ticks(shown) + 1), " " if "`" in shown else ""
     return f"{ticks}{room}{shown}{room}{ticks}"
 
 
 def fence_code(text: str, language: str) -> list[str]:
     """Lines of code as a block of its own."""
-    fence = "`" * max(3, _longest(text) + 1)
+    fence = "`" * max(3, _longest_run_of_ticks(text) + 1)
     return [f"{fence}{language}", text.rstrip("\n"), fence]
 
 
@@ -236,5 +236,5 @@ def _on_one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _longest(text: str) -> int:
+def _longest_run_of_ticks(text: str) -> int:
     return max(map(len, _TICKS.findall(text)), default=0)

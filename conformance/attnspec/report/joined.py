@@ -30,7 +30,7 @@ class JoinedRun:
     @property
     def missing(self) -> int:
         """How many items the header announced that came to nothing."""
-        return max(0, self.record.header.items - self.record.done)
+        return max(0, self.record.header.items - self.record.finished_count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class JoinedRecords:
         """The outcomes of one subject under one clause, widest dtype first."""
         return self._by_clause.get((subject.number, clause), ())
 
-    def of_subject(self, subject: JudgedSubject) -> Mapping[str, tuple[Outcome, ...]]:
+    def outcomes_of_subject(self, subject: JudgedSubject) -> Mapping[str, tuple[Outcome, ...]]:
         """The outcomes of one subject by clause, in the clauses' order, clauses without any left out."""
         found = {clause.id: self.outcomes_of(subject, clause.id) for clause in self.clauses}
         return {clause: outcomes for clause, outcomes in found.items() if outcomes}
@@ -105,7 +105,7 @@ class JoinedRecords:
 
 def join_records(records: Sequence[RunRecord]) -> JoinedRecords:
     """Join records. Runs of the same spec in the same environment are shards of one run; others stand side by side."""
-    runs = tuple(JoinedRun(_letters(place), record) for place, record in enumerate(records))
+    runs = tuple(JoinedRun(_environment_letter(place), record) for place, record in enumerate(records))
     cast = _SubjectNumbers()
     outcomes: dict[Key, Outcome] = {}
     seen = 0
@@ -115,16 +115,16 @@ def join_records(records: Sequence[RunRecord]) -> JoinedRecords:
             seen += 1
         if not (run.record.puts or run.record.blocks or run.record.ranks):  # whom these met has no verdicts
             cast.meet(run)
-    probes = _probes(runs, cast)
+    probes = _probes_of_runs(runs, cast)
     people = cast.people(outcomes)
-    clauses, changed = _clauses(runs, outcomes.values())
+    clauses, changed = _clauses_of_runs(runs, outcomes.values())
     return JoinedRecords(
         runs=runs, clauses=clauses, outcomes=outcomes, changed_clauses=changed, repeated_outcomes=seen - len(outcomes),
         probes=probes, subjects=tuple(judged for judged in people if not judged.is_fault),
-        faults=tuple(judged for judged in people if judged.is_fault), _by_clause=_grouped(outcomes))
+        faults=tuple(judged for judged in people if judged.is_fault), _by_clause=_group_outcomes(outcomes))
 
 
-def _probes(runs: Sequence[JoinedRun], cast: _SubjectNumbers) -> Mapping[int, tuple[SubjectProbed, ...]]:
+def _probes_of_runs(runs: Sequence[JoinedRun], cast: _SubjectNumbers) -> Mapping[int, tuple[SubjectProbed, ...]]:
     found: dict[int, list[SubjectProbed]] = {}
     for run in runs:
         for probed in run.record.probes:
@@ -132,7 +132,7 @@ def _probes(runs: Sequence[JoinedRun], cast: _SubjectNumbers) -> Mapping[int, tu
     return {number: tuple(probed) for number, probed in found.items()}
 
 
-def _letters(place: int) -> str:
+def _environment_letter(place: int) -> str:
     alphabet = string.ascii_uppercase
     return alphabet[place] if place < len(alphabet) else f"{alphabet[place % 26]}{place // 26}"
 
@@ -173,35 +173,36 @@ class _SubjectNumbers:
         return tuple(sorted(everybody, key=lambda judged: (judged.card.id, judged.number)))
 
     def _make_judged_subject(self, number: int, dtypes: set[DType], is_ambiguous: bool) -> JudgedSubject:
-        known = self.cards.get(number) or SubjectKnown(_blank(self.ids[number]))
+        known = self.cards.get(number) or SubjectKnown(_blank_card(self.ids[number]))
         ordered = tuple(dtype for dtype in DType if dtype in dtypes)
         return JudgedSubject(number, known.card, known.broken, tuple(self.letters[number]), ordered, is_ambiguous)
 
 
-def _blank(subject: str) -> SubjectCard:
+def _blank_card(subject: str) -> SubjectCard:
     return SubjectCard(subject, "", "", "", "", "", {}, {}, {}, ())
 
 
-def _clauses(runs: Sequence[JoinedRun], outcomes: Iterable[Outcome]) -> tuple[tuple[ClauseText, ...], frozenset[str]]:
+def _clauses_of_runs(runs: Sequence[JoinedRun], outcomes: Iterable[Outcome]) -> tuple[tuple[ClauseText, ...],
+                                                                                      frozenset[str]]:
     """The clauses of all runs, themes together; one that only an outcome names gets its id for a text."""
     found: dict[str, ClauseText] = {}
     changed: set[str] = set()
     for run in runs:
         for clause in run.record.header.clauses:
-            text = replace(clause, theme=clause.theme or _theme(clause.id))
+            text = replace(clause, theme=clause.theme or _theme_of(clause.id))
             if found.setdefault(text.id, text) != text:
                 changed.add(text.id)
     for outcome in outcomes:
-        found.setdefault(outcome.clause, ClauseText(outcome.clause, _theme(outcome.clause), outcome.level))
+        found.setdefault(outcome.clause, ClauseText(outcome.clause, _theme_of(outcome.clause), outcome.level))
     themes = list(dict.fromkeys(text.theme for text in found.values()))
     return tuple(sorted(found.values(), key=lambda text: themes.index(text.theme))), frozenset(changed)
 
 
-def _theme(clause: str) -> str:
+def _theme_of(clause: str) -> str:
     return clause.partition(".")[0]
 
 
-def _grouped(outcomes: Mapping[Key, Outcome]) -> Mapping[tuple[int, str], tuple[Outcome, ...]]:
+def _group_outcomes(outcomes: Mapping[Key, Outcome]) -> Mapping[tuple[int, str], tuple[Outcome, ...]]:
     """Outcomes by subject and clause, widest dtype first."""
     order = list(DType)
     groups: dict[tuple[int, str], list[Outcome]] = {}
@@ -268,7 +269,7 @@ def group_by_theme(joined: JoinedRecords) -> tuple[Theme, ...]:
     idle, found = {clause.id for clause in applying_to_nobody(joined)}, list[Theme]()
     for name, group in groupby(enumerate(joined.clauses), key=lambda numbered: numbered[1].theme):
         clauses = tuple(group)
-        entries = tuple(_entry(joined, number, clause) for number, clause in clauses if clause.id not in idle)
+        entries = tuple(_clause_entry(joined, number, clause) for number, clause in clauses if clause.id not in idle)
         found.append(Theme(name, entries, len(clauses) - len(entries)))
     return tuple(found)
 
@@ -291,15 +292,15 @@ def shade_verdict(verdict: Verdict, level: Level) -> str:
     return f"{css} soft" if verdict in FAILURES and level is not Level.MUST else css
 
 
-def _entry(joined: JoinedRecords, number: int, clause: ClauseText) -> ClauseEntry:
-    rows = tuple(row for subject in joined.subjects for row in _rows(joined, number, subject))
+def _clause_entry(joined: JoinedRecords, number: int, clause: ClauseText) -> ClauseEntry:
+    rows = tuple(row for subject in joined.subjects for row in _clause_rows(joined, number, subject))
     verdicts = [outcome.verdict for subject in joined.subjects for outcome in joined.outcomes_of(subject, clause.id)]
     # a clause that somebody cannot be asked is still marked by how the others fared
     telling = [verdict for verdict in verdicts if verdict is not Verdict.INAPPLICABLE] or verdicts
     worst = gravest_verdict(telling) if telling else None
     return ClauseEntry(
         number=number, clause=clause, rows=rows, tally=tally_verdicts(verdicts),
-        squares=tuple(square for subject in joined.subjects for square in _squares(joined, number, subject)),
+        squares=tuple(square for subject in joined.subjects for square in _make_squares(joined, number, subject)),
         worst=SIGNS[worst] if worst else None, css=shade_verdict(worst, clause.level) if worst else "idle",
         is_changed=clause.id in joined.changed_clauses,
         instruments=tuple(dict.fromkeys(row.outcome.instrument for row in rows if row.outcome.instrument)))
@@ -311,50 +312,50 @@ def tally_verdicts(verdicts: Iterable[Verdict]) -> tuple[tuple[Sign, int], ...]:
     return tuple((SIGNS[verdict], listed.count(verdict)) for verdict in SIGNS if verdict in listed)
 
 
-def _groups(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
+def _group_same_outcomes(outcomes: Iterable[Outcome]) -> list[list[Outcome]]:
     """Outcomes side by side that say the same: same verdict, same reason, nothing measured."""
-    return [list(group) for _, group in groupby(outcomes, key=_sameness)]
+    return [list(group) for _, group in groupby(outcomes, key=_outcome_sameness)]
 
 
-def _sameness(outcome: Outcome) -> tuple[object, ...]:
+def _outcome_sameness(outcome: Outcome) -> tuple[object, ...]:
     own = outcome.dtype if outcome.verdict in DECIDED or outcome.cases else None
     return outcome.verdict, outcome.reason, own
 
 
-def _rows(joined: JoinedRecords, number: int, subject: JudgedSubject) -> list[ClauseRow]:
-    groups = _groups(joined.outcomes_of(subject, joined.clauses[number].id))
-    return [_row(number, subject, group) for group in groups]
+def _clause_rows(joined: JoinedRecords, number: int, subject: JudgedSubject) -> list[ClauseRow]:
+    groups = _group_same_outcomes(joined.outcomes_of(subject, joined.clauses[number].id))
+    return [_clause_row(number, subject, group) for group in groups]
 
 
-def _row(number: int, subject: JudgedSubject, group: list[Outcome]) -> ClauseRow:
+def _clause_row(number: int, subject: JudgedSubject, group: list[Outcome]) -> ClauseRow:
     first = group[0]
     return ClauseRow(
-        anchor=_anchor(number, subject, first.dtype), subject=subject,
+        anchor=_row_anchor(number, subject, first.dtype), subject=subject,
         dtypes=" ".join(SHORT[outcome.dtype] for outcome in group), sign=SIGNS[first.verdict],
         css=shade_verdict(first.verdict, first.level), outcome=first,
         finding=finding_anchor(number, subject) if first.verdict in FINDINGS else "")
 
 
-def _anchor(number: int, subject: JudgedSubject, dtype: DType) -> str:
+def _row_anchor(number: int, subject: JudgedSubject, dtype: DType) -> str:
     return f"r{number}.{subject.number}.{SHORT[dtype]}"
 
 
-def _squares(joined: JoinedRecords, number: int, subject: JudgedSubject) -> list[Square]:
-    groups = _groups(joined.outcomes_of(subject, joined.clauses[number].id))
+def _make_squares(joined: JoinedRecords, number: int, subject: JudgedSubject) -> list[Square]:
+    groups = _group_same_outcomes(joined.outcomes_of(subject, joined.clauses[number].id))
     is_alone = len(joined.subjects) == 1
     made: Mapping[DType, Square] = {
-        outcome.dtype: _square(number, subject, outcome, group[0].dtype, is_alone=is_alone)
+        outcome.dtype: _make_square(number, subject, outcome, group[0].dtype, is_alone=is_alone)
         for group in groups for outcome in group
     }
     first = subject.dtypes[:1]
     return [made.get(dtype) or Square(is_first=dtype in first) for dtype in subject.dtypes] or [Square(is_first=True)]
 
 
-def _square(number: int, subject: JudgedSubject, outcome: Outcome, row: DType, *, is_alone: bool) -> Square:
+def _make_square(number: int, subject: JudgedSubject, outcome: Outcome, row: DType, *, is_alone: bool) -> Square:
     sign = SIGNS[outcome.verdict]
     is_finding = outcome.verdict in FINDINGS
     said = f", margin {format_figure(outcome.worst.margin)}" if outcome.worst and not is_finding else ""
     return Square(
         is_first=outcome.dtype is subject.dtypes[0], sign=sign.sign, css=shade_verdict(outcome.verdict, outcome.level),
         title="" if is_alone else f"{subject.label} {SHORT[outcome.dtype]}: {sign.word}{said}",
-        target=finding_anchor(number, subject) if is_finding else _anchor(number, subject, row))
+        target=finding_anchor(number, subject) if is_finding else _row_anchor(number, subject, row))

@@ -19,11 +19,11 @@ from attnspec.record.boundaries import (
     SMALLEST,
     Calls,
     common_spans,
+    conditions_needed_alone,
     is_met,
     keywords_in,
     lengths_in,
     meets_condition,
-    needed_alone,
     parts_of,
     read_spans_told,
 )
@@ -47,16 +47,16 @@ def without_contradicted(failures: Sequence[Outcome]) -> list[Outcome]:
 
 def is_contradicted(says: str, failures: Sequence[Outcome]) -> bool:
     """Whether one of these cases fails at sizes at which a cause says that nothing fails."""
-    parts, left = parts_of(says), parts_of(needed_alone(says, _lengths(failures)))
+    parts, left = parts_of(says), parts_of(conditions_needed_alone(says, _lengths_of_failures(failures)))
     return len(left) < len(parts)
 
 
-def told_of_all(says: str, failures: Sequence[Outcome]) -> str:
+def said_of_all(says: str, failures: Sequence[Outcome]) -> str:
     """What all these cases bear out of a cause that names sizes; "" if nothing is left."""
-    return needed_alone(says, _lengths(failures)) if is_contradicted(says, failures) else says
+    return conditions_needed_alone(says, _lengths_of_failures(failures)) if is_contradicted(says, failures) else says
 
 
-def _lengths(failures: Sequence[Outcome]) -> list[Calls]:
+def _lengths_of_failures(failures: Sequence[Outcome]) -> list[Calls]:
     return [_calls_of(each.evidence) for each in failures if each.evidence]
 
 
@@ -68,14 +68,14 @@ def _as_far_as_borne_out(failure: Outcome, failures: Sequence[Outcome]) -> Outco
     evidence = failure.evidence
     if evidence is None or not parts_of(evidence.begins):
         return failure
-    cases = [_calls_of(each) for each in (evidence, *_that_count(failure, evidence, failures))]
-    left = needed_alone(evidence.begins, cases)
+    cases = [_calls_of(each) for each in (evidence, *_failures_that_count(failure, evidence, failures))]
+    left = conditions_needed_alone(evidence.begins, cases)
     if len(parts_of(left)) == len(parts_of(evidence.begins)):
         return failure
     return replace(failure, evidence=replace(evidence, begins=left and f"{left[:1].upper()}{left[1:]}."))
 
 
-def _that_count(failure: Outcome, evidence: Evidence, failures: Sequence[Outcome]) -> Iterator[Evidence]:
+def _failures_that_count(failure: Outcome, evidence: Evidence, failures: Sequence[Outcome]) -> Iterator[Evidence]:
     """The other failures that nothing else explains and that are given no more than this one: the same bug breaks them
     or it is no matter of sizes alone.
     """
@@ -156,7 +156,7 @@ def join_groups(groups: Sequence[ExplainedFailures]) -> list[ExplainedFailures]:
     for group in groups:
         mine = [pile for pile in piles if any(_is_one_bug(each, group) for each in pile)]
         piles = [*(pile for pile in piles if pile not in mine), [*(each for pile in mine for each in pile), group]]
-    return sorted(map(_merged, piles), key=lambda group: -len(group.failures))
+    return sorted(map(_merge_pile, piles), key=lambda group: -len(group.failures))
 
 
 def claim_unexplained(groups: Sequence[ExplainedFailures], unexplained: Sequence[Outcome]) -> list[ExplainedFailures]:
@@ -167,27 +167,27 @@ def claim_unexplained(groups: Sequence[ExplainedFailures], unexplained: Sequence
     rest, whole = list(unexplained), list[ExplainedFailures]()
     for at, group in enumerate(groups):
         where = group.cause.says if group.cause and not at else ""
-        mine = [each for each in rest if _is_of(group, where, each)]
+        mine = [each for each in rest if _is_broken_alike(group, where, each)]
         rest = [each for each in rest if each not in mine]
         whole.append(replace(group, failures=(*group.failures, *mine)))
     return [*whole, *([ExplainedFailures(None, tuple(rest))] if rest else [])]
 
 
-def _is_of(group: ExplainedFailures, where: str, failure: Outcome) -> bool:
+def _is_broken_alike(group: ExplainedFailures, where: str, failure: Outcome) -> bool:
     """Whether what breaks the group breaks this, too. where: the group is seen to fail."""
     lies_there = failure.evidence is not None and is_met(where, failure.evidence.case)
     is_consequence = _is_of_the_softmax(group) and _is_about_rounding(failure)
-    return lies_there or is_consequence or any(_same_row(failure, each) for each in group.failures)
+    return lies_there or is_consequence or any(_is_same_row(failure, each) for each in group.failures)
 
 
-def _same_row(one: Outcome, other: Outcome) -> bool:
+def _is_same_row(one: Outcome, other: Outcome) -> bool:
     """Whether both give a query without a key the same, and another answer than is declared."""
     pair = [each.evidence.measured for each in (one, other) if each.evidence and each.evidence.measured]
     told = {(each.relation, repr(each.seen), each.expected) for each in pair}
     return len(pair) == 2 and len(told) == 1 and pair[0].relation == OF_EMPTY_ROWS
 
 
-def _merged(pile: Sequence[ExplainedFailures]) -> ExplainedFailures:
+def _merge_pile(pile: Sequence[ExplainedFailures]) -> ExplainedFailures:
     leading = [group for group in pile if not any(_shows_in(named, group) for named in pile)]
     causes = [group.cause for group in leading if group.cause and not _is_refuted(group, pile)] or [
         group.cause for group in leading if group.cause]
@@ -231,7 +231,7 @@ def _common_sentence(told: LikelyCause, causes: Sequence[LikelyCause], failures:
         return usual
     found = common_spans(list(seen))
     says = f"fails where {' and '.join(span.words for span in found)}" if found else told.says
-    return told_of_all(says, failures) or OF_NO_RULE
+    return said_of_all(says, failures) or OF_NO_RULE
 
 
 def usual_beginning(failures: Sequence[Outcome]) -> str:
@@ -255,7 +255,7 @@ def _is_one_bug(one: ExplainedFailures, other: ExplainedFailures) -> bool:
     cause, beside = one.cause, other.cause
     if cause is None or beside is None:
         return False
-    followings = (_follows, _needs_keyword, _shows_in, _shows_in_gradients)
+    followings = (_is_consequence, _needs_keyword, _shows_in, _shows_in_gradients)
     if any(is_behind(one, other) or is_behind(other, one) for is_behind in followings):
         return True
     if cause.fault and beside.fault:
@@ -319,7 +319,7 @@ def _blamed_stage(group: ExplainedFailures) -> str:
     return max(often, key=lambda each: often[each], default="")
 
 
-def _follows(rounding: ExplainedFailures, other: ExplainedFailures) -> bool:
+def _is_consequence(rounding: ExplainedFailures, other: ExplainedFailures) -> bool:
     """Whether a fault of precision, at no other dtype, is but the arithmetic that explains more of the failures."""
     if not rounding.cause or not other.cause or PRECISION not in rounding.cause.declare:
         return False
@@ -347,10 +347,10 @@ def _begin_alike(one: ExplainedFailures, other: ExplainedFailures) -> bool:
     clauses limit sizes, so that one bug may be seen to begin elsewhere.
     """
     mine, theirs = ([begin for failure in group.failures if (begin := begins_at(failure))] for group in (one, other))
-    return _half_of(mine, theirs) and _half_of(theirs, mine)
+    return _half_begin_alike(mine, theirs) and _half_begin_alike(theirs, mine)
 
 
-def _half_of(some: Sequence[str], others: Sequence[str]) -> bool:
+def _half_begin_alike(some: Sequence[str], others: Sequence[str]) -> bool:
     alike = sum(any(_are_compatible(begin, other) for other in others) for begin in some)
     return bool(some) and 2 * alike >= len(some)
 

@@ -29,7 +29,7 @@ from attnspec.report.audit.explained import explaining_findings
 from attnspec.report.audit.view import Audit, is_audit, make_audit
 from attnspec.report.bugs import explain_bugs, is_endless, rank_clarity
 from attnspec.report.comparison import ROUNDING, History, RunComparison, compared_runs
-from attnspec.report.coverage import at_named_sizes, collect_readings, measure_subjects, measure_trust
+from attnspec.report.coverage import collect_readings, coverage_at_named_sizes, measure_subjects, measure_trust
 from attnspec.report.figures import (
     ADVICE,
     FINDINGS,
@@ -109,27 +109,27 @@ class PageFinding:
 
 def make_findings(joined: JoinedRecords, *, strict: bool) -> tuple[PageFinding, ...]:
     """All findings about implementations (those about faults are the trust matrix), worst first."""
-    cards = [card for subject in joined.subjects for card in _of_one(joined, subject, strict=strict)]
-    return _add_pictures(sorted(cards, key=_gravity))
+    cards = [card for subject in joined.subjects for card in _findings_of_one(joined, subject, strict=strict)]
+    return _add_pictures_to_page(sorted(cards, key=_page_gravity))
 
 
-def _of_one(joined: JoinedRecords, subject: JudgedSubject, *, strict: bool) -> Iterator[PageFinding]:
+def _findings_of_one(joined: JoinedRecords, subject: JudgedSubject, *, strict: bool) -> Iterator[PageFinding]:
     """One card a cause, and one a clause of which nobody knows the cause, or that is not as listed."""
-    every = [_finding(number, clause, subject, joined.outcomes_of(subject, clause.id), strict=strict)
+    every = [_make_finding(number, clause, subject, joined.outcomes_of(subject, clause.id), strict=strict)
              for number, clause in enumerate(joined.clauses)]
     left = {finding.clause.id: finding for finding in every if finding}
     failures = [outcome for finding in left.values() for outcome in finding.outcomes if outcome.verdict in FAILURES]
-    for group in _grouped(failures, strict=strict):
+    for group in _group_by_cause(failures, strict=strict):
         alike = [left.pop(failure.clause) for failure in group.failures if failure.clause in left]
         if group.cause is None:
             yield from alike
         elif alike:
-            yield replace(_led_by(alike[0], group), alike=tuple(alike[1:]), cause=group.cause,
+            yield replace(_lead_with(alike[0], group), alike=tuple(alike[1:]), cause=group.cause,
                           failures=len(group.failures))
     yield from left.values()
 
 
-def _grouped(failures: Sequence[Outcome], *, strict: bool) -> Sequence[ExplainedFailures]:
+def _group_by_cause(failures: Sequence[Outcome], *, strict: bool) -> Sequence[ExplainedFailures]:
     """What gates by its causes, as the head of the page and the console count them; advice that fails for one of these
     joins it.
     """
@@ -150,17 +150,17 @@ def _count_shared_failures(group: ExplainedFailures, beside: ExplainedFailures) 
     return sum(failure in beside.failures for failure in group.failures)
 
 
-def _led_by(finding: PageFinding, group: ExplainedFailures) -> PageFinding:
+def _lead_with(finding: PageFinding, group: ExplainedFailures) -> PageFinding:
     """The same with what the cause explains in front: the title and the case that is shown are of one dtype."""
     mine = {failure.dtype for failure in group.failures if failure.clause == finding.clause.id}
     return replace(finding, outcomes=tuple(sorted(finding.outcomes, key=lambda each: each.dtype not in mine)))
 
 
-def _of_advice(outcome: Outcome) -> Sign:
+def _sign_of_advice(outcome: Outcome) -> Sign:
     return OTHER_CONVENTION if is_other_convention(outcome) else ADVICE
 
 
-def _finding(
+def _make_finding(
     number: int, clause: ClauseText, subject: JudgedSubject, outcomes: tuple[Outcome, ...], *, strict: bool,
 ) -> PageFinding | None:
     failed = sorted((outcome for outcome in outcomes if outcome.verdict in FINDINGS), key=_outcome_gravity)
@@ -170,7 +170,8 @@ def _finding(
     is_advice = worst.verdict is Verdict.VIOLATED and not does_gate and not worst.is_excused
     return PageFinding(
         anchor=finding_anchor(number, subject), clause=clause, subject=subject, outcomes=tuple(failed),
-        sign=_of_advice(worst) if is_advice else SIGNS[worst.verdict], css=shade_verdict(worst.verdict, worst.level),
+        sign=_sign_of_advice(worst) if is_advice else SIGNS[worst.verdict],
+        css=shade_verdict(worst.verdict, worst.level),
         dtypes=" ".join(SHORT[o.dtype] for o in outcomes if o in failed),
         does_gate=does_gate,
         known=tuple({known.id: known for outcome in failed
@@ -189,13 +190,13 @@ def _outcome_gravity(outcome: Outcome) -> tuple[float, ...]:
     return SIGNS[outcome.verdict].rank, is_endless(outcome), -measured_margin(outcome)
 
 
-def _gravity(finding: PageFinding) -> tuple[float, ...]:
+def _page_gravity(finding: PageFinding) -> tuple[float, ...]:
     first = finding.outcomes[0]
     return (not finding.does_gate, WEIGHT[first.level], SIGNS[first.verdict].rank, -finding.failures, -finding.clauses,
             *rank_clarity(first), *_outcome_gravity(first))
 
 
-def _add_pictures(found: list[PageFinding]) -> tuple[PageFinding, ...]:
+def _add_pictures_to_page(found: list[PageFinding]) -> tuple[PageFinding, ...]:
     """The findings with their pictures, as long as the page has room for them; the first few stand open."""
     opened = [replace(finding, is_open=finding.does_gate and place < OPEN) for place, finding in enumerate(found)]
     evidence = [finding.outcomes[0].evidence for finding in found]
@@ -268,9 +269,9 @@ def page_environment() -> Environment:
     environment.filters |= {
         "figure": format_figure, "duration": format_duration, "gauge": gauge_margin, "moment": format_moment,
         "counted": count_noun, "mathml": formula_markup, "plainly": yes_or_no, "exit": exit_words,
-        "web": web_address, "language": language_of_text, "breakable": _breakable, "short": SHORT.__getitem__,
-        "grouped": group_digits, "thread": name_thread, "anchor": clause_anchor, "prose": _prose,
-        "said": word_for_reader, "library": _library, "listed": list_defaults, "verbatim": _verbatim}
+        "web": web_address, "language": language_of_text, "breakable": _breakable_markup, "short": SHORT.__getitem__,
+        "grouped": group_digits, "thread": name_thread, "anchor": clause_anchor, "prose": _prose_markup,
+        "said": word_for_reader, "library": _library_folder, "listed": list_defaults, "verbatim": _verbatim_markup}
     # our own files, inlined as they are
     environment.globals |= {
         name: Markup((source / file).read_text(encoding="utf-8"))
@@ -278,15 +279,15 @@ def page_environment() -> Environment:
     return environment
 
 
-def _prose(text: str) -> Markup:
+def _prose_markup(text: str) -> Markup:
     """A text whose `code` is set as code, and whose addresses lead there."""
-    return Markup("").join(map(_piece, _PIECES.split(text)))
+    return Markup("").join(map(_piece_markup, _PIECES.split(text)))
 
 
 _PIECES = re.compile(r"(`[^`]+`|https?://[^\s<>\"')\]]*[^\s<>\"')\].,;:])")
 
 
-def _piece(part: str) -> Markup:
+def _piece_markup(part: str) -> Markup:
     if part.startswith("`") and part.endswith("`") and len(part) > 1:
         return Markup("<code>{0}</code>").format(part.strip("`"))
     if web_address(part):
@@ -294,17 +295,17 @@ def _piece(part: str) -> Markup:
     return Markup.escape(part)
 
 
-def _library(name: str) -> str:
+def _library_folder(name: str) -> str:
     """The folder of a subject's library, of an id or of `JudgedSubject.library`."""
     return name.partition("/")[0]
 
 
-def _verbatim(text: str) -> Markup:
+def _verbatim_markup(text: str) -> Markup:
     """A long text between tags, where quotes need no escape and would take five signs each."""
     return Markup(html.escape(text, quote=False))
 
 
-def _breakable(name: str) -> Markup:
+def _breakable_markup(name: str) -> Markup:
     """A long identifier that may be broken after its separators."""
     broken = Markup.escape(name)
     for separator in ("/", "_", "."):
@@ -333,10 +334,11 @@ def render_page(records: Sequence[RunRecord], *, compared: RunComparison | None 
     further: what makes sections of what else was measured. Raises UsageError where none of them shows it.
     """
     earlier = {"compared": compared, "history": past, "rounding": ROUNDING}
-    return page_environment().get_template("page.html").render({**_view(show_hidden(records), further), **earlier})
+    return page_environment().get_template("page.html").render({**_page_variables(show_hidden(records), further),
+                                                                **earlier})
 
 
-def _view(records: Sequence[RunRecord], further: Sequence[SectionMaker]) -> Mapping[str, object]:
+def _page_variables(records: Sequence[RunRecord], further: Sequence[SectionMaker]) -> Mapping[str, object]:
     """All that the templates speak of."""
     joined = join_records(records)
     made = (make(records) for make in (*further, ranking_section))
@@ -347,13 +349,13 @@ def _view(records: Sequence[RunRecord], further: Sequence[SectionMaker]) -> Mapp
     looked = make_audit(joined) if is_judged and is_audit(joined) else None
     found = looked.habits if looked else find_habits(joined) if joined.probes else None
     return {
-        "joined": joined, "strict": joined.is_strict, "summary": summary, "environment": _environments(joined),
+        "joined": joined, "strict": joined.is_strict, "summary": summary, "environment": _environments_of_runs(joined),
         "sections": sections, "is_judged": is_judged, "audit": looked,
         "habits": found, "answers": collect_answers(found) if found else None,
-        "title": _audit_headline(looked, summary) if looked else _title(
+        "title": _audit_headline(looked, summary) if looked else _title_of_page(
             summary, next(iter(sections), None), found, is_judged=is_judged),
         **(_common_variables(joined) if looked else _verdict_variables(joined) if is_judged else {}),
-        "held": compared_runs(joined), "conventions": _conventions(joined), "legend": LEGEND, "axes": AXES,
+        "held": compared_runs(joined), "conventions": _conventions_of_page(joined), "legend": LEGEND, "axes": AXES,
         "levels": LEVELS,
     }
 
@@ -368,7 +370,7 @@ def ranking_section(records: Sequence[RunRecord]) -> PageSection | None:
                        lambda record: bool(record.ranks))
 
 
-def _conventions(joined: JoinedRecords) -> Mapping[str, Convention]:
+def _conventions_of_page(joined: JoinedRecords) -> Mapping[str, Convention]:
     """Those that everybody is asked, and those that somebody here has an answer to."""
     told = {name for each in joined.subjects for name in (*each.card.conventions, *each.card.probed)}
     return {name: each for name, each in CONVENTIONS.items() if not each.keyword or name in told}
@@ -385,7 +387,7 @@ def _verdict_variables(joined: JoinedRecords) -> Mapping[str, object]:
         "findings": told, "following": {other.clause.id for finding in told for other in finding.alike},
         "themes": group_by_theme(joined), "trust": measure_trust(joined), "readings": collect_readings(joined),
         "sizes": measure_subjects(joined),
-        "at_sizes": at_named_sizes(joined), **_common_variables(joined),
+        "at_sizes": coverage_at_named_sizes(joined), **_common_variables(joined),
     }
 
 
@@ -398,7 +400,7 @@ def _common_variables(joined: JoinedRecords) -> Mapping[str, object]:
     }
 
 
-def _title(
+def _title_of_page(
     summary: Summary, measured: PageSection | None, found: ConventionTable | None, *, is_judged: bool,
 ) -> tuple[str, str]:
     """The sentence over the page, and its colour: that of the verdicts, of what was measured, or of the probes."""
@@ -410,7 +412,7 @@ def _title(
     return found.title
 
 
-def _environments(joined: JoinedRecords) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
+def _environments_of_runs(joined: JoinedRecords) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
     """Rows of the environment table: a name, its value in every run, and whether the runs differ in it."""
     each = [run.record.header.environment for run in joined.runs]
     names = dict.fromkeys(name for environment in each for name in environment)

@@ -90,9 +90,9 @@ class _Scale:
         if math.isinf(entry):
             return "inf"
         arm = ("n" if entry < 0 else "p") if self.is_diverging else "s"
-        return f"{arm}{step}" if (step := self._step(abs(entry) if self.is_diverging else entry)) else "z"
+        return f"{arm}{step}" if (step := self._step_of(abs(entry) if self.is_diverging else entry)) else "z"
 
-    def _step(self, entry: float) -> int:
+    def _step_of(self, entry: float) -> int:
         low = 0.0 if self.is_diverging else self.low
         share = (entry / 2 - low / 2) / (self.high / 2 - low / 2) if self.high > low else 0.0  # halves: no overflow
         return max(0, min(math.ceil(LEVELS * share), LEVELS))
@@ -120,25 +120,25 @@ class _ShownPart:
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
-        return _shape(self.entries)
+        return _shape_of_entries(self.entries)
 
 
 def make_grid(picture: Picture, around: tuple[int, int] = (0, 0), scale: _Scale | None = None) -> PictureGrid:
     """Lay out one array; a large one is cropped to a window that holds the entry `around`."""
-    shown, scale = _crop_picture(picture, around), scale or _scale(picture)
+    shown, scale = _crop_picture(picture, around), scale or _scale_of_picture(picture)
     rows, columns = shown.shape
     is_roomy = columns <= _ROOMY
     width, height = _CELL[is_roomy], _HEIGHT[is_roomy]
-    cells = tuple(_cells(shown, scale, (width, height)))
+    cells = tuple(_picture_cells(shown, scale, (width, height)))
     row_at, column_at = picture.worst if len(picture.worst) == len(_MARGIN) else (-1, -1)
     return PictureGrid(
         name=picture.name, rows=picture.rows, columns=picture.columns, cells=cells,
-        row_ticks=_ticks(shown.corner[0], rows, height, row_at),
-        column_ticks=_ticks(shown.corner[1], columns, width, column_at),
+        row_ticks=_picture_ticks(shown.corner[0], rows, height, row_at),
+        column_ticks=_picture_ticks(shown.corner[1], columns, width, column_at),
         width=_MARGIN[0] + columns * width, height=_MARGIN[1] + rows * height,
         cell_width=width, cell_height=height, is_diverging=scale.is_diverging,
         low=format_figure(-scale.high if scale.is_diverging else scale.low), high=format_figure(scale.high),
-        crop_text=_describe_crop(_full_shape(picture), shown.shape), legend=_legend(cells),
+        crop_text=_describe_crop(_full_shape(picture), shown.shape), legend=_describe_legend(cells),
         says=_describe_picture(shown, scale))
 
 
@@ -167,20 +167,21 @@ def fit_pictures(cases: Iterable[Sequence[Picture]], room: int, most: int) -> It
 
 def drawn_cells(picture: Picture) -> int:
     """How many entries of a picture are drawn, which is what it costs."""
-    rows, columns = _shape(picture.entries)
+    rows, columns = _shape_of_entries(picture.entries)
     return min(rows, _SIDE) * min(columns, _SIDE)
 
 
 def _crop_picture(picture: Picture, around: tuple[int, int]) -> _ShownPart:
-    top, left = (_start(place, length) for place, length in zip(around, _shape(picture.entries), strict=True))
+    top, left = (_crop_start(place, length)
+                 for place, length in zip(around, _shape_of_entries(picture.entries), strict=True))
     entries = tuple(row[left : left + _SIDE] for row in picture.entries[top : top + _SIDE])
     row, column = picture.first if len(picture.first) == len(_MARGIN) else (0, 0)
     return _ShownPart(picture, entries, (row + top, column + left), (top, left))
 
 
 def _crop_shape(picture: Picture, differences: Sequence[Picture]) -> tuple[int, int]:
-    alike = [other for other in differences if _shape(other.entries) == _shape(picture.entries)]
-    return _worst(alike[0]) if alike else (0, 0)
+    alike = [other for other in differences if _shape_of_entries(other.entries) == _shape_of_entries(picture.entries)]
+    return _worst_entry(alike[0]) if alike else (0, 0)
 
 
 def _is_difference(picture: Picture) -> bool:
@@ -189,57 +190,59 @@ def _is_difference(picture: Picture) -> bool:
         picture.panel is Panel.BESIDE and ("difference" in picture.name.lower() or " - " in picture.name))
 
 
-def _worst(picture: Picture) -> tuple[int, int]:
+def _worst_entry(picture: Picture) -> tuple[int, int]:
     """Row and column of the largest entry; one that is not finite is larger than any other."""
     sizes = {
-        (row, column): _size(entry) for row, line in enumerate(picture.entries) for column, entry in enumerate(line)
+        (row, column): _magnitude_of(entry) for row, line in enumerate(picture.entries)
+        for column, entry in enumerate(line)
     }
     return max(sizes, key=sizes.__getitem__, default=(0, 0))
 
 
-def _size(entry: float | str) -> float:
+def _magnitude_of(entry: float | str) -> float:
     value = abs(float(entry))
     return math.inf if math.isnan(value) else value
 
 
-def _shape(entries: Sequence[Sequence[float | str]]) -> tuple[int, int]:
+def _shape_of_entries(entries: Sequence[Sequence[float | str]]) -> tuple[int, int]:
     return len(entries), max((len(row) for row in entries), default=0)
 
 
 def _full_shape(picture: Picture) -> tuple[int, int]:
-    rows, columns = picture.whole if len(picture.whole) == len(_MARGIN) else _shape(picture.entries)
+    rows, columns = picture.whole if len(picture.whole) == len(_MARGIN) else _shape_of_entries(picture.entries)
     return rows, columns
 
 
-def _start(place: int, length: int) -> int:
+def _crop_start(place: int, length: int) -> int:
     return max(0, min(place - _SIDE // 2, length - _SIDE))
 
 
-def _finite(pictures: Iterable[Picture]) -> list[float]:
+def _finite_entries(pictures: Iterable[Picture]) -> list[float]:
     return [value for picture in pictures for row in picture.entries for value in map(float, row)
             if math.isfinite(value)]
 
 
-def _scale(picture: Picture) -> _Scale:
-    finite = _finite([picture])
+def _scale_of_picture(picture: Picture) -> _Scale:
+    finite = _finite_entries([picture])
     signed = _is_difference(picture) or any(value < 0 for value in finite)
     return _Scale(0.0, max(map(abs, finite), default=0.0), signed)
 
 
 def _shared_scale(pictures: Sequence[Picture]) -> _Scale:
     """From the least to the greatest entry of them all."""
-    finite = _finite(pictures)
+    finite = _finite_entries(pictures)
     return _Scale(min(finite, default=0.0), max(finite, default=0.0), False)
 
 
-def _cells(shown: _ShownPart, scale: _Scale, size: tuple[int, int]) -> list[PictureCell]:
+def _picture_cells(shown: _ShownPart, scale: _Scale, size: tuple[int, int]) -> list[PictureCell]:
     return [
-        _cell(float(entry), shown, scale, (row, column), size)
+        _picture_cell(float(entry), shown, scale, (row, column), size)
         for row, line in enumerate(shown.entries) for column, entry in enumerate(line)
     ]
 
 
-def _cell(entry: float, shown: _ShownPart, scale: _Scale, place: tuple[int, int], size: tuple[int, int]) -> PictureCell:
+def _picture_cell(entry: float, shown: _ShownPart, scale: _Scale, place: tuple[int, int],
+                  size: tuple[int, int]) -> PictureCell:
     (row, column), mark = place, shown.mark(*place)
     is_judged = mark != "unjudged" or shown.picture.panel is not Panel.DIFFERENCE
     is_told = size[0] == _CELL[1] or not math.isfinite(entry)
@@ -258,7 +261,7 @@ def _format_entry(entry: float) -> str:
     return format_figure(entry, 1) if "×" in text else text
 
 
-def _ticks(first: int, count: int, size: int, worst: int) -> tuple[PictureTick, ...]:
+def _picture_ticks(first: int, count: int, size: int, worst: int) -> tuple[PictureTick, ...]:
     """The indices that are written, at the middle of their cells: not all where cells are small, that of the worst
     entry in any case, and then not its neighbours.
     """
@@ -269,7 +272,7 @@ def _ticks(first: int, count: int, size: int, worst: int) -> tuple[PictureTick, 
                  for index in sorted({*written, *({worst} & set(here))}))
 
 
-def _legend(cells: Sequence[PictureCell]) -> tuple[tuple[str, str], ...]:
+def _describe_legend(cells: Sequence[PictureCell]) -> tuple[tuple[str, str], ...]:
     """What occurs among the cells and is no colour of the scale."""
     met = {name for cell in cells for name in cell.overlay_css.split()} | {
         "nan" for cell in cells if cell.css in ("nan", "inf")}

@@ -103,17 +103,18 @@ def make_ranking(records: Sequence[RunRecord]) -> Ranking | None:
     kernels = {kernel.subject: kernel for record in records for kernel in record.ranks}
     if not kernels:
         return None
-    ordered = sorted(kernels.values(), key=_order)
+    ordered = sorted(kernels.values(), key=_rank_order)
     conforming = sum(kernel.verdict is KernelStanding.CONFORMS for kernel in ordered)
-    is_whole = conforming == len(ordered) and not any(record.interrupted for record in records if record.ranks)
+    is_whole = conforming == len(ordered) and not any(record.is_interrupted for record in records if record.ranks)
     headline = f"{conforming} of {count_noun(len(ordered), 'kernel')} {'conforms' if conforming == 1 else 'conform'}"
     return Ranking(
-        headline, "good" if is_whole else "bad" if _are_some_wrong(ordered) else "idle", _rows(ordered),
-        _causes(ordered), tuple(Counter(clause for each in ordered for clause in each.failing).most_common(CAUSES)),
+        headline, "good" if is_whole else "bad" if _are_some_wrong(ordered) else "idle", _ranking_rows(ordered),
+        _shared_causes(ordered),
+        tuple(Counter(clause for each in ordered for clause in each.failing).most_common(CAUSES)),
         sum(kernel.seconds for kernel in ordered), sum(bool(kernel.death) for kernel in ordered))
 
 
-def _order(kernel: KernelRanked) -> tuple[int, float, str]:
+def _rank_order(kernel: KernelRanked) -> tuple[int, float, str]:
     """Conforming ones first, then by score; what was not judged last."""
     return list(KernelStanding).index(kernel.verdict), -kernel.score, kernel.subject
 
@@ -122,17 +123,17 @@ def _are_some_wrong(kernels: Sequence[KernelRanked]) -> bool:
     return any(kernel.verdict is KernelStanding.VIOLATED for kernel in kernels)
 
 
-def _rows(kernels: Sequence[KernelRanked]) -> tuple[RankingRow, ...]:
-    keys = [_order(kernel)[:2] for kernel in kernels]
-    return tuple(_row(keys.index(key) + 1, kernel) for key, kernel in zip(keys, kernels, strict=True))
+def _ranking_rows(kernels: Sequence[KernelRanked]) -> tuple[RankingRow, ...]:
+    keys = [_rank_order(kernel)[:2] for kernel in kernels]
+    return tuple(_ranking_row(keys.index(key) + 1, kernel) for key, kernel in zip(keys, kernels, strict=True))
 
 
-def _row(place: int, kernel: KernelRanked) -> RankingRow:
+def _ranking_row(place: int, kernel: KernelRanked) -> RankingRow:
     css = CSS[kernel.verdict]
     return RankingRow(place, kernel, WORDS[kernel.verdict], css, SIGNS[css])
 
 
-def _causes(kernels: Sequence[KernelRanked]) -> tuple[SharedCause, ...]:
+def _shared_causes(kernels: Sequence[KernelRanked]) -> tuple[SharedCause, ...]:
     """The commonest causes of first failures, each with its kernels."""
     found: dict[tuple[str, str], list[str]] = {}
     for kernel in kernels:

@@ -17,7 +17,7 @@ from attnspec.core.paths import write_whole
 from attnspec.record.outcome import ClauseText, Outcome, refused_by
 from attnspec.record.read import RunRecord, show_hidden
 from attnspec.report.bugs import explain_bugs, likely_without_share
-from attnspec.report.comparison import but_for
+from attnspec.report.comparison import describe_exceptions
 from attnspec.report.figures import DECIDED, SIGNS, Sign, count_noun, overall_verdict, shared_reason
 from attnspec.report.joined import (
     JoinedRecords,
@@ -92,10 +92,10 @@ class Summary:
 def summarise_runs(joined: JoinedRecords, *, strict: bool) -> Summary:
     """Summarises runs: counts, and says what they come to."""
     standings = tuple(_make_standing(joined, subject, strict=strict) for subject in joined.subjects)
-    interrupted = tuple(run for run in joined.runs if run.record.interrupted)
-    title, css = _title(joined, standings, is_whole=not interrupted)
+    interrupted = tuple(run for run in joined.runs if run.record.is_interrupted)
+    title, css = _title_of_summary(joined, standings, is_whole=not interrupted)
     return Summary(
-        title=title, css=css, standings=standings, interrupted_runs=interrupted, digests=_digests(joined.runs),
+        title=title, css=css, standings=standings, interrupted_runs=interrupted, digests=_spec_digests(joined.runs),
         items=len(joined.outcomes), cases=sum(outcome.cases for outcome in joined.outcomes.values()),
         no_claims=sum(outcome.no_claims for outcome in joined.outcomes.values()),
         probes=sum(len(run.record.probes) for run in joined.runs))
@@ -113,22 +113,22 @@ def exit_words(run: JoinedRun, sections: Sequence[PageSection] = ()) -> str:
 
 
 def _make_standing(joined: JoinedRecords, subject: JudgedSubject, *, strict: bool) -> SubjectStanding:
-    outcomes = joined.of_subject(subject)
+    outcomes = joined.outcomes_of_subject(subject)
     worst = [overall_verdict(outcome.verdict for outcome in group) for group in outcomes.values()]
     flat = [outcome for group in outcomes.values() for outcome in group]
-    is_whole = not any(run.record.interrupted for run in joined.runs if run.letter in subject.runs)
-    word, css = _word(flat, subject.broken_reason, strict=strict, is_whole=is_whole)
+    is_whole = not any(run.record.is_interrupted for run in joined.runs if run.letter in subject.runs)
+    word, css = _word_of_standing(flat, subject.broken_reason, strict=strict, is_whole=is_whole)
     failures = [outcome for outcome in flat if _is_failure(outcome, strict=strict)]
     groups = explain_bugs(failures)
     efforts = {run.record.header.effort for run in joined.runs if run.letter in subject.runs}
     cause = likely_without_share(groups, is_sought=efforts != {Effort.GLANCE.value})
-    return SubjectStanding(subject, word, css, _sentence(flat, worst, subject, groups, strict=strict),
-                           _shares(outcomes), len(flat), cause, _beginning(groups, cause),
+    return SubjectStanding(subject, word, css, _sentence_of_standing(flat, worst, subject, groups, strict=strict),
+                           _shares_by_verdict(outcomes), len(flat), cause, _beginning_of_failures(groups, cause),
                            tuple(refused_by(subject.card, flat)),
-                           other_conventions(_not_followed(flat, strict=strict), subject.card))
+                           other_conventions(_recommendations_not_followed(flat, strict=strict), subject.card))
 
 
-def _beginning(groups: Sequence[ExplainedFailures], cause: str) -> str:
+def _beginning_of_failures(groups: Sequence[ExplainedFailures], cause: str) -> str:
     """Where the first cause begins, as most of its failures say; empty where the cause says as much."""
     first = next(iter(groups), None)
     if first is None or " where " in cause:
@@ -148,7 +148,7 @@ def _is_failure(outcome: Outcome, *, strict: bool) -> bool:
     return verdict in FAILURES and outcome.does_gate(strict=strict)
 
 
-def _shares(outcomes: Mapping[str, Sequence[Outcome]]) -> tuple[VerdictShare, ...]:
+def _shares_by_verdict(outcomes: Mapping[str, Sequence[Outcome]]) -> tuple[VerdictShare, ...]:
     """The clauses by the verdict over all dtypes, gravest first."""
     worst = [(overall_verdict(outcome.verdict for outcome in group), group[0].level) for group in outcomes.values()]
     found = Counter((verdict, shade_verdict(verdict, level)) for verdict, level in worst)
@@ -156,64 +156,66 @@ def _shares(outcomes: Mapping[str, Sequence[Outcome]]) -> tuple[VerdictShare, ..
     return tuple(VerdictShare(SIGNS[verdict], css, number) for (verdict, css), number in ordered)
 
 
-def _word(outcomes: Sequence[Outcome], broken: str, *, strict: bool, is_whole: bool) -> tuple[str, str]:
+def _word_of_standing(outcomes: Sequence[Outcome], broken: str, *, strict: bool, is_whole: bool) -> tuple[str, str]:
     if any(outcome.does_gate(strict=strict) for outcome in outcomes):
         return "does not conform", "bad"
     if broken or not any(outcome.verdict in DECIDED for outcome in outcomes):
         return "was not judged", "idle"
     if not is_whole or any(outcome.verdict is Verdict.NOT_RUN for outcome in outcomes):
         return "was judged in part", "idle"
-    return f"conforms{but_for(outcomes)}", "good"
+    return f"conforms{describe_exceptions(outcomes)}", "good"
 
 
-def _sentence(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: JudgedSubject,
-              groups: Sequence[ExplainedFailures], *, strict: bool) -> str:
+def _sentence_of_standing(outcomes: Sequence[Outcome], worst: Sequence[Verdict], subject: JudgedSubject,
+                          groups: Sequence[ExplainedFailures], *, strict: bool) -> str:
     """`21 of 70 clauses fail, one cause`; of one that conforms what it holds. groups: what fails, by its causes."""
     total = sum(verdict is not Verdict.INAPPLICABLE for verdict in worst)
-    if failing := len(_clauses_of(groups)):
+    if failing := len(_failing_clauses(groups)):
         told = f"{failing} of {count_noun(total, 'clause')} {'fails' if failing == total == 1 else 'fail'}"
-        return "; ".join([f"{told}{_causes(groups)}", *_advice(outcomes, strict=strict)])
+        return "; ".join([f"{told}{_count_causes(groups)}", *_advice_words(outcomes, strict=strict)])
     if Verdict.UNEXPECTED in worst:
         return f"{count_noun(worst.count(Verdict.UNEXPECTED), 'listed deviation')} of {subject.label} not as listed"
     held = f"{worst.count(Verdict.HELD)} of {count_noun(total, 'applicable clause')} held by {subject.label}"
     passing = [subject.card.passing_error] if subject.card and subject.card.passing_error else []
-    return "; ".join([held, *_advice(outcomes, strict=strict), *passing])
+    return "; ".join([held, *_advice_words(outcomes, strict=strict), *passing])
 
 
-def _causes(groups: Sequence[ExplainedFailures]) -> str:
+def _count_causes(groups: Sequence[ExplainedFailures]) -> str:
     """`, one cause`; where some have none that is known, how many clauses those explain that are."""
     known = [group for group in groups if group.cause]
     if not known:
         return ""
     said = f", {'one cause' if len(known) == 1 else count_noun(len(known), 'cause')}"
-    clauses = _clauses_of(known)
-    return said if clauses == _clauses_of(groups) else f"{said} for {len(clauses)} of them"
+    clauses = _failing_clauses(known)
+    return said if clauses == _failing_clauses(groups) else f"{said} for {len(clauses)} of them"
 
 
-def _clauses_of(groups: Sequence[ExplainedFailures]) -> set[str]:
+def _failing_clauses(groups: Sequence[ExplainedFailures]) -> set[str]:
     return {failure.clause for group in groups for failure in group.failures}
 
 
-def _advice(outcomes: Sequence[Outcome], *, strict: bool) -> Iterator[str]:
+def _advice_words(outcomes: Sequence[Outcome], *, strict: bool) -> Iterator[str]:
     """`2 recommendations not followed (2 may)`; and the conventions that libraries use and nobody recommends."""
-    failed = {outcome.clause: outcome for outcome in _not_followed(outcomes, strict=strict)}.values()
+    failed = {outcome.clause: outcome for outcome in _recommendations_not_followed(outcomes, strict=strict)}.values()
     conventions = [outcome.level for outcome in failed if is_other_convention(outcome)]
     others = [outcome.level for outcome in failed if not is_other_convention(outcome)]
     if others:
-        yield f"{count_noun(len(others), 'recommendation')} not followed ({_by_level(others)})"
+        yield f"{count_noun(len(others), 'recommendation')} not followed ({_count_by_level(others)})"
     if conventions:
-        yield f"{count_noun(len(conventions), 'convention')} in use, but not recommended ({_by_level(conventions)})"
+        yield (f"{count_noun(len(conventions), 'convention')} in use, "
+               f"but not recommended ({_count_by_level(conventions)})")
 
 
-def _not_followed(outcomes: Sequence[Outcome], *, strict: bool) -> Iterator[Outcome]:
+def _recommendations_not_followed(outcomes: Sequence[Outcome], *, strict: bool) -> Iterator[Outcome]:
     return (each for each in outcomes if each.verdict in FAILURES and not each.does_gate(strict=strict))
 
 
-def _by_level(levels: Sequence[Level]) -> str:
+def _count_by_level(levels: Sequence[Level]) -> str:
     return ", ".join(f"{levels.count(level)} {level.value}" for level in Level if level in levels)
 
 
-def _title(joined: JoinedRecords, standings: Sequence[SubjectStanding], *, is_whole: bool) -> tuple[str, str]:
+def _title_of_summary(joined: JoinedRecords, standings: Sequence[SubjectStanding], *, is_whole: bool) -> tuple[str,
+                                                                                                               str]:
     if not standings and joined.faults:
         return f"{count_noun(len(joined.faults), 'known fault')} tested", "idle"
     if not standings:
@@ -225,7 +227,7 @@ def _title(joined: JoinedRecords, standings: Sequence[SubjectStanding], *, is_wh
         others = "".join(f"; {each}" for each in only.conventions) if only.css == "good" else ""
         refused = f"; refuses {', '.join(only.refused_words)}" if only.refused_words else ""
         return f"{only.subject.label} {only.word}{refused}{others}", only.css
-    return f"{_share_that_conforms(standings)}{but_for(joined.outcomes.values())}", _worst_css(standings)
+    return f"{_share_that_conforms(standings)}{describe_exceptions(joined.outcomes.values())}", _worst_css(standings)
 
 
 def _share_that_conforms(standings: Sequence[SubjectStanding]) -> str:
@@ -240,7 +242,7 @@ def _worst_css(standings: Sequence[SubjectStanding]) -> str:
     return next(css for css in ("bad", "idle", "good") if css in found)
 
 
-def _digests(runs: Sequence[JoinedRun]) -> tuple[tuple[str, str, str], ...]:
+def _spec_digests(runs: Sequence[JoinedRun]) -> tuple[tuple[str, str, str], ...]:
     """Every spec that was applied: its version, its digest, and the letters of the runs it was applied in."""
     laws: dict[tuple[str, str], list[str]] = {}
     for run in runs:
@@ -269,13 +271,13 @@ def find_silences(joined: JoinedRecords) -> tuple[Silence, ...]:
     """The reasons why something was not judged: gravest verdict first, then the most frequent."""
     groups: dict[tuple[Verdict, str], list[tuple[str, Outcome]]] = {}
     for subject in joined.subjects:
-        for outcomes in joined.of_subject(subject).values():
+        for outcomes in joined.outcomes_of_subject(subject).values():
             for outcome in outcomes:
                 if outcome.verdict in _NOT_DECIDED:
-                    reason = shared_reason(subject.card.id, _reason(outcome))
+                    reason = shared_reason(subject.card.id, _reason_of_silence(outcome))
                     groups.setdefault((outcome.verdict, reason), []).append((subject.label, outcome))
     texts = {clause.id: clause for clause in joined.clauses}
-    found = [_silence(verdict, reason, members, texts) for (verdict, reason), members in groups.items()]
+    found = [_make_silence(verdict, reason, members, texts) for (verdict, reason), members in groups.items()]
     return tuple(sorted(found, key=lambda silence: (silence.sign.rank, -silence.items)))
 
 
@@ -286,7 +288,7 @@ def never_decided(joined: JoinedRecords) -> tuple[ClauseText, ...]:
     return tuple(clause for clause in joined.clauses if clause.id not in decided | idle)
 
 
-def _reason(outcome: Outcome) -> str:
+def _reason_of_silence(outcome: Outcome) -> str:
     return outcome.reason or {
         Verdict.NO_CLAIM: "every case fell outside the domain of the bound",
         Verdict.NOT_RUN: "no reason was recorded",
@@ -294,7 +296,7 @@ def _reason(outcome: Outcome) -> str:
     }[outcome.verdict]
 
 
-def _silence(
+def _make_silence(
     verdict: Verdict, reason: str, members: list[tuple[str, Outcome]], texts: Mapping[str, ClauseText],
 ) -> Silence:
     by_subject: dict[str, dict[str, None]] = {}

@@ -21,7 +21,7 @@ from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.errors import FileLocation, TargetError
 from attnspec.core.forms import InputForm
 from attnspec.core.keyword import GRAD, LSE, OUTPUT, Acts
-from attnspec.core.keywords import KEYWORDS
+from attnspec.core.keywords import CACHED, KEYWORDS
 from attnspec.core.nouns import DType, Kind, Verdict
 from attnspec.core.paths import portable_text
 from attnspec.host.calling import LARGEST, NO_GRADIENT, NOT_MADE, NOT_REACHED, Arguments, Ended, own_name
@@ -30,7 +30,7 @@ from attnspec.host.lifts.making import FormNotMade, FrameworkForm
 from attnspec.hosting.process import ProcessDeath
 from attnspec.numerics.gradients import BIAS, DIFFERENTIABLE_INPUTS
 from attnspec.problems.make import RotaryProblem
-from attnspec.problems.problem import INPUTS, Array, LayerProblem, Problem, numpy_dtype
+from attnspec.problems.problem import CACHED_INPUTS, INPUTS, Array, LayerProblem, Problem, numpy_dtype
 from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.signature import FunctionDescription, suggest_parameter
 
@@ -454,7 +454,12 @@ def can_differentiate(declaration: Declaration) -> bool:
 
 def takes_codes(declaration: Declaration) -> bool:
     """Whether query, key or value are codes in a narrow format. No framework differentiates with respect to these."""
-    return any(getattr(declaration.limits, f"stored_{name}") for name in INPUTS)
+    return bool(_arrays_of_codes(declaration.limits))
+
+
+def _arrays_of_codes(limits: Limits) -> tuple[str, ...]:
+    """Those of query, key and value that come as codes in a narrow format."""
+    return tuple(name for name in INPUTS if getattr(limits, f"stored_{name}"))
 
 
 def refuses_gradients(declaration: Declaration) -> bool:
@@ -463,9 +468,14 @@ def refuses_gradients(declaration: Declaration) -> bool:
 
 
 def inputs_of(problem: Problem, limits: Limits) -> tuple[str, ...]:
-    """The names of the inputs with respect to which a problem has gradients."""
+    """The names of the inputs with respect to which a problem has gradients: of codes there are none, since what a
+    code passes back is a convention.
+    """
     constant = {BIAS} if limits.constant_bias else set()
-    return tuple(name for name in DIFFERENTIABLE_INPUTS if name not in constant and getattr(problem, name) is not None)
+    codes = {KEYWORDS[name].meaning_of for name in problem.given} | set(_arrays_of_codes(limits))
+    codes |= {past for past, held in zip(CACHED, CACHED_INPUTS, strict=True) if held in codes}
+    return tuple(name for name in DIFFERENTIABLE_INPUTS
+                 if name not in constant and name not in codes and getattr(problem, name) is not None)
 
 
 def grad_given(problem: Problem, declaration: Declaration) -> Array:

@@ -222,6 +222,8 @@ def _library(fields: Fields, folder: Path) -> Library:
 
 def _narrow_library(library: Library, subject: Fields) -> Library:
     """The library with the range of a subject that needs releases which others do not."""
+    if subject.mapping.keys().isdisjoint(("versions", "tested", "since")):
+        return library  # as of most of three hundred: its releases were held against its range when it was read
     versions = read_versions(subject) or library.versions
     ends = read_ends(subject, library.distribution, versions, library.tested)
     return replace(library, versions=versions, tested=ends, since={**library.since, **read_since(subject)})

@@ -75,8 +75,8 @@ class Call:
     def answer(self, function: Function) -> Mapping[str, Array]:
         """The answer to fresh copies, as arrays by name or number."""
         with np.errstate(all="ignore"):
-            keywords = {name: _copied(each) for name, each in self.keywords.items()}
-            answer = function(*map(_copied, self.arrays), **keywords)
+            keywords = {name: _copy_value(each) for name, each in self.keywords.items()}
+            answer = function(*map(_copy_value, self.arrays), **keywords)
         if isinstance(answer, dict):
             return {name: np.asarray(each) for name, each in answer.items()}
         answers = answer if isinstance(answer, tuple) else (answer,)
@@ -88,7 +88,7 @@ class Call:
         return " ".join([*(str(array.shape) for array in self.arrays), self.arrays[0].dtype.name, *on])
 
 
-def _copied(value: Any) -> Any:  # noqa: ANN401  (what a function takes)
+def _copy_value(value: Any) -> Any:  # noqa: ANN401  (what a function takes)
     if isinstance(value, np.ndarray):
         return value.copy()
     return {name: each.copy() for name, each in value.items()} if isinstance(value, dict) else value
@@ -150,10 +150,10 @@ class Maker:
         if "grad_output" in self._parameters:
             arrays = (*arrays, self._normal((sizes.B, sizes.H, sizes.T, sizes.Dv), sizes.dtype))
         if "block_table" in self._parameters:
-            arrays, paged = self._paged(arrays, keywords.pop("key_lengths"))
+            arrays, paged = self._make_pages(arrays, keywords.pop("key_lengths"))
             keywords |= paged
         if "cu_query" in self._parameters:
-            arrays, packed = self._packed(arrays)
+            arrays, packed = self._make_packed(arrays)
             keywords |= packed
         return Call(arrays, keywords, sizes.slack)
 
@@ -206,7 +206,7 @@ class Maker:
             made["key_segments"] = self.random.integers(0, 3, (B, S)).astype(np.int32)
         return made
 
-    def _paged(self, arrays: tuple[Array, ...], lengths: Array | None) -> tuple[tuple[Array, ...], dict[str, Any]]:
+    def _make_pages(self, arrays: tuple[Array, ...], lengths: Array | None) -> tuple[tuple[Array, ...], dict[str, Any]]:
         """Keys and values in pages, in any order; each slot that nobody owns has a number of its own."""
         query, key, value = arrays
         B, S, page = len(query), key.shape[2], self._one(PAGES)
@@ -222,7 +222,7 @@ class Maker:
         lengths = np.full(B, S, np.int32) if lengths is None else lengths
         return (query, *pools), {"block_table": table, "key_lengths": lengths}
 
-    def _packed(self, arrays: tuple[Array, ...]) -> tuple[tuple[Array, ...], dict[str, Any]]:
+    def _make_packed(self, arrays: tuple[Array, ...]) -> tuple[tuple[Array, ...], dict[str, Any]]:
         """Sequences one behind the other, each as long as it likes."""
         query, key, value = arrays
         B, T, S = len(query), query.shape[2], key.shape[2]

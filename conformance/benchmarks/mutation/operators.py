@@ -70,13 +70,13 @@ def swap_arguments(node: ast.AST) -> Iterator[ast.AST]:
     """Two arguments that stand beside each other, and two parts of what is returned or unpacked."""
     if isinstance(node, ast.Call):
         for at in range(len(node.args) - 1):
-            yield ast.Call(node.func, _swapped(node.args, at), node.keywords)
+            yield ast.Call(node.func, _swap_neighbours(node.args, at), node.keywords)
     if isinstance(node, ast.Tuple):
         for at in range(len(node.elts) - 1):
-            yield ast.Tuple(_swapped(node.elts, at), node.ctx)
+            yield ast.Tuple(_swap_neighbours(node.elts, at), node.ctx)
 
 
-def _swapped(nodes: Sequence[ast.expr], at: int) -> list[ast.expr]:
+def _swap_neighbours(nodes: Sequence[ast.expr], at: int) -> list[ast.expr]:
     return [*nodes[:at], nodes[at + 1], nodes[at], *nodes[at + 2:]]
 
 
@@ -190,7 +190,7 @@ def drop_an_axis_of_an_index(node: ast.AST) -> Iterator[ast.AST]:
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
         for at in range(len(node.slice.elts) - 1):
             if ast.dump(node.slice.elts[at]) != ast.dump(node.slice.elts[at + 1]):
-                yield ast.Subscript(node.value, ast.Tuple(_swapped(node.slice.elts, at), ast.Load()), node.ctx)
+                yield ast.Subscript(node.value, ast.Tuple(_swap_neighbours(node.slice.elts, at), ast.Load()), node.ctx)
 
 
 def take_another_name(node: ast.AST, names: frozenset[str]) -> Iterator[ast.AST]:

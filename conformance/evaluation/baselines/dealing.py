@@ -119,13 +119,13 @@ def _options(grid: ParameterGrid) -> int:
     return options
 
 
-def told(grids: Sequence[ParameterGrid]) -> str:
+def describe_dealing(grids: Sequence[ParameterGrid]) -> str:
     """How much of the grids is put: `At each seed at most 192 of the 5,988 combinations of 4 tests; 564 are …`."""
     every = [(sizes, _options(grid)) for grid in grids for sizes in _sizes(grid)]
     beyond = sum(options for sizes, options in every if affordable(sizes) is None)
     lost = {(sizes.T, sizes.S) for sizes, _ in every} - {
         (sizes.T, sizes.S) for sizes, _ in every if affordable(sizes) is not None}
-    never = f", among them all of {_listed(sorted(lost))}" if lost else ""
+    never = f", among them all of {_list_lengths(sorted(lost))}" if lost else ""
     left_out = f"; {beyond:,} are left out as too large{never}" if beyond else ""
     count = sum(map(combinations, grids))
     return f"At each seed at most {MOST} of the {count:,} combinations of {len(grids)} tests{left_out}."
@@ -136,5 +136,5 @@ def _sizes(grid: ParameterGrid) -> Iterator[Sizes]:
         yield Sizes(B, H, Hkv, T, S, D, Dv)
 
 
-def _listed(lengths: Sequence[tuple[int, int]]) -> str:
+def _list_lengths(lengths: Sequence[tuple[int, int]]) -> str:
     return ", ".join(f"{T} × {S}" for T, S in lengths)

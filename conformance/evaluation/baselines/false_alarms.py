@@ -50,7 +50,7 @@ class AccusedShare:
 def false_alarm_share(rule: Rule, dtype: DType, *, formulation: str = FORMULATION, cases: int = CASES,
                       seed: int = 0) -> AccusedShare:
     """What the rule's comparison makes of a sound formulation's answers to adversarial problems."""
-    judged = _answered(formulation, dtype, cases, seed)
+    judged = _answer_problems(formulation, dtype, cases, seed)
     with np.errstate(all="ignore"):
         accused = sum(rule.wrong(each.answer.output, each.posed.output) for each in judged)
     return AccusedShare(accused, len(judged), sum(each.is_beyond for each in judged))
@@ -64,18 +64,18 @@ class _Judged:
 
 
 @functools.lru_cache(8)
-def _answered(formulation: str, dtype: DType, cases: int, seed: int) -> tuple[_Judged, ...]:
+def _answer_problems(formulation: str, dtype: DType, cases: int, seed: int) -> tuple[_Judged, ...]:
     """The formulation's answers to as many problems in the domain of the bound."""
     found: list[_Judged] = []
     for problem in _problems(dtype, seed):
-        if judged := _judged(formulation, problem):
+        if judged := _judge_answer(formulation, problem):
             found.append(judged)
         if len(found) == cases:
             break
     return tuple(found)
 
 
-def _judged(formulation: str, problem: Problem) -> _Judged | None:
+def _judge_answer(formulation: str, problem: Problem) -> _Judged | None:
     """None where the bound says nothing of some row."""
     declared = declaration_of_sound(sound_named(formulation)).precision.get(problem.dtype)
     expected = expect(problem, declared_precision(declared, problem.dtype), conventions=RECOMMENDED,

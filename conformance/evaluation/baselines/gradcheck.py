@@ -12,7 +12,7 @@ from attnspec.problems.problem import Array, Problem
 from attnspec.subjects.subject import Subject
 
 from evaluation.baselines.gradient_suites import GradientCase
-from evaluation.baselines.rules import apart
+from evaluation.baselines.rules import differs_beyond
 
 EPS, ATOL, RTOL = 1e-6, 1e-5, 1e-3
 """The defaults of torch.autograd.gradcheck: half the step of a difference, and its tolerances."""
@@ -36,7 +36,7 @@ def fails_gradcheck(subject: Subject, case: GradientCase) -> bool:
 def _is_beyond(subject: Subject, problem: Problem, name: str, rows: Sequence[Row]) -> bool:
     """Whether the Jacobian of one input is beyond the tolerances from central differences of the forward pass."""
     differences = np.stack(list(_differences(subject, problem.but(grad_output=None), name)), axis=-1)
-    return apart(np.stack([row[name].ravel() for row in rows]), differences, RTOL, ATOL)
+    return differs_beyond(np.stack([row[name].ravel() for row in rows]), differences, RTOL, ATOL)
 
 
 def _analytical(subject: Subject, problem: Problem) -> Iterator[Row]:
@@ -52,11 +52,11 @@ def _differences(subject: Subject, problem: Problem, name: str) -> Iterator[Arra
     """What one entry of an input after the other does to the output, (entries of the output,)."""
     array = getattr(problem, name)
     for number in range(array.size):
-        up, down = (subject.answer(problem.but(**{name: _moved(array, number, by)})).output for by in (EPS, -EPS))
+        up, down = (subject.answer(problem.but(**{name: _move_entry(array, number, by)})).output for by in (EPS, -EPS))
         yield (up - down).ravel() / (2 * EPS)
 
 
-def _moved(array: Array, number: int, by: float) -> Array:
+def _move_entry(array: Array, number: int, by: float) -> Array:
     """The array, of any shape, with one entry moved; it lies in memory as before."""
     moved = array.copy(order="K")
     moved.flat[number] += by

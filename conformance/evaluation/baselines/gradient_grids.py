@@ -34,7 +34,7 @@ class GradientTest:
     is_strided: bool = False
     dtypes: tuple[DType, ...] = HALVES
 
-    def allowed(self, options: frozenset[Option]) -> Factors:
+    def factors_with(self, options: frozenset[Option]) -> Factors:
         """The factors with these options."""
         return self.beside_slopes if self.beside_slopes and Option.ALIBI in options else self.factors
 

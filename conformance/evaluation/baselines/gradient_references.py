@@ -34,12 +34,12 @@ class GradientReference:
     def wider(self) -> Gradients:
         """In the next wider dtype, unrounded: float32 for the half dtypes, else float64."""
         io = self._problem.query.dtype
-        return self._found(np.dtype(np.float32 if io.itemsize == 2 else np.float64))
+        return self._compute_gradients(np.dtype(np.float32 if io.itemsize == 2 else np.float64))
 
     @cached_property
     def same(self) -> Gradients:
         """What a library returns in the inputs' dtype: float32 inside for halves, and one rounding."""
-        return self._found(self._problem.query.dtype)
+        return self._compute_gradients(self._problem.query.dtype)
 
     @cached_property
     def eager(self) -> Gradients:
@@ -48,12 +48,12 @@ class GradientReference:
             return _eager(take(*_call(self._problem, self._problem.query.dtype), AUTOGRAD))
 
     @cached_property
-    def rounded(self) -> Gradients:
+    def rounded_gradients(self) -> Gradients:
         """`wider` rounded to the dtype of the inputs, and from there exactly in float64."""
         io = self._problem.query.dtype
         return {name: array.astype(io).astype(np.float64) for name, array in self.wider.items()}
 
-    def _found(self, dtype: np.dtype[Any]) -> Gradients:
+    def _compute_gradients(self, dtype: np.dtype[Any]) -> Gradients:
         return backward(*_call(self._problem, dtype), AUTOGRAD)
 
 
@@ -90,27 +90,28 @@ class _Kept:
 def _eager(taken: Taken) -> Gradients:
     """The gradients that an eager run of the formula in the dtype of the inputs has."""
     kept = _eager_forward(taken)
-    products = _stored(taken.grad @ taken.value.swapaxes(-1, -2), taken)
+    products = _store_intermediate(taken.grad @ taken.value.swapaxes(-1, -2), taken)
     delta = (kept.weights * products).sum(axis=-1, keepdims=True)
-    scores = _stored(kept.weights * (products - delta), taken)
+    scores = _store_intermediate(kept.weights * (products - delta), taken)
     dots = _behind_cap(scores, kept, taken)
-    key = _stored(_stored(dots.swapaxes(-1, -2) @ taken.query, taken) * taken.wide.type(taken.factor), taken)
-    value = _stored(kept.weights.swapaxes(-1, -2) @ taken.grad, taken)
+    key = _store_intermediate(_store_intermediate(dots.swapaxes(-1, -2) @ taken.query,
+                                                  taken) * taken.wide.type(taken.factor), taken)
+    value = _store_intermediate(kept.weights.swapaxes(-1, -2) @ taken.grad, taken)
     found = {"query": dots @ kept.key, "key": fold(key, taken.kv_heads), "value": fold(value, taken.kv_heads)}
     return {name: array.astype(taken.call.query.dtype) for name, array in found.items()}
 
 
 def _eager_forward(taken: Taken) -> _Kept:
     """Logits (B,H,T,S), the same bent by a softcap, and weights, all as they are stored."""
-    key = _stored(taken.key * taken.wide.type(taken.factor), taken)
-    logits = bent = _stored(taken.query @ key.swapaxes(-1, -2), taken)
+    key = _store_intermediate(taken.key * taken.wide.type(taken.factor), taken)
+    logits = bent = _store_intermediate(taken.query @ key.swapaxes(-1, -2), taken)
     if taken.call.softcap is not None:
         cap = taken.wide.type(taken.call.softcap)
-        bent = _stored(np.tanh(_stored(logits / cap, taken)), taken)
-        logits = _stored(bent * cap, taken)
-    added = logits if taken.added is None else _stored(logits + taken.added, taken)
+        bent = _store_intermediate(np.tanh(_store_intermediate(logits / cap, taken)), taken)
+        logits = _store_intermediate(bent * cap, taken)
+    added = logits if taken.added is None else _store_intermediate(logits + taken.added, taken)
     hidden = np.where(taken.visible, added, -np.inf).astype(taken.wide)
-    return _Kept(key, bent, _stored(staged.normalise(staged.exponentials(hidden)), taken))
+    return _Kept(key, bent, _store_intermediate(staged.normalise(staged.exponentials(hidden)), taken))
 
 
 def _behind_cap(scores: Array, kept: _Kept, taken: Taken) -> Array:
@@ -118,9 +119,10 @@ def _behind_cap(scores: Array, kept: _Kept, taken: Taken) -> Array:
     if taken.call.softcap is None:
         return scores
     cap = taken.wide.type(taken.call.softcap)
-    return _stored(_stored(_stored(scores * cap, taken) * (1 - kept.bent**2), taken) / cap, taken)
+    return _store_intermediate(_store_intermediate(_store_intermediate(scores * cap, taken) * (1 - kept.bent**2),
+                                                   taken) / cap, taken)
 
 
-def _stored(array: Array, taken: Taken) -> Array:
+def _store_intermediate(array: Array, taken: Taken) -> Array:
     """An intermediate result of any shape, rounded to the dtype of the inputs and held in the wide one."""
     return array.astype(taken.call.query.dtype).astype(taken.wide)

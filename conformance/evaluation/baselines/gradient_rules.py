@@ -12,7 +12,7 @@ from attnspec.problems.problem import Array
 from attnspec.subjects.subject import NotDifferentiated, Subject, SubjectDied, SubjectRaised, UnusableAnswer
 
 from evaluation.baselines import gradient_suites as suites
-from evaluation.baselines.dealing import told
+from evaluation.baselines.dealing import describe_dealing
 from evaluation.baselines.gradcheck import fails_gradcheck
 from evaluation.baselines.gradient_grids import (
     FLASH_GRADIENTS,
@@ -25,7 +25,7 @@ from evaluation.baselines.gradient_grids import (
 from evaluation.baselines.gradient_references import Gradients
 from evaluation.baselines.gradient_suites import Cases, GradientCase, cases_of
 from evaluation.baselines.grids import HALVES, OPERATOR_SAMPLES, THREE, GridSource
-from evaluation.baselines.rules import ASSERT_CLOSE, apart, by_another_convention, renew_subject
+from evaluation.baselines.rules import ASSERT_CLOSE, by_another_convention, differs_beyond, renew_subject
 
 Judge = Callable[[Subject, GradientCase], bool]
 
@@ -38,7 +38,7 @@ def comparing(wrong: Callable[[Gradients, GradientCase], bool]) -> Judge:
 def times_eager(seen: Gradients, case: GradientCase) -> bool:
     """Whether the largest error of a gradient is so many times over that of an eager run in the inputs' dtype."""
     known = case.posed.gradients
-    errors, allowed = (_largest(each, known.rounded) for each in (seen, known.eager))
+    errors, allowed = (_largest(each, known.rounded_gradients) for each in (seen, known.eager))
     if case.is_packed:
         errors, allowed = (dict.fromkeys(QKV, float(np.max(list(each.values())))) for each in (errors, allowed))
     return any(not errors[name] <= factor * allowed[name] + case.plus for name, factor in case.factors.items())
@@ -66,7 +66,7 @@ def far_from_same(seen: Gradients, case: GradientCase) -> bool:
 
 def _far(seen: Array, known: Array) -> bool:
     """Whether a gradient of any shape has another dtype or an entry too far off."""
-    return seen.dtype != known.dtype or apart(seen, known, *ASSERT_CLOSE[known.dtype.name])
+    return seen.dtype != known.dtype or differs_beyond(seen, known, *ASSERT_CLOSE[known.dtype.name])
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +108,10 @@ class GradientRule:
                 return True
 
 
-def _of(tests: Sequence[GradientTest]) -> str:
+def _describe_cases(tests: Sequence[GradientTest]) -> str:
     """How much of the grids is put, and how large cases are cut."""
-    return (f"{told(grids_of(tests))} A quarter of the work of the rule on outputs, since a case takes four times as "
+    return (f"{describe_dealing(grids_of(tests))} A quarter of the work of the rule on outputs, "
+            "since a case takes four times as "
             "long. A large case has fewer sequences, or heads, than published.")
 
 
@@ -129,7 +130,7 @@ _ALL = (
         "ALiBi 8 times, plus 2e-4; in that of overflows, in float16 alone, 5 times, plus 1e-3. Inputs and the output's "
         "gradient are Gaussian, in one test the latter is strided. It uses the lengths, widths, heads and options of "
         "its tests: causal, windows, ALiBi, softcap, key padding, grouped heads. Diagonals start top-left, as attnspec "
-        f"recommends. {_of(FLASH_GRADIENTS)} Left out: dropout, padded queries, equal bits of two runs.",
+        f"recommends. {_describe_cases(FLASH_GRADIENTS)} Left out: dropout, padded queries, equal bits of two runs.",
         suites.FLASH, comparing(times_eager), _sources(FLASH_GRADIENTS), HALVES),
     GradientRule(
         "pytorch_fused_gradients", "PyTorch's fused tolerances of gradients",
@@ -137,7 +138,8 @@ _ALL = (
         "torch.rand, also for the output's gradient. The largest error of a gradient may be 110 to 180 (dQ), 8 to 25 "
         "(dK), 3 to 8.5 (dV), 45 (float mask) times that of the formula in the same dtype, by the test, and 1e-5 at "
         "least. It uses the lengths, widths, heads and options of its tests: causal, scale 1/d, grouped heads, float "
-        f"masks. {_of(FUSED_GRADIENTS)} Left out: dropout, TF32, ROCm's factors, and the tests of the CPU, which have "
+        f"masks. {_describe_cases(FUSED_GRADIENTS)} Left out: dropout, TF32, ROCm's factors, and the tests of the CPU, "
+        "which have "
         "fixed tolerances.",
         suites.FUSED, comparing(times_low), _sources(FUSED_GRADIENTS), THREE),
     GradientRule(

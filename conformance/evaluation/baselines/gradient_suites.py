@@ -22,7 +22,7 @@ from evaluation.baselines.gradient_grids import (
 from evaluation.baselines.gradient_references import PosedGradients
 from evaluation.baselines.grid_suites import problem_of
 from evaluation.baselines.grids import Option
-from evaluation.baselines.inputs import OPINFO, Law, attention_problem, drawn, normal, uniform
+from evaluation.baselines.inputs import OPINFO, Law, attention_problem, draw_array, normal, uniform
 
 SHARE = 0.25
 """Of the work that a rule on outputs puts: a forward pass with its backward pass takes some four times as long."""
@@ -57,7 +57,7 @@ def _of_tests(law: Law, tests: Sequence[GradientTest], dtype: DType, seed: int) 
     for number, case in sorted(enumerate(found), key=lambda each: work(each[1].sizes)):
         test = by_grid[case.grid]
         posed = PosedGradients(_problem(law, test, case, f"case {number}", dtype=dtype, seed=seed))
-        yield GradientCase(posed, test.allowed(case.options), test.plus, test.is_packed)
+        yield GradientCase(posed, test.factors_with(case.options), test.plus, test.is_packed)
 
 
 def _problem(law: Law, test: GradientTest, case: GridCase, label: str, *, dtype: DType, seed: int) -> Problem:
@@ -72,18 +72,18 @@ def _problem(law: Law, test: GradientTest, case: GridCase, label: str, *, dtype:
     gained = {name: as_dtype(getattr(problem, name).astype(np.float64) * gain, dtype)
               for name, gain in zip(("query", "key", "value"), test.gains, strict=True) if gain != 1}
     shared = {"bias": problem.bias[:1, :1]} if problem.bias is not None and Option.FLOAT_MASK in case.options else {}
-    grad = _strided if test.is_strided else _grad
+    grad = _draw_strided if test.is_strided else _grad
     return problem.but(**gained, **shared, grad_output=grad(law, seed, f"{label} grad", case.sizes, dtype))
 
 
 def _grad(law: Law, seed: int, label: str, sizes: Sizes, dtype: DType) -> Array:
     """The output's gradient (B,H,T,Dv)."""
-    return drawn(law, seed, label, (sizes.B, sizes.H, sizes.T, sizes.Dv), dtype)
+    return draw_array(law, seed, label, (sizes.B, sizes.H, sizes.T, sizes.Dv), dtype)
 
 
-def _strided(law: Law, seed: int, label: str, sizes: Sizes, dtype: DType) -> Array:
+def _draw_strided(law: Law, seed: int, label: str, sizes: Sizes, dtype: DType) -> Array:
     """The same (B,H,T,Dv), as every other sequence of an array (T,2B,H,Dv)."""
-    lying = drawn(law, seed, label, (sizes.T, 2 * sizes.B, sizes.H, sizes.Dv), dtype)
+    lying = draw_array(law, seed, label, (sizes.T, 2 * sizes.B, sizes.H, sizes.Dv), dtype)
     return lying[:, ::2].transpose(1, 2, 0, 3)
 
 
@@ -94,10 +94,10 @@ def _samples(dtype: DType, seed: int) -> Iterator[GradientCase]:
     """The draws and operator samples that `assert_close` has for the output, each with a normal gradient."""
     for number, problem in enumerate(OPINFO.attention(dtype, seed)):
         assert isinstance(problem, Problem)  # a layer's are others
-        yield _posed(problem, seed, f"sample grad {number}")
+        yield _pose_gradients(problem, seed, f"sample grad {number}")
 
 
-def _posed(problem: Problem, seed: int, label: str) -> GradientCase:
+def _pose_gradients(problem: Problem, seed: int, label: str) -> GradientCase:
     """The problem with a normal gradient of the output; a float mask is one for all heads, as it is given."""
     shared: Mapping[str, Array] = {} if problem.bias is None else {"bias": problem.bias[:1, :1]}
     grad = _grad(normal, seed, label, problem.sizes, problem.dtype)
@@ -110,13 +110,13 @@ MATH = Sizes(4, 2, 2, 4, 4, 16, 16)
 _SAMPLE = Sizes(4, 4, 4, 3, 6, 8, 8)
 
 
-def _checked(dtype: DType, seed: int) -> Iterator[GradientCase]:
+def _gradcheck_cases(dtype: DType, seed: int) -> Iterator[GradientCase]:
     """PyTorch's own check, then the operator's samples: two causal ones, and one with a float mask."""
     plain = attention_problem(normal, seed, "gradcheck", MATH, dtype)
     packed = {name: _as_packed(getattr(plain, name)) for name in ("query", "key", "value")}
     samples = [attention_problem(normal, seed, f"gradcheck {heads}", replace(_SAMPLE, H=heads, Hkv=heads), dtype)
                for heads in (1, 4)]
-    mask = drawn(normal, seed, "gradcheck mask", (1, 1, _SAMPLE.T, _SAMPLE.S), dtype)
+    mask = draw_array(normal, seed, "gradcheck mask", (1, 1, _SAMPLE.T, _SAMPLE.S), dtype)
     yield from map(_without_grad, (plain, plain.but(**packed), *(sample.but(causal=True) for sample in samples),
                                    samples[-1].but(bias=mask)))
 
@@ -139,4 +139,4 @@ def _as_packed(array: Array) -> Array:
 FLASH: Cases = functools.partial(_of_tests, normal, FLASH_GRADIENTS)
 FUSED: Cases = functools.partial(_of_tests, uniform, FUSED_GRADIENTS)
 SAMPLES: Cases = _samples
-CHECKED: Cases = _checked
+CHECKED: Cases = _gradcheck_cases

@@ -20,7 +20,7 @@ from evaluation.baselines.inputs import (
     Law,
     Suite,
     attention_problem,
-    drawn,
+    draw_array,
     float_mask,
     normal,
     padding,
@@ -90,7 +90,7 @@ def _softcap(posing: Posing) -> Changes:
 def _alibi(posing: Posing) -> Changes:
     """A bias (B,H,T,S): minus slope times distance, slopes drawn in [0, 0.3) for each sequence and head."""
     sizes = posing.case.sizes
-    slopes = drawn(uniform, posing.seed, posing.label, (sizes.B, sizes.H, 1, 1), DType.FLOAT64) * 0.3
+    slopes = draw_array(uniform, posing.seed, posing.label, (sizes.B, sizes.H, 1, 1), DType.FLOAT64) * 0.3
     distance = np.abs(np.arange(sizes.T)[:, None] + (sizes.S - sizes.T) - np.arange(sizes.S))
     return {"bias": np.asarray(-slopes * distance, np.float32).astype(posing.problem.query.dtype)}
 

@@ -80,7 +80,7 @@ def _times(first: tuple[int, ...], second: tuple[int, ...]) -> tuple[Pair, ...]:
     return tuple(itertools.product(first, second))
 
 
-def _swapped(*pairs: Pair) -> tuple[Pair, ...]:
+def _add_swapped(*pairs: Pair) -> tuple[Pair, ...]:
     """These, and the same with T and S exchanged."""
     return (*pairs, *((second, first) for first, second in pairs))
 
@@ -91,8 +91,9 @@ _FLASH = GridSource("Dao-AILab/flash-attention", "tests/test_flash_attn.py", "02
 _WIDE = _alike(32, 40, 59, 64, 80, 96, 111, 128, 160, 192, 224, 256)
 _LENGTHS = ((113, 203), (128, 217), (113, 211), (108, 256), (256, 512), (512, 256), (1024, 1024), (1023, 1024),
             (1024, 1023), (2048, 2048))
-_CAUSAL_LENGTHS = _swapped((1, 239), (3, 799), (127, 512), (127, 513), (113, 203), (128, 217), (113, 211), (108, 256),
-                           (256, 512), (1023, 1024))
+_CAUSAL_LENGTHS = _add_swapped((1, 239), (3, 799), (127, 512), (127, 513), (113, 203), (128, 217), (113, 211),
+                               (108, 256),
+                               (256, 512), (1023, 1024))
 _GROUPS_OF_SIX = ((6, 6), (6, 1), (6, 2))
 _THREE_OPTIONS = (Option.CAUSAL, Option.LOCAL, Option.ALIBI)
 
@@ -114,8 +115,9 @@ FLASH_ATTENTION = (
     ParameterGrid(_FLASH, "test_flash_attn_varlen_causal", (8,), _alike(9), _CAUSAL_LENGTHS, _WIDE, (Option.LOCAL,),
                   (Option.CAUSAL, Option.PADDED)),
     ParameterGrid(_FLASH, "test_flash_attn_splitkv", (1,), _alike(12),
-                  _swapped((3, 1024), (1, 339), (64, 800), (3, 799), (64, 2048), (16, 20000), (16, 100000), (128, 128),
-                           (256, 256)), _WIDE, _THREE_OPTIONS),
+                  _add_swapped((3, 1024), (1, 339), (64, 800), (3, 799), (64, 2048), (16, 20000), (16, 100000),
+                               (128, 128),
+                               (256, 256)), _WIDE, _THREE_OPTIONS),
     ParameterGrid(_FLASH, "test_flash_attn_kvcache", (2,), ((6, 6), (6, 1), (6, 3)),
                   ((1, 128), (1, 339), (3, 1024), (64, 800), (64, 256), (3, 799), (64, 2048), (16, 20000), (1, 131072),
                    (16, 131072), (128, 128)), _alike(32, 59, 64, 80, 128, 256), _THREE_OPTIONS, (Option.CACHED,)),

@@ -24,7 +24,7 @@ normal: Law = families.normal_numbers    # torch.randn
 uniform: Law = families.uniform_numbers  # torch.rand, numpy.random.rand
 
 
-def drawn(law: Law, seed: int, label: str, shape: tuple[int, ...], dtype: DType) -> Array:
+def draw_array(law: Law, seed: int, label: str, shape: tuple[int, ...], dtype: DType) -> Array:
     """An array such as query (B,H,T,D), rounded to the dtype; it follows from law, seed, label and shape alone."""
     return as_dtype(law(random_words(seed, label, shape)), dtype)
 
@@ -32,16 +32,16 @@ def drawn(law: Law, seed: int, label: str, shape: tuple[int, ...], dtype: DType)
 def attention_problem(law: Law, seed: int, label: str, sizes: Sizes, dtype: DType) -> Problem:
     """Query, key and value under one law, nothing else."""
     return Problem(dtype,
-                   drawn(law, seed, f"{label} query", (sizes.B, sizes.H, sizes.T, sizes.D), dtype),
-                   drawn(law, seed, f"{label} key", (sizes.B, sizes.Hkv, sizes.S, sizes.D), dtype),
-                   drawn(law, seed, f"{label} value", (sizes.B, sizes.Hkv, sizes.S, sizes.Dv), dtype))
+                   draw_array(law, seed, f"{label} query", (sizes.B, sizes.H, sizes.T, sizes.D), dtype),
+                   draw_array(law, seed, f"{label} key", (sizes.B, sizes.Hkv, sizes.S, sizes.D), dtype),
+                   draw_array(law, seed, f"{label} value", (sizes.B, sizes.Hkv, sizes.S, sizes.Dv), dtype))
 
 
 def layer_problem(law: Law, seed: int, label: str, sizes: Sizes, dtype: DType) -> LayerProblem:
     """A layer of width M = H·D on one input where T = S, else on a query and a memory; weights as of nn.Linear."""
     M = sizes.H * sizes.D
-    query = drawn(law, seed, f"{label} query", (sizes.B, sizes.T, M), dtype)
-    memory = query if sizes.T == sizes.S else drawn(law, seed, f"{label} memory", (sizes.B, sizes.S, M), dtype)
+    query = draw_array(law, seed, f"{label} query", (sizes.B, sizes.T, M), dtype)
+    memory = query if sizes.T == sizes.S else draw_array(law, seed, f"{label} memory", (sizes.B, sizes.S, M), dtype)
     return LayerProblem(dtype, query, memory, memory, _linear(seed, label, M, dtype), sizes.H, sizes.H)
 
 
@@ -67,7 +67,7 @@ class Suite:
     attention: Problems
     layers: Problems | None = None
 
-    def posed(self, kind: Kind, dtype: DType, seed: int) -> tuple[ReferencedProblem, ...]:
+    def pose_problems(self, kind: Kind, dtype: DType, seed: int) -> tuple[ReferencedProblem, ...]:
         """The problems for a subject of this kind; the same objects every time, so references are worked out once."""
         problems = self.layers if kind is Kind.LAYER and self.layers is not None else self.attention
         return posed_problems(problems, dtype, seed)
@@ -148,7 +148,7 @@ OPINFO = Suite(_opinfo, _multihead)
 def float_mask(law: Law, seed: int, label: str, problem: Problem) -> Array:
     """(B,H,T,S): one float mask (T,S) for all heads."""
     sizes = problem.sizes
-    bias = drawn(law, seed, label, (sizes.T, sizes.S), problem.dtype)
+    bias = draw_array(law, seed, label, (sizes.T, sizes.S), problem.dtype)
     return np.broadcast_to(bias, (sizes.B, sizes.H, *bias.shape)).copy()
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array, Problem
 
-from evaluation.baselines.inputs import Suite, drawn, uniform
+from evaluation.baselines.inputs import Suite, draw_array, uniform
 
 SCALE = 1e-2
 
@@ -45,23 +45,23 @@ class Node:
         query, key, value = (self._array(dtype, seed, name, shape) for name, shape in (
             ("query", (B, H, T, 8)), ("key", (B, Hkv, S, 8)), ("value", (B, Hkv, S, self.Dv))))
         problem = Problem(dtype, query, key, value, causal=self.causal, scale=self.scale, return_weights=self.weights)
-        return self._masked(problem, seed, (B, H, T, S))
+        return self._add_mask(problem, seed, (B, H, T, S))
 
     def _array(self, dtype: DType, seed: int, label: str, shape: tuple[int, ...]) -> Array:
         """An input (B,H,T,D); a transposed view of (B,T,H,D) where heads lie side by side."""
         if not self.side_by_side:
-            return drawn(uniform, seed, f"{self.name} {label}", shape, dtype)
+            return draw_array(uniform, seed, f"{self.name} {label}", shape, dtype)
         B, H, T, D = shape
-        return drawn(uniform, seed, f"{self.name} {label}", (B, T, H, D), dtype).swapaxes(1, 2)
+        return draw_array(uniform, seed, f"{self.name} {label}", (B, T, H, D), dtype).swapaxes(1, 2)
 
-    def _masked(self, problem: Problem, seed: int, shape: tuple[int, ...]) -> Problem:
+    def _add_mask(self, problem: Problem, seed: int, shape: tuple[int, ...]) -> Problem:
         if self.shown:
             return problem.but(mask=np.broadcast_to(np.array(self.shown, bool), shape).copy())
         if not self.mask:
             return problem
         if self.boolean:
             return problem.but(mask=np.ones(shape, bool))
-        bias = drawn(uniform, seed, f"{self.name} mask", self.mask, problem.dtype)
+        bias = draw_array(uniform, seed, f"{self.name} mask", self.mask, problem.dtype)
         return problem.but(bias=np.broadcast_to(bias, shape).copy())
 
 
@@ -80,20 +80,20 @@ _OF_BOTH_LAYOUTS = (
 )
 
 
-def _named(layout: str, node: Node, *, side_by_side: bool) -> Node:
+def _name_node(layout: str, node: Node, *, side_by_side: bool) -> Node:
     name = f"{layout}_{node.name}" if node.name else layout
     return replace(node, name=name, side_by_side=side_by_side)
 
 
 NODES: tuple[Node, ...] = (
-    *(_named("4d", node, side_by_side=False) for node in _OF_BOTH_LAYOUTS),
+    *(_name_node("4d", node, side_by_side=False) for node in _OF_BOTH_LAYOUTS),
     Node("4d_fp16", alone=DType.FLOAT16), Node("4d_causal_fp16", causal=True, alone=DType.FLOAT16),
     Node("4d_attn_mask_3d", mask=_FOUR), Node("4d_attn_mask_3d_causal", mask=_FOUR, causal=True),
     Node("4d_attn_mask_4d", mask=_ALL), Node("4d_attn_mask_4d_causal", mask=_ALL, causal=True),
     Node("4d_attn_mask_causal_bf16", mask=_FOUR, causal=True, alone=DType.BFLOAT16),
     Node("4d_attn_mask_bool", mask=_TWO, boolean=True), Node("4d_attn_mask_bool_4d", mask=_ALL, boolean=True),
     Node("4d_with_qk_matmul_softmax", mask=_TWO, weights=True),
-    *(_named("3d", node, side_by_side=True) for node in _OF_BOTH_LAYOUTS),
+    *(_name_node("3d", node, side_by_side=True) for node in _OF_BOTH_LAYOUTS),
     Node("causal_boolmask_nan_robustness", shown=_EMPTY_LAST, causal=True),
     Node("23_boolmask_fullymasked_row_nan_robustness", shown=_EMPTY_FIRST),
     Node("23_fullymasked_qk_matmul_output_mode3_zero", shown=_EMPTY_FIRST, weights=True),

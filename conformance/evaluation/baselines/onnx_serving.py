@@ -42,7 +42,7 @@ class ServedNode(Node):
         if self.allowed:
             allowed = np.array(self.allowed, bool)[:, None]
             return plain.but(**given, mask=np.broadcast_to(allowed, shape).copy())
-        return self._masked(plain.but(**given), seed, shape)
+        return self._add_mask(plain.but(**given), seed, shape)
 
     def _shapes(self) -> dict[str, tuple[int, int, int, int]]:
         held = {"key": 8, "value": self.Dv}

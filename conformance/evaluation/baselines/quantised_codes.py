@@ -12,7 +12,7 @@ from attnspec.problems.families import random_words, uniform_numbers
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
 
 from evaluation.baselines.dealing import GridCase
-from evaluation.baselines.inputs import drawn
+from evaluation.baselines.inputs import draw_array
 from evaluation.baselines.quantised_grids import CodeGrid, Coding
 
 SCALES: Mapping[str, str] = {name: keyword for keyword, name in NAMES.items()}
@@ -48,7 +48,7 @@ class Coder:
     label: str
 
     @property
-    def given(self) -> float:
+    def given_scale(self) -> float:
         """The scale that the source gives."""
         return self.grid.given[tuple(SCALES).index(self.name)]
 
@@ -73,8 +73,8 @@ def numbers_of(case: GridCase, label: str, problem: Problem, seed: int) -> Probl
     assert isinstance(grid, CodeGrid)
     if grid.coding is Coding.UNIFORM:
         width = 1 / np.sqrt(case.sizes.D)
-        arrays = {name: drawn(lambda words: width * (2 * uniform_numbers(words) - 1), seed, f"{label} {name}",
-                              getattr(problem, name).shape, problem.dtype) for name in SCALES}
+        arrays = {name: draw_array(lambda words: width * (2 * uniform_numbers(words) - 1), seed, f"{label} {name}",
+                                   getattr(problem, name).shape, problem.dtype) for name in SCALES}
         return problem.but(**arrays)
     arrays = {name: getattr(problem, name).astype(np.float64) * gain
               for name, gain in zip(SCALES, grid.gains, strict=True)}
@@ -84,32 +84,32 @@ def numbers_of(case: GridCase, label: str, problem: Problem, seed: int) -> Probl
     return problem.but(**{name: array.astype(numpy_dtype(problem.dtype)) for name, array in arrays.items()})
 
 
-def _given(entries: Array, coder: Coder) -> Coded:
+def _code_by_given_scale(entries: Array, coder: Coder) -> Coded:
     """Entries (B,H,S,D) over a given number, rounded to the storage."""
-    return _over(entries, np.full((1, 1, 1, 1), coder.given), coder.storage)
+    return _code_over_scale(entries, np.full((1, 1, 1, 1), coder.given_scale), coder.storage)
 
 
 def _uniform(entries: Array, coder: Coder) -> Coded:
     """Entries (B,H,S,D) are rounded to codes; the scale is a given number that nobody divides by."""
-    return Coded(round_to(coder.storage, entries), np.full((1, 1, 1, 1), coder.given))
+    return Coded(round_to(coder.storage, entries), np.full((1, 1, 1, 1), coder.given_scale))
 
 
 def _by_tensor(entries: Array, coder: Coder) -> Coded:
     """Entries (B,H,S,D) over a number that takes the largest one to 256."""
-    return _over(entries, np.full((1, 1, 1, 1), entries.max() / MOST_OF_CACHE), coder.storage)
+    return _code_over_scale(entries, np.full((1, 1, 1, 1), entries.max() / MOST_OF_CACHE), coder.storage)
 
 
 def _by_head(entries: Array, coder: Coder) -> Coded:
     """Entries (B,H,S,D) over one number a head, for all sequences: its largest size over the largest code."""
-    return _over(entries, _largest(entries, (0, 2, 3), coder.storage.largest), coder.storage)
+    return _code_over_scale(entries, _largest(entries, (0, 2, 3), coder.storage.largest), coder.storage)
 
 
 def _by_token(entries: Array, coder: Coder) -> Coded:
     """Entries (B,H,S,D) over one number a token."""
-    return _over(entries, _largest(entries, (3,), coder.storage.largest), coder.storage)
+    return _code_over_scale(entries, _largest(entries, (3,), coder.storage.largest), coder.storage)
 
 
-def _drawn(entries: Array, coder: Coder) -> Coded:
+def _code_with_drawn_scale(entries: Array, coder: Coder) -> Coded:
     """Entries (B,H,S,D) rounded to codes, and scales (B,Hkv) in [0, 2); heads of a query share that of their keys."""
     B, H = entries.shape[:2]
     heads = coder.sizes.Hkv
@@ -121,14 +121,14 @@ def _by_block(entries: Array, coder: Coder) -> Coded:
     """Of queries and keys (B,H,S,D) one number a block of tokens, of values one a feature; keys lose their mean."""
     if coder.name == "value":
         storage = STORAGES["float8_e4m3fn"]
-        return _over(entries, _largest(entries, (2,), storage.largest), storage)
+        return _code_over_scale(entries, _largest(entries, (2,), storage.largest), storage)
     smooth = entries - entries.mean(axis=2, keepdims=True) if coder.name == "key" else entries
     block = KEY_BLOCK if coder.name == "key" else QUERY_BLOCK
     S = entries.shape[2]
     starts = np.arange(0, S, block)
     sizes = np.maximum.reduceat(np.abs(smooth).max(axis=3, keepdims=True), starts, axis=2)
     scale = np.repeat(sizes / coder.storage.largest, np.diff([*starts, S]), axis=2)
-    return _over(smooth, scale, coder.storage)
+    return _code_over_scale(smooth, scale, coder.storage)
 
 
 def _largest(entries: Array, axes: tuple[int, ...], code: float) -> Array:
@@ -136,12 +136,13 @@ def _largest(entries: Array, axes: tuple[int, ...], code: float) -> Array:
     return np.asarray(np.maximum(np.abs(entries).max(axis=axes, keepdims=True) / code, LEAST))
 
 
-def _over(entries: Array, scale: Array, storage: Storage) -> Coded:
+def _code_over_scale(entries: Array, scale: Array, storage: Storage) -> Coded:
     """The nearest codes of entries (B,H,S,D) over scales that broadcast to them and are float32 from the start."""
     kept = scale.astype(np.float32)
     return Coded(round_to(storage, entries / kept.astype(np.float64)), kept)
 
 
 _CODINGS: Mapping[Coding, Callable[[Array, Coder], Coded]] = {
-    Coding.GIVEN: _given, Coding.UNIFORM: _uniform, Coding.BY_TENSOR: _by_tensor, Coding.BY_HEAD: _by_head,
-    Coding.BY_TOKEN: _by_token, Coding.DRAWN: _drawn, Coding.BY_BLOCK: _by_block}
+    Coding.GIVEN: _code_by_given_scale, Coding.UNIFORM: _uniform, Coding.BY_TENSOR: _by_tensor,
+    Coding.BY_HEAD: _by_head,
+    Coding.BY_TOKEN: _by_token, Coding.DRAWN: _code_with_drawn_scale, Coding.BY_BLOCK: _by_block}

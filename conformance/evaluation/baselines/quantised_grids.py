@@ -59,13 +59,13 @@ _UNIFIED = ParameterGrid(_VLLM, "test_triton_unified_attn", (1,), ((4, 4), (8, 2
                          (Option.CAUSAL,))
 
 
-def _coded(grid: ParameterGrid, **more: object) -> CodeGrid:
+def _make_code_grid(grid: ParameterGrid, **more: object) -> CodeGrid:
     """The same grid with codes."""
     return CodeGrid(grid.source, grid.test, grid.batches, grid.heads, grid.lengths, grid.widths, grid.switches,
                     grid.always, grid.softcap, grid.gain, grid.square, **more)  # type: ignore[arg-type]  # by keyword
 
 
-VLLM_UNIFIED = _coded(_UNIFIED, given=(0.75, 0.5, 0.25))
+VLLM_UNIFIED = _make_code_grid(_UNIFIED, given=(0.75, 0.5, 0.25))
 VLLM_CACHE = replace(VLLM_UNIFIED, test="test_triton_unified_attn_bf16_query_fp8_kv", scaled=CACHE,
                      given=(1.0, 0.5, 0.25))
 VLLM_TOKENS = CodeGrid(_VLLM_TOKENS, "test_triton_unified_attention_per_token_head_scale", (1,), ((4, 4),),
@@ -111,7 +111,7 @@ FLASHINFER_GROUPED_DECODE = replace(FLASHINFER_GROUPS, test="test_batch_decode_p
 _FA3 = by_test(grids.FLASH_ATTENTION_3)
 _FP8_WIDTHS = _alike(64, 96, 128, 192, 256)
 FLASH_ATTENTION_3 = tuple(
-    _coded(replace(_FA3[test], widths=_FP8_WIDTHS), coding=Coding.DRAWN)
+    _make_code_grid(replace(_FA3[test], widths=_FP8_WIDTHS), coding=Coding.DRAWN)
     for test in ("test_flash_attn_output", "test_flash_attn_output, softcap", "test_flash_attn_varlen_output"))
 
 # SageAttention

@@ -12,11 +12,11 @@ from attnspec.problems.problem import Array
 from attnspec.subjects.subject import Subject
 
 from evaluation.baselines import quantised_grids as grids
-from evaluation.baselines.dealing import told
+from evaluation.baselines.dealing import describe_dealing
 from evaluation.baselines.grids import THREE, GridSource
 from evaluation.baselines.quantised_suites import Allows, CodeReference, CodeTest, of_codes
 from evaluation.baselines.references import Reference
-from evaluation.baselines.rules import Rule, apart, twice_eager_and_noise
+from evaluation.baselines.rules import Rule, differs_beyond, twice_eager_and_noise
 
 LEAST_COSINE, MOST_L1 = 0.99, 0.05
 """What the tests of Hugging Face's build of SageAttention allow."""
@@ -24,12 +24,12 @@ LEAST_COSINE, MOST_L1 = 0.99, 0.05
 
 def close(absolute: float, relative: float) -> Allows:
     """Entry by entry, |answer - reference| at most absolute + relative·|reference|, as torch.testing.assert_close."""
-    return lambda seen, reference: not apart(seen, reference.same, relative, absolute)
+    return lambda seen, reference: not differs_beyond(seen, reference.same, relative, absolute)
 
 
 def close_to_answer(absolute: float, relative: float) -> Allows:
     """The same with the answer and the reference in each other's place, so that a large answer widens it."""
-    return lambda seen, reference: bool(np.isfinite(seen.astype(np.float64)).all()) and not apart(
+    return lambda seen, reference: bool(np.isfinite(seen.astype(np.float64)).all()) and not differs_beyond(
         reference.same, seen, relative, absolute)
 
 
@@ -93,8 +93,8 @@ _CUT = ("A large case has fewer sequences, or heads, than published. Pages and p
         "each length as a case. Diagonals start top-left, as attnspec recommends; a single query has none.")
 
 
-def _told(tests: tuple[CodeTest, ...]) -> str:
-    return told([test.grid for test in tests])
+def _describe_grids(tests: tuple[CodeTest, ...]) -> str:
+    return describe_dealing([test.grid for test in tests])
 
 
 def _read(tests: tuple[CodeTest, ...]) -> tuple[GridSource, ...]:
@@ -108,7 +108,7 @@ _ALL = (
         "Numbers from N(0,1) are divided by 0.75 (queries), 0.5 (keys) and 0.25 (values) and rounded to E4M3. The "
         "answer may differ from attention of the numbers by 0.15 + 15 %; also with a query of numbers. A scale for "
         "each token, INT8 and E4M3: by 0.05 + 5 % from attention of the dequantised cache. Codes in ±1/sqrt(d) with "
-        f"the scales 0.5 and 0.25: by 0.01 from the same. {_told(VLLM)} {_CUT} "
+        f"the scales 0.5 and 0.25: by 0.01 from the same. {_describe_grids(VLLM)} {_CUT} "
         "Left out: windows, softcap, ALiBi, NVFP4.",
         of_codes(*VLLM), beyond_its_test, _read(VLLM), THREE),
     CodeRule(
@@ -117,7 +117,8 @@ _ALL = (
         "Keys and values from 0.05·N(0,1) or 0.1·N(0,1), one scale an array, so that the largest becomes 256, in E4M3 "
         "and E5M2: attention of the numbers may differ by 0.01 + 20 % of the answer itself (one sequence: 2 %). "
         "Queries, keys and values from N(0,1) with a scale a head: the mean square of the differences is below 1, for "
-        f"a single query below 0.01. {_told(FLASHINFER)} {_CUT} Left out: masks of blocks, rotary embedding, and tests "
+        f"a single query below 0.01. {_describe_grids(FLASHINFER)} {_CUT} Left out: masks of blocks, rotary embedding, "
+        "and tests "
         "without scales.",
         of_codes(*FLASHINFER), beyond_its_test, _read(FLASHINFER), THREE),
     CodeRule(
@@ -126,7 +127,8 @@ _ALL = (
         "E4M3 codes that are numbers from N(0,1), and scales drawn in [0, 2) for each head of a sequence. The largest "
         "error may be twice (with a softcap three times) that of an eager run in bfloat16 whose weights are rounded to "
         "E4M3, plus twice the rounding error of adding 0.3 to the reference and subtracting it again. Causal, windows, "
-        f"softcap, grouped heads. {_told(FLASH_ATTENTION_3)} {_CUT} Left out: chunks, and the test of caches, which "
+        f"softcap, grouped heads. {_describe_grids(FLASH_ATTENTION_3)} {_CUT} Left out: chunks, "
+        "and the test of caches, which "
         "passes no scales.",
         of_codes(*FLASH_ATTENTION_3), beyond_its_test, _read(FLASH_ATTENTION_3), (DType.BFLOAT16,)),
     CodeRule(
@@ -137,7 +139,7 @@ _ALL = (
         "cosine with attention of the numbers is over 0.99, and its relative L1 error below 0.05. Its repository tests "
         "no answer of a kernel; these are the limits, sizes and options of the tests that Hugging Face's "
         "kernels-community has for its build (version 3), which calls them upstream's. Causal, grouped heads. "
-        f"{_told(SAGE_ATTENTION)}",
+        f"{_describe_grids(SAGE_ATTENTION)}",
         of_codes(*SAGE_ATTENTION), beyond_its_test, _read(SAGE_ATTENTION), THREE),
 )
 

@@ -54,7 +54,7 @@ class CodeReference(Reference):
                   for keyword, name in NAMES.items() if (scale := getattr(problem, keyword)) is not None}
         plain = problem.but(**stored, **{f"{name}_scale": None for name in stored})
         io = problem.query.dtype
-        return Reference(plain, ReferencePart.OUTPUT).computed(io, replace(eager_in(io), drop=_in_fp8))
+        return Reference(plain, ReferencePart.OUTPUT).compute_part(io, replace(eager_in(io), drop=_in_fp8))
 
 
 def _in_fp8(weights: Array, _: object) -> Array:
@@ -82,13 +82,13 @@ class CodeSuite(Suite):
 
     tests: tuple[CodeTest, ...] = ()
 
-    def posed(self, kind: Kind, dtype: DType, seed: int) -> tuple[ReferencedProblem, ...]:
+    def pose_problems(self, kind: Kind, dtype: DType, seed: int) -> tuple[ReferencedProblem, ...]:
         """The problems for a subject of this kind; the same objects every time, so references are worked out once."""
-        return _posed(self.tests, dtype, seed) if kind is Kind.ATTENTION else ()
+        return _pose_dealt(self.tests, dtype, seed) if kind is Kind.ATTENTION else ()
 
 
 @functools.lru_cache(REMEMBERED)
-def _posed(tests: tuple[CodeTest, ...], dtype: DType, seed: int) -> tuple[CodeProblem, ...]:
+def _pose_dealt(tests: tuple[CodeTest, ...], dtype: DType, seed: int) -> tuple[CodeProblem, ...]:
     """What is dealt of the grids of these tests, the least work first."""
     by_name = {test.grid.test: test for test in tests}
     cases = enumerate(dealt([test.grid for test in tests], seed, OF_CODES))
@@ -105,4 +105,5 @@ def _posed(tests: tuple[CodeTest, ...], dtype: DType, seed: int) -> tuple[CodePr
 
 def of_codes(*tests: CodeTest) -> CodeSuite:
     """The inputs of these tests."""
-    return CodeSuite(lambda dtype, seed: iter([posed.problem for posed in _posed(tests, dtype, seed)]), tests=tests)
+    return CodeSuite(lambda dtype, seed: iter([posed.problem for posed in _pose_dealt(tests, dtype, seed)]),
+                     tests=tests)

@@ -82,38 +82,38 @@ class Reference:
     def wider(self) -> Array:
         """In the next wider dtype, such as (B,H,T,Dv), unrounded: float32 for the half dtypes, else float64."""
         io = self._problem.query.dtype
-        return self.computed(np.dtype(np.float32 if io.itemsize == 2 else np.float64), staged.SOUND)
+        return self.compute_part(np.dtype(np.float32 if io.itemsize == 2 else np.float64), staged.SOUND)
 
     @cached_property
     def same(self) -> Array:
         """What a library returns in the inputs' dtype, such as (B,H,T,Dv): float32 inside for halves, one rounding."""
-        return self.computed(self._problem.query.dtype, staged.SOUND)
+        return self.compute_part(self._problem.query.dtype, staged.SOUND)
 
     @cached_property
     def eager(self) -> Array:
         """Every intermediate result rounded to the inputs' dtype, the key scaled before; such as (B,H,T,Dv)."""
         io = self._problem.query.dtype
-        return self.computed(io, eager_in(io))
+        return self.compute_part(io, eager_in(io))
 
     @cached_property
-    def rounded(self) -> Array:
+    def rounded_output(self) -> Array:
         """`wider`, such as (B,H,T,Dv), rounded to the dtype of the inputs, and from there exactly in float64."""
         return self.wider.astype(self._problem.query.dtype).astype(np.float64)
 
     @cached_property
     def eager_error(self) -> float:
         """The largest distance of `eager` from `rounded`."""
-        return float(np.abs(self.eager.astype(np.float64) - self.rounded).max())
+        return float(np.abs(self.eager.astype(np.float64) - self.rounded_output).max())
 
     @cached_property
     def noise(self) -> float:
         """The most that an entry of `rounded` moves when 0.3 is added and taken away again, in the inputs' dtype."""
         io = self._problem.query.dtype
-        there = (self.rounded.astype(np.float32) + np.float32(0.3)).astype(io)
+        there = (self.rounded_output.astype(np.float32) + np.float32(0.3)).astype(io)
         back = (there.astype(np.float32) - np.float32(0.3)).astype(io)
-        return float(np.abs(back.astype(np.float64) - self.rounded).max())
+        return float(np.abs(back.astype(np.float64) - self.rounded_output).max())
 
-    def computed(self, dtype: np.dtype[Any], stages: Stages) -> Array:
+    def compute_part(self, dtype: np.dtype[Any], stages: Stages) -> Array:
         """By these stages, of arrays in this dtype: output (B,H,T,Dv), of a layer (B,T,M); weights (B,H,T,S), averaged
         (B,T,S).
         """
@@ -122,30 +122,30 @@ class Reference:
         assert isinstance(both, tuple)  # it was asked for the pair
         output, weights = both
         if self._part is ReferencePart.AVERAGED_WEIGHTS:
-            return _averaged(weights)
+            return _average_heads(weights)
         return output if self._part is ReferencePart.OUTPUT else weights
 
 
-def _averaged(weights: Array) -> Array:
+def _average_heads(weights: Array) -> Array:
     """(B,H,T,S) -> (B,T,S): the mean over heads, worked out in the wide dtype."""
     averaged: Array = weights.astype(wide_dtype(weights.dtype)).mean(axis=1).astype(weights.dtype)
     return averaged
 
 
 def _call(problem: Problem, dtype: np.dtype[Any]) -> HandedOver:
-    query, key, value, bias = _in(problem, dtype)
+    query, key, value, bias = _arrays_in(problem, dtype)
     given = {name: each for name, each in problem.given.items() if name != TABLE}  # its keys are in no pages yet
     return HandedOver(query, key, value, **{**given, "bias": bias, "return_weights": True})
 
 
 def _layer(problem: LayerProblem, dtype: np.dtype[Any]) -> Answer:
-    query, key, value, bias = _in(problem, dtype)
+    query, key, value, bias = _arrays_in(problem, dtype)
     params = {name: array.astype(dtype) for name, array in problem.params.items()}
     keywords = {**problem.given, "bias": bias, "return_weights": True}
     return run_layer(LayerCall(query, key, value, params, problem.heads, **keywords))
 
 
-def _in(problem: Problem | LayerProblem, dtype: np.dtype[Any]) -> tuple[Array, Array, Array, Array | None]:
+def _arrays_in(problem: Problem | LayerProblem, dtype: np.dtype[Any]) -> tuple[Array, Array, Array, Array | None]:
     """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), all (B,·,M) for a layer, and bias in this dtype."""
     bias = None if problem.bias is None else problem.bias.astype(dtype)
     return problem.query.astype(dtype), problem.key.astype(dtype), problem.value.astype(dtype), bias

@@ -16,7 +16,7 @@ from attnspec.problems.problem import Array, LayerProblem, Problem
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 
 from evaluation.baselines import grids
-from evaluation.baselines.dealing import told
+from evaluation.baselines.dealing import describe_dealing
 from evaluation.baselines.grid_suites import FLASH_ATTENTION, FLASH_ATTENTION_3, FUSED_ATTENTION
 from evaluation.baselines.grids import HALVES, NODE_CASES, OPERATOR_SAMPLES, THREE, GridSource, ParameterGrid
 from evaluation.baselines.inputs import OPINFO, SHAPES, Suite, five_draws, normal, uniform
@@ -52,7 +52,7 @@ def close_to_same(tolerances: Mapping[str, Tolerance]) -> Comparison:
     def wrong(seen: Array, reference: Reference) -> bool:
         """Whether what is seen, such as (B,H,T,Dv), has another dtype or an entry too far off."""
         known = reference.same
-        return seen.dtype != known.dtype or apart(seen, known, *tolerances[known.dtype.name])
+        return seen.dtype != known.dtype or differs_beyond(seen, known, *tolerances[known.dtype.name])
     return wrong
 
 
@@ -61,10 +61,11 @@ def close_to_fused(seen: Array, reference: Reference) -> bool:
     low = reference.same
     if low.dtype != seen.dtype:
         return True
-    return apart(seen, reference.wider.astype(low.dtype), *earned(reference.wider.astype(np.float64), low))
+    return differs_beyond(seen, reference.wider.astype(low.dtype),
+                          *earn_tolerance(reference.wider.astype(np.float64), low))
 
 
-def earned(wide: Array, low: Array) -> Tolerance:
+def earn_tolerance(wide: Array, low: Array) -> Tolerance:
     """The tolerance that a low-precision reference earns by its deviations from the wide one, such as (B,H,T,Dv)."""
     rtol, atol = FUSED[low.dtype.name]
     deviation = np.abs(wide - low.astype(np.float64))
@@ -92,11 +93,11 @@ def beyond_eager(seen: Array, reference: Reference, times: float, plus: float = 
     """Whether the largest distance of an entry of (B,H,T,Dv) from the rounded reference is so many times over that of
     an eager run, and more.
     """
-    error = float(np.abs(seen.astype(np.float64) - reference.rounded).max())
+    error = float(np.abs(seen.astype(np.float64) - reference.rounded_output).max())
     return not error <= times * reference.eager_error + plus
 
 
-def apart(seen: Array, known: Array, rtol: float, atol: float) -> bool:
+def differs_beyond(seen: Array, known: Array, rtol: float, atol: float) -> bool:
     """Whether some entry of (B,H,T,Dv), or of weights, is further off than atol + rtol·|known|."""
     there, here = seen.astype(np.float64), known.astype(np.float64)
     return not bool((np.abs(there - here) <= atol + rtol * np.abs(here)).all())
@@ -138,7 +139,7 @@ class Rule:
         if dtype not in self.dtypes:
             return
         subject = renew_subject(subject)  # what another rule asked of a fault with a memory must not serve this one
-        for posed in self.inputs.posed(subject.declaration.kind, dtype, seed):
+        for posed in self.inputs.pose_problems(subject.declaration.kind, dtype, seed):
             if not subject.refuses(posed.problem) and not by_another_convention(subject, posed):
                 yield self._calls_wrong(subject, posed)
 
@@ -189,9 +190,10 @@ def _has_one_diagonal(problem: Problem | LayerProblem) -> bool:
     return not counts or problem.has_past or (problem.sizes.T == problem.sizes.S and NUMBER not in problem.given)
 
 
-def _of(published: Sequence[ParameterGrid]) -> str:
+def _describe_grids(published: Sequence[ParameterGrid]) -> str:
     """How much of the grids is put, and how large cases are cut."""
-    return f"{told(published)} A large case has fewer sequences, or heads, than published. A layer gets eight cases."
+    return (f"{describe_dealing(published)} A large case has fewer sequences, or heads, than published. "
+            "A layer gets eight cases.")
 
 
 def _sources(published: Sequence[ParameterGrid]) -> tuple[GridSource, ...]:
@@ -233,7 +235,7 @@ _ALL = (
          "The largest error may be at most twice that of an eager run in the dtype of the inputs. It uses the lengths, "
          "widths, heads and options of its tests, with one Gaussian draw for each combination: causal, windows, ALiBi, "
          "softcap, key padding, filled caches, grouped heads. Diagonals start top-left, as attnspec recommends. "
-         + _of(grids.FLASH_ATTENTION)
+         + _describe_grids(grids.FLASH_ATTENTION)
          + " Left out: dropout, gradients, paged caches, rotary embedding, padded queries.",
          FLASH_ATTENTION, twice_eager, _sources(grids.FLASH_ATTENTION), HALVES),
     Rule("flash_attention_3", "flash-attention 3's rule",
@@ -241,7 +243,7 @@ _ALL = (
          "Like the 2x rule (with a softcap, three times the eager error), plus twice the rounding error of adding 0.3 "
          "to the reference and subtracting it again. It uses the lengths, widths, heads and options of its tests: "
          "causal, windows, softcap, key padding, filled caches, grouped heads, values wider and narrower than keys. "
-         + _of(grids.FLASH_ATTENTION_3)
+         + _describe_grids(grids.FLASH_ATTENTION_3)
          + " Left out: chunks, float8, a second query, gradients.",
          FLASH_ATTENTION_3, twice_eager_and_noise, _sources(grids.FLASH_ATTENTION_3), HALVES),
     Rule("pytorch_fused", "PyTorch's fused tolerances",
@@ -250,7 +252,7 @@ _ALL = (
          "reference, and at least 4 times the defaults; also at the sizes of the CPU tests, which have fixed ones. It "
          "uses the lengths, widths, heads and options of its tests: causal, scale 1/d, grouped heads, float and "
          "boolean masks. "
-         + _of(grids.FUSED_ATTENTION) + " Left out: dropout, gradients, nested tensors.",
+         + _describe_grids(grids.FUSED_ATTENTION) + " Left out: dropout, gradients, nested tensors.",
          FUSED_ATTENTION, close_to_fused, _sources(grids.FUSED_ATTENTION)),
     Rule("onnx_nodes", "ONNX's fixed cases",
          "https://github.com/onnx/onnx/blob/main/onnx/backend/test/case/node/attention.py",

@@ -11,7 +11,7 @@ from attnspec.core.nouns import DType
 from attnspec.problems.problem import Array
 from attnspec.subjects.subject import Subject
 
-from evaluation.baselines.dealing import told
+from evaluation.baselines.dealing import describe_dealing
 from evaluation.baselines.grids import HALVES, NODE_CASES, THREE
 from evaluation.baselines.onnx_serving import ONNX_SERVING
 from evaluation.baselines.references import Reference
@@ -50,7 +50,8 @@ _ALL = (
         "The largest error may be at most twice that of an eager run in the dtype of the inputs. Sequences of "
         "different lengths, one behind the other where the function takes them so, otherwise with numbers of queries "
         "and keys beside them: all but the last 20 at most. Gaussian, with the lengths, widths, heads and options of "
-        f"its test: causal, windows, ALiBi, softcap, grouped heads. {told(VARLEN)} Half of the work of the rule on "
+        f"its test: causal, windows, ALiBi, softcap, grouped heads. {describe_dealing(VARLEN)} Half of the work of the "
+        "rule on "
         f"outputs. {_CUT} Left out: dropout, gradients, the causal test with pages, the test with packed inputs.",
         FLASH_VARLEN, twice_eager, (VARLEN[0].source,), HALVES),
     ServingRule(
@@ -60,7 +61,8 @@ _ALL = (
         "so: of four slots, and in turn all keys in one page or a longer table. "
         "Where the test appends keys, as many as queries or fewer, they stand behind past keys, whose number all "
         "sequences share here; also as a number of keys. Gaussian, with the lengths, widths, heads and options of its "
-        f"test: causal, windows, ALiBi, grouped heads. {told(CACHES)} A quarter of the work of the rule on outputs. "
+        f"test: causal, windows, ALiBi, grouped heads. {describe_dealing(CACHES)} A quarter of the work of the rule on "
+        "outputs. "
         f"{_CUT} Left out: caches of 20,000 and 131,072 keys, rotary embedding, padding to the left, indices of "
         "cache entries, and the comparison of the cache after the call.",
         FLASH_CACHES, thrice_eager, (CACHES[0].source,), (DType.FLOAT16,)),

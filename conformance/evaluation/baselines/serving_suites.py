@@ -15,7 +15,7 @@ from attnspec.problems.problem import CACHED_INPUTS, Array, Problem
 from evaluation.baselines.dealing import dealt, work
 from evaluation.baselines.grid_suites import OPTIONS, Changes, Posed, Posing, problem_of
 from evaluation.baselines.grids import Option, ParameterGrid
-from evaluation.baselines.inputs import Suite, drawn, normal, uniform
+from evaluation.baselines.inputs import Suite, draw_array, normal, uniform
 from evaluation.baselines.serving_grids import CACHES, VARLEN
 
 OF_LENGTHS, OF_CACHES = 0.5, 0.25
@@ -40,7 +40,7 @@ def _dealt(published: Sequence[ParameterGrid], share: float, dtype: DType, seed:
         if Option.CACHED in case.options:
             yield problem.but(**{TABLE: PAGES[number % len(PAGES)]})
         if Option.APPENDED in case.options:
-            yield problem.but(**_appended(Posing(case, normal, problem, seed, label)))
+            yield problem.but(**_append_keys(Posing(case, normal, problem, seed, label)))
 
 
 def _counts(posing: Posing, name: str, least: int, most: int) -> Array:
@@ -54,14 +54,14 @@ def _causal(posing: Posing) -> Changes:
     return {"causal": posing.case.sizes.T > 1}
 
 
-def _padded(posing: Posing) -> Changes:
+def _pad_lengths(posing: Posing) -> Changes:
     """All but the last 20 queries, and keys, at most."""
     sizes = posing.case.sizes
     return {name: _counts(posing, name, max(1, length - 20), length)
             for name, length in ((ROWS, sizes.T), (NUMBER, sizes.S))}
 
 
-def _cached(posing: Posing) -> Changes:
+def _draw_cache_lengths(posing: Posing) -> Changes:
     """Each sequence has its own number of keys, those among them that the call appends."""
     least = _new_keys(posing) if Option.APPENDED in posing.case.options else 1
     return {NUMBER: _counts(posing, NUMBER, least, posing.case.sizes.S)}
@@ -70,7 +70,7 @@ def _cached(posing: Posing) -> Changes:
 def _slopes(posing: Posing) -> Changes:
     """(B,H) slopes in [0, 0.3)."""
     sizes = posing.case.sizes
-    slopes = drawn(uniform, posing.seed, posing.label, (sizes.B, sizes.H), DType.FLOAT64) * 0.3
+    slopes = draw_array(uniform, posing.seed, posing.label, (sizes.B, sizes.H), DType.FLOAT64) * 0.3
     return {"alibi_slopes": slopes.astype(np.float32)}
 
 
@@ -82,7 +82,7 @@ def _new_keys(posing: Posing) -> int:
     return int(whole_numbers(random_words(posing.seed, f"{posing.label} new keys {T}", (1,)), 1, T)[0])
 
 
-def _appended(posing: Posing) -> Changes:
+def _append_keys(posing: Posing) -> Changes:
     """The new keys behind past ones, whose number all sequences share: 0 or more, as far as there is room."""
     new = _new_keys(posing)
     room = posing.case.sizes.S - new
@@ -93,8 +93,8 @@ def _appended(posing: Posing) -> Changes:
 
 
 SERVED: Mapping[Option, Posed] = {
-    Option.CAUSAL: _causal, Option.LOCAL: OPTIONS[Option.LOCAL], Option.ALIBI: _slopes, Option.PADDED: _padded,
-    Option.CACHED: _cached, Option.SOFTCAP: OPTIONS[Option.SOFTCAP]}
+    Option.CAUSAL: _causal, Option.LOCAL: OPTIONS[Option.LOCAL], Option.ALIBI: _slopes, Option.PADDED: _pad_lengths,
+    Option.CACHED: _draw_cache_lengths, Option.SOFTCAP: OPTIONS[Option.SOFTCAP]}
 """What an option changes of a problem that has lengths."""
 
 FLASH_VARLEN, FLASH_CACHES = of_serving(VARLEN, OF_LENGTHS), of_serving(CACHES, OF_CACHES)

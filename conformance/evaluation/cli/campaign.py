@@ -45,14 +45,14 @@ from evaluation.false_alarms.jobs import (
     CAMPAIGN,
     RECIPES_OF,
     as_part,
-    begun,
     cases_of_part,
     code_of,
     recipes_of,
+    reopen_campaign,
     rows_of_part,
     with_blocks,
 )
-from evaluation.false_alarms.rows import CHOSEN, RECIPES, in_order, needed
+from evaluation.false_alarms.rows import CHOSEN, RECIPES, blocks_needed, in_order
 from evaluation.report.false_alarms import Margins, margins
 
 
@@ -108,9 +108,9 @@ def table(blocks: Sequence[BlockJudged]) -> Iterator[str]:
         yield (f"{row.subject:<{width}}  {row.dtype.value:<8}  {row.cases:>9,}  {row.slices:>10,}  "
                f"{row.violations:>10}  {closest}")
     yield _totals(rows)
-    yield from _accused(rows)
-    yield from _lost(blocks)
-    yield from _known(blocks)
+    yield from _list_violations(rows)
+    yield from _list_lost_blocks(blocks)
+    yield from _list_known_findings(blocks)
 
 
 def _totals(rows: Sequence[Margins]) -> str:
@@ -122,19 +122,19 @@ def _totals(rows: Sequence[Margins]) -> str:
             f"{sum(row.no_claims for row in rows):,} more problems, which the rounding bound does not cover.")
 
 
-def _accused(rows: Sequence[Margins]) -> Iterator[str]:
+def _list_violations(rows: Sequence[Margins]) -> Iterator[str]:
     for row in rows:
         yield from (click.style(f"violated: attnspec replay '{line}'", fg="red") for line in row.accused)
 
 
-def _lost(blocks: Sequence[BlockJudged]) -> Iterator[str]:
+def _list_lost_blocks(blocks: Sequence[BlockJudged]) -> Iterator[str]:
     for reason, count in Counter(block.lost for block in blocks if block.lost).items():
         first = next(block for block in blocks if block.lost == reason)
         more = f" and {count_noun(count - 1, 'block')} more" if count > 1 else ""
         yield f"not judged: {first.subject} {first.dtype.value} {first.part}{more}: {reason}"
 
 
-def _known(blocks: Sequence[BlockJudged]) -> Iterator[str]:
+def _list_known_findings(blocks: Sequence[BlockJudged]) -> Iterator[str]:
     for name in dict.fromkeys(name for block in blocks for name in block.known):
         met: Counter[str] = Counter()
         for block in blocks:
@@ -220,16 +220,16 @@ class _Campaign:
 
     def run(self) -> RunRecord:
         """Judge blocks in rounds until there are enough cases."""
-        record = begun(self.path, self.plan, describe_environment(self.workers))
-        blocks = _judged(record)
+        record = reopen_campaign(self.path, self.plan, describe_environment(self.workers))
+        blocks = _judged_blocks(record)
         counting = CaseCounter(sys.stdout, self.cases, blocks)
         for _ in range(ROUNDS):
-            missing = needed(rows_of_part(self.plan), self.cases, blocks, recipes_of(self.plan))
+            missing = blocks_needed(rows_of_part(self.plan), self.cases, blocks, recipes_of(self.plan))
             if not missing and record:
                 break
             result = self._round(with_blocks(self.plan, missing), counting, goes_on=record is not None)
             record = read_record(self.path)
-            blocks = _judged(record)
+            blocks = _judged_blocks(record)
             if result.defects:
                 own_up(result.defects)
             if result.is_interrupted or result.defects:
@@ -245,7 +245,7 @@ class _Campaign:
                             RecordWriter(self.path, WriteMode.GO_ON if goes_on else WriteMode.REPLACE)])
 
 
-def _judged(record: RunRecord | None) -> Sequence[BlockJudged]:
+def _judged_blocks(record: RunRecord | None) -> Sequence[BlockJudged]:
     return [block for block in record.blocks if not block.lost] if record else []
 
 

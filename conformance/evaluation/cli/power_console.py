@@ -87,7 +87,7 @@ class PowerConsole(Handler):
             return
         record = RunRecord(self._header, (), (), self._footer, puts=tuple(self._puts))
         held = comparison(self._puts, self.plan)
-        for line in (*summary(record), *told(held), "", *self.places, conclusion(record, held)):
+        for line in (*summary(record), *format_comparison(held), "", *self.places, conclusion(record, held)):
             click.echo(line, file=self.stream, color=is_coloured(self.stream))
 
 
@@ -97,13 +97,13 @@ def summary(record: RunRecord) -> Iterator[str]:
     assert measured is not None  # its header has rules
     yield ""
     yield from table(measured)
-    yield from _escaped(measured)
+    yield from _list_escapees(measured)
     yield from _equivalent(measured)
     if measured.instruments:
         yield ""
         yield "detected by: " + ", ".join(f"{name or 'no instrument'} {count}" for name, count in measured.instruments)
-    yield from _misnamed(measured)
-    yield from _accused(measured)
+    yield from _list_misnamed(measured)
+    yield from _list_accused(measured)
 
 
 def table(measured: Power) -> Iterator[str]:
@@ -128,7 +128,7 @@ def _share(share: RuleShare | FaultGroup | None) -> str:
     return f"{share.convicted} of {share.tried}  {percent(share.part)}" if share and share.tried else "–"
 
 
-def _escaped(measured: Power) -> Iterator[str]:
+def _list_escapees(measured: Power) -> Iterator[str]:
     if measured.suite is None or not measured.escapees:
         return
     yield ""
@@ -159,35 +159,35 @@ def _equivalent(measured: Power) -> Iterator[str]:
         yield ""
         yield "Not counted, since it gives no wrong answer there:"
         for each in measured.equivalents[:LISTED]:
-            yield f"  {each.name} ({_listed(each.dtypes)}): {each.reason}"
+            yield f"  {each.name} ({_join_dtypes(each.dtypes)}): {each.reason}"
         yield from _more(measured.equivalents)
 
 
-def _misnamed(measured: Power) -> Iterator[str]:
+def _list_misnamed(measured: Power) -> Iterator[str]:
     wrong = measured.naming.wrong
     if not measured.naming.tried or not wrong:
         return
     yield ""
     yield f"Detected, but diagnosed as another fault: {count_noun(len(wrong), 'fault')}"
     for each in wrong[:LISTED]:
-        yield f"  {each.name} ({_listed(each.dtypes)}): {each.named or 'no fault explains it'}"
+        yield f"  {each.name} ({_join_dtypes(each.dtypes)}): {each.named or 'no fault explains it'}"
     yield from _more(wrong)
 
 
-def _accused(measured: Power) -> Iterator[str]:
+def _list_accused(measured: Power) -> Iterator[str]:
     alarms = [alarm for alarm in (measured.suite.alarms if measured.suite else ()) if alarm and alarm.accused]
     for alarm in alarms:
         told_of = f"{', '.join(alarm.accused)} fail at {alarm.dtype.value}, though correct"
         yield click.style(told_of, fg="red", bold=True)
 
 
-def told(held: PowerComparison | None) -> Iterator[str]:
+def format_comparison(held: PowerComparison | None) -> Iterator[str]:
     """How the measurement stands to the earlier one."""
     if held is None:
         return
     yield ""
     for each in held.fallen:
-        yield click.style(_fallen(each), fg="red", bold=True)
+        yield click.style(_format_fallen(each), fg="red", bold=True)
     for fall in held.falls:
         yield click.style(f"{fall.dtype.value}: {percent(fall.now)} of the faults are detected, "
                           f"{percent(fall.before)} were before", fg="red")
@@ -198,7 +198,7 @@ def told(held: PowerComparison | None) -> Iterator[str]:
         yield "Every fault that was detected before still is."
 
 
-def _fallen(fallen: Fallen) -> str:
+def _format_fallen(fallen: Fallen) -> str:
     was = f" ({fallen.clause} did)" if fallen.clause else ""
     return (f"{fallen.name} is no longer detected at {fallen.dtype.value}, seed {fallen.seed}{was}: {fallen.because}")
 
@@ -225,5 +225,5 @@ def _fell(held: PowerComparison | None) -> str:
     return f"Power has fallen: {count_noun(lost, 'fault')} no longer detected. "
 
 
-def _listed(dtypes: Sequence[DType]) -> str:
+def _join_dtypes(dtypes: Sequence[DType]) -> str:
     return ", ".join(dtype.value for dtype in dtypes)

@@ -44,12 +44,12 @@ def ranges(libraries: tuple[str, ...], *, environments: Path, record: Path, mark
     Exit codes: 0 all adapters that were tried can be judged, 1 one cannot, 2 cannot run.
     """
     folders = tuple(str(Path(folder).absolute()) for folder in implementations)
-    by_library = _ranged(registered_subjects(folders), libraries)
+    by_library = _subjects_with_ranges(registered_subjects(folders), libraries)
     bench = Bench(environments, Plan((), implementations=folders, deadline=deadline))
     known = {(each.subject, each.end): each for each in read_tried(record)}
     for end, subjects in _open(by_library, {} if again else known):
         library = subjects[0].library.folder
-        for each in bench.tried(library, end, subjects):
+        for each in bench.try_release(library, end, subjects):
             known[each.subject, each.end] = each
             _tell(each)
             write_tried(record, known.values())
@@ -57,13 +57,14 @@ def ranges(libraries: tuple[str, ...], *, environments: Path, record: Path, mark
             bench.clear(library, end)
     if markdown:
         declared = {name: tuple(dict.fromkeys(each.library.versions for each in subjects))
-                    for name, subjects in _ranged(registered_subjects(folders), ()).items()}
+                    for name, subjects in _subjects_with_ranges(registered_subjects(folders), ()).items()}
         write_whole(markdown, ranges_page(known.values(), declared), "the page")
     fates = [each.fate for each in known.values() if each.library in by_library]
     return VIOLATED if Fate.UNJUDGED in fates or Fate.REFUSED in fates else CONFORMS
 
 
-def _ranged(known: Mapping[str, Registered], libraries: Sequence[str]) -> Mapping[str, Sequence[Registered]]:
+def _subjects_with_ranges(known: Mapping[str, Registered], libraries: Sequence[str]) -> Mapping[str,
+                                                                                                Sequence[Registered]]:
     """The subjects of each library that declares a range, or of these libraries. Raises UsageError."""
     found: dict[str, list[Registered]] = {}
     for subject in known.values():

@@ -40,7 +40,7 @@ from attnspec.spec.yaml_lines import shown_path
 from evaluation import PROGRAM
 from evaluation.cli.running_line import RunningLine
 from evaluation.false_alarms.jobs import code_digest
-from evaluation.power.matrix import MATRIX, MatrixChange, changes, joined, without
+from evaluation.power.matrix import MATRIX, MatrixChange, changes, join_matrix, skip_done
 from evaluation.power.refutations_file import refutations_text
 
 RUNS = Path("reports") / "run"
@@ -66,12 +66,12 @@ def refutations(faults: Sequence[str], workers: int, *, write: bool, **options: 
     """
     law = load_spec(options["spec"])
     plan = _plan(faults, law, **options)
-    before = _before(plan, law)
+    before = _read_earlier(plan, law)
     puts = _Measurement(plan, law, workers).run()
     if puts is None:
         return CANNOT_RUN
-    now = joined(before, puts, law, plan)
-    return _told(list(changes(before, now)), now, law.folder / FILE, write=write)
+    now = join_matrix(before, puts, law, plan)
+    return _report_changes(list(changes(before, now)), now, law.folder / FILE, write=write)
 
 
 def _plan(faults: Sequence[str], law: Spec, clauses: Sequence[str], **options: Given) -> Plan:
@@ -95,7 +95,7 @@ def _of_matrix(targets: Sequence[str]) -> tuple[str, ...]:
     return kept
 
 
-def _before(plan: Plan, law: Spec) -> Refutations:
+def _read_earlier(plan: Plan, law: Spec) -> Refutations:
     """What the file says. Raises UsageError where only a part of what was found on other cases would be made anew."""
     from attnspec.faults.catalogue import FIXED  # noqa: PLC0415  (weight: NumPy)
 
@@ -119,8 +119,8 @@ class _Measurement:
 
     def run(self) -> Sequence[SubjectPut] | None:
         """Every fault that was asked for; None where some came to nothing."""
-        begun = self._begun()
-        plan = without(self.plan, begun.puts if begun else ())
+        begun = self._reopen_begun()
+        plan = skip_done(self.plan, begun.puts if begun else ())
         session = Session(plan, workers=self.workers, command=typed_command(PROGRAM), source=MATRIX)
         record = RecordWriter(self._path, WriteMode.GO_ON if begun else WriteMode.REPLACE)
         result = session.run([VisibleHandler(_Counting(RunningLine(sys.stdout))), record])
@@ -130,12 +130,12 @@ class _Measurement:
             return None
         return read_record(self._path).puts
 
-    def _begun(self) -> RunRecord | None:
+    def _reopen_begun(self) -> RunRecord | None:
         """The run that did not come to its end, if there is one."""
         if not self._path.is_file():
             return None
         record = read_record(self._path)
-        return reopen_record(self._path) if record.interrupted or any(put.lost for put in record.puts) else None
+        return reopen_record(self._path) if record.is_interrupted or any(put.lost for put in record.puts) else None
 
     @property
     def _path(self) -> Path:
@@ -174,13 +174,13 @@ class _Counting(Handler):
             self.line.tell(f"{self.done} of {self.of} tested")
 
 
-def _told(found: Sequence[MatrixChange], now: Refutations, path: Path, *, write: bool) -> int:
+def _report_changes(found: Sequence[MatrixChange], now: Refutations, path: Path, *, write: bool) -> int:
     """Say what changed, and write it if asked to. The exit code."""
     for line in _lines(found):
         click.echo(line)
     if write:
         write_whole(path, refutations_text(now), "file")
-        click.echo(f"wrote {shown_path(path)}: {_counted(now)}")
+        click.echo(f"wrote {shown_path(path)}: {_count_pairs(now)}")
     elif found:
         click.echo(f"{shown_path(path)} differs. To update it, run the same command with --write.")
     else:
@@ -199,6 +199,6 @@ def _words(dtypes: Iterable[DType]) -> str:
     return " ".join(dtype.value for dtype in dtypes) or "no dtype"
 
 
-def _counted(now: Refutations) -> str:
+def _count_pairs(now: Refutations) -> str:
     pairs = sum(map(len, now.convictions.values()))
     return f"{count_noun(pairs, 'pair')} of clause and fault, {count_noun(len(now.faults), 'fault')} detected"

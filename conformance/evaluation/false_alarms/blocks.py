@@ -33,7 +33,7 @@ from attnspec.vocabulary.observables import verdict
 from attnspec.vocabulary.scene import AnyProblem
 
 from evaluation.false_alarms.bins import bin_of
-from evaluation.false_alarms.rows import known
+from evaluation.false_alarms.rows import explaining_finding
 
 LARGE_ONE_IN = 50
 """One case in so many is of any shape of the pool; the others are small, where a case costs a tenth."""
@@ -61,14 +61,14 @@ class CampaignBlock:
             return (fixed[self.number % len(fixed)],) if fixed else ()
         optional = tuple(sorted(check.domain.sometimes & declaration.keywords))
         draws = tuple(check.clause.draw)
-        return tuple(replace(recipe, drawn=self._drawn(check.domain, index, draws))
+        return tuple(replace(recipe, drawn=self._draw_integers(check.domain, index, draws))
                      for index, recipe in enumerate(_problems(self, check.domain, declaration.limits, optional)))
 
     @property
     def _seed(self) -> int:
         return int(random_words(self.seed, f"campaign {self.dtype.value} {self.number}", (1,))[0])
 
-    def _drawn(self, domain: Domain, index: int, draws: tuple[str, ...]) -> Mapping[str, int]:
+    def _draw_integers(self, domain: Domain, index: int, draws: tuple[str, ...]) -> Mapping[str, int]:
         label = self.label(domain) if draws else ""
         return {name: int(random_words(self.seed, f"{label} {index} {name}", (1,))[0] >> _HALF) for name in draws}
 
@@ -117,7 +117,8 @@ class BlockScore:
         tally = trial.judge_recipe(recipe)
         self.problems.add(replace(recipe, drawn={}).text)
         raised = str(tally.failure) if isinstance(tally.failure, SubjectRaised) else ""
-        finding = known(trial.evaluator.subject.id, tally.failing_recipe, raised) if tally.failing_recipe else None
+        finding = (explaining_finding(trial.evaluator.subject.id, tally.failing_recipe,
+                                      raised) if tally.failing_recipe else None)
         if finding:
             self.known[finding.id] += 1
         elif tally.cases:
@@ -128,7 +129,8 @@ class BlockScore:
     def _count(self, trial: Trial, recipe: Recipe, tally: Tally) -> None:
         self.cases += 1
         self.slices += recipe.sizes.B * recipe.sizes.H
-        worst = _raised(tally.failure) if isinstance(tally.failure, SubjectRaised | SubjectDied) else tally.worst
+        worst = (_measured_exception(tally.failure) if isinstance(tally.failure,
+                                                                  SubjectRaised | SubjectDied) else tally.worst)
         assert worst is not None  # a case counts where something was claimed
         self.histogram[bin_of(worst.margin)] += 1
         if self.worst is None or not worst.margin <= self.worst.margin:
@@ -142,7 +144,7 @@ class BlockScore:
             self.accused.append(line)
 
 
-def _raised(failure: SubjectRaised | SubjectDied) -> Measured:
+def _measured_exception(failure: SubjectRaised | SubjectDied) -> Measured:
     return verdict("answers", str(failure), broken=True)
 
 
@@ -218,9 +220,9 @@ class BlockWorker:
     def _evaluator(self, subject: Subject, block: CampaignBlock) -> Evaluator:
         plain = Evaluator(subject, block.dtype, self._conventions.get((subject.id, block.dtype)))
         self._conventions[subject.id, block.dtype] = plain.conventions
-        return Evaluator(subject, block.dtype, plain.conventions, archive=self._shared(plain, block))
+        return Evaluator(subject, block.dtype, plain.conventions, archive=self._shared_archive(plain, block))
 
-    def _shared(self, evaluator: Evaluator, block: CampaignBlock) -> Archive:
+    def _shared_archive(self, evaluator: Evaluator, block: CampaignBlock) -> Archive:
         """Problems, for the whole block; what the definition says of them, for neighbours whom it tells the same."""
         if block != self._block:
             self._block, self._problems = block, {}

@@ -55,7 +55,7 @@ def code_digest() -> str:
     return digest.hexdigest()[:16]
 
 
-def begun(path: Path, plan: Plan, environment: Mapping[str, str]) -> RunRecord | None:
+def reopen_campaign(path: Path, plan: Plan, environment: Mapping[str, str]) -> RunRecord | None:
     """The campaign that the record holds, if it may go on; None where there is no record yet.
 
     Raises UsageError, with the way out, where what was judged and what would be judged do not add up.
@@ -66,7 +66,7 @@ def begun(path: Path, plan: Plan, environment: Mapping[str, str]) -> RunRecord |
     if record.outcomes or record.puts:
         raise UsageError("this is the record of another kind of run, so a campaign cannot continue in it. Name another "
                          "file: --record PATH.", where=FileLocation(str(path)))
-    for what, before, after in _told(record.header, plan, {**environment, **what_judges(plan)}):
+    for what, before, after in _compare_conditions(record.header, plan, {**environment, **what_judges(plan)}):
         if before != after:
             raise UsageError(
                 f"this campaign was started with {what} {before}; now it is {after}, so the two cannot be added up. "
@@ -75,7 +75,7 @@ def begun(path: Path, plan: Plan, environment: Mapping[str, str]) -> RunRecord |
     return record
 
 
-def _told(header: RunStarted, plan: Plan, now: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+def _compare_conditions(header: RunStarted, plan: Plan, now: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """What must not have changed: by name, before and now."""
     digest = load_spec(Path(plan.spec) if plan.spec else None).digest
     yield "the spec", header.spec_digest[:8], digest[:8]

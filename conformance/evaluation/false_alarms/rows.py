@@ -50,7 +50,7 @@ def in_order(targets: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(dict.fromkeys(targets), key=lambda target: places.get(target, len(places))))
 
 
-def known(subject: str, recipe: Recipe, raised: str) -> Finding | None:
+def explaining_finding(subject: str, recipe: Recipe, raised: str) -> Finding | None:
     """The true finding that explains whatever the subject gets wrong on this case: neither held nor a false alarm.
 
     raised: the type and the words of the exception, if it raised one.
@@ -90,7 +90,7 @@ def rows_of(plan: Plan) -> tuple[CampaignRow, ...]:
                  if not plan.dtypes or dtype in plan.dtypes)
 
 
-def needed(
+def blocks_needed(
     rows: Sequence[CampaignRow], cases: int, judged: Iterable[BlockJudged], recipes: int = RECIPES,
 ) -> Mapping[CampaignRow, tuple[int, ...]]:
     """The numbers of the blocks that are still to be judged until every row has its part of so many cases.
@@ -102,11 +102,12 @@ def needed(
     for block in judged:
         blocks[CampaignRow(block.subject, block.dtype)].append(block)
     whole = sum(share(row.target) for row in rows)
-    numbers = {row: tuple(_needed(cases * share(row.target) / whole, blocks[row], recipes * EXPECTED)) for row in rows}
+    numbers = {row: tuple(_numbers_needed(cases * share(row.target) / whole, blocks[row], recipes * EXPECTED))
+               for row in rows}
     return {row: found for row, found in numbers.items() if found}
 
 
-def _needed(wanted: float, judged: Sequence[BlockJudged], expected: float) -> Iterator[int]:
+def _numbers_needed(wanted: float, judged: Sequence[BlockJudged], expected: float) -> Iterator[int]:
     have = sum(block.cases for block in judged)
     each = have / len(judged) if judged else expected
     count = math.ceil((wanted - have) / each) if each and have < wanted else 0

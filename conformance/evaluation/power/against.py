@@ -77,11 +77,12 @@ def read_before(path: Path, *, effort: Effort, sample: int = 0) -> RunRecord:
     return record
 
 
-def compared(now: Iterable[SubjectPut], before: Iterable[SubjectPut], *, catalogue: Collection[str]) -> PowerComparison:
+def compare_power(now: Iterable[SubjectPut], before: Iterable[SubjectPut], *,
+                  catalogue: Collection[str]) -> PowerComparison:
     """Hold a measurement against an earlier one. catalogue: the names of the faults that exist."""
     here, there = _faults(now), _faults(before)
     names = {name for name, _, _ in there}
-    fallen = (_fallen(put, here[key]) for key, put in there.items()
+    fallen = (_describe_fallen(put, here[key]) for key, put in there.items()
               if key in here and _is_convicted(put) and not _is_convicted(here[key]))
     new = sorted({name for name, _, _ in here} - names)
     return PowerComparison(
@@ -103,23 +104,23 @@ def _tellable(puts: Iterable[SubjectPut]) -> list[SubjectPut]:
     return [put for put in puts if not put.equivalent]
 
 
-def _said(put: SubjectPut) -> Conviction | None:
+def _conviction_by_suite(put: SubjectPut) -> Conviction | None:
     return next((each for each in put.convictions if each.rule == SUITE), None)
 
 
 def _is_convicted(put: SubjectPut) -> bool:
-    said = _said(put)
+    said = _conviction_by_suite(put)
     return said is not None and said.convicted
 
 
-def _fallen(before: SubjectPut, now: SubjectPut) -> Fallen:
-    said = _said(before)
+def _describe_fallen(before: SubjectPut, now: SubjectPut) -> Fallen:
+    said = _conviction_by_suite(before)
     return Fallen(_name(now), now.dtype, now.seed, said.clause if said else "", _because(now))
 
 
 def _because(now: SubjectPut) -> str:
     """What stands in the way of a conviction."""
-    said = _said(now)
+    said = _conviction_by_suite(now)
     if now.equivalent:
         return f"it is listed as a fault that gives no wrong answer: {now.equivalent}"
     if now.lost or said is None:

@@ -38,7 +38,7 @@ class Excess:
     recipe: str = ""
 
 
-def declared() -> Iterator[tuple[Fault, DType]]:
+def declared_equivalents() -> Iterator[tuple[Fault, DType]]:
     """Every fault with each dtype at which it is declared equivalent."""
     return ((fault, dtype) for fault in ALL for dtype in fault.equivalents)
 
@@ -51,9 +51,9 @@ def excess(fault: Fault, dtype: DType, *, checks: Mapping[str, Check], effort: E
     all that has to be equal bit for bit.
     """
     found, archive = Excess(fault.name, dtype, convicts=False, clause="", cases=0, measured=None), Archive()
-    dealer = Dealer(_admitted(fault), lambda: checks, effort, seed)
+    dealer = Dealer(_admit_all_dtypes(fault), lambda: checks, effort, seed)
     for check in _that_may(checks, fault):
-        evaluator = Evaluator(_admitted(fault), dtype, archive=archive)
+        evaluator = Evaluator(_admit_all_dtypes(fault), dtype, archive=archive)
         trial = Trial(check, evaluator, effort, seed_of(seed, check.domain), lambda _: None, cases=cases, shrinks=False,
                       shapes=dealer.shapes(check, dtype))
         found = _closer(found, check, trial.hold())
@@ -71,7 +71,7 @@ def _that_may(checks: Mapping[str, Check], fault: Fault) -> Iterator[Check]:
             yield check
 
 
-def _admitted(fault: Fault) -> Subject:
+def _admit_all_dtypes(fault: Fault) -> Subject:
     """The fault made anew, at every dtype; its own declaration leaves out those at which it is equivalent."""
     subject = fault_subject(FAULT + fault.name)
     return replace(subject, declaration=replace(subject.declaration, dtypes=tuple(DType), left_out={}))

@@ -25,7 +25,7 @@ from attnspec.spec.load import load_spec
 from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered_subjects
 
-from evaluation.power.against import PowerComparison, compared, read_before
+from evaluation.power.against import PowerComparison, compare_power, read_before
 
 if TYPE_CHECKING:
     from attnspec.diagnosis.candidate import Matrix
@@ -74,7 +74,7 @@ def comparison(puts: Iterable[SubjectPut], plan: Plan) -> PowerComparison | None
     if not earlier:
         return None
     before = read_before(earlier, effort=plan.effort, sample=_sample_of(plan))
-    return compared(puts, before.puts, catalogue=CATALOGUE)
+    return compare_power(puts, before.puts, catalogue=CATALOGUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,8 @@ class PowerJobs:
 
     def items(self) -> tuple[Measurement, ...]:
         """By dtype and seed, so that a worker's neighbours share the inputs of the rules and what these should give."""
-        return tuple(Measurement(_drawn(target, int(seed)), dtype.value, int(seed)) for dtype in self.plan.dtypes
+        return tuple(Measurement(_seeded_target(target, int(seed)), dtype.value, int(seed))
+                     for dtype in self.plan.dtypes
                      for seed in self.plan.more[_SEEDS] for target in self.plan.targets if self._takes(target, dtype))
 
     def _is_diagnosed(self, job: Measurement) -> bool:
@@ -119,10 +120,10 @@ class PowerJobs:
     def _takes(self, target: str, dtype: DType) -> bool:
         if is_fault(target) and self._equivalent(target, dtype):
             return True  # it is put nowhere, and listed with the reason
-        return dtype in declaration_of_target(target, self._known).dtypes
+        return dtype in declaration_of_target(target, self._registered).dtypes
 
     @cached_property
-    def _known(self) -> Mapping[str, Registered]:
+    def _registered(self) -> Mapping[str, Registered]:
         return registered_subjects(self.plan.implementations)
 
     def header(self, blank: RunStarted) -> RunStarted:
@@ -135,7 +136,7 @@ class PowerJobs:
         rules = [{"name": rule.name, "title": rule.title, "source": rule.source, "meaning": rule.meaning,
                   "sizes_from": ", ".join(map(str, rule.read))}
                  for rule in EVERY.values()]
-        named = (_drawn(target, int(seed)) for target in self.plan.targets if is_fault(target)
+        named = (_seeded_target(target, int(seed)) for target in self.plan.targets if is_fault(target)
                  for seed in self.plan.more[_SEEDS])
         faults = (fault_row(fault_named(target.removeprefix(FAULT))) for target in dict.fromkeys(named))
         where = "effort at further dtypes" if _sample_of(self.plan) else "effort"
@@ -162,7 +163,7 @@ class PowerJobs:
 
     def carry_out(self, job: Measurement) -> SubjectPut:
         """Put the subject to every rule of the plan."""
-        from evaluation.power.measure import Rules, put  # noqa: PLC0415  (weight: hypothesis and the frameworks)
+        from evaluation.power.measure import Rules, measure_subject  # noqa: PLC0415  (weight: hypothesis and the frameworks)
 
         began = time.perf_counter()
         blank = self._blank(job)
@@ -171,7 +172,7 @@ class PowerJobs:
         try:
             rules = Rules(self._checks, self.plan.effort, self.plan.more[_RULES], self._first(job.target),
                           self._is_diagnosed(job), self._matrix, _sample_of(self.plan))
-            found = put(blank, rules, lambda: self._subject(job.target))
+            found = measure_subject(blank, rules, lambda: self._subject(job.target))
         except AttnspecError as problem:
             found = replace(blank, lost=str(problem))
         return replace(found, seconds=round(time.perf_counter() - began, 3))
@@ -226,7 +227,7 @@ class PowerJobs:
         return VIOLATED if counts["accused"] or (held and held.fell) else CONFORMS
 
 
-def _drawn(target: str, seed: int) -> str:
+def _seeded_target(target: str, seed: int) -> str:
     """The target of a measurement: `fault/NAME@7` of a family of sizes that has no seed yet, any other as it is."""
     is_drawn = seed and is_fault(target) and target.removeprefix(FAULT) in FAMILIES
     return f"{target}{SEEDED}{seed}" if is_drawn else target

@@ -24,7 +24,7 @@ MATRIX = "evaluation.power.matrix:MatrixDocket"
 _DONE = "done"
 
 
-def without(plan: Plan, done: Iterable[SubjectPut]) -> Plan:
+def skip_done(plan: Plan, done: Iterable[SubjectPut]) -> Plan:
     """The plan less what is done already."""
     return replace(plan, more={_DONE: tuple(f"{put.subject}-{put.dtype.value}" for put in done)})
 
@@ -113,7 +113,7 @@ class MatrixChange:
     now: tuple[DType, ...]
 
 
-def joined(before: Refutations, puts: Iterable[SubjectPut], law: Spec, plan: Plan) -> Refutations:
+def join_matrix(before: Refutations, puts: Iterable[SubjectPut], law: Spec, plan: Plan) -> Refutations:
     """The matrix with all pairs of the plan's clauses and faults as they were found now, and without what is gone."""
     from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: NumPy)
 

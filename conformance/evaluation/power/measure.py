@@ -59,10 +59,10 @@ def convict(subject: Subject, dtype: DType, *, checks: Mapping[str, Check], effo
         tally = trial.hold()
         problems, patience = problems + tally.tried_count, max(patience, tally.tried_count)
         if tally.failure is not None:
-            best, most = _found(check, tally), tally.tried_count - 1
+            best, most = _detection_of(check, tally), tally.tried_count - 1
             if not most:
                 break
-    return _counted(best, problems, patience)
+    return _count_cases(best, problems, patience)
 
 
 def _in_order(checks: Mapping[str, Check], first: Sequence[str], subject: Subject) -> Iterator[Check]:
@@ -90,14 +90,14 @@ class _Dock:
         return self._evaluators[0]
 
 
-def _found(check: Check, tally: Tally) -> Detection:
+def _detection_of(check: Check, tally: Tally) -> Detection:
     sentence = tally.failure.measured.sentence if isinstance(tally.failure, Violated) else str(tally.failure)
     conviction = Conviction(SUITE, convicted=True, cases=tally.tried_count, clause=check.clause.id,
                             instrument=check.instrument, sentence=sentence)
     return Detection(conviction, check, tally.failing_recipe)
 
 
-def _counted(found: Detection, problems: int, patience: int) -> Detection:
+def _count_cases(found: Detection, problems: int, patience: int) -> Detection:
     was = found.conviction
     cases = was.cases if was.convicted else patience
     return replace(found, conviction=replace(was, cases=cases, problems=problems))
@@ -123,7 +123,7 @@ class Rules:
     sample: int = 0
 
 
-def put(blank: SubjectPut, rules: Rules, summon: Summon) -> SubjectPut:
+def measure_subject(blank: SubjectPut, rules: Rules, summon: Summon) -> SubjectPut:
     """The measurement on one subject. `blank` says which, at which dtype and seed."""
     said = replace(blank, convictions=tuple(_peers(blank, rules, summon)))
     if SUITE not in rules.names:
@@ -135,16 +135,16 @@ def put(blank: SubjectPut, rules: Rules, summon: Summon) -> SubjectPut:
         return replace(said, convictions=(found.conviction, *said.convictions))
     brief = replace(found.conviction, sentence="")  # a thousand of them would be most of a record
     said = replace(said, convictions=(brief, *said.convictions))
-    return _diagnosed(said, found, rules, summon) if rules.diagnoses else replace(said, undiagnosed=True)
+    return _add_diagnosis(said, found, rules, summon) if rules.diagnoses else replace(said, undiagnosed=True)
 
 
 def _peers(blank: SubjectPut, rules: Rules, summon: Summon) -> Iterator[Conviction]:
     for name, rule in EVERY.items():
         if name in rules.names and blank.dtype in rule.dtypes and rule.suits(subject := summon()):
-            yield judged(rule, subject, blank.dtype, blank.seed)
+            yield judge_by_rule(rule, subject, blank.dtype, blank.seed)
 
 
-def judged(rule: Rule | GradientRule, subject: Subject, dtype: DType, seed: int) -> Conviction:
+def judge_by_rule(rule: Rule | GradientRule, subject: Subject, dtype: DType, seed: int) -> Conviction:
     """What a rule of today says: it stops at the first case that it calls wrong."""
     cases = 0
     for is_wrong in rule.judge(subject, dtype, seed):
@@ -154,7 +154,7 @@ def judged(rule: Rule | GradientRule, subject: Subject, dtype: DType, seed: int)
     return Conviction(rule.name, convicted=False, cases=cases)
 
 
-def _diagnosed(said: SubjectPut, found: Detection, rules: Rules, summon: Summon) -> SubjectPut:
+def _add_diagnosis(said: SubjectPut, found: Detection, rules: Rules, summon: Summon) -> SubjectPut:
     """With what the diagnosis says of the suite's counterexample, where another arithmetic makes the same mistake."""
     if found.check is None or found.recipe is None:
         return said

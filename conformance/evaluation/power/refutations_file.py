@@ -28,10 +28,10 @@ def _groups(faults: Mapping[str, tuple[DType, ...]]) -> str:
     """A group for each set of dtypes, those of most dtypes first."""
     order = list(DType)
     groups = sorted(set(faults.values()), key=lambda dtypes: (-len(dtypes), [order.index(each) for each in dtypes]))
-    told = (f'   "{" ".join(dtype.value for dtype in dtypes)}": [\n{_wrapped(faults, dtypes)}]' for dtypes in groups)
+    told = (f'   "{" ".join(dtype.value for dtype in dtypes)}": [\n{_wrap_names(faults, dtypes)}]' for dtypes in groups)
     return "{\n" + ",\n".join(told) + "\n  }" if groups else "{}"
 
 
-def _wrapped(faults: Mapping[str, tuple[DType, ...]], dtypes: tuple[DType, ...]) -> str:
+def _wrap_names(faults: Mapping[str, tuple[DType, ...]], dtypes: tuple[DType, ...]) -> str:
     names = ", ".join(json.dumps(name) for name in sorted(faults) if faults[name] == dtypes)
     return textwrap.fill(names, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT, break_long_words=False)

@@ -40,19 +40,19 @@ class Bench:
     folder: Path
     plan: Plan
 
-    def tried(self, library: str, end: RangeEnd, subjects: Sequence[Registered]) -> Iterator[Tried]:
+    def try_release(self, library: str, end: RangeEnd, subjects: Sequence[Registered]) -> Iterator[Tried]:
         """Each of these adapters of the library with that release."""
         try:
             python = self._environment(library, end)
         except NotInstalled as reason:
             fate = Fate.NOT_TESTED if end.not_tested else Fate.NOT_INSTALLED
-            yield from (told(subject.id, end, fate, str(reason)) for subject in subjects)
+            yield from (untested(subject.id, end, fate, str(reason)) for subject in subjects)
             return
         plan = replace(self.plan, python=python)
         look_in(plan.surroundings({}))
         version = _python_of(python)
         for subject in subjects:
-            tried = told(subject.id, end, Fate.NOT_TESTED, subject.not_here) if subject.not_here else judge_at(
+            tried = untested(subject.id, end, Fate.NOT_TESTED, subject.not_here) if subject.not_here else judge_at(
                 subject.id, end, replace(plan, targets=(subject.id,)))
             yield replace(tried, release=installed_version(subject.library.distribution), python=version)
 
@@ -92,7 +92,7 @@ def recipe_of(end: RangeEnd) -> str:
     return f"{python}{f'{end.upon}; ' if end.upon else ''}{end.install}"
 
 
-def told(subject: str, end: RangeEnd, fate: Fate, words: str) -> Tried:
+def untested(subject: str, end: RangeEnd, fate: Fate, words: str) -> Tried:
     """What came of an adapter, of which nothing more is known."""
     return Tried(subject, end.which.value, recipe_of(end), "", end.python, fate, portable_text(words))
 
@@ -106,26 +106,26 @@ def judge_at(target: str, end: RangeEnd, plan: Plan) -> Tried:
         subject = load_subject(target, plan)
         _ = smoke_subject(subject)  # raises where the adapter fails; what a library does wrong is told by the clauses
         plan = replace(plan, dtypes=(first_of(subject.declaration.dtypes),), effort=EFFORT)
-        return replace(_glanced(target, end, plan), effort=EFFORT.value)
+        return replace(_glance_at(target, end, plan), effort=EFFORT.value)
     except ReleaseError as cause:
-        return told(target, end, Fate.UNJUDGED, str(cause))
+        return untested(target, end, Fate.UNJUDGED, str(cause))
     except AttnspecError as cause:
-        return told(target, end, Fate.REFUSED, str(cause))
+        return untested(target, end, Fate.REFUSED, str(cause))
 
 
-def _glanced(target: str, end: RangeEnd, plan: Plan) -> Tried:
+def _glance_at(target: str, end: RangeEnd, plan: Plan) -> Tried:
     """What comes of it at a glance, at one dtype. What a finding of the library explains is known of the release."""
     judge, failures = load_engine(plan), list[Outcome]()
     for item in judge.items():
         outcome = pronounce_verdict(judge, item, plan=plan)
         if outcome.verdict is Verdict.NOT_RUN:
-            return told(target, end, Fate.UNJUDGED, outcome.reason)
+            return untested(target, end, Fate.UNJUDGED, outcome.reason)
         failures += [outcome] if outcome.verdict in {*FAILURES, Verdict.EXPECTED} else []
     known = judge.card(target).findings
     by_finding = {failure.clause: [each.id for each in known if does_explain(each, failure)] for failure in failures}
     found = tuple(dict.fromkeys(name for names in by_finding.values() for name in names))
     rest = [failure for failure in failures if failure.level is Level.MUST and not by_finding[failure.clause]]
-    tried = told(target, end, Fate.FAILS if rest else Fate.WORKS, _words(rest))
+    tried = untested(target, end, Fate.FAILS if rest else Fate.WORKS, _words(rest))
     return replace(tried, known=found)
 
 

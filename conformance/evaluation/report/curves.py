@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from attnspec.record.events import SUITE, SubjectPut
 
-from evaluation.report.power_figures import FaultGroup, accused, curve, false_alarms, rules, total_runs
+from evaluation.report.power_figures import FaultGroup, count_accused, curve, false_alarms, rules, total_runs
 
 REACH = 150
 """The number of cases at which the axis ends, unless a rule needs more."""
@@ -130,7 +130,7 @@ class _Fate:
 
 def _fate(puts: Sequence[SubjectPut], rule: str) -> _Fate:
     tried = max((said.cases for put in puts for said in put.convictions if said.rule == rule), default=1)
-    return _Fate(rule, curve(puts, rule), tried, total_runs(puts, rule), accused(false_alarms(puts), rule))
+    return _Fate(rule, curve(puts, rule), tried, total_runs(puts, rule), count_accused(false_alarms(puts), rule))
 
 
 def _colours(names: Sequence[str]) -> Mapping[str, str]:
@@ -150,7 +150,7 @@ def _curve(fate: _Fate, axes: _Axes, title: str, css: str, row: tuple[int, float
         rule=fate.rule, title=title, css=css, letter=chr(ord("A") + place % 26), d=_path(fate.steps, axes, last),
         end=end, leader=f"M{end[0]} {end[1]}H{frame.right}L{frame.right + 14} {label_y}", label_y=label_y,
         row_y=label_y if frame.rows is None else frame.rows + _ROW * place,
-        convicted=fate.convicted, accused=fate.accused, name=shortened(title, frame.letters))
+        convicted=fate.convicted, accused=fate.accused, name=shorten_text(title, frame.letters))
 
 
 def _path(steps: Sequence[tuple[int, float]], axes: _Axes, last: int) -> str:
@@ -172,6 +172,6 @@ def spread(wanted: Sequence[float], gap: float, top: float, bottom: float) -> li
     return [round(at, 1) for at in placed]
 
 
-def shortened(text: str, letters: int) -> str:
+def shorten_text(text: str, letters: int) -> str:
     """The text, cut with an ellipsis where it is too long."""
     return text if len(text) <= letters else f"{text[: letters - 1].rstrip()}…"

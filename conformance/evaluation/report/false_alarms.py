@@ -54,10 +54,10 @@ def margins(blocks: Iterable[BlockJudged]) -> tuple[Margins, ...]:
     for block in blocks:
         groups.setdefault((block.subject, block.dtype), []).append(block)
     order = list(DType)
-    return tuple(_merged(groups[key]) for key in sorted(groups, key=lambda key: (key[0], order.index(key[1]))))
+    return tuple(_merge_blocks(groups[key]) for key in sorted(groups, key=lambda key: (key[0], order.index(key[1]))))
 
 
-def _merged(blocks: Sequence[BlockJudged]) -> Margins:
+def _merge_blocks(blocks: Sequence[BlockJudged]) -> Margins:
     closest = max(blocks, key=lambda block: _margin(block.worst))
     return Margins(
         subject=closest.subject, dtype=closest.dtype, blocks=len(blocks),
@@ -66,11 +66,11 @@ def _merged(blocks: Sequence[BlockJudged]) -> Margins:
         histogram=tuple(map(sum, zip(*(_bins(block) for block in blocks), strict=True))),
         worst=closest.worst, clause=closest.clause, recipe=closest.recipe,
         accused=tuple(line for block in blocks for line in block.accused),
-        lost=tuple(dict.fromkeys(block.lost for block in blocks if block.lost)), known=_known(blocks),
+        lost=tuple(dict.fromkeys(block.lost for block in blocks if block.lost)), known=_count_known(blocks),
         problems=sum(block.problems for block in blocks))
 
 
-def _known(blocks: Sequence[BlockJudged]) -> Mapping[str, int]:
+def _count_known(blocks: Sequence[BlockJudged]) -> Mapping[str, int]:
     found: Counter[str] = Counter()
     for block in blocks:
         found.update(block.known)
@@ -168,7 +168,7 @@ def campaign(records: Sequence[RunRecord]) -> Campaign | None:
         cases=cases, slices=sum(row.slices for row in rows), no_claims=sum(row.no_claims for row in rows),
         violations=violations, dtypes=dtypes, panels=_panels(rows, dtypes, _versions(records)), rows=rows,
         closest=max(rows, key=lambda row: row.margin), accused=tuple(row for row in rows if row.violations),
-        lost=_lost(rows), known=tuple(row for row in rows if row.known),
+        lost=_group_lost(rows), known=tuple(row for row in rows if row.known),
         problems=_distinct(blocks.values()))
 
 
@@ -182,10 +182,10 @@ def _distinct(blocks: Iterable[BlockJudged]) -> int:
 
 
 def _is_whole(records: Sequence[RunRecord], rows: Sequence[Margins]) -> bool:
-    return not any(row.lost for row in rows) and not any(record.interrupted for record in records if record.blocks)
+    return not any(row.lost for row in rows) and not any(record.is_interrupted for record in records if record.blocks)
 
 
-def _lost(rows: Sequence[Margins]) -> tuple[Lost, ...]:
+def _group_lost(rows: Sequence[Margins]) -> tuple[Lost, ...]:
     """The reasons, each told once."""
     found: dict[str, dict[str, list[DType]]] = {}
     for row in rows:

@@ -191,13 +191,13 @@ def run_of(put: SubjectPut, said: Conviction | None) -> MeasuredRun:
 
 def _share(rule: str, dtype: DType, runs: Sequence[MeasuredRun]) -> RuleShare:
     took = [run.cases for run in runs if run.convicted]
-    pooled = _pooled(runs)
+    pooled = _pool_seeds(runs)
     return RuleShare(
         rule, dtype, sum(pooled.values()), len(pooled), quantile(took, 0.5), quantile(took, 0.95), quantile(took, 1.0),
         len(took), len(runs))
 
 
-def _pooled(runs: Iterable[MeasuredRun]) -> dict[tuple[str, DType], bool]:
+def _pool_seeds(runs: Iterable[MeasuredRun]) -> dict[tuple[str, DType], bool]:
     """Whether every seed convicted, by subject and dtype."""
     found: dict[tuple[str, DType], bool] = {}
     for run in runs:
@@ -208,7 +208,7 @@ def _pooled(runs: Iterable[MeasuredRun]) -> dict[tuple[str, DType], bool]:
 
 def total(puts: Sequence[SubjectPut], rule: str) -> FaultGroup:
     """The faults of all dtypes together."""
-    pooled = _pooled(runs_of(tellable(puts), rule))
+    pooled = _pool_seeds(runs_of(tellable(puts), rule))
     return FaultGroup(rule, sum(pooled.values()), len(pooled))
 
 
@@ -243,7 +243,7 @@ def stages(puts: Sequence[SubjectPut], rule: str) -> tuple[FaultGroup, ...]:
     groups: dict[str, list[MeasuredRun]] = {}
     for run in runs:
         groups.setdefault(run.put.stage, []).append(run)
-    pooled = {stage: _pooled(group).values() for stage, group in groups.items()}
+    pooled = {stage: _pool_seeds(group).values() for stage, group in groups.items()}
     return tuple(FaultGroup(stage, sum(said), len(said)) for stage, said in pooled.items())
 
 
@@ -281,7 +281,7 @@ def _alarm(rule: str, dtype: DType, runs: Sequence[MeasuredRun]) -> Alarm:
     return Alarm(rule, dtype, tuple(accused), len({run.put.subject for run in runs}))
 
 
-def accused(alarms: Iterable[Alarm], rule: str) -> FaultGroup:
+def count_accused(alarms: Iterable[Alarm], rule: str) -> FaultGroup:
     """Of the sound implementations at every dtype, how many a rule accused."""
     own = [alarm for alarm in alarms if alarm.rule == rule]
     return FaultGroup(rule, sum(len(alarm.accused) for alarm in own), sum(alarm.tried for alarm in own))
@@ -293,10 +293,10 @@ def naming(puts: Sequence[SubjectPut]) -> Naming:
     convicted = [put for put in asked if run_of(put, conviction(put, SUITE)).convicted]
     exact = sum(put.named == _kind_of(put) for put in convicted)
     alike = sum(put.named != _kind_of(put) and _kind_of(put) in put.like for put in convicted)
-    return Naming(exact, alike, len(convicted), _misnamed(convicted))
+    return Naming(exact, alike, len(convicted), _group_misnamed(convicted))
 
 
-def _misnamed(convicted: Iterable[SubjectPut]) -> tuple[Misnamed, ...]:
+def _group_misnamed(convicted: Iterable[SubjectPut]) -> tuple[Misnamed, ...]:
     groups: dict[tuple[str, str], list[SubjectPut]] = {}
     for put in convicted:
         if _kind_of(put) not in (put.named, *put.like):

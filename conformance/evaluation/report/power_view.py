@@ -27,8 +27,8 @@ from evaluation.report.power_figures import (
     FaultGroup,
     Naming,
     RuleShare,
-    accused,
     best_peer,
+    count_accused,
     dtypes,
     escapees,
     false_alarms,
@@ -192,7 +192,7 @@ def headline(puts: Sequence[SubjectPut], suite: RuleRow | None) -> str:
 
 def _is_short(records: Sequence[RunRecord], puts: Sequence[SubjectPut]) -> bool:
     """Whether anything was lost or never put."""
-    return any(put.lost for put in puts) or any(record.interrupted for record in records if is_of_power(record))
+    return any(put.lost for put in puts) or any(record.is_interrupted for record in records if is_of_power(record))
 
 
 def _css(suite: RuleRow | None, *, is_whole: bool) -> str:
@@ -222,7 +222,7 @@ def _row(
         rule=rule, title=text.get("title") or rule, source=text.get("source", ""),
         brief=brief + stop.strip(), rest=rest, shares=tuple(map(found.get, keys)), alarms=tuple(map(alarms.get, keys)),
         cases=quantiles(puts, rule), convicted=total(puts, rule), runs=total_runs(puts, rule),
-        at_sizes=total_at_sizes(puts, rule), accused=accused(alarms.values(), rule))
+        at_sizes=total_at_sizes(puts, rule), accused=count_accused(alarms.values(), rule))
 
 
 def _stages(puts: Sequence[SubjectPut], peer: RuleRow | None) -> tuple[StageRow, ...]:
@@ -253,7 +253,8 @@ def _head(measured: Power) -> str:
 
 def _markdown_row(row: RuleRow, measured: Power) -> str:
     at_sizes = [_of_group(row.at_sizes)] if measured.has_size_faults else []
-    cells = [_title(row), *map(_share, row.shares), *at_sizes, ", ".join(map(str, row.cases)), _accused(row.accused)]
+    cells = [_title(row), *map(_share, row.shares), *at_sizes, ", ".join(map(str, row.cases)),
+             _format_accused(row.accused)]
     return f"{figures.format_row(cells)}\n"
 
 
@@ -272,5 +273,5 @@ def _share(share: RuleShare | None) -> str:
     return percent(share.part) if share else "–"
 
 
-def _accused(group: FaultGroup) -> str:
+def _format_accused(group: FaultGroup) -> str:
     return f"{group.convicted} of {group.tried}" if group.tried else "–"

@@ -8,7 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from attnspec.cli.lint import of_baselines, of_law, of_libraries, read_law
+from attnspec.cli.lint import check_baselines, check_law, check_libraries, read_law
 from attnspec.core import paths
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.declaration import LIMITS
@@ -78,7 +78,7 @@ known:
 """
 
 
-def known(documents: Sequence[Any]) -> Vocabulary:
+def vocabulary_of(documents: Sequence[Any]) -> Vocabulary:
     """The vocabulary of these documents, and what a mapping may hold by the key that it stands under."""
     given = (*parameters_of(domain), "problem", "draw")
     precision = dict.fromkeys((dtype.value for dtype in DType), PRECISION_WORDS)
@@ -143,7 +143,7 @@ def _matrix(folder: Path) -> Document:
 
 def _use_matrix(folder: Path) -> None:
     law, problems = read_law(str(folder), ())
-    problems += of_law(law) if law else ()
+    problems += check_law(law) if law else ()
     _run({"fault/causal_ignored": {"causal.no_lookahead"}}, problems, folder / "run", spec=str(folder))
 
 
@@ -151,20 +151,20 @@ def _use_spec(folder: Path, *added: Path) -> None:
     """Lint, and a run in which the clauses that are not as shipped are put to a subject."""
     spec, more = str(folder), tuple(map(str, added))
     law, problems = read_law(spec, more)
-    problems += of_law(law) if law else ()
-    shipped = {clause.id: clause for clause in _shipped().clauses}
+    problems += check_law(law) if law else ()
+    shipped = {clause.id: clause for clause in _shipped_spec().clauses}
     changed = {clause.id for clause in law.clauses if shipped.get(clause.id) != clause} if law else set()
     _run({"numpy/msa": changed}, problems, folder / "run", spec=spec, spec_add=more)
 
 
 @cache
-def _shipped() -> Spec:
+def _shipped_spec() -> Spec:
     return load_spec()
 
 
 def _use_library(folder: Path) -> None:
     """Lint, and what a run asks of a library; subjects written in NumPy are judged."""
-    found = list(of_libraries((str(folder.parent),), _shipped(), library=folder.name))
+    found = list(check_libraries((str(folder.parent),), _shipped_spec(), library=folder.name))
     subjects = registered_subjects([folder.parent], library=folder.name) if not found else {}
     registry._processes.cache_clear()  # a run reads manifests once
     asked = {name: {"attention.definition", *(each.clause for each in subject.declaration.deviations)}
@@ -181,7 +181,7 @@ def _can_run(subject: Registered) -> bool:
 
 
 def _use_baseline(file: Path) -> None:
-    problems = list(of_baselines([file], _shipped(), ()))
+    problems = list(check_baselines([file], _shipped_spec(), ()))
     asked = {"numpy/msa": {"attention.dtype", "masking.hidden_nan_is_irrelevant"}}
     _run(asked, problems, file.parent / "run", baseline=str(file))
 

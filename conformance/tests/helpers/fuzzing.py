@@ -70,13 +70,13 @@ class Document:
     weight: int = 1
 
 
-def ended(use: Callable[[], None], *, seconds: int = LIMIT) -> Ended:
+def try_use(use: Callable[[], None], *, seconds: int = LIMIT) -> Ended:
     """What comes of it."""
     try:
-        with _limited(seconds):
+        with _limit_time(seconds):
             use()
     except AttnspecError as problem:
-        return Ended(_judged(str(problem)), str(problem))
+        return Ended(_judge_message(str(problem)), str(problem))
     except UntoldError as untold:
         return Ended(End.UNTOLD, str(untold))
     except _Hang as hang:
@@ -86,14 +86,14 @@ def ended(use: Callable[[], None], *, seconds: int = LIMIT) -> Ended:
     return Ended(End.WORKS)
 
 
-def _judged(message: str) -> End:
+def _judge_message(message: str) -> End:
     if not _PLACE.match(message):
         return End.NO_PLACE
     return End.ERROR if len(message) <= LONGEST else End.LONG
 
 
 @contextmanager
-def _limited(seconds: int) -> Iterator[None]:
+def _limit_time(seconds: int) -> Iterator[None]:
     def late(_number: int, frame: FrameType | None) -> None:
         stack = "".join(traceback.format_stack(frame)[-8:])
         raise _Hang(f"over {seconds} s of computing, or {PATIENCE * seconds} s of waiting:\n{stack}")
@@ -121,7 +121,7 @@ class Fuzzer:
         self._within = within
 
     @cached_property
-    def _known(self) -> Vocabulary:
+    def _vocabulary(self) -> Vocabulary:
         return self._within(tuple(self._parsed.values()))
 
     def mutant(self, number: int) -> tuple[Document, Mutant]:
@@ -129,14 +129,14 @@ class Fuzzer:
         drawn = random.Random(f"{self.seed} {number}")
         [document] = drawn.choices(self.documents, [each.weight for each in self.documents])
         sound, parsed = self._sound[document.path], self._parsed[document.path]
-        return document, mutant(drawn, sound, parsed, self._known, is_json=document.path.suffix == ".json")
+        return document, mutant(drawn, sound, parsed, self._vocabulary, is_json=document.path.suffix == ".json")
 
-    def put(self, number: int) -> Ended:
+    def try_mutant(self, number: int) -> Ended:
         """What comes of a mutant. The document is sound again afterwards."""
         document, spoilt = self.mutant(number)
         document.path.write_bytes(spoilt.data)
         try:
-            return ended(document.use)
+            return try_use(document.use)
         finally:
             document.path.write_text(self._sound[document.path], encoding="utf-8")
 

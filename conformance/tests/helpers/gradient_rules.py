@@ -34,16 +34,16 @@ def little_work() -> Iterator[None]:
     cases_of.cache_clear()
 
 
-def altered(backward: Backward) -> Subject:
+def subject_with_backward(backward: Backward) -> Subject:
     """A sound forward pass with this backward pass."""
     return replace(own_subject(SOUND), id="altered", callee=InProcess(sound_named("naive").function, backward=backward))
 
 
-def changed(change: Change) -> Subject:
+def subject_with_change(change: Change) -> Subject:
     """One whose results are changed by a function of them and of the number of the call."""
     sound, calls = as_backward(), iter(range(10**9))
 
     def attend_backward(*arguments: Array, **keywords: Any) -> Mapping[str, Array]:  # noqa: ANN401  (Call's)
         return change(sound(*arguments, **keywords), next(calls))
 
-    return altered(attend_backward)
+    return subject_with_backward(attend_backward)

@@ -167,7 +167,7 @@ STRUCTURE = tuple(name for name, member in vars(Spoiler).items() if callable(mem
 """The names of the mutations of structure."""
 
 
-def _written(document: Any) -> str:  # noqa: ANN401
+def _write_document(document: Any) -> str:  # noqa: ANN401
     """The document as YAML, with what is raw as it stands."""
     raws: list[str] = []
 
@@ -202,19 +202,19 @@ def _line(random: Random, text: str) -> bytes:
     return "\n".join([*lines[:at], *now, *lines[at + 1:]]).encode()
 
 
-def _cut(random: Random, text: str) -> bytes:
+def _cut_text(random: Random, text: str) -> bytes:
     start = random.randrange(len(text))
     return (text[:start] + text[start + random.choice((1, 1, 5, 80, len(text))):]).encode()
 
 
-def _inserted(random: Random, text: str) -> bytes:
+def _insert_piece(random: Random, text: str) -> bytes:
     data = text.encode()
     at = random.randrange(len(data))
     return data[:at] + random.choice(PIECES) + data[at:]
 
 
 TEXT: Mapping[str, Callable[[Random, str], bytes]] = {
-    "cut": _cut, "insert": _inserted, "line": _line,
+    "cut": _cut_text, "insert": _insert_piece, "line": _line,
     "byte order mark": lambda _, text: b"\xef\xbb\xbf" + text.encode(),
     "encoding": lambda random, text: text.encode(random.choice(ENCODINGS), errors="replace"),
     "line ends": lambda random, text: text.replace("\n", random.choice(BREAKS)).encode(),
@@ -236,5 +236,5 @@ def mutant(random: Random, sound: str, document: Any, known: Vocabulary, *, is_j
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         how.append(random.choice(STRUCTURE))
         getattr(Spoiler(random, spoilt, known), how[-1])()
-    text = json.dumps(spoilt, indent=1) if is_json else _written(spoilt)
+    text = json.dumps(spoilt, indent=1) if is_json else _write_document(spoilt)
     return Mutant(text.encode(errors="surrogatepass"), tuple(how))

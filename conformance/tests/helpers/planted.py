@@ -23,7 +23,7 @@ def sizes_of(call: HandedOver) -> Sizes:
     return Sizes(B, H, Hkv, T, S, D, Dv)
 
 
-def _changed(call: HandedOver, change: Callable[[Array], Array]) -> Answer:
+def _change_answer(call: HandedOver, change: Callable[[Array], Array]) -> Answer:
     """The sound answer with another output, (B,H,T,Dv)."""
     answer = staged.attention(call)
     return (change(answer[0]), answer[1]) if isinstance(answer, tuple) else change(answer)
@@ -31,24 +31,24 @@ def _changed(call: HandedOver, change: Callable[[Array], Array]) -> Answer:
 
 def one_more(call: HandedOver) -> Answer:
     """An output with 1 added everywhere."""
-    return _changed(call, lambda output: output + np.ones_like(output))
+    return _change_answer(call, lambda output: output + np.ones_like(output))
 
 
 def less_with_more_keys(call: HandedOver) -> Answer:
     """An output that is off by 4e-4 / S: of many keys as little as rounding may be."""
-    return _changed(call, lambda output: output + output.dtype.type(4e-4 / call.key.shape[2]))
+    return _change_answer(call, lambda output: output + output.dtype.type(4e-4 / call.key.shape[2]))
 
 
 def last_row_wrong(call: HandedOver) -> Answer:
     """An output with 1 added to its last row."""
     last = (np.arange(call.query.shape[2]) == call.query.shape[2] - 1)[:, None]
-    return _changed(call, lambda output: output + last.astype(output.dtype))
+    return _change_answer(call, lambda output: output + last.astype(output.dtype))
 
 
 def some_heads_wrong(call: HandedOver) -> Answer:
     """An output with 1 added in the heads whose first query begins with a number above 1: they are few."""
     few = call.query[:, :, :1, :1] > 1
-    return _changed(call, lambda output: output + few.astype(output.dtype))
+    return _change_answer(call, lambda output: output + few.astype(output.dtype))
 
 
 def lse_off(call: HandedOver) -> Answer:
@@ -62,12 +62,12 @@ def half_scale(call: HandedOver) -> Answer:
     return staged.attention(call.but(scale=0.5 * (call.scale or call.query.shape[-1] ** -0.5)))
 
 
-def refused(call: HandedOver) -> Array:
+def raise_refusal(call: HandedOver) -> Array:
     """Nothing: an exception, as of a kernel that was given too large a block."""
     raise RuntimeError(f"no block for {call.query.shape}")
 
 
-def planted(condition: Callable[[Sizes], object], wrong: Wrong = one_more) -> Subject:
+def plant_mistake(condition: Callable[[Sizes], object], wrong: Wrong = one_more) -> Subject:
     """A sound subject that answers as `wrong` does where the condition is met."""
 
     def answer(call: HandedOver) -> Answer:

@@ -42,12 +42,12 @@ TIMES = frozenset({"started", "finished", "seconds"})
 
 def lines_but_for_times(path: Path) -> list[Any]:
     """The lines of a record, in order, without times, and without the command and the number of workers."""
-    lines = [_untimed(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = [_remove_times(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
     header = lines[0]
     return [{**header, "command": (), "environment": {**header["environment"], "workers": ""}}, *lines[1:]]
 
 
-def _untimed(thing: Any) -> Any:  # noqa: ANN401  (what JSON holds)
+def _remove_times(thing: Any) -> Any:  # noqa: ANN401  (what JSON holds)
     if isinstance(thing, dict):
-        return {name: _untimed(value) for name, value in thing.items() if name not in TIMES}
-    return [_untimed(each) for each in thing] if isinstance(thing, list) else thing
+        return {name: _remove_times(value) for name, value in thing.items() if name not in TIMES}
+    return [_remove_times(each) for each in thing] if isinstance(thing, list) else thing

@@ -15,7 +15,7 @@ from evaluation.baselines.gradient_rules import GradientRule
 from evaluation.baselines.rules import RULES, Rule
 
 
-def said(rule: Rule | GradientRule, target: str, dtype: DType = DType.FLOAT32, seed: int = 0) -> list[bool]:
+def failures_by_rule(rule: Rule | GradientRule, target: str, dtype: DType = DType.FLOAT32, seed: int = 0) -> list[bool]:
     """Case by case, whether the rule fails the subject."""
     return list(rule.judge(own_subject(target), dtype, seed))
 

@@ -13,7 +13,7 @@ JUDGES = {"attnspec", "hypothesis", "pytest"}
 """What adapters do without."""
 
 
-def imported(text: str) -> Iterator[str]:
+def imported_packages(text: str) -> Iterator[str]:
     """The top-level packages that a module imports absolutely, wherever in it."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):

@@ -29,7 +29,7 @@ def subject_of(function: Callable[..., object], keywords: Set[str] = frozenset()
                    Library("mine"), description=described_of(function))
 
 
-def loaded(folder: Path, source: str) -> Subject:
+def load_source(folder: Path, source: str) -> Subject:
     """The function `attend` of a file with this text, told of nothing else."""
     (folder / "mine.py").write_text(source, encoding="utf-8")
     return load(f"{folder / 'mine.py'}:attend", surroundings=Surroundings())

@@ -35,17 +35,18 @@ def block_length(scale: Array, axis: int) -> int:
     return int(differs.argmax()) + 1 if differs.any() else scale.shape[axis]
 
 
-def _in_blocks(name: str, axis: int, change: Change) -> Restore:
-    """A `restore` stage that reads other scales of one array where they are cut into blocks along an axis."""
+def _in_blocks(axis: int, change: Change, *names: str) -> Restore:
+    """A `restore` stage that reads other scales of some arrays where they are cut into blocks along an axis."""
     def restore(work: PreparedCall) -> PreparedCall:
         """The call, dequantised by the changed scales (B,H,S,D)."""
-        scale = getattr(work, f"{name}_scale")
-        if scale is None:
-            return sound.restore(work)
-        whole = np.broadcast_to(scale, getattr(work, name).shape)
-        length = block_length(whole, axis)
-        is_cut = LEAST <= length < whole.shape[axis]
-        return sound.restore(work.but(**{f"{name}_scale": change(whole, length)}) if is_cut else work)
+        for name in names:
+            scale = getattr(work, f"{name}_scale")
+            if scale is not None:
+                whole = np.broadcast_to(scale, getattr(work, name).shape)
+                length = block_length(whole, axis)
+                is_cut = LEAST <= length < whole.shape[axis]
+                work = work.but(**{f"{name}_scale": change(whole, length)}) if is_cut else work
+        return sound.restore(work)
     return restore
 
 
@@ -154,12 +155,15 @@ _LINKS: Mapping[str, str] = {
 
 
 def _of_blocks() -> Iterator[Fault]:
-    """Each mistake with blocks of keys and of values; of the query, those of a block before and of a tail."""
+    """Each mistake with blocks of keys, of values and of both; of the query, those of a block before and of a tail."""
     for keyword, array in NAMES.items():
         for name, (story, reach, axis, change) in _OF_BLOCKS.items():
             if array != "query" or name.endswith(("block_before", "_tail")):
                 yield Fault(f"{keyword}_{name}", keyword, story.format(array), reach.format(array),
-                            staged(restore=_in_blocks(array, axis, change)), link=_LINKS.get(f"{keyword}_{name}", ""))
+                            staged(restore=_in_blocks(axis, change, array)), link=_LINKS.get(f"{keyword}_{name}", ""))
+    for name, (story, reach, axis, change) in _OF_BLOCKS.items():  # where one helper dequantises both
+        yield Fault(f"both_scales_{name}", "value_scale", story.format("key and value"), reach.format("key or value"),
+                    staged(restore=_in_blocks(axis, change, "key", "value")))
 
 
 BLOCK_FAULTS = tuple(_of_blocks())
@@ -177,7 +181,8 @@ BLOCK_PANEL = tuple(
     panel_recipe(sizes, features, seed=180, **dict.fromkeys(features.split(), f"{storage}/{granularity}/odd"))  # type: ignore[arg-type]  # by keyword
     for storage in ("int8", "float8_e4m3fn", "int4")
     for granularity in ("block(16)", "tokens(16)", "channel_tokens(16)")
-    for sizes, features in ((_CUT, "key_scale"), (_CUT, "value_scale"), (_CUT_QUERIES, "query_scale")))
+    for sizes, features in ((_CUT, "key_scale"), (_CUT, "value_scale"), (_CUT_QUERIES, "query_scale"),
+                            (_CUT, "key_scale value_scale")))
 
 
 def _by_blocks(work: PreparedCall) -> PreparedCall:

@@ -13,7 +13,9 @@ import numpy as np
 from attnspec.aspects.quantised import mistakes_beside, mistakes_of_forms
 from attnspec.aspects.quantised.arrays import EVERY, NAMES
 from attnspec.aspects.quantised.block_faults import BLOCK_BUGS, BLOCK_FAULTS, BLOCK_PANEL, SOUND_BLOCKS
+from attnspec.aspects.quantised.gradient_faults import GRADIENT_FAULTS, GRADIENT_PANEL, SOUND_GRADIENTS
 from attnspec.aspects.quantised.inside import INSIDE
+from attnspec.aspects.quantised.inside_block_faults import INSIDE_BLOCK_FAULTS
 from attnspec.aspects.quantised.inside_faults import BESIDE_LSE, INSIDE_FAULTS
 from attnspec.aspects.quantised.keyword import POOL, USUAL_ZEROS
 from attnspec.aspects.quantised.microscaling_faults import MICROSCALING_BUGS, MICROSCALING_FAULTS, MICROSCALING_PANEL
@@ -41,9 +43,10 @@ def _with_codes(change: Change, *names: str) -> Restore:
     return restore
 
 
-def _dropped_if(name: str, condition: Callable[[PreparedCall], bool]) -> Restore:
-    """A `restore` stage that does not scale one array on some paths."""
-    return lambda work: sound.restore(work.but(**{f"{name}_scale": None}) if condition(work) else work)
+def _dropped_if(condition: Callable[[PreparedCall], bool], *names: str) -> Restore:
+    """A `restore` stage that does not scale some arrays on some paths."""
+    dropped = {f"{name}_scale": None for name in names}
+    return lambda work: sound.restore(work.but(**dropped) if condition(work) else work)
 
 
 def _exchanged(one: str, other: str) -> Restore:
@@ -82,6 +85,13 @@ def _power_below(scale: Array) -> Array:
 def _stored(dtype: type[np.generic]) -> Change:
     """Scales of any shape, stored in a narrower dtype."""
     return lambda scale: scale.astype(dtype).astype(scale.dtype)
+
+
+def _transposed(scale: Array) -> Array:
+    """(B,H,S,D): token and feature change places where a scale is looked up."""
+    S, D = scale.shape[2:]
+    tokens, features = np.arange(S)[:, None], np.arange(D)[None, :]
+    return scale[:, :, features % S, tokens % D]
 
 
 def _mean(scale: Array) -> Array:
@@ -125,6 +135,8 @@ _SCALES: Mapping[str, tuple[str, str, Change, Mapping[DType, str]]] = {
     "of_token_before": ("Each token has the {} scale of the token before.", "{} scales by token", _rolled(2), {}),
     "of_channel_before": ("Each feature has the {} scale of the feature before.", "{} scales by channel",
                           _rolled(3), {}),
+    "of_token_for_channel": ("The {} scale is looked up by the token where it is by channel, and vice versa.",
+                             "{} scales by token or channel", _transposed, {}),
     "of_block": ("The {} scale of the first of four tokens serves all.", "{} scales by token", _block_of_first, {}),
     "lost_in_tail": ("The last tokens, which fill no block of four, have no {} scale.",
                      "{} scales other than 1, a length that is no multiple of 4", _tail_unscaled, {}),
@@ -152,7 +164,8 @@ def _of_scales() -> Iterator[Fault]:
 
 
 _IN_BOTH = ("ignored", "twice", "reciprocal", "of_first_head", "of_first_entry", "of_first_token", "of_first_channel",
-            "of_head_before", "of_token_before", "lost_in_tail", "power_of_two")
+            "of_head_before", "of_entry_before", "of_token_before", "of_channel_before", "of_token_for_channel",
+            "of_block", "lost_in_tail", "mean_of_heads", "squared_root", "power_of_two")
 """Those that keys and values have alike where one helper dequantises both."""
 
 
@@ -183,11 +196,20 @@ def _of_paths() -> Iterator[Fault]:
         for name, (words, condition) in _WHERE.items():
             yield Fault(f"{array}_scale_dropped_with_{name}", f"{array}_scale",
                         f"The {array} scale is dropped {words}.", f"{array} scales other than 1, {words}",
-                        staged(restore=_dropped_if(array, condition)))
+                        staged(restore=_dropped_if(condition, array)))
         yield Fault(f"{array}_scale_dropped_for_one_query", f"{array}_scale",
                     f"The {array} scale is dropped on the decoding path (T = 1).",
                     f"{array} scales other than 1, T = 1",
-                    staged(restore=_dropped_if(array, lambda work: work.shape[2] == 1)))
+                    staged(restore=_dropped_if(_is_one_query, array)))
+    of_one = {"for_one_query": ("on the decoding path (T = 1)", _is_one_query)}
+    for name, (words, condition) in {**{f"with_{name}": each for name, each in _WHERE.items()}, **of_one}.items():
+        yield Fault(f"both_scales_dropped_{name}", "value_scale", f"The key and value scales are dropped {words}.",
+                    f"key or value scales other than 1, {words}",
+                    staged(restore=_dropped_if(condition, "key", "value")))
+
+
+def _is_one_query(work: PreparedCall) -> bool:
+    return work.shape[2] == 1
 
 
 def _after_softmax(work: PreparedCall) -> PreparedCall:
@@ -346,11 +368,13 @@ _ZERO_PANEL = tuple(
     for zero in USUAL_ZEROS for sizes, array in ((GROUPED, "key"), (SQUARE, "query"), (QUERIES, "value")))
 
 _EVERY = (*_of_scales(), *_of_both_scales(), *_of_paths(), *_OF_CODES, *_OF_TWO, *ZERO_FAULTS, *BLOCK_FAULTS,
-          *NIBBLE_FAULTS, *MICROSCALING_FAULTS, *mistakes_beside.FAULTS, *mistakes_of_forms.FAULTS)
+          *NIBBLE_FAULTS, *MICROSCALING_FAULTS, *mistakes_beside.FAULTS, *mistakes_of_forms.FAULTS,
+          *GRADIENT_FAULTS)
 
 MISTAKES = AspectFaults(
     about={keyword: tuple(fault for fault in _EVERY if fault.stage == keyword) for keyword in EVERY},
     beside={"return_lse": BESIDE_LSE},
     bugs={**_BUGS, **BLOCK_BUGS, **MICROSCALING_BUGS},
-    panel=(*_PANEL, *_ZERO_PANEL, *BLOCK_PANEL, *MICROSCALING_PANEL),
-    sound=(*_SOUND, *SOUND_ZEROS, *SOUND_BLOCKS, *SOUND_NIBBLES, *INSIDE), of_any_call=INSIDE_FAULTS)
+    panel=(*_PANEL, *_ZERO_PANEL, *BLOCK_PANEL, *MICROSCALING_PANEL, *GRADIENT_PANEL),
+    sound=(*_SOUND, *SOUND_ZEROS, *SOUND_BLOCKS, *SOUND_NIBBLES, *SOUND_GRADIENTS, *INSIDE),
+    of_any_call=(*INSIDE_FAULTS, *INSIDE_BLOCK_FAULTS))

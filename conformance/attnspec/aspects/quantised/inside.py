@@ -14,7 +14,7 @@ import numpy as np
 from attnspec.aspects.quantised.arrays import round_to
 from attnspec.core.conventions import QUANTISED_CACHE
 from attnspec.core.forms import InputForm
-from attnspec.core.storage import SCALE_AXES, STORAGES
+from attnspec.core.storage import STORAGES, scale_axes
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import SoundFormulation
 from attnspec.faults.staged import Attend, around, attention, staged
@@ -29,25 +29,61 @@ Softmax = Callable[[Array, PreparedCall], Array]
 
 
 def largest_of(numbers: Array, granularity: str) -> Array:
-    """Of numbers (B,H,S,D), the largest among those that share a scale: by a granularity, or by so many `tokens`; as
-    many axes, of length 1 where they share it. 0 where there is none.
+    """Of numbers (B,H,S,D), the largest among those that share a scale by a granularity; as many axes, of length 1
+    where they share it. 0 where there is none.
     """
-    initial = -np.inf if numbers.size else 0.0
-    if not granularity.endswith("tokens"):
-        others = tuple(axis for axis in range(4) if axis not in SCALE_AXES[granularity])
-        return numbers.max(axis=others, keepdims=True, initial=initial)
-    tokens, S = int(granularity.split(maxsplit=1)[0]), numbers.shape[2]
-    starts = range(0, S, tokens)
-    parts = [np.repeat(numbers[:, :, start:start + tokens].max(axis=(2, 3), keepdims=True, initial=initial),
-                       min(tokens, S - start), axis=2) for start in starts]
-    return np.concatenate(parts, axis=2) if parts else numbers[..., :1]
+    shared = scale_axes(granularity)
+    found = numbers.max(axis=tuple(axis for axis in range(4) if axis not in shared), keepdims=True,
+                        initial=-np.inf if numbers.size else 0.0)
+    for axis, length in shared.items():
+        if length > 1:
+            starts = range(0, numbers.shape[axis], length)
+            parts = [part.max(axis=axis, keepdims=True) for part in np.split(found, starts[1:], axis)] if starts else []
+            found = np.concatenate(parts, axis).repeat(length, axis).take(
+                range(numbers.shape[axis]), axis) if parts else found
+    return found
 
 
 def coded(entries: Array, storage: str, granularity: str) -> Coded:
-    """Codes of entries (B,H,S,D), and their scale: the largest entry of a block over the largest code, 1 for zeros."""
-    scale = largest_of(np.abs(entries), granularity) / entries.dtype.type(STORAGES[storage].largest)
-    scale = np.where(scale == 0, scale.dtype.type(1), scale)
-    return nearest(entries / scale, storage), scale
+    """Codes of entries (B,H,S,D), and their scale: the largest entry of a block over the largest code, 1 for zeros; of
+    a format of blocks, that scale as it is rounded there.
+    """
+    size, codes = np.abs(entries), STORAGES[storage]
+    largest = largest_of(size, granularity)
+    scale = largest / entries.dtype.type(codes.largest)
+    if codes.has_power_scales:
+        scale = power_below(largest, storage)
+    elif codes.has_narrow_scales:
+        scale = narrow_scale(scale, second_scale(size, storage))
+    scale = np.where(largest == 0, scale.dtype.type(1), scale)
+    return under(entries, storage, scale), scale
+
+
+def under(entries: Array, storage: str, scale: Array) -> Array:
+    """Codes of entries (B,H,S,D) under scales that broadcast to them; under a scale of 0 they are zeros."""
+    return nearest(entries / np.where(scale == 0, scale.dtype.type(1), scale), storage)
+
+
+def power_below(largest: Array, storage: str) -> Array:
+    """A power of two by which the largest entry, of any shape, has the exponent of the largest code; 0 for 0."""
+    exponent = np.frexp(largest)[1] - np.frexp(STORAGES[storage].largest)[1]
+    return np.where(largest == 0, 0, np.ldexp(np.ones_like(largest), exponent)).astype(largest.dtype)
+
+
+def power_above(largest: Array, storage: str) -> Array:
+    """The least power of two by which the largest entry, of any shape, is no larger than the largest code; 0 for 0."""
+    below = power_below(largest, storage)
+    return np.where(largest > below * largest.dtype.type(STORAGES[storage].largest), 2 * below, below)
+
+
+def second_scale(size: Array, storage: str) -> Array:
+    """(1,1,1,1): of sizes of entries (B,H,S,D), the one of all entries: a scale of 448 serves the largest."""
+    return size.max(initial=0, keepdims=True) / size.dtype.type(STORAGES[storage].largest) / size.dtype.type(448)
+
+
+def narrow_scale(scale: Array, second: Array) -> Array:
+    """Scales of any shape in units of a second one (1,1,1,1), rounded to E4M3, and multiplied by it again."""
+    return nearest(scale / np.where(second == 0, second.dtype.type(1), second), "float8_e4m3fn") * second
 
 
 def nearest(numbers: Array, storage: str) -> Array:
@@ -86,9 +122,9 @@ def stored_by(**formats: str) -> Restore:
 
 
 def split(text: str) -> tuple[str, str]:
-    """`int8 by token`: the storage and the granularity."""
+    """`int8 by token`, or `mxfp8`: the storage and the granularity."""
     storage, _, granularity = text.partition(" by ")
-    return storage, granularity
+    return storage, granularity or STORAGES[storage].shared
 
 
 def _kept_apart(work: PreparedCall) -> PreparedCall:
@@ -200,6 +236,44 @@ def _in_blocks(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (th
     return weights / np.where(total == 0, 1, total)
 
 
+def _rounded_up(work: PreparedCall) -> PreparedCall:
+    """Keys and values in MXFP4, under the least powers of two that clip nothing."""
+    work = sound.restore(work)
+    with np.errstate(all="ignore"):  # a block that holds NaN
+        return work.but(**{name: _under_powers_above(getattr(work, name), *split(text))
+                           for name, text in (("key", _MX4["stored_key"]), ("value", _MX4["stored_value"]))})
+
+
+def _under_powers_above(entries: Array, storage: str, granularity: str) -> Array:
+    """Entries (B,H,S,D) as they are read back."""
+    scale = power_above(largest_of(np.abs(entries), granularity), storage)
+    return under(entries, storage, scale) * scale
+
+
+def _scaled_query_in_blocks(work: PreparedCall) -> PreparedCall:
+    """Codes of query and key in MXFP8 with their scales beside them; the query is multiplied by log2(e) before."""
+    work = sound.restore(work)
+    with np.errstate(all="ignore"):  # a block that holds NaN
+        made = {name: coded(entries, "mxfp8", "block(32)") for name, entries in (
+            ("query", work.query * work.query.dtype.type(np.log2(np.e))), ("key", work.key))}
+        return work.but(**{name: codes for name, (codes, _) in made.items()},
+                        **{f"{name}_scale": scale for name, (_, scale) in made.items()})
+
+
+def _block_by_block(work: PreparedCall, factor: float) -> Array:
+    """Logits (B,H,T,S): products of codes, block of 32 features by block, each times both scales; log2(e) taken out."""
+    assert work.query_scale is not None
+    assert work.key_scale is not None
+    scale, wide = sound.group(work.key_scale, work.shape[1]), work.query.dtype
+    total = np.zeros(work.shape, wide)
+    for start in range(0, work.query.shape[3], 32):
+        part, first = slice(start, start + 32), slice(start, start + 1)
+        key, query = np.where(np.isfinite(work.key[..., part]), work.key[..., part], 0), work.query[..., part]
+        total = total + (query @ key.swapaxes(-1, -2)) * work.query_scale[..., first] * (
+            scale[..., first].swapaxes(-1, -2))
+    return total * wide.type(factor / np.log2(np.e))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CodedCache:
     """Codes and scales of keys (B,Hkv,S,D) and values (B,Hkv,S,Dv), each token with a scale of its own."""
@@ -243,8 +317,11 @@ _RANGES = {"stored_key": "uint8 by token", "stored_value": "uint8 by token"}
 _BY_TOKEN = {"stored_query": "int8 by token", "stored_key": "int8 by token"}
 _CACHE = {"stored_key": "int8 by token", "stored_value": "int8 by token"}
 _FLOAT8 = {"stored_query": "float8_e4m3fn by head", "stored_key": "float8_e4m3fn by head"}
-_BLOCKS = {"stored_query": "int8 by 16 tokens", "stored_key": "int8 by 16 tokens"}
+_BLOCKS = {"stored_query": "int8 by tokens(16)", "stored_key": "int8 by tokens(16)"}
 _WEIGHTS = "float8_e4m3fn times 256"
+_MX8 = {"stored_query": "mxfp8", "stored_key": "mxfp8", "stored_value": "mxfp8 by channel_tokens(32)"}
+_MX4 = {"stored_key": "mxfp4", "stored_value": "mxfp4 by channel_tokens(32)"}
+_NV4 = {"stored_key": "nvfp4", "stored_value": "nvfp4 by channel_tokens(16)"}
 
 
 def _inside(name: str, meaning: str, make: Callable[[], Attend], words: Mapping[str, str],
@@ -265,7 +342,7 @@ INSIDE = (
     _inside("scale_in_query", "codes of keys attend; their scale is multiplied into the query",
             staged(restore=_into_query), {"stored_key": "int8 by head"}),
     _inside("in_blocks", "blocks of 16 tokens; weights in E4M3, stored relative to the maximum so far",
-            staged(restore=stored_by(query="int8 by 16 tokens", key="int8 by 16 tokens"), softmax=_in_blocks),
+            staged(restore=stored_by(query="int8 by tokens(16)", key="int8 by tokens(16)"), softmax=_in_blocks),
             {**_BLOCKS, "stored_weights": _WEIGHTS}),
     _inside("whole_products", "products of codes are whole numbers in int32",
             staged(restore=_kept_apart, logits=_whole_products, finish=_scaled_output),
@@ -297,6 +374,15 @@ INSIDE = (
     _inside("four_bit_ranges", "keys and values in UINT4, each channel of keys and each token of values with its range",
             staged(restore=stored_by(key="uint4 by channel", value="uint4 by token")),
             {"stored_key": "uint4 by channel", "stored_value": "uint4 by token"}),
+    _inside("mxfp8", "MXFP8 throughout, values in blocks of tokens; scales are rounded down, as the specification says",
+            staged(restore=stored_by(query="mxfp8", key="mxfp8", value="mxfp8 by channel_tokens(32)")), _MX8),
+    _inside("mxfp8_by_products", "products of MXFP8, block by block, times both scales; log2(e) is in the query",
+            staged(restore=_scaled_query_in_blocks, logits=_block_by_block),
+            {"stored_query": "mxfp8", "stored_key": "mxfp8"}),
+    _inside("mxfp4_rounded_up", "keys and values in MXFP4, whose scales are rounded up, so that nothing is clipped",
+            staged(restore=_rounded_up), _MX4),
+    _inside("nvfp4", "keys and values in NVFP4, with a second scale for each array",
+            staged(restore=stored_by(key="nvfp4", value="nvfp4 by channel_tokens(16)")), _NV4),
     _inside("decoder", "a decoder stores its keys and values in INT8, each token with its scale",
             decoder_of(coded_cache, decoded), _CACHE, InputForm.DECODER),
 )

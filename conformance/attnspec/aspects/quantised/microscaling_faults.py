@@ -21,12 +21,12 @@ from attnspec.problems.problem import INPUTS, Array, Sizes
 Change = Callable[[Array], Array]
 
 
-def _with(keyword: str, change: Change) -> Restore:
-    """A `restore` stage that reads other numbers than it was given as one keyword."""
+def _with(change: Change, *keywords: str) -> Restore:
+    """A `restore` stage that reads other numbers than it was given as some keywords."""
     def restore(work: PreparedCall) -> PreparedCall:
         """The call, dequantised by the changed scales (B,H,S,D)."""
-        given = getattr(work, keyword)
-        return sound.restore(work if given is None else work.but(**{keyword: change(np.asarray(given))}))
+        given = {keyword: value for keyword in keywords if (value := getattr(work, keyword)) is not None}
+        return sound.restore(work.but(**{keyword: change(np.asarray(value)) for keyword, value in given.items()}))
     return restore
 
 
@@ -60,15 +60,16 @@ _GRID = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 """The sizes of E2M1."""
 
 
-def _with_e2m1(name: str, change: Change) -> Restore:
-    """A `restore` stage that reads the codes of one array otherwise where all of them are codes of E2M1, halves too."""
+def _with_e2m1(change: Change, *names: str) -> Restore:
+    """A `restore` stage that reads the codes of some arrays otherwise where all are codes of E2M1, halves too."""
     def restore(work: PreparedCall) -> PreparedCall:
         """The call, dequantised from the changed codes (B,H,S,D)."""
-        codes = getattr(work, name)
-        is_e2m1 = np.isin(np.abs(codes), _GRID).all() and (codes != np.rint(codes)).any()
-        if getattr(work, f"{name}_scale") is None or not is_e2m1:
-            return sound.restore(work)
-        return sound.restore(work.but(**{name: change(codes).astype(codes.dtype)}))
+        for name in names:
+            codes = getattr(work, name)
+            is_e2m1 = np.isin(np.abs(codes), _GRID).all() and (codes != np.rint(codes)).any()
+            if getattr(work, f"{name}_scale") is not None and is_e2m1:
+                work = work.but(**{name: change(codes).astype(codes.dtype)})
+        return sound.restore(work)
     return restore
 
 
@@ -131,10 +132,24 @@ def _of_scales() -> Iterator[Fault]:
         keyword = f"{array}_scale"
         for name, (story, reach, change) in _SCALES.items():
             yield Fault(f"{keyword}_{name}", keyword, story.format(array), reach.format(array),
-                        staged(restore=_with(keyword, change)))
+                        staged(restore=_with(change, keyword)))
         for name, (of_codes, change) in _CODES.items():
             yield Fault(f"{array}_e2m1_{name}", keyword, of_codes.format(array), f"{array} codes of E2M1",
-                        staged(restore=_with_e2m1(array, change)))
+                        staged(restore=_with_e2m1(change, array)))
+
+
+def _of_both() -> Iterator[Fault]:
+    """The same with keys and values alike, where one helper dequantises both."""
+    for name, (story, reach, change) in _SCALES.items():
+        yield Fault(f"both_scales_{name}", "value_scale", story.format("key and value"), reach.format("key or value"),
+                    staged(restore=_with(change, "key_scale", "value_scale")))
+    for name, (of_codes, change) in _CODES.items():
+        yield Fault(f"both_e2m1_{name}", "value_scale", of_codes.format("key and value"), "key or value codes of E2M1",
+                    staged(restore=_with_e2m1(change, "key", "value")))
+    for name, (of_globals, change) in _GLOBALS.items():
+        yield Fault(f"both_global_scales_{name}", "value_global_scale", of_globals.format("keys and values"),
+                    "a second scale of keys or values other than 1",
+                    staged(restore=_with(change, "key_global_scale", "value_global_scale")))
 
 
 def _of_globals() -> Iterator[Fault]:
@@ -142,7 +157,7 @@ def _of_globals() -> Iterator[Fault]:
     for keyword, array in GLOBALS.items():
         for name, (story, change) in _GLOBALS.items():
             yield Fault(f"{keyword}_{name}", keyword, story.format(array),
-                        f"a second scale of the {array} other than 1", staged(restore=_with(keyword, change)),
+                        f"a second scale of the {array} other than 1", staged(restore=_with(change, keyword)),
                         link=_LINKS.get(f"{keyword}_{name}", ""))
 
 
@@ -173,7 +188,7 @@ _LINKS: Mapping[str, str] = {
     "value_global_scale_ignored": "https://github.com/flashinfer-ai/flashinfer/pull/3097"}
 
 MICROSCALING_FAULTS = (
-    *_of_scales(), *_of_globals(), *(_dropped_for_one_query(array) for array in ("key", "value")),
+    *_of_scales(), *_of_globals(), *_of_both(), *(_dropped_for_one_query(array) for array in ("key", "value")),
     Fault("global_scales_exchanged", "key_global_scale", "Keys and values have each other's second scale.",
           "second scales of both that differ", staged(restore=_exchanged)),
     Fault("global_scale_in_place_of_scales", "value_global_scale", "A second scale is taken for the only one.",
@@ -190,5 +205,7 @@ _OF_PANEL = ("mxfp8/block(32)/powers", "mxfp8/channel_tokens(32)/powers", "mxfp4
 MICROSCALING_PANEL = (
     *(panel_recipe(_SMALL, f"{array}_scale", seed=190, **{f"{array}_scale": pattern})  # type: ignore[arg-type]  # by keyword
       for pattern in _OF_PANEL for array in INPUTS),
+    *(panel_recipe(_SMALL, "key_scale value_scale", seed=192, key_scale=pattern, value_scale=pattern)
+      for pattern in _OF_PANEL),
     *(panel_recipe(_SMALL, f"{array}_scale {array}_global_scale", seed=191, **{  # type: ignore[arg-type]  # by keyword
         f"{array}_scale": pattern, f"{array}_global_scale": "odd"}) for pattern in _OF_PANEL[-2:] for array in INPUTS))

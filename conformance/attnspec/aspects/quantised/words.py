@@ -57,7 +57,7 @@ def multiply_stored(posed: Attention, *, array: ArrayName, by: Annotated[float, 
     as they are; no claim where the subject stores the array in another way, or where that is not exact in the dtype.
     """
     stored, problem = posed.stored.get(array), posed.one
-    if stored is not None and not stored.is_plain:
+    if stored is not None and not stored.follows_factors:
         raise NoClaim(f"the scale of the {array} is not taken from its entries alone")
     return posed.but(**{array: product(getattr(problem, array), by, problem.dtype)})
 

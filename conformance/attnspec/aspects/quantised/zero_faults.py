@@ -42,13 +42,13 @@ def _with_codes(change: Change) -> Restore:
     return restore
 
 
-def _unscaled(name: str) -> Restore:
-    """A `restore` stage that takes the zero point of one array off of what is scaled already."""
+def _unscaled(*names: str) -> Restore:
+    """A `restore` stage that takes the zero points of some arrays off of what is scaled already."""
     def restore(work: PreparedCall) -> PreparedCall:
         """The call with code · scale - zero (B,H,S,D)."""
-        zero = getattr(work, f"{name}_zero")
-        rest = sound.restore(work.but(**{f"{name}_zero": None}))
-        return rest.but(**{name: shifted(getattr(rest, name), zero)})
+        zeros = {name: getattr(work, f"{name}_zero") for name in names}
+        rest = sound.restore(work.but(**{f"{name}_zero": None for name in names}))
+        return rest.but(**{name: shifted(getattr(rest, name), zero) for name, zero in zeros.items()})
     return restore
 
 
@@ -152,6 +152,22 @@ _WHERE: Mapping[str, tuple[str, Callable[[PreparedCall], bool]]] = {
 }
 
 
+_IN_BOTH = ("ignored", "twice", "added", "of_first_head", "of_first_token", "of_token_before", "truncated",
+            "lost_in_tail")
+"""Those that keys and values have alike where one helper dequantises both."""
+
+
+def _of_both_zeros() -> Iterator[Fault]:
+    """Mistakes with the zero points of keys and of values alike."""
+    for name in _IN_BOTH:
+        story, reach, change = _OF_ZEROS[name]
+        yield Fault(f"both_zeros_{name}", "value_zero", story.format("key and value"), reach.format("key or value"),
+                    staged(restore=read_changed(change, "key_zero", "value_zero")))
+    yield Fault("both_zeros_unscaled", "value_zero", "Zero points of keys and values are taken off of what is scaled.",
+                "key or value zero points other than 0, scales other than 1",
+                staged(restore=_unscaled("key", "value")))
+
+
 def _of_paths() -> Iterator[Fault]:
     """Zero points that are dropped beside another keyword, or for a single query."""
     for array in ("key", "value"):
@@ -163,7 +179,7 @@ def _of_paths() -> Iterator[Fault]:
 
 
 ZERO_FAULTS = (
-    *_of_zeros(), *_of_paths(),
+    *_of_zeros(), *_of_both_zeros(), *_of_paths(),
     Fault("difference_wraps", "value_zero", "Code and zero point are subtracted in 8 bits without a sign.",
           "codes below their zero point", staged(restore=_with_difference(_wrapped))),
     Fault("difference_saturates", "value_zero", "The difference of code and zero point is kept in int8.",

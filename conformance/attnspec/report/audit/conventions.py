@@ -63,13 +63,13 @@ class Switches:
 
 def compare_switches(joined: JoinedRecords) -> tuple[Switches, ...]:
     """A panel for every subject with variants that were probed; those with disagreements first."""
-    found = [_switches(subject, joined.probes.get(subject.number, ())) for subject in joined.subjects]
+    found = [_switches_of_subject(subject, joined.probes.get(subject.number, ())) for subject in joined.subjects]
     return tuple(sorted((each for each in found if each.variants), key=lambda each: not each.flips))
 
 
-def _switches(subject: JudgedSubject, probes: Sequence[SubjectProbed]) -> Switches:
+def _switches_of_subject(subject: JudgedSubject, probes: Sequence[SubjectProbed]) -> Switches:
     flipped = [probe for probe in probes if probe.variant]
-    plain = {probe.dtype: _by_question(probe) for probe in probes if not probe.variant}
+    plain = {probe.dtype: _group_by_question(probe) for probe in probes if not probe.variant}
     told = [flip for probe in flipped for flip in _switch_differences(probe, plain.get(probe.dtype, {}))]
     lost = {probe.variant: probe.lost for probe in flipped if probe.lost}
     variants = tuple(dict.fromkeys(probe.variant for probe in flipped))
@@ -77,7 +77,7 @@ def _switches(subject: JudgedSubject, probes: Sequence[SubjectProbed]) -> Switch
     return Switches(subject, variants, tuple(flips), tuple(lost.items()))
 
 
-def _by_question(probe: SubjectProbed) -> Mapping[str, Found]:
+def _group_by_question(probe: SubjectProbed) -> Mapping[str, Found]:
     return {found.question: found for found in probe.found}
 
 
@@ -210,7 +210,7 @@ class Conventions:
 
 def describe_conventions(joined: JoinedRecords) -> tuple[Conventions, ...]:
     """Describes the conventions of all subjects, a row each."""
-    return tuple(_customs(subject, joined.probes.get(subject.number, ())) for subject in joined.subjects)
+    return tuple(_conventions_of_subject(subject, joined.probes.get(subject.number, ())) for subject in joined.subjects)
 
 
 def choose_columns(rows: Sequence[Conventions]) -> tuple[tuple[int, Column], ...]:
@@ -218,27 +218,28 @@ def choose_columns(rows: Sequence[Conventions]) -> tuple[tuple[int, Column], ...
     return tuple((place, column) for place, column in enumerate(COLUMNS) if any(row.cells[place] for row in rows))
 
 
-def _customs(subject: JudgedSubject, probes: Sequence[SubjectProbed]) -> Conventions:
+def _conventions_of_subject(subject: JudgedSubject, probes: Sequence[SubjectProbed]) -> Conventions:
     plain = [probe for probe in probes if not probe.variant]
-    answers = {**_from_card(subject), **_from_probes(plain)}
+    answers = {**_answers_from_card(subject), **_answers_from_probes(plain)}
     asked = [_select_column_answers(column, answers, plain) for column in COLUMNS]
     shown = {question for found in asked for question in found}
     rest = tuple(replace(answer, forms=()) for question, answer in answers.items() if question not in shown)
     lost = "" if any(probe.found for probe in plain) else next((probe.lost for probe in plain if probe.lost), "")
     choices = tuple(each for each in subject.card.findings if is_choice(each))
-    return Conventions(subject, tuple(tuple(_grouped(found)) for found in asked), rest, lost, choices)
+    return Conventions(subject, tuple(tuple(_group_alike_answers(found)) for found in asked), rest, lost, choices)
 
 
 def group_answers(joined: JoinedRecords, subject: JudgedSubject, question: str) -> tuple[ConventionAnswer, ...]:
     """What a probe of a subject, as it is, found of a question and all below it: alike answers together."""
     plain = [probe for probe in joined.probes.get(subject.number, ()) if not probe.variant]
-    return tuple(_grouped(_select_column_answers(Column("", "", (question,)), _from_probes(plain), plain)))
+    return tuple(_group_alike_answers(_select_column_answers(Column("", "", (question,)), _answers_from_probes(plain),
+                                                             plain)))
 
 
 def _select_column_answers(column: Column, answers: Answers, probes: Sequence[SubjectProbed]) -> Answers:
     """The answers of a column; where forms of a question have their own, the one for all of them is not repeated."""
     if column.dtype is not None:
-        answers = _from_probes([probe for probe in probes if probe.dtype is column.dtype])
+        answers = _answers_from_probes([probe for probe in probes if probe.dtype is column.dtype])
     found: dict[str, ConventionAnswer] = {}
     for question in column.questions:
         below = {name: answer for name, answer in answers.items() if name.startswith(f"{question}.")}
@@ -247,27 +248,27 @@ def _select_column_answers(column: Column, answers: Answers, probes: Sequence[Su
     return found or ({other: answers[other]} if other in answers else {})
 
 
-def _grouped(answers: Answers) -> Iterable[ConventionAnswer]:
+def _group_alike_answers(answers: Answers) -> Iterable[ConventionAnswer]:
     """Forms with the same answer stand together; where there is one answer alone, forms go without saying."""
     groups: dict[tuple[object, ...], list[tuple[str, ConventionAnswer]]] = {}
     for question, each in answers.items():
         key = (each.answer, each.is_contradiction and each.claimed_answer, each.other_answers, each.is_probed)
         groups.setdefault(key, []).append((question, each))
-    names = _forms(answers)
+    names = _distinguish_forms(answers)
     for alike in groups.values():
         forms = tuple(names[question] for question, _ in alike) if len(groups) > 1 else ()
         yield replace(alike[0][1], forms=forms, detail="; ".join(dict.fromkeys(
             f"{each.question_text} {each.detail}".strip() for _, each in alike)))
 
 
-def _forms(answers: Answers) -> Mapping[str, str]:
+def _distinguish_forms(answers: Answers) -> Mapping[str, str]:
     """What tells the questions of a column apart: the words that not all of their names have."""
     names = {question: question.replace(".", " ").replace("_", " ").split() for question in answers}
     shared = set.intersection(*map(set, names.values())) if names else set()
     return {question: " ".join(word for word in name if word not in shared) for question, name in names.items()}
 
 
-def _from_card(subject: JudgedSubject) -> Answers:
+def _answers_from_card(subject: JudgedSubject) -> Answers:
     """What is declared of the conventions, and what the engine found of those that are not."""
     card = subject.card
     found = {}
@@ -279,16 +280,16 @@ def _from_card(subject: JudgedSubject) -> Answers:
     return found
 
 
-def _from_probes(probes: Sequence[SubjectProbed]) -> Answers:
+def _answers_from_probes(probes: Sequence[SubjectProbed]) -> Answers:
     """By question: what was answered at the first dtype, and where it is answered otherwise."""
     asked: dict[str, dict[str, Found]] = {}
     for probe in probes:
         for found in probe.found:
             asked.setdefault(found.question, {})[SHORT[probe.dtype]] = found
-    return {question: _answer(by_dtype) for question, by_dtype in asked.items()}
+    return {question: _merge_dtype_answers(by_dtype) for question, by_dtype in asked.items()}
 
 
-def _answer(by_dtype: Mapping[str, Found]) -> ConventionAnswer:
+def _merge_dtype_answers(by_dtype: Mapping[str, Found]) -> ConventionAnswer:
     first = next(iter(by_dtype.values()))
     others: dict[str, list[str]] = {}
     for dtype, found in by_dtype.items():
@@ -355,7 +356,7 @@ class AuditAnswers:
 
 def collect_answers(habits: ConventionTable) -> AuditAnswers:
     """Collects the answers of all subjects, by question."""
-    return AuditAnswers(tuple(_examples(habits)), tuple(_further(habits)))
+    return AuditAnswers(tuple(_pick_examples(habits)), tuple(_collect_further_questions(habits)))
 
 
 @dataclass(slots=True)
@@ -379,7 +380,7 @@ class _AnswerPile:
         return sorted(self.first, key=lambda key: -len(self.subjects[key]))
 
 
-def _examples(habits: ConventionTable) -> Iterable[AnsweredQuestion]:
+def _pick_examples(habits: ConventionTable) -> Iterable[AnsweredQuestion]:
     """Of each column, in the order of the table."""
     for place, column in habits.columns:
         found = _AnswerPile(column.question_text)
@@ -394,18 +395,18 @@ def _examples(habits: ConventionTable) -> Iterable[AnsweredQuestion]:
             yield AnsweredQuestion(found.question_text, groups)
 
 
-def _further(habits: ConventionTable) -> Iterable[AnsweredQuestion]:
+def _collect_further_questions(habits: ConventionTable) -> Iterable[AnsweredQuestion]:
     """Each question that the table has no column for, with who answers what."""
     questions: dict[str, _AnswerPile] = {}
     for row in habits.customs:
         for answer in row.rest:
             found = questions.setdefault(answer.question_text, _AnswerPile(answer.question_text))
-            found.add(_sameness(answer), answer, row.subject.label)
+            found.add(_answer_sameness(answer), answer, row.subject.label)
     for found in questions.values():
-        yield AnsweredQuestion(found.question_text, tuple(_groups(found)))
+        yield AnsweredQuestion(found.question_text, tuple(_group_by_answer(found)))
 
 
-def _groups(found: _AnswerPile) -> Iterable[AnswerGroup]:
+def _group_by_answer(found: _AnswerPile) -> Iterable[AnswerGroup]:
     """The answers with who gives them. Of the most frequent one only a few are named; those who differ are, all."""
     for place, key in enumerate(found.by_frequency):
         names = found.subjects[key]
@@ -414,7 +415,7 @@ def _groups(found: _AnswerPile) -> Iterable[AnswerGroup]:
         yield AnswerGroup(found.first[key], "", ", ".join(names) if are_named else f"all {len(names)} {others}")
 
 
-def _sameness(answer: ConventionAnswer) -> str:
+def _answer_sameness(answer: ConventionAnswer) -> str:
     """What two answers have in common that are told as one."""
     return repr((answer.answer, answer.other_answers, answer.is_probed,
                  answer.is_contradiction and answer.claimed_answer))

@@ -84,7 +84,7 @@ class AuditFinding:
         return self.known_finding is not None and is_choice(self.known_finding)
 
     @property
-    def documented(self) -> str:
+    def documented_words(self) -> str:
         """What the library says of it; empty if nothing, or the contrary."""
         documented = self.known_finding.documented if self.known_finding else ""
         return "" if _UNDOCUMENTED.match(documented) else documented
@@ -118,8 +118,8 @@ def explain_failures(joined: JoinedRecords) -> tuple[AuditFinding, ...]:
     all.
     """
     texts = {clause.id: clause for clause in joined.clauses}
-    made = [_make_finding(key, pile, texts) for key, pile in _piles(joined).items()]
-    return _add_pictures(sorted(made, key=_gravity))
+    made = [_make_finding(key, pile, texts) for key, pile in _pile_up_all(joined).items()]
+    return _add_pictures_to_findings(sorted(made, key=_finding_gravity))
 
 
 def library_of(subject: JudgedSubject) -> str:
@@ -148,13 +148,13 @@ def harm_rank(harm: Harm | None) -> int:
     return harm.rank if harm else len(Harm)
 
 
-def _piles(joined: JoinedRecords) -> Mapping[tuple[str, ...], _FailurePile]:
+def _pile_up_all(joined: JoinedRecords) -> Mapping[tuple[str, ...], _FailurePile]:
     piles: dict[tuple[str, ...], _FailurePile] = {}
     for subject in joined.subjects:
         for finding in subject.card.findings:
-            pile = piles.setdefault(_key(finding), _FailurePile(FailureCause.KNOWN, finding.says, finding))
+            pile = piles.setdefault(_finding_key(finding), _FailurePile(FailureCause.KNOWN, finding.says, finding))
             pile.holders[subject.number] = subject
-        for outcomes in joined.of_subject(subject).values():
+        for outcomes in joined.outcomes_of_subject(subject).values():
             for outcome in outcomes:
                 if outcome.verdict in TOLD:
                     _pile_up(piles, subject, outcome)
@@ -162,16 +162,16 @@ def _piles(joined: JoinedRecords) -> Mapping[tuple[str, ...], _FailurePile]:
 
 
 def _pile_up(piles: dict[tuple[str, ...], _FailurePile], subject: JudgedSubject, outcome: Outcome) -> None:
-    found = [piles[_key(finding)] for finding in explaining_findings(subject, outcome)]
-    for pile in found or [piles.setdefault(*_other(subject, outcome))]:
+    found = [piles[_finding_key(finding)] for finding in explaining_findings(subject, outcome)]
+    for pile in found or [piles.setdefault(*_pile_without_finding(subject, outcome))]:
         pile.failures.append((subject, outcome))
 
 
-def _key(finding: KnownFinding) -> tuple[str, ...]:
+def _finding_key(finding: KnownFinding) -> tuple[str, ...]:
     return FailureCause.KNOWN.value, finding.id
 
 
-def _other(subject: JudgedSubject, outcome: Outcome) -> tuple[tuple[str, ...], _FailurePile]:
+def _pile_without_finding(subject: JudgedSubject, outcome: Outcome) -> tuple[tuple[str, ...], _FailurePile]:
     """Where a failure belongs that no finding explains: a listed deviation by its reason, else by its clause."""
     if outcome.verdict is Verdict.EXPECTED:
         return (FailureCause.LISTED.value, subject.library, outcome.reason), _FailurePile(FailureCause.LISTED,
@@ -188,14 +188,14 @@ def _make_finding(key: tuple[str, ...], pile: _FailurePile, texts: Mapping[str, 
     return AuditFinding(
         anchor=f"finding-{ascii_name('-'.join(key[1:]))}", cause=pile.cause, known_finding=pile.known_finding,
         says=pile.says or texts[failures[0][1].clause].says, level=level, sign=SIGNS[worst],
-        css=_css(pile, worst, level),
+        css=_finding_css(pile, worst, level),
         libraries=tuple(dict.fromkeys(map(library_of, people))),
         folders=tuple(dict.fromkeys(subject.library for subject in people)),
         concerns=_concerns(failures, texts) or ((Concern(tuple(people), ()),) if people else ()),
         items=len(failures), shown_outcome=shown)
 
 
-def _css(pile: _FailurePile, worst: Verdict, level: Level) -> str:
+def _finding_css(pile: _FailurePile, worst: Verdict, level: Level) -> str:
     return shade_verdict(Verdict.EXPECTED if pile.known_finding and is_choice(pile.known_finding) else worst, level)
 
 
@@ -211,38 +211,40 @@ def _concerns(failures: Sequence[tuple[JudgedSubject, Outcome]],
               texts: Mapping[str, ClauseText]) -> tuple[Concern, ...]:
     """Subjects with the same complaints stand together; the most spoken of come first."""
     alike: dict[tuple[Complaint, ...], list[JudgedSubject]] = {}
-    for subject, outcomes in _by_subject(failures):
-        alike.setdefault(_complaints(outcomes, texts), []).append(subject)
+    for subject, outcomes in _group_by_subject(failures):
+        alike.setdefault(_complaints_of_clauses(outcomes, texts), []).append(subject)
     ordered = sorted(alike.items(), key=lambda item: -len(item[1]))
     return tuple(Concern(tuple(subjects), complaints) for complaints, subjects in ordered)
 
 
-def _by_subject(failures: Iterable[tuple[JudgedSubject, Outcome]]) -> Iterable[tuple[JudgedSubject, list[Outcome]]]:
+def _group_by_subject(failures: Iterable[tuple[JudgedSubject, Outcome]]) -> Iterable[tuple[JudgedSubject,
+                                                                                           list[Outcome]]]:
     found: dict[int, tuple[JudgedSubject, list[Outcome]]] = {}
     for subject, outcome in failures:
         found.setdefault(subject.number, (subject, []))[1].append(outcome)
     return found.values()
 
 
-def _complaints(outcomes: Sequence[Outcome], texts: Mapping[str, ClauseText]) -> tuple[Complaint, ...]:
+def _complaints_of_clauses(outcomes: Sequence[Outcome], texts: Mapping[str, ClauseText]) -> tuple[Complaint, ...]:
     clauses: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         clauses.setdefault(outcome.clause, []).append(outcome)
-    return tuple(_complaint(texts[clause], group) for clause, group in clauses.items())
+    return tuple(_complaint_of_clause(texts[clause], group) for clause, group in clauses.items())
 
 
-def _complaint(clause: ClauseText, group: Sequence[Outcome]) -> Complaint:
+def _complaint_of_clause(clause: ClauseText, group: Sequence[Outcome]) -> Complaint:
     worst = min(group, key=lambda outcome: SIGNS[outcome.verdict].rank)
     dtypes = " ".join(SHORT[outcome.dtype] for outcome in group)
     return Complaint(clause, dtypes, SIGNS[worst.verdict], shade_verdict(worst.verdict, worst.level))
 
 
-def _gravity(told: AuditFinding) -> tuple[object, ...]:
+def _finding_gravity(told: AuditFinding) -> tuple[object, ...]:
     return (told.cause is not FailureCause.UNKNOWN, told.shown_outcome is None, harm_rank(told.harm),
-            WEIGHT[told.level], told.sign.rank, bool(told.documented), -len(told.subjects), -told.items, told.anchor)
+            WEIGHT[told.level], told.sign.rank, bool(told.documented_words), -len(told.subjects), -told.items,
+            told.anchor)
 
 
-def _add_pictures(found: Sequence[AuditFinding]) -> tuple[AuditFinding, ...]:
+def _add_pictures_to_findings(found: Sequence[AuditFinding]) -> tuple[AuditFinding, ...]:
     """The findings with the pictures of the case that is shown, as long as the page has room for them."""
     evidence = [told.shown_outcome.evidence if told.shown_outcome else None for told in found]
     cases = [each.pictures if each else () for each in evidence]

@@ -40,13 +40,14 @@ def audit_text(records: Sequence[RunRecord]) -> str:
     """What was found, library by library, as Markdown. Ends its line."""
     joined = join_records(show_hidden(records))
     looked = make_audit(joined)
-    parts = (_head(looked, joined), _table(looked), _conventions(looked), _gradients(looked), _findings(looked),
-             _switches(looked), _absent(looked))
+    parts = (_format_audit_head(looked, joined), _format_audit_table(looked), _format_convention_table(looked),
+             _format_gradients(looked), _format_findings(looked),
+             _format_all_switches(looked), _format_missing_subjects(looked))
     return "\n".join(line for part in parts for line in part).rstrip("\n") + "\n"
 
 
-def _head(looked: Audit, joined: JoinedRecords) -> Lines:
-    yield _title(joined)
+def _format_audit_head(looked: Audit, joined: JoinedRecords) -> Lines:
+    yield _format_audit_title(joined)
     yield ""
     yield f"{escape_text(looked.headline)}: {escape_text(looked.sentence)}"
     devices = f", on {', '.join(joined.devices)}" if joined.devices else ""
@@ -62,14 +63,14 @@ def _head(looked: Audit, joined: JoinedRecords) -> Lines:
     yield ""
 
 
-def _title(joined: JoinedRecords) -> str:
+def _format_audit_title(joined: JoinedRecords) -> str:
     """Of few subjects their names; more are an audit."""
     if is_audit(joined):
         return "# What attention layers really do: an audit"
     return f"# {', '.join(format_code(subject.card.id) for subject in joined.subjects)}: what was found"
 
 
-def _table(looked: Audit) -> Lines:
+def _format_audit_table(looked: Audit) -> Lines:
     yield "## The table"
     yield ""
     yield ("The most harmful results come first. The columns count clauses. Held: of those that apply. Must, should, "
@@ -77,40 +78,42 @@ def _table(looked: Audit) -> Lines:
            "that the manifest lists. Inapplicable: they do not apply. Undecided: no verdict.")
     for shelf in looked.shelves:
         yield from ("", f"### {escape_text(shelf.library)}", "")
-        if source := _source(shelf):
+        if source := _format_library_source(shelf):
             yield from (source, "")
-        yield from _rows(("implementation", "verdict", "held", "must", "should", "may", "by choice", "known",
-                          "inapplicable", "undecided", "closest that holds", "grade"), map(_cells, shelf.lines))
+        yield from _format_rows(("implementation", "verdict", "held", "must", "should", "may", "by choice", "known",
+                                 "inapplicable", "undecided", "closest that holds", "grade"),
+                                map(_format_cells, shelf.lines))
     yield ""
 
 
-def _source(shelf: LibraryTable) -> str:
+def _format_library_source(shelf: LibraryTable) -> str:
     card = shelf.card
     links = [format_link(name, url) for name, url in (("home", card.homepage), ("issues", card.issues))
              if web_address(url)]
     return ", ".join([*links, *([format_code(card.install)] if card.install else [])])
 
 
-def _cells(line: SubjectLine) -> Sequence[str]:
+def _format_cells(line: SubjectLine) -> Sequence[str]:
     c = line.counts
     counts = (c.share, c.must, c.should, c.may, c.chosen, c.known + c.odd, c.inapplicable, c.undecided)
     grades = escape_text(", ".join(f"{dtype} {grade}" for dtype, grade in line.grades))
     name = f"{format_code(line.subject.card.id)} {escape_text(line.subject.card.title)}"
-    return name, escape_text(line.verdict), *map(str, counts), _call(line.closest), grades
+    return name, escape_text(line.verdict), *map(str, counts), _format_closest_call(line.closest), grades
 
 
-def _call(call: Nearness | None) -> str:
+def _format_closest_call(call: Nearness | None) -> str:
     return f"{format_figure(call.margin)} ({call.dtype} {format_code(call.clause)})" if call else "–"
 
 
-def _conventions(looked: Audit) -> Lines:
+def _format_convention_table(looked: Audit) -> Lines:
     yield "## Conventions"
     yield ""
     yield ("What each implementation does where libraries differ, as a probe found it. *Italic*: declared, not "
            "probed. ✗: the manifest says otherwise.")
     yield ""
     titles = [column.title for _, column in looked.habits.columns]
-    yield from _rows(("implementation", *titles), (_convention(each, looked) for each in looked.habits.customs))
+    yield from _format_rows(("implementation", *titles),
+                            (_format_convention(each, looked) for each in looked.habits.customs))
     yield ""
     noted = [(each.subject.card.id, _format_notes(each)) for each in looked.habits.customs]
     yield from (f"- {format_code(name)}: {note}" for name, note in noted if note)
@@ -126,12 +129,12 @@ def _format_notes(each: Conventions) -> str:
     return format_prose(" ".join(filter(None, (card.note, refused, defaults, *choices))))
 
 
-def _convention(each: Conventions, looked: Audit) -> Sequence[str]:
-    cells = ["; ".join(map(_answer, each.cells[place])) for place, _ in looked.habits.columns]
+def _format_convention(each: Conventions, looked: Audit) -> Sequence[str]:
+    cells = ["; ".join(map(_format_answer, each.cells[place])) for place, _ in looked.habits.columns]
     return format_code(each.subject.card.id), *cells
 
 
-def _answer(answer: ConventionAnswer) -> str:
+def _format_answer(answer: ConventionAnswer) -> str:
     told = escape_text(word_for_reader(answer.answer))
     told = told if answer.is_probed else f"*{told}*"
     forms = f" ({escape_text(', '.join(answer.forms))})" if answer.forms else ""
@@ -140,7 +143,7 @@ def _answer(answer: ConventionAnswer) -> str:
     return f"{told}{forms}{other}{against}"
 
 
-def _gradients(looked: Audit) -> Lines:
+def _format_gradients(looked: Audit) -> Lines:
     if not (found := looked.gradients):
         return
     yield "## Gradients"
@@ -152,27 +155,27 @@ def _gradients(looked: Audit) -> Lines:
            "other queries beside it (others); nothing is claimed of its own unless its output is zeros. Hidden key: "
            "what a masked key gets.")
     yield ""
-    yield from _rows(("implementation", "held", "rounds", "closest that holds", "hidden row", "hidden key",
-                      "with respect to", "not judged"), map(_gradient, found.lines))
+    yield from _format_rows(("implementation", "held", "rounds", "closest that holds", "hidden row", "hidden key",
+                             "with respect to", "not judged"), map(_format_gradient, found.lines))
     yield ""
-    for says, unjudged in found.unjudged:
+    for says, unjudged in found.unjudged_by_heading:
         yield from (f"{says}:", "")
         yield from (f"- {format_prose(each.reason)}: {', '.join(map(format_code, each.labels))}" for each in unjudged)
         yield ""
 
 
-def _gradient(line: GradientLine) -> Sequence[str]:
+def _format_gradient(line: GradientLine) -> Sequence[str]:
     names = ", ".join(format_code(clause.id) for clause in line.broken_clauses)
     broken = f", not {names}" if names else ""
     rounds = escape_text("; ".join(f"{dtype} {where}" for dtype, where in line.rounds)) or "–"
-    answers = ("; ".join(map(_answer, each)) for each in (line.row, line.key))
+    answers = ("; ".join(map(_format_answer, each)) for each in (line.row, line.key))
     ungiven = ", ".join(name for names in line.ungiven.values() for name in names)
     return (format_code(line.subject.card.id), f"{line.held_share}{broken}", rounds,
-            ", ".join(map(_call, line.closest)), *answers, escape_text(", ".join(line.given_arrays)),
+            ", ".join(map(_format_closest_call, line.closest)), *answers, escape_text(", ".join(line.given_arrays)),
             escape_text(ungiven))
 
 
-def _findings(looked: Audit) -> Lines:
+def _format_findings(looked: Audit) -> Lines:
     yield "## What was found, library by library"
     for folder in dict.fromkeys(shelf.lines[0].subject.library for shelf in looked.shelves):
         found = [told for told in looked.all_findings if folder in told.folders]
@@ -180,20 +183,20 @@ def _findings(looked: Audit) -> Lines:
             names = [shelf.library for shelf in looked.shelves if shelf.lines[0].subject.library == folder]
             yield from ("", f"### Findings in {escape_text(', '.join(names))}")
             for told in found:
-                yield from _finding(told)
+                yield from _format_finding(told)
     yield ""
 
 
-def _finding(told: AuditFinding) -> Lines:
+def _format_finding(told: AuditFinding) -> Lines:
     yield ""
     yield f"#### {'Not yet explained: ' if told.is_open else ''}{format_prose(told.says)}"
     yield ""
-    yield from (f"- {name}: {text}" for name, text in _facts(told) if text)
+    yield from (f"- {name}: {text}" for name, text in _format_finding_facts(told) if text)
     if told.known_finding and told.known_finding.script:
         yield from ("", *fence_code(told.known_finding.script, told.known_finding.language))
 
 
-def _facts(told: AuditFinding) -> Iterator[tuple[str, str]]:
+def _format_finding_facts(told: AuditFinding) -> Iterator[tuple[str, str]]:
     yield "Versions", ", ".join(map(escape_text, told.libraries))
     if told.known_finding:
         yield "Harm", escape_text(told.harm.says) if told.harm else ""
@@ -203,11 +206,11 @@ def _facts(told: AuditFinding) -> Iterator[tuple[str, str]]:
     if told.shown_outcome is None:
         yield "Found by", "found by probing or reading; no clause fails because of it"
     else:
-        yield from _case(told.shown_outcome)
-        yield "Complaining", "; ".join(map(_concern, told.concerns))
+        yield from _format_shown_case(told.shown_outcome)
+        yield "Complaining", "; ".join(map(_format_concern, told.concerns))
 
 
-def _case(shown: Outcome) -> Iterator[tuple[str, str]]:
+def _format_shown_case(shown: Outcome) -> Iterator[tuple[str, str]]:
     clause, subject = format_code(shown.clause), format_code(shown.subject)
     yield "Strictest clause", f"{clause} ({shown.level.value}) of {subject} at {shown.dtype.value}"
     evidence = shown.evidence
@@ -224,13 +227,13 @@ def _case(shown: Outcome) -> Iterator[tuple[str, str]]:
     yield "Repeat it", format_code(shown.repeat) if shown.repeat else ""
 
 
-def _concern(concern: Concern) -> str:
+def _format_concern(concern: Concern) -> str:
     subjects = ", ".join(format_code(subject.card.id) for subject in concern.subjects)
     clauses = ", ".join(f"{format_code(complaint.clause.id)} {complaint.dtypes}" for complaint in concern.complaints)
     return f"{subjects} under {clauses}" if clauses else subjects
 
 
-def _switches(looked: Audit) -> Lines:
+def _format_all_switches(looked: Audit) -> Lines:
     if not looked.habits.switches:
         return
     yield "## Switches"
@@ -248,19 +251,20 @@ def _switches(looked: Audit) -> Lines:
 
 def _format_switches(each: Switches) -> Lines:
     yield from ("", f"### Switches of {format_code(each.subject.card.id)}", "")
-    yield from _rows(("switch", "question", "as it is", "flipped", "at", "manifest"), map(_flip, each.flips))
+    yield from _format_rows(("switch", "question", "as it is", "flipped", "at", "manifest"),
+                            map(_format_flip, each.flips))
     if each.quiet:
         yield from ("", f"No difference: {', '.join(map(escape_text, each.quiet))}.")
 
 
-def _flip(flip: SwitchDifference) -> Sequence[str]:
+def _format_flip(flip: SwitchDifference) -> Sequence[str]:
     answers = word_for_reader(flip.plain), word_for_reader(flip.flipped_answer)
     return tuple(map(escape_text,
                      (word_for_reader(flip.variant), flip.question_text, *answers, flip.dtypes,
                       flip.manifest_word.value)))
 
 
-def _absent(looked: Audit) -> Lines:
+def _format_missing_subjects(looked: Audit) -> Lines:
     if looked.absent:
         yield from ("## What could not run", "")
         for each in looked.absent:
@@ -268,7 +272,7 @@ def _absent(looked: Audit) -> Lines:
             yield f"- {format_code(each.subject)} ({names}): {format_prose(each.reason)}"
 
 
-def _rows(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Lines:
+def _format_rows(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Lines:
     yield format_row([*heads])
     yield f"|{'---|' * len(heads)}"
     yield from (format_row([*cells]) for cells in rows)

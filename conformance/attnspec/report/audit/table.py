@@ -134,25 +134,26 @@ def library_tables(joined: JoinedRecords) -> tuple[LibraryTable, ...]:
     groups: dict[tuple[str, str], list[JudgedSubject]] = {}
     for subject in joined.subjects:
         groups.setdefault((subject.library, library_of(subject)), []).append(subject)
-    made = [LibraryTable(name, people[0].card, tuple(sorted((_line(joined, each) for each in people), key=_weight)))
+    made = [LibraryTable(name, people[0].card,
+                         tuple(sorted((_make_subject_line(joined, each) for each in people), key=_gravity_of_line)))
             for (_, name), people in groups.items()]
     return tuple(sorted(made, key=lambda shelf: shelf.lines[0].weight))
 
 
-def _weight(line: SubjectLine) -> tuple[int, ...]:
+def _gravity_of_line(line: SubjectLine) -> tuple[int, ...]:
     return line.weight
 
 
-def _line(joined: JoinedRecords, subject: JudgedSubject) -> SubjectLine:
-    outcomes = joined.of_subject(subject)
+def _make_subject_line(joined: JoinedRecords, subject: JudgedSubject) -> SubjectLine:
+    outcomes = joined.outcomes_of_subject(subject)
     flat = [outcome for group in outcomes.values() for outcome in group]
     return SubjectLine(
         subject, counted_by_verdict(subject, outcomes.values()),
         closest_case(outcome for outcome in flat if outcome.verdict is Verdict.HELD), _grades(joined, subject, flat),
-        sum(outcome.cases for outcome in flat), *_harm(subject, flat))
+        sum(outcome.cases for outcome in flat), *_gravest_harm(subject, flat))
 
 
-def _harm(subject: JudgedSubject, outcomes: Iterable[Outcome]) -> tuple[Harm | None, bool]:
+def _gravest_harm(subject: JudgedSubject, outcomes: Iterable[Outcome]) -> tuple[Harm | None, bool]:
     """The gravest of what makes it break `must` clauses, and whether all of that is explained."""
     found = [tuple(explaining_findings(subject, outcome)) for outcome in outcomes
              if outcome.verdict in FAILURES and outcome.level is Level.MUST]
@@ -213,11 +214,11 @@ class ClauseTally:
 
 def tally_clauses(joined: JoinedRecords) -> tuple[tuple[str, tuple[ClauseTally, ...]], ...]:
     """Tallies the clauses of all subjects, by theme."""
-    entries = [_entry(joined, number) for number in range(len(joined.clauses))]
+    entries = [_tally_clause(joined, number) for number in range(len(joined.clauses))]
     return tuple((name, tuple(group)) for name, group in groupby(entries, key=lambda entry: entry.clause.theme))
 
 
-def _entry(joined: JoinedRecords, number: int) -> ClauseTally:
+def _tally_clause(joined: JoinedRecords, number: int) -> ClauseTally:
     clause = joined.clauses[number]
     asked = [outcomes for subject in joined.subjects if (outcomes := joined.outcomes_of(subject, clause.id))]
     verdicts = [overall_verdict(outcome.verdict for outcome in outcomes) for outcomes in asked]
@@ -284,7 +285,7 @@ class Gradients:
     never_judged: tuple[UnjudgedGradients, ...]
 
     @property
-    def unjudged(self) -> tuple[tuple[str, tuple[UnjudgedGradients, ...]], ...]:
+    def unjudged_by_heading(self) -> tuple[tuple[str, tuple[UnjudgedGradients, ...]], ...]:
         """Both, each with what is said over it; one that is empty is left out."""
         return tuple(each for each in ((_PARTLY, self.partly_judged), (_WHOLLY, self.never_judged)) if each[1])
 
@@ -308,25 +309,26 @@ def _gradient_outcomes(joined: JoinedRecords, subject: JudgedSubject, clauses: I
 
 
 def _is_judged(outcomes: ByClause) -> bool:
-    return any(_decides(each) for each in outcomes.values())
+    return any(_decides_gradients(each) for each in outcomes.values())
 
 
-def _decides(outcomes: Iterable[Outcome]) -> bool:
+def _decides_gradients(outcomes: Iterable[Outcome]) -> bool:
     return any(outcome.verdict in DECIDED for outcome in outcomes)
 
 
 def _gradient_line(joined: JoinedRecords, subject: JudgedSubject, outcomes: ByClause) -> GradientLine:
-    named = _by_name(outcomes)
+    named = _group_by_input(outcomes)
     return GradientLine(
         subject, counted_by_verdict(subject, outcomes.values()).share, tuple(_broken_clauses(subject, outcomes)),
-        _rounds(subject.card), tuple(_closest(subject, outcomes)),
-        (*_own_row(joined.outcomes_of(subject, HIDDEN_ROWS)), *_others(group_answers(joined, subject, ROW))),
-        group_answers(joined, subject, KEY), tuple(name for name, each in named.items() if _decides(each)),
-        _by_key((_unjudged_reason(subject.card, each), name) for name, each in named.items()
-                if not _decides(each) and _takes_input(subject.card, name)))
+        _rounding_of_backward(subject.card), tuple(_closest_gradients(subject, outcomes)),
+        (*_own_answers(joined.outcomes_of(subject, HIDDEN_ROWS)),
+         *_answers_of_others(group_answers(joined, subject, ROW))),
+        group_answers(joined, subject, KEY), tuple(name for name, each in named.items() if _decides_gradients(each)),
+        _group_by_first((_unjudged_reason(subject.card, each), name) for name, each in named.items()
+                        if not _decides_gradients(each) and _takes_input(subject.card, name)))
 
 
-def _by_name(outcomes: ByClause) -> Mapping[str, Sequence[Outcome]]:
+def _group_by_input(outcomes: ByClause) -> Mapping[str, Sequence[Outcome]]:
     """The outcomes by what the gradient is with respect to, as far as a clause is about one thing: inputs first."""
     named = {_differentiated_input(clause): each for clause, each in outcomes.items()}
     order = (*(name for name in _INPUTS if name in named), *named)
@@ -359,17 +361,17 @@ def _broken_clauses(subject: JudgedSubject, outcomes: ByClause) -> Iterator[Clau
             yield clause
 
 
-def _rounds(card: SubjectCard) -> tuple[tuple[str, str], ...]:
+def _rounding_of_backward(card: SubjectCard) -> tuple[tuple[str, str], ...]:
     return tuple((SHORT[dtype], card.backward[dtype.value]) for dtype in DType if dtype.value in card.backward)
 
 
-def _closest(subject: JudgedSubject, outcomes: ByClause) -> Iterator[Nearness]:
+def _closest_gradients(subject: JudgedSubject, outcomes: ByClause) -> Iterator[Nearness]:
     held = [outcome for each in outcomes.values() for outcome in each if outcome.verdict is Verdict.HELD]
     found = (closest_case(outcome for outcome in held if outcome.dtype is dtype) for dtype in subject.dtypes)
     yield from filter(None, found)
 
 
-def _own_row(outcomes: Sequence[Outcome]) -> Iterator[ConventionAnswer]:
+def _own_answers(outcomes: Sequence[Outcome]) -> Iterator[ConventionAnswer]:
     """What the clause found of the row's own gradient. Nothing but zeros is ever claimed of it, so that it was zeros
     where all entries were claimed.
     """
@@ -383,7 +385,7 @@ def _own_row(outcomes: Sequence[Outcome]) -> Iterator[ConventionAnswer]:
         yield ConventionAnswer((OWN,), asks, "no claim", "Nothing is claimed of it where its output is not zeros.")
 
 
-def _others(answers: Iterable[ConventionAnswer]) -> Iterator[ConventionAnswer]:
+def _answers_of_others(answers: Iterable[ConventionAnswer]) -> Iterator[ConventionAnswer]:
     for each in answers:
         yield replace(each, forms=(": ".join(filter(None, (OTHERS, ", ".join(each.forms)))),))
 
@@ -398,10 +400,10 @@ def _wholly_unjudged(subjects: Iterable[tuple[JudgedSubject, ByClause]]) -> tupl
 
 
 def _group_reasons(pairs: Iterable[tuple[str, str]]) -> tuple[UnjudgedGradients, ...]:
-    return tuple(UnjudgedGradients(reason, labels) for reason, labels in _by_key(pairs).items())
+    return tuple(UnjudgedGradients(reason, labels) for reason, labels in _group_by_first(pairs).items())
 
 
-def _by_key(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+def _group_by_first(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     found: dict[str, list[str]] = {}
     for key, value in pairs:
         found.setdefault(key, []).append(value)

@@ -70,13 +70,14 @@ NOT_ASKED = AuditSquare("x", "")
 def make_cells(joined: JoinedRecords, findings: Sequence[AuditFinding]) -> Cells:
     """Makes the matrix: all subjects under all clauses."""
     themes = tuple((name, tuple(group)) for name, group in groupby(joined.clauses, key=lambda clause: clause.theme))
-    rows = tuple((subject, tuple(_merged(_square(subject, joined.outcomes_of(subject, clause.id))
-                                         for clause in joined.clauses)))
+    rows = tuple((subject,
+                  tuple(_merge_plain_squares(_make_audit_square(subject, joined.outcomes_of(subject, clause.id))
+                                             for clause in joined.clauses)))
                  for subject in joined.subjects)
     return Cells(themes, rows, _encode_cell_data(joined, findings))
 
 
-def _square(subject: JudgedSubject, outcomes: Sequence[Outcome]) -> AuditSquare:
+def _make_audit_square(subject: JudgedSubject, outcomes: Sequence[Outcome]) -> AuditSquare:
     if not outcomes:
         return NOT_ASKED
     if are_chosen(subject, outcomes):
@@ -89,7 +90,7 @@ def _square(subject: JudgedSubject, outcomes: Sequence[Outcome]) -> AuditSquare:
     return AuditSquare(f"{css} m".strip() if len(asked) > 1 else css, sign)
 
 
-def _merged(squares: Iterable[AuditSquare]) -> Iterator[AuditSquare]:
+def _merge_plain_squares(squares: Iterable[AuditSquare]) -> Iterator[AuditSquare]:
     """Squares without a sign that stand side by side are one: they are two thirds of all."""
     for square, run in groupby(squares):
         columns = len(tuple(run))
@@ -117,9 +118,10 @@ def _encode_cell_data(joined: JoinedRecords, findings: Sequence[AuditFinding]) -
     numbers of the findings that explain it.
     """
     reasons, meant = _Reasons(), _findings_by_cell(findings)
-    told = [_row([_cell(subject, joined.outcomes_of(subject, clause.id), meant.get((subject.number, clause.id), ()),
-                        reasons)
-                  for clause in joined.clauses]) for subject in joined.subjects]
+    told = [_encode_row([_encode_cell(subject, joined.outcomes_of(subject, clause.id),
+                                      meant.get((subject.number, clause.id), ()),
+                                      reasons)
+                         for clause in joined.clauses]) for subject in joined.subjects]
     held = {
         "signs": [sign.sign for sign in SIGNS.values()], "words": [sign.word for sign in SIGNS.values()],
         "dtypes": [[SHORT[dtype] for dtype in subject.dtypes] for subject in joined.subjects],
@@ -129,7 +131,7 @@ def _encode_cell_data(joined: JoinedRecords, findings: Sequence[AuditFinding]) -
     return json.dumps(held, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _row(cells: Sequence[str]) -> str:
+def _encode_row(cells: Sequence[str]) -> str:
     before = ("", *cells)
     return ";".join(_AS_BEFORE if cell == left else cell for left, cell in zip(before, cells, strict=False))
 
@@ -145,17 +147,18 @@ def _findings_by_cell(findings: Sequence[AuditFinding]) -> Mapping[tuple[int, st
     return found
 
 
-def _cell(subject: JudgedSubject, outcomes: Sequence[Outcome], findings: Sequence[int], reasons: _Reasons) -> str:
+def _encode_cell(subject: JudgedSubject, outcomes: Sequence[Outcome], findings: Sequence[int],
+                 reasons: _Reasons) -> str:
     if not outcomes:
         return _NOT_ASKED
-    told = _of_all_dtypes(subject, outcomes, reasons)
+    told = _cells_of_all_dtypes(subject, outcomes, reasons)
     return f"{told}@{','.join(map(str, findings))}" if findings else told
 
 
-def _of_all_dtypes(subject: JudgedSubject, outcomes: Sequence[Outcome], reasons: _Reasons) -> str:
+def _cells_of_all_dtypes(subject: JudgedSubject, outcomes: Sequence[Outcome], reasons: _Reasons) -> str:
     """One text for all dtypes where they say the same but for the margin, else a text each."""
-    said = {outcome.dtype: (outcome.verdict, _reason(subject, outcome)) for outcome in outcomes}
-    margins = {outcome.dtype: _margin(outcome) for outcome in outcomes}
+    said = {outcome.dtype: (outcome.verdict, _reason_in_cell(subject, outcome)) for outcome in outcomes}
+    margins = {outcome.dtype: _largest_margin(outcome) for outcome in outcomes}
     if len(set(said.values())) == 1 and len(said) == len(subject.dtypes):
         return _format_verdict(*said[outcomes[0].dtype], max(margins.values()), reasons)
     told = {dtype: _format_verdict(*each, margins[dtype], reasons) for dtype, each in said.items()}
@@ -167,25 +170,25 @@ def _of_all_dtypes(subject: JudgedSubject, outcomes: Sequence[Outcome], reasons:
 
 def _format_verdict(verdict: Verdict, reason: str, margin: float, reasons: _Reasons) -> str:
     number = f"~{reasons.number(reason)}" if reason else ""
-    return f"{_VERDICTS.index(verdict)}{_short(margin) if margin > _UNMEASURED else ''}{number}"
+    return f"{_VERDICTS.index(verdict)}{_shorten_margin(margin) if margin > _UNMEASURED else ''}{number}"
 
 
 _UNMEASURED = -1.0
 
 
-def _margin(outcome: Outcome) -> float:
+def _largest_margin(outcome: Outcome) -> float:
     """The largest share of its allowance that a case used."""
     if outcome.worst is None or not outcome.cases:
         return _UNMEASURED
     return math.inf if math.isnan(outcome.worst.margin) else outcome.worst.margin
 
 
-def _reason(subject: JudgedSubject, outcome: Outcome) -> str:
+def _reason_in_cell(subject: JudgedSubject, outcome: Outcome) -> str:
     """Why something failed is told by its finding, so that reasons are few."""
     return "" if outcome.verdict in TOLD else shared_reason(subject.card.id, outcome.reason)
 
 
-def _short(margin: float) -> str:
+def _shorten_margin(margin: float) -> str:
     """Two digits, in as few signs as a script can read: `.31`, `2e-5`, `Infinity`."""
     if math.isinf(margin):
         return "Infinity"
@@ -208,15 +211,15 @@ class Works:
 
     def anchor(self, quoted: QuotedSource) -> str:
         """Where the page tells of the work of a citation."""
-        return f"work-{self.all.index(_work(quoted))}"
+        return f"work-{self.all.index(_cited_work(quoted))}"
 
 
 def cited_works(clauses: Iterable[ClauseText]) -> Works:
     """The works that clauses cite, each once."""
-    return Works(tuple(dict.fromkeys(_work(quoted) for clause in clauses for quoted in clause.because)))
+    return Works(tuple(dict.fromkeys(_cited_work(quoted) for clause in clauses for quoted in clause.because)))
 
 
-def _work(quoted: QuotedSource) -> CitedWork:
+def _cited_work(quoted: QuotedSource) -> CitedWork:
     return CitedWork(quoted.title or quoted.cite, quoted.url)
 
 
@@ -298,7 +301,7 @@ class Audit:
         return f"{count_noun(len(self.lines), 'implementation')} of attention from {libraries} {many} tested"
 
     @property
-    def fared(self) -> tuple[AlikeSubjects, ...]:
+    def alike_subjects(self) -> tuple[AlikeSubjects, ...]:
         """The subjects by how they stand, the gravest first in each row."""
         rows = ((*words, tuple(sorted((line for line in self.lines if line.audit_standing is standing),
                                       key=lambda line: line.weight))) for standing, words in _FARED.items())
@@ -308,7 +311,7 @@ class Audit:
     @property
     def sentence(self) -> str:
         """How they fared, and how much of it is explained. What was not judged to the end keeps nothing."""
-        return f"{', '.join(f'{len(row.lines)} {row.says}' for row in self.fared)}. {self.explained_text}"
+        return f"{', '.join(f'{len(row.lines)} {row.says}' for row in self.alike_subjects)}. {self.explained_text}"
 
     @property
     def explained_text(self) -> str:
@@ -337,11 +340,11 @@ def make_audit(joined: JoinedRecords) -> Audit:
     return Audit(
         shelves=library_tables(joined), findings=of[FailureCause.KNOWN], unexplained=of[FailureCause.UNKNOWN],
         listed_findings=of[FailureCause.LISTED], habits=find_habits(joined), cells=make_cells(joined, ordered),
-        law=tally_clauses(joined), absent=_absent(joined), works=cited_works(joined.clauses),
+        law=tally_clauses(joined), absent=_missing_subjects(joined), works=cited_works(joined.clauses),
         gradients=describe_gradients(joined))
 
 
-def _absent(joined: JoinedRecords) -> tuple[MissingSubject, ...]:
+def _missing_subjects(joined: JoinedRecords) -> tuple[MissingSubject, ...]:
     """Who was judged in none of the runs, and adapters that broke in one of them."""
     judged = {subject.card.id for subject in joined.subjects}
     told = {each.get("subject", ""): each for run in joined.runs for each in run.record.header.absent}
