@@ -77,7 +77,8 @@ def find_way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis, held: Seque
 
     held: cases that hold beside it. A convention on which one of them hangs is not what is wrong.
     """
-    subject, likeliest = trial.evaluator.subject, diagnosis.likely_faults[0].fault if diagnosis.likely_faults else ""
+    subject = trial.evaluator.subject
+    likeliest = diagnosis.likely_faults[0].fault if diagnosis.likely_faults else ""
     # mistakes that have one way out each come before what has to be guessed
     if likeliest == ALWAYS_CAUSAL:
         return _explain_causal_by_design(subject)

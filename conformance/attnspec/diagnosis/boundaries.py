@@ -358,7 +358,8 @@ class _BoundarySearch:
         If each of n heads went wrong by itself, so that a case fails with a probability of p, then one with m of them
         would hold with (1 - p)^(m/n).
         """
-        here, below = self.found_profiles[axis].failing_length, self.found_profiles[axis].largest_holding_below
+        here = self.found_profiles[axis].failing_length
+        below = self.found_profiles[axis].largest_holding_below
         if (axis not in LEAST_TOLD_LENGTHS
             and self.found_profiles[axis].condition) or self.resizer.seeds <= SEEDS or not below:
             return False

@@ -360,7 +360,8 @@ class FailingCase:
         Asked of a case beside which some hold.
         """
         if fault.name not in self._too_wide:
-            candidate, is_told_by = self._in_its_place(fault), all if fault.stage is Stage.STATE else any
+            candidate = self._in_its_place(fault)
+            is_told_by = all if fault.stage is Stage.STATE else any
             # put first for its memory's sake; what comes of it is known
             self._fails_before(candidate, self.recipe)
             self._too_wide[fault.name] = is_told_by(self._fails_before(candidate, recipe)

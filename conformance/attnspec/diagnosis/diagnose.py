@@ -105,7 +105,9 @@ class PanelResult:
         if case.bar.aspect is Aspect.KEPT and self.steps:
             candidate.answer_call(len(self.steps) - 1)  # whether answers are kept shows when all calls are made
         for index in range(calls):
-            held_to, seen, is_right = self.panel.rulers[index], self.steps[index], self.right[index]
+            held_to = self.panel.rulers[index]
+            seen = self.steps[index]
+            is_right = self.right[index]
             step = candidate.answer_call(index)
             poisoned = self.panel.poisoned[index] and not case.is_poisoned
             if poisoned or (seen.ending is Ending.RAISED and not case.raises):

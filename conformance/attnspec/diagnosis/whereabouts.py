@@ -376,7 +376,8 @@ def _sizes_with_room(boundary: Boundary) -> Iterator[Sizes]:
     """The sizes that matter twice as large and the others with room; those with room alone; the others alone with room;
     the smallest.
     """
-    sizes, matter = boundary.smallest.sizes, {axis for told in boundary.conditions for axis in told.axes}
+    sizes = boundary.smallest.sizes
+    matter = {axis for told in boundary.conditions for axis in told.axes}
     groups = sizes.H // sizes.Hkv
     kv_heads = max(sizes.Hkv, 2)
     roomy = Sizes(max(sizes.B, 2), kv_heads * groups, kv_heads, *(max(each, ROOMY_LENGTH) for each in

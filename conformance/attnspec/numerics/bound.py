@@ -113,7 +113,8 @@ def _product_sum_error(operands: Operands, r: Roundings) -> Array:
     inside = r.prescale + D * r.accumulate * (1 + r.prescale)
     inside += r.inputs.of_logits * (1 + inside)  # each product is off by what its two entries are
     per_product = a * inside * (1 + r.scale)
-    query, key = add_offset(sizes.query, r.inputs.query_offset), add_offset(sizes.key, r.inputs.key_offset)
+    query = add_offset(sizes.query, r.inputs.query_offset)
+    key = add_offset(sizes.key, r.inputs.key_offset)
     error: Array = (query * per_product) @ key.swapaxes(-1, -2)
     if operands.stored_errors is None or not r.stored_formats:
         return error
@@ -146,7 +147,8 @@ def product_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
 
 def _bent_logit_error(operands: Operands, bend: LogitBend, truth: Truth, r: Roundings) -> Array:
     """(B,H,T,S): a bend stands between products and bias: they are stored before it, and no bias seeds them."""
-    error, bent = product_error(operands, truth, r) + logit_underflow(operands, r), np.abs(truth.bent_dots)
+    error = product_error(operands, truth, r) + logit_underflow(operands, r)
+    bent = np.abs(truth.bent_dots)
     # the bend is monotone and no steeper than 1, so that it never makes an error larger
     error = bend.bent_error(error, scaled_magnitude(operands, truth), bent, r)
     if operands.bias is None:
@@ -176,7 +178,9 @@ def weight_error(operands: Operands, truth: Truth, r: Roundings) -> WeightError:
     t_j + delta_j, since a maximum of perturbed logits exceeds the true one by no more than that.
     """
     # a finite mask constant has a huge error and no influence: the maximum is that of t + delta
-    error, counts, visible = logit_error(operands, truth, r), operands.counts[..., None], operands.visible
+    error = logit_error(operands, truth, r)
+    counts = operands.counts[..., None]
+    visible = operands.visible
     raised = truth.shifted_logits + error
     common = (raised if visible is None else np.where(visible, raised, 0.0)).max(axis=-1, keepdims=True, initial=0.0)
     rescales = count_rescales(operands, r)
@@ -317,7 +321,9 @@ def assemble_allowance(
     # gs: n additions, and three roundings for each online rescale of the sum so far
     summed = errors.chain * r.accumulate
     divided = errors.divisor_error(r)
-    answer, size, reach = size, add_offset(size, r.inputs.value_offset), add_offset(reach, r.inputs.value_offset)
+    answer = size
+    size = add_offset(size, r.inputs.value_offset)
+    reach = add_offset(reach, r.inputs.value_offset)
     # B2: both sums err, numerator and denominator
     rounded = reach * (((1 + summed) * (1 + r.weights) - 1) * (1 + divided)) + (size + drift) * divided
     # the division may be two roundings: a reciprocal, and the product with it
@@ -414,7 +420,8 @@ def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
     """
     a, sizes, logits = max(1.0, abs(float(operands.scale))), operands.held, truth.logits
     dots = np.abs(operands.query @ operands.held_key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
-    query, key = add_offset(sizes.query, r.inputs.query_offset), add_offset(sizes.key, r.inputs.key_offset)
+    query = add_offset(sizes.query, r.inputs.query_offset)
+    key = add_offset(sizes.key, r.inputs.key_offset)
     products = (query @ key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
     # with a zero point, products of codes are formed before it is taken off
     dots = np.maximum(dots, products) if r.inputs.query_offset or r.inputs.key_offset else dots
@@ -498,7 +505,8 @@ def _largest_error(operands: Operands, truth: Truth, r: Roundings) -> tuple[Arra
 def _row_maxima(operands: Operands, truth: Truth) -> tuple[Operands, Truth]:
     """The problem as if each row had one key (S = 1), as large in every respect as any of the row's keys."""
     sizes = operands.sizes
-    query, key = upper_norms(operands.query)[..., None], sizes.key_norms.max(axis=-1, initial=0.0)[..., None, None]
+    query = upper_norms(operands.query)[..., None]
+    key = sizes.key_norms.max(axis=-1, initial=0.0)[..., None, None]
     sums = sizes.key_sums.max(axis=-1, initial=0.0)[..., None]
     sizes = replace(sizes, query=query, key=key, key_sums=sums)
     bias = None if operands.bias is None else _row_magnitude(operands.bias)
@@ -510,14 +518,17 @@ def _row_maxima(operands: Operands, truth: Truth) -> tuple[Operands, Truth]:
 
 def _row_magnitude(array: Array) -> Array:
     """(B,H,T,S) -> (B,H,T,1): the largest absolute value of each row."""
-    top, bottom = array.max(axis=-1, keepdims=True, initial=0.0), array.min(axis=-1, keepdims=True, initial=0.0)
+    top = array.max(axis=-1, keepdims=True, initial=0.0)
+    bottom = array.min(axis=-1, keepdims=True, initial=0.0)
     size: Array = np.maximum(top, -bottom)
     return size
 
 
 def _drift_and_reach(operands: Operands, truth: Truth, off: Array, heaviest: Array) -> tuple[Array, Array]:
     """(B,H,T,Dv) each: no less than B1 and A1, by the mean and the variance of the values under the true weights."""
-    value, o, total = operands.value, truth.output, np.where(truth.total == 0, 1, truth.total)[..., None]
+    value = operands.value
+    o = truth.output
+    total = np.where(truth.total == 0, 1, truth.total)[..., None]
     unit = 2.0 ** np.frexp(max(operands.sizes.largest_value, 1e-300))[1]  # squares of it neither under- nor overflow
     mean = (truth.weights @ np.square(value / unit)) / total
     # mean and square cancel: what float64 may lose by that is added, twice over
@@ -562,7 +573,8 @@ def _row_maximum(truth: Truth, operands: Operands) -> Array:
 
 def lse_allowance(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
     """(B,H,T): how far an honest log-sum-exp may be from the truth."""
-    up, down = np.log1p(errors.excess.sum(axis=-1) / truth.total), np.log(truth.total / errors.least)
+    up = np.log1p(errors.excess.sum(axis=-1) / truth.total)
+    down = np.log(truth.total / errors.least)
     # a relative error x of the sum is -log(1 - x) of its logarithm
     summed = -np.log1p(-(errors.chain * r.row_sum)[..., 0])
     error = np.maximum(up, down) + summed

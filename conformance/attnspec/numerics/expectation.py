@@ -279,7 +279,8 @@ def _weights_fields(operands: Operands, wide: Truth, truth: Truth, erring: Errin
 
 def _logits_fields(operands: Operands, wide: Truth, truth: Truth, erring: Erring) -> dict[str, Array]:
     """The logits of one block and their allowance, (B,H,T,S)."""
-    seen, slack = operands.visible_array(), _sum_allowances(logits_allowance(truth, r, errors) for r, errors in erring)
+    seen = operands.visible_array()
+    slack = _sum_allowances(logits_allowance(truth, r, errors) for r, errors in erring)
     return {"logits": np.where(seen, wide.shifted_logits, -np.inf), "logits_allowance": np.where(seen, slack, 0.0)}
 
 
@@ -321,7 +322,8 @@ def _stored_weight_allowance(operands: Operands, truth: Truth, r: Roundings, err
     """(B,H,T,S): what storing weights, or the values that read them, as codes may add to weights of this size. 1 is the
     largest value, which is stored exactly, but for its scale.
     """
-    stored, scaled_back = weight_storage_error(truth, r, errors, operands.visible), _stored_one_error(r) * size
+    stored = weight_storage_error(truth, r, errors, operands.visible)
+    scaled_back = _stored_one_error(r) * size
     if stored is None:
         return scaled_back
     if not r.stored_formats[WEIGHTS].summed:
@@ -454,7 +456,8 @@ def typical_error(operands: Operands, truth: Truth, r: Roundings, errors: Weight
         sure = sure + sure_of_stored(operands, truth, r, errors)
     # squares of values near 1e-150 underflow, and every float64 subject stood at 6 to 42 times S on such heads
     unit, grown = _value_unit(operands.value), 1 + r.output
-    scaled, answer = replace(operands, value=operands.value / unit), replace(truth, output=truth.output / unit)
+    scaled = replace(operands, value=operands.value / unit)
+    answer = replace(truth, output=truth.output / unit)
     square = _spread_of_values(p * p * variance, scaled.value, answer.output)
     # what a row shares is counted by its covariance, which shrinks with the row as absolute values
     # do not

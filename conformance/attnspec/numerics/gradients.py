@@ -160,7 +160,8 @@ def _recomputed_growth(block: Pass) -> Array:
 
 def excess_weight(block: Pass, growth: Array) -> Array:
     """(B,H,T,S): p·(exp(growth) - 1), never less; a weight that has underflown in the truth may come back."""
-    p, total = block.differentials.weights, np.maximum(block.truth.total, np.finfo(float).tiny)[..., None]
+    p = block.differentials.weights
+    total = np.maximum(block.truth.total, np.finfo(float).tiny)[..., None]
     logarithm = block.truth.shifted_logits - np.log(total)
     # exp itself, where p·expm1 would be 0 for a weight that underflowed in the truth
     high = np.exp(np.minimum(logarithm + growth, LARGEST_ARGUMENT)) - p
@@ -268,7 +269,8 @@ def _dots_error(block: Pass, logits: Array) -> Array:
     operands, truth, b, r = block.operands, block.truth, block.roundings, block.roundings.forward
     if operands.bend is None:
         return logits
-    size, before = np.abs(block.differentials.logits), product_error(operands, truth, r) + logit_underflow(operands, r)
+    size = np.abs(block.differentials.logits)
+    before = product_error(operands, truth, r) + logit_underflow(operands, r)
     # the slope is formed of a logit that errs
     of_slope = operands.bend.derivative_error(before, scaled_magnitude(operands, truth), np.abs(truth.bent_dots), r)
     error = (size + logits) * of_slope + logits * block.differentials.slope
@@ -293,7 +295,8 @@ def expect_gradients(
     factor (B,H,T,S): of weights that are dropped.  The other arguments are those of `expect`.
     """
     own, *of_truth = erring_classes(precision, backward)
-    classes, problem = (replace(own, forward=roundings_of(problem, precision)), *of_truth), dequantise_problem(problem)
+    classes = (replace(own, forward=roundings_of(problem, precision)), *of_truth)
+    problem = dequantise_problem(problem)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is not claimed
         way = _Way(problem, grad, classes, key_heads(problem, conventions),
                    np.ones((problem.sizes.B, 1), bool) if settled is None else settled,
@@ -349,10 +352,13 @@ def _add_block(way: _Way, block: ProblemBlock) -> float:
     """Add what a block contributes; returns the size of the scale."""
     block = _hide_absent_queries(way, block)
     operands, place = block.operands, block.place
-    truth, factor = compute_truth(operands, wide_float(way.problem.dtype)), _block_factor(way, block)
+    truth = compute_truth(operands, wide_float(way.problem.dtype))
+    factor = _block_factor(way, block)
     truth = truth if factor is None else multiply_weights(truth, operands, factor)
     found = differentiate(operands, truth, way.grad[place], factor)
-    narrow, seen, rescaled = truth.narrow(), operands.visible_array(), 0.0 if factor is None else way.rescaling
+    narrow = truth.narrow()
+    seen = operands.visible_array()
+    rescaled = 0.0 if factor is None else way.rescaling
     passes = [Pass(operands, narrow, found.narrow(), b, weight_error(operands, narrow, b.forward), seen, factor,
                    rescaled) for b in way.classes]
     pairs = [pair_errors(each) for each in passes]
@@ -404,7 +410,10 @@ def _split_logits(way: _Way, logits: Array, keys: int) -> list[tuple[str, Array]
 
 def _add_errors(way: _Way, block: ProblemBlock, each: Pass, errors: PairErrors, at: int) -> None:
     """The errors' share of a block in one class, whose index is `at`."""
-    operands, found, b, keys = block.operands, each.differentials, each.roundings, way.problem.sizes.S
+    operands = block.operands
+    found = each.differentials
+    b = each.roundings
+    keys = way.problem.sizes.S
     a = abs(float(operands.scale))
     # an underflow is absolute, and each visible key may have one
     low = np.where(each.seen, max(1.0, a) * (b.lost_logits + b.forward.lost_product), 0.0)
@@ -440,7 +449,9 @@ def _add_parts(way: _Way, name: str, block: ProblemBlock, at: int, parts: tuple[
 
 def _count_terms(way: _Way, block: ProblemBlock, lost: Array) -> None:
     """How many terms each sum has from a block, and what hangs on rows (B,H,T) that are lost."""
-    seen, keys, owners = block.operands.visible_array(), way.problem.sizes.S, way.owners(block.place[1])
+    seen = block.operands.visible_array()
+    keys = way.problem.sizes.S
+    owners = way.owners(block.place[1])
     batch = block.place[0]
     way.sums["query"].number[block.place] = block.operands.counts[..., None]
     way.sums["query"].lost[block.place] |= lost[..., None]

@@ -325,7 +325,8 @@ def _take_rows(array: Array, problem: Problem, rows: Array | None) -> Array:
 
 def prepare_keys(problem: Problem, conventions: Mapping[str, str]) -> Keys:
     """The keys and values of a problem, past ones first, ready for any of its queries."""
-    heads, whole = key_heads(problem, conventions), join_past(problem) if problem.has_past else problem
+    heads = key_heads(problem, conventions)
+    whole = join_past(problem) if problem.has_past else problem
     wide = (array.astype(np.float64) for array in (whole.key, whole.value))
     return _measure_keys(*(array if heads is None else array[:, heads] for array in wide))
 
@@ -398,7 +399,8 @@ def _softmax_scale(problem: Problem, width: int | None) -> float | np.longdouble
 
 def _zero_unseen(operands: Operands) -> Operands:
     """Zeros in place of what no row of a head sees and of what is not finite; rows that see the latter are unusable."""
-    visible, bias = operands.visible_array(), np.zeros(1) if operands.bias is None else operands.bias
+    visible = operands.visible_array()
+    bias = np.zeros(1) if operands.bias is None else operands.bias
     finite_key = np.asarray(np.isfinite(operands.key).all(axis=-1) & np.isfinite(operands.value).all(axis=-1))
     sees_no_such: Array = ~np.asarray((visible & ~(finite_key[:, :, None, :] & np.isfinite(bias))).any(axis=-1))
     usable: Array = operands.usable & np.asarray(np.isfinite(operands.query).all(axis=-1)) & sees_no_such

@@ -122,8 +122,9 @@ def cut_blocks(problem: Problem, conventions: Mapping[str, str], scale_width: in
             together = max(1, LOGITS_AT_ONCE // max(1, part.sizes.B * part.sizes.H * part.sizes.S))
             for queries in _cut_length(T, max(1, -(-T // max(1, -(-T // together))))):
                 chosen = rows if queries == slice(0, T) else every[queries]
-                place, operands = (batch, heads, queries), prepare_operands(part, conventions,
-                                                                            scale_width, chosen, keys)
+                place = (batch, heads, queries)
+                operands = prepare_operands(part, conventions,
+                                            scale_width, chosen, keys)
                 extra = extra_key(part)
                 yield ProblemBlock(place, operands if extra is None else add_extra_key(operands, extra))
 

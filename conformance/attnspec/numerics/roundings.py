@@ -91,7 +91,9 @@ class Roundings:
 @functools.cache
 def roundings(precision: Precision) -> Roundings:
     """The numbers of a class."""
-    accumulate, softmax, output = DTYPES[precision.accumulate], DTYPES[precision.softmax], DTYPES[precision.output]
+    accumulate = DTYPES[precision.accumulate]
+    softmax = DTYPES[precision.softmax]
+    output = DTYPES[precision.output]
     logits, weights = DTYPES[precision.logits], DTYPES[precision.weights]
     prescale, scale = DTYPES[precision.prescale], DTYPES[precision.scale]
     stored = precision.logit_roundings

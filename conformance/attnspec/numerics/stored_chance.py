@@ -81,7 +81,8 @@ def sure_of_stored(operands: Operands, truth: Truth, r: Roundings, errors: Weigh
         return np.inf
     if WEIGHTS not in r.stored_formats:
         return 0.0
-    stored, attended = r.stored_formats[WEIGHTS], np.where(operands.visible_array(), truth.weights, 0.0)
+    stored = r.stored_formats[WEIGHTS]
+    attended = np.where(operands.visible_array(), truth.weights, 0.0)
     # what is lost always has one sign, which chance does not damp
     small = stored_weight_error(stored, attended, truth.total, errors.least, only_small=True)
     size = np.abs(truth.output)

@@ -104,7 +104,8 @@ class StoredFormat:
     def __str__(self) -> str:
         is_said = bool(self.granularity) and self.granularity != self.codes.shared
         shared = f" by {self.granularity}" * is_said
-        factor, least = f" times {self.factor:g}" * (self.factor != 1), f" from {self.least:g}" * bool(self.least)
+        factor = f" times {self.factor:g}" * (self.factor != 1)
+        least = f" from {self.least:g}" * bool(self.least)
         flags = "".join(f" {name}" for name in ("smoothed", "divided", "summed") if getattr(self, name))
         return f"{self.storage}{shared}{factor}{least}{flags}"
 

@@ -99,7 +99,8 @@ class ProbeJobs:
     def carry_out(self, job: ProbeJob) -> SubjectProbed:
         """Asks every question of a subject."""
         try:
-            dtype, declaration = DType(job.dtype), self._probe_worker.subject(job.target).declaration
+            dtype = DType(job.dtype)
+            declaration = self._probe_worker.subject(job.target).declaration
             return self._probe_worker.probe(job.target, job.variant, dtype,
                                             whole=dtype is main_dtype(declaration, self.plan))
         except AttnspecError as problem:

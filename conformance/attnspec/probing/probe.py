@@ -64,7 +64,8 @@ def _self_problem(asker: Asker, **features: bool) -> LayerProblem:
     """A layer's own problem: one array is query, key and value."""
     if asker.subject.declaration.kind is not Kind.LAYER:
         raise NotAsked("it is not a layer")
-    limits, sizes = asker.subject.declaration.limits, Sizes(2, asker.heads, asker.heads, 4, 4, asker.width, asker.width)
+    limits = asker.subject.declaration.limits
+    sizes = Sizes(2, asker.heads, asker.heads, 4, 4, asker.width, asker.width)
     recipe = Recipe(sizes, ("normal",), "none", frozenset(), 1, M=model_width(sizes, limits), inputs="one")
     problem = make_layer(recipe, asker.dtype, limits=limits)
     return problem.but(key=problem.query, value=problem.query, **features)

@@ -186,8 +186,10 @@ class Menu:
         rest = iter(choices)
         sizes = _pick_choice(self.weighted_shapes, next(rest))
         features = self.domain.always | self._draw_features(rest, sizes)
-        mask, bias = _pick_choice(self.domain.masks, next(rest)), _pick_choice(self.domain.biases, next(rest))
-        scale, inputs = _pick_choice(self.domain.scales, next(rest)), _pick_choice(self.input_kinds(sizes), next(rest))
+        mask = _pick_choice(self.domain.masks, next(rest))
+        bias = _pick_choice(self.domain.biases, next(rest))
+        scale = _pick_choice(self.domain.scales, next(rest))
+        inputs = _pick_choice(self.input_kinds(sizes), next(rest))
         values = {name: _pick_choice(self.values(name, sizes.S), next(rest)) for name in self.valued_keywords}
         sizes = self._step_sizes(sizes, values, features)
         return Recipe(

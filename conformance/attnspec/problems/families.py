@@ -94,7 +94,8 @@ def normal_numbers(words: Words) -> Floats:
     filled = np.empty(flat.size)
     start, slope = _quantiles()
     for first in range(0, flat.size, _ENTRIES_AT_ONCE):
-        part, entries = flat[first:first + _ENTRIES_AT_ONCE], filled[first:first + _ENTRIES_AT_ONCE]
+        part = flat[first:first + _ENTRIES_AT_ONCE]
+        entries = filled[first:first + _ENTRIES_AT_ONCE]
         cell = (part >> np.uint32(20)).astype(np.intp)
         slope.take(cell, out=entries, mode="clip")  # no cell is out of range, and clipping takes it on trust
         entries *= part & np.uint32(0xFFFFF)

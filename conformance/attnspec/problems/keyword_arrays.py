@@ -157,7 +157,8 @@ _GRADIENT_MAKERS: Mapping[GradPattern, Callable[[Words, Words], Array]] = {
 def make_output_gradient(pattern: str, seed: int, sizes: Sizes, dtype: DType) -> Array:
     """(B,H,T,Dv) in the dtype, rounded once."""
     shape = sizes.B, sizes.H, sizes.T, sizes.Dv
-    every, of_rows = random_words(seed, GRAD, shape), random_words(seed, f"{GRAD} of rows", (*shape[:3], 1))
+    every = random_words(seed, GRAD, shape)
+    of_rows = random_words(seed, f"{GRAD} of rows", (*shape[:3], 1))
     made = np.asarray(_GRADIENT_MAKERS[pattern](every, of_rows))  # type: ignore[index]  # read by name
     rounded: Array = made.astype(DTYPES[dtype].wide.value).astype(numpy_dtype(dtype))
     return rounded

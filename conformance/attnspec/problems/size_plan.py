@@ -85,7 +85,9 @@ def _aims_of_uses() -> Iterator[Aim]:
     """At many keys: decoding (one query) with groups and with batches, and every width of a model; several groups there
     and at many queries.
     """
-    keys, queries, one_query = _spans_above("S", _LONG_KEYS), _spans_above("T", _LONG_KEYS), ("T", (1, 1))
+    keys = _spans_above("S", _LONG_KEYS)
+    queries = _spans_above("T", _LONG_KEYS)
+    one_query = ("T", (1, 1))
     yield from ((one_query, span, other)
                 for span, other in product(keys, (*_spans_above("G", 2), *_spans_above("B", 2))))
     yield from ((span, group, heads)
@@ -181,7 +183,9 @@ FLOAT64_SLOWDOWN = 10
 _PLAIN_SHARE = 4    # of the budget, against 1 of clauses that look at more than one answer
 _CAP_DECAY = 0.7         # each row of a clause may cost so much of the one before
 _TELLING_KEYS = range(4, 257)  # of one case at a glance: among fewer a mistake is small, among more it averages out
-_KEPT_SHARE, _KEPT_SHARE_OF_ANY = 0.25, 0.5  # of the openings of a clause; of one under which any problem may be put
+# of the openings of a clause; of one under which any problem may be put
+_KEPT_SHARE = 0.25
+_KEPT_SHARE_OF_ANY = 0.5
 _GROUPED_SHARE = 0.5     # of the clauses that may have grouped heads have them in the one case of a glance
 _SEVERAL_AIM: Aim = (("B", (2, 4)), ("H", (2, 8)), ("T", (3, 64)), ("S", (4, 64)))
 _SECOND_SHARE = 0.75      # of the rows that may have more than one batch entry, head, query or key have so many:
@@ -295,7 +299,8 @@ class SizePlan:
 
     def _openings_for_demand(self, demand: Demand) -> range:
         """The openings that are kept for sizes that tell most: several entries of everything, and no great length."""
-        kept, aimed = _KEPT_SHARE_OF_ANY if demand.is_general else _KEPT_SHARE, EFFORTS[self.effort].aimed
+        kept = _KEPT_SHARE_OF_ANY if demand.is_general else _KEPT_SHARE
+        aimed = EFFORTS[self.effort].aimed
         return range(math.ceil((1 - kept) * aimed), aimed)
 
     def _draw_row(self, demand: Demand, row: int, aims: Sequence[Aim], drawer: Drawer) -> Sizes | None:
@@ -411,7 +416,9 @@ class SizePlan:
 
     def _draw_candidate(self, demand: Demand, pinned: Mapping[str, int], cap: float, drawer: Drawer) -> Sizes | None:
         """Axes in random order, each as long as the budget leaves room for beside those that are pinned."""
-        table, call, is_square = self._distributions, cap / demand.calls, self.limits.lengths == "equal"
+        table = self._distributions
+        call = cap / demand.calls
+        is_square = self.limits.lengths == "equal"
         pinned = square_lengths(pinned) if is_square else pinned
         # all short first: the budget is for the few axes that may be long
         lengths = {**{name: table[name].length_at(drawer.draw_share(), 1, most) for name,

@@ -150,7 +150,8 @@ def ask_mask_with_causal(asker: Asker, pattern: Array = _MASK_BESIDE_CAUSAL) -> 
     where queries share one mask.
     """
     shape = asker.fit_lengths(*pattern.shape)
-    problem, mask = asker.make_even(*shape), asker.fit_rows(np.tile(pattern, shape)[:shape[0], :shape[1]])
+    problem = asker.make_even(*shape)
+    mask = asker.fit_rows(np.tile(pattern, shape)[:shape[0], :shape[1]])
     return _ask_with_causal(asker, problem.but(mask=asker.as_mask(mask, problem)), mask)
 
 
