@@ -1,6 +1,8 @@
-"""What a finding says first where the likeliest reason has a known way out: a declaration, an adapter, a line.
+"""What a finding says first where the likeliest reason has a known way out: a declaration, an
+adapter, a line.
 
-Where a function raises, that is the line, and the fewest sizes and keywords that bring the exception out.
+Where a function raises, that is the line, and the fewest sizes and keywords that bring the
+exception out.
 """
 
 from __future__ import annotations
@@ -39,18 +41,21 @@ _ASKS_FOR_TENSORS = re.compile(r"(must be|expected) Tensor\b.*\bnumpy\.ndarray")
 
 
 def explain_missing_lift(subject: Subject, said: str) -> Explanation | None:
-    """What to say where a function of one's own raises on arrays, and its module imports a framework, or the exception
-    asks for the tensors of one. said: the exception.
+    """What to say where a function of one's own raises on arrays, and its module imports a
+    framework, or the exception asks for the tensors of one. said: the exception.
     """
     lift, why = wanted_lift(subject, said)
     if not lift:
         return None
     return Explanation(f"it gets NumPy arrays, and {why} (--lift {lift} gives it tensors)",
-                       f"Give it tensors, with --lift {lift}", f'{subject.id.rpartition(":")[2]}.lift = "{lift}"')
+                       f"Give it tensors, with --lift {lift}",
+                       f'{subject.id.rpartition(":")[2]}.lift = "{lift}"')
 
 
 def wanted_lift(subject: Subject, said: str) -> tuple[str, str]:
-    """The framework whose tensors such a function takes, and how that is known; both empty where that is not."""
+    """The framework whose tensors such a function takes, and how that is known; both empty where
+    that is not.
+    """
     if not is_bare(subject.id) or subject.declaration.lift:
         return "", ""
     # the import says it before a word of the exception does
@@ -62,7 +67,9 @@ def wanted_lift(subject: Subject, said: str) -> tuple[str, str]:
 
 
 def used_frameworks(subject: Subject) -> frozenset[str]:
-    """The packages that the module of the subject's function imports by name, and the framework it is handed."""
+    """The packages that the module of the subject's function imports by name, and the framework it
+    is handed.
+    """
     used = subject.description.uses if subject.description else ()
     return frozenset({subject.declaration.lift, *used} - {""})
 
@@ -72,8 +79,10 @@ _FINITE_MASK_PREFIXES = ("mask_constant_", "mask_adds_")
 """How faults begin that hide a key by a finite number."""
 
 
-def find_way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis, held: Sequence[Recipe] = ()) -> Explanation | None:
-    """What to do about the diagnosis of a case, for the mistakes that students and users of libraries make most.
+def find_way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis,
+                 held: Sequence[Recipe] = ()) -> Explanation | None:
+    """What to do about the diagnosis of a case, for the mistakes that students and users of
+    libraries make most.
 
     held: cases that hold beside it. A convention on which one of them hangs is not what is wrong.
     """
@@ -83,11 +92,15 @@ def find_way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis, held: Seque
     if likeliest == ALWAYS_CAUSAL:
         return _explain_causal_by_design(subject)
     if likeliest == WITHOUT_MAXIMUM:
-        return Explanation(f"exp overflows: the maximum of the logits is not subtracted before it (`{likeliest}`)",
-                           "Subtract it from each row: exp(logits - logits.max(axis=-1, keepdims=True))", "")
+        return Explanation("exp overflows: the maximum of the logits is not subtracted before it "
+                           f"(`{likeliest}`)",
+                           "Subtract it from each row: exp(logits - logits.max(axis=-1, "
+                           "keepdims=True))", "")
     if likeliest.startswith(_FINITE_MASK_PREFIXES):
-        return Explanation(f"masked logits get a finite number, and visible ones may lie lower (`{likeliest}`)",
-                           "Use -inf: it is lower than any logit. Rows whose visible logits are all higher than the "
+        return Explanation("masked logits get a finite number, and visible ones may lie lower "
+                           f"(`{likeliest}`)",
+                           "Use -inf: it is lower than any logit. Rows whose visible logits are "
+                           "all higher than the "
                            "number are right as they are", "")
     if likeliest == INVERTED_MASK or diagnosis.located_stage == MASK_IS_INVERTED:
         return _explain_inverted_mask(subject)
@@ -100,8 +113,8 @@ def find_way_out(trial: Trial, recipe: Recipe, diagnosis: Diagnosis, held: Seque
 
 
 def explain_wrong_clause(trial: Trial, recipe: Recipe, added: Sequence[str]) -> Explanation | None:
-    """What to do about a clause of the user's own files that a case violates, within rounding, though each answer of it
-    is right; None of another clause.
+    """What to do about a clause of the user's own files that a case violates, within rounding,
+    though each answer of it is right; None of another clause.
     """
     clause = trial.check.clause
     # clauses that come with attnspec are held to every sound formulation: a user's own may be
@@ -112,19 +125,25 @@ def explain_wrong_clause(trial: Trial, recipe: Recipe, added: Sequence[str]) -> 
     asked = {str(word.args["observe"]) for word in clause.then if "observe" in word.args}
     seen = [look_at(scene, run, each) for each in asked for run in scene.runs]
     # a wrong answer anywhere, or one of which nothing is claimed, speaks for the function's guilt
-    if not seen or any((beyond(each.array, each.truth, each.allowance) | ~each.claimed).any() for each in seen):
+    if (not seen
+        or any((beyond(each.array, each.truth, each.allowance) | ~each.claimed).any()
+               for each in seen)):
         return None
     return Explanation("the clause is wrong: each answer in this case is right by the definition",
                        f"Mend it ({clause.where}), or say under `given` where it holds", "")
 
 
-def explain_undefined(subject: Subject, names: Sequence[str], found: Mapping[str, str]) -> Explanation | None:
-    """What to do about a convention of these, of which the probes found no known answer and none is declared."""
+def explain_undefined(subject: Subject, names: Sequence[str],
+                      found: Mapping[str, str]) -> Explanation | None:
+    """What to do about a convention of these, of which the probes found no known answer and none
+    is declared.
+    """
     name = next((name for name in names if found.get(name) == UNDEFINED
                  and name not in subject.declaration.conventions), "")
     if not name:
         return None
-    return Explanation(unlike_any(name), f"Make it one of these; {CONVENTIONS[name].recommended} is recommended", "")
+    return Explanation(unlike_any(name),
+                       f"Make it one of these; {CONVENTIONS[name].recommended} is recommended", "")
 
 
 def _explain_inverted_mask(subject: Subject) -> Explanation | None:
@@ -144,7 +163,8 @@ def _explain_causal_by_design(subject: Subject) -> Explanation | None:
     name, wrapper = _wrapper_names(subject)
     return Explanation(f"it is causal, and has no causal flag (`{ALWAYS_CAUSAL}`)",
                        "Let it take `causal`. If every call is meant to be causal, wrap it: "
-                       f"def {wrapper}(query, key, value, *, causal=True): return {name}(query, key, value), and "
+                       f"def {wrapper}(query, key, value, *, causal=True): return {name}(query, "
+                       "key, value), and "
                        f"declare it: {wrapper}.causal_only = True", "")
 
 
@@ -155,7 +175,9 @@ def _wrapper_names(subject: Subject) -> tuple[str, str]:
 
 
 def manifest_line(subject: Subject, key: str, entries: Mapping[str, object]) -> str:
-    """`under 'precision' of mine/attend (FILE:LINE) write: float16: {…}`, and what of it is there already."""
+    """`under 'precision' of mine/attend (FILE:LINE) write: float16: {…}`, and what of it is there
+    already.
+    """
     place = f" ({subject.entry})" if subject.entry else ""
     declared = {"precision": subject.declaration.precision,
                 "backward_precision": subject.declaration.backward_precision}.get(key, {})
@@ -169,7 +191,8 @@ def manifest_line(subject: Subject, key: str, entries: Mapping[str, object]) -> 
 def _format_yaml(value: object) -> str:
     """The value as one writes it in YAML on one line; texts are quoted as in JSON."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {_format_yaml(inner)}" for key, inner in value.items()) + "}"
+        return ("{" + ", ".join(f"{key}: {_format_yaml(inner)}" for key, inner in value.items())
+                + "}")
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -179,18 +202,22 @@ _CONDITION_WORDS = {"G > 1": "Hkv < H"}
 
 @dataclass(slots=True)
 class RaisingExplainer:
-    """Explains the exceptions of one function of a user's own. A line that raised before is not asked about again."""
+    """Explains the exceptions of one function of a user's own. A line that raised before is not
+    asked about again.
+    """
 
     subject: Subject
     _known_explanations: dict[tuple[DType, str], Explanation | None] = field(default_factory=dict)
-    _everywhere: dict[str, Explanation] = field(default_factory=dict)  # by origin or cause, what always comes
+    # by origin or cause, what always comes
+    _everywhere: dict[str, Explanation] = field(default_factory=dict)
 
     def explain(self, raised: SubjectRaised, dtype: DType) -> Explanation | None:
-        """The cause `it raises IndexError in mine.py:41 where Hkv < H`, with the way out; None where the conditions are
-        not found: the exception depends on entries, or on chance.
+        """The cause `it raises IndexError in mine.py:41 where Hkv < H`, with the way out; None
+        where the conditions are not found: the exception depends on entries, or on chance.
         """
         # what a registered subject refuses stands in its manifest
-        if not is_bare(self.subject.id) or self.subject.declaration.kind is Kind.LAYER or raised.asked is None:
+        if (not is_bare(self.subject.id) or self.subject.declaration.kind is Kind.LAYER
+            or raised.asked is None):
             return None
         if refusal_words(raised, raised.asked, home=self.subject.home):
             return None  # it is a promise that is broken; its own words are the best
@@ -200,14 +227,16 @@ class RaisingExplainer:
         key = (dtype, raised.origin)
         if key not in self._known_explanations:
             try:
-                self._known_explanations[key] = self._find_conditions(raised, dtype, case_of(raised.asked))
+                case = case_of(raised.asked)
+                self._known_explanations[key] = self._find_conditions(raised, dtype, case)
             # a process that dies of the search tells nothing, and would die again
             except SubjectDied:
                 self._known_explanations[key] = None
         return self._known_explanations[key]
 
     def explain_return(self, no_array: str) -> Explanation | None:
-        """The cause `every call returns a tuple of 2, and no array`; None where a plain problem is answered.
+        """The cause `every call returns a tuple of 2, and no array`; None where a plain problem is
+        answered.
 
         no_array: what came back in place of the output (`UnusableAnswer.no_array`).
         """
@@ -227,7 +256,9 @@ class RaisingExplainer:
             return False
         return True
 
-    def _find_conditions(self, raised: SubjectRaised, dtype: DType, end: Case) -> Explanation | None:
+    def _find_conditions(self, raised: SubjectRaised, dtype: DType,
+                         end: Case) -> Explanation | None:
+        # a plain problem that is answered: from there to the failing one, change by change
         begun = begin_interview(self.subject, dtype)
         if begun is None:
             return self._explain_constant_raising(raised, dtype)
@@ -244,30 +275,36 @@ class RaisingExplainer:
                   if each is not dtype and Interview(self.subject, each).takes_case(Case(PLAIN))]
         if not others:
             self._everywhere[raised.origin] = Explanation(
-                f"every call raises {raised.origin}", f"Mend it{_declaration_words(self.subject)}", "")
+                f"every call raises {raised.origin}", f"Mend it{_declaration_words(self.subject)}",
+                "")
             return self._everywhere[raised.origin]
         function = self.subject.id.rpartition(":")[2]
         return Explanation(
-            f"it raises {raised.origin} at {dtype.value}", f"Mend it. If {dtype.value} is not meant to be taken",
+            f"it raises {raised.origin} at {dtype.value}",
+            f"Mend it. If {dtype.value} is not meant to be taken",
             f"{function}.dtypes = {[each.value for each in others]}")
 
     def _explain_place(self, raised: SubjectRaised, found: Sequence[WordedRefusal]) -> Explanation:
         told = " or ".join(dict.fromkeys(_format_refusal(each.refusal) for each in found))
-        is_of_codes = any(KEYWORDS[name].acts is Acts.STORAGE for each in found for name in each.refusal.keywords
+        is_of_codes = any(KEYWORDS[name].acts is Acts.STORAGE for each in found
+                          for name in each.refusal.keywords
                           if name in KEYWORDS)
         return Explanation(
             f"it raises {raised.origin} where {told}",
-            f"Mend it{_declaration_words(self.subject) if is_of_codes else ''}. If it is not meant to be called so, "
+            f"Mend it{_declaration_words(self.subject) if is_of_codes else ''}. "
+            "If it is not meant to be called so, "
             "let it raise an exception that says so",
             _declare_refusals(self.subject, [each.refusal for each in found]))
 
 
 def _declaration_words(subject: Subject) -> str:
-    """That the declaration may be wrong of what a function is handed as codes and scales; empty where it says nothing
-    of them.
+    """That the declaration may be wrong of what a function is handed as codes and scales; empty
+    where it says nothing of them.
     """
+    # what is handed over may be what was declared wrongly, so that both are named
     limits, told = subject.declaration.limits, []
-    for array in dict.fromkeys(word.meaning_of for word in KEYWORDS.values() if word.acts is Acts.STORAGE):
+    for array in dict.fromkeys(word.meaning_of for word in KEYWORDS.values()
+                               if word.acts is Acts.STORAGE):
         stored, shared = getattr(limits, f"stored_{array}"), getattr(limits, f"{array}_scales")
         told += [f"codes of the {array} in {stored} (stored_{array})"] if stored else []
         shape = {**GRANULARITIES, **PAGED_GRANULARITIES}.get(shared, "")

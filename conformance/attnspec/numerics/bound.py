@@ -1,11 +1,14 @@
-"""How far an honest implementation of a precision class may be from the truth: the worst case, entry by entry.
+"""How far an honest implementation of a precision class may be from the truth: the worst case,
+entry by entry.
 
-The derivation is docs/numerics.md. In short: an error e_j in the logarithm of each weight moves the output by a mean of
-(exp(e_j) - 1)·(v_j - o), so what counts is how far a value is from the output, and errors common to a row cancel.
+The derivation is docs/numerics.md. In short: an error e_j in the logarithm of each weight moves
+the output by a mean of (exp(e_j) - 1)·(v_j - o), so what counts is how far a value is from the
+output, and errors common to a row cancel.
 
-Large problems have a bound for every entry that is cheap and never below the sharp one. The sharp one costs four
-products of (T,S) by (S,·) beside the two of the truth, the cheap one costs one: it is the same, evaluated once a row,
-at the largest that each of its ingredients is anywhere in the row. The rows that come closest are then looked at again.
+Large problems have a bound for every entry that is cheap and never below the sharp one. The sharp
+one costs four products of (T,S) by (S,·) beside the two of the truth, the cheap one costs one: it
+is the same, evaluated once a row, at the largest that each of its ingredients is anywhere in the
+row. The rows that come closest are then looked at again.
 """
 
 from __future__ import annotations
@@ -22,8 +25,10 @@ from attnspec.numerics.stored import StoredWeightError, stored_weight_error
 from attnspec.numerics.stored_format import WEIGHTS
 from attnspec.problems.problem import Array, Problem
 
-SMALL_ERROR = 0.05        # up to here x + x² and 1 - x are sharp enough to stand for exp(x) - 1 and exp(-x)
-LARGEST_ARGUMENT = 700.0  # exp of more would overflow float64; what is cut off here is beyond every bound already
+# up to here x + x² and 1 - x are sharp enough to stand for exp(x) - 1 and exp(-x)
+SMALL_ERROR = 0.05
+# exp of more would overflow float64; what is cut off here is beyond every bound already
+LARGEST_ARGUMENT = 700.0
 ELEMENTWISE_UP_TO = 2**18  # entries of |v_j - o| that are cheap enough to be formed one by one
 SQUARABLE_RANGE = (1e-100, 1e140)  # the largest |v| must lie here for squares to be trusted
 UNDERFLOWN_SQUARE = 1e-300     # more than any square that underflows
@@ -33,11 +38,12 @@ UNDERFLOWN_SQUARE = 1e-300     # more than any square that underflows
 class WeightError:
     """The error of each attended weight before it is divided by the row's sum.
 
-    error (B,H,T,S): of its logarithm; 0 where hidden.  worst (B,H,T): the largest of a row.  excess (B,H,T,S):
-    weight·(exp(error) - 1).  least (B,H,T): the sum of weight·exp(-error).  mass (B,H,T): the sum of excess over least;
-    beyond 1 the hull of the values is the better bound.  chain (B,H,T,1): roundings of an online sum of the row's
-    weights.  rescales (B,H,T,1): how many of its blocks may rescale.  normaliser (B,H,T,1): the relative error that a
-    stored log-sum-exp gives all weights of a row; 0, of any shape, where none is stored.
+    error (B,H,T,S): of its logarithm; 0 where hidden.  worst (B,H,T): the largest of a row.
+    excess (B,H,T,S): weight·(exp(error) - 1).  least (B,H,T): the sum of weight·exp(-error).  mass
+    (B,H,T): the sum of excess over least; beyond 1 the hull of the values is the better bound.
+    chain (B,H,T,1): roundings of an online sum of the row's weights.  rescales (B,H,T,1): how many
+    of its blocks may rescale.  normaliser (B,H,T,1): the relative error that a stored log-sum-exp
+    gives all weights of a row; 0, of any shape, where none is stored.
     """
 
     error: Array
@@ -50,7 +56,9 @@ class WeightError:
     normaliser: Array
 
     def divisor_error(self, r: Roundings) -> Array:
-        """(B,H,T,1): the relative error of what a row is divided by: of its sum, and of a stored logarithm."""
+        """(B,H,T,1): the relative error of what a row is divided by: of its sum, and of a stored
+        logarithm.
+        """
         # x / (1 - x): the computed sum stands below the true one, so that its error counts upwards
         summed = self.chain * r.row_sum / (1 - self.chain * r.row_sum)
         return np.asarray(summed + self.normaliser * (1 + summed))
@@ -67,11 +75,12 @@ TRUTH_ROUNDOFF = 2.0**-53
 """The unit roundoff of the sum of a bias and what slopes add."""
 
 
-def slope_error(operands: Operands, truth: Truth, r: Roundings, error: Array | float = 0.0) -> Array:
+def slope_error(operands: Operands, truth: Truth, r: Roundings,
+                error: Array | float = 0.0) -> Array:
     """(B,H,T,S): what slopes add to the error of each logit, given that without them.
 
-    The product is formed and stored. Then there may be one addition more, with a bias two in any order: no partial sum
-    is larger than all numbers together. A bias may seed the sum of products.
+    The product is formed and stored. Then there may be one addition more, with a bias two in any
+    order: no partial sum is larger than all numbers together. A bias may seed the sum of products.
     """
     assert operands.bias is not None
     assert operands.reach is not None
@@ -82,7 +91,8 @@ def slope_error(operands: Operands, truth: Truth, r: Roundings, error: Array | f
         # it is in each of the D partial sums, like a bias that begins them
         formed = formed + operands.query.shape[-1] * r.accumulate * reach
     largest = np.abs(truth.logits) + bias + 2 * reach + error + formed
-    return np.asarray(formed + 2 * (r.accumulate + r.biased_logits) * largest + TRUTH_ROUNDOFF * (bias + reach))
+    return np.asarray(formed + 2 * (r.accumulate + r.biased_logits) * largest
+                      + TRUTH_ROUNDOFF * (bias + reach))
 
 
 def _plain_logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
@@ -91,10 +101,12 @@ def _plain_logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
         return _bent_logit_error(operands, operands.bend, truth, r)
     if operands.bias is None:
         error = product_error(operands, truth, r)
-    elif operands.only_sink:  # nothing is added to the other logits; the sink is converted, and stored with them
+    # nothing is added to the other logits; the sink is converted, and stored with them
+    elif operands.only_sink:
         error = product_error(operands, truth, r)
         # no product makes the logit of a sink, which is the last key
-        error[..., -1] += np.abs(operands.bias[..., -1]) * ((1 + r.accumulate) * (1 + r.logits) - 1)
+        error[..., -1] += (np.abs(operands.bias[..., -1])
+                           * ((1 + r.accumulate) * (1 + r.logits) - 1))
     else:
         # a bias that begins the accumulator's sum is in each of its D partial sums
         seeded = operands.query.shape[-1] * r.accumulate if r.bias_in_accumulator else 0.0
@@ -123,7 +135,8 @@ def _product_sum_error(operands: Operands, r: Roundings) -> Array:
 
 
 def moved_products(operands: Operands, stored: StoredErrors) -> Array:
-    """(B,H,T,S): how far the products of what attends may be from those of the entries, where a kernel quantises both:
+    """(B,H,T,S): how far the products of what attends may be from those of the entries, where a
+    kernel quantises both:
     |q||dk| + |dq|(|k| + |dk|). `sizes` are those of what attends: |q| + |dq|, |k| + |dk|.
     """
     sizes = operands.sizes
@@ -146,18 +159,23 @@ def product_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
 
 
 def _bent_logit_error(operands: Operands, bend: LogitBend, truth: Truth, r: Roundings) -> Array:
-    """(B,H,T,S): a bend stands between products and bias: they are stored before it, and no bias seeds them."""
+    """(B,H,T,S): a bend stands between products and bias: they are stored before it, and no bias
+    seeds them.
+    """
     error = product_error(operands, truth, r) + logit_underflow(operands, r)
     bent = np.abs(truth.bent_dots)
     # the bend is monotone and no steeper than 1, so that it never makes an error larger
     error = bend.bent_error(error, scaled_magnitude(operands, truth), bent, r)
     if operands.bias is None:
         return error
-    return np.asarray(_error_with_bias(error, bent, np.abs(truth.logits), r) + 2 * (r.lost_product + r.lost_logit))
+    return np.asarray(_error_with_bias(error, bent, np.abs(truth.logits), r)
+                      + 2 * (r.lost_product + r.lost_logit))
 
 
 def _error_with_bias(error: Array, product: Array, logits: Array, r: Roundings) -> Array:
-    """(B,H,T,S), as what it is given: the addition of the bias and the storing, on top of the error so far."""
+    """(B,H,T,S), as what it is given: the addition of the bias and the storing, on top of the
+    error so far.
+    """
     # d2: the sum with the bias is rounded in the accumulator
     error = error + r.accumulate * (logits + error)
     # d3: what is stored may be the product or the sum, so the larger of the two is rounded
@@ -166,36 +184,45 @@ def _error_with_bias(error: Array, product: Array, logits: Array, r: Roundings) 
 
 
 def logit_underflow(operands: Operands, r: Roundings) -> Array:
-    """(B,H,T,S) or (B,H,T,1): what products, sums, storage and scaled operands lose below the normal range."""
+    """(B,H,T,S) or (B,H,T,1): what products, sums, storage and scaled operands lose below the
+    normal range.
+    """
     a, D, sizes = max(1.0, abs(float(operands.scale))), operands.query.shape[-1], operands.sizes
     # an underflow is absolute: of D products and D sums, two more on the way, and the scale multiplies it
-    lost: Array = a * ((2 * D + 2) * r.lost_product + r.lost_logit + r.lost_input * sizes.query_sums[..., None])
+    lost: Array = (a
+                   * ((2 * D + 2) * r.lost_product + r.lost_logit
+                      + r.lost_input * sizes.query_sums[..., None]))
     return lost + (a * r.lost_input) * sizes.key_sums[:, :, None, :] if r.lost_input else lost
 
 
 def weight_error(operands: Operands, truth: Truth, r: Roundings) -> WeightError:
-    """The error of the weights. An error common to a row (a running maximum that is off) is at most the largest
-    t_j + delta_j, since a maximum of perturbed logits exceeds the true one by no more than that.
+    """The error of the weights. An error common to a row (a running maximum that is off) is at
+    most the largest t_j + delta_j, since a maximum of perturbed logits exceeds the true one by no
+    more than that.
     """
     # a finite mask constant has a huge error and no influence: the maximum is that of t + delta
     error = logit_error(operands, truth, r)
     counts = operands.counts[..., None]
     visible = operands.visible
     raised = truth.shifted_logits + error
-    common = (raised if visible is None else np.where(visible, raised, 0.0)).max(axis=-1, keepdims=True, initial=0.0)
+    common = (raised if visible is None
+              else np.where(visible, raised, 0.0)).max(axis=-1, keepdims=True, initial=0.0)
     rescales = count_rescales(operands, r)
     error = logarithm_error(error, np.abs(truth.shifted_logits), common, rescales, r)
     if visible is not None:
         error = np.where(visible, error, 0.0)
     worst = error.max(axis=-1, initial=0.0)
     excess, least = _perturb_weights(error, float(worst.max(initial=0.0)), truth, visible)
-    return WeightError(error, worst, excess, least, excess.sum(axis=-1) / least, counts + 3 * rescales, rescales,
+    return WeightError(error, worst, excess, least, excess.sum(axis=-1) / least,
+                       counts + 3 * rescales, rescales,
                        normaliser_error(truth, visible, r))
 
 
-def logarithm_error(error: Array, distance: Array, common: Array, rescales: Array, r: Roundings) -> Array:
-    """(B,H,T,S): of the logarithm of a weight, given that of its logit, which is written over, how far the logit lies
-    from the row's largest, how far the computed maximum may be off (B,H,T,1), and the rescales (B,H,T,1).
+def logarithm_error(error: Array, distance: Array, common: Array, rescales: Array,
+                    r: Roundings) -> Array:
+    """(B,H,T,S): of the logarithm of a weight, given that of its logit, which is written over, how
+    far the logit lies from the row's largest, how far the computed maximum may be off (B,H,T,1),
+    and the rescales (B,H,T,1).
     """
     # three roundings: the subtraction, the product with log2(e), and that constant
     error *= 1 + r.argument
@@ -206,8 +233,9 @@ def logarithm_error(error: Array, distance: Array, common: Array, rescales: Arra
 
 
 def normaliser_error(truth: Truth, visible: Array | None, r: Roundings) -> Array:
-    """(B,H,T,1): the relative error of exp(-logsumexp): the stored number is off by its roundings, and log(total)
-    enters the exponential's argument besides what `weight_error` counts. A row shares it, and no division takes it out.
+    """(B,H,T,1): the relative error of exp(-logsumexp): the stored number is off by its roundings,
+    and log(total) enters the exponential's argument besides what `weight_error` counts. A row
+    shares it, and no division takes it out.
     """
     # who divides by the row's own sum stores no logarithm of it
     if not r.logsumexp:
@@ -228,8 +256,11 @@ def count_rescales(operands: Operands, r: Roundings) -> Array:
     return rescales
 
 
-def _perturb_weights(error: Array, worst: float, truth: Truth, visible: Array | None) -> tuple[Array, Array]:
-    """(B,H,T,S) weight·(exp(error) - 1), and (B,H,T) the sum of weight·exp(-error): never less, never more."""
+def _perturb_weights(error: Array, worst: float, truth: Truth,
+                     visible: Array | None) -> tuple[Array, Array]:
+    """(B,H,T,S) weight·(exp(error) - 1), and (B,H,T) the sum of weight·exp(-error): never less,
+    never more.
+    """
     # below this, x + x² is above exp(x) - 1, and 1 - x below exp(-x): two products in place of two exponentials
     if worst <= SMALL_ERROR:
         loss = truth.weights * error
@@ -252,11 +283,14 @@ def output_allowance(operands: Operands, truth: Truth, r: Roundings, errors: Wei
     largest = operands.sizes.largest_value
     by_squares = errors.excess.size * operands.value.shape[-1] > ELEMENTWISE_UP_TO
     by_squares = by_squares and SQUARABLE_RANGE[0] < largest < SQUARABLE_RANGE[1]
-    drift = (_drift_by_squares if by_squares else _drift_by_entries)(operands.value, truth.output, errors)
+    drift = (_drift_by_squares if by_squares
+             else _drift_by_entries)(operands.value, truth.output, errors)
     # A1, the mean of |v_j| under the heaviest weights
     reach = ((truth.weights + errors.excess) @ operands.sizes.value) / errors.least[..., None]
-    if r.stored_formats:  # logits may be off by 30 and more: then the truth's own rounding of o counts in v_j - o
-        drift = drift + own_rounding(operands) * (reach + np.abs(truth.output) * errors.mass[..., None])
+    # logits may be off by 30 and more: then the truth's own rounding of o counts in v_j - o
+    if r.stored_formats:
+        drift = (drift + own_rounding(operands)
+                 * (reach + np.abs(truth.output) * errors.mass[..., None]))
     # no mean leaves the hull of what it is a mean of, however wrong the weights
     drift, reach = _limit_to_hull(operands, truth, errors, drift, reach)
     if r.stored_formats:
@@ -270,11 +304,13 @@ def own_rounding(operands: Operands) -> float:
     return float((2 * operands.shape[3] + 16) * 2.0**-52)
 
 
-def _add_storage_errors(operands: Operands, truth: Truth, r: Roundings, errors: WeightError, both: tuple[Array, Array],
+def _add_storage_errors(operands: Operands, truth: Truth, r: Roundings, errors: WeightError,
+                        both: tuple[Array, Array],
                         ) -> tuple[Array, Array]:
     """B1 and A1, (B,H,T,Dv) each, with what storing values, and weights, as codes may add to them."""
     drift, reach = both
-    if operands.stored_errors is not None:  # a mean of what values are off by, under the heaviest weights
+    # a mean of what values are off by, under the heaviest weights
+    if operands.stored_errors is not None:
         drift = drift + _heaviest_mean(operands.stored_errors.value, operands, truth, errors)
     stored = weight_storage_error(truth, r, errors, operands.visible)
     if stored is None:
@@ -292,8 +328,8 @@ def _add_storage_errors(operands: Operands, truth: Truth, r: Roundings, errors: 
 
 
 def _heaviest_mean(sizes: Array, operands: Operands, truth: Truth, errors: WeightError) -> Array:
-    """(B,H,T,Dv): the largest mean of what belongs to values, (B,H,S,Dv), never negative, under honest weights; no
-    mean is larger than the largest of what is attended.
+    """(B,H,T,Dv): the largest mean of what belongs to values, (B,H,S,Dv), never negative, under
+    honest weights; no mean is larger than the largest of what is attended.
     """
     mean = ((truth.weights + errors.excess) @ sizes) / errors.least[..., None]
     rows = ~(errors.mass <= 1)
@@ -311,11 +347,13 @@ def weight_storage_error(truth: Truth, r: Roundings, errors: WeightError,
     heaviest = truth.weights + errors.excess
     if visible is not None:
         heaviest = np.where(visible, heaviest, 0.0)
-    return stored_weight_error(stored, heaviest, truth.total + errors.excess.sum(axis=-1), errors.least)
+    return stored_weight_error(stored, heaviest, truth.total + errors.excess.sum(axis=-1),
+                               errors.least)
 
 
 def assemble_allowance(
-    operands: Operands, size: Array, errors: WeightError, r: Roundings, *, drift: Array, reach: Array,
+    operands: Operands, size: Array, errors: WeightError, r: Roundings, *, drift: Array,
+    reach: Array,
 ) -> Array:
     """(B,H,T,Dv), as what it is given: D, from |o|, B1 and A1."""
     # gs: n additions, and three roundings for each online rescale of the sum so far
@@ -325,11 +363,13 @@ def assemble_allowance(
     size = add_offset(size, r.inputs.value_offset)
     reach = add_offset(reach, r.inputs.value_offset)
     # B2: both sums err, numerator and denominator
-    rounded = reach * (((1 + summed) * (1 + r.weights) - 1) * (1 + divided)) + (size + drift) * divided
+    rounded = (reach * (((1 + summed) * (1 + r.weights) - 1) * (1 + divided))
+               + (size + drift) * divided)
     # the division may be two roundings: a reciprocal, and the product with it
     rounded += (size + drift + rounded) * (r.softmax * (2 + r.softmax))
     inside = drift + rounded + lost_weights(operands, size, r)
-    if r.inputs.of_values:  # a mean of values that are off by so much, heaviest weights and their roundings included
+    # a mean of values that are off by so much, heaviest weights and their roundings included
+    if r.inputs.of_values:
         inside += r.inputs.of_values * (reach + rounded)
     # what is returned is rounded once more, at the size that it may have by then
     allowance: Array = inside + r.output * (answer + inside) + r.lost_output
@@ -337,7 +377,9 @@ def assemble_allowance(
 
 
 def _drift_by_entries(value: Array, o: Array, errors: WeightError) -> Array:
-    """(B,H,T,Dv): as it is written, so many columns of the values (B,H,S,Dv) at a time as memory likes."""
+    """(B,H,T,Dv): as it is written, so many columns of the values (B,H,S,Dv) at a time as memory
+    likes.
+    """
     drift, step = np.empty_like(o), max(1, ELEMENTWISE_UP_TO // max(1, errors.excess.size))
     for start in range(0, value.shape[-1], step):
         columns = slice(start, start + step)
@@ -348,49 +390,65 @@ def _drift_by_entries(value: Array, o: Array, errors: WeightError) -> Array:
 
 
 def _drift_by_squares(value: Array, o: Array, errors: WeightError) -> Array:
-    """(B,H,T,Dv): sqrt(sum e)·sqrt(sum e·(v - o)²), by matrix products; cancellation is guarded upwards."""
+    """(B,H,T,Dv): sqrt(sum e)·sqrt(sum e·(v - o)²), by matrix products; cancellation is guarded
+    upwards.
+    """
     excess, S = errors.excess, value.shape[-2]
     mass = errors.mass[..., None] * errors.least[..., None]
     squares, shift = excess @ (value * value), o * o * mass
     # what float64 loses where o² is taken off a sum of S squares is added, so that the bound is never too small
     guard = (2 * S + 16) * 2.0**-52
-    spread = np.maximum(squares - 2 * o * (excess @ value) + shift, 0.0) + guard * (squares + shift)
+    spread = (np.maximum(squares - 2 * o * (excess @ value) + shift, 0.0)
+              + guard * (squares + shift))
     # Cauchy and Schwarz: sum e·|v - o| is at most sqrt(sum e)·sqrt(sum e·(v - o)²)
-    drift: Array = np.sqrt(mass) * np.sqrt(spread + mass * UNDERFLOWN_SQUARE) / errors.least[..., None]
+    drift: Array = (np.sqrt(mass) * np.sqrt(spread + mass * UNDERFLOWN_SQUARE)
+                    / errors.least[..., None])
     return drift
 
 
 def _limit_to_hull(
     operands: Operands, truth: Truth, errors: WeightError, drift: Array, reach: Array,
 ) -> tuple[Array, Array]:
-    """Both (B,H,T,Dv), with the hull of the attended values where it is smaller; it can only be where mass > 1."""
+    """Both (B,H,T,Dv), with the hull of the attended values where it is smaller; it can only be
+    where mass > 1.
+    """
     rows = ~(errors.mass <= 1)
     if not rows.any() or operands.shape[3] == 0:
         return drift, reach
     top, bottom = attended_range(operands.value, operands.visible, rows)
     o = truth.output[rows]
-    drift[rows] = np.fmin(drift[rows], np.maximum(top - o, o - bottom))  # fmin: what overflowed became NaN
+    # fmin: what overflowed became NaN
+    drift[rows] = np.fmin(drift[rows], np.maximum(top - o, o - bottom))
     reach[rows] = np.fmin(reach[rows], np.maximum(np.abs(top), np.abs(bottom)))
     return drift, reach
 
 
 def lost_weights(operands: Operands, size: Array, r: Roundings) -> Array:
-    """(B,H,T,Dv): B3, weights that underflow, lost to numerator and denominator both, and products that do."""
+    """(B,H,T,Dv): B3, weights that underflow, lost to numerator and denominator both, and products
+    that do.
+    """
     sizes, counts, visible = operands.sizes, operands.counts[..., None], operands.visible
-    seen = sizes.value_sums[:, :, None, :] if visible is None else visible.astype(np.float64) @ sizes.value
+    if visible is None:
+        seen = sizes.value_sums[:, :, None, :]
+    else:
+        seen = visible.astype(np.float64) @ sizes.value
     # a weight that underflows is missing from the numerator, |v|, and from the denominator, |o|
     lost: Array = r.lost_weight * (seen + counts * size) + 2 * counts * r.lost_product
     return lost
 
 
 def in_domain(operands: Operands, truth: Truth, r: Roundings, errors: WeightError) -> Array:
-    """(B,H,T): the rows that see a key and on which no declared storage can overflow. Elsewhere there is no claim."""
-    summable = ((errors.chain * max(r.accumulate, r.row_sum) < 1) & (errors.normaliser <= 1))[..., 0]
+    """(B,H,T): the rows that see a key and on which no declared storage can overflow. Elsewhere
+    there is no claim.
+    """
+    summable = ((errors.chain * max(r.accumulate, r.row_sum) < 1)
+                & (errors.normaliser <= 1))[..., 0]
     # the sum of the sizes of a head's values, hidden ones too, cannot overflow the accumulator
     sums = operands.held.value_sums.max(axis=-1, initial=0.0)[..., None]
     sums = add_offset(sums, r.inputs.value_offset * operands.shape[3]) * r.inputs.value_growth
     # half of the range leaves room for the roundings of the sum
-    domain: Array = operands.usable & (operands.counts > 0) & summable & (sums <= r.largest_sum / 2)
+    domain: Array = (operands.usable & (operands.counts > 0) & summable
+                     & (sums <= r.largest_sum / 2))
     # a scale below the normal range of its storage is not rounded relatively
     a = abs(float(operands.scale))
     if a != 0 and not r.scale_range[0] <= a <= r.scale_range[1]:
@@ -403,7 +461,8 @@ def _surely_fits(operands: Operands, r: Roundings) -> bool:
     a, D = max(1.0, abs(float(operands.scale))), operands.query.shape[-1]
     query = operands.held.largest_query + r.inputs.query_offset
     key = operands.held.largest_key + r.inputs.key_offset
-    bias = sum(float(np.abs(each).max(initial=0.0)) for each in (operands.bias, operands.reach) if each is not None)
+    bias = sum(float(np.abs(each).max(initial=0.0)) for each in (operands.bias, operands.reach)
+               if each is not None)
     # D products of the largest entries; a quarter of the range leaves room for their roundings
     largest = _product_growth(operands, r) * a * D * query * key + bias
     return max(query, key) * a <= r.largest_prescaled and largest <= r.largest_logit / 4
@@ -415,8 +474,8 @@ def _product_growth(operands: Operands, r: Roundings) -> float:
 
 
 def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
-    """(B,H,T): whether no logit overflows. Hidden keys count: -inf added to an overflown logit is NaN. A logit far
-    below the largest may go to -inf, since its weight is 0 either way.
+    """(B,H,T): whether no logit overflows. Hidden keys count: -inf added to an overflown logit is
+    NaN. A logit far below the largest may go to -inf, since its weight is 0 either way.
     """
     a, sizes, logits = max(1.0, abs(float(operands.scale))), operands.held, truth.logits
     dots = np.abs(operands.query @ operands.held_key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
@@ -431,14 +490,16 @@ def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
     # storage rounds upwards, too
     grown = (dots + astray) * (1 + r.scale + r.biased_logits)
     # the scale may be multiplied into query or key, whichever is larger
-    scaled = np.maximum(sizes.query.max(axis=-1, initial=0.0), sizes.key.max(axis=(-1, -2), initial=0.0)[..., None]) * a
+    scaled = (np.maximum(sizes.query.max(axis=-1, initial=0.0),
+                         sizes.key.max(axis=(-1, -2), initial=0.0)[..., None]) * a)
     attended = logits if operands.visible is None else np.where(operands.visible, logits, -np.inf)
     top = attended.max(axis=-1, initial=-np.inf)
     error = np.where(attended > 0, logit_error(operands, truth, r), 0.0).max(axis=-1, initial=0.0)
     # partial sums may be as large as the sum of sizes, whatever the dot product comes to
     storage: Array = (products + astray <= r.largest_sum) & (scaled <= r.largest_prescaled)
     grown = grown * a * _product_growth(operands, r)
-    fits: Array = storage & (np.maximum(grown, top + error) <= r.largest_logit) & (top >= -r.largest_logit / 2)
+    fits: Array = (storage & (np.maximum(grown, top + error) <= r.largest_logit)
+                   & (top >= -r.largest_logit / 2))
     return fits
 
 
@@ -446,17 +507,22 @@ def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
 
 
 LONG_DOUBLE_UP_TO = 2**25
-"""Multiply-adds B·H·T·S·(D+Dv) up to which the truth of a float64 subject is worked out in long double: an eighth of a
-second."""
+"""Multiply-adds B·H·T·S·(D+Dv) up to which the truth of a float64 subject is worked out in long
+double: an eighth of a second.
+"""
 
 SHARP_UP_TO = 2**26
 """Logits B·H·T·S up to which every row is held to the sharp bound: some four seconds."""
 
 MOST_CLOSEST_QUERIES = 8
-"""Queries of each head that are judged sharply where a problem is screened: those that come closest to the bound."""
+"""Queries of each head that are judged sharply where a problem is screened: those that come
+closest to the bound.
+"""
 
 LARGEST_ERROR = 0.25
-"""Of the logarithm of a weight: beyond it the cheap bound would say little, and the sharp one is worked out."""
+"""Of the logarithm of a weight: beyond it the cheap bound would say little, and the sharp one is
+worked out.
+"""
 
 UPWARD_MARGIN = 1 + 1e-9
 """More than what the roundings of these formulas themselves may take away."""
@@ -466,14 +532,17 @@ def needs_screening(problem: Problem) -> bool:
     """Whether a problem is screened."""
     n = problem.sizes
     logits = n.B * n.H * n.T * n.S
-    return logits > SHARP_UP_TO or (problem.dtype is DType.FLOAT64 and logits * (n.D + n.Dv) > LONG_DOUBLE_UP_TO)
+    return (logits > SHARP_UP_TO
+            or (problem.dtype is DType.FLOAT64 and logits * (n.D + n.Dv) > LONG_DOUBLE_UP_TO))
 
 
-def screening_allowance(operands: Operands, truth: Truth, r: Roundings) -> tuple[Array, Array] | None:
-    """An upper bound of `output_allowance` (B,H,T,Dv), and the rows (B,H,T) on which there is a claim; None where the
-    sharp bound has to be worked out, since this one would say little.
+def screening_allowance(operands: Operands, truth: Truth,
+                        r: Roundings) -> tuple[Array, Array] | None:
+    """An upper bound of `output_allowance` (B,H,T,Dv), and the rows (B,H,T) on which there is a
+    claim; None where the sharp bound has to be worked out, since this one would say little.
     """
-    if operands.bend is not None:  # the slope is least where logits are largest: nothing is gained from maxima
+    # the slope is least where logits are largest: nothing is gained from maxima
+    if operands.bend is not None:
         return None
     if r.stored_formats:  # what rounding to codes does is worked out entry by entry
         return None
@@ -483,17 +552,22 @@ def screening_allowance(operands: Operands, truth: Truth, r: Roundings) -> tuple
         return None
     grown, total = error * (1 + error), truth.total[..., None]
     least = total * (1 - error)
-    errors = WeightError(error, error[..., 0], grown * total, least[..., 0], (grown / (1 - error))[..., 0],
+    errors = WeightError(error, error[..., 0], grown * total, least[..., 0],
+                         (grown / (1 - error))[..., 0],
                          operands.counts[..., None] + 3 * rescales, rescales,
                          normaliser_error(truth, operands.visible, r))
-    drift, reach = _drift_and_reach(operands, truth, grown / (1 - error), (1 + grown) / (1 - error))
-    every = replace(operands, visible=None)  # hidden values too: what underflows is next to nothing
-    return UPWARD_MARGIN * assemble_allowance(every, np.abs(truth.output), errors, r, drift=drift, reach=reach), \
-        in_domain(operands, truth, r, errors)
+    drift, reach = _drift_and_reach(operands, truth, grown / (1 - error),
+                                    (1 + grown) / (1 - error))
+    # hidden values too: what underflows is next to nothing
+    every = replace(operands, visible=None)
+    allowance = assemble_allowance(every, np.abs(truth.output), errors, r, drift=drift, reach=reach)
+    return UPWARD_MARGIN * allowance, in_domain(operands, truth, r, errors)
 
 
 def _largest_error(operands: Operands, truth: Truth, r: Roundings) -> tuple[Array, Array]:
-    """(B,H,T,1): no error of the logarithm of a weight in the row is larger; and the most rescales."""
+    """(B,H,T,1): no error of the logarithm of a weight in the row is larger; and the most
+    rescales.
+    """
     # every step of D grows with its ingredients, so that D of the maxima is no less than any key's D
     largest, alike = _row_maxima(operands, truth)
     error = UPWARD_MARGIN * logit_error(largest, alike, r)
@@ -503,7 +577,9 @@ def _largest_error(operands: Operands, truth: Truth, r: Roundings) -> tuple[Arra
 
 
 def _row_maxima(operands: Operands, truth: Truth) -> tuple[Operands, Truth]:
-    """The problem as if each row had one key (S = 1), as large in every respect as any of the row's keys."""
+    """The problem as if each row had one key (S = 1), as large in every respect as any of the
+    row's keys.
+    """
     sizes = operands.sizes
     query = upper_norms(operands.query)[..., None]
     key = sizes.key_norms.max(axis=-1, initial=0.0)[..., None, None]
@@ -511,7 +587,8 @@ def _row_maxima(operands: Operands, truth: Truth) -> tuple[Operands, Truth]:
     sizes = replace(sizes, query=query, key=key, key_sums=sums)
     bias = None if operands.bias is None else _row_magnitude(operands.bias)
     reach = None if operands.reach is None else _row_magnitude(operands.reach)
-    dots, logits, far = (_row_magnitude(array) for array in (truth.dots, truth.logits, truth.shifted_logits))
+    dots, logits, far = (_row_magnitude(array)
+                         for array in (truth.dots, truth.logits, truth.shifted_logits))
     alike = Truth(dots, dots, logits, far, truth.total[..., None], truth.total, truth.output)
     return replace(operands, sizes=sizes, bias=bias, reach=reach, visible=None), alike
 
@@ -524,12 +601,16 @@ def _row_magnitude(array: Array) -> Array:
     return size
 
 
-def _drift_and_reach(operands: Operands, truth: Truth, off: Array, heaviest: Array) -> tuple[Array, Array]:
-    """(B,H,T,Dv) each: no less than B1 and A1, by the mean and the variance of the values under the true weights."""
+def _drift_and_reach(operands: Operands, truth: Truth, off: Array,
+                     heaviest: Array) -> tuple[Array, Array]:
+    """(B,H,T,Dv) each: no less than B1 and A1, by the mean and the variance of the values under
+    the true weights.
+    """
     value = operands.value
     o = truth.output
     total = np.where(truth.total == 0, 1, truth.total)[..., None]
-    unit = 2.0 ** np.frexp(max(operands.sizes.largest_value, 1e-300))[1]  # squares of it neither under- nor overflow
+    # squares of it neither under- nor overflow
+    unit = 2.0 ** np.frexp(max(operands.sizes.largest_value, 1e-300))[1]
     mean = (truth.weights @ np.square(value / unit)) / total
     # mean and square cancel: what float64 may lose by that is added, twice over
     guard = 4 * (2 * value.shape[-2] + 16) * 2.0**-52
@@ -539,7 +620,9 @@ def _drift_and_reach(operands: Operands, truth: Truth, off: Array, heaviest: Arr
 
 
 def find_closest_queries(seen: Array, truth: Array, allowance: Array, claimed: Array) -> Array:
-    """The indices along T, in order, of the queries (B,H,T,Dv) that come closest to what is allowed."""
+    """The indices along T, in order, of the queries (B,H,T,Dv) that come closest to what is
+    allowed.
+    """
     with np.errstate(all="ignore"):
         ratio = np.where(claimed[..., None], np.abs(seen - truth) / allowance, 0.0)
     # a NaN comes closest of all
@@ -551,14 +634,20 @@ def find_closest_queries(seen: Array, truth: Array, allowance: Array, claimed: A
 
 
 LOG_ULPS = 3
-"""OpenCL's bound for the error of a logarithm, the standard that the bounds of exp and tanh are from; 1 ulp is 2u."""
+"""OpenCL's bound for the error of a logarithm, the standard that the bounds of exp and tanh are
+from; 1 ulp is 2u.
+"""
 
 BASE_TWO_ROUNDINGS = 2
-"""A logarithm to base two is multiplied by ln(2), which is rounded; likewise a maximum on its way there and back."""
+"""A logarithm to base two is multiplied by ln(2), which is rounded; likewise a maximum on its way
+there and back.
+"""
 
 
 def row_log_sum_exp(truth: Truth, operands: Operands) -> Array:
-    """(B,H,T): the natural logarithm of the sum of the exponentials of a row's logits; -inf where it sees no key."""
+    """(B,H,T): the natural logarithm of the sum of the exponentials of a row's logits; -inf where
+    it sees no key.
+    """
     # the maximum is taken off and added again, so that its own error cancels
     lse: Array = _row_maximum(truth, operands) + np.log(truth.total)
     return lse
@@ -566,7 +655,10 @@ def row_log_sum_exp(truth: Truth, operands: Operands) -> Array:
 
 def _row_maximum(truth: Truth, operands: Operands) -> Array:
     """(B,H,T): the row's largest attended logit; -inf where there is none."""
-    seen = truth.logits if operands.visible is None else np.where(operands.visible, truth.logits, -np.inf)
+    if operands.visible is None:
+        seen = truth.logits
+    else:
+        seen = np.where(operands.visible, truth.logits, -np.inf)
     largest: Array = seen.max(axis=-1, initial=-np.inf)
     return largest
 
@@ -586,11 +678,13 @@ def lse_allowance(operands: Operands, truth: Truth, r: Roundings, errors: Weight
     # 1 ulp is two roundoffs; ln(2) and the product with it are two more
     error = error + (2 * LOG_ULPS + BASE_TWO_ROUNDINGS) * r.softmax * (logarithm + error)
     # a maximum that is kept in base two is converted twice, there and back
-    error = error + 2 * BASE_TWO_ROUNDINGS * r.softmax * (largest + _maximum_error(operands, truth, errors))
+    error = (error + 2 * BASE_TWO_ROUNDINGS * r.softmax
+             * (largest + _maximum_error(operands, truth, errors)))
     size = np.abs(row_log_sum_exp(truth, operands))
     # the maximum is added to the logarithm
     error = error + r.softmax * (size + error)
-    if operands.reach is not None:  # what a row counted from the first key has too much is taken off again
+    # what a row counted from the first key has too much is taken off again
+    if operands.reach is not None:
         reach = operands.reach.max(axis=-1, initial=0.0)
         error = error + r.softmax * (reach + (size + reach + error))
     # it is returned in float32 at the coarsest; who stores it more coarsely says so

@@ -1,4 +1,6 @@
-"""Probes as jobs: every subject and every variant of it, at every dtype, asked one question after the other."""
+"""Probes as jobs: every subject and every variant of it, at every dtype, asked one question after
+the other.
+"""
 
 from __future__ import annotations
 
@@ -42,8 +44,8 @@ class ProbeJob:
 
 
 def planned_probes(plan: Plan) -> Iterator[ProbeJob]:
-    """Subject by subject, at every dtype; its variants at the first. Of a bare function nobody knows yet which dtypes
-    it supports; it has no variants.
+    """Subject by subject, at every dtype; its variants at the first. Of a bare function nobody
+    knows yet which dtypes it supports; it has no variants.
     """
     known = registered_subjects(plan.implementations)
     for target in dict.fromkeys(plan.targets):
