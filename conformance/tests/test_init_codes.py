@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from attnspec.aspects.quantised.search import scale_parameters
 from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import assumed_precision
 from attnspec.problems.problem import Problem
-from attnspec.scaffold.codes import scale_parameters
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.form import CallForm, Passed
 from attnspec.scaffold.lookup import TheirParameter

@@ -40,6 +40,7 @@ def test_a_fault_links_to_a_mistake_that_it_makes() -> None:
             for bugs in BUGS.values() for thread, faults in bugs.items()}
     linked = {fault.name: fault.link for fault in FIXED if fault.link.startswith("https://github.com/")}
     assert {name: link for name, link in linked.items() if name not in made.get(link, ())} == {}
+    assert {name for names in made.values() for name in names if not CATALOGUE[name].link} == set()
 
 
 def test_no_thread_is_listed_twice() -> None:
@@ -80,8 +81,8 @@ def test_threads_name_faults_that_there_are_and_each_thread_is_told_once() -> No
 
 
 def test_a_family_links_to_a_thread_that_tells_its_mechanism() -> None:
-    told = {name: thread.link for thread in reversed(THREADS) if thread.told and not isinstance(thread.faults, Outside)
-            for name in thread.faults}
+    told = {name: thread.link for thread in reversed(THREADS)
+            if thread.is_told and not isinstance(thread.faults, Outside) for name in thread.faults}
     assert {fault.name: fault.link for fault in ALL if fault.planted and fault.link} == {
         name: link for name, link in told.items() if name in FAMILIES}
     assert link_of("size_groups_rounded_up") == ""

@@ -30,7 +30,7 @@ from attnspec.faults.sound import declaration_of_sound, sound_named
 from attnspec.faults.subject import own_subject
 from attnspec.numerics.bound import moved_products
 from attnspec.numerics.expectation import expect
-from attnspec.numerics.operands import Operands, dequantise_problem
+from attnspec.numerics.operands import Operands, read_entries
 from attnspec.numerics.precision import Precision, assumed_precision, declared_precision, named_precision
 from attnspec.numerics.resolution import describe_what_passes, shares_that_pass
 from attnspec.numerics.roundings import roundings
@@ -250,7 +250,7 @@ def posed(family: str, dtype: DType = F32, seed: int = 4, S: int = 17) -> Proble
 
 def operands_of(problem: Problem, precision: Precision) -> Operands:
     """The problem with what quantising inside may do to its entries."""
-    plain, whole = roundings(precision), dequantise_problem(problem)
+    plain, whole = roundings(precision), read_entries(problem)
     [block] = cut_stored_blocks(whole, add_rescaling(plain, whole, stored_arrays(problem, plain)), CONVENTIONS)
     return block.operands
 
@@ -258,13 +258,13 @@ def operands_of(problem: Problem, precision: Precision) -> Operands:
 def test_products_are_off_by_the_errors_of_both_and_by_no_less() -> None:
     problem = posed("student_t")
     operands = operands_of(problem, storing(stored_query="int8 by token", stored_key="int8 by token"))
-    assert operands.stored_errors is not None
+    assert operands.entry_errors is not None
     query, key = (read_back(array, "int8", "token").astype(np.float64) for array in (problem.query, problem.key))
-    allowed = moved_products(operands, operands.stored_errors)
+    allowed = moved_products(operands, operands.entry_errors)
     off = np.abs(query @ key.swapaxes(-1, -2) - operands.query @ operands.key.swapaxes(-1, -2))
     assert (off <= allowed).all()
     both = [(np.abs(array), error) for array, error in (
-        (operands.query, operands.stored_errors.query), (operands.key, operands.stored_errors.key))]
+        (operands.query, operands.entry_errors.query), (operands.key, operands.entry_errors.key))]
     (q, dq), (k, dk) = both
     np.testing.assert_allclose(allowed, (q + dq) @ (k + dk).swapaxes(-1, -2) - q @ k.swapaxes(-1, -2))
 
@@ -277,7 +277,7 @@ def test_what_is_handed_over_as_codes_is_not_stored_again() -> None:
 
 
 def test_scales_and_zero_points_cost_two_roundings_each() -> None:
-    problem, u = dequantise_problem(posed("normal")), 2.0**-24
+    problem, u = read_entries(posed("normal")), 2.0**-24
     for text, times in (("int8 by token", 2), ("uint8 by token", 4)):
         r = roundings(storing(stored_query=text, stored_key=text, stored_value=text))
         inputs = add_rescaling(r, problem, stored_arrays(posed("normal"), r)).inputs

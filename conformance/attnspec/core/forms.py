@@ -47,7 +47,7 @@ SAID = frozenset(COUNTS)
 
 _WHOLE = "return_weights"  # their shape is (B,H,T,S)
 
-OF_ENTRIES = frozenset(word.name for word in KEYWORDS.values() if word.acts is Acts.STORAGE)
+OF_ENTRIES = frozenset(word.name for word in KEYWORDS.values() if word.acts is Acts.ENTRIES)
 """The keywords that say which numbers the entries of an array stand for: they lie as it does, in any form."""
 
 EXPRESSED = OF_ENTRIES | frozenset(

@@ -67,7 +67,7 @@ class Acts(enum.Enum):
     LAYER = "layer"            # the projections around attention
     WEIGHTS = "weights"        # what becomes of the weights behind the softmax
     ROTATION = "rotation"      # by which angles which features are turned
-    STORAGE = "storage"        # which numbers the entries stand for
+    ENTRIES = "entries"        # which numbers the entries stand for
 
 
 Window = tuple[int | None, int | None]
@@ -123,6 +123,20 @@ class KeywordLimits:
     def _packs(self, array: str, *, along_tokens: bool) -> bool:
         layout = getattr(self, f"packed_{array}")
         return bool(layout) and is_along_tokens(layout) is along_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class LimitChoice:
+    """What may be declared as a limit of an aspect: the known answers; what they are called in a sentence; one as an
+    example; the limits without which it cannot be judged; and how an answer is read that has more than one spelling,
+    empty for what is none.
+    """
+
+    known: tuple[str, ...]
+    kind: str
+    sample: str
+    read_with: tuple[str, ...] = ()
+    read: Callable[[str], str] = str
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED, unlike_any
 from attnspec.core.declaration import Limits, limits_saying, narrowed_by
 from attnspec.core.keyword import Acts
-from attnspec.core.keywords import KEYWORDS
+from attnspec.core.keywords import KEYWORDS, load_parts
 from attnspec.core.nouns import DType, Kind, is_bare
 from attnspec.core.sizes import Refusal
-from attnspec.core.storage import GRANULARITIES, PAGED_GRANULARITIES
 from attnspec.diagnosis.diagnose import Diagnosis
 from attnspec.diagnosis.inputs import features_that_matter
 from attnspec.diagnosis.locate import MASK_IS_INVERTED, NOTHING_SHOWS, SPOILT_BEGINNING, WITHOUT_MAXIMUM
@@ -286,29 +285,24 @@ class RaisingExplainer:
 
     def _explain_place(self, raised: SubjectRaised, found: Sequence[WordedRefusal]) -> Explanation:
         told = " or ".join(dict.fromkeys(_format_refusal(each.refusal) for each in found))
-        is_of_codes = any(KEYWORDS[name].acts is Acts.STORAGE for each in found
-                          for name in each.refusal.keywords
-                          if name in KEYWORDS)
+        is_of_entries = any(KEYWORDS[name].acts is Acts.ENTRIES for each in found
+                            for name in each.refusal.keywords
+                            if name in KEYWORDS)
         return Explanation(
             f"it raises {raised.origin} where {told}",
-            f"Mend it{_declaration_words(self.subject) if is_of_codes else ''}. "
+            f"Mend it{_declaration_words(self.subject) if is_of_entries else ''}. "
             "If it is not meant to be called so, "
             "let it raise an exception that says so",
             _declare_refusals(self.subject, [each.refusal for each in found]))
 
 
 def _declaration_words(subject: Subject) -> str:
-    """That the declaration may be wrong of what a function is handed as codes and scales; empty
-    where it says nothing of them.
-    """
     # what is handed over may be what was declared wrongly, so that both are named
-    limits, told = subject.declaration.limits, []
-    for array in dict.fromkeys(word.meaning_of for word in KEYWORDS.values()
-                               if word.acts is Acts.STORAGE):
-        stored, shared = getattr(limits, f"stored_{array}"), getattr(limits, f"{array}_scales")
-        told += [f"codes of the {array} in {stored} (stored_{array})"] if stored else []
-        shape = {**GRANULARITIES, **PAGED_GRANULARITIES}.get(shared, "")
-        told += [f"its scales by {shared}, {shape} ({array}_scales)"] if shared else []
+    """That the declaration may be wrong of what a function is handed for an aspect; empty where it
+    says nothing.
+    """
+    told = [each for part in load_parts("limits")
+            for each in part.describe_handed(subject.declaration.limits)]
     return f", or what is declared: it is handed {', '.join(told)}" if told else ""
 
 

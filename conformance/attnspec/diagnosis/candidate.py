@@ -103,7 +103,8 @@ def as_candidate(fault: Fault, subject: Subject, conventions: Mapping[str, str])
     key.
     """
     # a fault's function knows no other storage or shape of arrays
-    subject = replace(subject, takes_storage=False)
+    # a fault's function knows no other storage or shape of arrays
+    subject = replace(subject, takes_own_layout=False)
     function = fault.function
     other = fault.other_path() if fault.other_path else function
     # a function without the flag pairs neighbours by convention, and a fault must do so too

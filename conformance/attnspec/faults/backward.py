@@ -5,9 +5,6 @@ query (B,H,T,D), key (B,H,S,D) and value (B,H,S,Dv) with one head for each query
 sinks, one more key stands behind the others, of zeros, whose logit is the sink.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 import functools
@@ -373,7 +370,7 @@ def rounded(dtype: np.dtype[Any]) -> Edit:
     return lambda array, _: array.astype(dtype).astype(array.dtype)
 
 
-def truncated(array: Array, known: BackwardValues) -> Array:  # noqa: ARG001  (an edit's signature)
+def truncated(array: Array, known: BackwardValues) -> Array:
     """Of any shape, the upper half of the bits of float32."""
     return (array.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32).astype(array.dtype)
 
@@ -384,7 +381,7 @@ def _tf32(array: Array) -> Array:
     return (bits & np.uint32(0xFFFFE000)).view(np.float32).astype(array.dtype)
 
 
-def products_tf32(array: Array, known: BackwardValues) -> Array:  # noqa: ARG001  (an edit's signature)
+def products_tf32(array: Array, known: BackwardValues) -> Array:
     """(B,H,T,S): dP of inputs in TF32."""
     return _tf32(known.taken.grad) @ _tf32(known.taken.value).swapaxes(-1, -2)
 
@@ -407,7 +404,7 @@ def rolled(axis: int) -> Edit:
     return lambda array, _: np.roll(array, 1, axis)
 
 
-def zero(array: Array, known: BackwardValues) -> Array:  # noqa: ARG001  (an edit's signature)
+def zero(array: Array, known: BackwardValues) -> Array:
     """Of any shape, zeros."""
     return np.zeros_like(array)
 
@@ -451,7 +448,7 @@ def reread_without(keyword: str) -> Reread:
     return reread(**{keyword: OFF[keyword]})
 
 
-def dropped(array: Array, known: BackwardValues) -> Array:  # noqa: ARG001  (an edit's signature)
+def dropped(array: Array, known: BackwardValues) -> Array:
     """(B,H,T,S): every tenth weight is dropped, the others grow."""
     kept = np.arange(array.size).reshape(array.shape) % 10 != 7
     return (array * kept / array.dtype.type(0.9)).astype(array.dtype)
@@ -467,12 +464,12 @@ def with_epsilon(array: Array, known: BackwardValues) -> Array:
     return known.exponentials / (known.total + array.dtype.type(1e-5))
 
 
-def misread(array: Array, known: BackwardValues) -> Array:  # noqa: ARG001  (an edit's signature)
+def misread(array: Array, known: BackwardValues) -> Array:
     """(B,H,T,Dv): read as if it lay (B,H,Dv,T)."""
     return np.ascontiguousarray(array).reshape(*array.shape[:2], array.shape[3], array.shape[2]).swapaxes(-1, -2)
 
 
-def heads_misread(array: Array, known: BackwardValues) -> Array:  # noqa: ARG001  (an edit's signature)
+def heads_misread(array: Array, known: BackwardValues) -> Array:
     """(B,H,T,Dv): read as if it lay (B,T,H,Dv)."""
     B, H, T, Dv = array.shape
     return np.ascontiguousarray(array).reshape(B, T, H, Dv).swapaxes(1, 2)
@@ -485,9 +482,9 @@ def empty_rows(known: BackwardValues) -> Array:
 
 def gradient_fault(
     name: str, story: str, reach: str = "gradients", way: BackwardMethod = USUAL_METHOD, reread: Reread | None = None,
-    *, same: Mapping[DType, str] | None = None, link: str = "", **edits: Edit,
+    *, same: Mapping[DType, str] | None = None, **edits: Edit,
 ) -> Fault:
     """A fault of the backward pass beside a sound forward pass. same: dtypes at which nothing can be told."""
     made = cast(Edits, edits)  # keywords are spots
-    return Fault(f"grad_{name}", GRAD, story, reach, staged(), link, equivalents=same or {},
+    return Fault(f"grad_{name}", GRAD, story, reach, staged(), equivalents=same or {},
                  backward=lambda: as_backward(way, made, reread))

@@ -2,9 +2,6 @@
 framework makes of a sound function, and families made into faults (seed 0, or any other where it is asked for).
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 import re
@@ -41,7 +38,6 @@ from attnspec.faults.edges import CONSTANT_FAULTS, READ_FAULTS, TAIL_FAULTS
 from attnspec.faults.fault import Fault, Stage, WrongForm, all_mistakes
 from attnspec.faults.heads import HEAD_FAULTS, PATH_FAULTS, REPORT_FAULTS, SWITCH_FAULTS
 from attnspec.faults.layers import LAYER_FAULTS
-from attnspec.faults.masks import BIAS_FAULTS, CAUSAL_FAULTS, MASK_FAULTS
 from attnspec.faults.mechanisms import BUGS, faults_of, link_of, outside
 from attnspec.faults.packed import PACKED_FAULTS
 from attnspec.faults.precision import DRIFT_FAULTS, PRECISION_FAULTS
@@ -97,10 +93,6 @@ def _scale_of_trace(call: HandedOver) -> Answer:
     return attention(call.but(scale=None))
 
 
-def _first_entry(call: HandedOver) -> Answer:
-    return attention(call.but(key=_of_first(call.key), value=_of_first(call.value)))
-
-
 def _mask_of_first(mask: Array) -> Array:
     """The first entry's mask (B,H,T,S) for all; one of fewer axes has no batch."""
     return _of_first(mask) if mask.ndim == len("BHTS") else mask
@@ -117,13 +109,11 @@ def _dropped_anew(call: HandedOver) -> HandedOver:
     return call.but(value=(call.value * kept * 2).astype(call.value.dtype))
 
 
-_LSG = "https://github.com/ccdv-ai/convert_checkpoint_to_lsg/issues/15"
 
 FORM_FAULTS: tuple[Fault, ...] = (
     Fault("compiled_for_first_shape", Stage.STATE,
           "The compiled program is that of the first shape, and is used for the next one.",
-          "more than 4 keys, compiled", staged(), link="https://github.com/pytorch/pytorch/issues/148545",
-          made=WrongForm("compile", around(_at_first_length))),
+          "more than 4 keys, compiled", staged(), made=WrongForm("compile", around(_at_first_length))),
     Fault("compiled_value_kept", Stage.STATE,
           "The values are a constant of the compiled program: those with which it was traced.", "compiled", staged(),
           made=WrongForm("compile", around(_value_of_trace))),
@@ -134,8 +124,7 @@ FORM_FAULTS: tuple[Fault, ...] = (
           "gradients of a mask, compiled", staged(), backward=as_backward,
           made=_backward("compile", edit.reread_without("mask"))),
     Fault("exported_branch_taken_once", Stage.CAUSAL, "A branch on the number of keys is taken once, at the export.",
-          "causal with 4 keys and more, exported", staged(), link=_LSG,
-          made=WrongForm("export", around(_branch_of_trace))),
+          "causal with 4 keys and more, exported", staged(), made=WrongForm("export", around(_branch_of_trace))),
     Fault("exported_mask_constant", Stage.MASK,
           "The mask is a constant of the exported program: that with which it was traced.", "a mask, exported",
           staged(), made=WrongForm("export", _with_mask(_traced))),
@@ -144,16 +133,14 @@ FORM_FAULTS: tuple[Fault, ...] = (
           equivalents=dict.fromkeys((DType.FLOAT16, DType.BFLOAT16), "ONNX is asked at float32 and float64 alone")),
     Fault("mapped_first_entry", Stage.HEADS,
           "The rule for the mapped axis gives all entries the keys and values of the first.", "B > 1, mapped",
-          staged(), made=WrongForm("vmap", around(_first_entry))),
+          staged(), made=WrongForm("vmap", around(
+              lambda call: attention(call.but(key=_of_first(call.key), value=_of_first(call.value)))))),
     Fault("mapped_mask_of_first", Stage.MASK,
           "The mask is not mapped along with the queries: all entries have that of the first.",
-          "masks that differ along the batch, mapped", staged(),
-          link="https://github.com/pytorch/pytorch/issues/151561",
-          made=WrongForm("vmap", _with_mask(_mask_of_first))),
+          "masks that differ along the batch, mapped", staged(), made=WrongForm("vmap", _with_mask(_mask_of_first))),
     Fault("recomputed_dropout_drawn_anew", GRAD,
           "The recomputation drops the values of every second key and doubles the others; the forward pass keeps all.",
-          "gradients, recomputed", staged(), link="https://github.com/allenai/OLMo-core/pull/828", backward=as_backward,
-          made=_backward("checkpoint", _dropped_anew)),
+          "gradients, recomputed", staged(), backward=as_backward, made=_backward("checkpoint", _dropped_anew)),
     Fault("recomputed_without_mask", GRAD,
           "The mask is not handed over to what is computed again.", "gradients of a mask, recomputed", staged(),
           backward=as_backward, made=_backward("checkpoint", edit.reread_without("mask"))),
@@ -205,14 +192,20 @@ def _faults_about(keyword: str) -> tuple[Fault, ...]:
     return tuple(fault for table in tables for fault in table.get(keyword, ()))
 
 
-FIXED: tuple[Fault, ...] = (
-    *_faults_about("scale"), *HEAD_FAULTS, *EXPONENTIAL_FAULTS, *BIAS_FAULTS, *MASK_FAULTS, *CONSTANT_FAULTS,
-    *CAUSAL_FAULTS, *SOFTMAX_FAULTS, *BLOCK_FAULTS, *TAIL_FAULTS, *REPORT_FAULTS, *PRECISION_FAULTS, *STATE_FAULTS,
-    *PURITY_FAULTS, *LAYER_FAULTS, *SWITCH_FAULTS, *DRIFT_FAULTS, *READ_FAULTS, *PATH_FAULTS, *PACKED_FAULTS,
+def _with_link(fault: Fault) -> Fault:
+    """The fault with the thread that the tables of mechanisms know of it, unless it names another itself."""
+    return fault if fault.link else replace(fault, link=link_of(fault.name))
+
+
+FIXED: tuple[Fault, ...] = tuple(map(_with_link, (
+    *_faults_about("scale"), *HEAD_FAULTS, *EXPONENTIAL_FAULTS, *_faults_about("bias"), *_faults_about("mask"),
+    *CONSTANT_FAULTS, *_faults_about("causal"), *SOFTMAX_FAULTS, *BLOCK_FAULTS, *TAIL_FAULTS, *REPORT_FAULTS,
+    *PRECISION_FAULTS, *STATE_FAULTS, *PURITY_FAULTS, *LAYER_FAULTS, *SWITCH_FAULTS, *DRIFT_FAULTS, *READ_FAULTS,
+    *PATH_FAULTS, *PACKED_FAULTS,
     *_faults_about(POSITIONS), *INVARIANCE_FAULTS, *(fault for aspect in all_mistakes() for fault in aspect.left_on),
     *(fault for name in UNCOMMON for fault in _faults_about(name)), *FORM_FAULTS,
     *(fault for aspect in all_mistakes() for fault in aspect.of_any_call),
-)
+)))
 """The faults that have no number to draw. The matrix of clauses and faults is about these."""
 
 ALL: tuple[Fault, ...] = (*FIXED, *SIZE_FAULTS)

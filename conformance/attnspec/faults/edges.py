@@ -2,9 +2,6 @@
 keys that are only pushed down by a finite constant, or counted after all.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -14,9 +11,8 @@ import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.masks import with_mask
 from attnspec.faults.precision import smoothed
-from attnspec.faults.staged import Stages, around, attention, staged
+from attnspec.faults.staged import Stages, around, attention, change_output, staged, with_mask
 from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
@@ -24,7 +20,6 @@ LOWEST_HALF = -65504.0
 _EMPTY = "a row that sees no key"
 _ATTACK = f"visible logits far below zero, at the constant or below it; or {_EMPTY}"
 _HIDDEN = "a hidden key"
-_HALF = "https://github.com/google/flax/issues/982"
 
 
 def _replaced_by(constant: float) -> Callable[[Array, PreparedCall], Array]:
@@ -35,26 +30,6 @@ def _replaced_by(constant: float) -> Callable[[Array, PreparedCall], Array]:
 def _lowered_by(constant: float) -> Callable[[Array, PreparedCall], Array]:
     """A `hide` stage: logits (B,H,T,S), a finite constant added to hidden ones."""
     return lambda logits, work: logits + np.where(work.visible, 0, constant).astype(logits.dtype)
-
-
-def _multiplied(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S) times what is visible: hidden ones become 0."""
-    return logits * work.visible
-
-
-def _added_as_number(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S) plus what is visible as a number: 1 for a visible key, 0 for a hidden one."""
-    return logits + work.visible.astype(logits.dtype)
-
-
-def _unmasked(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
-    """Logits (B,H,T,S) with nothing hidden."""
-    return logits
-
-
-def _cut(weights: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S), those of hidden keys set to 0 and the others not scaled up."""
-    return np.where(work.visible, weights, 0)
 
 
 def _hidden_counted_as_one(logits: Array, work: PreparedCall) -> Array:
@@ -71,7 +46,7 @@ def _overflowing(logits: Array, work: PreparedCall) -> Array:
     return logits
 
 
-def over_zero(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def over_zero(logits: Array, work: PreparedCall) -> Array:
     """Exponentials (B,H,T,S) divided by their row's sum, even where that is 0."""
     grown = sound.exponentials(logits)
     return grown / grown.sum(axis=-1, keepdims=True)
@@ -88,23 +63,13 @@ def _first_key_if_hidden(weights: Array, work: PreparedCall) -> Array:
     return np.where(is_empty, np.arange(work.shape[3]) == 0, weights).astype(weights.dtype)
 
 
-def _leaking(weights: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S) times values (B,H,S,Dv) as they are: 0 · NaN of a hidden key is NaN."""
-    return weights @ work.value
-
-
-def _added(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S) with -inf added to hidden ones: +inf and NaN among them become NaN."""
-    return logits + np.where(work.visible, 0, -np.inf).astype(logits.dtype)
-
-
 CONSTANT_FAULTS = (
     Fault("mask_constant_100", Stage.MASK, "Masked logits are set to -100, which looks low enough.", _ATTACK,
           staged(hide=_replaced_by(-100.0))),
     Fault("mask_constant_1e4", Stage.MASK, "Masked logits are set to -1e4, chosen for float16.", _ATTACK,
-          staged(hide=_replaced_by(-1e4)), link=_HALF),
+          staged(hide=_replaced_by(-1e4))),
     Fault("mask_constant_1e9", Stage.MASK, "Masked logits are set to -1e9, as in the annotated Transformer.", _ATTACK,
-          staged(hide=_replaced_by(-1e9)), link=_HALF),
+          staged(hide=_replaced_by(-1e9))),
     Fault("mask_constant_half_lowest", Stage.MASK, "Masked logits are set to float16's lowest number in any dtype.",
           _ATTACK, staged(hide=_replaced_by(LOWEST_HALF))),
     Fault("mask_adds_100", Stage.MASK, "-100 is added to masked logits.",
@@ -115,31 +80,29 @@ CONSTANT_FAULTS = (
           f"masked logits about 1e9 above visible ones, or {_EMPTY}", staged(hide=_lowered_by(-1e9))),
     Fault("mask_adds_half_lowest", Stage.MASK, "float16's lowest number is added in any dtype.",
           f"masked logits about 65,500 above visible ones, or {_EMPTY}", staged(hide=_lowered_by(LOWEST_HALF))),
-    Fault("mask_added_as_number", Stage.MASK, "A boolean mask is added to the logits: True counts as +1.",
-          _HIDDEN, staged(hide=_added_as_number),
+    Fault("mask_added_as_number", Stage.MASK, "A boolean mask is added to the logits: True counts as +1.", _HIDDEN,
+          staged(hide=lambda logits, work: logits + work.visible.astype(logits.dtype)),
           link="https://github.com/huggingface/transformers/pull/41443"),
-    Fault("mask_multiplied_into_logits", Stage.MASK, "Logits are multiplied by the mask: 0 instead of -inf.",
-          _HIDDEN, staged(hide=_multiplied),
-          link="https://github.com/HKUSTDial/flash-sparse-attention/issues/146"),
+    Fault("mask_multiplied_into_logits", Stage.MASK, "Logits are multiplied by the mask: 0 instead of -inf.", _HIDDEN,
+          staged(hide=lambda logits, work: logits * work.visible)),
     Fault("mask_after_softmax", Stage.MASK, "The weights are masked after the softmax and not normalised again.",
-          _HIDDEN, staged(hide=_unmasked, weigh=_cut)),
+          _HIDDEN,
+          staged(hide=lambda logits, _: logits, weigh=lambda weights, work: np.where(work.visible, weights, 0))),
     Fault("mask_hidden_counted_as_one", Stage.MASK, "Masked keys stay in the denominator with logit 0.",
           _HIDDEN, staged(softmax=_hidden_counted_as_one)),
     Fault("mask_overflows_twice", Stage.MASK, "The lowest number is added for the mask and again for the triangle.",
-          _EMPTY, staged(hide=_overflowing),
-          link="https://github.com/NVIDIA-NeMo/Automodel/pull/2658"),
+          _EMPTY, staged(hide=_overflowing)),
     Fault("hidden_row_nan", Stage.MASK,
           "A fully masked row is divided by its sum, 0, and becomes NaN; zeros are declared.",
           "a fully masked row", staged(softmax=over_zero), link="https://github.com/pytorch/pytorch/issues/103963"),
     Fault("hidden_row_uniform", Stage.MASK, "A fully masked row attends to all keys, while zeros are declared.",
-          "a fully masked row", staged(weigh=_uniform_if_hidden), link="https://github.com/NVIDIA/apex/pull/1444"),
+          "a fully masked row", staged(weigh=_uniform_if_hidden)),
     Fault("hidden_row_first_key", Stage.MASK, "A fully masked row attends to the first key, to avoid NaN.",
-          "a fully masked row", staged(weigh=_first_key_if_hidden),
-          link="https://github.com/huggingface/transformers/issues/32390"),
+          "a fully masked row", staged(weigh=_first_key_if_hidden)),
     Fault("hidden_value_leaks", Stage.MASK, "NaN and infinities in masked values reach the output: 0 · inf is NaN.",
-          "NaN or infinity in a masked value", staged(mix=_leaking)),
+          "NaN or infinity in a masked value", staged(mix=lambda weights, work: weights @ work.value)),
     Fault("hidden_key_leaks", Stage.MASK, "-inf is added to a logit that is NaN.", "NaN or infinity in a masked key",
-          staged(hide=_added)),
+          staged(hide=lambda logits, work: logits + np.where(work.visible, 0, -np.inf).astype(logits.dtype))),
 )
 
 
@@ -166,7 +129,7 @@ def _eights(work: PreparedCall, factor: float) -> Array:
     return sound.logits(work.but(query=work.query[..., :kept], key=work.key[..., :kept]), factor)
 
 
-def _even_values(output: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _even_values(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv); its odd last feature is never written."""
     Dv = output.shape[-1]
     return np.where(np.arange(Dv) < Dv // 2 * 2, output, 0).astype(output.dtype)
@@ -184,7 +147,7 @@ def _rows_written(output: Array, work: PreparedCall) -> Array:
     return np.where((np.arange(T) < written)[:, None], output, 1).astype(output.dtype)
 
 
-def _last_row_from_before(output: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _last_row_from_before(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv), its last row a copy of the one before."""
     return np.concatenate([output[:, :, :-1], output[:, :, -2:-1]], axis=2) if output.shape[2] > 1 else output
 
@@ -206,19 +169,9 @@ def _last_values_swapped(weights: Array, work: PreparedCall) -> Array:
     return weights @ work.value[:, :, order]
 
 
-def _rotated(work: PreparedCall, factor: float) -> Array:
-    """Logits (B,H,T,S) of keys that are one position off against their values."""
-    return sound.logits(work.but(key=np.roll(work.key, 1, axis=2)), factor)
-
-
 def _mean_of_values(weights: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv), every row the mean of the values (B,H,S,Dv) over all keys."""
     return np.broadcast_to(work.value.mean(axis=2, keepdims=True), (*weights.shape[:-1], work.value.shape[-1]))
-
-
-def _uniform(weights: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S), equal over the visible keys of a row."""
-    return sound.normalise(work.visible.astype(weights.dtype))
 
 
 def _residual(call: HandedOver) -> PreparedCall:
@@ -229,57 +182,50 @@ def _residual(call: HandedOver) -> PreparedCall:
 def _noise(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv) with noise of relative size 1e-3 whose seed is the query's content."""
     seed = int(np.ascontiguousarray(work.query).view(np.uint8).sum())
-    noisy: Array = output * (1 + 1e-3 * np.random.default_rng(seed).standard_normal(output.shape)).astype(output.dtype)
-    return noisy
+    return output * (1 + 1e-3 * np.random.default_rng(seed).standard_normal(output.shape)).astype(output.dtype)
 
 
 TAIL_FAULTS = (
     Fault("key_last_dropped", Stage.TAILS, "The last key is left out: the loop over keys is range(S - 1).", "S > 1",
           staged(**_without_key(-1))),
     Fault("key_first_dropped", Stage.TAILS, "The first key is left out: the loop over keys starts at 1.", "S > 1",
-          staged(**_without_key(0)), link="https://github.com/TrenTorch/TrenTorch/pull/192"),
+          staged(**_without_key(0))),
     Fault("key_17_dropped", Stage.TAILS, "The first key of the second block is skipped.", "S > 16",
           staged(**_without_key(16, 16))),
     Fault("keys_rotated", Stage.TAILS, "Keys are shifted by one position against their values.", "S > 1",
-          staged(logits=_rotated)),
+          staged(logits=lambda work, factor: sound.logits(work.but(key=np.roll(work.key, 1, axis=2)), factor))),
     Fault("values_last_two_swapped", Stage.TAILS, "The values of the last two keys are exchanged.", "S > 1",
           staged(mix=_last_values_swapped)),
     Fault("width_odd_feature_lost", Stage.TAILS, "An odd last feature is ignored: features are read in pairs.",
           "D odd", staged(logits=_even_width)),
     Fault("width_beyond_eights_lost", Stage.TAILS,
           "Features after the last multiple of 8 are ignored: they are read in vectors of 8.",
-          "D > 8, not a multiple of 8",
-          staged(logits=_eights), link="https://github.com/NVIDIA/Megatron-LM/issues/132"),
+          "D > 8, not a multiple of 8", staged(logits=_eights)),
     Fault("value_odd_feature_lost", Stage.TAILS,
           "An odd last output feature is not written: they are written in pairs.", "Dv odd",
           staged(finish=_even_values)),
-    Fault("value_beyond_width_lost", Stage.TAILS,
-          "Output features beyond D stay zero: only as many as D are written.", "Dv > D",
-          staged(finish=_as_wide_as_queries), link="https://github.com/pytorch/pytorch/issues/176767"),
+    Fault("value_beyond_width_lost", Stage.TAILS, "Output features beyond D stay zero: only as many as D are written.",
+          "Dv > D", staged(finish=_as_wide_as_queries)),
     Fault("rows_of_tail_unwritten", Stage.TAILS, "The last, partial tile of rows is never written.",
           "T > 16, not a multiple of 16", staged(finish=_rows_written)),
     Fault("row_last_repeated", Stage.TAILS, "The last row is a copy of the row before.", "T > 1",
           staged(finish=_last_row_from_before)),
     Fault("row_first_lost", Stage.TAILS, "The first row is left at zero.", "any input", staged(finish=_first_row_lost)),
     Fault("batch_first_only", Stage.TAILS, "Only the first batch entry is computed.", "B > 1",
-          staged(finish=_first_batch_only), link="https://github.com/pytorch/pytorch/issues/139462"),
-    Fault("output_zeros", Stage.OUTPUT, "The output is all zeros: the kernel never writes it.",
-          "values other than 0",
-          staged(finish=lambda output, _: np.zeros_like(output)),
-          link="https://github.com/ScalingIntelligence/KernelBench/issues/165"),
+          staged(finish=_first_batch_only)),
+    Fault("output_zeros", Stage.OUTPUT, "The output is all zeros: the kernel never writes it.", "values other than 0",
+          staged(finish=lambda output, _: np.zeros_like(output))),
     Fault("output_mean_of_values", Stage.OUTPUT,
           "Every row gets the mean of all values, which passes loose tests on long rows.", "S > 1",
-          staged(mix=_mean_of_values), link="https://github.com/ScalingIntelligence/KernelBench/issues/165"),
+          staged(mix=_mean_of_values)),
     Fault("weights_uniform", Stage.WEIGHTS, "Visible keys all weigh the same.", "logits that differ",
-          staged(weigh=_uniform)),
+          staged(weigh=lambda weights, work: sound.normalise(work.visible.astype(weights.dtype)))),
     Fault("output_gain_1e3", Stage.OUTPUT, "The output is 1e-3 too large: a dequantisation factor is off.",
-          "values other than 0",
-          staged(finish=lambda output, _: output * output.dtype.type(1.001))),
+          "values other than 0", staged(finish=lambda output, _: output * output.dtype.type(1.001))),
     Fault("weights_smoothed_1e5", Stage.WEIGHTS, "Weights are smoothed by 1e-5 against the logarithm of zero.",
           "S > 1; in bfloat16 values of very different size", staged(weigh=smoothed(1e-5))),
     Fault("output_noise", Stage.OUTPUT, "The output carries noise of relative size 1e-3, as from a lossy cache.",
-          "values other than 0",
-          staged(finish=_noise)),
+          "values other than 0", staged(finish=_noise)),
     Fault("output_with_residual", Stage.OUTPUT, "The query is added to the values, as by a residual connection.",
           "Dv = D, T = S and Hkv = H", staged(take=_residual)),
 )
@@ -302,11 +248,6 @@ def _whole_blocks(mask: Array, work: PreparedCall) -> Array:
     padded = np.pad(mask, [(0, 0)] * 3 + [(0, -S % BLOCK)])
     blocks = padded.reshape(*mask.shape[:-1], -1, BLOCK).any(axis=-1, keepdims=True)
     return np.broadcast_to(blocks, (*blocks.shape[:-1], BLOCK)).reshape(padded.shape)[..., :S]
-
-
-def _beyond_queries(work: PreparedCall) -> Array:
-    """The mask (B,H,T,S); keys past the number of queries are never reached."""
-    return sound.masked(work) & (np.arange(work.shape[3]) < max(work.shape[2], 1))
 
 
 def _of_next_head(array: Array, H: int) -> Array:
@@ -355,8 +296,7 @@ def _packed(call: HandedOver) -> Answer:
 
 def _first_heads(call: HandedOver) -> Answer:
     """The output is allocated with as many heads as there are keys'."""
-    answer, Hkv = attention(call), call.key.shape[1]
-    return (answer[0][:, :Hkv].copy(), answer[1]) if isinstance(answer, tuple) else answer[:, :Hkv].copy()
+    return change_output(attention(call), lambda output: output[:, :call.key.shape[1]].copy())
 
 
 def _values_read_beyond(call: HandedOver) -> Answer:
@@ -386,8 +326,7 @@ def _with_sink(hidden: Array, work: PreparedCall) -> Array:
         return sound.softmax(hidden, work)
     top = np.maximum(hidden.max(axis=-1, keepdims=True), 0)
     grown = np.exp(hidden - top)
-    weights: Array = grown / (grown.sum(axis=-1, keepdims=True) + np.exp(-top))
-    return weights
+    return grown / (grown.sum(axis=-1, keepdims=True) + np.exp(-top))
 
 
 READ_FAULTS = (
@@ -395,27 +334,23 @@ READ_FAULTS = (
           "a mask, T > 1, S not a multiple of 16", staged(masked=with_mask(_row_stride_padded)),
           link="https://github.com/Luce-Org/lucebox/pull/128"),
     Fault("mask_whole_blocks", Stage.MASK, "A sliced block mask forgets the mask within its blocks.",
-          "a mask that hides some keys of 16", staged(masked=with_mask(_whole_blocks)),
-          link="https://github.com/pytorch/pytorch/issues/163314"),
+          "a mask that hides some keys of 16", staged(masked=with_mask(_whole_blocks))),
     Fault("keys_beyond_queries_lost", Stage.TAILS, "The number of queries is used as the number of keys.", "S > T",
-          staged(masked=_beyond_queries), link="https://github.com/NVIDIA/TransformerEngine/pull/399"),
+          staged(masked=lambda work: sound.masked(work) & (np.arange(work.shape[3]) < max(work.shape[2], 1)))),
     Fault("blocks_tail_reads_on", Stage.BLOCKS, "The last block reads on past its head's end, into the next.",
-          "S not a multiple of 16", around(_tail_reads_on),
-          link="https://github.com/Dao-AILab/flash-attention/issues/1076"),
+          "S not a multiple of 16", around(_tail_reads_on)),
     Fault("one_query_second_pass_off", Stage.HEADS, "The decoding kernel's second pass has the offset of another head.",
-          "T = 1, 1 < Hkv < H, S > 1", around(_two_passes), link="https://github.com/pytorch/pytorch/issues/174861"),
+          "T = 1, 1 < Hkv < H, S > 1", around(_two_passes)),
     Fault("one_query_sink", Stage.SOFTMAX, "The decoding path (T = 1) counts an attention sink.", "T = 1",
-          staged(softmax=_with_sink), link="https://github.com/ml-explore/mlx/issues/3452"),
+          staged(softmax=_with_sink)),
     Fault("batch_packed_together", Stage.HEADS, "The batch is packed into one sequence without a mask between.",
-          "B > 1", around(_packed), link="https://github.com/pytorch/pytorch/issues/177378"),
+          "B > 1", around(_packed)),
     Fault("output_heads_of_keys", Stage.OUTPUT, "The output is allocated with the keys' number of heads.", "Hkv < H",
-          around(_first_heads), link="https://github.com/microsoft/onnxruntime/pull/29892"),
+          around(_first_heads)),
     Fault("values_read_beyond", Stage.TAILS, "Nobody looks whether there is a value for every key.",
           "fewer values than keys", around(_values_read_beyond)),
-    Fault("keys_chosen_before_mask", Stage.WEIGHTS, "The 8 best keys are chosen before the mask is looked at.",
-          "S > 8", staged(softmax=_chosen_first),
-          link="https://github.com/HKUSTDial/flash-sparse-attention/issues/146"),
+    Fault("keys_chosen_before_mask", Stage.WEIGHTS, "The 8 best keys are chosen before the mask is looked at.", "S > 8",
+          staged(softmax=_chosen_first)),
     Fault("rows_dealt_out", Stage.OUTPUT, "Rows are reordered to balance causal work, and back only if it is causal.",
-          "T > 2 without causal", staged(finish=_balanced_rows),
-          link="https://github.com/pytorch/pytorch/issues/141429"),
+          "T > 2 without causal", staged(finish=_balanced_rows)),
 )

@@ -62,7 +62,7 @@ class Fault:
 
     stage: a `Stage`, or the keyword that the fault is about.
     story: how people come to write it.  reach: the feature, shape, dtype or value that makes it bite.
-    link: the public thread of a real bug of this kind, or "".
+    link: the public thread of a real bug of this kind; "": the first that `mechanisms` names for it, or none.
     limits: what the faulty function declares beyond the ordinary.
     equivalents: dtypes at which it cannot be told from rounding, each with the reason.
     other_path: what the same subject does with a hidden switch flipped, where it has one.
@@ -113,6 +113,33 @@ class Outside(enum.Enum):
     TASTE = "results differ by roundings, and neither is wrong"
 
 
+GITHUB = "https://github.com/"
+
+
+@dataclass(frozen=True, slots=True)
+class SizeThread:
+    """A public thread on GitHub. sizes: at which sizes it went wrong, in the thread's words for the axes or in ours.
+
+    made_by: the faults that make the mistake, or why none does.  is_told: whether the thread tells the mechanism; where
+    it tells sizes alone, the faults are those that show at such sizes.
+    """
+
+    name: str
+    sizes: str
+    made_by: str | Outside
+    is_told: bool = True
+
+    @property
+    def link(self) -> str:
+        """Its address."""
+        return GITHUB + self.name
+
+    @property
+    def faults(self) -> tuple[str, ...] | Outside:
+        """The names of the faults that make the mistake, or why none does."""
+        return self.made_by if isinstance(self.made_by, Outside) else tuple(self.made_by.split())
+
+
 @dataclass(frozen=True, slots=True)
 class SoundFormulation:
     """A right attention that takes the keywords of a pool, too; of none, what all take. meaning: how it computes.
@@ -140,6 +167,7 @@ class AspectFaults:
     left_on: what is computed though nobody asked for it.  backward: faults of a backward pass.
     families: of those that show at certain sizes; mechanisms: by name, what goes wrong in a family.
     bugs: by class of mistake, public threads on GitHub and the faults that make the same one, as in `mechanisms`.
+    threads: those of mistakes that show at certain sizes.
     panel: calls by which a diagnosis tells its faults apart.
     sound: right formulations of it, which no clause may accuse.  of_any_call: faults that are about no keyword.
     """
@@ -151,6 +179,7 @@ class AspectFaults:
     families: tuple[FaultFamily, ...] = ()
     mechanisms: Mapping[str, Mechanism] = field(default_factory=dict)
     bugs: Mapping[str, Mapping[str, str | Outside]] = field(default_factory=dict)
+    threads: tuple[SizeThread, ...] = ()
     panel: tuple[Recipe, ...] = ()
     sound: tuple[SoundFormulation, ...] = ()
     of_any_call: tuple[Fault, ...] = ()

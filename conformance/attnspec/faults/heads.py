@@ -2,9 +2,6 @@
 special-case paths, paths that give up, and hidden switches that take another path.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -14,7 +11,7 @@ import numpy as np
 from attnspec.core.nouns import DType
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.staged import around, attention, staged
+from attnspec.faults.staged import around, attention, change_output, staged
 from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
@@ -34,11 +31,6 @@ def tiled(array: Array, H: int) -> Array:
 def _first(array: Array, H: int) -> Array:
     """(B,Hkv,S,·) -> (B,H,S,·): every query head uses head 0."""
     return sound.group(array[:, :1], H)
-
-
-def _next(array: Array, H: int) -> Array:
-    """(B,Hkv,S,·) -> (B,H,S,·): each group uses the key/value head of the next."""
-    return sound.group(np.roll(array, -1, axis=1), H)
 
 
 def _shifted_groups(array: Array, H: int) -> Array:
@@ -70,16 +62,6 @@ def _reshaped(array: Array) -> Array:
     return array.reshape(B, S, H, width).swapaxes(1, 2)
 
 
-def _next_batch(array: Array, H: int) -> Array:
-    """(B,Hkv,S,·) -> (B,H,S,·) of the next batch entry."""
-    return sound.group(np.roll(array, -1, axis=0), H)
-
-
-def _first_batch(array: Array, H: int) -> Array:
-    """(B,Hkv,S,·) -> (B,H,S,·): the first batch entry serves all."""
-    return sound.group(np.broadcast_to(array[:1], array.shape), H)
-
-
 def _batch_for_heads(array: Array, H: int) -> Array:
     """(B,Hkv,S,·) -> (B,H,S,·), folded as (B·H) and unfolded as (H·B)."""
     grouped = sound.group(array, H)
@@ -97,26 +79,16 @@ def _keys_with_queries(call: HandedOver) -> PreparedCall:
     return sound.take(call.but(key=call.query) if call.key.shape == call.query.shape else call)
 
 
-def _interleaved(output: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _interleaved(output: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv), heads and features interleaved: (H,Dv) is filled as (Dv,H)."""
     B, H, T, Dv = output.shape
     return output.transpose(0, 2, 3, 1).reshape(B, T, H, Dv).swapaxes(1, 2)
 
 
-def _merged_flat(output: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _merged_flat(output: Array, work: PreparedCall) -> Array:
     """The output's memory (B,H,T,Dv) read as (B,T,H,Dv), then turned back to heads first."""
     B, H, T, Dv = output.shape
     return output.reshape(B, T, H, Dv).swapaxes(1, 2)
-
-
-def _averaged(output: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
-    """The output (B,H,T,Dv), every head the mean of the heads."""
-    return np.broadcast_to(output.mean(axis=1, keepdims=True), output.shape)
-
-
-def _averaged_weights(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
-    """Weights (B,H,T,S), the mean over heads applied in each of them."""
-    return np.broadcast_to(weights.mean(axis=1, keepdims=True), weights.shape)
 
 
 def _last_head_lost(output: Array, work: PreparedCall) -> Array:
@@ -127,8 +99,7 @@ def _last_head_lost(output: Array, work: PreparedCall) -> Array:
 
 HEAD_FAULTS = (
     Fault("gqa_tiled", Stage.HEADS, "Grouped heads are tiled (h % Hkv), while repeat (h // group) is expected.",
-          _GROUPED,
-          staged(**_grouped(tiled)), link="https://github.com/microsoft/onnxruntime/pull/26057"),
+          _GROUPED, staged(**_grouped(tiled))),
     Fault("gqa_first_head", Stage.HEADS, "All query heads use key/value head 0, as in multi-query attention.",
           _GROUPED, staged(**_grouped(lambda array, H: _first(array, H) if array.shape[1] < H
                                        else sound.group(array, H)))),
@@ -140,38 +111,32 @@ HEAD_FAULTS = (
     Fault("gqa_repeated_over_batch", Stage.HEADS, "Batch and heads are folded before the heads are repeated.",
           "Hkv < H with B > 1 or Hkv > 1", staged(**_grouped(_repeated_over_batch))),
     Fault("gqa_group_of_two", Stage.HEADS, "The group size of the one model at hand is built in.",
-          "1 < Hkv < H with H / Hkv ≠ 2", staged(**_grouped(_two_per_group)),
-          link="https://github.com/ikawrakow/ik_llama.cpp/pull/1521"),
+          "1 < Hkv < H with H / Hkv ≠ 2", staged(**_grouped(_two_per_group))),
     Fault("heads_next_key_and_value", Stage.HEADS, "Each head uses the keys and values of the next head.", "Hkv > 1",
-          staged(**_grouped(_next))),
+          staged(**_grouped(lambda array, H: sound.group(np.roll(array, -1, axis=1), H)))),
     Fault("heads_first_key", Stage.HEADS, "All heads use the keys of head 0.", "Hkv > 1", staged(group_key=_first)),
     Fault("heads_first_value", Stage.HEADS, "All heads use the values of head 0.", "Hkv > 1",
           staged(group_value=_first)),
     Fault("heads_key_not_transposed", Stage.HEADS, "Keys are reshaped to heads without the transpose.",
-          "Hkv > 1 and S > 1", staged(group_key=lambda array, H: sound.group(_reshaped(array), H)),
-          link="https://github.com/onnx/onnx/issues/7118"),
+          "Hkv > 1 and S > 1", staged(group_key=lambda array, H: sound.group(_reshaped(array), H))),
     Fault("heads_value_not_transposed", Stage.HEADS, "Values are reshaped to heads without the transpose.",
-          "Hkv > 1 and S > 1", staged(group_value=lambda array, H: sound.group(_reshaped(array), H)),
-          link="https://github.com/reczoo/FuxiCTR/issues/30"),
+          "Hkv > 1 and S > 1", staged(group_value=lambda array, H: sound.group(_reshaped(array), H))),
     Fault("heads_output_interleaved", Stage.OUTPUT, "The output's heads and features are interleaved.",
           "H > 1 and Dv > 1", staged(finish=_interleaved)),
     Fault("heads_output_not_transposed", Stage.OUTPUT, "Heads are merged by reshape without transposing back.",
-          "H > 1 and T > 1", staged(finish=_merged_flat),
-          link="https://github.com/jsbaan/transformer-from-scratch/pull/6"),
+          "H > 1 and T > 1", staged(finish=_merged_flat)),
     Fault("heads_output_averaged", Stage.OUTPUT, "Every head returns the mean of the heads.", "H > 1",
-          staged(finish=_averaged)),
+          staged(finish=lambda output, _: np.broadcast_to(output.mean(axis=1, keepdims=True), output.shape))),
     Fault("heads_weights_averaged", Stage.WEIGHTS, "Every head applies the weights averaged over the heads.", "H > 1",
-          staged(weigh=_averaged_weights)),
+          staged(weigh=lambda weights, _: np.broadcast_to(weights.mean(axis=1, keepdims=True), weights.shape))),
     Fault("heads_last_lost", Stage.OUTPUT, "The last head is left out: the loop over heads ends one early.", "H > 1",
           staged(finish=_last_head_lost)),
     Fault("batch_next_key_and_value", Stage.HEADS, "Each batch entry uses the keys and values of the next one.",
-          "B > 1",
-          staged(**_grouped(_next_batch)), link="https://github.com/Dao-AILab/flash-attention/issues/772"),
+          "B > 1", staged(**_grouped(lambda array, H: sound.group(np.roll(array, -1, axis=0), H)))),
     Fault("batch_first_key_and_value", Stage.HEADS, "All batch entries use the keys and values of the first.", "B > 1",
-          staged(**_grouped(_first_batch)), link="https://github.com/ggml-org/llama.cpp/issues/7903"),
+          staged(**_grouped(lambda array, H: sound.group(np.broadcast_to(array[:1], array.shape), H)))),
     Fault("batch_and_heads_exchanged", Stage.HEADS, "Folded as (B·H), unfolded as (H·B), for keys and values.",
-          "B > 1 and H > 1", staged(**_grouped(_batch_for_heads)),
-          link="https://github.com/huggingface/diffusers/pull/3214"),
+          "B > 1 and H > 1", staged(**_grouped(_batch_for_heads))),
     Fault("keys_serve_as_values", Stage.HEADS, "The value argument is never used: only forward(x, x, x) was tested.",
           "values that differ from the keys, Dv = D", staged(take=_values_with_keys)),
     Fault("queries_serve_as_keys", Stage.HEADS, "The key argument is never used: only forward(x, x, x) was tested.",
@@ -184,7 +149,7 @@ _ASKED = "return_weights"
 
 def _report_without(**changes: object) -> Callable[[Array, PreparedCall], Array]:
     """A `report` stage: weights (B,H,T,S) computed a second time for display, with something forgotten."""
-    def report(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+    def report(weights: Array, work: PreparedCall) -> Array:
         """Weights (B,H,T,S) of the call without it; those in effect are not looked at."""
         bare = work.but(**changes)
         seen = bare.but(visible=np.broadcast_to(sound.masked(bare) & sound.past(bare), work.shape))
@@ -198,15 +163,10 @@ def _report_transposed(weights: Array, work: PreparedCall) -> Array:
     return weights.swapaxes(-1, -2).reshape(B, H, T, S)
 
 
-def _dropped_out(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _dropped_out(weights: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S) after a dropout of one in ten."""
     kept = np.random.default_rng(0).random(weights.shape) >= 0.1
     return np.where(kept, weights / 0.9, 0).astype(weights.dtype)
-
-
-def _log(weights: Array, work: PreparedCall) -> Array:
-    """Logarithms of the weights (B,H,T,S); a hidden key's is that of 1e-9."""
-    return np.log(weights + np.where(work.visible, 0, 1e-9)).astype(weights.dtype)
 
 
 def _scores(weights: Array, work: PreparedCall) -> Array:
@@ -214,40 +174,18 @@ def _scores(weights: Array, work: PreparedCall) -> Array:
     return np.where(work.visible, sound.add_bias(sound.logits(work, sound.scale(work)), work), 0).astype(weights.dtype)
 
 
-def _with_output(answer: Answer, change: Callable[[Array], Array]) -> Answer:
-    """The answer with its output (B,H,T,Dv) changed; weights stay as they are."""
-    return (change(answer[0]), answer[1]) if isinstance(answer, tuple) else change(answer)
-
-
 def _squeezed(call: HandedOver) -> Answer:
-    return _with_output(attention(call), lambda output: output.squeeze(1) if output.shape[1] == 1 else output)
-
-
-def _time_first(call: HandedOver) -> Answer:
-    return _with_output(attention(call), lambda output: output.swapaxes(1, 2))
+    return change_output(attention(call), lambda output: output.squeeze(1) if output.shape[1] == 1 else output)
 
 
 def _promoted(call: HandedOver) -> Answer:
     wide = np.dtype(np.float64) if call.query.dtype == np.float32 else np.dtype(np.float32)
-    return _with_output(attention(call), lambda output: output.astype(wide))
+    return change_output(attention(call), lambda output: output.astype(wide))
 
 
 def _merged(call: HandedOver) -> Answer:
     B, H, T, Dv = *call.query.shape[:3], call.value.shape[-1]
-    return _with_output(attention(call), lambda output: output.swapaxes(1, 2).reshape(B, T, H * Dv))
-
-
-def _output_alone(call: HandedOver) -> Answer:
-    return attention(call.but(return_weights=False))
-
-
-def _only_key(weights: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S); a single key always has weight 1, visible or not."""
-    return np.ones_like(weights) if work.shape[3] == 1 else weights
-
-
-def _one_query_scale(work: PreparedCall) -> float:
-    return 1.0 if work.shape[2] == 1 and work.scale is None else sound.scale(work)
+    return change_output(attention(call), lambda output: output.swapaxes(1, 2).reshape(B, T, H * Dv))
 
 
 def _one_query_mean(weights: Array, work: PreparedCall) -> Array:
@@ -291,40 +229,39 @@ REPORT_FAULTS = (
     Fault("report_of_first_batch", Stage.WEIGHTS, "The weights of the first sequence are returned for all.",
           f"{_ASKED}, B > 1", staged(report=lambda weights, _: np.broadcast_to(weights[:1], weights.shape))),
     Fault("report_before_mask", Stage.WEIGHTS, "The returned weights are those before the mask.",
-          f"{_ASKED} with a mask", staged(report=_report_without(mask=None)),
-          link="https://github.com/pytorch/pytorch/issues/118025"),
+          f"{_ASKED} with a mask", staged(report=_report_without(mask=None))),
     Fault("report_before_causal", Stage.WEIGHTS, "The returned weights are those before the causal mask.",
-          f"{_ASKED} with causal", staged(report=_report_without(causal=False)),
-          link="https://github.com/keras-team/keras/issues/23038"),
+          f"{_ASKED} with causal", staged(report=_report_without(causal=False))),
     Fault("report_without_bias", Stage.WEIGHTS, "The returned weights are computed again, without the bias.",
           f"{_ASKED} with a bias", staged(report=_report_without(bias=None))),
     Fault("report_transposed", Stage.WEIGHTS, "The returned weights are transposed: rows and columns swap.",
-          f"{_ASKED}, T > 1 and S > 1",
-          staged(report=_report_transposed)),
+          f"{_ASKED}, T > 1 and S > 1", staged(report=_report_transposed)),
     Fault("report_averaged", Stage.WEIGHTS, "The returned weights are the mean over heads, while per-head is expected.",
           f"{_ASKED}, H > 1",
           staged(report=lambda weights, _: np.broadcast_to(weights.mean(axis=1, keepdims=True), weights.shape))),
     Fault("report_after_dropout", Stage.WEIGHTS, "The returned weights went through dropout.", _ASKED,
-          staged(report=_dropped_out), link="https://github.com/pytorch/pytorch/issues/27968"),
+          staged(report=_dropped_out)),
     Fault("report_of_logarithms", Stage.WEIGHTS, "The logarithms of the weights are returned.", _ASKED,
-          staged(report=_log)),
+          staged(report=lambda weights, work: np.log(weights + np.where(work.visible, 0, 1e-9)).astype(weights.dtype))),
     Fault("report_of_logits", Stage.WEIGHTS, "The logits are returned, as `scores`.", _ASKED, staged(report=_scores)),
-    Fault("report_missing", Stage.WEIGHTS, "return_weights is accepted and ignored.", _ASKED, around(_output_alone)),
+    Fault("report_missing", Stage.WEIGHTS, "return_weights is accepted and ignored.", _ASKED,
+          around(lambda call: attention(call.but(return_weights=False)))),
     Fault("output_head_squeezed", Stage.OUTPUT, "squeeze() without an axis: a head axis of 1 disappears.", "H = 1",
-          around(_squeezed), link="https://github.com/pytorch/pytorch/issues/130196"),
+          around(_squeezed)),
     Fault("output_time_first", Stage.OUTPUT, "The output is (B,T,H,Dv), as in another library.", "H > 1 or T > 1",
-          around(_time_first), link="https://github.com/jax-ml/jax/issues/35916"),
+          around(lambda call: change_output(attention(call), lambda output: output.swapaxes(1, 2)))),
     Fault("output_merged", Stage.OUTPUT, "The output is (B,T,H·Dv), ready for the projection.", "any input",
           around(_merged)),
     Fault("output_promoted", Stage.OUTPUT, "The output has another dtype than the inputs.", "any input",
           around(_promoted)),
     Fault("one_key_always_visible", Stage.WEIGHTS, "The mask is ignored where S = 1: the value is returned.",
-          "S = 1 with a mask that masks it", staged(weigh=_only_key)),
+          "S = 1 with a mask that masks it",
+          staged(weigh=lambda weights, work: np.ones_like(weights) if work.shape[3] == 1 else weights)),
     Fault("one_query_unscaled", Stage.SCALE, "The scale is left out on the decoding path (T = 1).",
-          "T = 1, the default scale, S > 1", staged(scale=_one_query_scale)),
+          "T = 1, the default scale, S > 1",
+          staged(scale=lambda work: 1.0 if work.shape[2] == 1 and work.scale is None else sound.scale(work))),
     Fault("one_query_uniform", Stage.WEIGHTS, "The decoding path (T = 1) returns the mean of the values.",
-          "T = 1, S > 1",
-          staged(weigh=_one_query_mean)),
+          "T = 1, S > 1", staged(weigh=_one_query_mean)),
     Fault("logits_symmetric_when_square", Stage.LOGITS, "T = S is taken for self-attention with tied projections.",
           "T = S > 1, no causal flag", staged(logits=_self_similar)),
 )
@@ -367,15 +304,13 @@ def _narrowed(call: HandedOver) -> Answer:
 
 PATH_FAULTS = (
     Fault("causal_needs_mask", Stage.CAUSAL, "The causal mask is combined with the caller's mask, which may be absent.",
-          "causal without a mask", around(_causal_with_mask_only),
-          link="https://github.com/keras-team/keras/pull/19093"),
+          "causal without a mask", around(_causal_with_mask_only)),
     Fault("mask_not_broadcast", Stage.MASK,
           "The mask is passed on without broadcasting to a kernel that needs its full shape.",
           "a mask with an axis of length 1", around(_full_mask_only),
           link="https://github.com/jax-ml/jax/issues/28974"),
     Fault("mask_in_float32", Stage.MASK, "The mask is cast to the default dtype, not to that of the scores.",
           "a mask in float16 or bfloat16", around(_mask_in_float32),
-          link="https://github.com/tensorflow/tensorflow/issues/46064",
           equivalents={DType.FLOAT32: _IS_WIDE, DType.FLOAT64: _IS_WIDE}),
     Fault("float64_narrowed", Stage.PRECISION, "float64 is not enabled, so all of it is computed in float32.",
           "float64", around(_narrowed),
@@ -383,15 +318,13 @@ PATH_FAULTS = (
 )
 
 
-_FAST = "https://github.com/keras-team/keras/issues/23038"
 
 SWITCH_FAULTS: tuple[Fault, ...] = (
     Fault("switch_mask_dropped", Stage.MASK, "The fused path never looks at the mask; the plain one does.",
           "any mask with a masked key", staged(masked=lambda work: np.ones(work.shape, bool)), other_path=staged()),
     Fault("switch_causal_dropped", Stage.CAUSAL,
-          "The causal flag is dropped on the path that keeps scores for the backward pass.",
-          "causal with S > 1", staged(past=lambda work: np.ones(work.shape[2:], bool)), link=_FAST,
-          other_path=staged()),
+          "The causal flag is dropped on the path that keeps scores for the backward pass.", "causal with S > 1",
+          staged(past=lambda work: np.ones(work.shape[2:], bool)), other_path=staged()),
     Fault("switch_scale_left_out", Stage.SCALE, "The fused kernel scales by itself, the plain path not at all.",
           "any scale other than 1", staged(scale=lambda _: 1.0), other_path=staged()),
 )

@@ -1,8 +1,5 @@
 """Layers whose projections, splits or merges are wrong."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -11,14 +8,14 @@ import numpy as np
 
 from attnspec.core.declaration import Limits
 from attnspec.core.nouns import Kind
-from attnspec.faults import heads, masks
+from attnspec.faults import heads
 from attnspec.faults import heads as head_faults
 from attnspec.faults import staged as core
 from attnspec.faults import staged_forms as sound
 from attnspec.faults.fault import Fault, Stage
 from attnspec.faults.staged_forms import Layer, LayerCall, Params, attending, staged_layer
 from attnspec.faults.staged_work import HandedOver, PreparedCall
-from attnspec.problems.problem import Array
+from attnspec.problems.problem import INPUTS, Array
 
 
 def query_scaled_before_bias(x: Array, which: str, params: Params) -> Array:
@@ -105,18 +102,15 @@ def first_head_everywhere(x: Array) -> Array:
 _AVERAGED = Limits(grouped=True, broadcasts=True, weights="averaged")
 
 
-def _fault(name: str, stage: Stage, story: str, reach: str, make: Callable[[], Layer], *, link: str = "",
+def _fault(name: str, stage: Stage, story: str, reach: str, make: Callable[[], Layer], *,
            limits: Limits = Limits(grouped=True, broadcasts=True)) -> Fault:  # noqa: B008  (frozen)
-    return Fault(name, stage, story, reach, make, link, Kind.LAYER, limits)
+    return Fault(name, stage, story, reach, make, kind=Kind.LAYER, limits=limits)
 
 
 def _time_first() -> Layer:
     def answer(call: LayerCall) -> Array | tuple[Array, ...]:
         """The output turned to (T,B,M); weights (B,H,T,S) stay as they are."""
-        found = sound.run_layer(call, sound.SOUND_LAYER)
-        if isinstance(found, tuple):
-            return found[0].swapaxes(0, 1), found[1]
-        return found.swapaxes(0, 1)
+        return core.change_output(sound.run_layer(call), lambda output: output.swapaxes(0, 1))
     return sound.as_layer(answer)
 
 
@@ -126,15 +120,9 @@ def _over_batch() -> Layer:
         """Output (B,T,M), batch and time exchanged on the way in and back where query and key have one shape."""
         if call.query.shape != call.key.shape or call.mask is not None or call.bias is not None:
             return sound.run_layer(call)
-        found = sound.run_layer(call.but(**{name: getattr(call, name).swapaxes(0, 1)
-                                            for name in ("query", "key", "value")}))
-        return (found[0].swapaxes(0, 1), found[1]) if isinstance(found, tuple) else found.swapaxes(0, 1)
+        turned = call.but(**{name: getattr(call, name).swapaxes(0, 1) for name in INPUTS})
+        return core.change_output(sound.run_layer(turned), lambda output: output.swapaxes(0, 1))
     return sound.as_layer(answer)
-
-
-def _by_model_width(call: HandedOver, layer: LayerCall) -> tuple[Array, Array]:
-    """Output (B,H,T,Dv) and weights (B,H,T,S) under the scale 1/sqrt(M)."""
-    return sound.attend(call.but(scale=layer.query.shape[-1] ** -0.5), layer)
 
 
 def _truncating(call: LayerCall) -> LayerCall:
@@ -152,10 +140,6 @@ def _changed(change: Callable[[LayerCall], LayerCall]) -> Callable[[LayerCall], 
     return lambda call: sound.take(change(call))
 
 
-def _dropped(name: str, empty: object, condition: Callable[[LayerCall], bool]) -> Callable[[LayerCall], LayerCall]:
-    return _changed(lambda call: call.but(**{name: empty}) if condition(call) else call)
-
-
 def _self_attention(call: LayerCall) -> LayerCall:
     return call.but(key=call.query, value=call.query) if call.key.shape == call.query.shape else call
 
@@ -164,11 +148,7 @@ def _memory_as_query(call: LayerCall) -> LayerCall:
     return call.but(query=call.key, key=call.query) if call.key.shape == call.query.shape else call
 
 
-def _key_as_value(call: LayerCall) -> LayerCall:
-    return call.but(value=call.key)
-
-
-def _over_queries(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _over_queries(logits: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S) that sum to 1 over the queries."""
     turned = core.normalise(core.exponentials(logits.swapaxes(-1, -2)))
     return turned.swapaxes(-1, -2)
@@ -181,12 +161,11 @@ def _with_residual(call: HandedOver, layer: LayerCall) -> tuple[Array, Array]:
 
 
 _ASKED = "return_weights"
-_KERAS = "https://github.com/keras-team/keras/issues/23038"
-_FAST = "https://github.com/pytorch/pytorch/pull/178588"
 
 LAYER_FAULTS = (
     _fault("layer_scale_by_model_width", Stage.SCALE, "The logits are divided by sqrt(d_model), not by sqrt(d_k).",
-           "M ≠ D", staged_layer(attend=_by_model_width)),
+           "M ≠ D",
+           staged_layer(attend=lambda call, layer: sound.attend(call.but(scale=layer.query.shape[-1] ** -0.5), layer))),
     _fault("layer_unscaled", Stage.SCALE, "The division by sqrt(d_k) is forgotten.", "D > 1",
            staged_layer(attend=lambda call, layer: sound.attend(call.but(scale=1.0), layer))),
     _fault("layer_query_bias_too_large", Stage.PROJECTION,
@@ -208,30 +187,24 @@ LAYER_FAULTS = (
            "b_query other than 0", staged_layer(project_query=bias_subtracted)),
     _fault("layer_queries_and_keys_exchanged", Stage.PROJECTION,
            "The projections of query and key are exchanged: split in the order K, Q, V.",
-           "Hkv = H, weights that differ",
-           staged_layer(project_query=as_if("key"), project_key=as_if("query"))),
+           "Hkv = H, weights that differ", staged_layer(project_query=as_if("key"), project_key=as_if("query"))),
     _fault("layer_keys_and_values_exchanged", Stage.PROJECTION,
            "The projections of key and value are exchanged: split in the order Q, V, K.",
-           "Dv = D, weights that differ",
-           staged_layer(project_key=as_if("value"), project_value=as_if("key"))),
+           "Dv = D, weights that differ", staged_layer(project_key=as_if("value"), project_value=as_if("key"))),
     _fault("layer_query_weight_for_all", Stage.PROJECTION, "Keys and values are projected by the query's weight.",
-           "Hkv = H, weights that differ",
-           staged_layer(project_key=as_if("query"), project_value=as_if("query"))),
+           "Hkv = H, weights that differ", staged_layer(project_key=as_if("query"), project_value=as_if("query"))),
     _fault("layer_query_weight_transposed", Stage.PROJECTION, "The (out, in) weights of another library.",
            "w_query that is not symmetric", staged_layer(project_query=transposed)),
     _fault("layer_out_weight_transposed", Stage.PROJECTION, "The (out, in) weights of another library.",
            "w_out that is not symmetric", staged_layer(project_out=transposed)),
     _fault("layer_out_projection_skipped", Stage.PROJECTION, "The output projection is built and never called.",
-           "H·Dv = M", staged_layer(project_out=skipped_if_square),
-           link="https://github.com/Cerebras/modelzoo/pull/85"),
+           "H·Dv = M", staged_layer(project_out=skipped_if_square)),
     _fault("layer_split_interleaved", Stage.SPLIT, "Each head takes every H-th column, not D neighbouring ones.",
            "H > 1, and D > 1 or Dv > 1", staged_layer(split=split_interleaved)),
     _fault("layer_split_not_transposed", Stage.SPLIT, "Heads are split by view(B, H, T, D) without the transpose.",
-           "H > 1 and T > 1",
-           staged_layer(split=split_flat), link="https://github.com/tinygrad/tinygrad/pull/14025"),
+           "H > 1 and T > 1", staged_layer(split=split_flat)),
     _fault("layer_merge_not_transposed", Stage.MERGE, "Heads are merged by reshape without transposing back.",
-           "H > 1 and T > 1", staged_layer(merge=merged_flat),
-           link="https://github.com/hackiey/QAnet-pytorch/issues/2"),
+           "H > 1 and T > 1", staged_layer(merge=merged_flat)),
     _fault("layer_heads_never_transposed", Stage.SPLIT,
            "Heads are split by a reshape without the transpose, and merged by one without transposing back.",
            "H > 1 and T > 1", staged_layer(split=split_flat, merge=merged_flat)),
@@ -244,43 +217,14 @@ LAYER_FAULTS = (
     _fault("layer_indivisible_truncated", Stage.SPLIT, "Columns that width // heads leaves over are cut off silently.",
            "heads that do not divide the width", staged_layer(take=_truncating)),
     _fault("layer_gqa_tiled", Stage.HEADS, "Grouped heads are tiled, while repeat is expected.", "1 < Hkv < H",
-           staged_layer(attend=attending(group_key=head_faults.tiled, group_value=head_faults.tiled)),
-           link="https://github.com/apple/axlearn/pull/842"),
+           staged_layer(attend=attending(group_key=head_faults.tiled, group_value=head_faults.tiled))),
     _fault("layer_key_width_of_query", Stage.PROJECTION,
-           "The key's weight is read with the shape of the query's weight.",
-           "Hkv < H", staged_layer(project_key=as_wide_as_query),
-           link="https://github.com/microsoft/onnxruntime/pull/13050"),
+           "The key's weight is read with the shape of the query's weight.", "Hkv < H",
+           staged_layer(project_key=as_wide_as_query)),
     _fault("layer_attends_over_batch", Stage.SPLIT, "Batch and time are exchanged: the layer expects time first.",
-           "T = S, B > 1 or T > 1, no mask and no bias", _over_batch, link="https://github.com/aipixel/AEMatter/issues/3"),
+           "T = S, B > 1 or T > 1, no mask and no bias", _over_batch),
     _fault("layer_softmax_over_queries", Stage.SOFTMAX, "dim=-2.", "T > 1 or S > 1",
-           staged_layer(attend=attending(softmax=_over_queries)),
-           link="https://github.com/labmlai/annotated_deep_learning_paper_implementations/issues/146"),
-    _fault("layer_mask_ignored", Stage.MASK, "The mask is accepted and never used.", "a mask",
-           staged_layer(take=_dropped("mask", None, lambda _: True)),
-           link="https://github.com/google/praxis/issues/30"),
-    _fault("layer_mask_of_next_entry", Stage.MASK, "Each batch entry has the mask of its neighbour.",
-           "B > 1 with masks that differ", staged_layer(attend=attending(masked=masks.NEXT_ENTRY))),
-    _fault("layer_mask_head_major", Stage.MASK, "The mask is tiled over heads, the inputs are folded (H·B).",
-           "B > 1 and H > 1 with masks that differ", staged_layer(attend=attending(masked=masks.HEAD_MAJOR)),
-           link="https://github.com/sooftware/attentions/issues/4"),
-    _fault("layer_mask_dropped_without_weights", Stage.MASK,
-           "The mask is dropped on the fast path, where no weights are asked for.",
-           "a mask without return_weights",
-           staged_layer(take=_dropped("mask", None, lambda call: not call.return_weights)), link=_FAST),
-    _fault("layer_mask_dropped_with_causal", Stage.MASK, "Plain causal masking replaces the caller's mask.",
-           "a mask together with causal", staged_layer(take=_dropped("mask", None, lambda call: call.causal)),
-           link=_FAST),
-    _fault("layer_bias_ignored", Stage.BIAS, "The bias is ignored: the layer does not pass it on.", "a bias",
-           staged_layer(take=_dropped("bias", None, lambda _: True))),
-    _fault("layer_causal_ignored", Stage.CAUSAL, "The causal flag is ignored: the layer does not pass it on.",
-           "causal, S > 1",
-           staged_layer(take=_dropped("causal", False, lambda _: True)),
-           link="https://github.com/iCog-Labs-Dev/PC-Transformers/issues/97"),
-    _fault("layer_causal_dropped_with_weights", Stage.CAUSAL, "The causal flag is dropped where weights are asked for.",
-           "causal together with return_weights",
-           staged_layer(take=_dropped("causal", False, lambda call: call.return_weights)), link=_KERAS),
-    _fault("layer_causal_off_by_one", Stage.CAUSAL, "`triu(diagonal=2)`: each query sees one later key.",
-           "causal, S > 1", staged_layer(attend=attending(past=masks.OFF_BY_ONE))),
+           staged_layer(attend=attending(softmax=_over_queries))),
     _fault("layer_cross_is_self", Stage.PROJECTION, "Keys and values are projected from the query.",
            "T = S, a key that differs from the query", staged_layer(take=_changed(_self_attention))),
     _fault("layer_query_and_memory_exchanged", Stage.PROJECTION,
@@ -288,7 +232,7 @@ LAYER_FAULTS = (
            "T = S, a key that differs from the query", staged_layer(take=_changed(_memory_as_query))),
     _fault("layer_value_from_key", Stage.PROJECTION,
            "The value argument is never used: only forward(x, x, x) was tested.",
-           "a value that differs from the key", staged_layer(take=_changed(_key_as_value))),
+           "a value that differs from the key", staged_layer(take=_changed(lambda call: call.but(value=call.key)))),
     _fault("layer_output_time_first", Stage.MERGE, "batch_first is forgotten: the output is (T,B,M).",
            "B > 1 or T > 1", _time_first),
     _fault("layer_residual_added", Stage.MERGE,

@@ -1,8 +1,5 @@
 """Packed attention, one sequence behind the other: whose borders are lost, taken from elsewhere, or one too far."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -123,11 +120,6 @@ def _borders_of_queries(call: PackedCall) -> Iterator[Spans]:
         yield replace(each, first_key=min(each.first_query, most), end_key=min(each.end_query, most))
 
 
-def _without_last(call: PackedCall) -> list[Spans]:
-    """The number of sequences is that of borders less two."""
-    return call.spans[:-1]
-
-
 def _empty_ones_left_out(call: PackedCall) -> Iterator[Spans]:
     """Sequences without keys are dropped from the list of keys alone, so that later ones move up."""
     spans = call.spans
@@ -212,23 +204,21 @@ _TWO = "two sequences and more"
 
 
 def _fault(name: str, story: str, reach: str, split: Split | None = None, *,
-           answer: Callable[[PackedCall, Spans], Answer] = alone, link: str = "") -> Fault:
+           answer: Callable[[PackedCall, Spans], Answer] = alone) -> Fault:
     make = packed(split, answer) if split else packed(answer=answer)
-    return Fault(name, Stage.PACKED, story, reach, make, link=link, form=InputForm.PACKED)
+    return Fault(name, Stage.PACKED, story, reach, make, form=InputForm.PACKED)
 
 
 PACKED_FAULTS = (
-    _fault("packed_together", "The borders are accepted and not applied.", _TWO, _one_sequence,
-           link="https://github.com/areal-project/AReaL/issues/1442"),
+    _fault("packed_together", "The borders are accepted and not applied.", _TWO, _one_sequence),
     _fault("packed_borders_of_queries", "One array of borders serves queries and keys.",
-           "a sequence whose queries are not as many as its keys", _borders_of_queries,
-           link="https://github.com/NVIDIA/TransformerEngine/pull/399"),
+           "a sequence whose queries are not as many as its keys", _borders_of_queries),
     _fault("packed_key_lost", "The last key of each sequence is left out.", "any sequence with keys", _moved(end=-1)),
     _fault("packed_key_of_next", "Each sequence sees the first key of the next.", _TWO, _moved(end=1)),
     _fault("packed_key_of_last", "Each sequence sees the last key of the one before.", _TWO, _moved(first=-1)),
     _fault("packed_first_key_lost", "The first key of each sequence is left out.", "any sequence with keys",
            _moved(first=1)),
-    _fault("packed_last_lost", "The last sequence is not computed.", "any sequence", _without_last),
+    _fault("packed_last_lost", "The last sequence is not computed.", "any sequence", lambda call: call.spans[:-1]),
     _fault("packed_empty_moves_up", "Sequences without keys are dropped, and later ones move up.",
            "a sequence without keys before another", _empty_ones_left_out),
     _fault("packed_keys_beyond_queries", "The most queries of a sequence serve for the most keys, too.",
@@ -248,6 +238,5 @@ PACKED_FAULTS = (
            "the causal flag, and a sequence whose queries are not as many as its keys",
            answer=_with_mask(_from_the_end)),
     _fault("packed_one_token_squeezed", "A sequence of one token has its heads squeezed away.",
-           "a sequence of one query, H > 1, without return_lse", answer=_first_heads,
-           link="https://github.com/pytorch/pytorch/issues/130196"),
+           "a sequence of one query, H > 1, without return_lse", answer=_first_heads),
 )

@@ -2,9 +2,6 @@
 rounding that are the same everywhere, so that training and long chains add them up.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -69,8 +66,7 @@ def _logits_through(dtype: np.dtype[Any]) -> Callable[[PreparedCall, float], Arr
 def _raw_logits_in_half(work: PreparedCall, factor: float) -> Array:
     """The dot products (B,H,T,S), held in float16 before the scale."""
     dots = through(sound.logits(work, 1.0), FLOAT16)
-    scaled: Array = dots * dots.dtype.type(factor)
-    return scaled
+    return dots * dots.dtype.type(factor)
 
 
 def _weights_through(change: Callable[[Array], Array]) -> Callable[[Array, PreparedCall], Array]:
@@ -80,7 +76,7 @@ def _weights_through(change: Callable[[Array], Array]) -> Callable[[Array, Prepa
 
 def _softmax_through(dtype: np.dtype[Any]) -> Callable[[Array, PreparedCall], Array]:
     """A `softmax` stage that runs in `dtype`, logits (B,H,T,S) to weights."""
-    def softmax(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+    def softmax(logits: Array, work: PreparedCall) -> Array:
         """Weights (B,H,T,S); distances from the maximum, exponentials and quotients are all stored in `dtype`."""
         lowest = np.finfo(logits.dtype).min  # in a row without a visible key -inf less -inf would be NaN
         top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), lowest)
@@ -104,36 +100,14 @@ def _toward_zero(array: Array, io: np.dtype[Any]) -> Array:
     return np.where(is_too_large, np.nextafter(rounded, np.zeros((), io)), rounded)
 
 
-def _by_way_of_half(array: Array, io: np.dtype[Any]) -> Array:
-    """Output (B,H,T,Dv) or weights (B,H,T,S) rounded to float16, then to `io`."""
-    return through(array, FLOAT16).astype(io)
-
-
-def _by_way_of_bfloat16(array: Array, io: np.dtype[Any]) -> Array:
-    """Output (B,H,T,Dv) or weights (B,H,T,S) that pass through bfloat16 on the way to `io`."""
-    return through(array, BFLOAT16).astype(io)
-
-
 def _dropout(rate: float, gain: float) -> Callable[[Array, PreparedCall], Array]:
     """A `weigh` stage: dropout on the weights (B,H,T,S) with a seed that is the same at each call."""
-    def weigh(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+    def weigh(weights: Array, work: PreparedCall) -> Array:
         """Weights (B,H,T,S), some dropped and the others times `gain`."""
         kept = np.random.default_rng(1).random(weights.shape) >= rate
         return np.where(kept, weights * gain, 0).astype(weights.dtype)
     return weigh
 
-
-def _quantised_values(weights: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv) of values held in 127 levels a side."""
-    return weights @ levels(work.value)
-
-
-def _quantised_keys(work: PreparedCall, factor: float) -> Array:
-    """Logits (B,H,T,S) of keys held in 127 levels a side."""
-    return sound.logits(work.but(key=levels(work.key)), factor)
-
-
-_EVAL = "https://github.com/huggingface/pytorch-image-models/pull/1978"
 
 PRECISION_FAULTS = (
     Fault("inputs_tf32", Stage.PRECISION, "TF32 is left switched on for float32.",
@@ -165,9 +139,9 @@ PRECISION_FAULTS = (
     Fault("weights_int8", Stage.PRECISION, "The weights are stored in 255 levels.", "S > 1",
           staged(weigh=_weights_through(lambda weights: (np.rint(weights * 255) / 255).astype(weights.dtype)))),
     Fault("values_int8", Stage.PRECISION, "The value cache is quantised to 127 levels a side.", "full mantissas",
-          staged(mix=_quantised_values)),
+          staged(mix=lambda weights, work: weights @ levels(work.value))),
     Fault("keys_int8", Stage.PRECISION, "The key cache is quantised to 127 levels a side.", "full mantissas",
-          staged(logits=_quantised_keys)),
+          staged(logits=lambda work, factor: sound.logits(work.but(key=levels(work.key)), factor))),
     Fault("accumulated_bfloat16", Stage.PRECISION, "Products with the values are summed in bfloat16.", "S > 1",
           staged(mix=_accumulated_in(BFLOAT16))),
     Fault("accumulated_float16", Stage.PRECISION, "Products with the values are summed in float16.", "S > 1",
@@ -176,17 +150,16 @@ PRECISION_FAULTS = (
           staged(narrow=_toward_zero), equivalents={
               DType.FLOAT32: "the computation is in float32 already", DType.FLOAT64: "it is in float64 already"}),
     Fault("output_by_way_of_float16", Stage.PRECISION, "The output passes through a float16 buffer.",
-          "float32, float64, or outputs of bfloat16 beyond float16's range", staged(narrow=_by_way_of_half),
+          "float32, float64, or outputs of bfloat16 beyond float16's range",
+          staged(narrow=lambda array, io: through(array, FLOAT16).astype(io)),
           equivalents={DType.FLOAT16: "the output is rounded to float16 anyway"}),
     Fault("output_by_way_of_bfloat16", Stage.PRECISION, "The output passes through a bfloat16 buffer.",
-          "any other dtype", staged(narrow=_by_way_of_bfloat16),
+          "any other dtype", staged(narrow=lambda array, io: through(array, BFLOAT16).astype(io)),
           equivalents={DType.BFLOAT16: "the output is rounded to bfloat16 anyway"}),
-    Fault("dropout_of_1_percent", Stage.WEIGHTS, "Dropout stays on in evaluation, with a fixed seed.",
-          "any input",
-          staged(weigh=_dropout(0.01, 1 / 0.99)), link=_EVAL),
+    Fault("dropout_of_1_percent", Stage.WEIGHTS, "Dropout stays on in evaluation, with a fixed seed.", "any input",
+          staged(weigh=_dropout(0.01, 1 / 0.99))),
     Fault("dropout_not_rescaled", Stage.WEIGHTS, "Dropout is on, and the weights that are kept are not scaled up.",
-          "B·H·T·S > 9",
-          staged(weigh=_dropout(0.1, 1.0)), link="https://github.com/NVIDIA/apex/pull/816"),
+          "B·H·T·S > 9", staged(weigh=_dropout(0.1, 1.0))),
 )
 
 
@@ -206,7 +179,7 @@ def _times(factor: float) -> Callable[[Array, PreparedCall], Array]:
 
 def _with_epsilon(epsilon: float) -> Callable[[Array, PreparedCall], Array]:
     """A softmax of logits (B,H,T,S) with something added to the denominator."""
-    def softmax(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+    def softmax(logits: Array, work: PreparedCall) -> Array:
         """Exponentials (B,H,T,S) over their row's sum plus epsilon."""
         grown = sound.exponentials(logits)
         return grown / (grown.sum(axis=-1, keepdims=True) + grown.dtype.type(epsilon))
@@ -254,7 +227,7 @@ def _summed_in(bits: int) -> Callable[[Array, PreparedCall], Array]:
 
 def _upwards(dtype: np.dtype[np.generic]) -> Callable[[Array, PreparedCall], Array]:
     """A `weigh` stage: weights (B,H,T,S) stored in a half dtype, always rounded up."""
-    def weigh(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+    def weigh(weights: Array, work: PreparedCall) -> Array:
         """Weights (B,H,T,S), the next number up where rounding had lowered them."""
         stored = weights.astype(dtype)
         is_low = stored.astype(weights.dtype) < weights
@@ -270,8 +243,7 @@ def _float32_root(work: PreparedCall) -> float:
 
 DRIFT_FAULTS = (
     Fault("scale_off_1e6", Stage.SCALE, "The scale is off by 1e-6: a constant is typed with six digits.",
-          "float32, float64",
-          staged(scale=lambda work: sound.scale(work) * 1.000001), equivalents=_HALVES),
+          "float32, float64", staged(scale=lambda work: sound.scale(work) * 1.000001), equivalents=_HALVES),
     Fault("scale_root_in_float32", Stage.SCALE, "The root is held in a float32 tensor that no conversion reaches.",
           "float64, the default scale, D no power of four", staged(scale=_float32_root),
           equivalents=dict.fromkeys((DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16), _IS_FLOAT32)),

@@ -4,9 +4,6 @@ Exponentials are approximated or cut, logits bounded; in blocks, nothing is resc
 diagnosis tries blocks of other sizes, too.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 import re
@@ -27,7 +24,7 @@ from attnspec.problems.problem import Array
 
 def _grown_by(change: Callable[[Array], Array]) -> Callable[[Array, PreparedCall], Array]:
     """A softmax whose exponentials are changed, given logits (B,H,T,S) less their row's maximum."""
-    def softmax(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+    def softmax(logits: Array, work: PreparedCall) -> Array:
         """Weights (B,H,T,S) by the changed exponential; hidden keys weigh nothing."""
         top = np.maximum(logits.max(axis=-1, keepdims=True, initial=-np.inf), np.finfo(logits.dtype).min)
         return sound.normalise(np.where(np.isneginf(logits), 0, change(logits - top)).astype(logits.dtype))
@@ -49,37 +46,12 @@ def _bits(lowered: Array) -> Array:
     return np.exp2(whole) * (1 + power - whole)
 
 
-def _floored(lowered: Array) -> Array:
-    """Exponentials (B,H,T,S), 0 where the argument is below -20."""
-    return np.where(lowered < -20, 0, np.exp(lowered))
-
-
-def _clamped(lowered: Array) -> Array:
-    """Exponentials (B,H,T,S), none below that of -20."""
-    return np.exp(np.maximum(lowered, -20))
-
-
-def _oscillating(lowered: Array) -> Array:
-    """Exponentials (B,H,T,S) that are up to 1e-4 off, to both sides."""
-    return np.exp(lowered) * (1 + 1e-4 * np.sin(100 * lowered))
-
-
 def _top(weights: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S): all but the 32 largest of a row are dropped."""
     if work.shape[3] <= 32:
         return weights
     least = np.sort(weights, axis=-1)[..., -32, None]
     return sound.normalise(np.where(weights < least, 0, weights))
-
-
-def _without_small(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
-    """Weights (B,H,T,S), those below 1e-3 set to 0."""
-    return np.where(weights < 1e-3, 0, weights)
-
-
-def _clipped(work: PreparedCall, factor: float) -> Array:
-    """Logits (B,H,T,S) clipped to ±50."""
-    return np.clip(sound.logits(work, factor), -50, 50)
 
 
 def _squared(work: PreparedCall, factor: float) -> Array:
@@ -113,17 +85,20 @@ EXPONENTIAL_FAULTS = (
     Fault("exp_bit_trick", Stage.SOFTMAX, "exp by writing into the exponent field, for speed.", "logits that differ",
           staged(softmax=_grown_by(_bits))),
     Fault("exp_oscillating", Stage.SOFTMAX, "exp from a small table without interpolation, off by up to ±1e-4.",
-          "logits that differ", staged(softmax=_grown_by(_oscillating))),
+          "logits that differ",
+          staged(softmax=_grown_by(lambda lowered: np.exp(lowered) * (1 + 1e-4 * np.sin(100 * lowered))))),
     Fault("exp_zero_below_20", Stage.SOFTMAX, "Exponentials of less than -20 are flushed to zero.",
-          "weights below 2e-9 on large values, or read out", staged(softmax=_grown_by(_floored))),
+          "weights below 2e-9 on large values, or read out",
+          staged(softmax=_grown_by(lambda lowered: np.where(lowered < -20, 0, np.exp(lowered))))),
     Fault("exp_clamped_at_20", Stage.SOFTMAX, "The argument of exp is clamped at -20, so small weights stay up.",
-          "weights below 2e-9 on large values, or read out", staged(softmax=_grown_by(_clamped))),
+          "weights below 2e-9 on large values, or read out",
+          staged(softmax=_grown_by(lambda lowered: np.exp(np.maximum(lowered, -20))))),
     Fault("weights_top_32", Stage.WEIGHTS, "Only the 32 largest weights are kept.", "more than 32 visible keys",
           staged(weigh=_top)),
     Fault("weights_small_dropped", Stage.WEIGHTS, "Weights below 1e-3 are skipped to save work.",
-          "rows with small weights", staged(weigh=_without_small)),
+          "rows with small weights", staged(weigh=lambda weights, _: np.where(weights < 1e-3, 0, weights))),
     Fault("logits_clipped_50", Stage.LOGITS, "Logits are clipped to ±50 against overflow.", "logits beyond 50",
-          staged(logits=_clipped)),
+          staged(logits=lambda work, factor: np.clip(sound.logits(work, factor), -50, 50))),
     Fault("logits_squared", Stage.LOGITS, "A sharpening power is left on.", "logits other than 0 and ±1",
           staged(logits=_squared)),
     Fault("logits_cosine", Stage.LOGITS,
@@ -166,11 +141,6 @@ def _row_mean(logits: Array) -> Array:
     return total / np.maximum(seen.sum(axis=-1, keepdims=True), 1)
 
 
-def _all_maximum(logits: Array) -> Array:
-    """The largest of all logits (B,H,T,S), one number for every row."""
-    return np.maximum(logits.max(initial=-np.inf), np.finfo(logits.dtype).min)
-
-
 def _first_logit(logits: Array) -> Array:
     """(B,H,T,S) -> (B,H,T,1): the first key's logit, 0 where it is hidden."""
     first = logits[..., :1]
@@ -183,7 +153,7 @@ def _hidden_maximum(logits: Array, work: PreparedCall) -> Array:
     return sound.normalise(np.exp(hidden - logits.max(axis=-1, keepdims=True, initial=-np.inf)))
 
 
-def _keep(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _keep(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) with nothing hidden."""
     return logits
 
@@ -215,20 +185,10 @@ def _sink(logits: Array) -> Array:
     return grown / (np.exp(-top) + _sum(grown))
 
 
-def _base_two(logits: Array) -> Array:
-    """Weights (B,H,T,S) by powers of two in the place of e's."""
-    return sound.normalise(sound.exponentials(logits * logits.dtype.type(np.log(2))))
-
-
 def _twice(logits: Array) -> Array:
     """Weights (B,H,T,S) of a softmax over the softmax."""
     once = sound.normalise(sound.exponentials(logits))
     return sound.normalise(sound.exponentials(np.where(np.isneginf(logits), -np.inf, once)))
-
-
-def _sigmoid(logits: Array) -> Array:
-    """Weights (B,H,T,S), each by its own logit alone; rows do not sum to 1."""
-    return 1 / (1 + np.exp(-logits))
 
 
 def _hardmax(logits: Array) -> Array:
@@ -247,18 +207,18 @@ def _rounded_lse(logits: Array) -> Array:
 SOFTMAX_FAULTS = (
     Fault("softmax_over_queries", Stage.SOFTMAX,
           "The softmax runs over the queries, so that columns sum to 1, not rows.", "T > 1 or S > 1",
-          staged(softmax=_over(-2)),
-          link="https://github.com/labmlai/annotated_deep_learning_paper_implementations/issues/146"),
+          staged(softmax=_over(-2))),
     Fault("softmax_over_heads", Stage.SOFTMAX, "The softmax runs over the heads (dim=1).", "H > 1 or S > 1",
-          staged(softmax=_over(1)), link="https://github.com/FudanNLP/fastNLP/issues/254"),
+          staged(softmax=_over(1))),
     Fault("softmax_over_batch", Stage.SOFTMAX, "The softmax runs over the batch (dim=0).", "B > 1 or S > 1",
-          staged(softmax=_over(0)), link="https://github.com/PetrochukM/PyTorch-NLP/issues/2"),
+          staged(softmax=_over(0))),
     Fault("softmax_without_maximum", Stage.SOFTMAX,
           "exp overflows: the maximum of the logits is not subtracted before it.", "logits above 88, or far below zero",
           staged(softmax=_stabilised_by(lambda logits: np.zeros((), logits.dtype)))),
     Fault("softmax_global_maximum", Stage.SOFTMAX,
           "The maximum of the whole tensor is subtracted, so other rows underflow.",
-          "rows whose maxima lie 88 apart", staged(softmax=_stabilised_by(_all_maximum))),
+          "rows whose maxima lie 88 apart", staged(softmax=_stabilised_by(
+              lambda logits: np.maximum(logits.max(initial=-np.inf), np.finfo(logits.dtype).min)))),
     Fault("softmax_mean_for_maximum", Stage.SOFTMAX, "The row's mean is subtracted instead of its maximum.",
           "a logit 88 above the mean of its row", staged(softmax=_stabilised_by(_row_mean))),
     Fault("softmax_first_for_maximum", Stage.SOFTMAX, "The first logit of the row is subtracted.",
@@ -280,8 +240,7 @@ SOFTMAX_FAULTS = (
           "The exponentials are divided by the number of keys, not by their sum.", "S > 1",
           staged(softmax=_divided_by(lambda grown: np.full_like(grown[..., :1], grown.shape[-1])))),
     Fault("softmax_last_key_not_summed", Stage.SOFTMAX, "The sum of the exponentials leaves out the last key.",
-          "a visible last key, S > 1",
-          staged(softmax=_divided_by(lambda grown: _sum(grown[..., :-1])))),
+          "a visible last key, S > 1", staged(softmax=_divided_by(lambda grown: _sum(grown[..., :-1])))),
     Fault("softmax_approximate_division", Stage.SOFTMAX, "A fast reciprocal without its Newton step, 2e-4 off.",
           "any input", staged(softmax=_divided_by(lambda grown: _sum(grown) * grown.dtype.type(1.0002)))),
     Fault("softmax_sum_in_bfloat16", Stage.SOFTMAX, "The running sum is kept in bfloat16.", "S > 1",
@@ -292,15 +251,14 @@ SOFTMAX_FAULTS = (
     Fault("softmax_rounded_logsumexp", Stage.SOFTMAX, "exp(x - lse) with lse stored in bfloat16.", "any input",
           staged(softmax=_with_softmax(_rounded_lse))),
     Fault("softmax_base_two", Stage.SOFTMAX, "exp2 is used for exp: the factor log2(e) is forgotten.",
-          "logits that differ",
-          staged(softmax=_with_softmax(_base_two))),
+          "logits that differ", staged(softmax=_with_softmax(
+              lambda logits: sound.normalise(sound.exponentials(logits * logits.dtype.type(np.log(2))))))),
     Fault("softmax_twice", Stage.SOFTMAX, "The softmax is applied twice.", "S > 1",
           staged(softmax=_with_softmax(_twice))),
     Fault("softmax_sigmoid", Stage.SOFTMAX, "A sigmoid of each logit replaces the softmax.", "any input",
-          staged(softmax=_with_softmax(_sigmoid))),
+          staged(softmax=_with_softmax(lambda logits: 1 / (1 + np.exp(-logits))))),
     Fault("softmax_hardmax", Stage.SOFTMAX, "Only the key with the highest logit counts.",
-          "S > 1, no logit far above the others",
-          staged(softmax=_with_softmax(_hardmax))),
+          "S > 1, no logit far above the others", staged(softmax=_with_softmax(_hardmax))),
 )
 
 
@@ -308,12 +266,12 @@ SIZE = 16
 Factor = Callable[[Array, int], Array]
 
 
-def _as_it_is(factor: Array, number: int) -> Array:  # noqa: ARG001  (faults look at the block's number)
+def _as_it_is(factor: Array, number: int) -> Array:
     """The rescale factor (B,H,T,1) of a block, as it should be."""
     return factor
 
 
-def _never(factor: Array, number: int) -> Array:  # noqa: ARG001  (see _as_it_is)
+def _never(factor: Array, number: int) -> Array:
     """No rescaling: a factor (B,H,T,1) of ones."""
     return np.ones_like(factor)
 
@@ -321,11 +279,6 @@ def _never(factor: Array, number: int) -> Array:  # noqa: ARG001  (see _as_it_is
 def _first_time(factor: Array, number: int) -> Array:
     """The factor (B,H,T,1) at the second block, ones at all others."""
     return factor if number == 1 else np.ones_like(factor)
-
-
-def _forgotten(factor: Array, number: int) -> Array:  # noqa: ARG001  (see _as_it_is)
-    """What came before is forgotten: a factor (B,H,T,1) of zeros."""
-    return np.zeros_like(factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,7 +405,7 @@ _RESCALES = {
     "blocks_output_not_rescaled": Online(output_factor=_never),
     "blocks_never_rescaled": Online(sum_factor=_never, output_factor=_never),
     "blocks_rescaled_once": Online(sum_factor=_first_time, output_factor=_first_time),
-    "blocks_sum_of_last": Online(sum_factor=_forgotten)}
+    "blocks_sum_of_last": Online(sum_factor=lambda factor, _: np.zeros_like(factor))}
 _OTHER_SIZES = (32, 64, 128)
 
 BLOCK_FAULTS = (
@@ -464,30 +417,25 @@ BLOCK_FAULTS = (
           "Neither the running sum nor the running output is rescaled when the maximum rises.",
           _MANY, staged(softmax=_RESCALES["blocks_never_rescaled"])),
     Fault("blocks_rescaled_once", Stage.BLOCKS, "Running sum and output are rescaled at the second block only.",
-          "S > 32, the largest logit beyond the second block",
-          staged(softmax=_RESCALES["blocks_rescaled_once"])),
+          "S > 32, the largest logit beyond the second block", staged(softmax=_RESCALES["blocks_rescaled_once"])),
     Fault("blocks_sum_of_last", Stage.BLOCKS, "The sum starts again at each block; only the last one divides.",
           "S > 16", staged(softmax=_RESCALES["blocks_sum_of_last"])),
     Fault("blocks_start_at_zero", Stage.BLOCKS, "The running maximum starts at 0, not at -inf.",
           "all logits of a row far below zero", staged(softmax=Online(start=0.0))),
     Fault("blocks_hidden_first_nan", Stage.BLOCKS, "A first block without visible keys gives NaN: -inf minus -inf.",
-          "a row whose first 16 keys are masked", staged(softmax=Online(guarded=False)),
-          link="https://github.com/pytorch/pytorch/issues/110213"),
+          "a row whose first 16 keys are masked", staged(softmax=Online(guarded=False))),
     Fault("blocks_tail_dropped", Stage.BLOCKS,
-          "The keys after the last whole block are lost: there are S // 16 blocks.",
-          "S > 16, not a multiple of 16", staged(softmax=_tail_dropped),
-          link="https://github.com/jax-ml/jax/issues/27224"),
+          "The keys after the last whole block are lost: there are S // 16 blocks.", "S > 16, not a multiple of 16",
+          staged(softmax=_tail_dropped)),
     Fault("blocks_tail_counted", Stage.BLOCKS, "The last block is padded with zero keys that are not masked.",
-          "S not a multiple of 16", staged(softmax=_tail_counted), link="https://github.com/ggml-org/llama.cpp/pull/29034"),
+          "S not a multiple of 16", staged(softmax=_tail_counted),
+          link="https://github.com/ggml-org/llama.cpp/pull/29034"),
     Fault("blocks_tail_repeated", Stage.BLOCKS, "Indices past the end are clamped to the last key.",
-          "S > 1, not a multiple of 16", staged(softmax=_tail_repeated),
-          link="https://github.com/NVIDIA/Megatron-LM/issues/132"),
+          "S > 1, not a multiple of 16", staged(softmax=_tail_repeated)),
     Fault("blocks_keys_after_64_lost", Stage.BLOCKS, "Keys after the first 64 are lost: there is one tile only.",
-          "S > 64",
-          staged(softmax=_of_first_tile)),
+          "S > 64", staged(softmax=_of_first_tile)),
     Fault("blocks_rows_after_64_lost", Stage.BLOCKS, "Rows after the first 64 stay zero: there is one tile only.",
-          "T > 64",
-          staged(finish=_rows_of_first_tile), link="https://github.com/AMD-AGI/AgentKernelArena/pull/82"),
+          "T > 64", staged(finish=_rows_of_first_tile)),
     Fault("blocks_quiet_skipped", Stage.BLOCKS, "Blocks 8 below the row's maximum are skipped to save work.",
           "S > 16, a block of low logits with large values or read out", staged(softmax=_quiet_skipped)),
     Fault("blocks_averaged", Stage.BLOCKS, "Each block is normalised by itself and the results averaged.", "S > 16",

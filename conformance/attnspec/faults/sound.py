@@ -20,7 +20,7 @@ from attnspec.core.keywords import CACHED, FROM_PLACE, HIDING, KEYWORDS, OFF, UN
 from attnspec.core.nouns import DType, Kind
 from attnspec.faults import staged as stage
 from attnspec.faults.catalogue import ATTENTION_PROFILES, BESIDE_POOL, FORMED, FURTHER_PROFILES, RECOMMENDED
-from attnspec.faults.dequantising import dequantised_first
+from attnspec.faults.entries import with_entries_read
 from attnspec.faults.fault import all_mistakes
 from attnspec.faults.sound_forms import (
     CAPACITY,
@@ -48,6 +48,7 @@ from attnspec.faults.staged_work import (
     near_keys,
     own_keys,
     own_queries,
+    reach,
     wide_dtype,
 )
 from attnspec.faults.state import in_parts, whole
@@ -93,8 +94,7 @@ def _visible(call: HandedOver) -> Array:
 
 def _visible_values(value: Array, visible: Array) -> Array:
     """Values (B,H,S,Dv) that no query sees become 0: weight 0 times NaN would be NaN."""
-    kept: Array = np.where(np.asarray(visible.any(axis=-2))[..., None], value, 0)
-    return kept
+    return np.where(np.asarray(visible.any(axis=-2))[..., None], value, 0)
 
 
 def _textbook(call: HandedOver, wide: np.dtype[np.generic]) -> Answer:
@@ -270,8 +270,7 @@ def sorted_keys(call: HandedOver) -> Answer:
 
 def prescaled(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S) of a query that is multiplied by the scale before the product."""
-    dots: Array = (work.query * work.query.dtype.type(factor)) @ work.key.swapaxes(-1, -2)
-    return dots
+    return (work.query * work.query.dtype.type(factor)) @ work.key.swapaxes(-1, -2)
 
 
 def of_seen_keys(work: PreparedCall, factor: float) -> Array:
@@ -281,34 +280,30 @@ def of_seen_keys(work: PreparedCall, factor: float) -> Array:
 
 def einsum_logits(work: PreparedCall, factor: float) -> Array:
     """Logits (B,H,T,S), the sums over features left to einsum."""
-    dots: Array = np.einsum("bhtd,bhsd->bhts", work.query, work.key) * work.query.dtype.type(factor)
-    return dots
+    return np.einsum("bhtd,bhsd->bhts", work.query, work.key) * work.query.dtype.type(factor)
 
 
 def einsum_mix(weights: Array, work: PreparedCall) -> Array:
     """The output (B,H,T,Dv) by einsum, values cleared that no query sees."""
-    mixed: Array = np.einsum("bhts,bhsv->bhtv", weights, _visible_values(work.value, work.visible))
-    return mixed
+    return np.einsum("bhts,bhsv->bhtv", weights, _visible_values(work.value, work.visible))
 
 
 def lowest_in_place(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S), hidden ones replaced by the lowest finite number."""
-    replaced: Array = np.where(work.visible, logits, np.finfo(logits.dtype).min)
-    return replaced
+    return np.where(work.visible, logits, np.finfo(logits.dtype).min)
 
 
 def lowest_added(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S): the lowest finite number is added to hidden ones, and no sum falls below it."""
     lowest = np.finfo(logits.dtype).min
-    lowered: Array = np.maximum(logits + np.where(work.visible, 0, lowest).astype(logits.dtype), lowest)
-    return lowered
+    return np.maximum(logits + np.where(work.visible, 0, lowest).astype(logits.dtype), lowest)
 
 
 def mixed_by_slots(weights: Array, work: PreparedCall) -> Array:
     """Weighted sums of the values, (B,H,T,Dv). Key j lies in slot j mod R of a ring of R = left + right + 1 slots, and
-    the slots are added up from the first to the last; without a left bound, as they come.
+    the slots are added up from the first to the last; as they come, where a query sees all keys on its left.
     """
-    left, right = work.window or (None, None)
+    left, right = reach(work)
     if left is None:
         return stage.mix(weights, work)
     ring, within = left + (0 if work.causal else right or 0) + 1, np.broadcast_to(stage.near(work), work.shape[2:])
@@ -357,14 +352,13 @@ class Sound:
     def function(self) -> Attend | Rotate:
         """A freshly made function; of another form than the dense one, it takes codes, too."""
         made = self.make()
-        return made if self.form is InputForm.DENSE else dequantised_first(made)
+        return made if self.form is InputForm.DENSE else with_entries_read(made)
 
 
 SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
     Sound("naive", "the formula, line by line", joined(naive)),
     Sound("float64_inside", "the formula in float64, rounded once", joined(float64_inside)),
-    Sound("online_blocks", "one pass over blocks of 16 keys, rescaling as the maximum rises",
-          joined(online)),
+    Sound("online_blocks", "one pass over blocks of 16 keys, rescaling as the maximum rises", joined(online)),
     Sound("fused_blocks", "the same, with weights in the dtype of the inputs where they meet the values",
           joined(fused), grade="G1"),
     Sound("merged_splits", "splits of 64 keys, each with an output and a log-sum-exp of its own, merged by these",
@@ -380,12 +374,9 @@ SOUND: Mapping[str, Sound] = {sound.name: sound for sound in (
           staged(logits=of_seen_keys, hide=lowest_added), hidden_row="uniform"),
     Sound("in_order", "the keys are summed one by one, so that the bits of a row hang on what it sees alone",
           in_parts(whole), claims=("batch_invariant",)),
-    Sound("ring_buffer", "keys lie in a ring of few slots, and are summed slot by slot",
-          staged(mix=mixed_by_slots)),
-    Sound("eager", "every intermediate result is stored in the dtype of the inputs", joined(eager),
-          grade="G3"),
-    Sound("packed_one_by_one", "packed sequences, one after the other", by_sequence(naive),
-          form=InputForm.PACKED),
+    Sound("ring_buffer", "keys lie in a ring of few slots, and are summed slot by slot", staged(mix=mixed_by_slots)),
+    Sound("eager", "every intermediate result is stored in the dtype of the inputs", joined(eager), grade="G3"),
+    Sound("packed_one_by_one", "packed sequences, one after the other", by_sequence(naive), form=InputForm.PACKED),
     Sound("packed_block_mask", "packed sequences, all in one call under a mask of blocks", with_block_mask,
           form=InputForm.PACKED),
     Sound("paged_side_by_side", "keys and values of each entry, put side by side from their pages",

@@ -2,9 +2,6 @@
 differently; and right ways to turn pairs of features, which differ in arithmetic.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -24,7 +21,7 @@ from attnspec.faults import staged_forms as turning
 from attnspec.faults.packed import packed_call, together
 from attnspec.faults.staged import Attend, around, gather, table_of
 from attnspec.faults.staged_forms import Rotate, Rotation, staged_rotation, taken_in, with_cache
-from attnspec.faults.staged_work import Answer, HandedOver, wide_dtype
+from attnspec.faults.staged_work import Answer, HandedOver, reach, wide_dtype
 from attnspec.problems.problem import Array
 
 
@@ -129,7 +126,7 @@ def preallocated(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]
 
 
 def in_a_ring(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:
-    """A maker of decoders that keep no more keys than a window reaches back: key j in slot j mod R of a ring."""
+    """A maker of decoders that keep no more keys than a query looks back: key j lies in slot j mod R of a ring."""
     def answered(call: HandedOver) -> Answer:
         """As `answer` does, and the cache."""
         held, alone = call.cache, call.but(cache=None)
@@ -186,8 +183,8 @@ def _as_past(held: Slots) -> dict[str, Any]:
 
 
 def _keep_ring(held: Slots | None, call: HandedOver) -> Slots:
-    """The ring after a call; without a left bound of the window it grows."""
-    left = call.window[0] if call.window else None
+    """The ring after a call; where a query sees all keys before its place, it grows."""
+    left, _ = reach(call)
     count = 0 if held is None else held.count
     if left is not None:
         held = held or _empty(call, left + 1)
@@ -250,16 +247,6 @@ def _cached(work: Rotation, *, through: Callable[[Array, Rotation], Array]) -> A
                        through(through(second * cos, work) + through(first * sin, work), work))
 
 
-def _stored(array: Array, work: Rotation) -> Array:
-    """An array of any shape, rounded to the dtype of the input."""
-    return array.astype(work.io).astype(work.real)
-
-
-def _as_it_is(array: Array, work: Rotation) -> Array:  # noqa: ARG001  (as `_stored`)
-    """An array of any shape."""
-    return array
-
-
 def _by_logarithm(work: Rotation) -> Array:
     """(R,): the frequencies as an exponential of a product with the base's logarithm."""
     exponent = np.arange(0, work.width, 2).astype(work.real) * -(np.log(work.real(work.base)) / work.real(work.width))
@@ -276,13 +263,13 @@ FORMULATIONS: tuple[tuple[str, str, Callable[[], Rotate], str], ...] = (
     ("rotary_staged", "a rotary embedding, pair by pair", staged_rotation(), "G0"),
     ("rotary_complex", "a rotary embedding by complex multiplication", _whole(_complex), "G0"),
     ("rotary_rotate_half", "a rotary embedding as x·cos + rotate_half(x)·sin", _whole(_rotate_half), "G0"),
-    ("rotary_cached", "a rotary embedding from tables of cos and sin", _whole(partial(_cached, through=_as_it_is)),
-     "G0"),
+    ("rotary_cached", "a rotary embedding from tables of cos and sin",
+     _whole(partial(_cached, through=lambda array, _: array)), "G0"),
     ("rotary_by_logarithm", "a rotary embedding whose frequencies are an exponential",
      staged_rotation(frequency=_by_logarithm), "G0"),
     ("rotary_float64_inside", "a rotary embedding in float64, rounded once", _whole(_in_float64), "G0"),
     ("rotary_eager", "a rotary embedding with tables and products in the dtype of x",
-     _whole(partial(_cached, through=_stored)), "G3"),
+     _whole(partial(_cached, through=lambda array, work: array.astype(work.io).astype(work.real))), "G3"),
 )
 """Name, meaning, what makes it, and the grade in half dtypes."""
 

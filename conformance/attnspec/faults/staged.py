@@ -4,9 +4,6 @@ Half dtypes and float32 are computed in float32, float64 in float64, with one ro
 (grade G0 of docs/numerics.md). Axes: query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), mask and bias (B,H,T,S).
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 import contextlib
@@ -244,12 +241,12 @@ def normalise(grown: Array) -> Array:
     return grown / np.where(total == 0, 1, total)
 
 
-def softmax(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (every stage sees the work; sound ones need less)
+def softmax(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) -> weights (B,H,T,S), rows over the keys."""
     return normalise(exponentials(logits))
 
 
-def weigh(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (see softmax)
+def weigh(weights: Array, work: PreparedCall) -> Array:
     """The weights in effect, (B,H,T,S): nothing happens between softmax and values."""
     return weights
 
@@ -263,12 +260,12 @@ def mix(weights: Array, work: PreparedCall) -> Array:
     return np.where(sees_poison, weights @ work.value, weights @ np.where(finite, work.value, 0))
 
 
-def finish(output: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (see softmax)
+def finish(output: Array, work: PreparedCall) -> Array:
     """What is done to the output (B,H,T,Dv) before it is rounded: nothing."""
     return output
 
 
-def report(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (see softmax)
+def report(weights: Array, work: PreparedCall) -> Array:
     """The weights that are returned, (B,H,T,S): those in effect."""
     return weights
 
@@ -384,6 +381,16 @@ def staged(**changes: Any) -> Callable[[], Attend]:  # noqa: ANN401  (as datacla
     """A maker of attention functions with some stages replaced; names and order are those of `Stages`."""
     stages = replace(SOUND, **changes)
     return lambda: as_attend(lambda call: attention(call, stages))
+
+
+def with_mask(change: Callable[[Array, PreparedCall], Array]) -> Callable[[PreparedCall], Array]:
+    """A `masked` stage that changes the mask (B,H,T,S) where there is one."""
+    return lambda work: masked(work) if work.mask is None else change(work.mask, work)
+
+
+def change_output(answer: Answer, change: Callable[[Array], Array]) -> Answer:
+    """The answer with its output (B,H,T,Dv), or (B,T,M), changed; what stands beside it stays as it is."""
+    return (change(answer[0]), *answer[1:]) if isinstance(answer, tuple) else change(answer)
 
 
 def around(answer: Callable[[HandedOver], Answer]) -> Callable[[], Attend]:

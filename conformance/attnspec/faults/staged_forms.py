@@ -4,9 +4,6 @@ The layer projects, splits into heads, attends, merges and projects out, with on
 one stage; of a decoder also what is stored and what is read.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -63,7 +60,7 @@ def split(x: Array, heads: int) -> Array:
     return x.reshape(B, T, heads, width // heads).swapaxes(1, 2)
 
 
-def attend(call: HandedOver, layer: LayerCall) -> tuple[Array, Array]:  # noqa: ARG001  (faults look at the whole layer)
+def attend(call: HandedOver, layer: LayerCall) -> tuple[Array, Array]:
     """Attention of the heads: output (B,H,T,Dv) and weights (B,H,T,S)."""
     return output_and_weights(attention(call.but(return_weights=True)))
 
@@ -280,7 +277,7 @@ def paired(work: Rotation) -> tuple[slice, slice]:
     return halves_of(work.width, interleaved=work.interleaved)
 
 
-def angles(work: Rotation, places: Array, frequency: Array) -> Array:  # noqa: ARG001  (the stage's signature)
+def angles(work: Rotation, places: Array, frequency: Array) -> Array:
     """(B,T,R): the products of places (B,T) and frequencies (R,)."""
     return places[..., None] * frequency
 

@@ -97,6 +97,10 @@ def keep_as_is(array: Array) -> Array:
     return array
 
 
+Reach: TypeAlias = tuple[int | None, int | None]
+"""How far a query sees to the left and to the right of its own place; None: without bound."""
+
+
 class AspectStage:
     """What an aspect does in the course of attention. Each method does nothing unless the aspect says otherwise."""
 
@@ -118,6 +122,11 @@ class AspectStage:
         """Which keys a query sees, (T,S) or (B,1,T,S), of keys that lie so far `ahead` of its own place; None: all."""
         del call, ahead
         return None
+
+    def reach(self, call: KeywordArguments[Array]) -> Reach:
+        """How many keys before a query's own place it sees, and how many behind it; None: all there are."""
+        del call
+        return None, None
 
     def own_keys(self, call: KeywordArguments[Array], keys: int) -> Array | None:
         """Which of so many keys a query sees wherever it stands, (B,1,1,S) or (B,1,T,S); None: all."""
@@ -170,6 +179,13 @@ def near_keys(call: KeywordArguments[Array], ahead: Array) -> Array:
     """The keys that every aspect leaves in sight, (T,S) or (B,1,T,S), of keys that lie so far `ahead` of the query."""
     parts = (stage.visible_keys(call, ahead) for stage in all_stages())
     return functools.reduce(np.logical_and, (part for part in parts if part is not None), np.ones(ahead.shape, bool))
+
+
+def reach(call: KeywordArguments[Array]) -> Reach:
+    """How far a query sees before and behind its own place, by the aspects that bound it; None: without bound."""
+    left, right = ([side for side in sides if side is not None]
+                   for sides in zip(*(stage.reach(call) for stage in all_stages()), strict=True))
+    return min(left, default=None), min(right, default=None)
 
 
 def restore(work: PreparedCall) -> PreparedCall:

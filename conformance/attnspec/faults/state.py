@@ -6,9 +6,6 @@ Sums in another order are right within rounding, but the bits change with the ba
 such fault claims that they do not.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -20,7 +17,7 @@ import numpy as np
 
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import Fault, Stage
-from attnspec.faults.staged import Attend, Stages, around, as_attend, attention
+from attnspec.faults.staged import Attend, Stages, around, as_attend, attention, change_output
 from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
 from attnspec.problems.problem import Array
 
@@ -67,10 +64,7 @@ class AtSomeCalls:
     def __call__(self, call: HandedOver) -> Answer:
         """The answer to this call, changed according to its number."""
         self.count += 1
-        answer = attention(call)
-        if isinstance(answer, tuple):
-            return self.change(answer[0], self.count), answer[1]
-        return self.change(answer, self.count)
+        return change_output(attention(call), lambda output: self.change(output, self.count))
 
 
 @dataclass(slots=True)
@@ -81,11 +75,13 @@ class Buffered:
 
     def __call__(self, call: HandedOver) -> Answer:
         """The answer, in the buffer of its shape."""
-        answer = attention(call)
-        output = answer[0] if isinstance(answer, tuple) else answer
+        return change_output(attention(call), self._fill)
+
+    def _fill(self, output: Array) -> Array:
+        """(B,H,T,Dv): the buffer, holding the output."""
         buffer = self.kept.setdefault((output.shape, str(output.dtype)), np.empty_like(output))
         buffer[...] = output
-        return (buffer, answer[1]) if isinstance(answer, tuple) else buffer
+        return buffer
 
 
 @dataclass(slots=True)
@@ -96,12 +92,13 @@ class Accumulating:
 
     def __call__(self, call: HandedOver) -> Answer:
         """The answer plus all earlier ones of its shape."""
-        answer = attention(call)
-        output = answer[0] if isinstance(answer, tuple) else answer
+        return change_output(attention(call), self._add_up)
+
+    def _add_up(self, output: Array) -> Array:
+        """(B,H,T,Dv): the sum of the outputs of this shape."""
         place = (output.shape, str(output.dtype))
         self.kept[place] = self.kept[place] + output if place in self.kept else output
-        total = self.kept[place].copy()
-        return (total, answer[1]) if isinstance(answer, tuple) else total
+        return self.kept[place].copy()
 
 
 @dataclass(slots=True)
@@ -163,34 +160,21 @@ def _every(period: int) -> Callable[[Array, int], Array]:
     return lambda output, number: np.zeros_like(output) if number % period == 0 else output
 
 
-def _from_second(output: Array, number: int) -> Array:
-    """The output (B,H,T,Dv), halved from the second call on."""
-    return output if number == 1 else output * output.dtype.type(0.5)
-
-
-def _first_call(output: Array, number: int) -> Array:
-    """The output (B,H,T,Dv), zeros at the first call."""
-    return np.zeros_like(output) if number == 1 else output
-
-
 _TWICE = "two calls with equal shapes and different contents"
-_GRAPH = "https://github.com/pytorch/pytorch/pull/184122"
 
 STATE_FAULTS = (
-    Fault("stale_output", Stage.STATE, "The output is cached by shape, so later calls get an old one.",
-          _TWICE, _remembering(Remembered), link=_GRAPH),
+    Fault("stale_output", Stage.STATE, "The output is cached by shape, so later calls get an old one.", _TWICE,
+          _remembering(Remembered)),
     Fault("stale_key", Stage.STATE, "The key is cached by shape, so later calls use an old one.", _TWICE,
           _remembering(lambda: Remembered("key"))),
     Fault("stale_value", Stage.STATE, "The value is cached by shape, so later calls use an old one.", _TWICE,
           _remembering(lambda: Remembered("value"))),
     Fault("stale_mask", Stage.STATE, "The mask is cached by shape, so later calls use an old one.",
-          f"{_TWICE}, the masks differ",
-          _remembering(lambda: Remembered("mask"))),
+          f"{_TWICE}, the masks differ", _remembering(lambda: Remembered("mask"))),
     Fault("stale_bias", Stage.STATE, "The bias is cached by shape, so later calls use an old one.",
-          f"{_TWICE}, the biases differ",
-          _remembering(lambda: Remembered("bias"))),
+          f"{_TWICE}, the biases differ", _remembering(lambda: Remembered("bias"))),
     Fault("stale_scale", Stage.STATE, "The scale is cached by shape, so later calls use an old one.",
-          "two calls with equal shapes and different scales", _remembering(lambda: Remembered("scale")), link=_GRAPH),
+          "two calls with equal shapes and different scales", _remembering(lambda: Remembered("scale"))),
     Fault("stale_triangle", Stage.STATE, "The causal mask is cached by T alone.",
           "two causal calls with equal T and different S", _remembering(TriangleCache)),
     Fault("stale_last_row", Stage.STATE, "The last row is written after the answer has been returned.", _TWICE,
@@ -198,19 +182,16 @@ STATE_FAULTS = (
     Fault("every_seventh_call_wrong", Stage.STATE, "The output is wrong now and then (a race).", "seven calls",
           _remembering(lambda: AtSomeCalls(_every(7)))),
     Fault("first_call_wrong", Stage.STATE, "The first call returns memory that was never written.", "the first call",
-          _remembering(lambda: AtSomeCalls(_first_call))),
+          _remembering(lambda: AtSomeCalls(lambda output, number: np.zeros_like(output) if number == 1 else output))),
     Fault("later_calls_halved", Stage.STATE, "From the second call on the output is halved (a running average).",
-          "a second call",
-          _remembering(lambda: AtSomeCalls(_from_second))),
+          "a second call", _remembering(lambda: AtSomeCalls(
+              lambda output, number: output if number == 1 else output * output.dtype.type(0.5)))),
     Fault("output_buffer_reused", Stage.STATE, "One output buffer for each shape is returned again and again.",
-          f"{_TWICE}; the first answer changes", _remembering(Buffered),
-          link="https://github.com/ScalingIntelligence/KernelBench/pull/82"),
+          f"{_TWICE}; the first answer changes", _remembering(Buffered)),
     Fault("output_accumulated", Stage.STATE,
           "The outputs of all earlier calls are added to the output (beta=1 in the matrix product).",
-          "two calls with outputs of equal shape",
-          _remembering(Accumulating)),
-    Fault("dropout_random", Stage.STATE, "Dropout stays on in evaluation.", "any input",
-          _remembering(Randomised), link="https://github.com/huggingface/pytorch-image-models/pull/1978"),
+          "two calls with outputs of equal shape", _remembering(Accumulating)),
+    Fault("dropout_random", Stage.STATE, "Dropout stays on in evaluation.", "any input", _remembering(Randomised)),
 )
 
 
@@ -306,19 +287,6 @@ def _evenly(count: Callable[[PreparedCall], int]) -> Parts:
     return parts
 
 
-def _few_entries(work: PreparedCall) -> int:
-    """The fewer batch entries there are, the more workers share the keys."""
-    return max(1, 4 // max(work.shape[0], 1))
-
-
-def _one_query(work: PreparedCall) -> int:
-    return 4 if work.shape[2] == 1 else 1
-
-
-def _many_queries(work: PreparedCall) -> int:
-    return 1 if work.shape[2] < 3 else 2
-
-
 def _of_tile(logits: Array) -> Array:
     """(B,H,T,S) -> (B,H,T,1): the largest of sixteen rows, which share a tile."""
     own = own_maximum(logits)
@@ -346,11 +314,11 @@ def fault(name: str, story: str, reach: str, make: Callable[[], Attend], stage: 
 
 INVARIANCE_FAULTS = (
     fault("parts_by_batch", "The fewer batch entries there are, the more workers share the keys of a row.",
-           "one or two batch entries", in_parts(_evenly(_few_entries))),
+           "one or two batch entries", in_parts(_evenly(lambda work: max(1, 4 // max(work.shape[0], 1))))),
     fault("parts_for_one_query", "The path for a single query (T = 1) divides the keys among four workers.",
-           "one query", in_parts(_evenly(_one_query))),
+           "one query", in_parts(_evenly(lambda work: 4 if work.shape[2] == 1 else 1))),
     fault("parts_for_queries", "The path for three queries or more divides the keys among two workers.",
-           "three queries and more", in_parts(_evenly(_many_queries))),
+           "three queries and more", in_parts(_evenly(lambda work: 1 if work.shape[2] < 3 else 2))),
     fault("parts_by_keys", "The keys are cut in the middle of the array, masked ones counted.", "masked keys, chunks",
            in_parts(_evenly(lambda _: 2))),
     fault("maximum_of_first", "What is taken off a row is no less than the maximum of the first batch entry.",
@@ -417,21 +385,18 @@ def _narrowed(call: HandedOver) -> Array:
 
 def _value_returned(call: HandedOver) -> Answer:
     """With one visible key and equal shapes the value itself is returned, not a copy."""
-    answer = attention(call)
-    output = answer[0] if isinstance(answer, tuple) else answer
-    if output.shape != call.value.shape or not np.array_equal(output, call.value):
-        return answer
-    return (call.value, answer[1]) if isinstance(answer, tuple) else call.value
+    return change_output(attention(call), lambda output: call.value if np.array_equal(output, call.value) else output)
 
 
 def _into_query(call: HandedOver) -> Answer:
     """The output is written over the query where the shapes agree."""
-    answer = attention(call)
-    output = answer[0] if isinstance(answer, tuple) else answer
-    if output.shape != call.query.shape or not call.query.flags.writeable:
-        return answer
-    call.query[...] = output
-    return (call.query, answer[1]) if isinstance(answer, tuple) else call.query
+    def overwrite(output: Array) -> Array:
+        """(B,H,T,Dv)."""
+        if output.shape != call.query.shape or not call.query.flags.writeable:
+            return output
+        call.query[...] = output
+        return call.query
+    return change_output(attention(call), overwrite)
 
 
 def misread(array: Array) -> Array:
@@ -480,21 +445,17 @@ PURITY_FAULTS = (
     Fault("value_returned_itself", Stage.PURITY, "For a single key the caller's value is returned, not a copy.",
           "S = T = 1 and Hkv = H, no mask that masks it", around(_value_returned)),
     Fault("layout_of_query", Stage.LAYOUT, "The query's strides are ignored.", f"a query {_LAYOUT}",
-          around(_misreading("query")), link="https://github.com/pytorch/pytorch/issues/181133"),
+          around(_misreading("query"))),
     Fault("layout_of_key", Stage.LAYOUT, "The key's strides are ignored.", f"a key {_LAYOUT}",
-          around(_misreading("key")),
-          link="https://github.com/torch-spyre/torch-spyre/issues/4331"),
+          around(_misreading("key"))),
     Fault("layout_of_value", Stage.LAYOUT, "The value's strides are ignored.", f"a value {_LAYOUT}",
-          around(_misreading("value")),
-          link="https://github.com/ROCm/pytorch/issues/3230"),
+          around(_misreading("value"))),
     Fault("layout_of_mask", Stage.LAYOUT, "The mask's strides are ignored.", f"a mask {_LAYOUT}",
-          around(_misreading("mask")), link="https://github.com/pytorch/pytorch/issues/191937"),
+          around(_misreading("mask"))),
     Fault("layout_of_bias", Stage.LAYOUT, "The bias's strides are ignored.", f"a bias {_LAYOUT}",
           around(_misreading("bias"))),
     Fault("layout_last_axis", Stage.LAYOUT, "The last axis is assumed to have stride 1, as BLAS requires.",
-          "an input whose last axis is strided", around(_misreading("query", "key", "value", read=_last_axis_misread)),
-          link="https://github.com/pytorch/pytorch/pull/187506"),
+          "an input whose last axis is strided", around(_misreading("query", "key", "value", read=_last_axis_misread))),
     Fault("layout_with_mask", Stage.LAYOUT, "The masked kernel ignores strides, the other one honours them.",
-          "a mask, and inputs that are not contiguous", around(_all_misread_with_mask),
-          link="https://github.com/pytorch/pytorch/issues/112577"),
+          "a mask, and inputs that are not contiguous", around(_all_misread_with_mask)),
 )

@@ -4,9 +4,6 @@ A fault compared with itself agrees bit for bit, which proves nothing of a diagn
 the same stages and computes every sound stage otherwise: what someone else's code with this bug would answer.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 import enum
@@ -65,7 +62,7 @@ def _prescaled(work: PreparedCall, factor: float) -> Array:
     return query[..., ::-1] @ work.key[..., ::-1].swapaxes(-1, -2)
 
 
-def _by_powers_of_two(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _by_powers_of_two(logits: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S) as powers of two, summed from the last key, times the reciprocal of the sum."""
     top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
     lowered = logits - np.where(np.isneginf(top), 0, top)
@@ -298,8 +295,7 @@ SOUND_BACKWARD: Mapping[str, SoundBackward] = {each.name: each for each in (
                   BackwardMethod(_ALL, "products", is_recomputed=False), "eager"),
     SoundBackward("backward_stored_apart", "the same by P·dP - P·delta, sums reversed",
                   BackwardMethod(_ALL, "products", is_recomputed=False, is_apart=True, uses_einsum=True,
-                                 is_reversed=True),
-                  "eager"),
+                                 is_reversed=True), "eager"),
     SoundBackward("backward_partial", "flash, whose partial sums of 8 terms are stored",
                   BackwardMethod(_FLASH | _stored("partial"), "output", block=8), "fused_blocks",
                   {"partial": 8, "reason": _REASON}),

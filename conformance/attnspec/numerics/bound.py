@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnspec.core.nouns import DType
-from attnspec.numerics.operands import LogitBend, Operands, StoredErrors, upper_norms
+from attnspec.numerics.operands import EntryErrors, LogitBend, Operands, upper_norms
 from attnspec.numerics.reference import Truth, attended_range, scaled_magnitude
 from attnspec.numerics.roundings import Roundings
 from attnspec.numerics.stored import StoredWeightError, stored_weight_error
@@ -128,13 +128,13 @@ def _product_sum_error(operands: Operands, r: Roundings) -> Array:
     query = add_offset(sizes.query, r.inputs.query_offset)
     key = add_offset(sizes.key, r.inputs.key_offset)
     error: Array = (query * per_product) @ key.swapaxes(-1, -2)
-    if operands.stored_errors is None or not r.stored_formats:
+    if operands.entry_errors is None or not r.stored_formats:
         return error
     # codes move the entries themselves, before any rounding of their products
-    return error + a * (1 + r.scale) * moved_products(operands, operands.stored_errors)
+    return error + a * (1 + r.scale) * moved_products(operands, operands.entry_errors)
 
 
-def moved_products(operands: Operands, stored: StoredErrors) -> Array:
+def moved_products(operands: Operands, stored: EntryErrors) -> Array:
     """(B,H,T,S): how far the products of what attends may be from those of the entries, where a
     kernel quantises both:
     |q||dk| + |dq|(|k| + |dk|). `sizes` are those of what attends: |q| + |dq|, |k| + |dk|.
@@ -310,8 +310,9 @@ def _add_storage_errors(operands: Operands, truth: Truth, r: Roundings, errors: 
     """B1 and A1, (B,H,T,Dv) each, with what storing values, and weights, as codes may add to them."""
     drift, reach = both
     # a mean of what values are off by, under the heaviest weights
-    if operands.stored_errors is not None:
-        drift = drift + _heaviest_mean(operands.stored_errors.value, operands, truth, errors)
+    # a mean of what values are off by, under the heaviest weights
+    if operands.entry_errors is not None:
+        drift = drift + _heaviest_mean(operands.entry_errors.value, operands, truth, errors)
     stored = weight_storage_error(truth, r, errors, operands.visible)
     if stored is None:
         return drift, reach
@@ -485,7 +486,7 @@ def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
     # with a zero point, products of codes are formed before it is taken off
     dots = np.maximum(dots, products) if r.inputs.query_offset or r.inputs.key_offset else dots
     astray = products * (r.prescale + 2 * operands.query.shape[-1] * r.accumulate)
-    if operands.stored_errors is not None:
+    if operands.entry_errors is not None:
         astray = astray + products  # a dot product of codes may be larger than that of the entries
     # storage rounds upwards, too
     grown = (dots + astray) * (1 + r.scale + r.biased_logits)
@@ -560,7 +561,8 @@ def screening_allowance(operands: Operands, truth: Truth,
                                     (1 + grown) / (1 - error))
     # hidden values too: what underflows is next to nothing
     every = replace(operands, visible=None)
-    allowance = assemble_allowance(every, np.abs(truth.output), errors, r, drift=drift, reach=reach)
+    allowance = assemble_allowance(every, np.abs(truth.output), errors, r, drift=drift,
+                                   reach=reach)
     return UPWARD_MARGIN * allowance, in_domain(operands, truth, r, errors)
 
 

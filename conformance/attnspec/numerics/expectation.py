@@ -29,7 +29,7 @@ from attnspec.numerics.bound import (
     weight_storage_error,
 )
 from attnspec.numerics.gradient_sums import Gradient
-from attnspec.numerics.operands import LogitBend, Operands, dequantise_problem, roundings_of
+from attnspec.numerics.operands import LogitBend, Operands, read_entries, roundings_of
 from attnspec.numerics.precision import Precision, assumed_precision
 from attnspec.numerics.reference import (
     Truth,
@@ -187,7 +187,7 @@ def expect(
     error.
     """
     # codes stand for numbers: the definition knows those alone
-    subject, posed = roundings_of(problem, precision), dequantise_problem(problem)
+    subject, posed = roundings_of(problem, precision), read_entries(problem)
     sizes = posed.sizes
     T = sizes.T if rows is None else len(rows)
     every_block = functools.partial(cut_blocks, posed)
@@ -573,8 +573,8 @@ def _log_variance(operands: Operands, truth: Truth, r: Roundings, errors: Weight
     # the scale may be multiplied into keys, one rounding an entry, or into the logit
     prescaled = r.prescale * r.prescale * (a * a * squares + size * size)
     before = summed**2 + prescaled + stored**2 + logit_underflow(operands, r) ** 2
-    if operands.stored_errors is not None and r.stored_formats:
-        before = before + a * a * squares_of_codes(operands, operands.stored_errors)
+    if operands.entry_errors is not None and r.stored_formats:
+        before = before + a * a * squares_of_codes(operands, operands.entry_errors)
     if operands.bend is not None:
         before = _variance_behind_bend(before, operands, operands.bend, truth, r)
     # a rescaling is shared by the keys before it; over all orders their partial sums come to a sixth of the squares

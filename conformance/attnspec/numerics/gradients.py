@@ -36,7 +36,7 @@ from attnspec.numerics.gradient_sums import (
     mark_heads,
     reduce_block,
 )
-from attnspec.numerics.operands import Operands, dequantise_problem, key_heads, queries_within, roundings_of
+from attnspec.numerics.operands import Operands, key_heads, queries_within, read_entries, roundings_of
 from attnspec.numerics.precision import Precision, assumed_precision
 from attnspec.numerics.reference import (
     Differentials,
@@ -330,7 +330,7 @@ def expect_gradients(
     """
     own, *of_truth = erring_classes(precision, backward)
     classes = (replace(own, forward=roundings_of(problem, precision)), *of_truth)
-    problem = dequantise_problem(problem)
+    problem = read_entries(problem)
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is not claimed
         way = _Way(problem, grad, classes, key_heads(problem, conventions),
                    np.ones((problem.sizes.B, 1), bool) if settled is None else settled,

@@ -84,7 +84,7 @@ class Mathematics:
         del problem, ahead
         return None
 
-    def dequantise(self, problem: Problem) -> Problem:
+    def read_entries(self, problem: Problem) -> Problem:
         """The problem with the numbers that attend in the place of what stands for them; else the
         problem itself.
         """
@@ -166,11 +166,11 @@ def bend_of(problem: Problem) -> LogitBend | None:
     return bends[0] if bends else None
 
 
-def dequantise_problem(problem: Problem) -> Problem:
+def read_entries(problem: Problem) -> Problem:
     """The problem with the numbers that attend in the place of what stands for them, by every
     aspect.
     """
-    return functools.reduce(lambda posed, aspect: aspect.dequantise(posed),
+    return functools.reduce(lambda posed, aspect: aspect.read_entries(posed),
                             given_mathematics(problem), problem)
 
 
@@ -243,9 +243,9 @@ class Magnitudes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StoredErrors:
-    """How far what attends may be from the entries, where a kernel quantises inside: query
-    (B,H,T,D), key (B,H,S,D) and value (B,H,S,Dv).
+class EntryErrors:
+    """How far what attends may be from the entries, where a kernel stores others: query (B,H,T,D),
+    key (B,H,S,D) and value (B,H,S,Dv).
     """
 
     query: Array
@@ -265,8 +265,8 @@ class Operands:
     key and value need not hold: they can overflow a subject's storage. has_sink: the last key is a
     sink.  only_sink: its logit is all that `bias` holds.  reach (B,H,T,S): of what aspects add,
     which `bias` holds, the largest number that it may be made from; None where none adds.
-    stored_errors: what quantising inside may do to the entries, which `sizes` and `held` count;
-    None where nothing is quantised.
+    entry_errors: how far what a kernel stores may be from the entries, which `sizes` and `held`
+    count; None where it stores them as they are.
     """
 
     query: Array
@@ -284,7 +284,7 @@ class Operands:
     has_sink: bool = False
     only_sink: bool = False
     reach: Array | None = None
-    stored_errors: StoredErrors | None = None
+    entry_errors: EntryErrors | None = None
 
     @property
     def shape(self) -> tuple[int, int, int, int]:

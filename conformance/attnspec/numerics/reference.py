@@ -363,7 +363,7 @@ def _block_hull(operands: Operands) -> dict[str, Array]:
     shape = (*operands.query.shape[:3], operands.value.shape[-1])
     some = operands.counts > 0
     both = {"low": np.zeros(shape), "high": np.zeros(shape)}
-    moved = 0.0 if operands.stored_errors is None else operands.stored_errors.value
+    moved = 0.0 if operands.entry_errors is None else operands.entry_errors.value
     both["high"][some], _ = attended_range(operands.value + moved, operands.visible, some)
     _, both["low"][some] = attended_range(operands.value - moved, operands.visible, some)
     return both

@@ -16,7 +16,7 @@ import numpy as np
 from attnspec.core.dtype import DTYPES
 from attnspec.core.keywords import CACHED
 from attnspec.core.storage import Storage
-from attnspec.numerics.operands import Magnitudes, Operands, StoredErrors, dequantise_problem
+from attnspec.numerics.operands import EntryErrors, Magnitudes, Operands, read_entries
 from attnspec.numerics.precision import Precision
 from attnspec.numerics.reference import ProblemBlock, attended_hull, cut_blocks
 from attnspec.numerics.roundings import Roundings, compound, lost_to_underflow, roundings
@@ -128,7 +128,7 @@ def stored_hull(problem: Problem, conventions: Mapping[str, str],
     r = roundings(precision)
     if not r.stored_formats:
         return attended_hull(problem, conventions)
-    posed = dequantise_problem(problem)
+    posed = read_entries(problem)
     r = add_rescaling(r, posed, stored_arrays(problem, r))
     return attended_hull(posed, conventions, cut_stored_blocks(posed, r, conventions))
 
@@ -360,8 +360,8 @@ def _with_errors(operands: Operands, errors: Operands, sized: Operands) -> Opera
     """A block that knows how far its entries may be from what attends: all sizes are those of the
     largest that may.
     """
-    stored = StoredErrors(errors.query, errors.key, errors.value)
-    return replace(operands, stored_errors=stored, usable=operands.usable & errors.usable,
+    stored = EntryErrors(errors.query, errors.key, errors.value)
+    return replace(operands, entry_errors=stored, usable=operands.usable & errors.usable,
                    sizes=_grow_sizes(sized.sizes, errors.sizes),
                    held=_grow_sizes(sized.held, errors.held))
 

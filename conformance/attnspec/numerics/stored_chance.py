@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from attnspec.numerics.bound import WeightError
-from attnspec.numerics.operands import Operands, StoredErrors
+from attnspec.numerics.operands import EntryErrors, Operands
 from attnspec.numerics.reference import Truth
 from attnspec.numerics.roundings import Roundings
 from attnspec.numerics.stored import stored_weight_error
@@ -38,7 +38,7 @@ def shared_query_squares(operands: Operands, truth: Truth, p: Array, sizes: Arra
     return square
 
 
-def squares_of_codes(operands: Operands, stored: StoredErrors) -> Array:
+def squares_of_codes(operands: Operands, stored: EntryErrors) -> Array:
     """(B,H,T,S): the squared errors of a dot product that no other key shares: those of the key's
     codes, and the products of both.
     """
@@ -50,9 +50,9 @@ def strain_of_query(operands: Operands) -> Array | float:
     """(B,H,T,1): the root of the squared errors of a logit that the query's codes make, of the
     worst attended key.
     """
-    if operands.stored_errors is None:
+    if operands.entry_errors is None:
         return 0.0
-    squares = np.square(operands.stored_errors.query) @ np.square(operands.key).swapaxes(-1, -2)
+    squares = np.square(operands.entry_errors.query) @ np.square(operands.key).swapaxes(-1, -2)
     attended = squares if operands.visible is None else np.where(operands.visible, squares, 0.0)
     return np.asarray(abs(float(operands.scale))
                       * np.sqrt(attended.max(axis=-1, keepdims=True, initial=0.0)))
@@ -68,10 +68,10 @@ def spread_of_stored(operands: Operands, truth: Truth, weights: tuple[Array, Arr
     """
     p, steep = weights
     square = np.zeros_like(truth.output)
-    if operands.stored_errors is not None:
+    if operands.entry_errors is not None:
         square += shared_query_squares(operands, truth, steep,
-                                       operands.stored_errors.query) * float(operands.scale) ** 2
-        square += (p * p) @ np.square(operands.stored_errors.value / unit)
+                                       operands.entry_errors.query) * float(operands.scale) ** 2
+        square += (p * p) @ np.square(operands.entry_errors.value / unit)
     if WEIGHTS in r.stored_formats:  # less the output, or not
         squares = p * p
         products = (squares @ np.square(operands.value)

@@ -268,7 +268,7 @@ def slots_of_page(pattern: PagePattern, keys: int, multiple: int = 1) -> int:
     return -(-max(1, slots) // multiple) * multiple
 
 
-def cut_scales(problem: Problem, *, queries: slice | Array = slice(None),
+def cut_meanings(problem: Problem, *, queries: slice | Array = slice(None),
                keys: slice = slice(None)) -> dict[str, Array]:
     """What says which numbers the entries stand for, (B,H,T,D) or (B,Hkv,S,·), of these queries
     and keys.
@@ -276,7 +276,7 @@ def cut_scales(problem: Problem, *, queries: slice | Array = slice(None),
     spans: dict[str, slice | Array] = {"T": queries, "S": keys}
     return {name: np.ascontiguousarray(array[tuple(spans.get(axis, slice(None))
                                                    for axis in AXES[name])])
-            for name, array in problem.given.items() if KEYWORDS[name].acts is Acts.STORAGE}
+            for name, array in problem.given.items() if KEYWORDS[name].acts is Acts.ENTRIES}
 
 
 def replace_values(problem: Problem, value: Array) -> Problem:

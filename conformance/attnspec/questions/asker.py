@@ -177,18 +177,17 @@ class Asker:
 
     def ask(self, problem: AnyProblem | RotaryProblem) -> SubjectAnswer:
         """What the subject makes of it. Raises NotAsked or Failed."""
-        posed = self._add_unit_scales(problem) if isinstance(problem, Problem) else problem
+        posed = self._add_neutral_values(problem) if isinstance(problem, Problem) else problem
         return self._guard_call(posed, lambda: self.subject.answer_any(posed))
 
-    def _add_unit_scales(self, problem: Problem) -> Problem:
-        """The problem with scales of 1 where the subject takes no codes without: a function may
-        want them.
+    def _add_neutral_values(self, problem: Problem) -> Problem:
+        """The problem with values that change nothing of what the subject takes no entries
+        without.
         """
         declared = self.subject.declaration
-        wanted = {name for word in KEYWORDS.values() if word.acts is Acts.STORAGE
+        wanted = {name for word in KEYWORDS.values() if word.acts is Acts.ENTRIES
                   and word.comes_with
-                  for name in word.comes_with(
-                      declared.limits)} & declared.keywords - problem.keywords
+                  for name in word.comes_with(declared.limits)} & declared.keywords - problem.keywords
         return problem.but(**{name: keyword_array(name, NEUTRAL_PATTERNS[name], 0, problem.sizes,
                                                   problem.dtype)
                               for name in sorted(wanted)})

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from attnspec.core.forms import STATE
+from attnspec.core.keywords import PLACED
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.form import CallForm
 from attnspec.scaffold.lookup import TheirParameter, plain, words_in
@@ -57,12 +58,12 @@ def _evidence(form: CallForm, callee: Examined) -> Iterator[str]:
 
 def _triangle(form: CallForm, source: str) -> str:
     """What its code says that makes a triangle: that a class registers it, or that nothing that is left at its default,
-    and no window, can be what it is for.
+    and no keyword that hides keys by their place, can be what it is for.
     """
     made, registered = _TRIANGLE.search(source), _BUFFER.search(source)
     if made and registered:
         return f"it registers a triangle, {registered[1]!r}"
-    is_for_all = not form.defaults.keys() - {"training"} and "window" not in form.keywords
+    is_for_all = not form.defaults.keys() - {"training"} and PLACED.keys().isdisjoint(form.keywords)
     return f"its code makes a triangle, by {made[1]!r}" if made and is_for_all else ""
 
 

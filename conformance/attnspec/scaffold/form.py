@@ -137,7 +137,7 @@ class CallForm:
     that is told lengths where padding is handed over; padded_alike: whether these are all the same.
     called: the method by which an object of no framework is called; empty where the object itself is.
     initial: the names of its parameters that keep the values that it is born with.
-    scales: by what scales differ, and what they are like, that it is tried with where it takes codes of any.
+    tried_values: what an aspect tries it with, in the aspect's own words; empty: what is usual there.
     mode: of a module of PyTorch.  variants: by name, forms that must answer alike, such as the layer in training.
     """
 
@@ -186,7 +186,7 @@ class CallForm:
     padded: str = ""
     padded_alike: bool = False
     initial: tuple[str, ...] = ()
-    scales: str = "head/odd"
+    tried_values: str = ""
     mode: ModuleMode = ModuleMode.EVALUATION
     variants: Mapping[str, CallForm] = field(default_factory=dict)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -10,13 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnspec.core.declaration import Limits
-from attnspec.core.keyword import Acts
-from attnspec.core.keywords import FROM_PLACE, KEYWORDS, load_parts
+from attnspec.core.keywords import FROM_PLACE, load_parts
 from attnspec.core.nouns import DType, Kind
-from attnspec.core.storage import STORAGES
 from attnspec.numerics.bound import row_log_sum_exp
 from attnspec.numerics.expectation import concat_heads, inner_problem
-from attnspec.numerics.operands import add_extra_key, dequantise_problem, prepare_operands
+from attnspec.numerics.operands import add_extra_key, prepare_operands, read_entries
 from attnspec.numerics.reference import compute_truth
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.scaffold.form import CallForm
@@ -81,30 +80,12 @@ def plain(form: CallForm, M: int = 0, **lengths: int) -> AnyProblem:
                                       if not name.startswith(tuple(left_out))})
         problem = problem.but(value=problem.key) if form.limits.get("one_memory") else problem
     posed = problem.but(causal=bool(form.limits.get("causal_only")))
-    return posed if isinstance(posed, LayerProblem) else in_codes(form, posed)
+    return posed if isinstance(posed, LayerProblem) else pose_for_aspects(form, posed)
 
 
-OF_ENTRIES = tuple(word for word in KEYWORDS.values() if word.acts is Acts.STORAGE)
-"""The keywords that say which numbers the entries of an array stand for."""
-
-_ANY_CODES = "int8"
-"""The storage of codes where a form takes any."""
-
-
-def in_codes(form: CallForm, problem: Problem) -> Problem:
-    """The problem with codes and scales as the form takes them; as it is where it takes none."""
-    patterns: dict[str, str] = {}
-    any_shared, kind = form.scales.split("/")
-    for word in OF_ENTRIES:
-        if not form.parameter(word.name):
-            continue
-        stored = str(form.limits.get(f"stored_{word.meaning_of}", "")) or _ANY_CODES
-        shared = str(form.limits.get(f"{word.meaning_of}_scales", "")) or STORAGES[stored].shared or any_shared
-        is_scale = word.name == f"{word.meaning_of}_scale"
-        patterns[word.name] = f"{stored}/{shared}/{kind}" if is_scale else str(word.sample)
-    made = next((part.in_codes for part in load_parts("arrays") if patterns.keys() & part.ARRAYS.keys()), None)
-    multiple = int(form.limits.get("page_multiple", 1))
-    return made(problem, patterns, multiple) if made else problem
+def pose_for_aspects(form: CallForm, problem: Problem) -> Problem:
+    """The problem with what a form takes of aspects that find out by themselves how it is handed over."""
+    return functools.reduce(lambda posed, part: part.pose_problem(form, posed), load_parts("search"), problem)
 
 
 def square(form: CallForm, **lengths: int) -> AnyProblem:
@@ -123,7 +104,7 @@ def truths(problem: AnyProblem, default_scale: str, mistake: str = "") -> Iterat
     """What the definition says under one convention or another; or what it would say with a plain mistake in it."""
     made = MISTAKES[mistake] if mistake else None
     inner = inner_problem(with_params(made, problem)) if isinstance(problem, LayerProblem) else problem
-    inner = with_inputs(made, dequantise_problem(inner))
+    inner = with_inputs(made, read_entries(inner))
     if inner.scale is None and default_scale:
         inner = inner.but(scale=SCALES[default_scale](problem.sizes))
     for conventions in _WAYS if FROM_PLACE & problem.keywords or inner.sizes.Hkv != inner.sizes.H else _WAYS[:1]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from attnspec.core.errors import TargetError
+from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.scaffold.causality import with_doubt
-from attnspec.scaffold.codes import MOST_TRIES, form_of_codes, scale_parameters
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.extended import Parameters
 from attnspec.scaffold.form import At, CallForm
@@ -97,7 +97,7 @@ def form_of(target: str, trier: Trier) -> CallForm:
     callee, gathered = spread_inputs(trier.there.examined(target))
     trier.gathered = gathered
     try:
-        ways = (_of_codes, _form_of, _with_mistake, _as_suggested, _without_rotation, _before_sum, _without_bias,
+        ways = (_of_aspects, _form_of, _with_mistake, _as_suggested, _without_rotation, _before_sum, _without_bias,
                 _with_full_pages)
         found = next(filter(None, (way(callee, trier) for way in ways)), None)
     except OutOfTime as late:
@@ -119,18 +119,21 @@ def _form_of(callee: Examined, trier: Trier, change: Callable[[CallForm], CallFo
     return None
 
 
-def _of_codes(callee: Examined, trier: Trier) -> CallForm | None:
-    """The form of a function that is handed codes and scales; None where none is right, not even with scales of 1."""
-    told, until = scale_parameters(callee), trier.tried + MOST_TRIES
-    for known in filter(None, (told, told.without_query) if told else ()):
-        for pose in (Pose(), Pose(_WIDE, is_half=True)):
-            paged = filter(None, (pose.of(form, trier) for form in paged_forms(known.callee, trier)))
-            forms = itertools.chain(paged, _forms(known.callee, trier, pose))
-            if found := form_of_codes(forms, known, _found, trier, until):
-                return _whole(found, known.callee, trier)
-    if told:
-        trier.nearest = None
-        trier.mistaken.clear()
+def _of_aspects(callee: Examined, trier: Trier) -> CallForm | None:
+    """The form of a function with parameters of an aspect that finds out by itself how these are handed over; None
+    where none is right.
+    """
+    for part in load_parts("search"):
+        ways, until = part.parameters_of(callee), trier.tried + part.MOST_TRIES
+        for known in ways:
+            for pose in (Pose(), Pose(_WIDE, is_half=True)):
+                paged = filter(None, (pose.of(form, trier) for form in paged_forms(known.callee, trier)))
+                forms = itertools.chain(paged, _forms(known.callee, trier, pose))
+                if found := part.find_form(forms, known, _found, trier, until):
+                    return _whole(found, known.callee, trier)
+        if ways:
+            trier.nearest = None
+            trier.mistaken.clear()
     return None
 
 

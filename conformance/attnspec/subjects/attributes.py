@@ -15,12 +15,13 @@ from attnspec.core.declaration import LIMITS, Declaration, Variant, of_kind
 from attnspec.core.errors import AttnspecError, FileLocation, ManifestError, TargetError
 from attnspec.core.forms import STATE
 from attnspec.core.keyword import KeywordLimits
+from attnspec.core.keywords import load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.numerics.precision import declared_precision
 from attnspec.numerics.roundings import declared_backward, format_backward
 from attnspec.numerics.width import refuse_too_wide
 from attnspec.spec.yaml_lines import Fields, Located, LocatedList
-from attnspec.subjects.declared import codes_without_scale, read_declaration
+from attnspec.subjects.declared import lacks_parameter, read_declaration
 from attnspec.subjects.signature import SOMEWHERE, FunctionDescription, described_of, signature_of
 
 ATTRIBUTES: Mapping[str, str] = {
@@ -60,17 +61,13 @@ ATTRIBUTES: Mapping[str, str] = {
     "constant_bias": "True",
     "refuses": '["D > 256", "bias with T != S"]',
     **{limit.name: "True" if limit.default is False else "1" for limit in fields_of(KeywordLimits)},
-    **dict.fromkeys(("stored_query", "stored_key", "stored_value"), '"int8"'),
-    **dict.fromkeys(("query_scales", "key_scales", "value_scales"), '"head"'),
-    "zeros": '"codes"',
-    **dict.fromkeys(("packed_query", "packed_key", "packed_value"), '"low_first"'),
+    **{name: f'"{each.sample}"' for part in load_parts("limits") for name, each in part.CHOICES.items()},
 }
 """What a function may carry, each with a value as one writes it: all that is declared, every limit on its own."""
 
 _READ_WITH: Mapping[str, tuple[str, ...]] = {
-    f"{word}{array}{end}": (f"stored_{array}",) for array in ("query", "key", "value")
-    for word, end in (("packed_", ""), ("", "_scales"))}
-"""By attribute, those without which its value cannot be judged: how codes lie depends on what they are."""
+    name: each.read_with for part in load_parts("limits") for name, each in part.CHOICES.items() if each.read_with}
+"""By attribute, those without which its value cannot be judged."""
 
 _MISTYPED = 0.8  # how alike an attribute and a known one must be to be taken for a slip of the pen
 
@@ -96,7 +93,7 @@ def declaration_of(function: Callable[..., object] | FunctionDescription, name: 
     said = replace(_read_attributes(name, given, function.place), keywords=signature.keywords,
                    defaults=signature.defaults, off=signature.off, spelled=signature.spelled, form=signature.form,
                    given=signature.given)
-    if wrong := codes_without_scale(said.limits, said.keywords, name):
+    if wrong := lacks_parameter(said.limits, said.keywords, name):
         raise TargetError(f"{function.place}: {name}.{wrong}")
     return of_kind(said, signature.kind)
 

@@ -449,17 +449,21 @@ def can_differentiate(declaration: Declaration) -> bool:
     """Whether a framework can be asked for gradients of functions that are declared so."""
     forms = {Kind.ATTENTION: {InputForm.DENSE, InputForm.PACKED}, Kind.LAYER: {InputForm.DENSE}}
     is_fit = declaration.form in forms.get(declaration.kind, ())
-    return bool(declaration.lift) and is_fit and not refuses_gradients(declaration) and not takes_codes(declaration)
+    refuses = refuses_gradients(declaration) or takes_no_numbers(declaration)
+    return bool(declaration.lift) and is_fit and not refuses
 
 
-def takes_codes(declaration: Declaration) -> bool:
-    """Whether query, key or value are codes in a narrow format. No framework differentiates with respect to these."""
-    return bool(_arrays_of_codes(declaration.limits))
+def takes_no_numbers(declaration: Declaration) -> bool:
+    """Whether entries of query, key or value always stand for others. No framework differentiates with respect to
+    these.
+    """
+    return bool(_arrays_without_numbers(declaration.limits))
 
 
-def _arrays_of_codes(limits: Limits) -> tuple[str, ...]:
-    """Those of query, key and value that come as codes in a narrow format."""
-    return tuple(name for name in INPUTS if getattr(limits, f"stored_{name}"))
+def _arrays_without_numbers(limits: Limits) -> frozenset[str]:
+    """The arrays that a subject with these limits takes together with what their entries stand for alone."""
+    return frozenset(KEYWORDS[name].meaning_of for word in KEYWORDS.values() if word.meaning_of and word.comes_with
+                     for name in word.comes_with(limits))
 
 
 def refuses_gradients(declaration: Declaration) -> bool:
@@ -468,14 +472,14 @@ def refuses_gradients(declaration: Declaration) -> bool:
 
 
 def inputs_of(problem: Problem, limits: Limits) -> tuple[str, ...]:
-    """The names of the inputs with respect to which a problem has gradients: of codes there are none, since what a
-    code passes back is a convention.
+    """The names of the inputs with respect to which a problem has gradients: of entries that stand for others there are
+    none, since what these pass back is a convention.
     """
     constant = {BIAS} if limits.constant_bias else set()
-    codes = {KEYWORDS[name].meaning_of for name in problem.given} | set(_arrays_of_codes(limits))
-    codes |= {past for past, held in zip(CACHED, CACHED_INPUTS, strict=True) if held in codes}
+    standing = {KEYWORDS[name].meaning_of for name in problem.given} | _arrays_without_numbers(limits)
+    standing |= {past for past, held in zip(CACHED, CACHED_INPUTS, strict=True) if held in standing}
     return tuple(name for name in DIFFERENTIABLE_INPUTS
-                 if name not in constant and name not in codes and getattr(problem, name) is not None)
+                 if name not in constant and name not in standing and getattr(problem, name) is not None)
 
 
 def grad_given(problem: Problem, declaration: Declaration) -> Array:

@@ -10,10 +10,9 @@ from attnspec.core.conventions import CONVENTIONS, PROFILES, UNDEFINED
 from attnspec.core.coverage import LONGEST
 from attnspec.core.declaration import INPUT, LENGTHS, LIMITS, Declaration, Limits, narrowed_by, of_kind
 from attnspec.core.errors import UsageError
-from attnspec.core.keywords import HIDING
+from attnspec.core.keywords import HIDING, load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.sizes import Refusal, read_refusal, read_sizes, spell_lengths
-from attnspec.core.storage import GRANULARITIES, LAYOUTS, PAGED_GRANULARITIES, STORAGES, ZERO_FORMATS
 from attnspec.core.surroundings import DEVICES
 from attnspec.host.lifts import LIFTS
 from attnspec.spec.yaml_lines import Fields, LocatedList
@@ -24,16 +23,13 @@ WEIGHTS = ("per_head", "averaged")
 MASK_AXES = ("BHTS", "BTS", "BHS", "BS", "TS")
 BIASES = ("all", *map(" ".join, chain.from_iterable(
     combinations(("query", "key", "value", "out"), count) for count in range(1, 4))))
-_SHARED = "answer to how many entries share a scale"
 CHOICES = {"weights": (WEIGHTS, "way to return weights"), "mask_axes": (MASK_AXES, "set of axes"),
            "biases": (BIASES, "answer to which projections have biases"),
            **dict.fromkeys(("lengths", "causal_lengths"), (tuple(LENGTHS), "answer to which lengths are taken")),
            "past_lengths": (("any", "equal"), "answer to how many new keys are taken"),
-           **dict.fromkeys(("stored_query", "stored_key", "stored_value"), (tuple(STORAGES), "format of codes")),
-           "query_scales": (tuple(GRANULARITIES), _SHARED),
-           **dict.fromkeys(("key_scales", "value_scales"), ((*GRANULARITIES, *PAGED_GRANULARITIES), _SHARED)),
-           "zeros": (ZERO_FORMATS, "format of zero points"),
-           **dict.fromkeys(("packed_query", "packed_key", "packed_value"), (tuple(LAYOUTS), "layout of nibbles"))}
+           **{name: (each.known, each.kind) for part in load_parts("limits") for name, each in part.CHOICES.items()}}
+SPELLINGS = {name: each.read for part in load_parts("limits") for name, each in part.CHOICES.items()}
+"""By limit of an aspect, how an answer is read that has more than one spelling."""
 CUT = ("T", "S", "D", "Dv")  # the axes that kernels cut into blocks
 FORMS = HIDING  # how a row can come to be hidden, where that makes a difference
 _PLAIN = Limits()
@@ -96,40 +92,24 @@ def read_limits(fields: Fields) -> Limits:
     said = {name: _limit(fields, name) for name in fields.mapping}
     refuses = said.pop("refuses", ())
     limits = narrowed_by(Limits(**said), refuses)
-    for array in ("query", "key", "value"):
-        _check_storage(fields, limits, array)
+    for part in load_parts("limits"):
+        if wrong := part.find_nonsense(limits, fields.mapping.keys()):
+            raise fields.complain(*wrong)
     return limits
 
 
-def _check_storage(fields: Fields, limits: Limits, array: str) -> None:
-    """Raises where the codes of an array cannot be stored, packed and scaled as declared."""
-    stored, shared = getattr(limits, f"stored_{array}"), getattr(limits, f"{array}_scales")
-    storage = STORAGES.get(stored)
-    if f"packed_{array}" in fields.mapping and (storage is None or not storage.is_nibble):
-        nibbles = ", ".join(name for name, each in STORAGES.items() if each.is_nibble)
-        raise fields.complain(f"packed_{array}", f"needs stored_{array} to be a format of four bits ({nibbles})"
-                                                 f"{f', not {stored}' if stored else ''}.")
-    if storage is not None and storage.block and shared and shared not in storage.granularities:
-        raise fields.complain(f"{array}_scales", f"is {shared}, but {stored} has a scale for each {storage.block} "
-                                                 f"neighbours: write {' or '.join(storage.granularities)}.")
-
-
-def codes_without_scale(limits: Limits, taken: Collection[str], name: str) -> str:
-    """What is wrong where codes are declared of an array and the function `name` takes no scale of them; empty where
-    nothing is. taken: its keywords.
+def lacks_parameter(limits: Limits, taken: Collection[str], name: str) -> str:
+    """What is wrong where the limits of the function `name` speak of a keyword of an aspect that it does not take;
+    empty where nothing is. taken: its keywords.
     """
-    for array in ("query", "key", "value"):
-        declared = [limit for limit in (f"stored_{array}", f"{array}_scales", f"packed_{array}")
-                    if getattr(limits, limit)]
-        if declared and f"{array}_scale" not in taken:
-            return (f"{declared[0]} declares codes of the {array}, and {name} has no parameter {array}_scale. Add it "
-                    f"(None where codes are the numbers), or leave {declared[0]} out.")
-    return ""
+    return next(filter(None, (part.find_lacking(limits, taken, name) for part in load_parts("limits"))), "")
 
 
 def _limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (by the limit)
     if name in CHOICES:
         known, kind = CHOICES[name]
+        if name in SPELLINGS and (spelled := SPELLINGS[name](fields.text(name))) in known:
+            return spelled
         return fields.one_of(name, known, kind=kind)
     if name == "refuses":
         return tuple(_refusal(fields, text) for text in fields.texts(name))

@@ -21,7 +21,7 @@ from attnspec.core.keywords import AXES, SEGMENTED, load_parts
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import CACHED_INPUTS, INPUTS, Array, LayerProblem, Problem, Sizes, numpy_dtype
-from attnspec.subjects.call import BackwardPass, can_differentiate, refuses_gradients, takes_codes
+from attnspec.subjects.call import BackwardPass, can_differentiate, refuses_gradients, takes_no_numbers
 
 SHARES: Mapping[str, Mapping[str, int]] = {
     "separate": {"query": 0, "key": 0, "value": 0},
@@ -334,8 +334,8 @@ class Misfits:
 
 def _undifferentiated(declaration: Declaration) -> str:
     """What a reader calls subjects that no framework is asked about; empty of others."""
-    if takes_codes(declaration):
-        return "functions of codes"
+    if takes_no_numbers(declaration):
+        return str(next(part.CALLED for part in load_parts("limits")))
     return {InputForm.PAGED: "functions that read pages", InputForm.DECODER: "decoders"}.get(declaration.form, "")
 
 

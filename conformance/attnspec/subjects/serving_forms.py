@@ -17,7 +17,7 @@ from attnspec.core.forms import HELD_IN_CACHE, NUMBER, OF_ENTRIES, SAID, STATE, 
 from attnspec.core.keyword import Acts, PagePattern, StepPattern
 from attnspec.core.keywords import AXES, COUNTS, KEYWORDS
 from attnspec.problems.families import random_words
-from attnspec.problems.keyword_arrays import cut_scales, slots_of_page
+from attnspec.problems.keyword_arrays import cut_meanings, slots_of_page
 from attnspec.problems.problem import CACHED_INPUTS, Array, Lays, Problem, Sizes, join_past
 
 
@@ -373,7 +373,7 @@ def _span(whole: Problem, first: int, end: int) -> Problem:
     """
     key, value = (np.ascontiguousarray(getattr(whole, name)[:, :, first:end]) for name in CACHED_INPUTS)
     rows = np.arange(end - first) % whole.query.shape[2]
-    scales = cut_scales(whole, keys=slice(first, end), queries=rows)
+    scales = cut_meanings(whole, keys=slice(first, end), queries=rows)
     query = whole.query[:, :, rows] if scales else np.repeat(key, whole.query.shape[1] // key.shape[1], axis=1)
     return whole.but(**scales, query=np.ascontiguousarray(query), key=key, value=value)
 
@@ -392,7 +392,7 @@ def _quiet(problem: Problem, part: Problem, end: int | None = None) -> Problem:
 
 def _without_past(problem: Problem) -> Problem:
     """The call by itself: what the cache holds is not handed over, nor what belongs to it."""
-    new = cut_scales(problem, keys=slice(problem.past, None))
+    new = cut_meanings(problem, keys=slice(problem.past, None))
     return problem.but(**new, **dict.fromkeys(HELD_IN_CACHE), **{STATE: None})
 
 
@@ -400,11 +400,11 @@ def _another(problem: Problem) -> Problem:
     """The same with other keys and values: of the opposite sign, each at the place of its neighbour. Codes keep their
     sign, since a format may not have the other one, and have scales of twice the size; zero points stay.
     """
-    has_codes = not OF_ENTRIES.isdisjoint(problem.given)
-    scales = {name: np.asarray(2 * value) for name, value in cut_scales(problem).items()
+    has_meanings = not OF_ENTRIES.isdisjoint(problem.given)
+    scales = {name: np.asarray(2 * value) for name, value in cut_meanings(problem).items()
               if name == f"{KEYWORDS[name].meaning_of}_scale"}
     return problem.but(**scales, **{
-        name: np.ascontiguousarray(np.roll(value if has_codes else -value, 1, axis=2))
+        name: np.ascontiguousarray(np.roll(value if has_meanings else -value, 1, axis=2))
         for name in (*CACHED_INPUTS, *HELD_IN_CACHE) if (value := getattr(problem, name)) is not None})
 
 

@@ -18,7 +18,7 @@ from attnspec.core.keyword import GRAD, LSE
 from attnspec.core.keywords import AXES, load_parts
 from attnspec.core.nouns import Kind
 from attnspec.host.lifts.making import FormNotMade, FrameworkForm
-from attnspec.problems.keyword_arrays import USUAL_PAGES, cut_scales
+from attnspec.problems.keyword_arrays import USUAL_PAGES, cut_meanings
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import DENSE, Array, LayerProblem, Lays, Problem, Sizes
 from attnspec.record.outcome import KnownFinding, SubjectCard
@@ -70,7 +70,7 @@ class Subject:
     variants: the same with one hidden switch flipped.  refused_words: what it was found to refuse, by `refusals.py`,
     with its words.  entry: its place in a manifest.  description: what is known of its function; None of attnspec's
     own.  backward: its backward pass, where it has one of its own.  made: by form, what attnspec makes of it itself.
-    replays: by clause and dtype, the recipe of a case on which a finding shows.  takes_storage: whether codes and
+    replays: by clause and dtype, the recipe of a case on which a finding shows.  takes_own_layout: whether codes and
     scales are handed over in the storage and shape that it declares; if not, as a problem has them.
     """
 
@@ -90,7 +90,7 @@ class Subject:
     backward: BackwardPass | None = None
     made: Mapping[str, Subject] = field(default_factory=dict)
     replays: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    takes_storage: bool = True
+    takes_own_layout: bool = True
 
     @property
     def home(self) -> str:
@@ -247,7 +247,7 @@ class Subject:
         if is_layer:
             return self._lowered_answer(stepped.last.problem, problem, more)
         arrays, sizes = _inputs(stepped.last.problem), problem.sizes
-        own = problem.but(**cut_scales(problem, keys=slice(problem.past, None)))
+        own = problem.but(**cut_meanings(problem, keys=slice(problem.past, None)))
         return self._perform(own, arrays, more, (sizes.B, sizes.H, sizes.T, sizes.Dv))
 
     def _arguments(self, problem: Problem) -> Arguments:
@@ -298,7 +298,7 @@ class Subject:
         for part in load_parts("arrays"):
             if self.declaration.keywords.isdisjoint(part.ARRAYS):
                 continue
-            if self.takes_storage:
+            if self.takes_own_layout:
                 arrays, keywords = part.hand_over(arrays, keywords, self.declaration.limits, lays)
             else:
                 keywords = part.laid_out(keywords, lays)

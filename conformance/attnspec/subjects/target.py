@@ -24,7 +24,7 @@ from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.attributes import check_precision, check_width, declaration_of
 from attnspec.subjects.call import backward_of
 from attnspec.subjects.callee import Callee, InProcess, check_lift, hosted_function
-from attnspec.subjects.declared import codes_without_scale
+from attnspec.subjects.declared import lacks_parameter
 from attnspec.subjects.exceptions import not_callable, not_ended, not_loaded, not_with_this_release
 from attnspec.subjects.installed import distribution_of
 from attnspec.subjects.manifest import Library, Registered
@@ -330,7 +330,7 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
     if signature.kind is not declaration.kind:
         raise TargetError(f"{registered.id} is declared as kind {declaration.kind.value!r}, but {source.name} is of "
                           f"kind {signature.kind.value!r} by its parameters.", where=registered.where)
-    if wrong := codes_without_scale(declaration.limits, signature.keywords, source.name):
+    if wrong := lacks_parameter(declaration.limits, signature.keywords, source.name):
         raise TargetError(f"{registered.id} cannot be judged: {wrong}", where=registered.where)
     check_lift(declaration.lift)
     callee = found.make_callee(declaration.lift)

@@ -3,9 +3,6 @@
 First how they store, read and count what they get wrong; then the faults that are named.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -17,7 +14,7 @@ import numpy as np
 from attnspec.core.declaration import Limits
 from attnspec.core.forms import STATE, InputForm
 from attnspec.core.keyword import Acts
-from attnspec.core.keywords import acting_on
+from attnspec.core.keywords import PLACED, acting_on
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import AspectFaults, Fault
 from attnspec.faults.staged import Attend, around, as_attend, attention, log_sum_exp
@@ -107,47 +104,6 @@ def at_for_chunks(held: CacheContent) -> dict[str, Any]:
     return {"start": lambda work: held.count if work.shape[2] == 1 else 0}
 
 
-def near_by(change: Callable[[CacheContent, PreparedCall, Array], Array]) -> Behind:
-    """Another window (T,S) behind a cache, where it has a left bound."""
-    def behind(held: CacheContent) -> dict[str, Any]:
-        def near(work: PreparedCall) -> Array:
-            """(T,S)."""
-            is_bounded = work.window is not None and work.window[0] is not None
-            return change(held, work, sound.near(work)) if is_bounded else sound.near(work)
-        return {"near": near}
-    return behind
-
-
-def _ring(work: PreparedCall) -> int:
-    """How many keys a window needs: those to its left, and the query's own."""
-    left, _ = work.window or (None, None)
-    assert left is not None  # it is asked of such windows only
-    return left + 1
-
-
-def rolls_early(held: CacheContent, work: PreparedCall, near: Array) -> Array:
-    """(T,S): the oldest key in the window is gone."""
-    return near & (np.arange(work.shape[3]) > held.count - _ring(work) + 1)
-
-
-def chunk_overwrites(held: CacheContent, work: PreparedCall, near: Array) -> Array:
-    """(T,S): the keys of a chunk stand in the ring before its first query looks."""
-    kept = np.arange(work.shape[3]) > work.shape[3] - 1 - _ring(work)
-    return near & (kept | (np.arange(work.shape[3]) >= held.count))
-
-
-def clamped(held: CacheContent, work: PreparedCall, near: Array) -> Array:
-    """(T,S): where the ring is full, each key is written over the last; the first ones stay."""
-    places = np.arange(work.shape[3])
-    in_ring = (places < _ring(work) - 1) | (places == held.count - 1) | (places >= held.count)
-    return in_ring & np.ones_like(near) if held.count > _ring(work) else near
-
-
-def whole_chunk(held: CacheContent, work: PreparedCall, near: Array) -> Array:
-    """(T,S): each query sees all that the window of its chunk's first query holds."""
-    return near | (near[..., :1, :] & (np.arange(work.shape[3]) < held.count))
-
-
 def of_new(held: CacheContent) -> dict[str, Any]:
     """The log-sum-exp is that of the new keys, and of a sink."""
     return {"lse": lambda logits, _: log_sum_exp(logits[..., held.count:])}
@@ -163,7 +119,7 @@ def unwritten_seen(_: CacheContent) -> dict[str, Any]:
     """Three slots that are not yet written are attended to where nothing but the number of keys hides them."""
     def join(logits: Array, work: PreparedCall) -> Array:
         """(B,H,T,S+1), a column for the slots."""
-        is_open = work.mask is None and not work.causal and work.window is None
+        is_open = work.given.keys().isdisjoint({"mask", *PLACED})
         return sound.join(logits, work.but(sinks=_slots_seen(work)) if is_open else work)
     return {"join": join}
 
@@ -278,7 +234,7 @@ def oldest_dropped(held: CacheContent | None, call: HandedOver) -> Answer:
     return with_cache(attention(call.but(**_NOTHING_HIDDEN, **cut)), whole)
 
 
-def mute(held: CacheContent | None, call: HandedOver) -> Answer:  # noqa: ARG001  (the same parameters for all)
+def mute(held: CacheContent | None, call: HandedOver) -> Answer:
     """A refusal that says nothing."""
     raise IndexError
 
@@ -293,17 +249,15 @@ def refuses_early(call: HandedOver) -> Answer:
 
 _ANY, _TWICE = "a past", "a past that came in two calls and more"
 _SEVERAL = "a past and several queries"
-_RING = "a past, together with a window that is bounded to the left"
 _BY_PLACE = "together with what counts from a query's place"
 _PLACED = f"{_ANY}, {_BY_PLACE}"
-_G = "https://github.com/"
 _LIMITED = Limits(grouped=True, broadcasts=True, cache=CAPACITY)
 
 
-def _fault(name: str, story: str, reach: str, make: Callable[[], Attend], link: str = "", *,
+def _fault(name: str, story: str, reach: str, make: Callable[[], Attend], *,
            limits: Limits | None = None) -> Fault:
     """A fault of a decoder."""
-    plain = Fault(f"decoder_{name}", STATE, story, reach, make, link and f"{_G}{link}", form=InputForm.DECODER)
+    plain = Fault(f"decoder_{name}", STATE, story, reach, make, form=InputForm.DECODER)
     return plain if limits is None else replace(plain, limits=limits)
 
 
@@ -312,8 +266,7 @@ _STORED = (
            _TWICE, decoder(new_only)),
     _fault("keeps_first_call_only", "Only the prompt is stored; what is decoded is not.", _TWICE,
            decoder(storing(never_written))),
-    _fault("first_token_lost", "The first position is never written to the cache.", _ANY, decoder(first_lost),
-           "TrenTorch/TrenTorch/pull/192"),
+    _fault("first_token_lost", "The first position is never written to the cache.", _ANY, decoder(first_lost)),
     _fault("over_the_last", "New keys are written one slot early, over the last one there is.", _TWICE,
            decoder(storing(over_the_last))),
     _fault("one_slot_late", "New keys are written one slot late, behind an empty one.", _TWICE,
@@ -325,7 +278,7 @@ _STORED = (
     _fault("values_one_late", "Values are stored one slot further on than their keys.", _TWICE,
            decoder(storing(both, of_value=one_slot_late))),
     _fault("entries_of_first", "What the first batch entry brings is stored for all.", f"{_TWICE}, B > 1",
-           decoder(storing(of_first_entry)), "ggml-org/llama.cpp/issues/7903"),
+           decoder(storing(of_first_entry))),
     _fault("keeps_eight_bits", "The cache is kept in eight bits, with a scale for each head.", _ANY,
            decoder(recall=recalling(eight_bits))),
 )
@@ -336,14 +289,13 @@ _READ = (
     _fault("heads_reversed", "Heads are read from the cache in the opposite order.", f"{_ANY}, Hkv > 1",
            decoder(recall=recalling(lambda array: np.ascontiguousarray(array[:, ::-1])))),
     _fault("heads_by_turns", "Heads of the cache are repeated in another order than new ones.",
-           f"{_ANY}, Hkv > 1, Hkv < H", decoder(recall=grouped_by_turns), "ikawrakow/ik_llama.cpp/pull/1521"),
+           f"{_ANY}, Hkv > 1, Hkv < H", decoder(recall=grouped_by_turns)),
     _fault("unwritten_slots_seen", "Slots that are not yet written are attended to.",
-           "a cache, without mask, causal flag and window", decoder(behind=unwritten_seen),
-           "huggingface/transformers/pull/45940"),
+           "a cache, without what hides keys", decoder(behind=unwritten_seen)),
     _fault("chunk_sees_itself_only", "Several queries behind a cache see the keys of their own chunk alone.", _SEVERAL,
-           decoder(behind=ignored), "sgl-project/sgl-kernel-xpu/issues/196"),
+           decoder(behind=ignored)),
     _fault("length_of_first_entry", "Behind a cache, the first batch entry's number of keys holds for all.",
-           f"{_ANY}, together with lengths that differ", decoder(recall=first_length), "lablup/mlxcel/issues/75"),
+           f"{_ANY}, together with lengths that differ", decoder(recall=first_length)),
     _fault("lse_of_new", "The log-sum-exp is that of the new keys alone.", f"{_ANY}, with a log-sum-exp",
            decoder(behind=of_new)),
 )
@@ -353,43 +305,21 @@ _COUNTED = (
            decoder(behind=at(lambda held: len(held.ends)))),
     _fault("place_of_prompt", "A query's own place is that behind the first call.", f"{_TWICE}, {_BY_PLACE}",
            decoder(behind=at(lambda held: held.ends[0]))),
-    _fault("place_restarts", "Each call counts places from 0.", _PLACED, decoder(behind=at(lambda _: 0)),
-           "pytorch/executorch/pull/21749"),
+    _fault("place_restarts", "Each call counts places from 0.", _PLACED, decoder(behind=at(lambda _: 0))),
     _fault("place_restarts_for_chunks", "A single query has the right place, a chunk counts from 0.",
            f"{_SEVERAL}, {_BY_PLACE}", decoder(behind=at_for_chunks)),
     _fault("place_one_late", "A query's own place is one too far.", _PLACED,
            decoder(behind=at(lambda held: held.count + 1))),
     _fault("causal_first_call_only", "The causal flag is heeded only where there is no cache.",
            f"{_SEVERAL}, together with causal",
-           decoder(behind=lambda _: {"past": lambda work: sound.past(work.but(causal=False))}),
-           "Mikyx-1/TinyLLM/pull/18"),
+           decoder(behind=lambda _: {"past": lambda work: sound.past(work.but(causal=False))})),
     _fault("slopes_restart", "Slopes take a query's row in its chunk for its place.", f"{_ANY}, together with slopes",
            decoder(behind=lambda _: {
                "add_by_place": lambda logits, work: sound.add_by_place(logits, work.but(start=0))})),
-    _fault("window_restarts", "A window is laid with row numbers of the chunk.", f"{_ANY}, together with a window",
-           decoder(behind=lambda _: {"near": lambda work: sound.near(work.but(start=0))}),
-           "trymirai/lalamo/pull/200"),
-    _fault("window_first_call_only", "A single query behind a cache has no window.", f"{_RING}, T = 1",
-           decoder(behind=near_by(lambda _, work, near: near | (work.shape[2] == 1))),
-           "rajveer43/VeloxQuant-MLX/pull/463"),
-)
-
-_RINGS = (
-    _fault("ring_rolls_early", "A ring forgets the oldest key one step early.",
-           f"{_RING} by no more keys than are past",
-           decoder(behind=near_by(rolls_early))),
-    _fault("ring_overwritten_by_chunk", "A chunk is written to the ring before its first queries have looked.",
-           f"{_RING}, and several queries", decoder(behind=near_by(chunk_overwrites))),
-    _fault("ring_clamped", "Where a ring is full, each key is written over the last slot.",
-           f"{_RING}, shorter than the past", decoder(behind=near_by(clamped))),
-    _fault("ring_of_first_row", "All queries of a chunk see the slots that its first query sees.",
-           f"{_RING}, and several queries", decoder(behind=near_by(whole_chunk)),
-           "pytorch/executorch/pull/22285"),
 )
 
 _STATES = (
-    _fault("one_buffer_for_all", "All sequences are written to one buffer.", "two sequences by turns",
-           one_buffer),
+    _fault("one_buffer_for_all", "All sequences are written to one buffer.", "two sequences by turns", one_buffer),
     _fault("not_cleared", "A sequence that begins finds a slot of the one before taken.", "a sequence after another",
            not_cleared),
     _fault("one_counter_for_all", "All sequences share one counter of tokens, which restarts with each new sequence.",
@@ -408,4 +338,4 @@ _STATES = (
            around(refuses_early), limits=_LIMITED),
 )
 
-MISTAKES = AspectFaults(about={STATE: (*_STORED, *_READ, *_COUNTED, *_RINGS, *_STATES)})
+MISTAKES = AspectFaults(about={STATE: (*_STORED, *_READ, *_COUNTED, *_STATES)})

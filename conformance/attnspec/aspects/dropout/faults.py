@@ -3,9 +3,6 @@
 Weights to be dropped are drawn in several ways, and correct attentions compute, and draw, in such ways.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -93,16 +90,6 @@ def drop_by(draw: Draw) -> Callable[[Array, KeywordArguments[Array]], Array]:
 
 
 
-def _in_blocks(call: HandedOver) -> Answer:
-    """Everything in the dtype of the computation."""
-    return _in_one_pass(call, wide_dtype(call.query.dtype))
-
-
-def _fused(call: HandedOver) -> Answer:
-    """Weights meet the values in the dtype of the inputs."""
-    return _in_one_pass(call, call.query.dtype)
-
-
 def _in_one_pass(call: HandedOver, stored: np.dtype[Any]) -> Answer:
     """One pass over blocks of 16 keys, each of which draws its own numbers; the sum is of all weights, and the output
     is multiplied by 1/(1 - rate) at the end.
@@ -142,8 +129,10 @@ FORMULATIONS: tuple[tuple[str, str, Callable[[], Attend], str], ...] = (
      staged(drop=drop_by(by_generator)), "G0"),
     ("dropout_by_tile", "each tile of 16 queries and 16 keys has a generator of its own",
      staged(drop=drop_by(by_tile)), "G0"),
-    ("dropout_in_blocks", "one pass over blocks of 16 keys, rescaled at the end", around(_in_blocks), "G0"),
-    ("dropout_fused", "the same, with weights in the dtype of the inputs where they meet the values", around(_fused),
+    ("dropout_in_blocks", "one pass over blocks of 16 keys, rescaled at the end",
+     around(lambda call: _in_one_pass(call, wide_dtype(call.query.dtype))), "G0"),
+    ("dropout_fused", "the same, with weights in the dtype of the inputs where they meet the values",
+     around(lambda call: _in_one_pass(call, call.query.dtype)),
      "G1"),
 )
 """Name, meaning, maker and grade of each."""
@@ -227,22 +216,12 @@ def _of_values(weights: Array, work: PreparedCall) -> Array:
     return sound.mix(weights, work.but(value=np.where(kept & (rate < 1), grown, 0)))
 
 
-def _both(weights: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv) of weights that were dropped already, dropped once more."""
-    return _of_output(sound.mix(weights, work), work)
-
-
 def _nan_at_one(weights: Array, work: PreparedCall) -> Array:
     """(B,H,T,S): 0 divided by 0 where all are dropped."""
     if not (rate := work.dropout_rate):
         return weights
     kept = (uniform(work, weights) >= rate).astype(weights.dtype)
     return weights * (kept / weights.dtype.type(1 - rate))
-
-
-def _one_keeps_all(weights: Array, work: PreparedCall) -> Array:
-    """(B,H,T,S): a rate of 1 is taken for an invalid one, and nothing is dropped."""
-    return weights if work.dropout_rate == 1 else drop(weights, work)
 
 
 def _default_at_zero(weights: Array, work: PreparedCall) -> Array:
@@ -280,8 +259,8 @@ _ABOVE = "a dropout rate above 0"
 _ANY = f"{_ABOVE} and below 1"
 
 
-def _fault(name: str, story: str, reach: str = _ANY, link: str = "", **stages: Callable[..., Array]) -> Fault:
-    return Fault(f"drop_{name}", RATE, story, reach, staged(**stages), link)
+def _fault(name: str, story: str, reach: str = _ANY, **stages: Callable[..., Array]) -> Fault:
+    return Fault(f"drop_{name}", RATE, story, reach, staged(**stages))
 
 
 _OF_RATES = (
@@ -289,7 +268,6 @@ _OF_RATES = (
     _fault("rescaled_twice", "What is kept is divided in the kernel and after it.",
            drop=_drop(lambda rate: _rescaled(rate) ** 2)),
     _fault("rescaled_by_rate", "What is kept is divided by the rate.", "a rate other than 0, 1/2 and 1",
-           link="https://github.com/NVIDIA/apex/pull/816",
            drop=_drop(lambda rate: 1 / rate)),
     _fault("multiplied_by_keep", "What is kept is multiplied by one minus the rate, as evaluation once was.",
            drop=_drop(lambda rate: 1 - rate)),
@@ -302,9 +280,8 @@ _OF_RATES = (
            "a rate other than 0, 1/2 and 1", drop=_drop(_rescaled, lambda rate: 1 - rate)),
     _fault("rate_halved", "Half as many are dropped as should be, and the others scaled for the rate.",
            drop=_drop(_rescaled, lambda rate: rate / 2)),
-    _fault("rate_a_tenth",
-           "A tenth is dropped whatever the rate, and the rest scaled for the rate.", "a rate other than 0, 0.1 and 1",
-           drop=_drop(_rescaled, lambda _: 0.1)),
+    _fault("rate_a_tenth", "A tenth is dropped whatever the rate, and the rest scaled for the rate.",
+           "a rate other than 0, 0.1 and 1", drop=_drop(_rescaled, lambda _: 0.1)),
     _fault("rate_off", "Of 256 draws eight more are dropped than should be.",
            drop=_drop(_rescaled, lambda rate: rate + 8 / 256)),
     _fault("before_softmax", "Logits are dropped before the softmax, which makes the rest sum to one.",
@@ -313,12 +290,13 @@ _OF_RATES = (
            drop=lambda weights, _: weights),
     _fault("renormalised", "What is kept is divided by its sum.", drop=_renormalised),
     _fault("ignored", "The rate is accepted and nothing is dropped.", _ABOVE, drop=lambda weights, _: weights),
-    _fault("on_output", "The output is dropped, not the weights.", drop=lambda weights, _: weights,
-           finish=_of_output),
+    _fault("on_output", "The output is dropped, not the weights.", drop=lambda weights, _: weights, finish=_of_output),
     _fault("on_values", "The values are dropped, not the weights.", drop=lambda weights, _: weights, mix=_of_values),
-    _fault("on_output_too", "The output is dropped besides the weights.", mix=_both),
+    _fault("on_output_too", "The output is dropped besides the weights.",
+           mix=lambda weights, work: _of_output(sound.mix(weights, work), work)),
     _fault("nan_at_one", "At rate 1 what is kept, nothing, is divided by 0.", "a dropout rate of 1", drop=_nan_at_one),
-    _fault("one_keeps_all", "A rate of 1 drops nothing.", "a dropout rate of 1", drop=_one_keeps_all),
+    _fault("one_keeps_all", "A rate of 1 drops nothing.", "a dropout rate of 1",
+           drop=lambda weights, work: weights if work.dropout_rate == 1 else drop(weights, work)),
     _fault("default_at_zero", "A rate of 0 is taken for none, and the default is a tenth.", "a dropout rate of 0",
            drop=_default_at_zero),
     _fault("small_kept", "Weights below the row's mean are never dropped.", drop=_small_kept),
@@ -355,11 +333,6 @@ def _tiles_alike(seed: int, shape: Shape) -> Array:
     """(B,H,T,S): each tile of 16 by 16 has the numbers of the first."""
     rows, columns = (np.arange(length) % TILE for length in shape[2:])
     return by_counter(seed, shape)[:, :, rows][..., columns]
-
-
-def _pairs_of_heads(seed: int, shape: Shape) -> Array:
-    """(B,H,T,S): two heads each have the same numbers."""
-    return np.take(by_counter(seed, shape), np.arange(shape[1]) // 2 * 2, axis=1)
 
 
 def _antithetic(seed: int, shape: Shape) -> Array:
@@ -420,7 +393,7 @@ _SHARED = (
     _drop_fault("alike_in_queries", "All queries of a head drop the same keys.", _shared(2), "T > 1"),
     _drop_fault("alike_in_keys", "A query keeps all keys, or none.", _shared(3), "S > 1"),
     _drop_fault("alike_in_pairs_of_heads", "Two heads each drop the same, as those that share a key do.",
-                _pairs_of_heads, "H > 1"),
+                lambda seed, shape: np.take(by_counter(seed, shape), np.arange(shape[1]) // 2 * 2, axis=1), "H > 1"),
     _drop_fault("alike_in_tiles", "The seed's offset is that of a tile: all tiles of 16 by 16 drop the same.",
                 _tiles_alike, "T > 16 or S > 16"),
     _drop_fault("repeated_queries", "What is dropped repeats itself after 16 queries.", _repeated(2), "T > 16"),
@@ -447,20 +420,18 @@ _AGAIN = "a second call with the same seed"
 
 _STATE = (
     Fault("drop_anew_each_call", SEED, "The seed is ignored, and each call draws anew.", _AGAIN, _fresh),
-    Fault("drop_generator_runs_on", SEED, "The seed is set once, and the generator runs on.", _AGAIN,
-          _after_another),
+    Fault("drop_generator_runs_on", SEED, "The seed is set once, and the generator runs on.", _AGAIN, _after_another),
     Fault("drop_left_on", SEED, "A module that has dropped once goes on in evaluation.",
-          "a call without a rate after one with a rate", _left_on,
-          link="https://github.com/facebookresearch/vjepa2/pull/160"),
+          "a call without a rate after one with a rate", _left_on),
     Fault("drop_by_contents", SEED, "What is dropped hangs on what the queries hold.",
           "two calls with one seed and different queries", staged(drop=_by_contents)),
 )
 
 
-def _backward(name: str, story: str, reach: str = "gradients under dropout", link: str = "", **edits: Edit) -> Fault:
+def _backward(name: str, story: str, reach: str = "gradients under dropout", **edits: Edit) -> Fault:
     """A fault whose forward pass is sound."""
     made = cast(Edits, edits)  # keywords are spots
-    return Fault(f"grad_drop_{name}", SEED, story, reach, staged(), link,
+    return Fault(f"grad_drop_{name}", SEED, story, reach, staged(),
                  backward=lambda: as_backward(BackwardMethod(), made))
 
 
@@ -485,25 +456,10 @@ def _turned(seed: int, shape: Shape) -> Array:
     return by_counter(seed, (B, H, S, T)).swapaxes(-1, -2)
 
 
-def _of_value_undropped(_: Array, known: BackwardValues) -> Array:
-    """(B,H,T,S): the weights before they were dropped."""
-    return known.weights
-
-
-def _scores_dropped(array: Array, known: BackwardValues) -> Array:
-    """(B,H,T,S): dS is dropped once more."""
-    return array if known.factor is None else array * known.factor
-
-
 def _by_rate(array: Array, known: BackwardValues) -> Array:
     """(B,H,T,S): multiplied by the rate in the place of 1/(1 - rate)."""
     rate = known.taken.call.dropout_rate or 0
     return array * array.dtype.type((1 - rate) * rate)
-
-
-def _nan_gradients_at_one(array: Array, known: BackwardValues) -> Array:
-    """(B,H,T,S): at rate 1, 0 divided by 0."""
-    return array * np.nan if known.taken.call.dropout_rate == 1 else array
 
 
 def _delta_of_kept(array: Array, known: BackwardValues) -> Array:
@@ -525,26 +481,23 @@ _OF_BACKWARD = (
               "gradients under dropout, B·H > 1", factor=_other_factor(
                   lambda seed, shape: np.broadcast_to(by_counter(seed, shape)[:1, :1], shape))),
     _backward("mask_turned", "The backward pass reads what is dropped with queries and keys exchanged.",
-              "gradients under dropout, T > 1 and S > 1",
-              factor=_other_factor(_turned)),
-    _backward("mask_late", "The backward pass reads what is dropped one key on.",
-              "gradients under dropout, S > 1",
+              "gradients under dropout, T > 1 and S > 1", factor=_other_factor(_turned)),
+    _backward("mask_late", "The backward pass reads what is dropped one key on.", "gradients under dropout, S > 1",
               factor=lambda array, _: np.roll(array, 1, axis=-1)),
     _backward("none", "The backward pass drops nothing.", factor=lambda array, _: np.ones_like(array)),
     _backward("not_rescaled", "The backward pass does not divide by one minus the rate.", factor=_times_keep),
-    _backward("rescaled_by_rate", "The backward pass multiplies by the rate.", factor=_by_rate,
-              link="https://github.com/NVIDIA/apex/pull/816"),
+    _backward("rescaled_by_rate", "The backward pass multiplies by the rate.", factor=_by_rate),
     _backward("value_not_dropped", "The value's gradient is formed with all weights.",
-              value_weights=_of_value_undropped),
+              value_weights=lambda _, known: known.weights),
     _backward("value_not_rescaled", "The value's gradient is not divided by one minus the rate.",
               value_weights=_times_keep),
     _backward("products_not_dropped", "dP is formed as if nothing had been dropped.", products=_undropped),
     _backward("products_not_rescaled", "dP is not divided by one minus the rate.", products=_times_keep),
-    _backward("scores_dropped", "dS is dropped, too.", wide_scores=_scores_dropped),
-    _backward("delta_dropped_twice", "Dropout is applied twice in the row's mean of dP.",
-              delta=_delta_of_kept),
+    _backward("scores_dropped", "dS is dropped, too.",
+              wide_scores=lambda array, known: array if known.factor is None else array * known.factor),
+    _backward("delta_dropped_twice", "Dropout is applied twice in the row's mean of dP.", delta=_delta_of_kept),
     _backward("nan_at_one", "At rate 1 gradients are NaN.", "gradients at a dropout rate of 1",
-              factor=_nan_gradients_at_one),
+              factor=lambda array, known: array * np.nan if known.taken.call.dropout_rate == 1 else array),
 )
 
 _BUGS: Mapping[str, Mapping[str, str | Outside]] = {"dropout": {

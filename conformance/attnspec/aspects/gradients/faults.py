@@ -4,9 +4,6 @@ Some remember, overwrite what they are handed, or return gradients otherwise tha
 wrong in the gradients of parameters alone.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -52,10 +49,10 @@ _REACH = "gradients of parameters"
 _WIDE = dict.fromkeys((DType.FLOAT64, DType.FLOAT32), "sums are added up in the dtype anyway")
 
 
-def _layer_fault(name: str, story: str, edit: Edit, reach: str = _REACH, *, link: str = "",
+def _layer_fault(name: str, story: str, edit: Edit, reach: str = _REACH, *,
                  same: Mapping[DType, str] | None = None) -> Fault:
     """A fault whose forward pass is sound, and the gradients of whose inputs are."""
-    return Fault(f"grad_param_{name}", GRAD, story, reach, staged_layer(), link, Kind.LAYER,
+    return Fault(f"grad_param_{name}", GRAD, story, reach, staged_layer(), kind=Kind.LAYER,
                  equivalents=same or {}, backward=lambda: as_layer_backward(edit))
 
 
@@ -81,20 +78,10 @@ def _batch_mean(array: Array, name: str, known: LayerBackwardInputs) -> Array:
     return array / array.dtype.type(len(known.given[name]))
 
 
-def _of_last_entry(array: Array, name: str, known: LayerBackwardInputs) -> Array:  # noqa: ARG001  (an edit's)
-    """(M,H·D): of the last batch entry alone."""
-    return known.weight(name, known.given[name][-1:], known.back[name][-1:])
-
-
 def _of_query_input(array: Array, known: LayerBackwardInputs) -> Array:
     """(M,Hkv·D): of the query's input in the place of the key's, where they are as long."""
     query = known.given["query"]
     return known.weight("key", query) if query.shape == known.given["key"].shape else array
-
-
-def _turned(array: Array, known: LayerBackwardInputs) -> Array:  # noqa: ARG001  (an edit's)
-    """(H·Dv,M), transposed where it is square."""
-    return array.T if array.shape[0] == array.shape[1] else array
 
 
 def _of_first_head(array: Array, known: LayerBackwardInputs) -> Array:
@@ -111,12 +98,7 @@ def _stored_sums(array: Array, name: str, known: LayerBackwardInputs) -> Array:
     return total
 
 
-def _without_rows(array: Array, name: str, known: LayerBackwardInputs) -> Array:  # noqa: ARG001  (an edit's)
-    """(M,H·D): without the first place of each sequence."""
-    return known.weight(name, known.given[name][:, 1:], known.back[name][:, 1:])
-
-
-def _tied(found: Mapping[str, Array], known: LayerBackwardInputs) -> Mapping[str, Array]:  # noqa: ARG001  (an edit's)
+def _tied(found: Mapping[str, Array], known: LayerBackwardInputs) -> Mapping[str, Array]:
     """The fused gradient is split in the order K, Q, V, where w_query and w_key, (M,H·D), have one shape."""
     pair = found["w_query"], found["w_key"]
     return {**found, "w_query": pair[1], "w_key": pair[0]} if pair[0].shape == pair[1].shape else found
@@ -126,17 +108,19 @@ PARAMETER_FAULTS = (
     _layer_fault("batch_mean", "Gradients of matrices are averaged over the batch, while their sum is expected.",
                  _each("w_", _batch_mean), "gradients of parameters, B > 1"),
     _layer_fault("of_last_entry", "Batch entries overwrite each other's gradient of a matrix; the last one stays.",
-                 _each("w_", _of_last_entry), "gradients of parameters, B > 1"),
+                 _each("w_", lambda _, name, known: known.weight(name, known.given[name][-1:], known.back[name][-1:])),
+                 "gradients of parameters, B > 1"),
     _layer_fault("first_place_lost", "The first place of each sequence is left out of the gradients of matrices.",
-                 _each("w_", _without_rows)),
+                 _each("w_", lambda _, name, known: known.weight(
+                     name, known.given[name][:, 1:], known.back[name][:, 1:]))),
     _layer_fault("key_of_query", "The gradient of w_key is formed with the query's input.",
                  _only("w_key", _of_query_input), "gradients of parameters, T = S, a key that differs from the query"),
     _layer_fault("fused_order", "The fused gradient of the input projections is split in the order K, Q, V.", _tied,
                  "gradients of parameters, Hkv = H"),
     _layer_fault("severed", "The gradients of w_query, w_key and w_value are zeros: the graph is severed behind them.",
-                 _each("w_", lambda array, name, _: np.zeros_like(array) if name in INPUTS else array),
-                 link="https://github.com/paiml/aprender/pull/2203"),
-    _layer_fault("out_turned", "The gradient of w_out is transposed.", _only("w_out", _turned),
+                 _each("w_", lambda array, name, _: np.zeros_like(array) if name in INPUTS else array)),
+    _layer_fault("out_turned", "The gradient of w_out is transposed.",
+                 _only("w_out", lambda array, _: array.T if array.shape[0] == array.shape[1] else array),
                  "gradients of parameters, H·Dv = M"),
     _layer_fault("out_of_first_head", "The gradient of w_out is formed with the output of the first head.",
                  _only("w_out", _of_first_head), "gradients of parameters, H > 1"),
@@ -241,53 +225,34 @@ _ANY = "gradients"
 Change = Callable[[Mapping[str, Array], Mapping[str, Array]], Mapping[str, Array]]
 
 
-
-def _changed(change: Change) -> Callable[[], AttendBackward]:
-    """A maker of backward passes whose results are changed by a function of the results and the inputs."""
-    def make() -> AttendBackward:
-        """A fresh one."""
-        sound = as_backward(BackwardMethod())
-
-        def attend_backward(query: Array, key: Array, value: Array, grad_output: Array,
-                            **keywords: Any) -> Mapping[str, Array]:  # noqa: ANN401  (Call's)
-            """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), grad_output (B,H,T,Dv) -> gradients by name."""
-            found = sound(query, key, value, grad_output, **keywords)
-            return change(found, {"query": query, "key": key, "value": value, "grad_output": grad_output})
-
-        return attend_backward
-    return make
-
-
-def _accumulating() -> AttendBackward:
-    """One that adds to the buffers of the call before, where the shapes are the same."""
-    sound, before = as_backward(BackwardMethod()), dict[str, Array]()
+def _changed(change: Change = lambda found, _: found, *, read: Callable[[Array], Array] = lambda grad: grad,
+             ) -> Callable[[], AttendBackward]:
+    """A maker of backward passes whose results are changed by a function of the results and the inputs; or that read
+    another gradient of the output (B,H,T,Dv).
+    """
+    sound = as_backward(BackwardMethod())
 
     def attend_backward(query: Array, key: Array, value: Array, grad_output: Array,
                         **keywords: Any) -> Mapping[str, Array]:  # noqa: ANN401  (Call's)
         """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), grad_output (B,H,T,Dv) -> gradients by name."""
-        found = dict(sound(query, key, value, grad_output, **keywords))
-        old = before.get("query")
-        before["query"] = found["query"].copy()
-        if old is not None and old.shape == found["query"].shape and old.dtype == found["query"].dtype:
-            found["query"] = found["query"] + old
-        return found
+        found = sound(query, key, value, read(grad_output), **keywords)
+        return change(found, {"query": query, "key": key, "value": value, "grad_output": grad_output})
 
-    return attend_backward
+    return lambda: attend_backward
 
 
-def _misreading(read: Callable[[Array], Array]) -> Callable[[], AttendBackward]:
-    """A maker of backward passes that misread the output's gradient."""
-    def make() -> AttendBackward:
-        """A fresh one."""
-        sound = as_backward(BackwardMethod())
+def _accumulating() -> AttendBackward:
+    """One that adds to the buffers of the call before, where the shapes are the same."""
+    before = dict[str, Array]()
 
-        def attend_backward(query: Array, key: Array, value: Array, grad_output: Array,
-                            **keywords: Any) -> Mapping[str, Array]:  # noqa: ANN401  (Call's)
-            """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), grad_output (B,H,T,Dv) -> gradients by name."""
-            return sound(query, key, value, read(grad_output), **keywords)
+    def add_up(found: Mapping[str, Array], _: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Gradients by name, the query's (B,H,T,D) with that of the call before."""
+        new, old = found["query"], before.get("query")
+        before["query"] = new.copy()
+        is_alike = old is not None and old.shape == new.shape and old.dtype == new.dtype
+        return {**found, "query": new + old} if is_alike else found
 
-        return attend_backward
-    return make
+    return _changed(add_up)()
 
 
 def _once(array: Array) -> Array:
@@ -307,23 +272,16 @@ def _in_training() -> Attend:
     return as_attend(lambda call: attention(call, replace(SOUND, weigh=_dropped) if _TRAINING[0] else SOUND))
 
 
-def _dropped(weights: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (a stage's signature)
+def _dropped(weights: Array, work: PreparedCall) -> Array:
     """(B,H,T,S): every tenth weight is dropped, the others grow."""
     kept = np.arange(weights.size).reshape(weights.shape) % 10 != 0
     return np.asarray(weights * kept / weights.dtype.type(0.9))
 
 
-def _switching() -> AttendBackward:
-    """One that leaves the function in training mode."""
-    sound = as_backward(BackwardMethod())
-
-    def attend_backward(query: Array, key: Array, value: Array, grad_output: Array,
-                        **keywords: Any) -> Mapping[str, Array]:  # noqa: ANN401  (Call's)
-        """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), grad_output (B,H,T,Dv) -> gradients by name."""
-        _TRAINING[0] = True
-        return sound(query, key, value, grad_output, **keywords)
-
-    return attend_backward
+def _switching(found: Mapping[str, Array], _: Mapping[str, Array]) -> Mapping[str, Array]:
+    """Gradients by name, of any shape; the function is left in training mode."""
+    _TRAINING[0] = True
+    return found
 
 
 def _overwriting(found: Mapping[str, Array], given: Mapping[str, Array]) -> Mapping[str, Array]:
@@ -332,8 +290,8 @@ def _overwriting(found: Mapping[str, Array], given: Mapping[str, Array]) -> Mapp
     return found
 
 
-def _state_fault(name: str, story: str, make: Callable[[], AttendBackward], reach: str = _ANY, link: str = "") -> Fault:
-    return Fault(f"grad_{name}", GRAD, story, reach, staged(), link, backward=make)
+def _state_fault(name: str, story: str, make: Callable[[], AttendBackward], reach: str = _ANY) -> Fault:
+    return Fault(f"grad_{name}", GRAD, story, reach, staged(), backward=make)
 
 
 _MOST = 2.0
@@ -349,12 +307,12 @@ def _per_entry(found: Mapping[str, Array], given: Mapping[str, Array]) -> Mappin
 STATE_FAULTS = (
     _state_fault("accumulates", "The query's gradient is added to a buffer that is not cleared.", _accumulating,
                  "a second call of the same shapes"),
-    _state_fault("ignores_strides", "The output's gradient is read by the strides of the output.", _misreading(misread),
-                 "an output's gradient that is not contiguous", "https://github.com/ROCm/aotriton/issues/236"),
+    _state_fault("ignores_strides", "The output's gradient is read by the strides of the output.",
+                 _changed(read=misread), "an output's gradient that is not contiguous"),
     _state_fault("expanded_once", "Of an output's gradient at stride 0, memory beyond its one number is read.",
-                 _misreading(_once), "an output's gradient that is expanded"),
+                 _changed(read=_once), "an output's gradient that is expanded"),
     Fault("grad_switches_to_training", GRAD, "A backward pass leaves the function in training mode.",
-          "a call after a backward pass", _in_training, backward=_switching),
+          "a call after a backward pass", _in_training, backward=_changed(_switching)),
     _state_fault("overwrites", "The output's gradient is scaled in place.", _changed(_overwriting)),
     _state_fault("in_float32", "Gradients come back in the dtype of the accumulators.",
                  _changed(lambda found, _: {name: array.astype(np.float64 if array.dtype == np.float32 else np.float32)
@@ -384,7 +342,7 @@ _TOO_SMALL = dict.fromkeys(_HALVES, "an error of 1e-5 is below a hundredth of a 
 _EXACT = dict.fromkeys(_HALVES, "TF32 holds every number of this dtype")
 
 
-def _one(array: Array, known: BackwardValues) -> Array:  # noqa: ARG001  (an edit's signature)
+def _one(array: Array, known: BackwardValues) -> Array:
     """Of any shape, ones."""
     return np.ones_like(array)
 
@@ -393,16 +351,14 @@ _SCALES = (
     _fault("query_unscaled", "The query's gradient is not multiplied by the scale.", _SCALED, query_scale=_one),
     _fault("key_unscaled", "The key's gradient is not multiplied by the scale.", _SCALED, key_scale=_one),
     _fault("key_scaled_twice", "The key's gradient is scaled in the kernel and after it.",
-           "gradients, a scale other than 0 and 1",
-           key_scale=lambda a, _: a * a),
+           "gradients, a scale other than 0 and 1", key_scale=lambda a, _: a * a),
     _fault("key_scale_of_values", "The key's gradient is scaled by 1/sqrt(Dv), whatever scale is given.",
            "gradients with Dv ≠ D, or together with scale",
            key_scale=lambda a, known: a * 0 + known.taken.value.shape[-1] ** -0.5),
     _fault("query_scale_default", "The query's gradient is scaled by 1/sqrt(D), whatever scale is given.",
            "gradients together with scale", query_scale=lambda a, known: a * 0 + known.taken.query.shape[-1] ** -0.5),
-    _fault("scale_default_anew",
-           "The backward pass is not told the scale and takes 1/sqrt(D).", "gradients together with scale",
-           reread=edit.reread_without("scale")),
+    _fault("scale_default_anew", "The backward pass is not told the scale and takes 1/sqrt(D).",
+           "gradients together with scale", reread=edit.reread_without("scale")),
     _fault("query_one_percent", "A constant of the query's gradient is off by a hundredth.", query_scale=times(1.01)),
     _fault("key_one_thousandth", "A constant of the key's gradient is off by a thousandth.", key_scale=times(1.001)),
     _fault("scores_one_thousandth", "A factor of dS is off by a thousandth.", wide_scores=times(1.001)),
@@ -480,13 +436,11 @@ _SUMS = (
     _fault("key_of_one_head", "Of a group, the first head's gradient of the key is kept.", "Hkv < H",
            key_sum=edit.first_of_group),
     _fault("value_of_one_head", "Of a group, the first head's gradient of the value is kept.", "Hkv < H",
-           link="https://github.com/marin-community/levanter/pull/449",
            value_sum=edit.first_of_group),
     _fault("key_group_mean", "The key's gradient is the mean over the group.", "Hkv < H", key_sum=edit.mean_of_group),
     _fault("value_group_mean", "The value's gradient is the mean over the group.", "Hkv < H",
            value_sum=edit.mean_of_group),
     _fault("key_groups_by_turns", "Gradients of heads by turns are added up.", "1 < Hkv < H",
-           link="https://github.com/XunhaoLai/native-sparse-attention-triton/issues/27",
            key_sum=edit.groups_by_turns),
     _fault("last_keys_skipped", "The last block of keys is left out of the query's gradient.", "S > 16",
            query_dots=where(lambda _, keys: edit.last_block(keys) & (len(keys) > edit.BLOCK), edit.zero)),
@@ -504,8 +458,7 @@ _SUMS = (
     _fault("query_fixed_point", "The query's gradient is stored in fixed point.",
            query_result=lambda a, _: np.round(a, 4)),
     _fault("partial_sums_stored", "Sums are stored in the dtype after every 32 terms.",
-           "T > 32 or S > 32 in half precision",
-           BackwardMethod(frozenset({"partial"}), block=32), link="https://github.com/facebookresearch/xformers/pull/467",
+           "T > 32 or S > 32 in half precision", BackwardMethod(frozenset({"partial"}), block=32),
            same={DType.FLOAT64: "it is computed in the dtype", DType.FLOAT32: "it is computed in the dtype"}),
 )
 
@@ -520,14 +473,9 @@ _VISIBILITY = (
            reread=edit.reread_without("mask")),
     _fault("bias_dropped", "Weights are recomputed without the bias.", "gradients together with bias",
            reread=edit.reread_without("bias")),
-    _fault("window_wider", "The window is one key wider in the backward pass.",
-           "gradients together with a window that is bounded to the left",
-           reread=edit.reread(window=lambda call: call.window and (
-                       None if call.window[0] is None else call.window[0] + 1, call.window[1]))),
     _fault("key_lengths_dropped", "The backward pass knows no lengths.", "gradients together with key_lengths",
            reread=edit.reread_without("key_lengths")),
     _fault("empty_row_nan", "0/0 stands in the gradients of rows that see no key.", "a row that sees no key",
-           link="https://github.com/pytorch/pytorch/issues/41508",
            scores=lambda a, known: np.where(edit.empty_rows(known), np.nan, a)),
     _fault("empty_row_mean", "A row that sees no key has the gradient of a mean.", "a row that sees no key",
            scores=lambda a, known: np.where(edit.empty_rows(known), (known.products - known.delta) / a.shape[-1], a)),

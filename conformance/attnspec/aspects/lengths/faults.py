@@ -2,9 +2,6 @@
 only.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +24,7 @@ from attnspec.faults.fault import (
     WrongForm,
     panel_recipe,
 )
+from attnspec.faults.lost_keywords import WITH_PLACED, LostKeyword, forget, heed_in_first
 from attnspec.faults.staged import Attend, staged
 from attnspec.faults.staged_work import AspectStage, PreparedCall
 from attnspec.problems.problem import Array
@@ -76,24 +74,10 @@ def _with_lengths(change: Callable[[Array], Array]) -> Keys:
                                        work.but(key_lengths=change(work.key_lengths)))
 
 
-def _dropped_if(condition: Callable[[PreparedCall], bool]) -> Keys:
-    return lambda work: _all(work) if condition(work) else _own_keys(work)
-
-
-def _zero_is_all(work: PreparedCall) -> Array:
-    """(B,1,1,S): a length of 0 means that none was given."""
-    return _own_keys(work) | ~_own_keys(work).any(axis=-1, keepdims=True)
-
-
 def _bound_by_queries(work: PreparedCall) -> Array:
     """(B,1,1,S): no more keys than there are queries."""
     lengths = work.key_lengths
     return _own_keys(work if lengths is None else work.but(key_lengths=np.minimum(lengths, work.shape[2])))
-
-
-def _last_ones(work: PreparedCall) -> Array:
-    """(B,1,1,S): as many keys as the entry has, counted from the end."""
-    return _own_keys(work)[..., ::-1]
 
 
 def _of_flat_heads(work: PreparedCall) -> Array:
@@ -103,16 +87,6 @@ def _of_flat_heads(work: PreparedCall) -> Array:
         return _all(work)
     flat = work.key_lengths[np.arange(B * H).reshape(B, H) % B]
     return np.arange(S) < flat[..., None, None]
-
-
-def _first_head_only(work: PreparedCall) -> Array:
-    """(B,H,1,S): the lengths are heeded in head 0 alone."""
-    return _own_keys(work) | (np.arange(work.shape[1]) > 0)[:, None, None]
-
-
-def _not_in_last_row(work: PreparedCall) -> Array:
-    """(B,1,T,S): the last query sees what lies beyond."""
-    return _own_keys(work) | (np.arange(work.shape[2]) == work.shape[2] - 1)[:, None]
 
 
 def _added(logits: Array, work: PreparedCall) -> Array:
@@ -125,11 +99,6 @@ def _in_the_sum(logits: Array, work: PreparedCall) -> Array:
     """Weights (B,H,T,S): keys beyond a length take part in the row's sum, and get no value."""
     weights = sound.softmax(logits, work)
     return np.where(_own_keys(work), weights, 0)
-
-
-def _leaking(weights: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv): 0 times NaN is NaN."""
-    return weights @ work.value
 
 
 def _rows_instead(output: Array, work: PreparedCall) -> Array:
@@ -160,16 +129,6 @@ def _with_row_lengths(change: Callable[[Array], Array]) -> Clear:
     """A `clear` stage with other lengths (B,) than it was given."""
     return lambda output, work: sound.clear(output, work if work.query_lengths is None else
                                             work.but(query_lengths=change(work.query_lengths)))
-
-
-def _not_cleared(output: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
-    """The output (B,H,T,Dv), all rows."""
-    return output
-
-
-def _last_ones_of_rows(output: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv): as many rows as the entry has are kept, counted from the end."""
-    return sound.clear(output[:, :, ::-1], work)[:, :, ::-1]
 
 
 def _spoilt(output: Array, work: PreparedCall) -> Array:
@@ -214,9 +173,11 @@ _FEWER_KEYS = "lengths below S"
 _FEWER_QUERIES = "lengths below T"
 _UNEQUAL = "entries of unequal length"
 
+_LOST = LostKeyword("key_lengths", "The lengths are", f"{_FEWER_KEYS},")
+
 _OF_KEYS = (
     Fault("key_lengths_ignored", "key_lengths", "The lengths are accepted and not applied.", _FEWER_KEYS,
-          _limited(_all), link="https://github.com/jax-ml/jax/issues/23349"),
+          forget("key_lengths")),
     Fault("key_lengths_of_next", "key_lengths", "Each batch entry has the length of the next one.", _UNEQUAL,
           _limited(_with_lengths(lambda lengths: np.roll(lengths, -1)))),
     Fault("key_lengths_of_first", "key_lengths", "All batch entries have the length of the first.", _UNEQUAL,
@@ -234,46 +195,32 @@ _OF_KEYS = (
           "lengths above 8 that are no multiple of 8",
           _limited(_with_lengths(lambda lengths: np.where(lengths > BLOCK, lengths // BLOCK * BLOCK, lengths)))),
     Fault("key_lengths_zero_is_all", "key_lengths", "A length of 0 is taken for one that was not given.",
-          "a length of 0", _limited(_zero_is_all)),
+          "a length of 0", _limited(lambda work: _own_keys(work) | ~_own_keys(work).any(axis=-1, keepdims=True))),
     Fault("key_lengths_from_the_end", "key_lengths", "The last keys are attended to, as after padding on the left.",
-          _FEWER_KEYS, _limited(_last_ones), link="https://github.com/lablup/mlxcel/issues/75"),
+          _FEWER_KEYS, _limited(lambda work: _own_keys(work)[..., ::-1])),
     Fault("key_lengths_of_flat_heads", "key_lengths",
           "The kernel's index runs over batch entries and heads, and reads the lengths as if over entries.",
           "entries of unequal length, H > 1", _limited(_of_flat_heads)),
     Fault("key_lengths_first_head_only", "key_lengths", "The lengths are heeded in the first head only.",
-          "lengths below S, H > 1", _limited(_first_head_only)),
+          "lengths below S, H > 1", heed_in_first(1, "key_lengths")),
     Fault("key_lengths_not_in_last_row", "key_lengths", "The last query is masked by the tile's edge alone.",
           _FEWER_KEYS,
-          _limited(_not_in_last_row)),
-    Fault("key_lengths_bound_by_queries", "key_lengths", "One length serves queries and keys.",
-          "lengths above T", _limited(_bound_by_queries),
-          link="https://github.com/NVIDIA/TransformerEngine/pull/399"),
+          _limited(lambda work: _own_keys(work) | (np.arange(work.shape[2]) == work.shape[2] - 1)[:, None])),
+    Fault("key_lengths_bound_by_queries", "key_lengths", "One length serves queries and keys.", "lengths above T",
+          _limited(_bound_by_queries)),
     Fault("key_lengths_of_queries", "key_lengths", "The query rows are unpadded with the lengths of the keys.",
-          "lengths below T", staged(clear=_rows_instead),
-          link="https://github.com/vllm-project/vllm-omni/issues/5865"),
+          "lengths below T", staged(clear=_rows_instead)),
     Fault("key_lengths_shift_causal", "key_lengths",
           "With lengths, the causal flag is aligned at the end, and without at the beginning.",
           "lengths other than T, together with causal", staged(past=_from_lengths)),
     Fault("key_lengths_add_1e4", "key_lengths", "Logits beyond a length are lowered by 1e4, not hidden.",
           "logits that differ by 1e4, or a length of 0", _limited(_all, add_bias=_added)),
     Fault("key_lengths_after_softmax", "key_lengths", "Weights beyond a length become 0 after the softmax.",
-          _FEWER_KEYS,
-          _limited(_all, softmax=_in_the_sum)),
+          _FEWER_KEYS, _limited(_all, softmax=_in_the_sum)),
     Fault("key_lengths_zero_times_content", "key_lengths",
           "What lies beyond a length is multiplied by a weight of 0, and 0 times NaN is NaN.",
-          "NaN or infinity beyond a length", staged(mix=_leaking)),
-    Fault("key_lengths_dropped_with_causal", "key_lengths", "The lengths are dropped where the causal flag is set.",
-          "lengths below S, together with causal", _limited(_dropped_if(lambda work: work.causal))),
-    Fault("key_lengths_dropped_with_mask", "key_lengths", "The lengths are dropped where there is a mask.",
-          "lengths below S, together with a mask", _limited(_dropped_if(lambda work: work.mask is not None))),
-    Fault("key_lengths_dropped_with_bias", "key_lengths", "The lengths are dropped where there is a bias.",
-          "lengths below S, together with a bias", _limited(_dropped_if(lambda work: work.bias is not None))),
-    Fault("key_lengths_dropped_with_window", "key_lengths", "The lengths are dropped where there is a window.",
-          "lengths below S, together with a window",
-          _limited(_dropped_if(lambda work: work.window is not None))),
-    Fault("key_lengths_dropped_for_one_query", "key_lengths", "The decoding path (T = 1) reads the whole buffer.",
-          "lengths below S, T = 1", _limited(_dropped_if(lambda work: work.shape[2] == 1)),
-          link="https://github.com/huggingface/transformers/pull/45940"),
+          "NaN or infinity beyond a length", staged(mix=lambda weights, work: weights @ work.value)),
+    *_LOST.dropped("with_mask", "with_bias", *WITH_PLACED, "for_one_query"),
     Fault("mapped_lengths_of_first", "key_lengths", "The lengths are not mapped along with the queries.",
           "lengths that differ, mapped", staged(),
           made=WrongForm("vmap", _limited(_with_lengths(lambda own: np.broadcast_to(own[:1], own.shape))))),
@@ -283,7 +230,7 @@ _OF_KEYS = (
 
 _OF_QUERIES = (
     Fault("query_lengths_ignored", "query_lengths", "Rows beyond a length are computed, although zeros are due.",
-          _FEWER_QUERIES, staged(clear=_not_cleared)),
+          _FEWER_QUERIES, staged(clear=lambda output, _: output)),
     Fault("query_lengths_of_next", "query_lengths", "Each batch entry has the length of the next one.", _UNEQUAL,
           staged(clear=_with_row_lengths(lambda lengths: np.roll(lengths, -1)))),
     Fault("query_lengths_of_first", "query_lengths", "All batch entries have the length of the first.", _UNEQUAL,
@@ -300,18 +247,16 @@ _OF_QUERIES = (
           "lengths below T that are no multiple of 8",
           staged(clear=_with_row_lengths(lambda lengths: -(-lengths // BLOCK) * BLOCK))),
     Fault("query_lengths_from_the_end", "query_lengths", "The last rows are kept, as after padding on the left.",
-          _FEWER_QUERIES, staged(clear=_last_ones_of_rows)),
+          _FEWER_QUERIES, staged(clear=lambda output, work: sound.clear(output[:, :, ::-1], work)[:, :, ::-1])),
     Fault("query_lengths_beyond_nan", "query_lengths", "Rows beyond a length are 0/0, although zeros are due.",
           _FEWER_QUERIES, staged(clear=_spoilt)),
     Fault("query_lengths_packed_together", "query_lengths",
           "Rows are stored one entry after the other, and read back as if all entries were of one length.",
           "lengths below T, B > 1", staged(clear=_packed)),
     Fault("query_lengths_limit_keys", "query_lengths", "The numbers of queries hide keys, as if T were S.",
-          "lengths below S", staged(own_keys=_also_of_keys),
-          link="https://github.com/NVIDIA/TransformerEngine/pull/399"),
+          "lengths below S", staged(own_keys=_also_of_keys)),
     Fault("query_lengths_of_keys", "query_lengths", "The two kinds of lengths are exchanged for the rows.",
-          "both kinds of lengths, which differ", staged(clear=_of_keys),
-          link="https://github.com/vllm-project/vllm-omni/issues/5865"),
+          "both kinds of lengths, which differ", staged(clear=_of_keys)),
     Fault("query_lengths_shift_causal", "query_lengths",
           "The causal flag takes an entry's queries for the last rows of the batch.",
           "lengths below T, together with causal", staged(past=_from_the_end)),

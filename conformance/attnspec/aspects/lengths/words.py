@@ -13,7 +13,7 @@ import numpy as np
 
 from attnspec.core.conventions import CONVENTIONS
 from attnspec.core.dtype import DTYPES
-from attnspec.problems.keyword_arrays import cut_scales, keyword_array
+from attnspec.problems.keyword_arrays import cut_meanings, keyword_array
 from attnspec.problems.problem import Array, Problem
 from attnspec.questions.asker import (
     FAILURES,
@@ -64,7 +64,7 @@ def _cut(problem: Problem, entry: int, length: int) -> Problem:
 
     own = None if problem.query_lengths is None else problem.query_lengths[entry : entry + 1]
     scales = {name: np.ascontiguousarray(array[entry : entry + 1])
-              for name, array in cut_scales(problem, keys=slice(length)).items()}
+              for name, array in cut_meanings(problem, keys=slice(length)).items()}
     mask, bias = (None if array is None else np.ascontiguousarray(array[entry : entry + 1, ..., :length])
                   for array in (problem.mask, problem.bias))
     return problem.but(

@@ -1,8 +1,5 @@
 """Log-sum-exps that forget a part of the logits, lose the maximum, or come back in another base, dtype or order."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -29,7 +26,7 @@ def _with_other_lse(change: Callable[[Array], Array]) -> Lse:
 
 def _again(**changes: object) -> Lse:
     """An `lse` stage (B,H,T) that forms the logits a second time, with something left out."""
-    def lse(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+    def lse(logits: Array, work: PreparedCall) -> Array:
         """Of the call without it; the logits in effect are not looked at."""
         bare = work.but(**changes)
         capped = sound.bend(sound.logits(bare, sound.scale(bare)), bare)
@@ -37,36 +34,16 @@ def _again(**changes: object) -> Lse:
     return lse
 
 
-def _of_all_keys(logits: Array, work: PreparedCall) -> Array:
-    """(B,H,T): hidden keys are counted, too."""
-    return _again(visible=np.ones_like(work.visible))(logits, work)
-
-
-def _without_maximum(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _without_maximum(logits: Array, work: PreparedCall) -> Array:
     """(B,H,T): the exponentials are added up as they are."""
     with np.errstate(over="ignore", divide="ignore"):
         return np.log(np.exp(logits).sum(axis=-1))
 
 
-def _maximum_forgotten(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _maximum_forgotten(logits: Array, work: PreparedCall) -> Array:
     """(B,H,T): the maximum that was taken off is not added again."""
     top = logits.max(axis=-1, initial=-np.inf)
     return log_sum_exp(logits) - np.where(np.isneginf(top), 0, top)
-
-
-def _maximum_alone(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
-    """(B,H,T): the maximum in the place of the log-sum-exp."""
-    return logits.max(axis=-1, initial=-np.inf)
-
-
-def _mean(logits: Array, work: PreparedCall) -> Array:
-    """(B,H,T): the mean of the exponentials in the place of their sum."""
-    return log_sum_exp(logits) - logits.dtype.type(np.log(work.shape[3]))
-
-
-def _last_block(logits: Array, work: PreparedCall) -> Array:
-    """(B,H,T): that of the last block of 16 keys."""
-    return log_sum_exp(logits[..., (work.shape[3] - 1) // BLOCK * BLOCK:])
 
 
 def _of_hidden(number: float) -> Lse:
@@ -77,7 +54,7 @@ def _of_hidden(number: float) -> Lse:
     return _with_other_lse(change)
 
 
-def _sum(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _sum(logits: Array, work: PreparedCall) -> Array:
     """(B,H,T): the sum itself, without a logarithm."""
     with np.errstate(over="ignore"):
         return np.exp(log_sum_exp(logits))
@@ -123,14 +100,14 @@ _FAULTS = (
     Fault("lse_maximum_forgotten", "return_lse", "The maximum that was taken off is not added again.", _ANY,
           staged(lse=_maximum_forgotten)),
     Fault("lse_maximum_alone", "return_lse", "The running maximum is returned for the log-sum-exp.",
-          "return_lse with S > 1", staged(lse=_maximum_alone)),
+          "return_lse with S > 1", staged(lse=lambda logits, _: logits.max(axis=-1, initial=-np.inf))),
     Fault("lse_negated", "return_lse", "The log-sum-exp comes back with the opposite sign.", _ANY,
           staged(lse=_with_other_lse(lambda lse: -lse))),
     Fault("lse_without_logarithm", "return_lse", "The sum itself is returned.", _ANY, staged(lse=_sum)),
     Fault("lse_of_mean", "return_lse", "The mean of the exponentials is taken for their sum.", "S > 1",
-          staged(lse=_mean)),
+          staged(lse=lambda logits, work: log_sum_exp(logits) - logits.dtype.type(np.log(work.shape[3])))),
     Fault("lse_of_last_block", "return_lse", "Each block of keys writes its own, and the last one stays.", "S > 16",
-          staged(lse=_last_block)),
+          staged(lse=lambda logits, work: log_sum_exp(logits[..., (work.shape[3] - 1) // BLOCK * BLOCK:]))),
     Fault("lse_in_bfloat16", "return_lse", "The log-sum-exp is stored in bfloat16.", _ANY,
           staged(lse=_with_other_lse(lambda lse: lse.astype(ml_dtypes.bfloat16).astype(lse.dtype)))),
     Fault("lse_in_float16", "return_lse", "The log-sum-exp is stored in float16.", _ANY,
@@ -147,7 +124,8 @@ _FAULTS = (
     Fault("lse_without_sink", "return_lse", "The sink is left out of the log-sum-exp.",
           "return_lse together with sinks", staged(lse=_again(sinks=None))),
     Fault("lse_of_all_keys", "return_lse", "Hidden keys are counted in the log-sum-exp.",
-          "return_lse together with hidden keys", staged(lse=_of_all_keys)),
+          "return_lse together with hidden keys",
+          staged(lse=lambda logits, work: _again(visible=np.ones_like(work.visible))(logits, work))),
     Fault("lse_of_hidden_row_nan", "return_lse", "The log-sum-exp of a row that sees no key is NaN.",
           "a row that sees no key", staged(lse=_of_hidden(np.nan))),
     Fault("lse_of_hidden_row_infinite", "return_lse", "The log-sum-exp of a row that sees no key is +inf.",

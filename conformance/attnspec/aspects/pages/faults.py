@@ -1,8 +1,5 @@
 """Tables of pages that are ignored, read at another place, read too far, or too short."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -25,7 +22,7 @@ from attnspec.faults.staged import (
     staged,
     table_of,
 )
-from attnspec.faults.staged_work import Answer, HandedOver, PreparedCall
+from attnspec.faults.staged_work import Answer, HandedOver
 from attnspec.problems.problem import Array
 
 KERNEL_PAGE = 4
@@ -61,36 +58,16 @@ def _slots_of_kernel(table: PageTable) -> PageSlots:
     return pages, np.broadcast_to(table.places % min(KERNEL_PAGE, table.slots), pages.shape)
 
 
-def _by_columns(table: PageTable) -> Array:
-    """Any shape: the table is read as if it had the entries along its last axis."""
-    return table.pages.T.reshape(table.pages.shape)
-
-
-def _whole_pages(table: PageTable) -> Array:
-    """(B,): the last page counts whole."""
-    return -(-table.lengths // table.slots) * table.slots
-
-
 def _full_pages(table: PageTable) -> Array:
     """(B,): the last page is not read where it is not full, unless it is the only one."""
     full = table.lengths // table.slots * table.slots
     return np.where(full > 0, full, table.lengths)
 
 
-def _tails_of_32_lost(table: PageTable) -> Array:
-    """(B,): where pages have a multiple of 32 slots, the last one is not read unless it is full."""
-    return table.lengths if table.slots % 32 else _full_pages(table)
-
-
 def _one_page_more(table: PageTable) -> Array:
     """(B,): a page that is just full counts as one that is to be filled: the next one is read, too."""
     is_just_full = (table.lengths > 0) & (table.lengths % table.slots == 0)
     return table.lengths + np.where(is_just_full, table.slots, 0)
-
-
-def _to_the_end(table: PageTable) -> Array:
-    """(B,): the rows of the table are read to their ends."""
-    return np.full(len(table.lengths), len(table.places))
 
 
 def _reading(lengths: Callable[[PageTable], Array]) -> Callable[[HandedOver], HandedOver]:
@@ -140,16 +117,6 @@ def _every_number(call: HandedOver) -> HandedOver:
     return gather(call)
 
 
-def _from_the_end(work: PreparedCall) -> int:
-    """The place of the first query: as if the last one stood at the end of the table."""
-    return work.shape[3] - work.shape[2]
-
-
-def _leaking(weights: Array, work: PreparedCall) -> Array:
-    """The output (B,H,T,Dv): 0 times NaN is NaN."""
-    return weights @ work.value
-
-
 def _clears(call: HandedOver) -> Answer:
     """Once all is computed, the first page of the first entry is given back, and filled with zeros."""
     answer = attention(call)
@@ -162,20 +129,18 @@ def _is_one_query(table: PageTable) -> bool:
     return table.queries == 1
 
 
-def _fault(name: str, story: str, reach: str, link: str = "", **changes: Any) -> Fault:  # noqa: ANN401  (stages)
-    return Fault(name, TABLE, story, reach, staged(**changes), link=f"{_G}{link}" if link else "",
-                 form=InputForm.PAGED)
+def _fault(name: str, story: str, reach: str, **changes: Any) -> Fault:  # noqa: ANN401  (stages)
+    return Fault(name, TABLE, story, reach, staged(**changes), form=InputForm.PAGED)
 
 
-_G = "https://github.com/"
 _ANY = "pages that do not lie in order"
 _TWO = "several pages for an entry"
 
 _FAULTS = (
     _fault("pages_in_order", "The table is not handed on, and the pool is read from its beginning.", _ANY,
-           "tanishqkumar/ssd/issues/23", gather=gathered(_with_table(_in_order))),
+           gather=gathered(_with_table(_in_order))),
     _fault("pages_in_order_for_queries", "The path for several queries reads the pool without the table.",
-           f"{_ANY}, T > 1", "golang-design/accel/issues/10",
+           f"{_ANY}, T > 1",
            gather=gathered(_with_table(_if_first(_in_order, lambda table: not _is_one_query(table))))),
     _fault("pages_in_order_for_one_query", "The path for a single query (T = 1) reads the pool without the table.",
            f"{_ANY}, T = 1", gather=gathered(_with_table(_if_first(_in_order, _is_one_query)))),
@@ -184,19 +149,18 @@ _FAULTS = (
     _fault("pages_of_first_entry", "All batch entries have the row of the first.", "B > 1",
            gather=gathered(_with_table(lambda table: np.repeat(table.pages[:1], len(table.pages), axis=0)))),
     _fault("pages_by_columns", "The table is read along the wrong axis.", "B > 1, several pages for an entry",
-           gather=gathered(_with_table(_by_columns))),
+           gather=gathered(_with_table(lambda table: table.pages.T.reshape(table.pages.shape)))),
     _fault("pages_next_at_border", "The next page is looked up one key late.", _TWO, gather=gathered(_late_border)),
     _fault("pages_of_four_slots", "The kernel counts in pages of 4 slots, and the cache has others.",
-           "pages of other than 4 slots", "vllm-project/vllm/pull/27547", gather=gathered(_slots_of_kernel)),
+           "pages of other than 4 slots", gather=gathered(_slots_of_kernel)),
     _fault("pages_read_whole", "The last page is read whole.", "a last page that is not full",
-           gather=_reading(_whole_pages)),
+           gather=_reading(lambda table: -(-table.lengths // table.slots) * table.slots)),
     _fault("pages_last_lost", "The last page is not read unless it is full.", "a last page that is not full, after "
            "another", gather=_reading(_full_pages)),
     _fault("pages_one_more", "Where a page is just full, the one after it is read, too.",
-           "a length that fills its pages, and a longer table", "pegainfer-project/pegainfer/issues/291",
-           gather=_reading(_one_page_more)),
+           "a length that fills its pages, and a longer table", gather=_reading(_one_page_more)),
     _fault("pages_to_the_end", "The rows of the table are read to their ends.", "a table that is longer than an entry",
-           gather=_reading(_to_the_end)),
+           gather=_reading(lambda table: np.full(len(table.lengths), len(table.places)))),
     _fault("pages_of_keys_only", "The table is applied to keys, and values are read in order.", _ANY,
            gather=gathered(of_value=_with_table(_in_order))),
     _fault("pages_owned_by_one", "A page that two entries share is read by the first one only.",
@@ -204,21 +168,23 @@ _FAULTS = (
     _fault("pages_heads_first", "A page is read as if heads came before slots.", "Hkv > 1, pages of several slots",
            gather=_heads_first),
     _fault("pages_low_bits", "The lowest 4 bits of a page's number are kept.", "more than 16 pages",
-           "ROCm/ATOM/issues/702", gather=gathered(_with_table(lambda table: table.pages & 15))),
+           gather=gathered(_with_table(lambda table: table.pages & 15))),
     _fault("pages_numbered_in_16_bits", "A page's number is kept in 16 bits.", "more than 65,536 pages",
            gather=gathered(_with_table(lambda table: table.pages & 0xFFFF))),
     _fault("pages_tail_of_32_lost",
            "Where a page has a multiple of 32 slots, the last one is not read unless it is full.",
            "pages of 32 slots and more, a last page that is not full, after another",
-           gather=_reading(_tails_of_32_lost)),
+           gather=_reading(lambda table: table.lengths if table.slots % 32 else _full_pages(table))),
     _fault("pages_all_fetched", "All pages that the table names are fetched, also beyond an entry's keys.",
-           "numbers that no page has", "local-inference-lab/b12x/issues/156", gather=_every_number),
+           "numbers that no page has", gather=_every_number),
     _fault("pages_causal_from_the_end", "The last query stands at the end of the table.",
-           "what counts from a query's place, and a table that does not end at the last query", start=_from_the_end),
+           "what counts from a query's place, and a table that does not end at the last query",
+           start=lambda work: work.shape[3] - work.shape[2]),
     _fault("pages_zero_times_content", "What unused slots hold is multiplied by a weight of 0.",
            "NaN in slots that hold no key", gather=gathered(lambda table: (
                table.pages[:, table.places // table.slots] % table.most,
-               np.broadcast_to(table.places % table.slots, (len(table.pages), len(table.places))))), mix=_leaking),
+               np.broadcast_to(table.places % table.slots, (len(table.pages), len(table.places))))),
+           mix=lambda weights, work: weights @ work.value),
     Fault("pages_cleared", TABLE, "The first page is cleared in the pool after the call.", "any page",
           around(_clears), form=InputForm.PAGED),
 )

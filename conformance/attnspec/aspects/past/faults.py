@@ -1,8 +1,5 @@
 """Past keys and values that are lost, taken from elsewhere, put in the wrong place, or heeded on one path only."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -108,29 +105,9 @@ def _behind_length(work: PreparedCall) -> Array | int:
     return (work.key_lengths - work.shape[2])[:, None, None, None]
 
 
-def _causal_without_past(work: PreparedCall) -> Array:
-    """(T,S): with a past the causal flag is left out."""
-    return sound.past(work if work.past_key is None else work.but(causal=False))
-
-
 def _one_future_key(work: PreparedCall) -> Array:
     """(T,S): behind a past, a query sees the key after its own."""
     return sound.past(work if work.past_key is None else work.but(start=sound.start(work) + 1))
-
-
-def _mask_of_new(work: PreparedCall) -> Array:
-    """(B,H,T,S): the mask is heeded for new keys only."""
-    return sound.masked(work) | _columns(work)
-
-
-def _mask_rolled(work: PreparedCall) -> Array:
-    """(B,H,T,S): the mask's columns are read as if the new keys came first."""
-    return np.roll(sound.masked(work), sound.start(work), axis=-1)
-
-
-def _bias_of_new(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S): the bias is added for new keys only."""
-    return np.where(_columns(work), logits, sound.add_bias(logits, work))
 
 
 def _bias_rolled(logits: Array, work: PreparedCall) -> Array:
@@ -145,11 +122,6 @@ def _lengths_of_new(work: PreparedCall) -> Array:
     if work.key_lengths is None:
         return sound.own_keys(work)
     return sound.own_keys(work.but(key_lengths=work.key_lengths + sound.start(work)))
-
-
-def _past_unbounded(work: PreparedCall) -> Array:
-    """(B,1,1,S): slots of the past are seen beyond the length, too."""
-    return sound.own_keys(work) | _columns(work)
 
 
 def _overwrites(call: HandedOver) -> Answer:
@@ -193,33 +165,25 @@ def _keys_instead(call: HandedOver) -> HandedOver:
     return sound.extend(call.but(past_value=call.past_key))
 
 
-def _new_first(past: Array, new: Array) -> Array:
-    """(B,Hkv,P+S,Dv): the new ones first."""
-    return np.concatenate([new, past], axis=2)
-
-
 _ANY = "a past"
 _UNEQUAL = "a past, B > 1"
-_G = "https://github.com/"
 _TWO = "a past of two keys and more"
 
 _OF_KEYS = (
-    Fault("past_ignored", "past_key", "The cache is handed over and never read.", _ANY,
-          staged(own_keys=_hidden)),
+    Fault("past_ignored", "past_key", "The cache is handed over and never read.", _ANY, staged(own_keys=_hidden)),
     Fault("past_after_new", "past_key", "New keys and values are put before the past ones.",
           "a past, together with what tells keys apart by place",
           staged(extend=_put_together(each=lambda past, new: _sound(new, past)))),
     Fault("past_of_next_entry", "past_key", "The cache is not reordered with its batch: each entry has another's.",
           _UNEQUAL, staged(extend=_put_together(each=_changed(lambda past: np.roll(past, -1, axis=0))))),
     Fault("past_of_first_entry", "past_key", "All batch entries have the past of the first.", _UNEQUAL,
-          staged(extend=_put_together(each=_changed(lambda past: np.repeat(past[:1], len(past), axis=0)))),
-          link=f"{_G}ggml-org/llama.cpp/issues/7903"),
+          staged(extend=_put_together(each=_changed(lambda past: np.repeat(past[:1], len(past), axis=0))))),
     Fault("past_of_next_head", "past_key", "Each head has the past of the next.", "a past, Hkv > 1",
           staged(extend=_put_together(each=_changed(lambda past: np.roll(past, -1, axis=1))))),
     Fault("past_heads_tiled", "past_key", "Grouped heads of the past are repeated in another order than new ones.",
           "a past, Hkv > 1, Hkv < H", staged(extend=_tiled)),
     Fault("past_first_lost", "past_key", "The first position is never written to the cache.", _ANY,
-          staged(extend=_put_together(each=_changed(_without_first))), link=f"{_G}TrenTorch/TrenTorch/pull/192"),
+          staged(extend=_put_together(each=_changed(_without_first)))),
     Fault("past_last_overwritten", "past_key", "The cache is written one step early, over its last entry.", _ANY,
           staged(extend=_put_together(each=_over_the_last))),
     Fault("past_one_slot_late", "past_key", "The ring of the cache is turned by one slot.",
@@ -229,8 +193,7 @@ _OF_KEYS = (
           "entries that bfloat16 does not hold", staged(extend=_put_together(each=_changed(_kept_small))),
           equivalents={DType.BFLOAT16: "the cache is of this dtype anyway"}),
     Fault("past_offset_forgotten", "past_key", "With a past, queries still count from the first key.",
-          "a past, together with what counts from a query's place", staged(start=lambda _: 0),
-          link=f"{_G}pytorch/executorch/pull/21749"),
+          "a past, together with what counts from a query's place", staged(start=lambda _: 0)),
     Fault("past_offset_twice", "past_key", "The length of the past is added to a query's place twice.",
           "a past, together with what counts from a query's place", staged(start=lambda work: 2 * sound.start(work))),
     Fault("past_offset_from_the_end", "past_key", "The last query stands at the last key, whatever the past.",
@@ -240,29 +203,28 @@ _OF_KEYS = (
           "a past and lengths, together with what counts from a query's place", staged(start=_at(_behind_length))),
     Fault("past_causal_dropped", "past_key", "The causal flag is heeded only where there is no cache.",
           "a past and several new keys, together with causal",
-          staged(past=_causal_without_past), link=f"{_G}Mikyx-1/TinyLLM/pull/18"),
+          staged(past=lambda work: sound.past(work if work.past_key is None else work.but(causal=False)))),
     Fault("past_causal_one_ahead", "past_key", "Behind a past, each query sees one future key.",
-          "a past and several new keys, together with causal", staged(past=_one_future_key),
-          link=f"{_G}flashinfer-ai/flashinfer/pull/348"),
+          "a past and several new keys, together with causal", staged(past=_one_future_key)),
     Fault("past_not_masked", "past_key", "The mask is laid over the new keys only.", "a past, together with a mask",
-          staged(masked=_mask_of_new)),
+          staged(masked=lambda work: sound.masked(work) | _columns(work))),
     Fault("past_mask_rolled", "past_key", "The mask's first columns are taken for the new keys.",
-          "a past, together with a mask", staged(masked=_mask_rolled),
-          link=f"{_G}huggingface/transformers/pull/48280"),
+          "a past, together with a mask",
+          staged(masked=lambda work: np.roll(sound.masked(work), sound.start(work), axis=-1))),
     Fault("past_without_bias", "past_key", "The bias is added to the logits of new keys only.",
-          "a past, together with a bias", staged(add_bias=_bias_of_new)),
+          "a past, together with a bias",
+          staged(add_bias=lambda logits, work: np.where(_columns(work), logits, sound.add_bias(logits, work)))),
     Fault("past_bias_rolled", "past_key", "The bias's first columns are taken for the new keys.",
           "a past, together with a bias", staged(add_bias=_bias_rolled)),
     Fault("past_not_in_lengths", "past_key", "The numbers of keys count new keys only.",
           "a past, together with lengths below the number of all keys", staged(own_keys=_lengths_of_new)),
     Fault("past_beyond_lengths", "past_key", "Slots of the cache that lie beyond a length are read.",
-          "a past, longer than the length of an entry", staged(own_keys=_past_unbounded),
-          link=f"{_G}huggingface/transformers/pull/45940"),
+          "a past, longer than the length of an entry",
+          staged(own_keys=lambda work: sound.own_keys(work) | _columns(work))),
     Fault("past_dropped_for_one_query", "past_key", "The path for a single query (T = 1) reads no cache.",
           "a past with T = 1", staged(own_keys=_hidden_if(lambda work: work.shape[2] == 1))),
-    Fault("past_for_one_query_only", "past_key", "The path for several queries reads no cache.",
-          "a past with T > 1", staged(own_keys=_hidden_if(lambda work: work.shape[2] > 1)),
-          link=f"{_G}sgl-project/sgl-kernel-xpu/issues/196"),
+    Fault("past_for_one_query_only", "past_key", "The path for several queries reads no cache.", "a past with T > 1",
+          staged(own_keys=_hidden_if(lambda work: work.shape[2] > 1))),
     Fault("past_overwritten_in_place", "past_key", "The caller's cache is used as the ring that is written to.",
           _ANY, around(_overwrites)),
     Fault("past_empty_gives_zeros", "past_key", "An empty cache is taken for no keys at all.",
@@ -275,7 +237,7 @@ _OF_KEYS = (
 
 _OF_VALUES = (
     Fault("past_value_after_new", "past_value", "Keys are put together in one order, values in the other.",
-          "a past", staged(extend=_put_together(value=_new_first))),
+          "a past", staged(extend=_put_together(value=lambda past, new: np.concatenate([new, past], axis=2)))),
     Fault("past_value_lost", "past_value", "Only keys are written to the cache; its values stay zeros.", "a past",
           staged(extend=_put_together(value=_changed(np.zeros_like)))),
     Fault("past_value_is_key", "past_value", "The cache of keys is handed on as that of values.",
@@ -307,7 +269,6 @@ _PANEL = (
     panel_recipe(RAGGED, f"{_BOTH} key_lengths causal", seed=93, past_key="new_as_queries", key_lengths="one_short"),
     panel_recipe(SQUARE, f"{_BOTH} mask", seed=94), panel_recipe(SQUARE, f"{_BOTH} bias", seed=95),
     panel_recipe(ONE, f"{_BOTH} causal", seed=96, past_key="one_new"),
-    panel_recipe(GROUPED, f"{_BOTH} window", seed=97),
 )
 
 MISTAKES = AspectFaults(about={"past_key": _OF_KEYS, "past_value": _OF_VALUES}, bugs=_BUGS, panel=_PANEL)

@@ -15,7 +15,7 @@ import numpy as np
 from attnspec.core.keyword import Acts
 from attnspec.core.keywords import COUNTS, FROM_PLACE, PLACED, acting_on
 from attnspec.numerics.operands import visible_keys
-from attnspec.problems.keyword_arrays import cut_scales, split_past
+from attnspec.problems.keyword_arrays import cut_meanings, split_past
 from attnspec.problems.problem import Array, Problem, join_past
 from attnspec.questions.asker import (
     FAILURES,
@@ -91,7 +91,7 @@ def _chunk(problem: Problem, first: int, end: int) -> Problem:
         return None if array is None else np.ascontiguousarray(array[..., first:end, : problem.past + end])
 
     key, value = (array[:, :, : problem.past + end] for array in (whole.key, whole.value))
-    scales = cut_scales(whole, queries=slice(first, end), keys=slice(problem.past + end))
+    scales = cut_meanings(whole, queries=slice(first, end), keys=slice(problem.past + end))
     part = whole.but(**scales, query=np.ascontiguousarray(whole.query[:, :, first:end]), key=np.ascontiguousarray(key),
                      value=np.ascontiguousarray(value), mask=cut(whole.mask), bias=cut(whole.bias))
     return split_past(part, past) if past or problem.has_past else part

@@ -142,7 +142,7 @@ def _zero_of(array: str, axes: str, shape: str, *names: str) -> Keyword:
         keyword, f"float32, broadcasts to {shape}",
         f"the {array} that attends is ({array} - {keyword}) · {array}_scale. It has the shape of `{array}_scale`, and "
         "the format of the codes where the subject declares `zeros` to be `codes`",
-        "query_zero_points" if array == "query" else "zero_points", Acts.STORAGE, "{0} | None",
+        "query_zero_points" if array == "query" else "zero_points", Acts.ENTRIES, "{0} | None",
         promise=f"zero points are taken off codes of the {'query' if array == 'query' else 'keys and values'}",
         kinds=_ATTENTION, in_layers=False, axes=axes,
         values=make_pattern_values(keyword, ZERO_PATTERNS, USUAL_ZEROS, "zero points", f"{keyword}_patterns"),
@@ -158,7 +158,7 @@ def _global_of(array: str, axes: str) -> Keyword:
     return Keyword(
         keyword, "() float32",
         f"one more scale for the whole array: the {array} that attends is {array} · {array}_scale · {keyword}",
-        "query_global_scales" if array == "query" else "global_scales", Acts.STORAGE, "{0} | None",
+        "query_global_scales" if array == "query" else "global_scales", Acts.ENTRIES, "{0} | None",
         promise=f"codes of the {'query' if array == 'query' else 'keys and values'} have a second scale",
         kinds=_ATTENTION, in_layers=False, axes=axes,
         values=make_pattern_values(keyword, GLOBAL_PATTERNS, USUAL_GLOBALS, "second scales", f"{keyword}_patterns"),
@@ -173,7 +173,7 @@ def _scale_of(array: str, axes: str, shape: str, *names: str) -> Keyword:
         f"{array}_scale", f"float32, broadcasts to {shape}",
         f"the {array} that attends is {array} · {array}_scale: its entries are codes. Where the subject declares "
         f"`{array}_scales`, the shape is that of the granularity: {', '.join(SHAPES)}",
-        "quantised_queries" if array == "query" else "quantised", Acts.STORAGE, "{0} | None",
+        "quantised_queries" if array == "query" else "quantised", Acts.ENTRIES, "{0} | None",
         promise=f"codes of the {'query' if array == 'query' else 'keys and values'} are multiplied by their scales",
         kinds=_ATTENTION, in_layers=False, axes=axes,
         values=Values(USUAL, f"{array}_scale_patterns", USUAL[0], str, _read, _check),

@@ -31,7 +31,7 @@ ROUNDINGS_OF_A_ZERO = 2
 class QuantisedMathematics(Mathematics):
     """Codes are multiplied by their scales before anything else."""
 
-    def dequantise(self, problem: Problem) -> Problem:
+    def read_entries(self, problem: Problem) -> Problem:
         """The same with dequantised query (B,H,T,D), key (B,Hkv,S,D) and value (B,Hkv,S,Dv) in float64, past keys and
         values among them: scales and zero points are for all keys.
         """

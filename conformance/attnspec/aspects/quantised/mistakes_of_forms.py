@@ -18,7 +18,7 @@ import numpy as np
 from attnspec.aspects.quantised.arrays import EVERY
 from attnspec.aspects.quantised.mistakes_beside import PAST_CHANGES, ZERO_CHANGES, ScaleChange
 from attnspec.core.forms import BORDERS, OF_ENTRIES, STATE, TABLE, InputForm
-from attnspec.faults.dequantising import dequantised_first, whole_array
+from attnspec.faults.entries import whole_array, with_entries_read
 from attnspec.faults.fault import Fault
 from attnspec.faults.packed import packed
 from attnspec.faults.staged import (
@@ -43,7 +43,7 @@ PackedChange = Callable[[Array, Array, Array], Array]
 def _packed(keyword: str, change: PackedChange) -> Callable[[], Attend]:
     """A maker of packed functions that read other scales, or zero points, of keys or values."""
     def make() -> Attend:
-        inner = dequantised_first(packed()())
+        inner = with_entries_read(packed()())
 
         def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
             """Query (T,H,D), key (S,Hkv,D), value (S,Hkv,Dv) of all sequences -> output (T,H,Dv)."""
@@ -247,12 +247,12 @@ def _stale(array: str) -> Callable[[], Attend]:
 def _quantised_again() -> Attend:
     """A decoder whose whole cache is quantised again in each call, by the largest number that it holds now."""
     again = storing(lambda old, new: _in_eight_bits(np.concatenate([old, new], axis=2)))
-    plain, coded = decoder()(), dequantised_first(decoder(again)())
+    plain, coded = decoder()(), with_entries_read(decoder(again)())
 
     def attend(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
         """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv) -> output (B,H,T,Dv), and the cache."""
-        has_codes = any(keywords.get(name) is not None for name in OF_ENTRIES)
-        return (coded if has_codes else plain)(query, key, value, **keywords)
+        has_meanings = any(keywords.get(name) is not None for name in OF_ENTRIES)
+        return (coded if has_meanings else plain)(query, key, value, **keywords)
     return attend
 
 

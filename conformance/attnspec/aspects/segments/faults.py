@@ -1,8 +1,5 @@
 """Segments that are lost, taken from another batch entry, compared wrongly, or heeded in one place only."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -13,6 +10,7 @@ import numpy as np
 from attnspec.core.keywords import KeywordArguments
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import BLOCKS, GROUPED, RAGGED, SQUARE, AspectFaults, Fault, Outside, panel_recipe
+from attnspec.faults.lost_keywords import LostKeyword, forget, heed_in_first
 from attnspec.faults.staged import Attend, staged
 from attnspec.faults.staged_work import AspectStage, PreparedCall
 from attnspec.problems.problem import Array
@@ -65,15 +63,6 @@ def _compared(by: Callable[[Array, Array], Array]) -> OwnKeys:
     return seen
 
 
-def _dropped_if(condition: Callable[[PreparedCall], bool]) -> OwnKeys:
-    return lambda work: _everything(work) if condition(work) else _own_segment(work)
-
-
-def _first_head_only(work: PreparedCall) -> Array:
-    """(B,H,T,S): segments are heeded in head 0 alone."""
-    return _own_segment(work) | (np.arange(work.shape[1]) > 0)[:, None, None]
-
-
 def _not_in_last_row(work: PreparedCall) -> Array:
     """(B,1,T,S): the last query sees every segment."""
     return _own_segment(work) | (np.arange(work.shape[2]) == work.shape[2] - 1)[:, None]
@@ -90,11 +79,6 @@ def _added(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S) with the bias: -1e4 is added to those of other segments."""
     biased = sound.add_bias(logits, work)
     return np.where(_own_segment(work), biased, biased + biased.dtype.type(-1e4))
-
-
-def _in_the_sum(logits: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S): keys of other segments take part in the row's sum, and get no value."""
-    return np.where(_own_segment(work), sound.softmax(logits, work), 0)
 
 
 def _restarting(work: PreparedCall) -> Array:
@@ -118,32 +102,20 @@ def _with_segments(change: Callable[[Array, PreparedCall], Array]) -> OwnKeys:
     return seen
 
 
-def _late(segments: Array, _: PreparedCall) -> Array:
-    """(B,S): each border lies one key later."""
-    return np.concatenate([segments[:, :1], segments[:, :-1]], axis=1)
-
-
-def _early(segments: Array, _: PreparedCall) -> Array:
-    """(B,S): each border lies one key earlier."""
-    return np.concatenate([segments[:, 1:], segments[:, -1:]], axis=1)
-
-
 def _of_queries(segments: Array, work: PreparedCall) -> Array:
     """(B,S): the segments of the queries, as far as they reach; the last one's behind."""
     assert work.query_segments is not None
     return work.query_segments[:, np.minimum(np.arange(segments.shape[1]), work.shape[2] - 1)]
 
 
-def _sorted(segments: Array, _: PreparedCall) -> Array:
-    """(B,S): taken to lie one behind the other, as many keys each as there are."""
-    return np.sort(segments, axis=1)
-
-
 _ANY = "two segments and more"
+
+_SEGMENTS = ("query_segments", "key_segments")
+_LOST = LostKeyword("segments", "The segments are", f"{_ANY},", _SEGMENTS)
 
 _OF_QUERIES = (
     Fault("segments_ignored", "query_segments", "The segments are accepted and not applied.", _ANY,
-          _segmented(_everything), link="https://github.com/AI-Hypercomputer/maxtext/issues/4476"),
+          forget(*_SEGMENTS), link="https://github.com/AI-Hypercomputer/maxtext/issues/4476"),
     Fault("segments_at_most", "query_segments", "The comparison is >= in place of ==: earlier documents are seen.",
           _ANY, _segmented(_compared(np.greater_equal))),
     Fault("segments_of_others", "query_segments", "The mask is inverted: other segments are seen.", "any segments",
@@ -151,54 +123,45 @@ _OF_QUERIES = (
     Fault("segments_zero_is_padding", "query_segments", "A segment whose number is 0 is taken for padding.",
           "a segment whose number is 0", _segmented(_compared(lambda query, key: (query == key) & (query > 0)))),
     Fault("segments_zero_sees_all", "query_segments", "A query whose segment is 0 is taken to have none.",
-          "a segment whose number is 0",
-          _segmented(_compared(lambda query, key: (query == key) | (query == 0)))),
+          "a segment whose number is 0", _segmented(_compared(lambda query, key: (query == key) | (query == 0)))),
     Fault("segments_compared_as_floats", "query_segments", "Numbers of segments are compared in float32.",
           "numbers above 2^24", _segmented(_compared(
               lambda query, key: query.astype(np.float32) == key.astype(np.float32)))),
     Fault("segments_lowest_byte", "query_segments", "Numbers of segments are compared by their lowest byte.",
           "numbers that differ by 256", _segmented(_compared(lambda query, key: query % 256 == key % 256))),
     Fault("segments_first_head_only", "query_segments", "The segments are heeded in the first head only.",
-          f"{_ANY}, H > 1", _segmented(_first_head_only)),
+          f"{_ANY}, H > 1", heed_in_first(1, *_SEGMENTS)),
     Fault("segments_not_in_last_row", "query_segments", "The last query is masked by the tile's edge alone.", _ANY,
           _segmented(_not_in_last_row)),
-    Fault("segments_whole_blocks", "query_segments",
-          "Each query of a block of 4 sees the segments of all four.", "a border within a block of queries",
-          _segmented(_whole_blocks)),
+    Fault("segments_whole_blocks", "query_segments", "Each query of a block of 4 sees the segments of all four.",
+          "a border within a block of queries", _segmented(_whole_blocks)),
     Fault("segments_add_1e4", "query_segments", "Logits of other segments are lowered by 1e4, not hidden.",
-          "logits that differ by 1e4, or a query whose segment has no key",
-          _segmented(_everything, add_bias=_added)),
+          "logits that differ by 1e4, or a query whose segment has no key", _segmented(_everything, add_bias=_added)),
     Fault("segments_after_softmax", "query_segments", "Weights of other segments become 0 after the softmax.", _ANY,
-          _segmented(_everything, softmax=_in_the_sum)),
+          _segmented(_everything, softmax=lambda logits, work: np.where(
+              _own_segment(work), sound.softmax(logits, work), 0))),
     Fault("segments_zero_times_content", "query_segments",
           "Values of other segments are multiplied by a weight of 0, and 0 times NaN is NaN.",
           "NaN or infinity in a value of another segment", staged(mix=lambda weights, work: weights @ work.value)),
     Fault("segments_restart_causal", "query_segments",
           "Places of queries restart in each segment, and those of keys do not.", f"{_ANY}, together with causal",
           staged(past=_restarting)),
-    Fault("segments_dropped_with_causal", "query_segments", "The segments are dropped with the causal flag.",
-          f"{_ANY}, together with causal", _segmented(_dropped_if(lambda work: work.causal)),
-          link="https://github.com/AI-Hypercomputer/maxtext/issues/4476"),
-    Fault("segments_dropped_with_mask", "query_segments", "The segments are dropped where there is a mask.",
-          f"{_ANY}, together with a mask", _segmented(_dropped_if(lambda work: work.mask is not None))),
-    Fault("segments_dropped_with_bias", "query_segments", "The segments are dropped where there is a bias.",
-          f"{_ANY}, together with a bias", _segmented(_dropped_if(lambda work: work.bias is not None))),
+    *_LOST.dropped("with_causal", "with_mask", "with_bias"),
 )
 
 _OF_KEYS = (
     Fault("key_segments_late", "key_segments", "Borders are those of the shifted tokens of a language model.", _ANY,
-          _segmented(_with_segments(_late))),
+          _segmented(_with_segments(lambda segments, _: np.concatenate([segments[:, :1], segments[:, :-1]], axis=1)))),
     Fault("key_segments_early", "key_segments", "The last key of each segment is counted to the next.", _ANY,
-          _segmented(_with_segments(_early))),
+          _segmented(_with_segments(lambda segments, _: np.concatenate([segments[:, 1:], segments[:, -1:]], axis=1)))),
     Fault("key_segments_of_queries", "key_segments", "One array of segments serves queries and keys.",
           "keys whose segments are not those of the queries", _segmented(_with_segments(_of_queries))),
     Fault("key_segments_of_next_entry", "key_segments", "Each batch entry has the segments of the next one's keys.",
           "B > 1", _segmented(_with_segments(lambda segments, _: np.roll(segments, -1, axis=0)))),
     Fault("key_segments_of_first_entry", "key_segments", "All batch entries have the segments of the first's keys.",
-          "B > 1",
-          _segmented(_with_segments(lambda segments, _: np.repeat(segments[:1], len(segments), axis=0)))),
+          "B > 1", _segmented(_with_segments(lambda segments, _: np.repeat(segments[:1], len(segments), axis=0)))),
     Fault("key_segments_sorted", "key_segments", "The segments are taken to lie one behind the other.",
-          "segments by turns", _segmented(_with_segments(_sorted))),
+          "segments by turns", _segmented(_with_segments(lambda segments, _: np.sort(segments, axis=1)))),
 )
 
 _BUGS: Mapping[str, Mapping[str, str | Outside]] = {
@@ -209,7 +172,7 @@ _BUGS: Mapping[str, Mapping[str, str | Outside]] = {
     },
 }
 
-_BOTH = "query_segments key_segments"
+_BOTH = " ".join(_SEGMENTS)
 
 _PANEL = (
     panel_recipe(SQUARE, _BOTH, seed=110), panel_recipe(RAGGED, _BOTH, seed=111, query_segments="by_turns"),

@@ -1,8 +1,5 @@
 """Sinks that are lost, taken from another head, weighed wrongly, or heeded on one path only."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -13,6 +10,7 @@ import numpy as np
 from attnspec.core.keywords import KeywordArguments
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import BLOCKS, GROUPED, ONE, QUERIES, RAGGED, SQUARE, AspectFaults, Fault, panel_recipe
+from attnspec.faults.lost_keywords import WITH_PLACED, LostKeyword, forget
 from attnspec.faults.staged import staged
 from attnspec.faults.staged_work import AspectStage, PreparedCall
 from attnspec.problems.problem import Array
@@ -32,11 +30,6 @@ class SinksStage(AspectStage):
 STAGE = SinksStage()
 
 
-def _none(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
-    """Logits (B,H,T,S), without a sink."""
-    return logits
-
-
 def _with_sinks(change: Callable[[Array, PreparedCall], Array]) -> Join:
     """A `join` stage with other sinks than (H,) it was given: (H,), or (B,H,T,1) in full."""
     def join(logits: Array, work: PreparedCall) -> Array:
@@ -47,10 +40,6 @@ def _with_sinks(change: Callable[[Array, PreparedCall], Array]) -> Join:
         column = np.broadcast_to(changed if changed.ndim == 4 else changed[:, None, None], (*logits.shape[:3], 1))
         return np.concatenate([logits, column], axis=-1, dtype=logits.dtype)
     return join
-
-
-def _dropped_if(condition: Callable[[PreparedCall], bool]) -> Join:
-    return lambda logits, work: logits if condition(work) else sound.join(logits, work)
 
 
 def _times(count: Callable[[PreparedCall], int]) -> Join:
@@ -67,11 +56,6 @@ def _by_row(sinks: Array, work: PreparedCall) -> Array:
     """(1,1,T,1): row i has the sink of head i."""
     rows = sinks[np.arange(work.shape[2]) % len(sinks)]
     return rows[None, None, :, None]
-
-
-def _by_entry(sinks: Array, work: PreparedCall) -> Array:
-    """(B,1,1,1): batch entry b has the sink of head b."""
-    return sinks[np.arange(work.shape[0]) % len(sinks)][:, None, None, None]
 
 
 def _unshifted(logits: Array, work: PreparedCall) -> Array:
@@ -117,20 +101,19 @@ def _infinite(logits: Array, work: PreparedCall) -> Array:
 
 _ANY = "sinks of the size of the logits"
 _UNEQUAL = "heads with unequal sinks"
-_MLX = "https://github.com/ml-explore/mlx/issues/3452"
-_METAL = "https://github.com/vllm-project/vllm-metal/pull/550"
+
+_LOST = LostKeyword("sinks", "The sinks are", "sinks")
 
 _FAULTS = (
-    Fault("sinks_ignored", "sinks", "The flag that turns sinks on is wired to False.", _ANY, staged(join=_none),
-          link=_METAL),
-    Fault("sinks_dropped_for_one_query", "sinks", "The decoding path (T = 1) has no sinks.", "sinks with T = 1",
-          staged(join=_dropped_if(lambda work: work.shape[2] == 1)), link=_MLX),
+    Fault("sinks_ignored", "sinks", "The flag that turns sinks on is wired to False.", _ANY, forget("sinks")),
+    *_LOST.dropped("for_one_query"),
     Fault("sinks_for_one_query_only", "sinks", "Only the decoding path (T = 1) has sinks.", "sinks with T > 1",
-          staged(join=_dropped_if(lambda work: work.shape[2] > 1)), link=_MLX),
+          forget("sinks", where=lambda call: call.query.shape[2] > 1)),
     Fault("sinks_by_row", "sinks", "The sink is read at the index of the row instead of the head.",
           _UNEQUAL, staged(join=_with_sinks(_by_row))),
     Fault("sinks_by_entry", "sinks", "The sink is read at the index of the batch entry instead of the head.",
-          _UNEQUAL, staged(join=_with_sinks(_by_entry))),
+          _UNEQUAL, staged(join=_with_sinks(
+              lambda sinks, work: sinks[np.arange(work.shape[0]) % len(sinks)][:, None, None, None]))),
     Fault("sinks_of_first_head", "sinks", "All heads have the sink of the first.", _UNEQUAL,
           staged(join=_with_sinks(lambda sinks, _: np.full_like(sinks, sinks[0])))),
     Fault("sinks_of_next_head", "sinks", "Each head has the sink of the next.", _UNEQUAL,
@@ -163,18 +146,13 @@ _FAULTS = (
           "sinks, and a row that sees no key", staged(finish=_nan_without_keys)),
     Fault("sinks_minus_infinity_nan", "sinks", "A sink of -inf is -inf less -inf.", "a sink of -inf",
           staged(join=_infinite)),
-    Fault("sinks_dropped_with_mask", "sinks", "The sinks are dropped where there is a mask.",
-          "sinks together with a mask", staged(join=_dropped_if(lambda work: work.mask is not None))),
-    Fault("sinks_dropped_with_causal", "sinks", "The sinks are dropped where the causal flag is set.",
-          "sinks together with causal", staged(join=_dropped_if(lambda work: work.causal))),
-    Fault("sinks_dropped_with_window", "sinks", "The sinks are dropped where there is a window.",
-          "sinks together with a window", staged(join=_dropped_if(lambda work: work.window is not None))),
+    *_LOST.dropped("with_mask", *WITH_PLACED),
 )
 
 _PANEL = (
     panel_recipe(SQUARE, "sinks", seed=80), panel_recipe(GROUPED, "sinks causal", seed=81, sinks="rising"),
     panel_recipe(QUERIES, "sinks mask", seed=82, sinks="normal"), panel_recipe(ONE, "sinks", seed=83),
-    panel_recipe(RAGGED, "sinks key_lengths", seed=84), panel_recipe(SQUARE, "sinks window", seed=85),
+    panel_recipe(RAGGED, "sinks key_lengths", seed=84),
     panel_recipe(BLOCKS, "sinks", seed=86),
 )
 

@@ -1,8 +1,5 @@
 """Slopes that are lost, taken from elsewhere, or multiplied by another distance."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -14,6 +11,7 @@ import numpy as np
 from attnspec.core.keywords import KeywordArguments
 from attnspec.faults import staged as sound
 from attnspec.faults.fault import GROUPED, ONE, QUERIES, SQUARE, AspectFaults, Fault, panel_recipe
+from attnspec.faults.lost_keywords import LostKeyword, forget
 from attnspec.faults.staged import staged
 from attnspec.faults.staged_work import AspectStage, PreparedCall
 from attnspec.problems.problem import Array
@@ -32,15 +30,6 @@ class SlopesStage(AspectStage):
 
 
 STAGE = SlopesStage()
-
-
-def _none(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
-    """Logits (B,H,T,S), without slopes."""
-    return logits
-
-
-def _dropped_if(condition: Callable[[PreparedCall], bool]) -> Lower:
-    return lambda logits, work: logits if condition(work) else sound.add_by_place(logits, work)
 
 
 def _with_slopes(change: Callable[[Array, PreparedCall], Array]) -> Lower:
@@ -96,11 +85,6 @@ def _of_query_length(work: PreparedCall) -> Array:
     return np.zeros_like(distance) if work.shape[2] == 1 else distance
 
 
-def _before_cap(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S): the slopes' bias is capped together with the products."""
-    return sound.bend(sound.add_by_place(logits, work), work)
-
-
 def _rounded(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S): slopes times distances are kept in bfloat16."""
     if work.alibi_slopes is None:
@@ -109,18 +93,13 @@ def _rounded(logits: Array, work: PreparedCall) -> Array:
     return logits - product.astype(ml_dtypes.bfloat16).astype(logits.dtype)
 
 
-def _scaled(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S): the slopes are multiplied by the scale as well."""
-    return _with_slopes(lambda slopes, work: slopes * sound.scale(work))(logits, work)
-
-
 _ANY = "slopes other than 0"
 _UNEQUAL = "heads with unequal slopes"
-_G = "https://github.com/"
+
+_LOST = LostKeyword("slopes", "The slopes are", "slopes", ("alibi_slopes",))
 
 _FAULTS = (
-    Fault("slopes_ignored", "alibi_slopes", "The slopes are taken and never used.", _ANY, staged(add_by_place=_none),
-          link=f"{_G}lucidrains/x-transformers/issues/298"),
+    Fault("slopes_ignored", "alibi_slopes", "The slopes are taken and never used.", _ANY, forget("alibi_slopes")),
     Fault("slopes_negated", "alibi_slopes", "The bias grows with the distance.", _ANY,
           staged(add_by_place=_with_slopes(lambda slopes, _: -slopes))),
     Fault("slopes_signed", "alibi_slopes", "The distance has a sign: keys ahead are raised.",
@@ -136,8 +115,7 @@ _FAULTS = (
     Fault("slopes_of_next_head", "alibi_slopes", "Each head has the slope of the next.", _UNEQUAL,
           staged(add_by_place=_with_slopes(lambda slopes, _: np.roll(slopes, -1, axis=1)))),
     Fault("slopes_reversed", "alibi_slopes", "The heads have the slopes in reverse.", _UNEQUAL,
-          staged(add_by_place=_with_slopes(lambda slopes, _: slopes[:, ::-1])),
-          link=f"{_G}lucidrains/x-transformers/pull/85"),
+          staged(add_by_place=_with_slopes(lambda slopes, _: slopes[:, ::-1]))),
     Fault("slopes_of_first_entry", "alibi_slopes", "All batch entries have the slopes of the first.",
           "batch entries with unequal slopes",
           staged(add_by_place=_with_slopes(lambda slopes, _: slopes[:1] * np.ones_like(slopes)))),
@@ -145,12 +123,12 @@ _FAULTS = (
           "a slope of 0", staged(add_by_place=_with_slopes(lambda slopes, _: np.where(
               slopes == 0, np.exp2(-8 * np.arange(1, slopes.shape[1] + 1) / slopes.shape[1]), slopes)))),
     Fault("slopes_scaled", "alibi_slopes", "The slopes are multiplied by the scale, as the dot products are.",
-          "a scale other than 1", staged(add_by_place=_scaled)),
+          "a scale other than 1", staged(add_by_place=_with_slopes(lambda slopes, work: slopes * sound.scale(work)))),
     Fault("slopes_in_base_two", "alibi_slopes", "The exponential is 2^x, and the bias is not times log2(e).",
           _ANY, staged(add_by_place=_with_slopes(lambda slopes, _: slopes * np.log(2)))),
-    Fault("slopes_before_cap", "alibi_slopes", "The cap of the logits bends the bias, too.",
-          "slopes beside a cap",
-          staged(bend=_before_cap, add_by_place=_dropped_if(lambda _: True))),
+    Fault("slopes_before_cap", "alibi_slopes", "The cap of the logits bends the bias, too.", "slopes beside a cap",
+          staged(bend=lambda logits, work: sound.bend(sound.add_by_place(logits, work), work),
+                 add_by_place=lambda logits, _: logits)),
     Fault("slopes_of_the_root", "alibi_slopes", "The root of the distance is taken, as another kind of bias does.",
           "distances above 1", staged(add_by_place=_with_distance(lambda work: np.sqrt(np.abs(sound.ahead(work)))))),
     Fault("slopes_kept_in_bfloat16", "alibi_slopes", "Slopes times distances are kept in bfloat16.",
@@ -166,12 +144,7 @@ _FAULTS = (
     Fault("slopes_zero_for_one_query", "alibi_slopes",
           "The bias is as long as the queries, and broadcasts: zero at each decoding step.", "slopes with T = 1",
           staged(add_by_place=_with_distance(_of_query_length))),
-    Fault("slopes_dropped_with_bias", "alibi_slopes", "A bias takes the place of the slopes.",
-          "slopes together with a bias", staged(add_by_place=_dropped_if(lambda work: work.bias is not None))),
-    Fault("slopes_dropped_with_causal", "alibi_slopes", "The slopes are dropped where the causal flag is set.",
-          "slopes together with causal", staged(add_by_place=_dropped_if(lambda work: work.causal))),
-    Fault("slopes_dropped_with_mask", "alibi_slopes", "The slopes are dropped where there is a mask.",
-          "slopes together with a mask", staged(add_by_place=_dropped_if(lambda work: work.mask is not None))),
+    *_LOST.dropped("with_bias", "with_causal", "with_mask"),
 )
 
 _PANEL = (

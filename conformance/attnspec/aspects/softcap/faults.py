@@ -1,20 +1,18 @@
 """Softcaps that are lost, taken at the wrong place, or bent the wrong way."""
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from attnspec.core.keywords import KeywordArguments
+from attnspec.core.keywords import PLACED, UNCOMMON, KeywordArguments
 from attnspec.core.nouns import Kind
 from attnspec.faults import backward as edit
 from attnspec.faults import staged as sound
 from attnspec.faults.backward import BackwardValues, gradient_fault
 from attnspec.faults.fault import GROUPED, ONE, QUERIES, SQUARE, AspectFaults, Fault, Outside, Stage, panel_recipe
+from attnspec.faults.lost_keywords import WITH_PLACED, LostKeyword, forget, forget_in_layer, heed_in_first
 from attnspec.faults.size_family import BLOCKS, SPLITS, WIDTHS, FaultFamily, above, partial
 from attnspec.faults.staged import staged
 from attnspec.faults.staged_forms import attending, staged_layer
@@ -43,7 +41,7 @@ class SoftcapStage(AspectStage):
 STAGE = SoftcapStage()
 
 
-def _uncapped(logits: Array, work: PreparedCall) -> Array:  # noqa: ARG001  (the stage's signature)
+def _uncapped(logits: Array, work: PreparedCall) -> Array:
     """The scaled logits (B,H,T,S), not capped."""
     return logits
 
@@ -57,10 +55,6 @@ def _with_cap(change: Callable[[float], float | None]) -> Bend:
     """A `bend` stage with another cap than it was given."""
     return lambda logits, work: sound.bend(logits, work if work.softcap is None else
                                           work.but(softcap=change(work.softcap)))
-
-
-def _dropped_if(condition: Callable[[PreparedCall], bool]) -> Bend:
-    return lambda logits, work: logits if condition(work) else sound.bend(logits, work)
 
 
 def _tanh(logits: Array, cap: np.floating) -> Array:
@@ -85,11 +79,6 @@ def _before_scale(logits: Array, work: PreparedCall) -> Array:
     return logits if work.softcap is None or factor == 0 else sound.bend(logits / factor, work) * factor
 
 
-def _after_bias(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S) capped after the bias is added."""
-    return sound.bend(sound.add_bias(logits, work), work)
-
-
 def _after_mask(logits: Array, work: PreparedCall) -> Array:
     """Logits (B,H,T,S); hidden ones are -inf when they come to the cap: -c."""
     hidden = sound.hide(logits, work)
@@ -97,7 +86,7 @@ def _after_mask(logits: Array, work: PreparedCall) -> Array:
 
 
 def _after_causal(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S): the caller's mask follows the cap; the causal flag and the window are laid on before."""
+    """Logits (B,H,T,S): the caller's mask follows the cap; what hides keys by their place is laid on before."""
     if work.softcap is None:
         return sound.hide(logits, work)
     early = sound.past(work) & sound.near(work)
@@ -126,24 +115,9 @@ def _first_block_only(logits: Array, work: PreparedCall) -> Array:
     return np.where(np.arange(work.shape[3]) < BLOCK, sound.bend(logits, work), logits)
 
 
-def _first_head_only(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S), capped in head 0 alone."""
-    return np.where((np.arange(work.shape[1]) == 0)[:, None, None], sound.bend(logits, work), logits)
-
-
 def _uncapped_in_last(size: int) -> Change:
     """The softcap is left out in the last block of keys."""
     return lambda logits, work: np.where(in_last(work.shape[3], size), logits, sound.bend(logits, work))
-
-
-def _always(work: PreparedCall, factor: float) -> Array:
-    """Logits (B,H,T,S) under a soft cap of 50."""
-    return 50 * np.tanh(sound.logits(work, factor) / 50)
-
-
-def _always_after_mask(logits: Array, work: PreparedCall) -> Array:
-    """Logits (B,H,T,S) capped after hidden ones became -inf, which makes -50 of them."""
-    return 50 * np.tanh(sound.hide(logits, work) / 50)
 
 
 def _slope_behind_bias(_: Array, known: BackwardValues) -> Array:
@@ -152,28 +126,27 @@ def _slope_behind_bias(_: Array, known: BackwardValues) -> Array:
 
 
 _ANY = "logits of the size of the cap"
-_HF = "https://github.com/huggingface/transformers/issues/32848"
+
+_LOST = LostKeyword("softcap", "The softcap is", "a softcap")
 
 _FAULTS = (
     Fault("softcap_ignored", "softcap", "The softcap is ignored: the backend has none and does not say so.", _ANY,
-          staged(bend=_uncapped), link=_HF),
+          forget("softcap")),
     Fault("softcap_after_mask", "softcap",
           "The softcap is applied after the mask: -inf becomes -c, not masked any more.",
-          "a softcap together with masked keys", staged(hide=_after_mask),
-          link="https://github.com/onnx/onnx/issues/7865"),
-    Fault("softcap_after_causal", "softcap", "The softcap is applied after the causal mask and the window.",
-          "a softcap together with causal or a window", staged(hide=_after_causal),
-          link="https://github.com/flashinfer-ai/flashinfer/pull/350"),
+          "a softcap together with masked keys", staged(hide=_after_mask)),
+    Fault("softcap_after_causal", "softcap",
+          "The softcap is applied after what hides keys by their place, such as the causal flag.",
+          f"a softcap together with {' or '.join(PLACED)}", staged(hide=_after_causal)),
     Fault("softcap_after_bias", "softcap", "The softcap is applied to the bias as well.",
           "a softcap together with a bias",
-          staged(bend=_uncapped, add_bias=_after_bias)),
+          staged(bend=_uncapped, add_bias=lambda logits, work: sound.bend(sound.add_bias(logits, work), work))),
     Fault("softcap_before_scale", "softcap", "The softcap is applied before the scale.",
           "raw dot products of the size of the cap, a scale other than 1", staged(bend=_before_scale)),
     Fault("softcap_not_multiplied_back", "softcap", "The softcap is tanh(x / c): the product with c is forgotten.",
           "a softcap other than 1", staged(bend=_bent(lambda logits, cap: np.tanh(logits / cap)))),
     Fault("softcap_not_divided", "softcap", "The softcap is c·tanh(x): the division by c is forgotten.",
-          "a softcap other than 1",
-          staged(bend=_bent(lambda logits, cap: np.tanh(logits) * cap))),
+          "a softcap other than 1", staged(bend=_bent(lambda logits, cap: np.tanh(logits) * cap))),
     Fault("softcap_hard_clip", "softcap", "The softcap clips logits to ±c.", _ANY,
           staged(bend=_bent(lambda logits, cap: np.clip(logits, -cap, cap)))),
     Fault("softcap_one_sided", "softcap", "The softcap is not applied to negative logits.",
@@ -198,56 +171,33 @@ _FAULTS = (
           _ANY, staged(bend=_with_cap(lambda cap: 1.01 * cap))),
     Fault("softcap_twice", "softcap", "The softcap is applied twice, by the caller and by the kernel.", _ANY,
           staged(bend=lambda logits, work: sound.bend(sound.bend(logits, work), work))),
-    Fault("softcap_after_maximum", "softcap", "The softcap is applied to the distance from the row's maximum.",
-          _ANY,
+    Fault("softcap_after_maximum", "softcap", "The softcap is applied to the distance from the row's maximum.", _ANY,
           staged(bend=_uncapped, softmax=_after_maximum)),
     Fault("softcap_on_padding", "softcap", "The padding of the last tile is -inf before the cap, and -c after it.",
-          "a softcap, S not a multiple of 16", staged(softmax=_padding_counted),
-          link="https://github.com/ggml-org/llama.cpp/pull/29034"),
+          "a softcap, S not a multiple of 16", staged(softmax=_padding_counted)),
     Fault("softcap_in_first_block", "softcap", "The softcap is applied to the first 16 keys only.",
           "a softcap with S > 16", staged(bend=_first_block_only)),
     Fault("softcap_first_head_only", "softcap", "The softcap is applied to the first head only.",
-          "a softcap with H > 1",
-          staged(bend=_first_head_only)),
-    Fault("softcap_dropped_with_mask", "softcap", "The softcap is dropped where there is a mask.",
-          "a softcap together with a mask", staged(bend=_dropped_if(lambda work: work.mask is not None))),
-    Fault("softcap_dropped_with_bias", "softcap", "The softcap is dropped where there is a bias.",
-          "a softcap together with a bias", staged(bend=_dropped_if(lambda work: work.bias is not None))),
-    Fault("softcap_dropped_with_causal", "softcap", "The softcap is dropped where the causal flag is set.",
-          "a softcap together with causal", staged(bend=_dropped_if(lambda work: work.causal))),
-    Fault("softcap_dropped_with_window", "softcap", "The softcap is dropped where there is a window.",
-          "a softcap together with a window", staged(bend=_dropped_if(lambda work: work.window is not None))),
-    Fault("softcap_dropped_with_scale", "softcap", "The softcap is dropped where a scale is given.",
-          "a softcap together with a scale", staged(bend=_dropped_if(lambda work: work.scale is not None))),
-    Fault("softcap_dropped_with_weights", "softcap", "The softcap is dropped on the path that returns weights.",
-          "a softcap together with return_weights", staged(bend=_dropped_if(lambda work: work.return_weights))),
-    Fault("softcap_dropped_for_one_query", "softcap", "The softcap is dropped on the decoding path (T = 1).",
-          "a softcap with T = 1", staged(bend=_dropped_if(lambda work: work.shape[2] == 1)),
-          link="https://github.com/sgl-project/sglang/issues/33915"),
+          "a softcap with H > 1", heed_in_first(1, "softcap")),
+    *_LOST.dropped("with_mask", "with_bias", "with_scale", "with_weights", *WITH_PLACED, "for_one_query"),
     Fault("switch_softcap_dropped", "softcap", "The softcap is dropped on one of two backends.", _ANY,
-          staged(bend=_uncapped), link=_HF, other_path=staged()),
-    Fault("layer_softcap_ignored", "softcap", "The softcap is ignored: the layer passes on 0, which means none.",
-          _ANY,
-          staged_layer(attend=attending(bend=_uncapped)),
-          link="https://github.com/vllm-project/vllm-metal/issues/665", kind=Kind.LAYER),
+          forget("softcap"), other_path=staged()),
+    Fault("layer_softcap_ignored", "softcap", "The softcap is ignored: the layer passes on 0, which means none.", _ANY,
+          forget_in_layer("softcap"), kind=Kind.LAYER),
     Fault("layer_softcap_after_mask", "softcap", "The softcap is applied after the layer's mask.",
-          "a softcap together with masked keys", staged_layer(attend=attending(hide=_after_mask)),
-          link="https://github.com/onnx/onnx/issues/7865", kind=Kind.LAYER),
+          "a softcap together with masked keys", staged_layer(attend=attending(hide=_after_mask)), kind=Kind.LAYER),
 )
 
 _LEFT_ON = (
     Fault("logits_softcap_50", Stage.LOGITS, "A soft cap of 50 is left on.", "logits of some tens",
-          staged(logits=_always)),
+          staged(logits=lambda work, factor: 50 * np.tanh(sound.logits(work, factor) / 50))),
     Fault("logits_softcap_after_mask", Stage.LOGITS, "A soft cap of 50 is left on, after the mask: -inf becomes -50.",
-          "logits of some tens, or a row that sees no key", staged(hide=_always_after_mask),
-          link="https://github.com/onnx/onnx/issues/7865"),
+          "logits of some tens, or a row that sees no key",
+          staged(hide=lambda logits, work: 50 * np.tanh(sound.hide(logits, work) / 50))),
 )
 
-_OF_WINDOW = (
-    Fault("window_dropped_with_softcap", "window", "The window is dropped where there is a softcap.",
-          "a window together with a softcap",
-          staged(near=lambda work: sound.near(work if work.softcap is None else work.but(window=None)))),
-)
+_BESIDE = {name: LostKeyword(name, f"The {name} is", f"a {name}").dropped("with_softcap")
+           for name in PLACED if name in UNCOMMON}
 
 _BACKWARD = (
     gradient_fault("cap_forgotten", "The cap's derivative is left out.", "gradients together with softcap",
@@ -257,8 +207,7 @@ _BACKWARD = (
     gradient_fault("cap_slope_linear", "The cap's derivative is 1 - |tanh|.", "gradients together with softcap",
                    slope=lambda a, _: 1 - np.sqrt(np.maximum(1 - a, 0))),
     gradient_fault("cap_slope_behind_bias", "The cap's derivative is taken at the capped logits plus the bias.",
-                   "gradients together with softcap",
-                   slope=_slope_behind_bias),
+                   "gradients together with softcap", slope=_slope_behind_bias),
     gradient_fault("cap_slope_twice", "The cap's derivative is applied twice.", "gradients together with softcap",
                    slope=lambda a, _: a * a),
     gradient_fault("bias_behind_cap", "The bias's gradient goes through the cap, as that of the dot products does.",
@@ -300,5 +249,5 @@ _PANEL = (
 )
 
 MISTAKES = AspectFaults(
-    about={"softcap": _FAULTS}, beside={"window": _OF_WINDOW}, left_on=_LEFT_ON, backward=_BACKWARD, families=_FAMILIES,
+    about={"softcap": _FAULTS}, beside=_BESIDE, left_on=_LEFT_ON, backward=_BACKWARD, families=_FAMILIES,
     mechanisms=_MECHANISMS, bugs=_BUGS, panel=_PANEL)

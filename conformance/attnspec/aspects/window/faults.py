@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
+from attnspec.core.forms import STATE, InputForm
 from attnspec.core.keyword import Window
 from attnspec.core.keywords import KeywordArguments
 from attnspec.core.nouns import Kind
@@ -13,11 +15,24 @@ from attnspec.faults import backward as edit
 from attnspec.faults import staged as sound
 from attnspec.faults.backward import gradient_fault
 from attnspec.faults.edges import over_zero
-from attnspec.faults.fault import EVEN, GROUPED, ONE, QUERIES, SQUARE, AspectFaults, Fault, Outside, panel_recipe
+from attnspec.faults.fault import (
+    EVEN,
+    GROUPED,
+    ONE,
+    QUERIES,
+    SQUARE,
+    AspectFaults,
+    Fault,
+    Outside,
+    SizeThread,
+    Stage,
+    panel_recipe,
+)
+from attnspec.faults.lost_keywords import LostKeyword, forget, forget_in_layer, heed_in_first
 from attnspec.faults.size_family import BLOCKS, LENGTHS, FaultFamily, above
-from attnspec.faults.staged import staged
-from attnspec.faults.staged_forms import attending, staged_layer
-from attnspec.faults.staged_work import AspectStage, Mechanism, PreparedCall
+from attnspec.faults.staged import Attend, staged
+from attnspec.faults.staged_forms import CacheContent, attending, decoder, staged_layer
+from attnspec.faults.staged_work import AspectStage, Mechanism, PreparedCall, Reach
 from attnspec.problems.problem import Array
 
 Near = Callable[[PreparedCall], Array]
@@ -41,22 +56,17 @@ class WindowStage(AspectStage):
         """The keys in the window, (T,S) or (B,1,T,S); None without one."""
         return None if call.window is None else _lie_within(ahead, call.window)
 
+    def reach(self, call: KeywordArguments[Array]) -> Reach:
+        """The two sides of the window."""
+        return call.window or (None, None)
+
 
 STAGE = WindowStage()
-
-
-def _everything(work: PreparedCall) -> Array:
-    """(T,S): every query sees every key."""
-    return np.ones(work.shape[2:], bool)
 
 
 def _with_window(change: Callable[[Window], Window]) -> Near:
     """A `near` stage that heeds another window than it was given."""
     return lambda work: sound.near(work if work.window is None else work.but(window=change(work.window)))
-
-
-def _dropped_if(condition: Callable[[PreparedCall], bool]) -> Near:
-    return lambda work: _everything(work) if condition(work) else sound.near(work)
 
 
 def _where_windowed(make: Callable[[int, int, Window], Array]) -> Near:
@@ -79,11 +89,6 @@ def _from_first(work: PreparedCall) -> Array:
     return sound.near(work.but(start=0))
 
 
-def _past_stays(work: PreparedCall) -> Array:
-    """(T,S): the bounds are those of new keys only."""
-    return sound.near(work) | (np.arange(work.shape[3]) < sound.start(work))
-
-
 def _in_steps(T: int, S: int, window: Window, step: int = 4) -> Array:
     """(T,S): the bounds of the first row of each group of four, for all of them."""
     return within_window(T, S, window)[np.arange(T) // step * step]
@@ -101,34 +106,9 @@ def _ring(T: int, S: int, window: Window) -> Array:
     return within_window(T, S, window) | within_window(T, S, window, shift=S)
 
 
-def _only(axis: int) -> Near:
-    def near(work: PreparedCall) -> Array:
-        """(B,H,T,S): the window at the first entry of the axis, everything at the others."""
-        everything = np.ones(work.shape, bool)
-        np.moveaxis(everything, axis, 0)[0] &= sound.near(work)
-        return everything
-
-    return near
-
-
-def _after_softmax(weights: Array, work: PreparedCall) -> Array:
-    """Weights (B,H,T,S), those outside the window cut and the others not scaled up."""
-    cut: Array = weights * sound.near(work)
-    return cut
-
-
-def _causal_unless_windowed(work: PreparedCall) -> Array:
-    """What the causal flag allows, (T,S): everything where there is a window."""
-    return sound.past(work) if work.window is None else _everything(work)
-
-
-def _mask_unless_windowed(work: PreparedCall) -> Array:
-    """What the mask allows, (B,H,T,S): everything where there is a window."""
-    return sound.masked(work) if work.window is None else np.ones(work.shape, bool)
-
-
-def _bare(work: PreparedCall) -> bool:
-    return work.mask is None and work.bias is None and not work.causal
+def _left_on(work: PreparedCall, width: int = 32) -> Array:
+    """(T,S): under the causal flag, a query sees itself and the width - 1 keys before it."""
+    return sound.past(work) & (within_window(*work.shape[2:], (width - 1, 0)) | (not work.causal))
 
 
 def _window(left: Callable[[Array, int], Array], right: Callable[[Array, int], Array]) -> Mechanism:
@@ -144,7 +124,7 @@ def _window(left: Callable[[Array, int], Array], right: Callable[[Array, int], A
     return lambda size: {"near": lambda work: near(work, size)}
 
 
-def _exact(edge: Array, size: int) -> Array:  # noqa: ARG001  (an edge's signature)
+def _exact(edge: Array, size: int) -> Array:
     """(T,1): the edge as it should be."""
     return edge
 
@@ -152,31 +132,28 @@ def _exact(edge: Array, size: int) -> Array:  # noqa: ARG001  (an edge's signatu
 _HF = "https://github.com/huggingface/transformers/"
 _ANY = "a window narrower than S"
 
+_LOST = LostKeyword("window", "The window is", "a window")
+
 _FAULTS = (
-    Fault("window_ignored", "window", "The window is accepted and never used.", _ANY,
-          staged(near=_everything), link=f"{_HF}pull/35691"),
+    Fault("window_ignored", "window", "The window is accepted and never used.", _ANY, forget("window")),
     Fault("window_ignored_when_alone", "window",
           "The window is dropped where there is no mask, no bias and no causal flag.",
-          f"{_ANY}, without mask, bias and causal flag", staged(near=_dropped_if(_bare)),
-          link="https://github.com/jax-ml/jax/issues/32300"),
+          f"{_ANY}, without mask, bias and causal flag",
+          forget("window", where=lambda call: call.given.keys().isdisjoint({"mask", "bias", "causal"}))),
     Fault("window_left_one_wider", "window", "A window of W keys is cut at W, which keeps W + 1.",
           "a bound on the left", staged(near=_with_window(lambda window: _wider(window, left=1))),
           link=f"{_HF}pull/26792"),
     Fault("window_left_one_narrower", "window", "`>` for `>=`: the window lacks its last key on the left.",
-          "a bound of 1 and more on the left", staged(near=_with_window(lambda window: _wider(window, left=-1))),
-          link=f"{_HF}issues/29176"),
+          "a bound of 1 and more on the left", staged(near=_with_window(lambda window: _wider(window, left=-1)))),
     Fault("window_right_one_wider", "window", "The window shows one key too many on the right.",
-          "a bound on the right, no causal flag", staged(near=_with_window(lambda window: _wider(window, right=1))),
-          link=f"{_HF}issues/39408"),
+          "a bound on the right, no causal flag", staged(near=_with_window(lambda window: _wider(window, right=1)))),
     Fault("window_right_one_narrower", "window", "The right bound is exclusive.",
           "a bound of 1 and more on the right, no causal flag",
           staged(near=_with_window(lambda window: _wider(window, right=-1)))),
     Fault("window_right_ignored", "window", "The right bound of the window is ignored.",
-          "a bound on the right, no causal flag", staged(near=_with_window(lambda window: (window[0], None))),
-          link="https://github.com/jax-ml/jax/pull/39576"),
-    Fault("window_left_ignored", "window", "The left bound of the window is ignored.",
-          "a bound on the left", staged(near=_with_window(lambda window: (None, window[1]))),
-          link="https://github.com/sgl-project/sglang/pull/31501"),
+          "a bound on the right, no causal flag", staged(near=_with_window(lambda window: (window[0], None)))),
+    Fault("window_left_ignored", "window", "The left bound of the window is ignored.", "a bound on the left",
+          staged(near=_with_window(lambda window: (None, window[1])))),
     Fault("window_sides_swapped", "window", "The two bounds of the window are exchanged.", "unequal sides",
           staged(near=_with_window(lambda window: (window[1], window[0])))),
     Fault("window_made_symmetric", "window", "The left bound of the window is used for both sides.",
@@ -187,61 +164,104 @@ _FAULTS = (
     Fault("window_none_is_zero", "window", "A window's side without bound is taken for 0.",
           "a side without bound; on the right, without causal flag",
           staged(near=_with_window(lambda window: (window[0] or 0, window[1] or 0)))),
-    Fault("window_bottom_right", "window", "The window is aligned bottom-right, while top-left is expected.",
-          "T ≠ S", staged(near=_where_windowed(lambda T, S, window: within_window(T, S, window, S - T))),
-          link="https://github.com/trymirai/lalamo/pull/200"),
+    Fault("window_bottom_right", "window", "The window is aligned bottom-right, while top-left is expected.", "T ≠ S",
+          staged(near=_where_windowed(lambda T, S, window: within_window(T, S, window, S - T)))),
     Fault("window_replaces_causal", "window",
-          "The causal flag is dropped where there is a window: both share one mask.",
-          "a window together with causal", staged(past=_causal_unless_windowed)),
+          "The causal flag is dropped where there is a window: both share one mask.", "a window together with causal",
+          forget("causal", where=lambda call: call.window is not None)),
     Fault("window_replaces_mask", "window", "The mask is dropped where there is a window: both share one argument.",
-          "a window together with a mask", staged(masked=_mask_unless_windowed)),
-    Fault("window_dropped_with_mask", "window", "The window is dropped where there is a mask.",
-          "a window together with a mask", staged(near=_dropped_if(lambda work: work.mask is not None))),
-    Fault("window_dropped_with_bias", "window", "The window is dropped where there is a bias.",
-          "a window together with a bias", staged(near=_dropped_if(lambda work: work.bias is not None))),
-    Fault("window_dropped_with_causal", "window", "The window is dropped where the causal flag is set.",
-          "a window together with causal", staged(near=_dropped_if(lambda work: work.causal))),
-    Fault("window_dropped_with_weights", "window", "The window is dropped on the path that returns weights.",
-          "a window together with return_weights", staged(near=_dropped_if(lambda work: work.return_weights))),
-    Fault("window_dropped_for_one_query", "window", "The window is dropped where T = 1.",
-          "a window with T = 1", staged(near=_dropped_if(lambda work: work.shape[2] == 1)),
-          link="https://github.com/rajveer43/VeloxQuant-MLX/pull/463"),
+          "a window together with a mask", forget("mask", where=lambda call: call.window is not None)),
+    *_LOST.dropped("with_mask", "with_bias", "with_causal", "with_weights", "for_one_query"),
     Fault("window_of_four_rows", "window", "The window is computed once for four queries together.",
-          "a window with T > 1", staged(near=_where_windowed(_in_steps)),
-          link="https://github.com/pytorch/executorch/pull/22285"),
+          "a window with T > 1", staged(near=_where_windowed(_in_steps))),
     Fault("window_in_blocks_of_4", "window", "The window is applied to whole blocks of keys.", _ANY,
           staged(near=_where_windowed(_blocks_of_4))),
     Fault("window_wraps_round", "window", "Rolled keys make a ring: the first queries see the last keys.",
           "a left side other than 0, no causal flag", staged(near=_where_windowed(_ring))),
     Fault("window_first_batch_only", "window", "The window is applied to the first batch entry only.",
-          "a window with B > 1", staged(near=_only(0))),
-    Fault("window_first_head_only", "window", "The window is applied to the first head only.",
-          "a window with H > 1",
-          staged(near=_only(1)), link="https://github.com/flashinfer-ai/flashinfer/issues/3864"),
+          "a window with B > 1", heed_in_first(0, "window")),
+    Fault("window_first_head_only", "window", "The window is applied to the first head only.", "a window with H > 1",
+          heed_in_first(1, "window")),
     Fault("window_after_softmax", "window", "Keys outside are cut from the weights, which then do not sum to one.",
-          _ANY, staged(near=_everything, weigh=_after_softmax)),
+          _ANY, staged(near=lambda work: np.ones(work.shape[2:], bool),
+                       weigh=lambda weights, work: weights * sound.near(work))),
     Fault("window_hidden_row_nan", "window",
           "A row whose window holds no key is divided by its sum, 0, and becomes NaN; zeros are declared.",
           "a window, and a row that sees no key", staged(softmax=_over_zero_in_window)),
     Fault("past_window_from_first", "past_key", "The window is built with row numbers of the chunk.",
-          "a past, together with a window", staged(near=_from_first),
-          link="https://github.com/trymirai/lalamo/pull/200"),
+          "a past, together with a window", staged(near=_from_first)),
     Fault("past_window_keeps_past", "past_key", "Every slot of the cache stays visible, whatever the window.",
-          "a past, together with a bound on the left", staged(near=_past_stays),
-          link="https://github.com/pytorch/executorch/pull/22285"),
+          "a past, together with a bound on the left",
+          staged(near=lambda work: sound.near(work) | (np.arange(work.shape[3]) < sound.start(work)))),
     Fault("switch_window_dropped", "window", "The window is dropped on one of two backends.", _ANY,
-          staged(near=_everything), link=f"{_HF}issues/29176", other_path=staged()),
+          forget("window"), other_path=staged()),
     Fault("layer_window_ignored", "window", "The window is ignored: the layer does not pass it on.", _ANY,
-          staged_layer(attend=attending(near=_everything)), link=f"{_HF}pull/35691", kind=Kind.LAYER),
-    Fault("layer_window_one_wider", "window", "The layer's window is one key too wide.",
-          "a bound on the left",
-          staged_layer(attend=attending(near=_with_window(lambda window: _wider(window, left=1)))),
-          link=f"{_HF}pull/26792", kind=Kind.LAYER),
+          forget_in_layer("window"), kind=Kind.LAYER),
+    Fault("layer_window_one_wider", "window", "The layer's window is one key too wide.", "a bound on the left",
+          staged_layer(attend=attending(near=_with_window(lambda window: _wider(window, left=1)))), kind=Kind.LAYER),
 )
+
+_LEFT_ON = (
+    Fault("causal_window", Stage.CAUSAL, "A sliding window of 32 is left switched on.", "causal with T > 32",
+          staged(past=_left_on)),
+)
+
+
+# Decoders whose ring is no larger than the window that a query has
+
+
+def _in_ring(change: Callable[[int, CacheContent, PreparedCall, Array], Array]) -> Callable[[], Attend]:
+    """A maker of decoders that see other keys (T,S) behind a cache where the window has a left bound. They follow from
+    the number of slots of the ring, what is held, the call, and the keys in the window.
+    """
+    def behind(held: CacheContent) -> dict[str, Any]:
+        def near(work: PreparedCall) -> Array:
+            """(T,S)."""
+            left, _ = work.window or (None, None)
+            right_ones = sound.near(work)
+            return right_ones if left is None else change(left + 1, held, work, right_ones)
+        return {"near": near}
+    return decoder(behind=behind)
+
+
+def _chunk_overwrites(ring: int, held: CacheContent, work: PreparedCall, near: Array) -> Array:
+    """(T,S): the keys of a chunk stand in the ring before its first query looks."""
+    places = np.arange(work.shape[3])
+    return near & ((places > work.shape[3] - 1 - ring) | (places >= held.count))
+
+
+def _clamped(ring: int, held: CacheContent, work: PreparedCall, near: Array) -> Array:
+    """(T,S): where the ring is full, each key is written over the last; the first ones stay."""
+    places = np.arange(work.shape[3])
+    in_ring = (places < ring - 1) | (places == held.count - 1) | (places >= held.count)
+    return in_ring & np.ones_like(near) if held.count > ring else near
+
+
+_BOUNDED = "a past, together with a window that is bounded to the left"
+
+_OF_DECODERS = tuple(Fault(f"decoder_{name}", STATE, story, reach, make, form=InputForm.DECODER)
+                     for name, story, reach, make in (
+    ("window_restarts", "A window is laid with row numbers of the chunk.", "a past, together with a window",
+     decoder(behind=lambda _: {"near": _from_first})),
+    ("window_first_call_only", "A single query behind a cache has no window.", f"{_BOUNDED}, T = 1",
+     _in_ring(lambda _ring, _held, work, near: near | (work.shape[2] == 1))),
+    ("ring_rolls_early", "A ring forgets the oldest key one step early.", f"{_BOUNDED} by no more keys than are past",
+     _in_ring(lambda ring, held, work, near: near & (np.arange(work.shape[3]) > held.count - ring + 1))),
+    ("ring_overwritten_by_chunk", "A chunk is written to the ring before its first queries have looked.",
+     f"{_BOUNDED}, and several queries", _in_ring(_chunk_overwrites)),
+    ("ring_clamped", "Where a ring is full, each key is written over the last slot.",
+     f"{_BOUNDED}, shorter than the past", _in_ring(_clamped)),
+    ("ring_of_first_row", "All queries of a chunk see the slots that its first query sees.",
+     f"{_BOUNDED}, and several queries",
+     _in_ring(lambda _, held, work, near: near | (near[..., :1, :] & (np.arange(work.shape[3]) < held.count)))),
+))
 
 _BACKWARD = (
     gradient_fault("window_dropped", "The backward pass has no window.", "gradients together with window",
                    reread=edit.reread_without("window")),
+    gradient_fault("window_wider", "The window is one key wider in the backward pass.",
+                   "gradients together with a window that is bounded to the left",
+                   reread=edit.reread(window=lambda call: call.window and _wider(call.window, left=1))),
 )
 
 _FAMILIES = (
@@ -266,6 +286,15 @@ _MECHANISMS: Mapping[str, Mechanism] = {
 }
 
 _BUGS: Mapping[str, Mapping[str, str | Outside]] = {
+    "mask dropped": {
+        "huggingface/transformers/pull/35691": "window_ignored layer_window_ignored",
+        "jax-ml/jax/issues/32300": "window_ignored_when_alone",
+    },
+    "off by one": {
+        "huggingface/transformers/issues/39408": "window_left_one_wider window_right_one_wider",
+        "huggingface/transformers/pull/26792": "window_left_one_wider layer_window_one_wider mask_one_more",
+        "huggingface/transformers/issues/29176": "window_left_one_narrower switch_window_dropped",
+    },
     "window bound": {
         "Dao-AILab/flash-attention/issues/1133": Outside.TASTE,
         "jax-ml/jax/pull/39576": "window_right_ignored",
@@ -282,8 +311,14 @@ _PANEL = (
     panel_recipe(SQUARE, "window", seed=60), panel_recipe(QUERIES, "window causal", seed=61, window=(1, None)),
     panel_recipe(GROUPED, "window mask", seed=62, window=(0, 2)),
     panel_recipe(SQUARE, "window bias", seed=63, window=(None, 1)), panel_recipe(ONE, "window", seed=64, window=(1, 1)),
-    panel_recipe(EVEN, "window", seed=65, window=(3, None)),
+    panel_recipe(EVEN, "window", seed=65, window=(3, None)), panel_recipe(SQUARE, "sinks window", seed=85),
+    panel_recipe(GROUPED, "past_key past_value window", seed=97),
+)
+
+_THREADS = (
+    SizeThread("vllm-project/vllm/pull/2231", "a window, S no multiple of the page", Outside.CACHE),
 )
 
 MISTAKES = AspectFaults(
-    about={"window": _FAULTS}, backward=_BACKWARD, families=_FAMILIES, mechanisms=_MECHANISMS, bugs=_BUGS, panel=_PANEL)
+    about={"window": _FAULTS}, beside={STATE: _OF_DECODERS}, left_on=_LEFT_ON, backward=_BACKWARD, families=_FAMILIES,
+    mechanisms=_MECHANISMS, bugs=_BUGS, threads=_THREADS, panel=_PANEL)

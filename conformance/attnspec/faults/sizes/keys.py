@@ -2,9 +2,6 @@
 and the causal flag in tiles: read from the wrong place, or left out of a tile.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -13,7 +10,6 @@ import numpy as np
 
 from attnspec.core.nouns import DType
 from attnspec.faults import staged as sound
-from attnspec.faults.masks import with_mask
 from attnspec.faults.precision import through
 from attnspec.faults.softmax import Online
 from attnspec.faults.staged_work import Change, Mechanism, PreparedCall, Replaced, each_by, in_last, last_block
@@ -50,16 +46,6 @@ def _beyond_queries(_size: int) -> Change:
         kept = np.where(np.arange(work.shape[3]) >= work.shape[2], -np.inf, logits)
         return sound.softmax(kept.astype(logits.dtype), work)
     return softmax
-
-
-def _first_again(S: int, size: int) -> Array:
-    """(S,): lanes past the end wrap to the first keys."""
-    return 1 + (np.arange(S) < -S % size)
-
-
-def _last_again(S: int, size: int) -> Array:
-    """(S,): lanes past the end are clamped to the last key."""
-    return np.where(np.arange(S) == S - 1, 1 + (-S % size), 1)
 
 
 def _padding_counted(size: int) -> Change:
@@ -158,16 +144,6 @@ def _values_by(order: Callable[[int, int], Array]) -> Mechanism:
     return each_by("mix", change)
 
 
-def _late(S: int, size: int) -> Array:
-    """(S,): the last block meets the values of the block before: double buffering without a barrier."""
-    return np.where(in_last(S, size), np.arange(S) - size, np.arange(S))
-
-
-def _last_two_swapped(S: int, size: int) -> Array:  # noqa: ARG001  (the signature of an order)
-    """(S,): an unrolled tail has its last pair the wrong way round."""
-    return np.array([*range(S - 2), S - 1, S - 2])
-
-
 def _both(change: Callable[[int], Callable[[Array, int], Array]]) -> Mechanism:
     """What is wrong with keys and values alike, (B,Hkv,S,·) -> (B,H,S,·)."""
     def replaced(size: int) -> Replaced:
@@ -208,8 +184,9 @@ KEYS: Mapping[str, Mechanism] = {
     "blocks between first and last are lost":
         _lost(lambda S, size: (np.arange(S) >= size) & ~np.asarray(in_last(S, size))),
     "the last block of keys counts twice": _count_keys(lambda S, size: 1 + in_last(S, size)),
-    "the last key counts for the padding": _count_keys(_last_again),
-    "the first keys count for the padding": _count_keys(_first_again),
+    "the last key counts for the padding": _count_keys(
+        lambda S, size: np.where(np.arange(S) == S - 1, 1 + (-S % size), 1)),
+    "the first keys count for the padding": _count_keys(lambda S, size: 1 + (np.arange(S) < -S % size)),
     "padding counts with logit 0": each_by("softmax", _padding_counted),
     "the sum is not rescaled at the second block":
         lambda size: {"softmax": Online(sum_factor=_never_at_second, size=size)},
@@ -222,8 +199,9 @@ KEYS: Mapping[str, Mechanism] = {
     "the running sum is bfloat16": each_by("softmax", _sum_in_bfloat16),
     "2^x for e^x in the last block": each_by("softmax", _base_two_in_last),
     "no scale in the last block": lambda size: {"logits": _unscaled_in_last(size)},
-    "the last block gets the values of the block before": _values_by(_late),
-    "the last two values change places": _values_by(_last_two_swapped),
+    "the last block gets the values of the block before": _values_by(
+        lambda S, size: np.where(in_last(S, size), np.arange(S) - size, np.arange(S))),
+    "the last two values change places": _values_by(lambda S, _: np.array([*range(S - 2), S - 1, S - 2])),
     "a key's number wraps": _both(_wrapping),
     "the last block is of the next head": _both(_last_of_next_head),
     "the last block is of the first batch entry": _both(_last_of_first_batch),
@@ -236,7 +214,7 @@ Table = Callable[[Array, int], Array]
 
 def _of_mask(change: Table) -> Mechanism:
     """A mask that is read wrongly."""
-    return lambda size: {"masked": with_mask(lambda mask, _: change(mask, size))}
+    return lambda size: {"masked": sound.with_mask(lambda mask, _: change(mask, size))}
 
 
 def _of_bias(change: Table) -> Mechanism:
@@ -275,7 +253,7 @@ def _wrapped_places(axis: int) -> Table:
     return lambda table, size: np.take(table, np.arange(table.shape[axis]) % size, axis=axis)
 
 
-def _left_out(table: Array, size: int) -> Array:  # noqa: ARG001  (a table's signature)
+def _left_out(table: Array, size: int) -> Array:
     """(B,H,T,S): a mask that hides nothing, a bias that adds nothing."""
     return np.ones_like(table) if table.dtype == bool else np.zeros_like(table)
 
@@ -283,16 +261,6 @@ def _left_out(table: Array, size: int) -> Array:  # noqa: ARG001  (a table's sig
 def _left_out_in_last(table: Array, size: int) -> Array:
     """(B,H,T,S): the same in the last block of keys alone."""
     return np.where(in_last(table.shape[-1], size), _left_out(table, size), table)
-
-
-def _left_out_beyond(table: Array, size: int) -> Array:
-    """(B,H,T,S): the same beyond the first tile of columns."""
-    return np.where(np.arange(table.shape[-1]) >= size, _left_out(table, size), table)
-
-
-def _shifted(table: Array, size: int) -> Array:
-    """(B,H,T,S): columns are moved to the right by the padding."""
-    return np.roll(table, -table.shape[-1] % size, axis=-1)
 
 
 def _whole_blocks(table: Array, size: int) -> Array:
@@ -338,8 +306,10 @@ HIDING: Mapping[str, Mechanism] = {
     "a mask column's number wraps": _of_mask(_wrapped_places(3)),
     "the mask is left out": _of_mask(_left_out),
     "the mask is left out in the last block": _of_mask(_left_out_in_last),
-    "the mask is left out beyond the first tile": _of_mask(_left_out_beyond),
-    "mask columns are moved by the padding": _of_mask(_shifted),
+    "the mask is left out beyond the first tile": _of_mask(
+        lambda table, size: np.where(np.arange(table.shape[-1]) >= size, _left_out(table, size), table)),
+    "mask columns are moved by the padding": _of_mask(
+        lambda table, size: np.roll(table, -table.shape[-1] % size, axis=-1)),
     "masked blocks are seen as a whole": _of_mask(_whole_blocks),
     "bias rows are read with a padded stride": _of_bias(_stride_rounded_up),
     "bias tiles are transposed": _of_bias(_tiles_transposed),

@@ -2,9 +2,6 @@
 twice or in another's place, numbers that wrap, what is read from the padding.
 """
 
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -44,24 +41,9 @@ def _order_rows(order: Callable[[int, int], Array]) -> Mechanism:
     return each_by("finish", change)
 
 
-def _last_from_before(T: int, size: int) -> Array:
-    """(T,): the last block holds what the buffer held: the rows of the block before."""
-    return np.where(in_last(T, size), np.arange(T) - size, np.arange(T))
-
-
-def _clamped(T: int, size: int) -> Array:
-    """(T,): rows of the last block are clamped to the row before it."""
-    return np.minimum(np.arange(T), last_block(T, size) - 1)
-
-
-def _last_two_swapped(T: int, size: int) -> Array:  # noqa: ARG001  (the signature of an order)
+def _last_two_swapped(T: int, size: int) -> Array:
     """(T,), or (H,), as many as there are: the last two in each other's place."""
     return np.array([*range(T - 2), T - 1, T - 2])
-
-
-def _last_of_tiles(T: int, size: int) -> Array:
-    """(T,): whether a row is the last of a whole tile."""
-    return np.arange(T) % size == size - 1
 
 
 def _tail_of_last_head(work: PreparedCall, size: int) -> Array:
@@ -113,11 +95,13 @@ def _sum_of_row_before(size: int) -> Change:
 ROWS: Mapping[str, Mechanism] = {
     "rows of the last block are zero": _rows(in_last),
     "rows beyond the first tile are zero": _rows(lambda T, size: np.arange(T) >= size),
-    "the last row of each tile is zero": _rows(_last_of_tiles),
+    "the last row of each tile is zero": _rows(lambda T, size: np.arange(T) % size == size - 1),
     "rows beyond the keys are zero": _zero(lambda work, _: (np.arange(work.shape[2]) >= work.shape[3])[:, None]),
     "rows of the last block of the last head are zero": _zero(_tail_of_last_head),
-    "rows of the last block repeat the row before": _order_rows(_clamped),
-    "rows of the last block are of the block before": _order_rows(_last_from_before),
+    "rows of the last block repeat the row before": _order_rows(
+        lambda T, size: np.minimum(np.arange(T), last_block(T, size) - 1)),
+    "rows of the last block are of the block before": _order_rows(
+        lambda T, size: np.where(in_last(T, size), np.arange(T) - size, np.arange(T))),
     "a row's number wraps": _order_rows(lambda T, size: np.arange(T) % size),
     "the last two rows change places": _order_rows(_last_two_swapped),
     "the corner of the second tile is wrong": each_by("finish", _corner),
@@ -221,17 +205,12 @@ def _lie_beyond(count: int, size: int) -> Array:
     return np.arange(count) >= size
 
 
-def _last(count: int, size: int) -> Array:  # noqa: ARG001  (an order's signature)
+def _last(count: int, size: int) -> Array:
     """(B,), (H,) or (B·H,), as many as `count`: whether it is the last."""
     return np.arange(count) == count - 1
 
 
-def _copied_from_before(count: int, size: int) -> Array:  # noqa: ARG001  (an order's signature)
-    """(H,), as many as `count`: the last holds the one before it."""
-    return np.minimum(np.arange(count), count - 2)
-
-
-def _last_from_first(count: int, size: int) -> Array:  # noqa: ARG001  (an order's signature)
+def _last_from_first(count: int, size: int) -> Array:
     """(B,), as many as `count`: the last holds the first."""
     return np.where(np.arange(count) == count - 1, 0, np.arange(count))
 
@@ -241,7 +220,7 @@ GRIDS: Mapping[str, Mechanism] = {
     "heads beyond the grid are zero": _heads_zero(_lie_beyond),
     "the last head is zero": _heads_zero(_last),
     "the last block of heads is zero": _heads_zero(in_last),
-    "the last head repeats the one before": _entries(1, _copied_from_before),
+    "the last head repeats the one before": _entries(1, lambda count, _: np.minimum(np.arange(count), count - 2)),
     "the last two heads change places": _entries(1, _last_two_swapped),
     "a batch entry's number wraps": _entries(0, _wrapping),
     "batch entries beyond the grid are zero": _batches_zero(_lie_beyond),
@@ -287,11 +266,6 @@ def _padding_of_next_row(work: PreparedCall, size: int) -> PreparedCall:
     return work.but(query=query, key=key)
 
 
-def _tiles_rotated(work: PreparedCall, size: int) -> PreparedCall:
-    """Tiles of the query are multiplied by the wrong tiles of the key."""
-    return work.but(query=np.roll(work.query, size, axis=-1))
-
-
 def _scaled_by(width: Callable[[PreparedCall, int], int]) -> Mechanism:
     """1/sqrt of another width, where the caller gives no scale."""
     def scale(work: PreparedCall, size: int) -> float:
@@ -329,7 +303,8 @@ WIDTHS: Mapping[str, Mechanism] = {
         _of_features(lambda work, size: _first_features(work, work.query.shape[-1] // size * size)),
     "features beyond the first tile count twice": _of_features(_second_tile_twice),
     "padded features are of the next row": _of_features(_padding_of_next_row),
-    "tiles of features are paired wrongly": _of_features(_tiles_rotated),
+    "tiles of features are paired wrongly": _of_features(
+        lambda work, size: work.but(query=np.roll(work.query, size, axis=-1))),
     "the scale is of the next power of two": _scaled_by(lambda work, _: power_above(work.query.shape[-1])),
     "the scale is of whole tiles": _scaled_by(lambda work, size: -(-work.query.shape[-1] // size) * size),
     "the scale is of the first tile": _scaled_by(lambda _, size: size),

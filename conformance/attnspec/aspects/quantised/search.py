@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from attnspec.core.forms import TABLE
+from attnspec.aspects.quantised.arrays import in_codes
+from attnspec.core.forms import OF_ENTRIES, TABLE
+from attnspec.core.keywords import KEYWORDS
 from attnspec.core.storage import BLOCKS, GRANULARITIES, LAYOUTS, PAGED_GRANULARITIES, STORAGES, UNBLOCKED
+from attnspec.problems.problem import Problem
 from attnspec.scaffold.examined import Examined
 from attnspec.scaffold.form import VOCABULARIES, CallForm, Passed
 from attnspec.scaffold.lookup import TheirParameter, theirs
-from attnspec.scaffold.probe_problems import OF_ENTRIES, plain
+from attnspec.scaffold.probe_problems import plain
 from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 from attnspec.scaffold.writing.telling import say_handed_on
 
@@ -35,6 +38,12 @@ _MENTIONED: Mapping[str, tuple[str, ...]] = {
     "int8": ("int8",)}
 """By format, what its author writes who means it."""
 
+_ANY_CODES = "int8"
+"""The storage of codes where a form takes any."""
+
+_USUAL_VALUES = "head/odd"
+"""By what scales differ, and what they are like, that a form is tried with where it takes any."""
+
 _IN_TURN = ("", "token", "channel", "batch_head", "head", "batch")
 """The granularities without blocks, the finest first, without `tensor`: who has a scale for each head may take one for
 all, too.
@@ -46,7 +55,7 @@ _FORMATS_OF_ZEROS: tuple[Mapping[str, str], ...] = ({"zeros": "codes"}, {})
 _MIXED = (("channel", "token"), ("channel", "head"), ("channel", "batch_head"), ("head", "channel"))
 """Granularities of keys and of values, where these are not alike."""
 
-_KEYWORDS = frozenset(word.name for word in OF_ENTRIES)
+_WORDS = tuple(word for word in KEYWORDS.values() if word.name in OF_ENTRIES)
 
 _SHARED = frozenset({*(f"{array}_scales" for array in ("query", "key", "value")), "zeros"})
 """The limits that say how scales are shared, and what zero points are."""
@@ -81,7 +90,7 @@ class ScaleParameters:
     @property
     def arrays(self) -> tuple[str, ...]:
         """The arrays that have a scale of their own."""
-        return tuple(word.meaning_of for word in OF_ENTRIES
+        return tuple(word.meaning_of for word in _WORDS
                      if word.name in self.by_keyword and word.name == f"{word.meaning_of}_scale")
 
     @property
@@ -101,9 +110,30 @@ class ScaleParameters:
         return any(name.endswith("_zero") for name in self.by_keyword)
 
 
+def parameters_of(callee: Examined) -> tuple[ScaleParameters, ...]:
+    """In which ways its parameters may be read: with a scale of the query, and without; none of a function that has no
+    scales.
+    """
+    told = scale_parameters(callee)
+    return tuple(filter(None, (told, told.without_query))) if told else ()
+
+
+def pose_problem(form: CallForm, problem: Problem) -> Problem:
+    """The problem with codes and scales as the form takes them; as it is where it takes none."""
+    patterns: dict[str, str] = {}
+    any_shared, kind = (form.tried_values or _USUAL_VALUES).split("/")
+    for word in _WORDS:
+        if form.parameter(word.name):
+            stored = str(form.limits.get(f"stored_{word.meaning_of}", "")) or _ANY_CODES
+            shared = str(form.limits.get(f"{word.meaning_of}_scales", "")) or STORAGES[stored].shared or any_shared
+            is_scale = word.name == f"{word.meaning_of}_scale"
+            patterns[word.name] = f"{stored}/{shared}/{kind}" if is_scale else str(word.sample)
+    return in_codes(problem, patterns, int(form.limits.get("page_multiple", 1))) if patterns else problem
+
+
 def scale_parameters(callee: Examined) -> ScaleParameters | None:
     """Those of a function that has scales for keys or for values; None for any other."""
-    named = {word.name: found[0] for word in OF_ENTRIES if (found := theirs(word.name, callee.parameters))}
+    named = {word.name: found[0] for word in _WORDS if (found := theirs(word.name, callee.parameters))}
     if callee.is_class or not {f"{array}_scale" for array in ("key", "value")} & named.keys():
         return None
     taken = {each.name for each in named.values()}
@@ -111,7 +141,7 @@ def scale_parameters(callee: Examined) -> ScaleParameters | None:
     return ScaleParameters(named, replace(callee, parameters=rest))
 
 
-def form_of_codes(forms: Iterable[CallForm], told: ScaleParameters, find: Find, trier: Trier,
+def find_form(forms: Iterable[CallForm], told: ScaleParameters, find: Find, trier: Trier,
                   until: int) -> CallForm | None:
     """The first of these forms that is right with codes and scales; else the one that is right with scales of 1, with
     its nearest way of other scales, which a check then judges. until: how many calls may have been tried by then.
@@ -135,8 +165,8 @@ def _at_nearest(attempt: Attempt | None) -> CallForm | None:
     if attempt is None:
         return None
     said = [say_handed_on(each.parameter, each.keyword, attempt.against, each.says) for each in attempt.form.passed
-            if each.keyword in _KEYWORDS]
-    return replace(attempt.form, scales="head/ones", remarks=(*attempt.form.remarks, *said))
+            if each.keyword in OF_ENTRIES]
+    return replace(attempt.form, tried_values="head/ones", remarks=(*attempt.form.remarks, *said))
 
 
 MOST_TRIES = 2000
@@ -151,11 +181,11 @@ def _right_with_ones(form: CallForm, told: ScaleParameters, find: Find, trier: T
         for layout in ("", *LAYOUTS) if name and STORAGES[name].is_nibble else ("",):
             stored = _stored(form, told, name, layout)
             ways = _ways_with_ones(stored, told) if told.are_required else [_bare(stored, told)]
-            tried = (find(replace(way, scales="head/ones"), trier) for way in ways if trier.tried < until)
+            tried = (find(replace(way, tried_values="head/ones"), trier) for way in ways if trier.tried < until)
             found = next(filter(None, tried), None)
             if found is not None:
                 limits = {name: each for name, each in found.limits.items() if name not in _SHARED}
-                yield replace(found, passed=form.passed, scales=form.scales, limits=limits)
+                yield replace(found, passed=form.passed, tried_values=form.tried_values, limits=limits)
                 break
 
 
@@ -221,7 +251,7 @@ def _in_each_shape(form: CallForm, told: ScaleParameters, shared: Mapping[str, s
         chosen = {array: each[min(at, len(each) - 1)] for array, each in shapes.items()}
         passed = tuple(Passed(word.name, told.by_keyword[word.name].name, chosen[word.meaning_of][0].format(word.name),
                               _said_of(word.meaning_of, chosen[word.meaning_of][1]))
-                       for word in OF_ENTRIES if word.name in told.by_keyword and word.meaning_of in chosen)
+                       for word in _WORDS if word.name in told.by_keyword and word.meaning_of in chosen)
         for zeros in _FORMATS_OF_ZEROS if told.have_zeros else ({},):
             posed = replace(form, passed=(*form.passed, *passed), limits={**form.limits, **limits, **zeros})
             yield replace(posed, left={**form.left, **_unsaid(posed, told)})
@@ -250,7 +280,7 @@ def _with_scales(known: CallForm, told: ScaleParameters, trier: Trier) -> tuple[
     """
     wrong: Attempt | None = None
     long = {axis: length for axis, length in _LONG.items() if axis not in known.sizes}
-    ones = replace(_bare(known, told), scales="head/ones")
+    ones = replace(_bare(known, told), tried_values="head/ones")
     takes_long = told.are_required or trier.is_right(ones, plain(ones, **long))
     for name in _ALIKE.get(_format_of(known, told), ("",)):
         form = _stored(known, told, name, "") if name else known
@@ -268,7 +298,7 @@ def _posed(form: CallForm) -> Iterator[CallForm]:
     axis.
     """
     different = ("head",) if _SHARED & form.limits.keys() else ("head", "token", "channel")
-    yield from (replace(form, scales=f"{shared}/odd") for shared in different)
+    yield from (replace(form, tried_values=f"{shared}/odd") for shared in different)
 
 
 def _with_doubt(form: CallForm, known: CallForm, told: ScaleParameters, trier: Trier) -> CallForm:
@@ -278,7 +308,7 @@ def _with_doubt(form: CallForm, known: CallForm, told: ScaleParameters, trier: T
     of_heads = next(_in_each_shape(known, told, dict.fromkeys(told.arrays, "head")))
     if trier.answer(of_heads, plain(of_heads)) is None:
         return form
-    names = " and ".join(each.parameter for each in form.passed if each.keyword in _KEYWORDS)
+    names = " and ".join(each.parameter for each in form.passed if each.keyword in OF_ENTRIES)
     warning = (f"ONE SCALE FOR ALL HEADS: it takes {names} (Hkv,), too, and reads the same for all. If each head has "
                "its own, write `head` for `tensor` in the manifest and hand them on whole: then attnspec check says "
                "what is wrong.")

@@ -1,10 +1,7 @@
-"""Functions of any form that are handed codes: these are dequantised first, and then all is as without codes.
+"""Functions of any form whose entries stand for other numbers: these are read first, and then all is as without.
 
-Codes and scales lie alike in every form: entry by entry, each code times its scale.
+What says what an entry stands for lies as the entries do, in every form.
 """
-
-# mypy: no-warn-return-any
-# (reason: arithmetic on arrays of any dtype is Any to mypy; the arrays' types are declared all the same)
 
 from __future__ import annotations
 
@@ -19,20 +16,20 @@ from attnspec.faults.staged_work import PreparedCall, restore, wide_dtype
 from attnspec.problems.problem import Array
 
 
-def dequantised_first(attend: Attend) -> Attend:
-    """A function of any form that takes codes, made of one that takes none."""
-    def of_codes(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
+def with_entries_read(attend: Attend) -> Attend:
+    """A function of any form that takes entries which stand for others, made of one that takes none."""
+    def attend_entries(query: Array, key: Array, value: Array, **keywords: Any) -> Any:  # noqa: ANN401  (a call's)
         """Query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv), or as they lie in the form -> what `attend` returns."""
         said = {name: keywords.get(name) for name in OF_ENTRIES if keywords.get(name) is not None}
         rest = {name: value for name, value in keywords.items() if name not in OF_ENTRIES}
         if not said:
             return attend(query, key, value, **rest)
         wide, none = wide_dtype(query.dtype), np.ones((), bool)
-        codes = PreparedCall(query.astype(wide), key.astype(wide), value.astype(wide), none)
-        numbers = restore(codes.but(**said))
+        given = PreparedCall(query.astype(wide), key.astype(wide), value.astype(wide), none)
+        numbers = restore(given.but(**said))
         found = attend(numbers.query, numbers.key, numbers.value, **rest)
         return _narrowed(found, query.dtype, rest)
-    return of_codes
+    return attend_entries
 
 
 def _narrowed(found: Any, io: np.dtype[Any], keywords: Mapping[str, Any]) -> Any:  # noqa: ANN401  (a cache may be among it)
@@ -43,7 +40,7 @@ def _narrowed(found: Any, io: np.dtype[Any], keywords: Mapping[str, Any]) -> Any
     return (*(each.astype(io) for each in found[:asked]), *found[asked:])
 
 
-def whole_array(keywords: Mapping[str, Any], keyword: str, codes: Array) -> Array | None:
-    """Scales or zero points in the shape of their codes, any shape; None where there are none."""
+def whole_array(keywords: Mapping[str, Any], keyword: str, entries: Array) -> Array | None:
+    """What says what entries stand for, in their shape, any; None where nothing does."""
     found = keywords.get(keyword)
-    return None if found is None else np.broadcast_to(found, codes.shape)
+    return None if found is None else np.broadcast_to(found, entries.shape)

@@ -1,0 +1,72 @@
+"""What a function may declare of the codes and scales that it is handed: the choices, and which make no sense."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from attnspec.core.keyword import KeywordLimits, LimitChoice
+from attnspec.core.storage import (
+    GRANULARITIES,
+    LAYOUTS,
+    PAGED_GRANULARITIES,
+    STORAGES,
+    ZERO_FORMATS,
+    read_granularity,
+)
+
+CALLED = "functions of codes"
+"""What a reader calls those that take no other numbers."""
+
+ARRAYS = ("query", "key", "value")
+_SHARED = "answer to how many entries share a scale"
+_PAGED = (*GRANULARITIES, *PAGED_GRANULARITIES)
+
+CHOICES: Mapping[str, LimitChoice] = {
+    **{f"stored_{array}": LimitChoice(tuple(STORAGES), "format of codes", "int8") for array in ARRAYS},
+    **{f"{array}_scales": LimitChoice(tuple(GRANULARITIES) if array == "query" else _PAGED, _SHARED, "head",
+                                      (f"stored_{array}",), read_granularity) for array in ARRAYS},
+    "zeros": LimitChoice(ZERO_FORMATS, "format of zero points", "codes"),
+    **{f"packed_{array}": LimitChoice(tuple(LAYOUTS), "layout of nibbles", "low_first", (f"stored_{array}",))
+       for array in ARRAYS}}
+"""By the limit's name."""
+
+
+def find_nonsense(limits: KeywordLimits, said: Collection[str]) -> tuple[str, str] | None:
+    """The limit that makes no sense beside the others, and what is wrong with it; None where all do. said: the names
+    of those that are declared.
+    """
+    for array in ARRAYS:
+        stored, shared = getattr(limits, f"stored_{array}"), getattr(limits, f"{array}_scales")
+        storage = STORAGES.get(stored)
+        if f"packed_{array}" in said and (storage is None or not storage.is_nibble):
+            nibbles = ", ".join(name for name, each in STORAGES.items() if each.is_nibble)
+            return f"packed_{array}", (f"needs stored_{array} to be a format of four bits ({nibbles})"
+                                       f"{f', not {stored}' if stored else ''}.")
+        if storage is not None and storage.block and shared and shared not in storage.granularities:
+            return f"{array}_scales", (f"is {shared}, but {stored} has a scale for each {storage.block} neighbours: "
+                                       f"write {' or '.join(storage.granularities)}.")
+    return None
+
+
+def find_lacking(limits: KeywordLimits, taken: Collection[str], name: str) -> str:
+    """What is wrong where codes are declared of an array and the function `name` takes no scale of them; empty where
+    nothing is. taken: its keywords.
+    """
+    for array in ARRAYS:
+        declared = [limit for limit in (f"stored_{array}", f"{array}_scales", f"packed_{array}")
+                    if getattr(limits, limit)]
+        if declared and f"{array}_scale" not in taken:
+            return (f"{declared[0]} declares codes of the {array}, and {name} has no parameter {array}_scale. Add it "
+                    f"(None where codes are the numbers), or leave {declared[0]} out.")
+    return ""
+
+
+def describe_handed(limits: KeywordLimits) -> Iterator[str]:
+    """What a function with these limits is handed, each with the limit that says so."""
+    for array in ARRAYS:
+        stored, shared = getattr(limits, f"stored_{array}"), getattr(limits, f"{array}_scales")
+        if stored:
+            yield f"codes of the {array} in {stored} (stored_{array})"
+        shape = {**GRANULARITIES, **PAGED_GRANULARITIES}.get(shared, "")
+        if shared:
+            yield f"its scales by {shared}, {shape} ({array}_scales)"

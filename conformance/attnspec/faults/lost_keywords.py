@@ -1,0 +1,111 @@
+"""Keywords that are lost on some path of a kernel: beside another keyword, for a single query, in all heads but one.
+
+One scheme makes these mistakes of every keyword, under names such as `window_dropped_with_mask`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnspec.core.keywords import KEYWORDS, OFF, PLACED
+from attnspec.faults.fault import Fault
+from attnspec.faults.staged import Attend, around, attention
+from attnspec.faults.staged_forms import Layer, LayerCall, staged_layer, take
+from attnspec.faults.staged_work import Answer, HandedOver
+from attnspec.problems.problem import Array
+
+
+def always(call: HandedOver | LayerCall) -> bool:
+    """The path that every call takes."""
+    return True
+
+
+def forget(*keywords: str, where: Callable[[HandedOver], bool] = always) -> Callable[[], Attend]:
+    """A maker of attention functions that do not read these keywords of the calls that take a path."""
+    off = {name: OFF[name] for name in keywords}
+    return around(lambda call: attention(call.but(**off) if where(call) else call))
+
+
+def forget_in_layer(keyword: str, where: Callable[[LayerCall], bool] = always) -> Callable[[], Layer]:
+    """A maker of layers that do not pass a keyword on, in the calls that take a path."""
+    return staged_layer(take=lambda call: take(call.but(**{keyword: OFF[keyword]}) if where(call) else call))
+
+
+def heed_in_first(axis: int, *keywords: str) -> Callable[[], Attend]:
+    """A maker of attention functions that read these keywords for the first entry of an axis of (B,H,T,·) alone."""
+    off = {name: OFF[name] for name in keywords}
+
+    def answer(call: HandedOver) -> Answer:
+        """Output (B,H,T,Dv), and what else is asked for."""
+        pairs = zip(*(each if isinstance(each, tuple) else (each,)
+                      for each in (attention(call), attention(call.but(**off)))), strict=True)
+        parts = tuple(_first_of(axis, *pair) for pair in pairs)
+        return parts if len(parts) > 1 else parts[0]
+    return around(answer)
+
+
+def _first_of(axis: int, heeded: Array, other: Array) -> Array:
+    """(B,H,T,·): the first entry of an axis from one array, the rest from another."""
+    joined = np.array(other)
+    np.moveaxis(joined, axis, 0)[:1] = np.moveaxis(heeded, axis, 0)[:1]
+    return joined
+
+
+@dataclass(frozen=True, slots=True)
+class KernelPath:
+    """A path of its own that some calls take in a kernel. where, reach: which calls, in a story and in a reach."""
+
+    where: str
+    reach: str
+    is_taken: Callable[[HandedOver], bool]
+
+
+_PATHS: Mapping[str, KernelPath] = {
+    "with_weights": KernelPath("on the path that returns weights", "together with return_weights",
+                               lambda call: call.return_weights),
+    "without_weights": KernelPath("on the fast path, where no weights are asked for", "without return_weights",
+                                  lambda call: not call.return_weights),
+    "for_one_query": KernelPath("on the decoding path (T = 1)", "with T = 1", lambda call: call.query.shape[2] == 1),
+}
+
+WITH_PLACED = tuple(f"with_{name}" for name in PLACED)
+"""The paths of calls with a keyword that counts from a query's own place."""
+
+
+def _find_path(name: str) -> KernelPath:
+    """The path of this name; `with_KEYWORD` is that of all calls with a keyword."""
+    if name in _PATHS:
+        return _PATHS[name]
+    word = KEYWORDS[name.removeprefix("with_")]
+    is_flag = word.annotation == "bool"
+    where = f"where the {word.called or word.name} is set" if is_flag else f"where there is a {word.name}"
+    reach = f"together with {word.name}" if is_flag else f"together with a {word.name}"
+    return KernelPath(where, reach, lambda call: word.name in call.given)
+
+
+@dataclass(frozen=True, slots=True)
+class LostKeyword:
+    """A keyword that is lost on some paths, for all faults that say so.
+
+    stem: how the names of these faults begin.  called: how their stories begin, such as "The window is".
+    reach: the calls with the keyword on which it shows that it is lost.
+    keywords: what is not read, the first of which the faults are about; none: the one that is called as the stem.
+    """
+
+    stem: str
+    called: str
+    reach: str
+    keywords: tuple[str, ...] = ()
+
+    def dropped(self, *paths: str, **reasons: str) -> tuple[Fault, ...]:
+        """The faults that drop the keyword on these paths; reasons: how it comes to that, by path."""
+        return tuple(self._drop(name, reasons.get(name, "")) for name in (*reasons, *paths))
+
+    def _drop(self, name: str, reason: str) -> Fault:
+        path, keywords = _find_path(name), self.keywords or (self.stem,)
+        story = f"{self.called} dropped {path.where}{reason and f': {reason}'}."
+        return Fault(f"{self.stem}_dropped_{name}", keywords[0], story, f"{self.reach} {path.reach}",
+                     forget(*keywords, where=path.is_taken))
