@@ -1,3 +1,1 @@
-"""Probing: asks implementations and their variants all questions, as jobs, and compares the
-answers with manifests.
-"""
+"""Probing: asks implementations and their variants all questions, as jobs, and compares the answers with manifests."""
