@@ -47,9 +47,9 @@ class GatesOnGitHub:
     """In GitHub Actions: the gates' summary of the step, and errors at the lines of their functions."""
 
     def __init__(self) -> None:
-        from attnspec.runner.gate import FOLDERS, STRICT  # noqa: PLC0415  (as above)
+        from attnspec.runner.gate import FOLDERS_PROPERTY, STRICT_PROPERTY  # noqa: PLC0415  (as above)
 
-        self._strict, self._of_folders = STRICT, FOLDERS
+        self._strict, self._of_folders = STRICT_PROPERTY, FOLDERS_PROPERTY
         self._folders: dict[str, None] = {}
         self._gates: dict[bool, dict[str, str]] = {}  # by whether it is strict: each item's outcome, as JSON
 

@@ -156,7 +156,7 @@ def judge_bug(target: str, effort: Effort, clauses: Sequence[str]) -> BugJudged:
     failed = tuple(replace(each, evidence=replace(each.evidence, pictures=()) if each.evidence else None)
                    for each in outcomes if each.verdict in FAILURES and each.level is Level.MUST)
     held = {clause: tuple(recipe.text for recipe in recipes)
-            for (clause, _), recipes in run.held.items()} if failed else {}
+            for (clause, _), recipes in run.held_recipes.items()} if failed else {}
     return BugJudged(target, failed, held, {each.clause: _calls_of(each, run, plan) for each in failed},
                      time.process_time() - started)
 

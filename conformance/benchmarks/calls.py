@@ -30,7 +30,7 @@ from attnspec.core.surroundings import Surroundings
 from attnspec.problems.problem import Array
 from attnspec.subjects.call import Call
 from attnspec.subjects.callee import Callee, Hosted
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.trials.evaluator import keep_heap
 
 SIZES: Mapping[str, tuple[int, ...]] = {"small": (2, 4, 33, 48, 32), "large": (4, 8, 128, 128, 64)}
@@ -82,7 +82,7 @@ def fastest(figures: Sequence[float]) -> float:
 def calls(target: str, count: int) -> None:
     """Both kinds of call at both sizes."""
     keep_heap()  # as an evaluator does
-    here, there = load(target).callee, load(target, Surroundings()).callee
+    here, there = load_target(target).callee, load_target(target, Surroundings()).callee
     there.perform(call_of(SIZES["small"]))  # it starts
     click.echo(f"{target}, {count} calls each; load {os.getloadavg()[0]:.1f}")
     click.echo("size   of    in process  hosted  difference  of the fastest")

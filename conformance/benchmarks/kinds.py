@@ -107,7 +107,7 @@ class BriefRun(SubjectRun):
     """A run in which what fails is not made small, and nobody asks for its cause."""
 
     @property
-    def _is_explained(self) -> bool:
+    def _has_enough_diagnoses(self) -> bool:
         return True
 
 

@@ -38,7 +38,7 @@ from attnspec.core.nouns import DType, Effort
 from attnspec.problems.problem import Recipe, Sizes
 from attnspec.spec.load import load_spec
 from attnspec.subjects.callee import InProcess
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
@@ -104,7 +104,7 @@ class Setup:
     @classmethod
     def load_setup(cls, target: str, clause: str, dtype: DType, sizes: Sizes, effort: Effort) -> Setup:
         """Load all that a case needs."""
-        subject: Subject = load(target)
+        subject: Subject = load_target(target)
         assert isinstance(subject.callee, InProcess)  # loaded without surroundings
         watch = Stopwatch(subject.callee.function)
         evaluator = Evaluator(replace(subject, callee=replace(subject.callee, function=watch)), dtype)

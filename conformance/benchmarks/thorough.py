@@ -118,7 +118,7 @@ def jobs(known: Sequence[Line], dtypes: Sequence[str], clauses: Sequence[str], n
         for clause, check in checks().items():
             left = tuple(name for name in names if (clause, dtype, name) not in done
                          and DType(dtype) in subject_of(name)[0].declaration.dtypes
-                         and not check.lacking(subject_of(name)[0]))
+                         and not check.why_not_put(subject_of(name)[0]))
             if left and check.clause.level is Level.MUST and any(fnmatch(clause, pattern) for pattern in clauses):
                 yield clause, dtype, left
 

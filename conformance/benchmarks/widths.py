@@ -85,7 +85,7 @@ def failing_clause(subject: Subject, dtype: DType) -> str:
     dealer, evaluator = Dealer(subject, lambda: checks, Effort.QUICK, SEED), Evaluator(subject, dtype)
     order = sorted(checks, key=lambda name: next((at for at, first in enumerate(FIRST) if name.startswith(first)), 9))
     for check in (checks[name] for name in order):
-        if check.clause.level is not Level.MUST or check.lacking(subject):
+        if check.clause.level is not Level.MUST or check.why_not_put(subject):
             continue
         trial = Trial(check, evaluator, Effort.QUICK, seed_of(SEED, check.domain), lambda _: None, shrinks=False,
                       shapes=dealer.shapes(check, dtype))

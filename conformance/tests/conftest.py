@@ -19,7 +19,7 @@ from attnspec.core.surroundings import Surroundings
 from attnspec.hosting import client
 from attnspec.runner.session import Session
 from attnspec.subjects.installed import audited_command, look_in
-from attnspec.trials.evaluator import hand_back
+from attnspec.trials.evaluator import release_free_pages
 from helpers.browser import chromium
 from helpers.commands import Cli, capturing
 from helpers.gradient_rules import little_work
@@ -96,14 +96,14 @@ def memory_of_a_file() -> Iterator[None]:
         own_subjects.forget_archives()
     if jax := sys.modules.get("jax"):
         jax.clear_caches()
-    hand_back()
+    release_free_pages()
 
 
 @pytest.fixture(scope="module")
 def small_archives() -> Iterator[None]:
     """What subjects share of problems and truths, in a quarter of the memory."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attnspec.trials.own_subjects.MOST_BYTES", 2**26)
+        patch.setattr("attnspec.trials.own_subjects.MAX_BYTES", 2**26)
         yield
 
 

@@ -12,7 +12,7 @@ from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import declared_precision
 from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
 from attnspec.questions.undeclared import probe_conventions
-from attnspec.subjects.registry import load, registered_subjects
+from attnspec.subjects.registry import load_target, registered_subjects
 from attnspec.subjects.subject import Subject, SubjectRaised
 
 SUBJECTS = {name: subject for name, subject in registered_subjects().items() if not subject.why_missing}
@@ -52,7 +52,7 @@ def worst(subject: Subject, problem: Problem) -> float:
 
 def with_variants(name: str, *, slow: bool = True) -> Iterator[Subject]:
     """The subject and its variants, those of JAX only where slowness is accepted (op by op it compiles every op)."""
-    subject = load(name)
+    subject = load_target(name)
     names = [each for each in subject.declaration.variants
              if each not in COMPILED and (slow or not name.startswith("jax/"))]
     return itertools.chain([subject], map(subject.variant, names))
@@ -63,8 +63,8 @@ def with_variants(name: str, *, slow: bool = True) -> Iterator[Subject]:
 def test_subjects_answer_within_their_declared_rounding_in_every_variant(name: str, dtype: DType) -> None:
     if name == "jax/dot_product_attention":
         pytest.skip("it is judged in a process of its own, with compiler flags that this one lacks")
-    problem = problem_for(load(name), dtype)
-    if reason := load(name).refuses(problem.but(return_weights=False)):
+    problem = problem_for(load_target(name), dtype)
+    if reason := load_target(name).refuses(problem.but(return_weights=False)):
         pytest.skip(reason)
     for subject in with_variants(name, slow=dtype is DType.FLOAT32):
         asked = problem if "return_weights" in subject.declaration.keywords else problem.but(return_weights=False)
@@ -93,7 +93,7 @@ def test_every_subject_does_what_it_declares_where_practice_is_divided(name: str
 
 @pytest.mark.parametrize("name", [name for name in LEFT_BEHIND if name in SUBJECTS])
 def test_a_scale_outside_buffers_fails_in_halves_and_is_coarse_in_float64(name: str) -> None:
-    subject = load(name)
+    subject = load_target(name)
     for dtype in HALVES:
         with pytest.raises(SubjectRaised):
             subject.answer(problem_for(subject, dtype))
@@ -103,19 +103,19 @@ def test_a_scale_outside_buffers_fails_in_halves_and_is_coarse_in_float64(name: 
 def test_the_numpy_msa_promotes_as_its_note_does() -> None:
     if np.lib.NumpyVersion(np.__version__) < "2.0.0":
         pytest.skip("NumPy 1 keeps float32 beside a float64 scalar")
-    subject = load("numpy/msa")
+    subject = load_target("numpy/msa")
     assert subject.answer(problem_for(subject, DType.FLOAT32)).output.dtype == np.float64
 
 
 def test_the_numpy_msa_promises_no_dtype_and_is_held_to_that_of_its_inputs() -> None:
-    declaration = load("numpy/msa").declaration
+    declaration = load_target("numpy/msa").declaration
     assert declaration.output_dtype == "undefined"
     assert declaration.returned(DType.FLOAT16) is DType.FLOAT16
 
 
 @pytest.mark.skipif("torch/mha" not in SUBJECTS, reason="PyTorch is not installed")
 def test_the_averaged_weights_are_the_mean_over_heads() -> None:
-    subject = load("torch/mha")
+    subject = load_target("torch/mha")
     problem = problem_for(subject, DType.FLOAT64)
     per_head, averaged = subject.answer(problem).weights, subject.variant("averaged").answer(problem).weights
     assert per_head is not None

@@ -8,7 +8,7 @@ import pytest
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
-from attnspec.engine.explainer import HOLDS_ALONE, MOST
+from attnspec.engine.explainer import HOLDS_ALONE, MAX_PROCESSES
 from attnspec.record.outcome import Evidence
 
 ATTEND = """
@@ -76,7 +76,7 @@ def test_a_cache_that_is_right_is_not_blamed(tmp_path: Path, mask: str) -> None:
 @pytest.mark.nightly
 def test_what_fails_alone_is_not_said_to_depend_on_earlier_calls(tmp_path: Path) -> None:
     evidence = found(tmp_path, "aligned_elsewhere")
-    assert len(evidence) > MOST
+    assert len(evidence) > MAX_PROCESSES
     assert not [each for each in evidence if each.located == HOLDS_ALONE
                 or (each.explained and each.explained.cause == HOLDS_ALONE)]
     assert not [like.fault for each in evidence for like in each.like if like.stage == "state"]

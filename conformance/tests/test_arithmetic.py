@@ -20,7 +20,7 @@ from attnspec.numerics.precision import declared_precision
 from attnspec.problems.problem import Array
 from attnspec.record.outcome import Explanation, Outcome
 from attnspec.spec.yaml_lines import shown_path
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from helpers.records import evidence_of
 from helpers.subjects import softmax_of
 
@@ -218,7 +218,7 @@ def test_a_line_to_paste_says_what_it_replaces(tmp_path: Path) -> None:
     manifest = folder / "manifest.yaml"
     manifest.write_text("library: Mine\nsubjects:\n  - id: mine\n    title: Mine\n    function: mine:textbook\n"
                         "    precision:\n      float16: {grade: G3, reason: measured}\n", encoding="utf-8")
-    subject = load("own_arithmetic/mine", folders=(str(tmp_path),))
+    subject = load_target("own_arithmetic/mine", folders=(str(tmp_path),))
     assert manifest_line(subject, "precision", {"float16": {"grade": "G4"}}) == (
         f"under 'precision' of own_arithmetic/mine ({shown_path(manifest)}:3), in place of its float16, write: "
         'float16: {grade: "G4"}')

@@ -19,7 +19,7 @@ from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import INPUTS
 from attnspec.subjects.attributes import ATTRIBUTES, declaration_of
 from attnspec.subjects.declared import DECLARED
-from attnspec.subjects.registry import load, registered_subjects
+from attnspec.subjects.registry import load_target, registered_subjects
 from helpers.places import CHECKOUT
 
 GUIDE = (CHECKOUT / "docs" / "writing-an-adapter.md").read_text(encoding="utf-8")
@@ -216,7 +216,7 @@ def test_the_guides_manifest_registers_what_it_says(tmp_path: Path) -> None:
     (library / "adapter.py").write_text("def attend(query, key, value, *, mask=None, causal=False): ...\n")
     [name] = re.findall(r"this registers `([^`]+)`", GUIDE)
     assert [each.id for each in registered_subjects([tmp_path]).values() if each.library.folder == "mine"] == [name]
-    assert load(name, folders=[tmp_path]).declaration.limits == Limits(ties_value_width=True)
+    assert load_target(name, folders=[tmp_path]).declaration.limits == Limits(ties_value_width=True)
     assert yaml.safe_load(manifest)["subjects"][0]["id"] == "attention"
 
 

@@ -11,7 +11,7 @@ from attnspec.cli import main
 from attnspec.core.errors import ManifestError
 from attnspec.core.nouns import Verdict
 from attnspec.record.read import RunRecord, read_record
-from attnspec.subjects.registry import known_findings, load
+from attnspec.subjects.registry import known_findings, load_target
 from helpers.places import CHECKOUT
 
 MANIFEST = """
@@ -91,7 +91,7 @@ def test_who_is_left_out_is_not_judged() -> None:
 
 def test_a_finding_is_told_of_those_it_is_about(mine: Path) -> None:
     (mine / "findings.yaml").write_text(FINDINGS.replace("val*", "elsewhere"), encoding="utf-8")
-    assert not load("mine/values", folders=(mine.parent,)).findings
+    assert not load_target("mine/values", folders=(mine.parent,)).findings
 
 
 def test_a_finding_knows_in_which_language_its_script_is() -> None:
@@ -112,4 +112,4 @@ def test_a_finding_without_its_script_is_told_with_its_place(mine: Path) -> None
 def test_a_finding_says_on_which_cases_it_shows_by_known_keywords(mine: Path) -> None:
     (mine / "findings.yaml").write_text(f"{FINDINGS.rstrip()}\n    cases: {{keywords: [casual]}}\n", encoding="utf-8")
     with pytest.raises(ManifestError, match=r"'casual' is not a known keyword of a subject\. Did you mean 'causal'\?"):
-        load("mine/values", folders=(mine.parent,))
+        load_target("mine/values", folders=(mine.parent,))

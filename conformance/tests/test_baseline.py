@@ -28,8 +28,8 @@ from attnspec.runner.jobs import exit_code
 from attnspec.spec.load import load_spec
 from attnspec.subjects.baseline import (
     Conditions,
-    by_key,
     changed_convention,
+    index_conventions,
     read_baseline,
     read_conventions,
     read_entries,
@@ -196,7 +196,7 @@ def test_a_known_failure_is_met_on_its_own_case(here: Path) -> None:
 def test_a_known_failure_is_met_however_slow_the_machine_is(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seldom = {"when": "query.shape == (1, 1, 7, 1)", "deed": "raise ValueError('a length of 7')", "verdict": "errored"}
     shape_judged(here, **seldom)
-    monkeypatch.setattr(Evaluator, "seconds", lambda *_: math.inf)
+    monkeypatch.setattr(Evaluator, "expected_seconds", lambda *_: math.inf)
     engine = Engine(Plan((f"{here}/theirs.py:attend",), clauses=("attention.shape",), dtypes=(DType.FLOAT32,),
                          effort=Effort.GLANCE, baseline=str(here / "known.yaml")))
     (here / "known.yaml").write_text((here / "known.yaml").read_text("utf-8").replace("theirs.py", f"{here}/theirs.py"),
@@ -374,7 +374,7 @@ def test_conventions_are_kept_by_dtype_and_by_form(tmp_path: Path) -> None:
     assert [(each.name, each.answer, [dtype.value for dtype in each.dtypes]) for each in read_conventions(path)] == [
         ("hidden_row", "uniform", ["float16"]), ("hidden_row", "zeros", ["float64", "float32"]),
         ("hidden_row.bias", "nan", ["float16"])]
-    known = by_key(read_conventions(path))
+    known = index_conventions(read_conventions(path))
     same = probed(DType.FLOAT16, hidden_row="uniform", hidden_row__bias="nan")
     assert changed_convention(same, known) == ("", "")
     assert changed_convention(probed(DType.FLOAT16, hidden_row="uniform"), known)[1] == (

@@ -18,14 +18,14 @@ from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults.subject import fault_subject
 from attnspec.problems.problem import Array, Recipe, Sizes
 from attnspec.record.outcome import Outcome
-from attnspec.runner.judge import format_violation, in_short
+from attnspec.runner.judge import format_violation, summarise_outcome
 from attnspec.spec.load import load_spec
 from attnspec.subjects.subject import Subject, SubjectRaised
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Violated
 from attnspec.trials.sizes import Resizer
-from attnspec.trials.trial import Trial, in_a_line
+from attnspec.trials.trial import Trial, describe_case
 from helpers.planted import (
     Wrong,
     half_scale,
@@ -282,7 +282,8 @@ def test_a_finding_says_first_where_it_begins() -> None:
     assert found.verdict is Verdict.VIOLATED
     assert lines[1] == "  begins: Fails where T ≥ 17; holds at T = 16."
     assert lines[2] == "  wrong: At B=2 H=2 Hkv=2 T=34 S=6 D=6 Dv=6: the last row of every head."
-    assert in_short(found).startswith("attention.definition is violated: Fails where T ≥ 17; holds at T = 16. output")
+    assert summarise_outcome(found).startswith(
+        "attention.definition is violated: Fails where T ≥ 17; holds at T = 16. output")
 
 
 def test_at_a_glance_the_first_failure_alone_is_located(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,4 +351,4 @@ def test_a_case_writes_out_eight_lengths_and_no_more() -> None:
     case = replace(recipe((10, 2, 2, 2, 7, 4, 4)), features=frozenset({"key_lengths"}), values={"key_lengths": "full"})
     subject = fault_subject("key_lengths_ignored")
     trial = trial_of(subject, "lengths.definition")
-    assert "key_lengths=full (7, 7, 7, 7, 7, 7, 7, 7, …), entries" in in_a_line(trial, case)
+    assert "key_lengths=full (7, 7, 7, 7, 7, 7, 7, 7, …), entries" in describe_case(trial, case)

@@ -21,8 +21,7 @@ from attnspec.core.plan import SOUND, JobFailure, Plan
 from attnspec.faults.sound import DENSE
 from attnspec.faults.subject import own_ids, sound_subject
 from attnspec.problems.choices import MOST_SMALL_LOGITS
-from attnspec.problems.demand import count_logits
-from attnspec.problems.problem import Recipe
+from attnspec.problems.problem import Recipe, count_logits
 from attnspec.record.codec import to_line
 from attnspec.record.events import BINS, BlockJudged, Event, ItemFinished
 from attnspec.record.outcome import Outcome

@@ -8,7 +8,7 @@ import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 
 ATTEND = """
 import numpy as np
@@ -49,6 +49,6 @@ def test_it_is_turned_on_and_off(
 def test_what_may_be_another_thing_is_left_alone(tmp_path: Path, flag: str, spelled: dict[str, str]) -> None:
     path = tmp_path / "flagged.py"
     path.write_text(ATTEND.format(flag=flag, when="False"), encoding="utf-8")
-    declared = load(f"{path}:attend").declaration
+    declared = load_target(f"{path}:attend").declaration
     assert declared.spelled == spelled
     assert declared.defaults["block"] == "64"

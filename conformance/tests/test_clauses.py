@@ -73,7 +73,8 @@ def test_no_clause_accuses_a_sound_formulation(name: str, dtype: DType) -> None:
     subject = load_subject(f"sound/{name}", Plan(()))
     evaluator = Evaluator(subject, dtype, archive=shared_archive(subject, dtype))
     dealer = Dealer(subject, checks, Effort.QUICK, 0)
-    asked = [check for check in checks().values() if check.clause.level is Level.MUST and not check.lacking(subject)]
+    asked = [check for check in checks().values() if check.clause.level is Level.MUST
+             and not check.why_not_put(subject)]
     tallies = {check.clause.id: Trial(check, evaluator, Effort.QUICK, 0, lambda _: None, cases=FEW,
                                      shapes=dealer.shapes(check, dtype)).hold() for check in asked}
     assert {clause: str(tally.failure) for clause, tally in tallies.items() if tally.failure} == {}

@@ -12,7 +12,14 @@ from types import ModuleType
 import attnspec
 import pytest
 from attnspec.cluster import carrier as carrying
-from attnspec.cluster.carrier import LOST, ClusterCarrier, ClusterWorkers, Connection, SchedulerLostError, resources_for
+from attnspec.cluster.carrier import (
+    LOST_CONNECTION,
+    ClusterCarrier,
+    ClusterWorkers,
+    Connection,
+    SchedulerLostError,
+    resources_for,
+)
 from attnspec.cluster.worker import ClusterAddress, Task, TaskResult, WorkerAnswer, WorkerQuestion, read_address
 from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort, Verdict
@@ -23,9 +30,9 @@ from attnspec.record.outcome import SubjectCard
 from attnspec.record.read import read_events
 from attnspec.record.write import put_in_order
 from attnspec.runner.jobs import NamedGroups
-from attnspec.runner.judge import ENGINE, TRIALS, TrialJobs, with_engine
+from attnspec.runner.judge import ENGINE_CLASS, TRIAL_SOURCE, TrialJobs, with_engine
 from attnspec.runner.listener import Listener
-from attnspec.subjects.installed import asked_workers
+from attnspec.subjects.installed import note_workers
 from attnspec.subjects.registry import registered_subjects
 from helpers.commands import Cli
 from helpers.outcomes import outcome
@@ -73,10 +80,10 @@ class FakeConnection(Connection):
             future.set_result(self.part_is or judged(task))
         return future
 
-    def part(self, future: Future[TaskResult]) -> TaskResult:
+    def result_of(self, future: Future[TaskResult]) -> TaskResult:
         return future.result()
 
-    def leave(self, run: str, futures: list[Future[TaskResult]]) -> None:  # noqa: ARG002  (Dask's)
+    def withdraw_run(self, run: str, futures: list[Future[TaskResult]]) -> None:  # noqa: ARG002  (Dask's)
         self.left.append(run)
 
 
@@ -93,7 +100,7 @@ def workforce(connection: Connection, **plan: object) -> ClusterWorkers:
 
 def judged(task: Task) -> TaskResult:
     """What a worker records where all holds."""
-    source = TrialJobs(with_engine(task.plan, engine=ENGINE, recipe=""))
+    source = TrialJobs(with_engine(task.plan, engine=ENGINE_CLASS, recipe=""))
     jobs = NamedGroups(frozenset(task.groups)).select_jobs(source.items())
     lines = [to_line(event) for job in jobs for event in (started(job), finished(job))]
     return TaskResult(tuple(lines), seconds=1.0)
@@ -180,8 +187,8 @@ def test_a_task_asks_for_the_resource_of_its_device(device: str, resources: Mapp
 def test_who_has_the_library_of_a_subject_may_judge_it() -> None:
     force = workforce(fake(FIT, OTHER))
     force.begin()
-    assert (force.able("torch/sdpa"), force.able("jax/attention"), force.able("sound/naive")) == (
-        (ONE,), (TWO,), (ONE, TWO))
+    assert (force.able_workers("torch/sdpa"), force.able_workers("jax/attention"),
+            force.able_workers("sound/naive")) == ((ONE,), (TWO,), (ONE, TWO))
     assert force.why_missing() == {"torch/sdpa": "", "jax/attention": ""}
 
 
@@ -194,7 +201,7 @@ def test_the_environments_of_all_workers_are_told_as_one() -> None:
 def test_what_no_worker_has_is_missing_as_on_one_machine() -> None:
     force = workforce(fake(FIT))
     force.begin()
-    with asked_workers(force.why_missing()):
+    with note_workers(force.why_missing()):
         known = registered_subjects()
         assert known["jax/attention"].why_missing == "jax is not installed."
         assert known["torch/sdpa"].why_missing == ""
@@ -211,17 +218,17 @@ class Carried:
 
     @property
     def verdicts(self) -> dict[str, Verdict]:
-        return {item.id: done.outcome.verdict for item, done in self.listener.done.items()
+        return {item.id: done.outcome.verdict for item, done in self.listener.done_by_job.items()
                 if isinstance(item, Item) and isinstance(done, ItemFinished)}
 
 
 def carry(connection: FakeConnection, monkeypatch: pytest.MonkeyPatch) -> Carried:
-    monkeypatch.setattr(carrying, "LOOK", 0.0)
-    plan, events = with_engine(PLAN, engine=ENGINE, recipe=""), list[Event]()
+    monkeypatch.setattr(carrying, "LOOK_SECONDS", 0.0)
+    plan, events = with_engine(PLAN, engine=ENGINE_CLASS, recipe=""), list[Event]()
     source = TrialJobs(plan)
     run = Carried(Listener(source, source.items(), plan, events.append), events)
     ClusterCarrier(connection, workforce(connection), run.said.append).carry_out(
-        run.listener, plan, TRIALS, source.items())
+        run.listener, plan, TRIAL_SOURCE, source.items())
     return run
 
 
@@ -249,7 +256,7 @@ def test_a_task_names_no_other_targets_than_its_own(able: WorkerAnswer, monkeypa
 def test_a_part_that_is_told_twice_is_recorded_once(able: WorkerAnswer, monkeypatch: pytest.MonkeyPatch) -> None:
     run = carry(fake(able), monkeypatch)
     before = list(run.events)
-    run.listener.receive(before)
+    run.listener.receive_events(before)
     assert run.events == before
 
 
@@ -272,18 +279,18 @@ def come(cluster: FakeConnection, answer: WorkerAnswer) -> object:
 
 
 def test_where_no_worker_comes_the_rest_is_given_up(able: WorkerAnswer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carrying, "PATIENCE", 0.1)
+    monkeypatch.setattr(carrying, "STUCK_SECONDS", 0.1)
     run = carry(fake(able, dies={ONE}), monkeypatch)
     assert set(run.verdicts.values()) == {Verdict.NOT_RUN}
     assert run.said == ["no worker is left that can judge sound/naive. The run waits for one, 0 seconds."]
-    [reason] = {done.outcome.reason for done in run.listener.done.values() if isinstance(done, ItemFinished)}
+    [reason] = {done.outcome.reason for done in run.listener.done_by_job.values() if isinstance(done, ItemFinished)}
     assert reason == "no worker of the cluster was left that could judge it"
 
 
 def test_a_worker_that_comes_and_is_not_fit_gets_nothing(able: WorkerAnswer, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = fake(able, dies={ONE})
     monkeypatch.setattr(FakeConnection, "workers", come(cluster, replace(able, version="9")))
-    monkeypatch.setattr(carrying, "PATIENCE", 0.1)
+    monkeypatch.setattr(carrying, "STUCK_SECONDS", 0.1)
     run = carry(cluster, monkeypatch)
     assert set(run.verdicts.values()) == {Verdict.NOT_RUN}
     assert [line for line in run.said if "It is given nothing to do." in line] == [
@@ -294,7 +301,7 @@ def test_a_worker_that_comes_and_is_not_fit_gets_nothing(able: WorkerAnswer, mon
 def test_what_no_worker_can_judge_is_given_up_with_the_reason(able: WorkerAnswer,
                                                               monkeypatch: pytest.MonkeyPatch) -> None:
     run = carry(fake(replace(able, missing={"sound/naive": "there is no file."})), monkeypatch)
-    lost = [done.outcome for done in run.listener.done.values() if isinstance(done, ItemFinished)
+    lost = [done.outcome for done in run.listener.done_by_job.values() if isinstance(done, ItemFinished)
             and done.outcome.verdict is Verdict.NOT_RUN]
     assert {each.subject for each in lost} == {"sound/naive"}
     assert {each.reason for each in lost} == {"there is no file."}
@@ -313,7 +320,7 @@ def test_an_interruption_withdraws_what_is_not_done(able: WorkerAnswer, monkeypa
     cluster = fake(able, dies={ONE})
     monkeypatch.setattr("attnspec.cluster.carrier.time.sleep", interrupted)
     run = carry(cluster, monkeypatch)
-    assert run.listener.interrupted
+    assert run.listener.is_interrupted
     assert len(cluster.left) == 1
     assert run.verdicts == {}
 
@@ -323,11 +330,11 @@ def test_a_scheduler_that_is_lost_costs_what_is_not_done(able: WorkerAnswer, mon
 
     def workers(_: FakeConnection) -> Mapping[str, int]:
         if cluster.tasks:
-            raise SchedulerLostError(LOST)
+            raise SchedulerLostError(LOST_CONNECTION)
         return {ONE: 1}
 
     monkeypatch.setattr(FakeConnection, "workers", workers)
-    monkeypatch.setattr(carrying, "AHEAD", 1)
+    monkeypatch.setattr(carrying, "TASKS_AHEAD", 1)
     run = carry(cluster, monkeypatch)
     assert run.verdicts == {"sound/naive-attention.shape-float32": Verdict.HELD,
                             "sound/naive-attention.dtype-float32": Verdict.HELD,
@@ -353,7 +360,7 @@ def test_a_task_that_fails_says_why_in_a_sentence(problem: Exception, told: str)
     distributed.client = ModuleType("client")  # type: ignore[attr-defined]  # as above
     distributed.client.FutureCancelledError = FutureCancelledError
     future.set_exception(problem)
-    assert Connection(None, distributed).part(future) == TaskResult(wrong=told)
+    assert Connection(None, distributed).result_of(future) == TaskResult(wrong=told)
 
 
 def test_short_pairs_are_dealt_several_at_a_time(able: WorkerAnswer, monkeypatch: pytest.MonkeyPatch) -> None:

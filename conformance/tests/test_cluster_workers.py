@@ -24,7 +24,7 @@ from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
 from attnspec.record.codec import encode
-from attnspec.runner.judge import ENGINE, TRIALS, with_engine
+from attnspec.runner.judge import ENGINE_CLASS, TRIAL_SOURCE, with_engine
 from helpers.records import lines_but_for_times
 
 WHAT = ("sound/naive", "numpy/attention", "--clause", "attention.shape", "--dtype", "float32", "--effort", "glance")
@@ -41,7 +41,7 @@ PLAN = Plan(("numpy/attention",), clauses=("attention.shape",), dtypes=(DType.FL
 
 def task(plan: Plan, folder: Path) -> Task:
     groups = tuple((target, "float32") for target in plan.targets)
-    return Task("a run", with_engine(plan, engine=ENGINE, recipe=""), TRIALS, groups, str(folder))
+    return Task("a run", with_engine(plan, engine=ENGINE_CLASS, recipe=""), TRIAL_SOURCE, groups, str(folder))
 
 
 def test_a_worker_tells_what_it_can_judge(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_a_scheduler_without_workers_is_refused(scheduler: str, capsys: pytest.C
 
 def test_an_address_at_which_nobody_answers_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="distributed is not installed: pip install 'attnspec[cluster]'")
-    monkeypatch.setattr("attnspec.cluster.carrier.WAITING", 0.5)
+    monkeypatch.setattr("attnspec.cluster.carrier.ANSWER_SECONDS", 0.5)
     with pytest.raises(UsageError, match=r"no scheduler answers at tcp://127\.0\.0\.1:9: .* `dask scheduler`"), \
             connect_cluster(read_address("tcp://127.0.0.1:9"), {}):
         pass

@@ -13,9 +13,9 @@ from attnspec.engine.engine import Engine
 from attnspec.numerics.precision import declared_precision
 from attnspec.record.outcome import Outcome
 from attnspec.runner.jobs import open_jobs
-from attnspec.runner.judge import ENGINE, TRIALS, with_engine
-from attnspec.subjects.registry import load
-from attnspec.trials.sizes import COMPILED
+from attnspec.runner.judge import ENGINE_CLASS, TRIAL_SOURCE, with_engine
+from attnspec.subjects.registry import load_target
+from attnspec.trials.sizes import COMPILED_OPENINGS
 
 MANIFEST = """
 library: Mine
@@ -96,8 +96,8 @@ def test_the_failing_case_is_repeated_with_the_variant(tmp_path: Path) -> None:
 
 @pytest.mark.family(1)
 @pytest.mark.parametrize(("effort", "most"), [
-    (Effort.QUICK, COMPILED), (Effort.DEFAULT, 30 // COMPILED),
-    pytest.param(Effort.THOROUGH, 150 // COMPILED, marks=pytest.mark.nightly)])
+    (Effort.QUICK, COMPILED_OPENINGS), (Effort.DEFAULT, 30 // COMPILED_OPENINGS),
+    pytest.param(Effort.THOROUGH, 150 // COMPILED_OPENINGS, marks=pytest.mark.nightly)])
 def test_a_variant_that_compiles_is_asked_of_the_first_cases(tmp_path: Path, effort: Effort, most: int) -> None:
     trial = engine(tmp_path, effort=effort)
     outcome = judged(trial)
@@ -108,13 +108,13 @@ def test_a_variant_that_compiles_is_asked_of_the_first_cases(tmp_path: Path, eff
 def test_a_variant_that_does_not_compile_is_asked_of_every_case(tmp_path: Path) -> None:
     trial = engine(tmp_path, compiles="false")
     assert judged(trial).readings == ()
-    assert problems_asked(trial) > COMPILED
+    assert problems_asked(trial) > COMPILED_OPENINGS
 
 
 @pytest.mark.parametrize(("compiles", "put"), [("true", {"", "plain"}), ("false", {"", "plain", "compiled"})])
 def test_a_diagnosis_does_not_compile(tmp_path: Path, compiles: str, put: set[str]) -> None:
     trial = engine(tmp_path, compiles=compiles)
-    subject = load(trial.plan.targets[0], folders=trial.plan.implementations)
+    subject = load_target(trial.plan.targets[0], folders=trial.plan.implementations)
     precision = declared_precision(None, DType.FLOAT32)
     panel = DiagnosticInputs(ComparisonStandard(subject, precision, subject.declaration.conventions, Aspect.NONE),
                              DType.FLOAT32)
@@ -123,7 +123,7 @@ def test_a_diagnosis_does_not_compile(tmp_path: Path, compiles: str, put: set[st
 
 def test_workers_begin_with_what_asks_variants_that_compile() -> None:
     plan = Plan(("jax/dot_product_attention_jit", "numpy/attention"), dtypes=(DType.FLOAT32,))
-    items = list(open_jobs(TRIALS, with_engine(plan, engine=ENGINE, recipe="")).items())
+    items = list(open_jobs(TRIAL_SOURCE, with_engine(plan, engine=ENGINE_CLASS, recipe="")).items())
     as_told = list(Engine(plan).items())
     assert items[0].clause == "layers.switches" != as_told[0].clause
     assert sorted(items) == sorted(as_told)

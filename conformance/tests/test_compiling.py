@@ -16,11 +16,11 @@ from attnspec.core.plan import Plan
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.engine.summon import compiling_time
 from attnspec.faults.subject import own_subject
-from attnspec.hosting.client import seconds_of
+from attnspec.hosting.client import processor_seconds
 from attnspec.problems.problem import Array, Sizes
 from attnspec.problems.size_plan import SizePlan
 from attnspec.record.outcome import Outcome
-from attnspec.runner.judge import ENGINE, TrialJobs, with_engine
+from attnspec.runner.judge import ENGINE_CLASS, TrialJobs, with_engine
 from attnspec.subjects.call import Call, SubjectAnswer
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.refusals import expected_seconds
@@ -151,7 +151,8 @@ def test_in_a_hurry_clauses_share_three_sizes_of_other_kinds() -> None:
 def test_where_compilers_have_little_time_what_is_dear_comes_last(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import jax\ndef attend(query, key, value): ...\n", encoding="utf-8")
     plan = Plan((f"{tmp_path}/mine.py:attend",), effort=Effort.QUICK, dtypes=(DType.FLOAT32,))
-    sources = [TrialJobs(with_engine(each, engine=ENGINE, recipe="")) for each in (plan, replace(plan, diagnosed=1))]
+    sources = [TrialJobs(with_engine(each, engine=ENGINE_CLASS, recipe=""))
+               for each in (plan, replace(plan, diagnosed=1))]
     hurried, plain = ([item.clause for item in source.items()] for source in sources)
     assert sorted(hurried) == sorted(plain)
     last = [hurried.index(name) for name in ("purity.no_memory", "attention.features_together", "gradients.of_key")]
@@ -166,11 +167,11 @@ def test_what_is_called_dear_exists() -> None:
 
 
 def test_processors_are_asked_what_a_process_has_taken() -> None:
-    before = seconds_of(os.getpid())
-    while seconds_of(os.getpid()) == before:
+    before = processor_seconds(os.getpid())
+    while processor_seconds(os.getpid()) == before:
         pass
-    assert before < seconds_of(os.getpid()) < before + 1
-    assert seconds_of(2**22 + 1) == 0  # no process has so high a number
+    assert before < processor_seconds(os.getpid()) < before + 1
+    assert processor_seconds(2**22 + 1) == 0  # no process has so high a number
 
 
 @pytest.mark.parametrize(("at_80", "expected"), [(0.4, 0.0), (4.0, 100.0)])

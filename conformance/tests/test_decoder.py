@@ -30,8 +30,8 @@ from attnspec.problems.keyword_arrays import fill_cache, last_keys
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, Recipe
 from attnspec.questions.asker import Asker, reply_to
-from attnspec.subjects.registry import load
-from attnspec.subjects.serving_forms import MOST_STEPS, NONE, OTHER, OWN, TRIED, Step, in_steps
+from attnspec.subjects.registry import load_target
+from attnspec.subjects.serving_forms import MOST_STEPS, NO_CACHE, OTHER_CACHE, OWN_CACHE, TRIED_CACHE, Step, in_steps
 from attnspec.subjects.subject import Subject, SubjectRaised, UnusableAnswer
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally
@@ -72,10 +72,10 @@ def of(name: str, calls: tuple[Step, ...]) -> list[Step]:
 @pytest.mark.parametrize("keys", [2, 5, 9, 40])
 def test_the_calls_before_store_the_whole_past_in_its_order(pattern: StepPattern, keys: int) -> None:
     made = problem(sizes=f"B3,H4,Hkv2,T4,S{keys},D4,Dv3")
-    own = of(OWN, in_steps(made, pattern).earlier)
+    own = of(OWN_CACHE, in_steps(made, pattern).earlier)
     for name, past in (("key", made.past_key), ("value", made.past_value)):
         np.testing.assert_array_equal(np.concatenate([getattr(each.problem, name) for each in own], axis=2), past)
-    assert [each.takes for each in own] == [NONE, *[OWN] * (len(own) - 1)]
+    assert [each.takes for each in own] == [NO_CACHE, *[OWN_CACHE] * (len(own) - 1)]
 
 
 @pytest.mark.parametrize(("pattern", "lengths"), [
@@ -94,14 +94,14 @@ def test_a_long_past_comes_in_no_more_calls_than_are_said(pattern: StepPattern, 
 def test_without_a_past_the_judged_call_is_the_first() -> None:
     made = problem().but(past_key=None, past_value=None)
     calls = in_steps(made, "at_once")
-    assert (calls.earlier, calls.last.takes) == ((), NONE)
+    assert (calls.earlier, calls.last.takes) == ((), NO_CACHE)
 
 
 @pytest.mark.parametrize("pattern", STEP_PATTERNS)
 def test_the_judged_call_is_the_problem_without_its_past(pattern: StepPattern) -> None:
     made = problem("mask causal key_lengths")
     calls = in_steps(made, pattern)
-    assert calls.last.takes == OWN
+    assert calls.last.takes == OWN_CACHE
     assert set(calls.last.problem.given) == {"mask", "causal", "key_lengths"}
     for name in ("query", "key", "value", "mask", "key_lengths"):
         np.testing.assert_array_equal(getattr(calls.last.problem, name), getattr(made, name))
@@ -119,22 +119,22 @@ def test_calls_before_have_as_many_queries_as_keys_and_no_rows() -> None:
 
 def test_another_sequence_is_decoded_by_turns_and_differs() -> None:
     calls = in_steps(problem(), "beside_another").earlier
-    assert [each.makes for each in calls] == [OWN, OTHER, OWN, OTHER]
-    for mine, others in zip(of(OWN, calls), of(OTHER, calls), strict=True):
+    assert [each.makes for each in calls] == [OWN_CACHE, OTHER_CACHE, OWN_CACHE, OTHER_CACHE]
+    for mine, others in zip(of(OWN_CACHE, calls), of(OTHER_CACHE, calls), strict=True):
         assert mine.problem.key.shape == others.problem.key.shape
         assert (mine.problem.key != others.problem.key).all()
 
 
 def test_another_sequence_before_is_as_long_as_past_and_new_keys() -> None:
     first, *own = in_steps(problem(), "after_another").earlier
-    assert (first.makes, first.takes, first.problem.key.shape[2]) == (OTHER, NONE, 9)
-    assert [each.makes for each in own] == [OWN]
+    assert (first.makes, first.takes, first.problem.key.shape[2]) == (OTHER_CACHE, NO_CACHE, 9)
+    assert [each.makes for each in own] == [OWN_CACHE]
 
 
 def test_a_trial_takes_the_cache_that_the_judged_call_takes() -> None:
     calls = in_steps(problem("mask causal"), "tried_before")
     tried = calls.earlier[-1]
-    assert (tried.takes, tried.makes, calls.last.takes) == (OWN, TRIED, OWN)
+    assert (tried.takes, tried.makes, calls.last.takes) == (OWN_CACHE, TRIED_CACHE, OWN_CACHE)
     assert tried.problem.query.shape == calls.last.problem.query.shape
     assert set(tried.problem.given) == {"causal"}
 
@@ -247,7 +247,7 @@ def test_only_decoders_have_an_attribute_of_that_name_read(tmp_path: Path) -> No
 
 
 def test_a_layer_may_be_a_decoder() -> None:
-    subject = load("numpy/decoder_layer", surroundings=Surroundings())
+    subject = load_target("numpy/decoder_layer", surroundings=Surroundings())
     assert (subject.declaration.kind, subject.declaration.form) == (Kind.LAYER, InputForm.DECODER)
     made = problem("causal", DType.FLOAT64, past="new_as_queries", steps="growing")
     expected = expect(made, declared_precision(None, made.dtype), conventions=TOP_LEFT).output

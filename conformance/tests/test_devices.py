@@ -165,12 +165,12 @@ def test_a_device_of_jax_that_is_not_there_is_told_with_those_that_are(cli: Cli)
 
 def test_the_keywords_of_strided_and_broadcast_tensors_keep_their_strides() -> None:
     torch = pytest.importorskip("torch")
-    from attnspec.host.lifts.torch import placed
+    from attnspec.host.lifts.torch import place_tensor
 
     plain = torch.zeros(2, 3, 4, 8)
     views = [plain.transpose(1, 2), plain[:, ::2, 1:, ::3], plain[:1].expand(5, 3, 4, 8),
              plain[:, :1, ::2].expand(2, 6, 2, 8)]
-    assert [placed(view, "meta").stride() for view in views] == [view.stride() for view in views]
+    assert [place_tensor(view, "meta").stride() for view in views] == [view.stride() for view in views]
 
 
 NEAR = """

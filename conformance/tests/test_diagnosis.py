@@ -30,7 +30,7 @@ from attnspec.record.outcome import Explanation, Outcome
 from attnspec.runner.judge import format_violation
 from attnspec.spec.load import load_spec
 from attnspec.subjects.callee import InProcess
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.evaluator import Evaluator
@@ -62,7 +62,7 @@ def trial_of(check: Check, subject: Subject, dtype: DType = DType.FLOAT32) -> Tr
 def failing(check: Check, subject: Subject) -> Recipe:
     """The first case that convicts the subject."""
     failure = trial_of(check, subject).hold()
-    recipe = getattr(failure.failure, "recipe", failure.last)
+    recipe = getattr(failure.failure, "recipe", failure.last_recipe)
     assert isinstance(recipe, Recipe)
     return recipe
 
@@ -220,12 +220,12 @@ def test_a_scale_that_is_not_positive_is_told_from_any(spoils: Callable[[float],
 
 
 def test_a_layer_that_attends_to_itself_alone_is_diagnosed_too() -> None:
-    found = diagnosed(load("numpy/msa"), clause="masking.hidden_nan_is_irrelevant", among=())
+    found = diagnosed(load_target("numpy/msa"), clause="masking.hidden_nan_is_irrelevant", among=())
     assert found.located_stage == "the answer is not finite here, and right once mask is left out"
 
 
 def test_a_recommendation_that_is_not_followed_is_not_diagnosed() -> None:
-    subject_run = SubjectRun(load("numpy/msa"), Plan(("numpy/msa",), effort=Effort.QUICK), lambda _: None)
+    subject_run = SubjectRun(load_target("numpy/msa"), Plan(("numpy/msa",), effort=Effort.QUICK), lambda _: None)
     evidence = subject_run.try_clause(CHECKS["masking.hidden_nan_is_irrelevant"], DType.FLOAT32).evidence
     assert evidence
     assert (evidence.located, evidence.like) == ("", ())
@@ -332,7 +332,7 @@ def always(query, key, value, *, causal=True):
 def test_a_flag_that_is_ignored_is_named(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(ALWAYS.replace("if causal", "if True"), encoding="utf-8")
     target = f"{tmp_path}/mine.py:always"
-    subject_run = SubjectRun(load(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
+    subject_run = SubjectRun(load_target(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
     evidence = subject_run.try_clause(CHECKS["attention.worked_example"], DType.FLOAT32).evidence
     assert evidence
     assert evidence.like[0].fault == "causal_always"
@@ -349,7 +349,7 @@ def test_a_forgotten_rescale_is_named_whatever_the_size_of_blocks(size: int) -> 
 def test_what_is_declared_causal_only_is_put_no_call_without_the_flag(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(f"{ALWAYS}always.causal_only = True\n", encoding="utf-8")
     target = f"{tmp_path}/mine.py:always"
-    subject_run = SubjectRun(load(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
+    subject_run = SubjectRun(load_target(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
     assert subject_run.try_clause(CHECKS["attention.definition"], DType.FLOAT32).verdict is Verdict.HELD
     assert subject_run.try_clause(CHECKS["causal.is_not_ignored"], DType.FLOAT32).verdict is Verdict.INAPPLICABLE
     problem = make_problem(Recipe.parse("B1,H1,Hkv1,T2,S2,D1,Dv1;mask=none;families=integers;seed=0"), DType.FLOAT32)
@@ -373,7 +373,8 @@ def heard(tmp_path: Path, text: str, clause: str, dtype: DType = DType.FLOAT32) 
     """The verdict of a clause on `attend` in a file of this text."""
     (tmp_path / "mine.py").write_text(text, encoding="utf-8")
     target = f"{tmp_path}/mine.py:attend"
-    return SubjectRun(load(target), Plan((target,), dtypes=(dtype,), effort=Effort.QUICK), lambda _: None).try_clause(
+    return SubjectRun(load_target(target), Plan((target,), dtypes=(dtype,), effort=Effort.QUICK),
+                      lambda _: None).try_clause(
         CHECKS[clause], dtype)
 
 
@@ -405,7 +406,7 @@ def test_whoever_masks_with_a_finite_number_is_told_what_to_write(tmp_path: Path
 def test_no_overflow_is_told_of_who_subtracts_the_maximum(tmp_path: Path) -> None:
     text = STUDENT.replace("np.exp(logits)", "np.exp(logits - logits.max(axis=-1, keepdims=True))")
     assert heard(tmp_path, text, "attention.finite").verdict is Verdict.HELD
-    subject = load(f"{tmp_path}/mine.py:attend")
+    subject = load_target(f"{tmp_path}/mine.py:attend")
     for dtype in DType:
         bar = ComparisonStandard(subject, Evaluator(subject, dtype).precision, {}, Aspect.NONE)
         assert RawExponentials.measure_subject(bar, dtype) is None

@@ -168,7 +168,7 @@ def test_no_clause_of_dropout_accuses_a_sound_formulation(name: str) -> None:
     for dtype in (DType.FLOAT32, DType.BFLOAT16):
         evaluator = Evaluator(subject, dtype)
         for check in CHECKS.values():
-            if not check.lacking(subject):
+            if not check.why_not_put(subject):
                 tally = Trial(check, evaluator, Effort.GLANCE, 5, lambda _: None).hold()
                 assert tally.failure is None, check.clause.id
 

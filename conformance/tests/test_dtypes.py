@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from attnspec.core.dtype import DTYPES, HALF_DTYPES
 from attnspec.core.nouns import DType
-from attnspec.host.frames import BITS, FLOATS
+from attnspec.host.frames import BIT_DTYPES, FLOATS
 from attnspec.problems.problem import numpy_dtype
 
 
@@ -43,7 +43,7 @@ def test_what_stands_beside_an_array_is_no_coarser(dtype: DType) -> None:
 def test_the_host_has_the_same_dtypes_and_smallest_numbers() -> None:
     assert {DType(name): smallest for name, smallest in FLOATS.items()} == {
         dtype: each.normal for dtype, each in DTYPES.items()}
-    assert {dtype.value for dtype, each in DTYPES.items() if not each.is_of_numpy} <= BITS.keys()
+    assert {dtype.value for dtype, each in DTYPES.items() if not each.is_of_numpy} <= BIT_DTYPES.keys()
 
 
 def test_no_two_dtypes_share_a_name() -> None:

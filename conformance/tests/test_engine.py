@@ -26,7 +26,7 @@ from attnspec.record.outcome import Outcome
 from attnspec.spec.load import load_spec
 from attnspec.subjects.subject import SubjectAnswer
 from attnspec.trials.compile import compile_spec
-from attnspec.trials.evaluator import REMEMBERED, Evaluator, Memory
+from attnspec.trials.evaluator import MAX_REMEMBERED, Evaluator, Memory
 from attnspec.trials.judging import Violated
 from attnspec.trials.trial import Trial
 from attnspec.vocabulary.relations import SCREENED
@@ -418,7 +418,7 @@ def test_what_a_manifest_can_declare_is_told_as_it_stands_there() -> None:
 
 
 def test_large_values_are_not_remembered_for_long() -> None:
-    memory: Memory[SubjectAnswer] = Memory(most_bytes=1000)
+    memory: Memory[SubjectAnswer] = Memory(max_bytes=1000)
     for number in range(4):
         memory.recall(str(number), lambda: SubjectAnswer(np.zeros(50), weights=np.zeros(10)))
     assert list(memory) == ["2", "3"]
@@ -428,9 +428,9 @@ def test_large_values_are_not_remembered_for_long() -> None:
 
 def test_what_is_remembered_does_not_grow_without_end() -> None:
     memory: Memory[int] = Memory()
-    for number in range(2 * REMEMBERED):
+    for number in range(2 * MAX_REMEMBERED):
         assert memory.recall(str(number), lambda number=number: number) == number  # type: ignore[misc]  # bound at once
-    assert len(memory) == REMEMBERED
+    assert len(memory) == MAX_REMEMBERED
     assert memory.recall(str(number), lambda: -1) == number
     assert memory.recall("0", lambda: -1) == -1
     assert memory.recall("", lambda: 1) == 1

@@ -10,7 +10,7 @@ import pytest
 from attnspec.cli import main
 from attnspec.core.errors import TargetError
 from attnspec.subjects.outline import check_unloaded, loads_at_once
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 
 SIGNATURES = ["a, b", "query, key, mask", "query, key, value, more", "query, key, value, *, masc=None", "*args",
               "query, key, value, mask, /", "x, positions, *, bse=1.0", "query, key, value, *, heads"]
@@ -75,7 +75,7 @@ def test_the_text_of_a_function_tells_in_the_words_of_the_import(parameters: str
         with pytest.raises(TargetError) as told:
             check_unloaded(target)
         with pytest.raises(TargetError) as of_import:
-            load(target)
+            load_target(target)
         assert str(told.value) == str(of_import.value)
         sys.modules.pop("mine", None)
 

@@ -22,7 +22,7 @@ from attnspec.ranking.jobs import KernelWorker
 from attnspec.record.events import KernelStanding
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.call import Call
-from attnspec.subjects.watching import GIVEN_UP, Asking, incidents_of, watch_subject
+from attnspec.subjects.watching import GIVEN_UP_SENTENCE, Asking, incidents_of, watch_subject
 from helpers.subjects import subject_of
 
 SOUND = """
@@ -154,7 +154,7 @@ def test_of_a_function_that_always_hangs_the_rest_is_not_put(here: Path) -> None
     outcomes = outcomes_of(here, SOUND.replace("{what}", "time.sleep(1e6)"), CLAUSE, "attention.definition",
                            "attention.finite", "masking.definition", "causal.no_lookahead")
     assert outcomes[0].verdict is Verdict.TIMED_OUT
-    assert (outcomes[-1].verdict, outcomes[-1].reason) == (Verdict.NOT_RUN, GIVEN_UP)
+    assert (outcomes[-1].verdict, outcomes[-1].reason) == (Verdict.NOT_RUN, GIVEN_UP_SENTENCE)
     assert time.monotonic() - began < 40
 
 

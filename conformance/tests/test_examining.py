@@ -45,7 +45,7 @@ def examined(name: str, *, sources: bool = False) -> Mapping[str, Any]:
 
 def test_a_text_is_loaded_and_whatever_it_returns_is_told_by_its_parts() -> None:
     client = Client(Surroundings())
-    assert client.load({"from": {"text": TEXT}, "name": "attend"}).described["qualname"] == "attend"
+    assert client.load({"from": {"text": TEXT}, "name": "attend"}).description["qualname"] == "attend"
     call = {"do": "call", "of": 0, "lift": "", "device": "", "dtype": "float32", "inputs": [0, 0, 0], "keywords": {},
             "shapes": []}
     told, arrays = client.request(call, [Entries("float32", np.zeros((1, 1, 2, 3), np.float32))], most=2**20)
@@ -62,7 +62,7 @@ def test_what_is_wrong_with_a_text_is_told() -> None:
     for text, kind in (("def attend(", "syntax"), ("1 / 0", "raised"), ("import no_such_module", "missing")):
         with pytest.raises(NotLoadedThere) as caught:
             client.load({"from": {"text": text}, "name": "attend"})
-        assert caught.value.told["kind"] == kind
+        assert caught.value.details["kind"] == kind
     client.close()
 
 

@@ -69,7 +69,7 @@ def test_the_way_out_is_the_line_that_declares_it(tmp_path: Path) -> None:
 
 def explanation(asked: Subject, case: Case | None) -> str:
     assert case
-    problem = case.problem(DType.FLOAT32)
+    problem = case.make_problem(DType.FLOAT32)
     with pytest.raises(SubjectRaised) as caught:
         asked.answer(problem)
     caught.value.asked = problem
@@ -83,7 +83,7 @@ def explanation(asked: Subject, case: Case | None) -> str:
 def test_what_is_raised_by_count_has_no_boundary(condition: str, tmp_path: Path) -> None:
     asked = subject(tmp_path, f"calls.append(1)\n    if {condition}: {ACCIDENT}")
     assert not asked.refused_words
-    problem = Case(PLAIN).problem(DType.FLOAT32)
+    problem = Case(PLAIN).make_problem(DType.FLOAT32)
     raised = SubjectRaised("ValueError: no", "", is_stated=False)
     raised.asked = problem
     explained = RaisingExplainer(asked).explain(raised, DType.FLOAT32)
@@ -151,7 +151,7 @@ def test_an_accident_is_no_convention(check: str, answer: str | None, tmp_path: 
 def test_a_dtype_without_code_is_a_limit_and_two_that_differ_are_a_failure(
         summary: str, dtype: DType, is_limit: bool) -> None:
     raised = SubjectRaised(summary, "", classes=frozenset({summary.partition(":")[0]}), module="mine")
-    problem = Case(PLAIN).problem(dtype)
+    problem = Case(PLAIN).make_problem(dtype)
     assert bool(refusal_words(raised, problem, home="mine", topic=Topic.DTYPE)) is is_limit
 
 
@@ -162,7 +162,7 @@ def test_a_dtype_without_code_is_a_limit_and_two_that_differ_are_a_failure(
 def test_a_frameworks_attention_function_refuses_for_who_wraps_it(
         summary: str, is_stated: bool, is_refusal: bool) -> None:
     raised = SubjectRaised(summary, "", classes=frozenset({"ValueError"}), is_stated=is_stated, module="jax._src.nn")
-    assert bool(refusal_words(raised, Case(PLAIN).problem(DType.FLOAT32), home="mine")) is is_refusal
+    assert bool(refusal_words(raised, Case(PLAIN).make_problem(DType.FLOAT32), home="mine")) is is_refusal
 
 
 @pytest.mark.parametrize("verdict", [Verdict.ERRORED, Verdict.CRASHED, Verdict.TIMED_OUT])

@@ -15,13 +15,12 @@ from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
 from attnspec.problems.choices import FEW_LENGTHS, FeatureArray, deal_rows
-from attnspec.problems.demand import count_work
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Recipe
+from attnspec.problems.problem import Recipe, count_work
 from attnspec.record.outcome import Outcome
 from attnspec.report.coverage import measure_coverage
-from attnspec.subjects.registry import load
-from attnspec.trials.covering_cases import TRIES, _TripleRedealing, acting_features, acting_triples, feature_recipes
+from attnspec.subjects.registry import load_target
+from attnspec.trials.covering_cases import MAX_TRIES, _TripleRedealing, acting_features, acting_triples, feature_recipes
 from helpers.law import checks
 from helpers.subjects import module_of
 
@@ -142,7 +141,7 @@ def test_a_feature_that_does_not_act_does_not_count() -> None:
 def test_three_features_that_are_missed_often_enough_are_given_up() -> None:
     left = triples_of(frozenset({"bias", "causal", "mask"}))
     redealing = _TripleRedealing(FeatureArray(checks()[TOGETHER].domain, Limits(), (), 0), left, 0)
-    for _ in range(TRIES):
+    for _ in range(MAX_TRIES):
         assert redealing.cases_left == left
         redealing._remember(triple_behind(left, 0.0))
     assert redealing.cases_left == 0
@@ -207,4 +206,4 @@ def test_pages_of_any_length_and_number_are_read() -> None:
         engine = Engine(Plan((f"fault/{fault}",), clauses=("paged.features_together",), effort=Effort.QUICK,
                              dtypes=(DType.FLOAT32,)))
         assert [engine.try_item(item).verdict for item in engine.items()] == [Verdict.VIOLATED]
-    assert "block_table" in load("numpy/paged").declaration.keywords
+    assert "block_table" in load_target("numpy/paged").declaration.keywords

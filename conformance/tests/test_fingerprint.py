@@ -88,15 +88,6 @@ def test_a_subject_that_is_more_precise_than_it_declares_holds() -> None:
     assert reading.sentence.endswith("G3 is declared")
 
 
-def test_a_reading_is_kept_once() -> None:
-    trial = Trial(GRADE, Evaluator(own_subject("sound/naive"), DType.FLOAT32), Effort.QUICK, 0, lambda _: None)
-    tally = trial.hold()
-    [reading] = tally.readings
-    assert tally.worst
-    tally.add(replace(tally.worst, readings=(reading,)))
-    assert list(tally.readings) == [reading]
-
-
 @pytest.mark.parametrize("dtype", DType, ids=lambda dtype: dtype.value)
 def test_each_rung_of_the_ladder_is_looser_than_the_one_before(dtype: DType) -> None:
     rungs = list(ladder(precision_of_grade("G0", dtype)).values())

@@ -9,7 +9,7 @@ from attnspec.cli import main
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.engine.subject_run import SubjectRun
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from helpers.law import checks
 
 DENSE = """
@@ -40,7 +40,7 @@ WAYS = ("*, causal=True, return_weights=True", "*, causal, return_weights", "cau
 def verdict(folder: Path, text: str, clause: str) -> Verdict:
     (folder / "mine.py").write_text(text, encoding="utf-8")
     target = f"{folder}/mine.py:attend"
-    subject_run = SubjectRun(load(target), Plan((target,), effort=Effort.GLANCE), lambda _: None)
+    subject_run = SubjectRun(load_target(target), Plan((target,), effort=Effort.GLANCE), lambda _: None)
     return subject_run.try_clause(checks()[clause], DType.FLOAT32).verdict
 
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.surroundings import Surroundings
-from attnspec.host.frames import PREFIX, BrokenFrame, Entries, Incoming, received
+from attnspec.host.frames import PREFIX, BrokenFrame, Entries, Incoming, receive_frame
 from attnspec.hosting.client import Client
 from attnspec.subjects.call import Call, SubjectDied
 from attnspec.subjects.callee import Hosted
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 
 CALL = Call({name: np.ones((1, 1, 2, 2), np.float32) for name in ("query", "key", "value")}, {}, DType.FLOAT32,
             ((1, 1, 2, 2),))
@@ -102,12 +102,12 @@ def test_arrays_that_are_not_due_are_a_crash(found: Sequence[Entries]) -> None:
 def test_a_frame_that_is_none_is_told_as_such(header: str) -> None:
     text = header.encode(errors="surrogatepass")
     with pytest.raises(BrokenFrame):
-        received(incoming(PREFIX.pack(len(text), 64) + text + bytes(64)))
+        receive_frame(incoming(PREFIX.pack(len(text), 64) + text + bytes(64)))
 
 
 def test_the_frame_that_is_forged_above_can_be_told_rightly() -> None:
     header = json.dumps({"arrays": [{"dtype": "float32", "shape": [2], "bytes": 8}]}).encode()
-    _, [entries] = received(incoming(PREFIX.pack(len(header), 64) + header + bytes(64)))
+    _, [entries] = receive_frame(incoming(PREFIX.pack(len(header), 64) + header + bytes(64)))
     assert entries.array.tolist() == [0, 0]
 
 
@@ -123,6 +123,6 @@ def attend(query, key, value):
 
 def test_an_answer_to_another_request_is_a_crash(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OUT_OF_TURN, encoding="utf-8")
-    subject = load(f"{tmp_path}/mine.py:attend", Surroundings())
+    subject = load_target(f"{tmp_path}/mine.py:attend", Surroundings())
     with pytest.raises(SubjectDied, match=r"it answers request 1, but request \d+ was sent"):
         subject.callee.perform(CALL)

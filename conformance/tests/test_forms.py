@@ -13,7 +13,7 @@ from attnspec.engine.engine import Engine
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.subject import fault_subject
 from attnspec.problems.problem import Recipe
-from attnspec.scaffold.acquaint import Written, acquaint
+from attnspec.scaffold.acquaint import WrittenAdapter, write_for
 from attnspec.spec.load import load_spec
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
@@ -97,10 +97,10 @@ def paged_attention(q, k_cache, v_cache, block_tables, cache_seqlens, softmax_sc
 """
 
 
-def written(folder: Path, source: str, name: str) -> Written:
+def written(folder: Path, source: str, name: str) -> WrittenAdapter:
     """What `init` writes for a function of a module of this text."""
     (folder / "theirs.py").write_text(source, encoding="utf-8")
-    return acquaint(f"theirs:{name}", Surroundings())
+    return write_for(f"theirs:{name}", Surroundings())
 
 
 @pytest.mark.nightly
@@ -109,10 +109,10 @@ def test_a_foreign_function_over_pages_is_handed_its_table(here: Path, multiple:
     made = written(here, PAGED.replace("MULTIPLE", str(multiple)), "paged_attention")
     assert "block_tables=block_table,\n        cache_seqlens=key_lengths," in made.adapter
     assert "Query (B,H,T,D), key (pages,page,Hkv,D), value (pages,page,Hkv,Dv) to (B,H,T,Dv)." in made.adapter
-    assert "It takes NumPy arrays (B,T,H,D), key and value (pages,page,H,D)." in made.found[0]
-    assert "claims: [paged, key_lengths, causal, scale, grouped]" in made.subject
-    assert "causal_alignment: bottom_right" in made.subject
-    assert ("page_multiple: 16" in made.subject) is (multiple == 16)
+    assert "It takes NumPy arrays (B,T,H,D), key and value (pages,page,H,D)." in made.sentences[0]
+    assert "claims: [paged, key_lengths, causal, scale, grouped]" in made.manifest_entry
+    assert "causal_alignment: bottom_right" in made.manifest_entry
+    assert ("page_multiple: 16" in made.manifest_entry) is (multiple == 16)
 
 
 def test_a_packed_function_gets_the_borders_as_they_are(here: Path) -> None:

@@ -17,7 +17,7 @@ from attnspec.core.plan import Plan
 from attnspec.engine.engine import Engine
 from attnspec.runner.gate import gate
 from attnspec.runner.session import one_thread
-from attnspec.trials.trial import UNFINISHED
+from attnspec.trials.trial import UNFINISHED_NOTE
 from helpers.places import STUBS
 
 FILE = """
@@ -367,4 +367,4 @@ def test_an_interrupted_gate_tells_what_it_has_found(tmp_path: Path) -> None:
     done = pytest_run(tmp_path, INTERRUPTED)
     assert done.returncode == pytest.ExitCode.INTERRUPTED
     assert "Exit: attention.definition (spec/attention.yaml:" in done.stdout
-    assert UNFINISHED in done.stdout
+    assert UNFINISHED_NOTE in done.stdout

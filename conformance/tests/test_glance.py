@@ -10,20 +10,19 @@ from attnspec.core.declaration import Limits
 from attnspec.core.effort import EFFORTS
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.plan import Plan
-from attnspec.engine.engine import REMEMBERED, Engine
+from attnspec.engine.engine import MAX_SUBJECTS, Engine
 from attnspec.engine.subject_run import SubjectRun
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.faults.subject import own_subject
 from attnspec.probing.probe import SWITCH_FLIPS, probe_subject
 from attnspec.problems.choices import shapes_for
-from attnspec.problems.demand import count_logits
-from attnspec.problems.problem import Array, Recipe
+from attnspec.problems.problem import Array, Recipe, count_logits
 from attnspec.record.outcome import Outcome
 from attnspec.subjects.callee import InProcess
 from attnspec.trials.covering_cases import fixed_recipes, seed_of
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally, Violated
-from attnspec.trials.trial import ATTEMPTS, SPARE, Trial
+from attnspec.trials.trial import GLANCE_ATTEMPTS, SPARE_OPENINGS, Trial
 from helpers.law import checks
 
 MASKED = "masking.is_not_ignored"
@@ -46,14 +45,15 @@ def test_openings_of_which_nothing_is_claimed_do_not_count() -> None:
     held = trial("attention.definition", "sound/naive")
 
     def judge(_trial: Trial, _recipe: Recipe, tally: Tally) -> None:
-        is_silent = tally.no_claims < SPARE
+        is_silent = tally.no_claims < SPARE_OPENINGS
         tally.no_claims += is_silent
         tally.cases += not is_silent
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trial, "judge", judge)
         tally = held.hold()
-    assert (tally.no_claims, tally.cases, tally.tried_count) == (SPARE, EFFORTS[Effort.GLANCE].cases, SPARE + 1)
+    assert (tally.no_claims, tally.cases, tally.tried_count) == (SPARE_OPENINGS, EFFORTS[Effort.GLANCE].cases,
+                                                                 SPARE_OPENINGS + 1)
 
 
 def shrunk(tally: Tally) -> Recipe:
@@ -63,7 +63,7 @@ def shrunk(tally: Tally) -> Recipe:
 
 def test_a_failure_is_shrunk_by_a_few_attempts_among_smaller_shapes() -> None:
     tally = trial(MASKED, "fault/mask_ignored").hold()
-    assert tally.tried_count <= EFFORTS[Effort.GLANCE].cases + ATTEMPTS
+    assert tally.tried_count <= EFFORTS[Effort.GLANCE].cases + GLANCE_ATTEMPTS
     dealt = shapes_for(checks()[MASKED].domain, Limits(), Effort.GLANCE)
     assert count_logits(shrunk(tally).sizes) <= min(map(count_logits, dealt))
     assert shrunk(tally).features == {"mask"}
@@ -144,11 +144,11 @@ def test_a_variant_is_probed_only_where_it_differs() -> None:
 def test_an_engine_of_many_subjects_forgets_the_earlier_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     forget = Mock()
     monkeypatch.setattr(InProcess, "forget", forget)
-    targets = ("sound/naive", *(f"fault/{name}" for name in list(CATALOGUE)[:REMEMBERED]))
+    targets = ("sound/naive", *(f"fault/{name}" for name in list(CATALOGUE)[:MAX_SUBJECTS]))
     engine = Engine(Plan(targets, effort=Effort.GLANCE))
     for target in targets:
         engine.card(target)
-    assert forget.call_count == REMEMBERED
+    assert forget.call_count == MAX_SUBJECTS
     assert engine.card("sound/naive").id == "sound/naive"  # whoever comes again is heard again
 
 

@@ -20,7 +20,7 @@ from attnspec.numerics.gradients import expect_gradients
 from attnspec.problems.keyword_arrays import keyword_array
 from attnspec.problems.problem import Sizes
 from attnspec.subjects.manifest import read_manifest
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.subjects.subject import NotDifferentiated, Subject, UnusableAnswer
 from attnspec.trials.evaluator import Evaluator, rows_without_gradient
 from attnspec.vocabulary.scene import NoClaim, Posed
@@ -39,7 +39,7 @@ def mine(folder: Path, backward: str, *, forward: str = FORWARD) -> Subject:
     """What a file has with these two functions, in this process."""
     path = folder / f"mine{next(COUNTER)}.py"
     path.write_text(HEAD + forward + backward, encoding="utf-8")
-    return load(f"{path}:attend")
+    return load_target(f"{path}:attend")
 
 
 def backward(returns: str = ZEROS, parameters: str = "*, causal=False, scale=None", body: str = "") -> str:
@@ -119,7 +119,7 @@ def test_in_a_process_of_its_own_the_pair_answers_alike(tmp_path: Path) -> None:
     path.write_text(HEAD + FORWARD + backward("{'query': query * 2, 'key': key * 3, 'value': value}"), encoding="utf-8")
     plan = Plan((f"{path}:attend",))
     made = problem()
-    answer = load(f"{path}:attend", plan.surroundings({})).answer(made)
+    answer = load_target(f"{path}:attend", plan.surroundings({})).answer(made)
     np.testing.assert_array_equal(answer.by_input["key"], made.key * 3)
 
 
@@ -131,7 +131,7 @@ def test_a_manifest_names_a_backward_pass_of_another_name(tmp_path: Path) -> Non
         "library: Mine\nsubjects:\n  - {id: pair, title: Mine, function: 'both:attend', backward: pulled,\n"
         "     backward_precision: {bfloat16: {partial: 32, reason: written down}}}\n", encoding="utf-8")
     assert next(read_manifest(folder)).backward == "pulled"
-    subject = load("gradlib/pair", folders=[tmp_path])
+    subject = load_target("gradlib/pair", folders=[tmp_path])
     assert subject.backward is not None
     assert subject.backward.name == "pulled"
     assert Evaluator(subject, DType.BFLOAT16).backward_precision.partial == 32
@@ -147,7 +147,7 @@ def test_what_a_manifest_names_as_a_backward_pass_takes_a_gradient(tmp_path: Pat
         encoding="utf-8")
     with pytest.raises(TargetError, match=r"both\.py:\d+: the manifest names pulled as a backward pass, but it has no "
                                           r"parameter 'grad_output': attend_backward\(query, "):
-        load("gradnone/pair", folders=[tmp_path])
+        load_target("gradnone/pair", folders=[tmp_path])
 
 
 def test_a_manifest_says_what_makes_no_sense_of_a_backward_pass(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_manifest_says_what_makes_no_sense_of_a_backward_pass(tmp_path: Path) 
         "library: Mine\nsubjects:\n  - {id: pair, title: Mine, function: 'both:attend',\n"
         "     backward_precision: {bfloat16: {partly: 32, reason: written down}}}\n", encoding="utf-8")
     with pytest.raises(ManifestError, match="'partly' is not a known word of a backward precision class"):
-        load("gradwrong/pair", folders=[tmp_path])
+        load_target("gradwrong/pair", folders=[tmp_path])
 
 
 # The frameworks
@@ -166,7 +166,7 @@ def test_a_manifest_says_what_makes_no_sense_of_a_backward_pass(tmp_path: Path) 
 
 def test_pytorch_is_asked_for_gradients() -> None:
     pytest.importorskip("torch")
-    subject = load("torch/sdpa").with_gradients
+    subject = load_target("torch/sdpa").with_gradients
     made = problem("mask", DType.FLOAT64)
     evaluator = Evaluator(subject, DType.FLOAT64)
     found = expect_gradients(made, grad(made), evaluator.precision, evaluator.backward_precision,
@@ -178,7 +178,7 @@ def test_pytorch_is_asked_for_gradients() -> None:
 
 def test_jax_is_asked_for_gradients() -> None:
     pytest.importorskip("jax")
-    subject = load("jax/attention").with_gradients
+    subject = load_target("jax/attention").with_gradients
     made = problem("bias", sizes="B1,H2,Hkv2,T5,S7,D4,Dv4")
     evaluator = Evaluator(subject, DType.FLOAT32)
     found = expect_gradients(made, grad(made), evaluator.precision, evaluator.backward_precision,
@@ -193,7 +193,7 @@ def test_jax_is_asked_for_gradients() -> None:
 def test_what_one_program_cannot_do_is_asked_operation_by_operation() -> None:
     """On CPU, it compiles no product of float16 that is summed in float32."""
     pytest.importorskip("jax")
-    answer = load("jax/dot_product_attention").with_gradients.answer(problem(dtype=DType.FLOAT16))
+    answer = load_target("jax/dot_product_attention").with_gradients.answer(problem(dtype=DType.FLOAT16))
     assert {name: gradient.dtype.name for name, gradient in answer.by_input.items()} == dict.fromkeys(
         ("query", "key", "value"), "float16")
 
@@ -203,7 +203,7 @@ def test_an_input_that_has_no_part_in_the_output_has_zeros(tmp_path: Path) -> No
     path = tmp_path / "partial.py"
     path.write_text("def attend(query, key, value):\n    return query[..., :4] * 2\nattend.lift = 'torch'\n",
                     encoding="utf-8")
-    answer = load(f"{path}:attend").with_gradients.answer(problem())
+    answer = load_target(f"{path}:attend").with_gradients.answer(problem())
     np.testing.assert_array_equal(answer.by_input["query"], 2 * grad(problem()))
     assert not answer.by_input["value"].any()
 
@@ -215,7 +215,7 @@ def test_an_output_without_gradient_is_nothing_to_judge(tmp_path: Path) -> None:
     path.write_text("def attend(query, key, value):\n    return (query[..., :4] * 2).detach()\nattend.lift = 'torch'\n",
                     encoding="utf-8")
     with pytest.raises(NotDifferentiated, match="its output requires no gradient"):
-        load(f"{path}:attend").with_gradients.answer(problem())
+        load_target(f"{path}:attend").with_gradients.answer(problem())
     found = verdicts(f"{path}:attend", "gradients.of_query")
     assert found == {"gradients.of_query": Verdict.INAPPLICABLE}
 
@@ -223,7 +223,7 @@ def test_an_output_without_gradient_is_nothing_to_judge(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_a_run_that_names_gradients_asks_frameworks_for_all_of_them() -> None:
     pytest.importorskip("torch")
-    assert load("torch/sdpa").lacks(frozenset({"grad_output"})) == \
+    assert load_target("torch/sdpa").lacks(frozenset({"grad_output"})) == \
         "gradients of torch/sdpa are judged with --profile +gradients"
     engine = Engine(Plan(("torch/sdpa",), profiles=("gradients",), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE))
     assert {item.clause.partition(".")[0] for item in engine.items()} == {"gradients"}
@@ -292,7 +292,7 @@ def test_a_profile_behind_a_plus_sign_adds_and_another_narrows(
     profiles_put = {clause.profile for clause in Engine(plan).clauses}
     assert ("bias" not in profiles_put) is narrowed
     assert "gradients" in profiles_put
-    assert samples_gradients(plan, load("numpy/attention")) is not whole
+    assert samples_gradients(plan, load_target("numpy/attention")) is not whole
 
 
 def test_a_pair_is_judged_by_plain_clauses_of_gradients(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from attnspec.core.declaration import Declaration, Limits
 from attnspec.core.forms import AS_DECLARED, InputForm
-from attnspec.core.nouns import DType, Effort, Verdict
+from attnspec.core.nouns import DType, Effort, Kind, Verdict
 from attnspec.core.plan import Item, Plan
 from attnspec.core.sizes import Refusal
 from attnspec.engine.engine import Engine
@@ -20,8 +20,7 @@ from attnspec.engine.summon import with_requested_features
 from attnspec.numerics.expectation import expect_gradients_alone
 from attnspec.numerics.gradient_sums import Gradient
 from attnspec.numerics.gradients import expect_gradients
-from attnspec.subjects.misfits import Misfits
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.trials.evaluator import Evaluator, rows_without_gradient
 from attnspec.vocabulary.observables import OF_INPUT, definer_of
 from attnspec.vocabulary.scene import Scene
@@ -77,7 +76,7 @@ def packed(folder: Path, function: str, dtype: str = "torch.float32") -> str:
 @pytest.mark.parametrize("more", ["", "causal", "key_lengths", "query_lengths key_lengths"])
 def test_gradients_of_packed_functions_are_spread_out_again(tmp_path: Path, more: str) -> None:
     pytest.importorskip("torch")
-    subject = load(packed(tmp_path, "attend", "torch.float64")).with_gradients
+    subject = load_target(packed(tmp_path, "attend", "torch.float64")).with_gradients
     made = problem(more, DType.FLOAT64)
     evaluator = Evaluator(subject, DType.FLOAT64)
     found = expect_gradients(made, grad(made), evaluator.precision, evaluator.backward_precision,
@@ -111,7 +110,7 @@ def test_a_right_packed_backward_pass_holds(tmp_path: Path) -> None:
 def test_an_audit_asks_for_claimed_gradients_and_any_run_for_all(
     variants: tuple[str, ...], claims: tuple[str, ...], *, are_asked: bool,
 ) -> None:
-    subject = load("numpy/attention")
+    subject = load_target("numpy/attention")
     subject = replace(subject, declaration=replace(subject.declaration, lift="torch", claims=claims))
     asked = with_requested_features(subject, Plan((subject.id,), variants=variants))
     assert ("grad_output" in asked.declaration.keywords) is are_asked
@@ -129,7 +128,7 @@ def test_claimed_gradients_are_judged_in_any_run(tmp_path: Path) -> None:
 
 def test_a_packed_function_is_not_asked_how_its_outputs_gradient_lies(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    subject = load(packed(tmp_path, "attend")).with_gradients
+    subject = load_target(packed(tmp_path, "attend")).with_gradients
     made = problem()
     assert subject.refuses(made) == ""
     assert subject.refuses(made.but(grad_output=np.broadcast_to(np.float32(1), grad(made).shape))) == (
@@ -174,7 +173,7 @@ def layer(folder: Path, function: str = "attend") -> str:
 @pytest.mark.parametrize("target", ["torch/mha", "torch/multi_head_output", "jax/multi_head_output"])
 def test_gradients_of_a_layers_inputs_are_those_of_its_heads(target: str) -> None:
     pytest.importorskip(target.partition("/")[0])
-    subject, made = load(target).with_gradients, problem(dtype=DType.FLOAT64, sizes="B2,H2,Hkv2,T3,S3,D4,Dv4")
+    subject, made = load_target(target).with_gradients, problem(dtype=DType.FLOAT64, sizes="B2,H2,Hkv2,T3,S3,D4,Dv4")
     evaluator = Evaluator(subject, DType.FLOAT64)
     found = expect_gradients(made, grad(made), evaluator.precision, evaluator.backward_precision,
                              conventions=evaluator.conventions, scale_width=subject.scale_width(made))
@@ -202,7 +201,8 @@ def test_a_layer_through_whose_keys_gradients_flow_holds(tmp_path: Path) -> None
 def test_one_heads_nan_spoils_a_place_of_a_layers_input(of: str, one_input: bool, is_spoiled: bool) -> None:
     """Its projections mix heads; key and value may lie in one memory, and one input may be all three."""
     limits = Limits(self_attention_only=one_input)
-    scene = SimpleNamespace(is_layer=True, subject=SimpleNamespace(declaration=Declaration(limits=limits)))
+    declared = Declaration(kind=Kind.LAYER, limits=limits)
+    scene = SimpleNamespace(subject=SimpleNamespace(declaration=declared))
     zeros = np.zeros((1, 2, 3, 4))
     claims = {name: np.ones(zeros.shape, bool) for name in ("query", "key", "value")}
     claims["key"][0, 1, 2] = False
@@ -216,25 +216,26 @@ def test_one_heads_nan_spoils_a_place_of_a_layers_input(of: str, one_input: bool
                          [(InputForm.PAGED, "functions that read pages"), (InputForm.DECODER, "decoders")])
 def test_what_serves_a_model_is_not_asked_for_gradients(form: InputForm, noun: str) -> None:
     declared = Declaration(lift="torch", form=form)
-    against = Misfits("mine:attend", declared, {}, None)
-    assert against.why_lacking(frozenset({"grad_output"})) == f"gradients of {noun} are not judged"
+    subject = replace(load_target("numpy/attention"), declaration=declared)
+    assert subject.lacks(frozenset({"grad_output"})) == f"gradients of {noun} are not judged"
 
 
 def test_what_has_no_backward_pass_says_so() -> None:
     says = "numpy/attention has no backward pass"
-    assert load("numpy/attention").with_gradients.lacks(frozenset({"grad_output"})) == says
+    assert load_target("numpy/attention").with_gradients.lacks(frozenset({"grad_output"})) == says
 
 
 def test_who_declares_to_give_no_gradients_is_not_asked() -> None:
-    subject = load("numpy/attention")
+    subject = load_target("numpy/attention")
     limits = replace(subject.declaration.limits, refuses=(Refusal(keywords=frozenset({"grad_output"})),))
     subject = replace(subject, declaration=replace(subject.declaration, lift="torch", limits=limits)).with_gradients
     assert subject.lacks(frozenset({"grad_output"})) == "numpy/attention gives no gradients, as it declares"
 
 
 def test_gradients_that_are_refused_are_told_in_its_words() -> None:
-    against = Misfits("mine:attend", Declaration(lift="torch"), {"grad_output": "no backward on CPU"}, None)
-    assert against.why_lacking(frozenset({"grad_output"})) == "mine:attend refuses grad_output (no backward on CPU)"
+    subject = replace(load_target("numpy/attention"), id="mine:attend", declaration=Declaration(lift="torch"),
+                      refused_words={"grad_output": "no backward on CPU"})
+    assert subject.lacks(frozenset({"grad_output"})) == "mine:attend refuses grad_output (no backward on CPU)"
 
 
 def test_a_mistake_of_the_backward_pass_alone_is_told_by_its_name() -> None:

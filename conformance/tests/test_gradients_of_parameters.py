@@ -24,8 +24,8 @@ from attnspec.numerics.precision import declared_precision
 from attnspec.numerics.roundings import BackwardRoundings, assumed_backward, declared_backward
 from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.subjects.callee import InProcess
-from attnspec.subjects.misfits import lower_problem
-from attnspec.subjects.registry import load
+from attnspec.subjects.lowering import lower_problem
+from attnspec.subjects.registry import load_target
 from attnspec.subjects.subject import Subject, SubjectAnswer
 from attnspec.trials.evaluator import Evaluator, held_bytes, spread_over_heads
 from helpers.gradients import problem, verdicts
@@ -114,7 +114,7 @@ def _own(subject: Subject) -> InProcess:
     "torch/paper", "jax/multi_head_output"])
 def test_a_frameworks_gradients_of_parameters_are_the_definitions(target: str, more: str) -> None:
     pytest.importorskip(target.partition("/")[0])
-    subject = load(target).with_gradients
+    subject = load_target(target).with_gradients
     if reason := subject.refuses(problem(more, DType.FLOAT64, sizes=SQUARE)):
         pytest.skip(reason)
     found, answer = expected(subject, more)

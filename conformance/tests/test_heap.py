@@ -14,7 +14,7 @@ import ctypes
 from pathlib import Path
 
 import numpy as np
-from attnspec.trials.evaluator import hand_back, keep_heap
+from attnspec.trials.evaluator import keep_heap, release_free_pages
 
 
 def resident():
@@ -33,7 +33,7 @@ def handed_back(by):
 
 
 keep_heap()
-print(handed_back(lambda: ctypes.CDLL(None).malloc_trim(0)), handed_back(hand_back))
+print(handed_back(lambda: ctypes.CDLL(None).malloc_trim(0)), handed_back(release_free_pages))
 """
 """Frees 200 arrays of 1 MiB that lie between small ones, twice: how many MiB the system gets back, by whom."""
 
@@ -49,6 +49,6 @@ def test_what_lies_free_between_kept_arrays_goes_back_to_the_system() -> None:
 
 def test_a_kernel_that_was_judged_leaves_no_free_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     handed: list[str] = []
-    monkeypatch.setattr("attnspec.trials.evaluator.hand_back", lambda: handed.append("once"))
+    monkeypatch.setattr("attnspec.trials.evaluator.release_free_pages", lambda: handed.append("once"))
     ranked_by(tmp_path, SOUND)
     assert handed == ["once"]

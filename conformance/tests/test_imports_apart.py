@@ -15,7 +15,7 @@ from attnspec.core.nouns import DType
 from attnspec.core.surroundings import Surroundings
 from attnspec.host import loading
 from attnspec.subjects.call import Call, SubjectDied
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 
 SLOW = """
 import os, time
@@ -38,17 +38,17 @@ def written(folder: Path, seconds: float) -> str:
 
 def test_an_import_that_takes_too_long_says_so(tmp_path: Path) -> None:
     with pytest.raises(TargetError, match=r"importing .* had not ended after 1 s\. Give it longer: --deadline"):
-        load(written(tmp_path, 30), Surroundings(deadline=1))
+        load_target(written(tmp_path, 30), Surroundings(deadline=1))
 
 
 @pytest.mark.nightly
 def test_importing_anew_after_a_death_costs_the_item_nothing(tmp_path: Path) -> None:
-    callee = load(written(tmp_path, 3), Surroundings(deadline=8)).callee
+    callee = load_target(written(tmp_path, 3), Surroundings(deadline=8)).callee
     callee.begin_item()
     with pytest.raises(SubjectDied, match="exit code 3"):
         callee.perform(DEADLY)
     assert callee.perform(CALL).output.all()
-    assert callee.client._spent < 3  # type: ignore[attr-defined]  # a callee in a process of its own has a client
+    assert callee.client._spent_seconds < 3  # type: ignore[attr-defined]  # a callee in a process of its own has a client
 
 
 @pytest.mark.parametrize(("torch", "words"), [
@@ -65,20 +65,20 @@ def test_a_framework_that_cannot_be_used_is_told_as_it_is(tmp_path: Path, monkey
     (tmp_path / "torch.py").write_text(torch, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(TargetError, match=words):
-        load(f"{tmp_path}/mine.py:attend", Surroundings())
+        load_target(f"{tmp_path}/mine.py:attend", Surroundings())
 
 
 def test_an_import_that_ends_the_process_says_how(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import os; os._exit(7)\n", encoding="utf-8")
     with pytest.raises(TargetError, match=r"^importing '.*mine\.py' ends the process \(exit code 7\)\.$"):
-        load(f"{tmp_path}/mine.py:attend", Surroundings())
+        load_target(f"{tmp_path}/mine.py:attend", Surroundings())
 
 @pytest.mark.parametrize(("first", "after"), [("", None), ("gc.set_threshold(321)", 321)], ids=["says nothing", "says"])
 def test_no_garbage_is_looked_for_in_what_is_imported(first: str, after: int | None) -> None:
     before = gc.get_threshold()
     text = f"import gc\nfound = gc.get_threshold()\n{first}\ndef meanwhile():\n    return found\n"
     try:
-        meanwhile, _ = loading.pair({"text": text}, "meanwhile")
+        meanwhile, _ = loading.load_with_backward({"text": text}, "meanwhile")
         assert (meanwhile()[0], gc.get_threshold()[0]) == (0, after or before[0])
     finally:
         gc.set_threshold(*before)

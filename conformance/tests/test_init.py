@@ -10,12 +10,12 @@ from attnspec.cli.manifests import init
 from attnspec.core.errors import AttnspecError, TargetError
 from attnspec.core.nouns import DType
 from attnspec.core.surroundings import Surroundings
+from attnspec.scaffold import search
 from attnspec.scaffold.form import CallForm
-from attnspec.scaffold.manifest import entry, head, learned_of
-from attnspec.scaffold.search import form_of
-from attnspec.scaffold.there import There
+from attnspec.scaffold.manifest import measure_adapter, write_entry, write_head
+from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.trial_adapter import Trier
-from attnspec.scaffold.writing.source import source
+from attnspec.scaffold.writing.source import write_source
 from attnspec.subjects.callee import Hosted
 from attnspec.subjects.target import host_of
 from click.testing import CliRunner
@@ -199,8 +199,8 @@ def here(here: Path) -> Path:
 
 
 def find_form_and_trier(target: str) -> tuple[CallForm, Trier]:
-    trier = Trier(There(host_of(target, Surroundings())))
-    return form_of(target, trier), trier
+    trier = Trier(CalleeProcess(host_of(target, Surroundings())))
+    return search.find_form(target, trier), trier
 
 
 def find_form(target: str) -> CallForm:
@@ -209,22 +209,22 @@ def find_form(target: str) -> CallForm:
 
 def test_layout_polarity_and_names_are_found_out() -> None:
     form = find_form("their_numpy:attend_bthd")
-    assert (form.arrangement.shape, form.names, form.lift) == ("(B,{L},H,D)", (), "")
-    assert {each.keyword: (each.parameter, each.expression) for each in form.passed} == {
+    assert (form.arrangement.shape, form.array_names, form.lift) == ("(B,{L},H,D)", (), "")
+    assert {each.keyword: (each.parameter, each.expression) for each in form.bindings} == {
         "mask": ("attn_mask", "~mask"), "causal": ("is_causal", "True"), "scale": ("softmax_scale", "scale")}
 
 
 def test_folded_heads_a_pair_and_another_default_scale_are_found_out() -> None:
     form = find_form("their_numpy:folded")
     assert form.reading is not None
-    assert (form.arrangement.shape, form.reading.path, form.reading.back.shape) == ("(B·H,{L},D)", "[0]", "(B·H,T,D)")
-    assert form.parameter("bias") == "bias"
+    assert (form.arrangement.shape, form.reading.path, form.reading.layout.shape) == ("(B·H,{L},D)", "[0]", "(B·H,T,D)")
+    assert form.parameter_for("bias") == "bias"
     assert form.remarks == ("Its default scale is 1, not 1/sqrt(D).",)
 
 
 def test_a_mask_for_all_heads_is_found_out_with_its_limit() -> None:
     form = find_form("their_numpy:one_mask_for_all_heads")
-    assert form.passed[0].expression == "mask[:, 0]"
+    assert form.bindings[0].expression == "mask[:, 0]"
     assert form.limits["mask_axes"] == "BTS"
 
 
@@ -248,7 +248,7 @@ def test_a_wrong_number_is_written_in_at_its_nearest_reading() -> None:
 @pytest.mark.nightly
 def test_a_layer_that_is_wrong_of_another_input_is_written_in_to_be_judged() -> None:
     form = find_form("their_numpy:loses_the_last")
-    assert (form.names, form.limits["one_memory"]) == (("x", "context"), True)
+    assert (form.array_names, form.limits["one_memory"]) == (("x", "context"), True)
     assert [re.sub(r"-?[0-9][0-9.]*", "#", said) for said in form.remarks] == [
         "Its context is handed another input, but its output is then # where # is expected, at (#, #, #): attnspec "
         "check says what is wrong. If context means something else, declare self_attention_only, and take it out of "
@@ -258,14 +258,14 @@ def test_a_layer_that_is_wrong_of_another_input_is_written_in_to_be_judged() -> 
 @pytest.mark.nightly
 def test_a_layer_that_raises_for_another_input_is_written_for_its_own() -> None:
     form = find_form("their_numpy:refuses_another")
-    assert form.given["context"] == "query"
+    assert form.arguments["context"] == "query"
     assert form.remarks == ("With another input as its context it raises: attention to that is not judged.",)
 
 
 def test_an_input_of_which_nothing_is_known_may_be_a_memory() -> None:
     form = find_form("their_numpy:of_a_source")
-    assert (form.names, form.limits["one_memory"]) == (("x", "src"), True)
-    assert form.parameter("mask") == "context_mask"
+    assert (form.array_names, form.limits["one_memory"]) == (("x", "src"), True)
+    assert form.parameter_for("mask") == "context_mask"
 
 
 @pytest.mark.nightly
@@ -273,24 +273,24 @@ def test_a_layer_that_wants_the_width_of_its_context_is_told_it() -> None:
     pytest.importorskip("torch")
     form = find_form("their_torch:Perceives")
     assert form.construction["context_dim"] == "M"
-    assert (form.limits["one_memory"], form.attends_to_itself, form.names) == (True, False, ())
+    assert (form.limits["one_memory"], form.attends_to_itself, form.array_names) == (True, False, ())
 
 
 def test_a_memory_that_comes_before_the_queries_is_found() -> None:
     form = find_form("their_numpy:memory_first")
-    assert form.names == ("x", "memory")
+    assert form.array_names == ("x", "memory")
     assert form.limits["one_memory"] is True
 
 
 def test_a_layer_whose_parameters_come_before_its_arrays_is_found() -> None:
     form = find_form("their_numpy:parameters_first")
-    assert form.names == ("query", "key", "value")
+    assert form.array_names == ("query", "key", "value")
     assert form.keywords == ("mask",)
 
 
 def test_a_wrong_mask_is_written_in_along_all_axes_that_it_takes() -> None:
     form = find_form("their_numpy:mask_of_next_entry")
-    assert [(each.keyword, each.parameter) for each in form.passed] == [("mask", "mask")]
+    assert [(each.keyword, each.parameter) for each in form.bindings] == [("mask", "mask")]
     assert "mask_axes" not in form.limits
     assert re.fullmatch(r"Its mask is handed on as `mask` \(True where .*\), but its output is .*: attnspec check .*",
                         form.remarks[0])
@@ -310,8 +310,8 @@ def test_a_layer_of_torch_is_found_with_its_matrices() -> None:
     form, trier = find_form_and_trier("their_torch:Own")
     assert form.arrangement.is_one
     assert ["".join(path) for path in form.state or ()] == [".qkv.weight", ".qkv.bias", ".proj.weight", ".proj.bias"]
-    assert form.parameter("mask") == "mask"
-    limits = next(line for line in entry(form, learned_of(form, trier)).splitlines() if "limits" in line)
+    assert form.parameter_for("mask") == "mask"
+    limits = next(line for line in write_entry(form, measure_adapter(form, trier)).splitlines() if "limits" in line)
     assert limits.strip() == (
         "limits: {self_attention_only: true, ties_value_width: true, grouped: false, ties_model_width: true}")
 
@@ -326,17 +326,17 @@ def test_a_layer_without_a_number_of_heads_has_one() -> None:
 def test_the_functions_of_torch_are_understood_without_a_signature() -> None:
     form = find_form("torch.nn.functional:scaled_dot_product_attention")
     assert set(form.keywords) == {"mask", "bias", "causal", "scale"}
-    assert form.given == {"enable_gqa": "Hkv != H"}
-    assert 'bias.masked_fill(~mask, float("-inf"))' in source(form)
-    assert head(form).splitlines()[1] == "distribution: torch"
+    assert form.arguments == {"enable_gqa": "Hkv != H"}
+    assert 'bias.masked_fill(~mask, float("-inf"))' in write_source(form)
+    assert write_head(form).splitlines()[1] == "distribution: torch"
 
 
 def test_what_is_left_at_its_default_is_listed_in_the_adapter() -> None:
     form = find_form("their_numpy:tiled")
-    assert form.left == {"block": "64", "precision": "'highest'", "kernel": ""}
-    assert "- Left at their defaults: precision='highest', kernel." in source(form)
-    assert "precision" not in source(form).partition("def attend")[2]
-    assert "block=3" in source(form).partition("def attend_block")[2]  # another one must change nothing
+    assert form.left_defaults == {"block": "64", "precision": "'highest'", "kernel": ""}
+    assert "- Left at their defaults: precision='highest', kernel." in write_source(form)
+    assert "precision" not in write_source(form).partition("def attend")[2]
+    assert "block=3" in write_source(form).partition("def attend_block")[2]  # another one must change nothing
 
 
 @pytest.mark.family(2)
@@ -359,7 +359,7 @@ def test_what_cannot_be_found_out_is_said(target: str, message: str) -> None:
 @pytest.mark.parametrize("name", ["attend", "query"])
 def test_a_callee_with_a_name_of_ours_is_imported_under_another(here: Path, name: str) -> None:
     (here / f"their_{name}.py").write_text(THEIRS.replace("def tiled", f"def {name}"), encoding="utf-8")
-    text = source(find_form(f"their_{name}:{name}"))
+    text = write_source(find_form(f"their_{name}:{name}"))
     assert f"from their_{name} import {name} as theirs" in text
     assert "    return theirs(" in text
 
@@ -397,7 +397,7 @@ def test_what_a_framework_flushes_at_larger_sizes_is_declared(
         "    return torch.softmax(logits, -1) @ value\n", encoding="utf-8")
     monkeypatch.setattr(Hosted, "flushed", lambda _, dtype: "a product" if dtype is DType.FLOAT32 else "")
     monkeypatch.chdir(tmp_path)
-    assert learned_of(*find_form_and_trier("plainly:attend")).flushing == (DType.FLOAT32,)
+    assert measure_adapter(*find_form_and_trier("plainly:attend")).flushing_dtypes == (DType.FLOAT32,)
 
 
 @pytest.mark.nightly
@@ -407,4 +407,4 @@ def test_what_a_framework_flushes_at_larger_sizes_is_declared(
                    'refuses: ["D % 32 ≠ 0", "S % 64 ≠ 0"]}')])
 def test_init_finds_a_kernel_of_large_sizes_and_lists_what_it_refuses(name: str, limits: str) -> None:
     form, trier = find_form_and_trier(f"their_numpy:{name}")
-    assert limits in entry(form, learned_of(form, trier))
+    assert limits in write_entry(form, measure_adapter(form, trier))

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 import pytest
 from attnspec.core.nouns import DType, Kind
 from attnspec.core.surroundings import Surroundings
-from attnspec.scaffold.examined import Examined
-from attnspec.scaffold.form import CallableKind, CallForm, Passed
-from attnspec.scaffold.manifest import learned_of
-from attnspec.scaffold.modes import DROPOUT
-from attnspec.scaffold.padding import PADDED
-from attnspec.scaffold.polarity import with_polarity
-from attnspec.scaffold.search import form_of
-from attnspec.scaffold.there import There
+from attnspec.scaffold.examined import ExaminedCallable
+from attnspec.scaffold.form import Binding, CallableKind, CallForm
+from attnspec.scaffold.manifest import measure_adapter
+from attnspec.scaffold.modes import DROPOUT_VARIANT
+from attnspec.scaffold.padding import PADDED_VARIANT
+from attnspec.scaffold.polarity import warn_of_inverted_mask
+from attnspec.scaffold.search import find_form
+from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.trial_adapter import Trier
-from attnspec.scaffold.writing.source import source
+from attnspec.scaffold.writing.source import write_source
 from attnspec.subjects.target import host_of
 
 FUNCTIONS = '''
@@ -227,162 +227,162 @@ class Sliding(Base):
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[There]:
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CalleeProcess]:
     """A process that finds somebody's modules."""
     folder = tmp_path_factory.mktemp("theirs")
     (folder / "by_hand.py").write_text(FUNCTIONS, encoding="utf-8")
     (folder / "by_hand_layers.py").write_text(LAYERS, encoding="utf-8")
     client = host_of("by_hand:sloped", Surroundings(), str(folder))
-    yield There(client)
+    yield CalleeProcess(client)
     client.close()
 
 
-def function_form(name: str, there: There) -> CallForm:
-    return form_of(f"by_hand:{name}", Trier(there))
+def function_form(name: str, there: CalleeProcess) -> CallForm:
+    return find_form(f"by_hand:{name}", Trier(there))
 
 
-def layer_form(name: str, there: There) -> CallForm:
+def layer_form(name: str, there: CalleeProcess) -> CallForm:
     pytest.importorskip("torch")
-    return form_of(f"by_hand_layers:{name}", Trier(there))
+    return find_form(f"by_hand_layers:{name}", Trier(there))
 
 
-def test_a_class_of_no_framework_is_filled_by_its_attributes(there: There) -> None:
+def test_a_class_of_no_framework_is_filled_by_its_attributes(there: CalleeProcess) -> None:
     form = function_form("OfNoFramework", there)
     assert (form.family, form.kind) == (CallableKind.PLAIN, Kind.LAYER)
-    assert '    layer.W_q = params["w_query"]\n' in source(form)
-    assert "    return layer.forward\n" in source(form)
+    assert '    layer.W_q = params["w_query"]\n' in write_source(form)
+    assert "    return layer.forward\n" in write_source(form)
 
 
-def test_an_array_that_has_to_be_given_is_one_that_changes_nothing(there: There) -> None:
+def test_an_array_that_has_to_be_given_is_one_that_changes_nothing(there: CalleeProcess) -> None:
     form = function_form("sloped", there)
-    assert form.given["slopes"] == "np.zeros((H,), dtype=query.dtype)"
-    assert form.parameter("alibi_slopes") == "slopes"
+    assert form.arguments["slopes"] == "np.zeros((H,), dtype=query.dtype)"
+    assert form.parameter_for("alibi_slopes") == "slopes"
     assert form.limits["slopes_are_shared"]
 
 
-def test_a_function_of_one_query_is_judged_at_one_query(there: There) -> None:
+def test_a_function_of_one_query_is_judged_at_one_query(there: CalleeProcess) -> None:
     form = function_form("decode", there)
-    assert (form.sizes, form.parameter("key_lengths")) == ({"T": 1}, "cache_seqlens")
+    assert (form.sizes, form.parameter_for("key_lengths")) == ({"T": 1}, "cache_seqlens")
 
 
-def test_what_answers_several_queries_wrongly_is_not_taken_for_one(there: There) -> None:
+def test_what_answers_several_queries_wrongly_is_not_taken_for_one(there: CalleeProcess) -> None:
     form = function_form("each_query", there)
     assert (form.sizes, form.mistake) == ({}, "softmax_over_queries")
 
 
-def test_packed_arrays_with_one_array_of_borders_are_found(there: There) -> None:
+def test_packed_arrays_with_one_array_of_borders_are_found(there: CalleeProcess) -> None:
     form = function_form("packed", there)
-    assert form.given["cu_seqlens"].startswith("np.arange(B + 1")
+    assert form.arguments["cu_seqlens"].startswith("np.arange(B + 1")
     assert "Its sequences are all of one length: ragged batches are not judged." in form.remarks
 
 
 @pytest.mark.parametrize(("name", "is_told"), [("with_probs", False), ("with_logits", True)])
-def test_what_a_flag_calls_weights_is_judged_as_weights(name: str, is_told: bool, there: There) -> None:
+def test_what_a_flag_calls_weights_is_judged_as_weights(name: str, is_told: bool, there: CalleeProcess) -> None:
     form = function_form(name, there)
-    assert form.parameter("return_weights") == "return_probs"
+    assert form.parameter_for("return_weights") == "return_probs"
     assert any("do not sum to 1" in each for each in form.remarks) is is_told
 
 
-def test_what_is_called_a_log_sum_exp_is_judged_as_one(there: There) -> None:
+def test_what_is_called_a_log_sum_exp_is_judged_as_one(there: CalleeProcess) -> None:
     form = function_form("with_lse", there)
     assert form.reading is not None
-    assert (form.reading.beside, form.reading.weights) == ("return_lse", "[1]")
+    assert (form.reading.extra_keyword, form.reading.weights_path) == ("return_lse", "[1]")
     assert "it is no log-sum-exp" in form.remarks[-1]
 
 
-def test_weights_of_a_stored_log_sum_exp_are_declared(there: There) -> None:
+def test_weights_of_a_stored_log_sum_exp_are_declared(there: CalleeProcess) -> None:
     trier = Trier(there)
-    learned = learned_of(form_of("by_hand:by_stored_sums", trier), trier)
-    assert {DType.FLOAT64, DType.FLOAT32} <= set(learned.storing)
-    assert not learned_of(form_of("by_hand:with_probs", trier), trier).storing
+    learned = measure_adapter(find_form("by_hand:by_stored_sums", trier), trier)
+    assert {DType.FLOAT64, DType.FLOAT32} <= set(learned.storing_dtypes)
+    assert not measure_adapter(find_form("by_hand:with_probs", trier), trier).storing_dtypes
 
 
-def test_float64_is_declared_of_what_is_computed_in_it(there: There) -> None:
+def test_float64_is_declared_of_what_is_computed_in_it(there: CalleeProcess) -> None:
     trier = Trier(there)
-    learned = learned_of(form_of("by_hand:in_float32", trier), trier)
+    learned = measure_adapter(find_form("by_hand:in_float32", trier), trier)
     assert learned.is_inexact
     assert DType.FLOAT64 not in learned.dtypes
-    assert DType.FLOAT64 in learned_of(form_of("by_hand:with_probs", trier), trier).dtypes
+    assert DType.FLOAT64 in measure_adapter(find_form("by_hand:with_probs", trier), trier).dtypes
 
 
 @pytest.mark.parametrize(("name", "is_told"), [("in_blocks", False), ("in_whole_blocks", True)])
-def test_another_length_of_blocks_is_a_variant(name: str, is_told: bool, there: There) -> None:
+def test_another_length_of_blocks_is_a_variant(name: str, is_told: bool, there: CalleeProcess) -> None:
     form = function_form(name, there)
-    assert form.variants["block"].given == {"block": "3"}
+    assert form.variants["block"].arguments == {"block": "3"}
     assert [each.startswith("BLOCK: given block=3, its output is") for each in form.warnings] == [True] * is_told
 
 
-def test_a_mask_that_is_cut_to_the_queries_is_judged_where_it_fits(there: There) -> None:
+def test_a_mask_that_is_cut_to_the_queries_is_judged_where_it_fits(there: CalleeProcess) -> None:
     form = function_form("of_cut_mask", there)
-    assert (form.parameter("mask"), form.mask_of_squares, form.demanded) == ("mask", True, ())
-    assert 'raise ValueError("it takes a mask where T = S only")' in source(form)
+    assert (form.parameter_for("mask"), form.mask_of_squares, form.demanded_keywords) == ("mask", True, ())
+    assert 'raise ValueError("it takes a mask where T = S only")' in write_source(form)
 
 
-def test_lengths_of_folded_heads_are_those_of_each_head(there: There) -> None:
+def test_lengths_of_folded_heads_are_those_of_each_head(there: CalleeProcess) -> None:
     form = function_form("of_folded_heads", there)
-    assert [each.expression for each in form.passed] == ["np.repeat(key_lengths, H)"]
+    assert [each.expression for each in form.bindings] == ["np.repeat(key_lengths, H)"]
 
 
-def test_what_an_assertion_names_is_refused_and_not_demanded(there: There) -> None:
+def test_what_an_assertion_names_is_refused_and_not_demanded(there: CalleeProcess) -> None:
     form = function_form("refusing", there)
-    assert (form.unjudged, form.demanded) == (("soft_cap",), ())
+    assert (form.unjudged_parameters, form.demanded_keywords) == (("soft_cap",), ())
 
 
-def test_a_parameter_that_changes_nothing_is_no_keyword(there: There) -> None:
+def test_a_parameter_that_changes_nothing_is_no_keyword(there: CalleeProcess) -> None:
     form = function_form("refusing", there)
-    assert not form.passed
+    assert not form.bindings
     assert "NOT TRIED: kernel" in form.warnings[0]
 
 
-def test_a_list_of_heads_is_filled_head_by_head(there: There) -> None:
+def test_a_list_of_heads_is_filled_head_by_head(there: CalleeProcess) -> None:
     form = layer_form("ListOfHeads", there)
     entry = '**{f"heads.{head}.key.weight": params["w_key"][:, head * D:(head + 1) * D].T for head in range(heads)},'
-    assert entry in source(form)
+    assert entry in write_source(form)
     assert form.limits["biases"] == "out"
 
 
-def test_an_image_is_a_sequence_of_its_pixels(there: There) -> None:
+def test_an_image_is_a_sequence_of_its_pixels(there: CalleeProcess) -> None:
     form = layer_form("OfImages", there)
     assert form.arrangement.shape == "(B,M,{L},1)"
-    assert 'params["w_query"].T[..., None, None]' in source(form)
+    assert 'params["w_query"].T[..., None, None]' in write_source(form)
 
 
-def test_what_adds_its_input_is_judged_before_the_sum(there: There) -> None:
+def test_what_adds_its_input_is_judged_before_the_sum(there: CalleeProcess) -> None:
     form = layer_form("Block", there)
-    assert (form.judged, form.without) == ("proj", ("norm",))
-    assert "register_forward_hook" in source(form)
+    assert (form.judged_part, form.removed_parts) == ("proj", ("norm",))
+    assert "register_forward_hook" in write_source(form)
 
 
-def test_what_does_something_else_behind_its_projection_is_refused(there: There) -> None:
+def test_what_does_something_else_behind_its_projection_is_refused(there: CalleeProcess) -> None:
     pytest.importorskip("torch")
     with pytest.raises(Exception, match="does not compute attention in any of the"):
-        form_of("by_hand_layers:TwiceAsLarge", Trier(there))
+        find_form("by_hand_layers:TwiceAsLarge", Trier(there))
 
 
 @pytest.mark.parametrize(("name", "says"), [
     ("OfLengths", ""), ("OfFirstLength", "the length of the first entry of the batch serves for all")])
-def test_lengths_of_a_layer_are_judged_by_padding(name: str, says: str, there: There) -> None:
+def test_lengths_of_a_layer_are_judged_by_padding(name: str, says: str, there: CalleeProcess) -> None:
     form = layer_form(name, there)
-    assert form.variants[PADDED].padded == "lengths"
+    assert form.variants[PADDED_VARIANT].padded_parameter == "lengths"
     assert "lengths" not in form.defaults
     assert [says in each for each in form.warnings] == ([True] if says else [])
 
 
-def test_one_slope_for_all_heads_is_doubted(there: There) -> None:
+def test_one_slope_for_all_heads_is_doubted(there: CalleeProcess) -> None:
     form = layer_form("OfOneSlope", there)
-    assert (form.zeroed, form.demanded) == (("slopes",), ("alibi_slopes",))
+    assert (form.zero_tensors, form.demanded_keywords) == (("slopes",), ("alibi_slopes",))
     assert form.warnings[0].startswith("ONE SLOPE FOR ALL HEADS")
 
 
-def test_what_drops_in_evaluation_is_told(there: There) -> None:
+def test_what_drops_in_evaluation_is_told(there: CalleeProcess) -> None:
     form = layer_form("Dropping", there)
-    assert form.variants[DROPOUT].construction["p_drop"] == "0.5"
+    assert form.variants[DROPOUT_VARIANT].construction["p_drop"] == "0.5"
     assert form.warnings[0].startswith("DROPS IN EVALUATION: constructed with a rate of dropout of 0.5, its output is")
 
 
-def test_a_window_of_the_constructor_is_off_where_none_is_asked_for(there: There) -> None:
+def test_a_window_of_the_constructor_is_off_where_none_is_asked_for(there: CalleeProcess) -> None:
     form = layer_form("Sliding", there)
-    assert (form.construction["window"], form.parameter("window")) == ("T", "window")
+    assert (form.construction["window"], form.parameter_for("window")) == ("T", "window")
 
 
 @pytest.mark.parametrize(("parameter", "doc", "keeps", "is_told"), [
@@ -397,9 +397,10 @@ def test_a_window_of_the_constructor_is_off_where_none_is_asked_for(there: There
      False)])
 def test_a_mask_is_what_its_name_or_docstring_says(parameter: str, doc: str, keeps: bool, is_told: bool) -> None:
     says = "True where a query may attend" if keeps else "True where a key is hidden"
-    passed = Passed("mask", parameter, "mask[:, 0]" if keeps else "~mask[:, 0]", f"{says}, (B,T,S)")
-    callee = Examined("mine:attend", "attend", "mine", "mine", is_class=False, parameters=(), packages=frozenset(),
-                      docs=(doc,))
-    form = with_polarity(CallForm("mine:attend", passed=(passed,)), callee)
+    passed = Binding("mask", parameter, "mask[:, 0]" if keeps else "~mask[:, 0]", f"{says}, (B,T,S)")
+    callee = ExaminedCallable("mine:attend", "attend", "mine", "mine", is_class=False, parameters=(),
+                              packages=frozenset(),
+                              docs=(doc,))
+    form = warn_of_inverted_mask(CallForm("mine:attend", bindings=(passed,)), callee)
     assert bool(form.warnings) is is_told
-    assert form.passed[0].expression == ("~mask[:, 0]" if keeps is is_told else "mask[:, 0]")
+    assert form.bindings[0].expression == ("~mask[:, 0]" if keeps is is_told else "mask[:, 0]")

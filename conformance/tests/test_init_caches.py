@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from attnspec.core.surroundings import Surroundings
 from attnspec.scaffold.form import CallForm, KeptCache
-from attnspec.scaffold.search import form_of
-from attnspec.scaffold.there import There
+from attnspec.scaffold.search import find_form
+from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.trial_adapter import Trier
-from attnspec.scaffold.writing.source import source
+from attnspec.scaffold.writing.source import write_source
 from attnspec.subjects.target import host_of
 
 FUNCTION = '''
@@ -110,60 +110,60 @@ class OfFlag(Layer):
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[There]:
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CalleeProcess]:
     """A process that finds somebody's modules."""
     folder = tmp_path_factory.mktemp("theirs")
     (folder / "stored.py").write_text(FUNCTION.replace("ADVANCES", "T"), encoding="utf-8")
     (folder / "stuck.py").write_text(FUNCTION.replace("ADVANCES", "0"), encoding="utf-8")
     (folder / "stored_layers.py").write_text(LAYERS, encoding="utf-8")
     client = host_of("stored:attend_past", Surroundings(), str(folder))
-    yield There(client)
+    yield CalleeProcess(client)
     client.close()
 
 
-def form_in(target: str, there: There) -> CallForm:
-    return form_of(target, Trier(there))
+def form_in(target: str, there: CalleeProcess) -> CallForm:
+    return find_form(target, Trier(there))
 
 
 @pytest.mark.parametrize(("name", "parameter", "kept"), [
     ("OfObject", "kv_cache", KeptCache("Cache()", "stored_layers:Cache")), ("OfDict", "cache", KeptCache("{}")),
     ("OfModule", "start_pos", KeptCache())])
 def test_a_cache_that_is_filled_in_place_makes_a_decoder(name: str, parameter: str, kept: KeptCache,
-                                                         there: There) -> None:
+                                                         there: CalleeProcess) -> None:
     pytest.importorskip("torch")
     form = form_in(f"stored_layers:{name}", there)
-    assert (form.parameter("cache"), form.kept) == (parameter, kept)
-    assert source(form).partition("_training")[0].count("cache is None") == 1
-    assert form.limits.get("cache") == (None if kept.empty else 64)
+    assert (form.parameter_for("cache"), form.kept_cache) == (parameter, kept)
+    assert write_source(form).partition("_training")[0].count("cache is None") == 1
+    assert form.limits.get("cache") == (None if kept.empty_text else 64)
 
 
-def test_a_flag_that_asks_for_a_cache_is_set(there: There) -> None:
+def test_a_flag_that_asks_for_a_cache_is_set(there: CalleeProcess) -> None:
     pytest.importorskip("torch")
     form = form_in("stored_layers:OfFlag", there)
-    assert (form.given["use_cache"], form.cache, form.parameter("cache")) == ("True", "[-1]", "layer_past")
+    assert (form.arguments["use_cache"], form.cache_path, form.parameter_for("cache")) == ("True", "[-1]", "layer_past")
     assert form.reading is not None
     assert form.reading.path == "[0]"
 
 
-def test_what_later_calls_store_in_vain_is_told(there: There) -> None:
+def test_what_later_calls_store_in_vain_is_told(there: CalleeProcess) -> None:
     pytest.importorskip("torch")
     form = form_in("stored_layers:OfOneCall", there)
     says = "CACHE: it is right behind one call that filled its cache, but not behind several"
     assert form.warnings[0].startswith(says)
 
 
-def test_a_function_that_wants_a_cache_with_room_is_handed_one(there: There) -> None:
+def test_a_function_that_wants_a_cache_with_room_is_handed_one(there: CalleeProcess) -> None:
     form = form_in("stored:attend_and_store", there)
-    assert (form.parameter("cache"), form.limits["cache"], form.cache) == ("cache", 512, "[-1]")
-    assert form.given["cache"].startswith('{"index": 0, "k": np.zeros((B, 512, Hkv, D), dtype=query.dtype)')
+    assert (form.parameter_for("cache"), form.limits["cache"], form.cache_path) == ("cache", 512, "[-1]")
+    assert form.arguments["cache"].startswith('{"index": 0, "k": np.zeros((B, 512, Hkv, D), dtype=query.dtype)')
 
 
-def test_a_place_in_a_cache_that_stays_is_told(there: There) -> None:
+def test_a_place_in_a_cache_that_stays_is_told(there: CalleeProcess) -> None:
     form = form_in("stuck:attend_and_store", there)
-    assert form.parameter("cache") == "cache"
+    assert form.parameter_for("cache") == "cache"
     assert "Its cache is handed on as `cache`, but the past in the cache is not seen" in form.remarks[-1]
 
 
-def test_a_past_that_wants_a_new_key_for_each_query_is_limited(there: There) -> None:
+def test_a_past_that_wants_a_new_key_for_each_query_is_limited(there: CalleeProcess) -> None:
     form = form_in("stored:attend_past", there)
-    assert (form.parameter("past_key"), form.limits["past_lengths"]) == ("past_k", "equal")
+    assert (form.parameter_for("past_key"), form.limits["past_lengths"]) == ("past_k", "equal")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from attnspec.core.errors import TargetError
 from attnspec.record.read import read_record
-from attnspec.scaffold.acquaint import Written
+from attnspec.scaffold.acquaint import WrittenAdapter
 from attnspec.scaffold.candidates import candidates_for
 from helpers.commands import Cli
 
@@ -78,14 +78,14 @@ def test_two_candidates_of_one_name_are_told(cli: Cli, generated: Path) -> None:
      "import numpy\nfrom reference import Config\nfrom .a_candidate import attendNew as attend\n")])
 def test_only_the_reference_is_imported_from_the_candidate(tmp_path: Path, written: str, turned: str) -> None:
     (tmp_path / "a.py").write_text("def attendNew(query, key, value):\n    return value\n", encoding="utf-8")
-    of_reference = Written("reference", "attend", written, "", "")
+    of_reference = WrittenAdapter("reference", "attend", written, "", "")
     [candidate] = candidates_for("reference:attend", of_reference, [tmp_path])
     assert candidate.written.adapter == turned
 
 
 def test_an_adapter_that_does_not_import_the_reference_by_its_name_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("def attendNew(query, key, value):\n    return value\n", encoding="utf-8")
-    of_reference = Written("reference", "attend", "import reference\n", "", "")
+    of_reference = WrittenAdapter("reference", "attend", "import reference\n", "", "")
     with pytest.raises(TargetError, match="no candidate can take the place of reference:attend: the adapter does not "
                                           "import it by that name"):
         list(candidates_for("reference:attend", of_reference, [tmp_path]))

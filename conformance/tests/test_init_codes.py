@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from attnspec.aspects.quantised.search import scale_parameters
+from attnspec.aspects.quantised.search import find_scale_parameters
 from attnspec.core.nouns import DType
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import assumed_precision
 from attnspec.problems.problem import Problem
-from attnspec.scaffold.examined import Examined
-from attnspec.scaffold.form import CallForm, Passed
+from attnspec.scaffold.examined import ExaminedCallable
+from attnspec.scaffold.form import Binding, CallForm
 from attnspec.scaffold.lookup import TheirParameter
-from attnspec.scaffold.probe_problems import plain, truth_of
+from attnspec.scaffold.probe_problems import expect_usual, plain_problem
 from helpers.commands import Cli
 
 NUMPY = '''
@@ -176,8 +176,8 @@ def test_codes_of_pytorch_are_found_too(cli: Cli, tmp_path: Path) -> None:
                                   "k_dequant_scale"])
 def test_scales_are_known_by_the_names_that_libraries_have(name: str) -> None:
     parameters = tuple(TheirParameter(each) for each in ("q", "k", "v", name, "scale"))
-    told = scale_parameters(Examined("lib:f", "f", "lib", "lib", is_class=False, parameters=parameters,
-                                     packages=frozenset()))
+    told = find_scale_parameters(ExaminedCallable("lib:f", "f", "lib", "lib", is_class=False, parameters=parameters,
+                                                  packages=frozenset()))
     assert told is not None
     assert told.by_keyword["key_scale"].name == name
     assert [each.name for each in told.callee.parameters] == ["q", "k", "v", "scale"]
@@ -185,15 +185,15 @@ def test_scales_are_known_by_the_names_that_libraries_have(name: str) -> None:
 
 def test_a_function_without_scales_is_none_of_codes() -> None:
     parameters = tuple(TheirParameter(each) for each in ("q", "k", "v", "scale", "q_scale"))
-    assert scale_parameters(Examined("lib:f", "f", "lib", "lib", is_class=False, parameters=parameters,
-                                     packages=frozenset())) is None
+    assert find_scale_parameters(ExaminedCallable("lib:f", "f", "lib", "lib", is_class=False, parameters=parameters,
+                                                  packages=frozenset())) is None
 
 
 def test_a_form_with_scales_is_tried_with_codes() -> None:
-    passed = (Passed("key_scale", "k_scale", "key_scale"),)
-    problem = plain(CallForm("lib:f", passed=passed, limits={"stored_key": "int8", "key_scales": "token"}))
+    passed = (Binding("key_scale", "k_scale", "key_scale"),)
+    problem = plain_problem(CallForm("lib:f", bindings=passed, limits={"stored_key": "int8", "key_scales": "token"}))
     assert isinstance(problem, Problem)
     assert problem.key_scale is not None
     assert (problem.key == problem.key.round()).all()
     truth = expect(problem, assumed_precision(DType.FLOAT32), conventions={"grouped_heads": "repeat"})
-    assert truth_of(CallForm("lib:f"), problem).gap(truth.output)[0] < 1e-12
+    assert expect_usual(CallForm("lib:f"), problem).gap(truth.output)[0] < 1e-12

@@ -9,8 +9,8 @@ import pytest
 from attnspec.core.forms import InputForm
 from attnspec.core.nouns import Kind
 from attnspec.core.surroundings import Surroundings
-from attnspec.scaffold.acquaint import Written, acquaint
-from attnspec.subjects.registry import load
+from attnspec.scaffold.acquaint import WrittenAdapter, write_for
+from attnspec.subjects.registry import load_target
 from attnspec.subjects.subject import Subject
 
 NUMPY = """
@@ -51,17 +51,17 @@ class Attention(nn.Module):
 
 
 def write_adapter(folder: Path, name: str, source: str, module: str,
-                  monkeypatch: pytest.MonkeyPatch) -> tuple[Written, Subject]:
+                  monkeypatch: pytest.MonkeyPatch) -> tuple[WrittenAdapter, Subject]:
     """What init writes for it, and the subject that the adapter is."""
     (folder / f"{module}.py").write_text(source, encoding="utf-8")
     monkeypatch.syspath_prepend(str(folder))
-    found = acquaint(f"{module}:{name}", Surroundings())
+    found = write_for(f"{module}:{name}", Surroundings())
     place = folder / "implementations" / module
     place.mkdir(parents=True)
-    (place / "manifest.yaml").write_text(found.head + found.subject, encoding="utf-8")
+    (place / "manifest.yaml").write_text(found.manifest_head + found.manifest_entry, encoding="utf-8")
     (place / f"{found.name}.py").write_text(found.adapter, encoding="utf-8")
     sys.modules.pop(module, None)
-    return found, load(f"{module}/{found.name}", folders=[folder / "implementations"])
+    return found, load_target(f"{module}/{found.name}", folders=[folder / "implementations"])
 
 
 def numpy_like(returned: str, change: str = "") -> str:
@@ -75,7 +75,7 @@ def test_a_function_that_hands_its_cache_back_becomes_a_decoder(
     assert subject.declaration.claims == ("causal", "decoder", "past")
     assert subject.declaration.conventions == {
         "causal_alignment": "top_left", "overfull_cache": "grows", "used_cache": "kept"}
-    assert "It is a decoder. The cache for its next call is answer[-1]." in found.found
+    assert "It is a decoder. The cache for its next call is answer[-1]." in found.sentences
     assert "cache: Any = None," in found.adapter
     assert "to (B,H,T,Dv), and the cache for the next call." in found.adapter
 
@@ -105,7 +105,7 @@ def test_a_layer_that_hands_its_cache_back_becomes_one(tmp_path: Path, monkeypat
     pytest.importorskip("torch")
     found, subject = write_adapter(tmp_path, "Attention", TORCH, "layered", monkeypatch)
     assert (subject.declaration.form, subject.declaration.kind) == (InputForm.DECODER, Kind.LAYER)
-    assert 'The cache for its next call is answer["cache"].' in " ".join(found.found)
+    assert 'The cache for its next call is answer["cache"].' in " ".join(found.sentences)
     assert subject.declaration.limits.self_attention_only
     assert subject.declaration.conventions["used_cache"] == "kept"
 

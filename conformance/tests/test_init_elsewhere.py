@@ -11,13 +11,12 @@ import pytest
 from attnspec.core.errors import TargetError
 from attnspec.core.nouns import Verdict
 from attnspec.core.surroundings import Surroundings
-from attnspec.hosting.client import Client, HostDied
-from attnspec.hosting.process import ProcessDeath
+from attnspec.hosting.client import Client, HostDied, ProcessDeath
 from attnspec.scaffold import trial_adapter
-from attnspec.scaffold.acquaint import acquaint
+from attnspec.scaffold.acquaint import write_for
 from attnspec.scaffold.form import CallForm
-from attnspec.scaffold.search import form_of
-from attnspec.scaffold.there import There
+from attnspec.scaffold.search import find_form
+from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.subjects.target import host_of
 from helpers.commands import Cli
@@ -42,8 +41,8 @@ def write_module(folder: Path, first: str, name: str = "mine") -> None:
 
 def find_form_and_trier(target: str, surroundings: Surroundings | None = None) -> tuple[CallForm, Trier]:
     there = surroundings or Surroundings()
-    trier = Trier(There(host_of(target, there), time.monotonic() + there.deadline))
-    return form_of(target, trier), trier
+    trier = Trier(CalleeProcess(host_of(target, there), time.monotonic() + there.deadline))
+    return find_form(target, trier), trier
 
 
 def test_nothing_of_attnspec_is_where_the_callee_lives(here: Path) -> None:
@@ -54,7 +53,7 @@ def test_nothing_of_attnspec_is_where_the_callee_lives(here: Path) -> None:
 def test_no_adapter_that_is_tried_is_written_into_a_file(here: Path) -> None:
     write_module(here, "pass")
     trier = find_form_and_trier("mine:attend")[1]
-    assert trier.tried > 2
+    assert trier.tried_count > 2
     assert [path.name for path in here.rglob("*") if path.suffix == ".py"] == ["mine.py"]
 
 
@@ -90,7 +89,7 @@ def test_a_form_that_ends_the_process_is_one_that_is_not_right(here: Path) -> No
     write_module(here, "query.ndim == 4 and os._exit(9)")
     form, trier = find_form_and_trier("mine:attend")
     assert form.arrangement.shape == "(B·H,{L},D)"
-    assert 1 <= trier.deaths < trial_adapter.DEATHS
+    assert 1 <= trier.death_count < trial_adapter.MOST_DEATHS
 
 
 def test_a_search_ends_where_the_callee_does_not_return(here: Path) -> None:
@@ -148,5 +147,5 @@ def test_keras_computes_with_what_is_there(monkeypatch: pytest.MonkeyPatch, inst
     monkeypatch.setattr("attnspec.scaffold.acquaint.is_installed", lambda name: name in installed)
     monkeypatch.setattr("attnspec.scaffold.acquaint.host_of", started)
     with pytest.raises(ZeroDivisionError):
-        acquaint("keras.layers:Attention", KERAS)
+        write_for("keras.layers:Attention", KERAS)
     assert {name: value for name, value in given[0].environment.items() if name.startswith("KERAS")} == backend

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from attnspec.core.errors import TargetError
-from attnspec.scaffold.location import Location, locate
+from attnspec.scaffold.location import TargetLocation, locate_target
 from helpers.commands import Cli
 
 ATTENTION = """
@@ -60,32 +60,32 @@ def test_a_file_outside_of_the_working_directory_is_found_from_the_adapter(here:
 def test_a_file_is_a_module_of_its_package() -> None:
     write_package(Path("models/blocks"), is_package=True)
     Path("models/__init__.py").touch()
-    assert locate("models/blocks/layer.py:attend") == Location("models.blocks.layer:attend")
+    assert locate_target("models/blocks/layer.py:attend") == TargetLocation("models.blocks.layer:attend")
 
 
 def test_a_file_of_a_folder_that_is_no_package_stands_beside_its_siblings(here: Path) -> None:
     write_package(here / "kernels")
-    assert locate("kernels/layer.py:attend") == Location("layer:attend", str(here / "kernels"))
+    assert locate_target("kernels/layer.py:attend") == TargetLocation("layer:attend", str(here / "kernels"))
 
 
 @pytest.mark.usefixtures("here")
 def test_a_file_that_is_not_there_is_told() -> None:
     with pytest.raises(TargetError, match=r"none\.py: there is no such file"):
-        locate("none.py:attend")
+        locate_target("none.py:attend")
 
 
 @pytest.mark.parametrize(("name", "module"), [
     ("my-layer.py", "my_layer"), ("2d.py", "file_2d"), ("random.py", "random_file")])
 def test_a_file_whose_name_is_no_modules_gets_a_name(here: Path, name: str, module: str) -> None:
     (here / name).touch()
-    assert locate(f"{name}:attend") == Location(f"{module}:attend", str(here), str(here / name))
+    assert locate_target(f"{name}:attend") == TargetLocation(f"{module}:attend", str(here), str(here / name))
 
 
 @pytest.mark.usefixtures("here")
 def test_a_made_name_is_not_that_of_a_file_beside() -> None:
     Path("my-layer.py").touch()
     Path("my_layer.py").touch()
-    assert locate("my-layer.py:attend").target == "my_layer_file:attend"
+    assert locate_target("my-layer.py:attend").target == "my_layer_file:attend"
 
 
 def test_a_file_that_no_import_finds_is_judged_by_the_printed_command(here: Path, cli: Cli) -> None:

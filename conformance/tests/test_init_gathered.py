@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from attnspec.scaffold.examined import Examined
-from attnspec.scaffold.gathered import Gathered, spread_inputs
+from attnspec.scaffold.examined import ExaminedCallable
+from attnspec.scaffold.gathered import GatheredInputs, spread_inputs
 from attnspec.scaffold.lookup import TheirParameter
 from helpers.commands import Cli
 
@@ -33,11 +33,12 @@ DICT = 'latents, inputs, pad = batch["latents"], batch["inputs"], batch.get("pad
 TUPLE = "latents, inputs = batch; pad = None"
 
 
-def layer(forward: str) -> Examined:
+def layer(forward: str) -> ExaminedCallable:
     source = f"class Layer:\n    def forward(self, batch, scale=1):\n        {forward}\n"
     parameters = (TheirParameter("batch"), TheirParameter("scale", 1))
-    return Examined("layers:Layer", "Layer", "layers", "layers", is_class=True, parameters=(), packages=frozenset(),
-                    methods={"forward": parameters}, source=source)
+    return ExaminedCallable("layers:Layer", "Layer", "layers", "layers", is_class=True, parameters=(),
+                            packages=frozenset(),
+                            methods={"forward": parameters}, source=source)
 
 
 @pytest.mark.parametrize(("forward", "names", "is_dict", "required"), [
@@ -46,9 +47,9 @@ def layer(forward: str) -> Examined:
 def test_inputs_are_read_off_the_source(forward: str, names: tuple[str, ...], required: tuple[str, ...], *,
                                         is_dict: bool) -> None:
     spread, gathered = spread_inputs(layer(forward))
-    assert gathered == Gathered("batch", names, is_dict)
-    assert [each.name for each in spread.call] == [*names, "scale"]
-    assert tuple(each.name for each in spread.call if each.is_required) == required
+    assert gathered == GatheredInputs("batch", names, is_dict)
+    assert [each.name for each in spread.call_parameters] == [*names, "scale"]
+    assert tuple(each.name for each in spread.call_parameters if each.is_required) == required
 
 
 @pytest.mark.parametrize("forward", ["return batch", "x = batch[0]", 'x = other["q"]', "x, (y, z) = batch"])

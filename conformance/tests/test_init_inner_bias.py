@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from attnspec.core.errors import TargetError
 from attnspec.core.surroundings import Surroundings
-from attnspec.scaffold.search import form_of
-from attnspec.scaffold.there import There
+from attnspec.scaffold.search import find_form
+from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.trial_adapter import Trier
-from attnspec.scaffold.writing.source import source
+from attnspec.scaffold.writing.source import write_source
 from attnspec.subjects.target import host_of
 
 FUNCTIONS = '''
@@ -65,13 +65,13 @@ class Sloping(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[There]:
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CalleeProcess]:
     """A process that finds somebody's modules."""
     folder = tmp_path_factory.mktemp("theirs")
     (folder / "sloping.py").write_text(FUNCTIONS, encoding="utf-8")
     (folder / "sloping_layer.py").write_text(LAYER, encoding="utf-8")
     client = host_of("sloping:attend", Surroundings(), str(folder))
-    yield There(client)
+    yield CalleeProcess(client)
     client.close()
 
 
@@ -81,21 +81,21 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[There]:
     ("steep", r"with a bias of its own: head h adds -m·\(i - j\), for H = 2 with m = 5, 2\.5\. attnspec would"),
     ("bent", r"with a bias of its own that depends on j - i, of query i and key j \(for H = 2\)"),
     ("of_contents", "does not compute attention in any of the")])
-def test_a_bias_that_cannot_be_switched_off_is_told(name: str, says: str, there: There) -> None:
+def test_a_bias_that_cannot_be_switched_off_is_told(name: str, says: str, there: CalleeProcess) -> None:
     with pytest.raises(TargetError, match=says):
-        form_of(f"sloping:{name}", Trier(there))
+        find_form(f"sloping:{name}", Trier(there))
 
 
-def test_a_bias_that_a_flag_switches_off_is_off_in_the_adapter(there: There) -> None:
-    form = form_of("sloping:with_flag", Trier(there))
-    assert (form.given, form.limits["causal_only"]) == ({"use_slopes": "False"}, True)
+def test_a_bias_that_a_flag_switches_off_is_off_in_the_adapter(there: CalleeProcess) -> None:
+    form = find_form("sloping:with_flag", Trier(there))
+    assert (form.arguments, form.limits["causal_only"]) == ({"use_slopes": "False"}, True)
     assert "Its use_slopes is False in the adapter" in form.warnings[0]
 
 
-def test_a_bias_in_a_tensor_is_switched_off_and_all_else_is_judged(there: There) -> None:
+def test_a_bias_in_a_tensor_is_switched_off_and_all_else_is_judged(there: CalleeProcess) -> None:
     pytest.importorskip("torch")
-    form = form_of("sloping_layer:Sloping", Trier(there))
-    assert (form.zeroed, form.parameter("mask")) == (("slopes",), "is_pad")
+    form = find_form("sloping_layer:Sloping", Trier(there))
+    assert (form.zero_tensors, form.parameter_for("mask")) == (("slopes",), "is_pad")
     assert form.warnings[0].startswith("WITHOUT ITS BIAS: it adds a bias of its own: head h adds -m·|i - j|, for H = 2 "
                                        "with m = 0.5, 0.25. Its slopes is set to 0 in the adapter")
-    assert "    with torch.no_grad():\n        layer.slopes.zero_()\n" in source(form)
+    assert "    with torch.no_grad():\n        layer.slopes.zero_()\n" in write_source(form)

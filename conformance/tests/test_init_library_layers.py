@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from attnspec.scaffold.writing.source import source
+from attnspec.scaffold.writing.source import write_source
 from helpers.forms import form_found
 
 LAYERS = """
@@ -128,13 +128,13 @@ def their_layers(here: Path) -> None:
 
 
 def test_a_module_whose_train_returns_nothing_is_judged() -> None:
-    assert ").to(query.dtype)\n    layer.eval()\n" in source(form_found("theirs:ForgetsItself"))
+    assert ").to(query.dtype)\n    layer.eval()\n" in write_source(form_found("theirs:ForgetsItself"))
 
 
 def test_a_projection_in_a_list_is_judged_before_the_input_is_added() -> None:
     form = form_found("theirs:AddsItsInput")
-    assert form.judged == "to_out.0"
-    assert "layer.to_out[0].register_forward_hook(" in source(form)
+    assert form.judged_part == "to_out.0"
+    assert "layer.to_out[0].register_forward_hook(" in write_source(form)
 
 
 @pytest.mark.parametrize(("name", "text"), [
@@ -145,7 +145,7 @@ def test_a_projection_in_a_list_is_judged_before_the_input_is_added() -> None:
 def test_inputs_have_no_name_and_fused_matrices_lie_in_many_ways(name: str, text: str) -> None:
     form = form_found(f"theirs:{name}")
     assert not any("WRONG" in warning for warning in form.warnings)
-    assert text in source(form)
+    assert text in write_source(form)
 
 
 @pytest.mark.parametrize(("name", "warnings"), [
@@ -157,13 +157,13 @@ def test_inputs_have_no_name_and_fused_matrices_lie_in_many_ways(name: str, text
 def test_what_is_no_part_of_the_definition_is_left_out_and_told(name: str, warnings: Sequence[str]) -> None:
     form = form_found(f"theirs:{name}")
     assert list(form.warnings) == warnings
-    assert form.demanded == ()
+    assert form.demanded_keywords == ()
 
 
 def test_a_mask_that_is_wanted_is_given_and_a_call_that_adds_left_out() -> None:
     form = form_found("theirs:WantsAMask")
-    assert form.given == {"attention_mask": "torch.ones((B, T, S), dtype=torch.bool)"}
-    assert form.replaced == {'type(layer.alibi_layer), "__call__"': "lambda _, a0, *_more, **_named: a0"}
+    assert form.arguments == {"attention_mask": "torch.ones((B, T, S), dtype=torch.bool)"}
+    assert form.replacements == {'type(layer.alibi_layer), "__call__"': "lambda _, a0, *_more, **_named: a0"}
     assert "Its alibi_layer is replaced by what adds nothing in the adapter" in form.warnings[0]
     assert form.remarks == ("It wants its attention_mask: without it, it raises TypeError: 'NoneType' object is not "
                             "subscriptable.",)

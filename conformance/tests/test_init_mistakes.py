@@ -15,9 +15,9 @@ from attnspec.problems.keyword_arrays import split_past
 from attnspec.problems.problem import Problem
 from attnspec.scaffold.form import CallForm
 from attnspec.scaffold.mistakes import MISTAKES
-from attnspec.scaffold.probe_problems import CROSS, expected_mistakes, problem_of
-from attnspec.scaffold.search import form_of
-from attnspec.scaffold.there import There
+from attnspec.scaffold.probe_problems import CROSS_SIZES, expected_mistakes, sample_problem
+from attnspec.scaffold.search import find_form
+from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.subjects.target import host_of
 from helpers.commands import Cli
@@ -141,18 +141,18 @@ class BiasForgotten(Layer):
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[There]:
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CalleeProcess]:
     """A process that finds somebody's modules."""
     folder = tmp_path_factory.mktemp("theirs")
     (folder / "mistaken.py").write_text(FUNCTIONS, encoding="utf-8")
     (folder / "mistaken_layers.py").write_text(LAYERS, encoding="utf-8")
     client = host_of("mistaken:attend", Surroundings(), str(folder))
-    yield There(client)
+    yield CalleeProcess(client)
     client.close()
 
 
-def form_in(module: str, name: str, there: There) -> CallForm:
-    return form_of(f"{module}:{name}", Trier(there))
+def form_in(module: str, name: str, there: CalleeProcess) -> CallForm:
+    return find_form(f"{module}:{name}", Trier(there))
 
 
 @pytest.mark.parametrize(("name", "mistake"), [
@@ -160,23 +160,23 @@ def form_in(module: str, name: str, there: There) -> CallForm:
     ("one_later", "causal_one_later"),
     ("reshaped", "heads_not_transposed_back"), ("exchanged", "keys_and_values_exchanged"),
     ("last_is_lost", "last_entry_missing"), ("in_a_loop", "sum_not_rescaled")])
-def test_a_plain_mistake_is_told_and_the_form_is_found(name: str, mistake: str, there: There) -> None:
+def test_a_plain_mistake_is_told_and_the_form_is_found(name: str, mistake: str, there: CalleeProcess) -> None:
     form = form_in("mistaken", name, there)
     assert form.mistake == mistake
     assert form.warnings[0].startswith(f"WRONG: it is attention, but {MISTAKES[mistake].says}.")
 
 
-def test_what_is_right_makes_no_mistake(there: There) -> None:
+def test_what_is_right_makes_no_mistake(there: CalleeProcess) -> None:
     form = form_in("mistaken", "in_order", there)
     assert (form.mistake, form.warnings) == ("", ())
 
 
-def test_a_softmax_that_subtracts_no_maximum_is_told(there: There) -> None:
+def test_a_softmax_that_subtracts_no_maximum_is_told(there: CalleeProcess) -> None:
     form = form_in("mistaken", "without_maximum", there)
     assert form.warnings[0].startswith("OVERFLOWS: where logits are large, its output is not finite.")
 
 
-def test_what_no_plain_mistake_explains_is_refused(there: There) -> None:
+def test_what_no_plain_mistake_explains_is_refused(there: CalleeProcess) -> None:
     with pytest.raises(TargetError, match="does not compute attention in any of the"):
         form_in("mistaken", "of_something_else", there)
 
@@ -184,26 +184,27 @@ def test_what_no_plain_mistake_explains_is_refused(there: There) -> None:
 @pytest.mark.parametrize(("name", "mistake"), [
     ("Layer", ""), ("WithoutBiases", ""), ("KeysByValues", "keys_by_values"), ("BiasForgotten", "no_bias_of_values"),
     ("NotProjected", "output_not_projected")])
-def test_a_layer_without_biases_is_told_from_one_that_forgets_them(name: str, mistake: str, there: There) -> None:
+def test_a_layer_without_biases_is_told_from_one_that_forgets_them(name: str, mistake: str,
+                                                                   there: CalleeProcess) -> None:
     pytest.importorskip("torch")
     form = form_in("mistaken_layers", name, there)
     assert form.mistake == mistake
     assert form.limits.get("biases") == ("out" if name == "WithoutBiases" else None)
 
 
-def test_what_is_wrong_behind_a_past_is_said_in_words(there: There) -> None:
+def test_what_is_wrong_behind_a_past_is_said_in_words(there: CalleeProcess) -> None:
     form = form_in("mistaken", "behind", there)
-    assert (form.mistake, form.parameter("past_key")) == ("", "past_k")
+    assert (form.mistake, form.parameter_for("past_key")) == ("", "past_k")
     assert "behind a past, the causal mask counts from the first key" in form.remarks[-1]
 
 
-def test_what_is_wrong_of_a_flag_is_said_in_words(there: There) -> None:
+def test_what_is_wrong_of_a_flag_is_said_in_words(there: CalleeProcess) -> None:
     form = form_in("mistaken", "with_flag", there)
-    assert (form.mistake, form.parameter("causal")) == ("", "causal")
+    assert (form.mistake, form.parameter_for("causal")) == ("", "causal")
     assert "its causal mask is off by one: a query does not see its own place" in form.remarks[-1]
 
 
-def test_a_mistake_is_convicted_by_the_printed_command(there: There, cli: Cli, tmp_path: Path,
+def test_a_mistake_is_convicted_by_the_printed_command(there: CalleeProcess, cli: Cli, tmp_path: Path,
                                                        monkeypatch: pytest.MonkeyPatch) -> None:
     del there
     (tmp_path / "mistaken.py").write_text(FUNCTIONS, encoding="utf-8")
@@ -229,7 +230,7 @@ def test_heads_that_are_tiled_are_doubted(name: str, says: str, cli: Cli, tmp_pa
 
 def _posed() -> Iterator[tuple[str, Problem]]:
     """Attention without a flag, under the causal flag, and behind a past."""
-    plain = problem_of(Kind.ATTENTION, CROSS)
+    plain = sample_problem(Kind.ATTENTION, CROSS_SIZES)
     assert isinstance(plain, Problem)  # it is what was asked for
     yield from (("plain", plain), ("causal", plain.but(causal=True)), ("past", split_past(plain.but(causal=True), 2)))
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from attnspec.core.surroundings import Surroundings
+from attnspec.scaffold import search
 from attnspec.scaffold.form import CallForm, ModuleMode
-from attnspec.scaffold.search import form_of
-from attnspec.scaffold.there import There
+from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.scaffold.writing.telling import describe_form
 from attnspec.subjects.target import host_of
@@ -44,7 +44,7 @@ def write_layer(folder: Path, *, fixed: str = "dropout", where: str = "", when: 
 
 
 def find_form() -> CallForm:
-    return form_of("mine:Layer", Trier(There(host_of("mine:Layer", Surroundings()))))
+    return search.find_form("mine:Layer", Trier(CalleeProcess(host_of("mine:Layer", Surroundings()))))
 
 
 def check_variants(cli: Cli) -> tuple[int, str]:

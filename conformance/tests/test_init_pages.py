@@ -55,7 +55,7 @@ pytestmark = pytest.mark.usefixtures("kernels")
 def test_a_kernel_of_one_query_is_found_by_what_it_does(name: str, query: str, table: str, lengths: str) -> None:
     form = form_found(f"kernels:{name}")
     assert form.arrangement.shape == f"{query}, key and value (pages,page,H,D)"
-    assert (form.parameter("block_table"), form.parameter("key_lengths")) == (table, lengths)
+    assert (form.parameter_for("block_table"), form.parameter_for("key_lengths")) == (table, lengths)
     assert form.remarks[0] == "It takes one query a sequence only: T = 1."
 
 

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("kernels")
 
 def test_borders_are_handed_on() -> None:
     form = form_found("kernels:right")
-    assert [(each.keyword, each.parameter) for each in form.passed] == [
+    assert [(each.keyword, each.parameter) for each in form.bindings] == [
         ("cu_query", "cu_seqlens_q"), ("cu_key", "cu_seqlens_k"), ("max_query", "max_seqlen_q"),
         ("max_key", "max_seqlen_k"), ("scale", "softmax_scale")]
     assert form.remarks == ()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from attnspec.scaffold.examined import Function
+from attnspec.scaffold.examined import ExaminedFunction
 from attnspec.scaffold.lookup import TheirParameter
-from attnspec.scaffold.parameters.reading import parts_taken
+from attnspec.scaffold.parameters.reading import find_parts
 
 HEADS = {'p["query"]', 'p["key"]', 'p["value"]'}
 OUT = 'p["out"]'
@@ -18,8 +18,8 @@ def find_parts_taken(body: str, *helpers: tuple[str, str]) -> set[str]:
     sources = [f"def attend(p, x):\n{textwrap.indent(textwrap.dedent(body).strip(), '    ')}",
                *(textwrap.dedent(source).strip() for _, source in helpers)]
     calls = {name: place for place, (name, _) in enumerate(helpers, start=1)}
-    functions = [Function(source, _parameters(source), calls) for source in sources]
-    return {"".join(path) for path in parts_taken(functions, 0, {"p": ("p",)})}
+    functions = [ExaminedFunction(source, _parameters(source), calls) for source in sources]
+    return {"".join(path) for path in find_parts(functions, 0, {"p": ("p",)})}
 
 
 def _parameters(source: str) -> tuple[TheirParameter, ...]:

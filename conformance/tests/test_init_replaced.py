@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from attnspec.scaffold.replaced import unturned_places
+from attnspec.scaffold.replaced import list_replacements
 from helpers.commands import Cli
 
 DECODER = """
@@ -64,13 +64,13 @@ def layer(*lines: str) -> str:
     (layer("q, k = self.rotary(q, k)"),
      {'type(layer.rotary), "__call__"': "lambda _, a0, a1, *_more, **_named: (a0, a1)"})])
 def test_what_turns_is_found_by_its_calls(source: str, places: dict[str, str]) -> None:
-    assert list(unturned_places(source, "Layer")) == [places]
+    assert list(list_replacements(source, "Layer")) == [places]
 
 
 @pytest.mark.parametrize("source", [layer("q = rotate_half(q)"), layer("q = turn(q)"), "def f(q):\n    return rope(q)",
                                     "class Layer:\n    (", ""])
 def test_what_turns_nothing_is_left_alone(source: str) -> None:
-    assert list(unturned_places(source, "Layer")) == []
+    assert list(list_replacements(source, "Layer")) == []
 
 
 @pytest.mark.parametrize(("start", "is_judged"), [("start", True), ("0", False)])

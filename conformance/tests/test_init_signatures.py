@@ -21,18 +21,18 @@ from attnspec.core.nouns import Effort, Verdict
 from attnspec.core.plan import Plan
 from attnspec.core.surroundings import Surroundings
 from attnspec.engine.subject_run import SubjectRun
-from attnspec.scaffold.acquaint import HURRIED, Written
-from attnspec.scaffold.form import At, CallForm
+from attnspec.scaffold.acquaint import HURRIED_ENVIRONMENT, WrittenAdapter
+from attnspec.scaffold.form import CallForm, Site
 from attnspec.scaffold.lookup import TheirParameter
-from attnspec.scaffold.manifest import entry, head, learned_of, names_of
-from attnspec.scaffold.search import form_of
-from attnspec.scaffold.there import There
+from attnspec.scaffold.manifest import measure_adapter, name_adapter, write_entry, write_head
+from attnspec.scaffold.search import find_form
+from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.trial_adapter import Trier
-from attnspec.scaffold.writing.lines import arguments, handed
-from attnspec.scaffold.writing.source import source
-from attnspec.scaffold.writing.telling import lying
+from attnspec.scaffold.writing.lines import write_arguments, write_arrays
+from attnspec.scaffold.writing.source import write_source
+from attnspec.scaffold.writing.telling import describe_arrays
 from attnspec.spec.clause import first_of
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.subjects.smoke import smoke_subject
 from attnspec.subjects.subject import Subject
 from attnspec.subjects.target import host_of
@@ -57,7 +57,8 @@ REAL: Mapping[str, tuple[str, str]] = {
     "equinox.nn:MultiheadAttention": ("Equinox", "https://docs.kidger.site/equinox/api/nn/attention/"),
     "flax.linen:MultiHeadDotProductAttention": (
         "Flax", "https://flax-linen.readthedocs.io/en/latest/api_reference/flax.linen/layers.html"),
-    "flax.nnx:MultiHeadAttention": ("Flax", "https://flax.readthedocs.io/en/latest/api_reference/flax.nnx/nn/attention.html"),
+    "flax.nnx:MultiHeadAttention": ("Flax",
+                                    "https://flax.readthedocs.io/en/latest/api_reference/flax.nnx/nn/attention.html"),
     "haiku:MultiHeadAttention": ("Haiku", "https://dm-haiku.readthedocs.io/en/latest/api.html#multiheadattention"),
     "keras.layers:MultiHeadAttention": ("Keras", "https://keras.io/api/layers/attention_layers/multi_head_attention/"),
     "keras.layers:GroupQueryAttention": (
@@ -97,15 +98,15 @@ def _installed(module: str) -> bool:
 
 
 @cache
-def there() -> There:
+def there() -> CalleeProcess:
     """One process for all: what a framework compiles in it is kept."""
     backend = {"KERAS_BACKEND": "torch" if _installed("torch") else "jax"}
-    return There(host_of("", Surroundings(environment={**HURRIED, **backend})))
+    return CalleeProcess(host_of("", Surroundings(environment={**HURRIED_ENVIRONMENT, **backend})))
 
 
 def find_form_and_trier(target: str) -> tuple[CallForm, Trier]:
     trier = Trier(there())
-    return form_of(target, trier), trier
+    return find_form(target, trier), trier
 
 
 def row(target: str, form: CallForm) -> str:
@@ -117,11 +118,11 @@ def row(target: str, form: CallForm) -> str:
 
 def signature(target: str) -> str:
     """As in `inspect`, without annotations."""
-    thing = there().examined(target)
+    thing = there().examine(target)
     name = target.partition(":")[2]
     if not thing.is_class:
         return f"{name}({_listed(thing.parameters)})"
-    return f"{name}({_listed(thing.constructor)})({_listed(thing.call)})"
+    return f"{name}({_listed(thing.constructor_parameters)})({_listed(thing.call_parameters)})"
 
 
 def _listed(parameters: Sequence[TheirParameter]) -> str:
@@ -131,14 +132,15 @@ def _listed(parameters: Sequence[TheirParameter]) -> str:
 
 def _form(form: CallForm) -> str:
     assert form.reading is not None
-    says = [f"{each.keyword}: {each.says}" for each in form.passed if each.says]
-    answer = f"gives {form.reading.path and f'`answer{form.reading.path}`, '}{form.reading.back.shape}"
-    return "; ".join([lying(form), answer, *says, *(each.rstrip(".") for each in (*form.warnings, *form.remarks))])
+    says = [f"{each.keyword}: {each.says}" for each in form.bindings if each.says]
+    answer = f"gives {form.reading.path and f'`answer{form.reading.path}`, '}{form.reading.layout.shape}"
+    return "; ".join([describe_arrays(form), answer, *says,
+                      *(each.rstrip(".") for each in (*form.warnings, *form.remarks))])
 
 
 def _written(form: CallForm) -> str:
-    given = [*handed(form), *(f"{name}={text}" for name, text in arguments(form).items())]
-    made = ", ".join(f"{name}={text}" for name, text in arguments(form, At.CONSTRUCTOR).items())
+    given = [*write_arrays(form), *(f"{name}={text}" for name, text in write_arguments(form).items())]
+    made = ", ".join(f"{name}={text}" for name, text in write_arguments(form, Site.CONSTRUCTOR).items())
     return f"{form.name}{f'({made})' if form.is_class else ''}({', '.join(given)})"
 
 
@@ -151,11 +153,11 @@ def implementations(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def write_adapter(target: str, implementations: Path) -> tuple[CallForm, Subject]:
     """The adapter and the manifest as `init` writes them, loaded as `check` does."""
     form, trier = find_form_and_trier(target)
-    library, name = f"{names_of(form)[0]}_own", names_of(form)[1]
-    subject = entry(form, learned_of(form, trier))
-    write_files(implementations / library, Written(library, name, source(form), head(form), subject))
+    library, name = f"{name_adapter(form)[0]}_own", name_adapter(form)[1]
+    subject = write_entry(form, measure_adapter(form, trier))
+    write_files(implementations / library, WrittenAdapter(library, name, write_source(form), write_head(form), subject))
     importlib.invalidate_caches()
-    return form, load(f"{library}/{name}", folders=[implementations])
+    return form, load_target(f"{library}/{name}", folders=[implementations])
 
 
 def departures(subject: Subject) -> Mapping[str, Verdict]:
@@ -222,8 +224,8 @@ def test_so_is_one_of_jax(target: str, implementations: Path, table: str) -> Non
 def check_what_is_found_out(target: str, implementations: Path, table: str) -> None:
     pytest.importorskip(target.partition(".")[0].partition(":")[0], reason="the library is not installed")
     form, subject = write_adapter(target, implementations)
-    assert newer(source(form)) == ""
-    assert not JUDGES & {*imported_packages(source(form))}
+    assert newer(write_source(form)) == ""
+    assert not JUDGES & {*imported_packages(write_source(form))}
     assert [each for each in smoke_subject(subject) if not each.has_passed] == []
     assert departures(subject).keys() == DEPARTS.get(target, set())
     if target.partition(":")[0] in (*STAND_INS, "torch.nn", "torch.nn.functional"):
@@ -237,7 +239,7 @@ def test_an_adapter_is_code_that_ruff_passes(tmp_path: Path) -> None:
     (adapters := tmp_path / "adapters").mkdir()
     for target in LINTED:
         form, _ = find_form_and_trier(target)
-        (adapters / f"{names_of(form)[1]}.py").write_text(source(form), encoding="utf-8")
+        (adapters / f"{name_adapter(form)[1]}.py").write_text(write_source(form), encoding="utf-8")
     command = [sys.executable, "-m", "ruff", "check", "--config", str(CHECKOUT / "pyproject.toml"), str(adapters)]
     ruff = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ruff.stdout.strip() == "All checks passed!", ruff.stdout

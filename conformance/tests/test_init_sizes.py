@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from attnspec.core.errors import TargetError
 from attnspec.core.surroundings import Surroundings
-from attnspec.scaffold.form import SIDE, CallForm
-from attnspec.scaffold.search import form_of
-from attnspec.scaffold.there import There
+from attnspec.scaffold import search
+from attnspec.scaffold.form import SQUARE_SIDE, CallForm
+from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.trial_adapter import Trier
-from attnspec.scaffold.writing.source import source
+from attnspec.scaffold.writing.source import write_source
 from attnspec.subjects.target import host_of
 
 LAYERS = """
@@ -78,7 +78,7 @@ def find_form(folder: Path, name: str) -> CallForm:
     pytest.importorskip("torch")
     (folder / "layers.py").write_text(LAYERS, encoding="utf-8")
     target = f"layers:{name}"
-    return form_of(target, Trier(There(host_of(target, Surroundings()))))
+    return search.find_form(target, Trier(CalleeProcess(host_of(target, Surroundings()))))
 
 
 @pytest.mark.parametrize(("name", "construction"), [
@@ -91,9 +91,9 @@ def test_sizes_of_any_name_are_found_by_trying(here: Path, name: str, constructi
 
 def test_a_window_of_two_axes_is_as_wide_as_its_tokens_fill_a_square(here: Path) -> None:
     form = find_form(here, "InSquares")
-    assert form.construction == {"dim": "M", "window_size": SIDE, "num_heads": "heads"}
-    assert (form.zeroed, form.untried["position_bias"]) == (("position_bias",), "0")
-    assert "its tokens fill a square" in source(form)
+    assert form.construction == {"dim": "M", "window_size": SQUARE_SIDE, "num_heads": "heads"}
+    assert (form.zero_tensors, form.untried_parameters["position_bias"]) == (("position_bias",), "0")
+    assert "its tokens fill a square" in write_source(form)
 
 
 def test_one_head_of_keys_and_values_serves_all_query_heads(here: Path) -> None:

@@ -12,7 +12,7 @@ from attnspec.core.dtype import HALF_DTYPES
 from attnspec.core.nouns import DType
 from attnspec.faults.subject import own_subject
 from attnspec.problems.problem import Array
-from attnspec.scaffold.stored_steps import class_of_halves
+from attnspec.scaffold.stored_steps import measure_half_class
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.subject import Subject
 from helpers.commands import Cli
@@ -66,23 +66,23 @@ def subject_of(attend: Attend) -> Subject:
 
 @pytest.mark.parametrize("dtype", HALF_DTYPES, ids=lambda dtype: dtype.value)
 def test_a_function_that_stores_every_step_has_class_g4(dtype: DType) -> None:
-    assert class_of_halves(subject_of(stepwise), dtype) == {"grade": "G4"}
+    assert measure_half_class(subject_of(stepwise), dtype) == {"grade": "G4"}
 
 
 @pytest.mark.parametrize("dtype", HALF_DTYPES, ids=lambda dtype: dtype.value)
 def test_running_sums_in_the_dtype_are_part_of_the_class(dtype: DType) -> None:
-    words = class_of_halves(subject_of(key_by_key), dtype)
+    words = measure_half_class(subject_of(key_by_key), dtype)
     assert (words["grade"], words["accumulate"], words["row_sum"]) == ("G4", dtype.value, dtype.value)
 
 
 @pytest.mark.parametrize("dtype", HALF_DTYPES, ids=lambda dtype: dtype.value)
 @pytest.mark.parametrize("attend", [wide_softmax, first_key_only, unscaled], ids=lambda each: each.__name__)
 def test_what_is_wide_or_wrong_is_given_no_class(attend: Attend, dtype: DType) -> None:
-    assert class_of_halves(subject_of(attend), dtype) == {}
+    assert measure_half_class(subject_of(attend), dtype) == {}
 
 
 def test_wide_dtypes_have_no_such_class() -> None:
-    assert class_of_halves(subject_of(stepwise), DType.FLOAT32) == {}
+    assert measure_half_class(subject_of(stepwise), DType.FLOAT32) == {}
 
 
 def test_the_page_says_that_the_class_was_measured(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

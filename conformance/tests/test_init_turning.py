@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 from attnspec.core.surroundings import Surroundings
 from attnspec.scaffold.form import CallForm
-from attnspec.scaffold.search import form_of
-from attnspec.scaffold.there import There
+from attnspec.scaffold.search import find_form
+from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.trial_adapter import Trier
-from attnspec.scaffold.turning import TURNED
-from attnspec.scaffold.writing.source import source
+from attnspec.scaffold.turning import QUARTER_TURN
+from attnspec.scaffold.writing.source import write_source
 from attnspec.subjects.target import host_of
 
 pytest.importorskip("torch")
@@ -95,51 +95,51 @@ class HandedAngles(nn.Module):
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[There]:
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CalleeProcess]:
     """A process that finds somebody's module."""
     folder = tmp_path_factory.mktemp("theirs")
     (folder / "turning.py").write_text(LAYERS, encoding="utf-8")
     client = host_of("turning:Turning", Surroundings(), str(folder))
-    yield There(client)
+    yield CalleeProcess(client)
     client.close()
 
 
-def form_named(name: str, there: There) -> CallForm:
-    return form_of(f"turning:{name}", Trier(there))
+def form_named(name: str, there: CalleeProcess) -> CallForm:
+    return find_form(f"turning:{name}", Trier(there))
 
 
-def test_a_table_of_angles_is_filled_so_that_nothing_turns(there: There) -> None:
+def test_a_table_of_angles_is_filled_so_that_nothing_turns(there: CalleeProcess) -> None:
     form = form_named("Turning", there)
-    assert (form.filled, form.even_heads) == ({"cos": "1.0", "sin": "0.0"}, True)
-    assert form.variants[TURNED].filled == {"cos": "0.0", "sin": "1.0"}
+    assert (form.filled_tensors, form.even_heads) == ({"cos": "1.0", "sin": "0.0"}, True)
+    assert form.variants[QUARTER_TURN].filled_tensors == {"cos": "0.0", "sin": "1.0"}
     assert form.warnings[0].startswith("WITHOUT ITS ROTATION: its cos is set to 1, its sin to 0 in the adapter")
-    assert form.parameter("cache") == "past"
-    assert "        layer.cos.fill_(1.0)\n        layer.sin.fill_(0.0)\n" in source(form)
+    assert form.parameter_for("cache") == "past"
+    assert "        layer.cos.fill_(1.0)\n        layer.sin.fill_(0.0)\n" in write_source(form)
 
 
-def test_keys_that_turn_the_other_way_are_told(there: There) -> None:
+def test_keys_that_turn_the_other_way_are_told(there: CalleeProcess) -> None:
     form = form_named("TurnedTheOtherWay", there)
     assert form.warnings[0].startswith("TURNED DIFFERENTLY: turned by a quarter at all places, its output is")
-    assert TURNED in form.variants
+    assert QUARTER_TURN in form.variants
 
 
 @pytest.mark.parametrize(("name", "is_told"), [("WithFunction", False), ("WithFunctionTheOtherWay", True)])
-def test_a_function_that_turns_makes_weights_of_distances(name: str, is_told: bool, there: There) -> None:
+def test_a_function_that_turns_makes_weights_of_distances(name: str, is_told: bool, there: CalleeProcess) -> None:
     form = form_named(name, there)
-    assert form.untried["rotate"] == "off"
+    assert form.untried_parameters["rotate"] == "off"
     assert form.warnings[0].startswith("TURNED DIFFERENTLY: with its rotation on") is is_told
 
 
-def test_positions_that_begin_again_in_every_call_are_told(there: There) -> None:
+def test_positions_that_begin_again_in_every_call_are_told(there: CalleeProcess) -> None:
     form = form_named("Restarting", there)
-    assert (form.next_cache, form.parameter("cache"), form.demanded) == ("", "", ("cache",))
+    assert (form.next_cache, form.parameter_for("cache"), form.demanded_keywords) == ("", "", ("cache",))
     assert any("NOT JUDGED: past. With its rotation on, a call behind a past gives another output" in each
                for each in form.warnings)
 
 
-def test_angles_that_are_handed_over_are_those_of_no_turn(there: There) -> None:
+def test_angles_that_are_handed_over_are_those_of_no_turn(there: CalleeProcess) -> None:
     form = form_named("HandedAngles", there)
-    assert form.given["cos"] == "torch.ones((T, D), dtype=query.dtype)"
-    assert form.variants[TURNED].given["cos"] == "torch.zeros((T, D), dtype=query.dtype)"
-    assert form.variants[TURNED].given["sin"] == "torch.ones((T, D), dtype=query.dtype)"
+    assert form.arguments["cos"] == "torch.ones((T, D), dtype=query.dtype)"
+    assert form.variants[QUARTER_TURN].arguments["cos"] == "torch.zeros((T, D), dtype=query.dtype)"
+    assert form.variants[QUARTER_TURN].arguments["sin"] == "torch.ones((T, D), dtype=query.dtype)"
     assert not form.warnings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from attnspec.scaffold.writing.source import source
+from attnspec.scaffold.writing.source import write_source
 from attnspec.scaffold.writing.telling import describe_form
 from helpers.commands import Cli
 from helpers.forms import form_found
@@ -162,15 +162,16 @@ def test_a_mask_may_take_the_place_of_what_is_else_always_causal() -> None:
 def test_log_sum_exps_that_always_come_back_are_found(name: str) -> None:
     form = form_found(f"their_numpy:{name}")
     assert form.reading is not None
-    assert (form.keywords[-1], form.reading.path, form.reading.weights) == ("return_lse", "[0]", "[1]")
+    assert (form.keywords[-1], form.reading.path, form.reading.weights_path) == ("return_lse", "[0]", "[1]")
     assert "The log-sum-exp is answer[1], (B,T,H)." in describe_form(form)
-    assert "if return_lse else" in source(form)
+    assert "if return_lse else" in write_source(form)
 
 
 def test_log_sum_exps_that_are_asked_for_are_judged_right_or_wrong() -> None:
     form = form_found("their_numpy:asked_for_wrong_sums")
     assert form.reading is not None
-    assert (form.parameter("return_lse"), form.reading.path, form.reading.asked) == ("return_softmax_lse", "", "[0]")
+    assert (form.parameter_for("return_lse"), form.reading.path, form.reading.asked_path) == ("return_softmax_lse", "",
+                                                                                              "[0]")
 
 
 def test_what_has_the_shape_of_log_sum_exps_and_is_none_is_told() -> None:
@@ -182,7 +183,7 @@ def test_a_layer_without_some_biases_is_judged_with_those_that_it_has() -> None:
     pytest.importorskip("torch")
     form = form_found("their_torch:SomeBiases")
     assert form.limits["biases"] == "query key out"
-    assert 'params["b_query"]' in source(form)
+    assert 'params["b_query"]' in write_source(form)
     assert "It adds a bias to query, key, out, and to no other projection." in describe_form(form)
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from attnspec.core.surroundings import Surroundings
-from attnspec.scaffold.causality import with_doubt
-from attnspec.scaffold.examined import Examined
-from attnspec.scaffold.form import CallForm, Passed
-from attnspec.scaffold.search import form_of
-from attnspec.scaffold.there import There
+from attnspec.scaffold.causality import doubt_causality
+from attnspec.scaffold.examined import ExaminedCallable
+from attnspec.scaffold.form import Binding, CallForm
+from attnspec.scaffold.search import find_form
+from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.trial_adapter import Trier
-from attnspec.scaffold.writing.source import source
+from attnspec.scaffold.writing.source import write_source
 from attnspec.subjects.target import host_of
 from helpers.commands import Cli
 
@@ -92,92 +92,92 @@ def sees_later_keys(q, k, v, kv_cache=None):
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[There]:
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CalleeProcess]:
     """A process that finds somebody's module."""
     folder = tmp_path_factory.mktemp("theirs")
     (folder / "unnamed.py").write_text(FUNCTIONS, encoding="utf-8")
     client = host_of("unnamed:attend", Surroundings(), str(folder))
-    yield There(client)
+    yield CalleeProcess(client)
     client.close()
 
 
-def form_found(name: str, there: There) -> CallForm:
-    return form_of(f"unnamed:{name}", Trier(there))
+def form_found(name: str, there: CalleeProcess) -> CallForm:
+    return find_form(f"unnamed:{name}", Trier(there))
 
 
-def test_a_mask_and_a_flag_are_found_by_what_they_do(there: There) -> None:
+def test_a_mask_and_a_flag_are_found_by_what_they_do(there: CalleeProcess) -> None:
     form = form_found("attend", there)
-    assert [(each.keyword, each.parameter, each.expression) for each in form.passed] == [
+    assert [(each.keyword, each.parameter, each.expression) for each in form.bindings] == [
         ("mask", "is_pad", "~mask[:, 0, 0]"), ("return_weights", "with_them", "True")]
     assert form.limits["mask_axes"] == "BS"
 
 
-def test_what_stays_unexplained_is_told_first(there: There) -> None:
+def test_what_stays_unexplained_is_told_first(there: CalleeProcess) -> None:
     form = form_found("attend", there)
     assert form.warnings == ("NOT TRIED: noise, temperature_of_noise. What these do could not be found out, and is not "
                              "judged.",)
-    assert source(form).partition("Found by trying:\n")[2].startswith("- NOT TRIED: noise")
+    assert write_source(form).partition("Found by trying:\n")[2].startswith("- NOT TRIED: noise")
 
 
 @pytest.mark.parametrize(("name", "parameter"), [
     ("on_queries", "is_pad"), ("on_named_queries", "key_padding_mask")])
 def test_padding_that_hides_rows_is_named_and_judged_as_that_of_keys(
-        name: str, parameter: str, there: There) -> None:
+        name: str, parameter: str, there: CalleeProcess) -> None:
     form = form_found(name, there)
-    assert (form.parameter("mask"), form.passed[0].expression) == (parameter, "~mask[:, 0, 0]")
+    assert (form.parameter_for("mask"), form.bindings[0].expression) == (parameter, "~mask[:, 0, 0]")
     assert form.remarks == (
         f"Its {parameter} is handed on as `mask` (True where a key is hidden, (B,S)), but it hides the rows of "
         "queries, where a mask of padding hides keys: attnspec check says what is wrong. If "
         f"{parameter} means something else, take it out of the adapter.",)
 
 
-def test_one_array_of_segments_serves_for_queries_and_keys(there: There) -> None:
+def test_one_array_of_segments_serves_for_queries_and_keys(there: CalleeProcess) -> None:
     form = form_found("of_documents", there)
     assert form.keywords == ("query_segments", "key_segments", "window", "causal")
     assert form.limits["segments_are_shared"] is True
-    text = source(form)
+    text = write_source(form)
     assert "del key_segments  # one array serves for both" in text
     assert "seg_ids=None if query_segments is None else query_segments.swapaxes(0, 1)" in text
 
 
-def test_a_number_of_keys_back_is_not_called_symmetric_where_all_is_causal(there: There) -> None:
+def test_a_number_of_keys_back_is_not_called_symmetric_where_all_is_causal(there: CalleeProcess) -> None:
     form = form_found("of_documents", there)
-    assert next(each.says for each in form.passed if each.keyword == "window") == (
+    assert next(each.says for each in form.bindings if each.keyword == "window") == (
         "so many keys back, its own among them")
 
 
 @pytest.mark.parametrize(("name", "parameter"), [("step", "kv"), ("of_opaque", "opaque")])
-def test_a_cache_is_found_whatever_its_name(name: str, parameter: str, there: There) -> None:
+def test_a_cache_is_found_whatever_its_name(name: str, parameter: str, there: CalleeProcess) -> None:
     form = form_found(name, there)
-    assert (form.cache, form.parameter("cache")) == ("[-1]", parameter)
+    assert (form.cache_path, form.parameter_for("cache")) == ("[-1]", parameter)
 
 
-def test_a_cache_behind_which_the_answer_is_wrong_is_judged_as_a_decoder(there: There) -> None:
+def test_a_cache_behind_which_the_answer_is_wrong_is_judged_as_a_decoder(there: CalleeProcess) -> None:
     form = form_found("places_begin_again", there)
-    assert (form.cache, form.parameter("cache"), form.limits["past_lengths"]) == ("[-1]", "kv_cache", "equal")
+    assert (form.cache_path, form.parameter_for("cache"), form.limits["past_lengths"]) == ("[-1]", "kv_cache", "equal")
     assert form.remarks[-1].startswith("Its kv_cache is handed on as `cache`, but behind a past, the causal mask "
                                        "counts "
                                        "from the first key: it forgets that there is a past")
 
 
-def test_what_hands_back_no_cache_is_no_decoder(there: There) -> None:
+def test_what_hands_back_no_cache_is_no_decoder(there: CalleeProcess) -> None:
     form = form_found("takes_weights_for_a_cache", there)
-    assert (form.cache, form.demanded) == ("", ())
+    assert (form.cache_path, form.demanded_keywords) == ("", ())
     assert form.warnings[0].startswith("NOT TRIED: kv_cache.")
 
 
-def test_a_decoder_whose_second_call_raises_does_not_come_out_green(there: There) -> None:
+def test_a_decoder_whose_second_call_raises_does_not_come_out_green(there: CalleeProcess) -> None:
     form = form_found("breaks_behind_a_call", there)
-    assert (form.cache, form.demanded) == ("", ("cache",))
+    assert (form.cache_path, form.demanded_keywords) == ("", ("cache",))
     assert form.warnings[0].startswith("NOT JUDGED: kv_cache. It could not be used as `cache`: behind what a call "
                                        "hands back, it raises ValueError: ")
 
 
-def test_a_decoder_that_sees_later_keys_is_doubted(there: There) -> None:
+def test_a_decoder_that_sees_later_keys_is_doubted(there: CalleeProcess) -> None:
     form = form_found("sees_later_keys", there)
     assert form.warnings[0] == ("NOT CAUSAL: it is a decoder, whose call may bring several keys, but a query attends "
                                 "to later keys too. Is that meant?")
-    assert form.demanded == ("causal",)
+    assert form.demanded_keywords == ("causal",)
 
 
 def test_a_wrong_cache_does_not_come_out_green(here: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,9 +189,9 @@ def test_a_wrong_cache_does_not_come_out_green(here: Path, cli: Cli, monkeypatch
     assert code == 1, out
 
 
-def examined(name: str, *docs: str, source: str = "") -> Examined:
-    return Examined(f"m:{name}", name, "m", "m", is_class=True, parameters=(), packages=frozenset(), docs=docs,
-                    source=source)
+def examined(name: str, *docs: str, source: str = "") -> ExaminedCallable:
+    return ExaminedCallable(f"m:{name}", name, "m", "m", is_class=True, parameters=(), packages=frozenset(), docs=docs,
+                            source=source)
 
 
 NANO = 'self.register_buffer("bias", torch.tril(torch.ones(8, 8)))'
@@ -206,24 +206,24 @@ LEFT_ALONE = [examined("BertSelfAttention"), examined("DecoderCrossAttention"), 
 
 
 @pytest.mark.parametrize("callee", DOUBTED, ids=lambda callee: callee.name)
-def test_what_is_named_or_described_as_causal_and_is_not_is_doubted(callee: Examined) -> None:
-    form = with_doubt(CallForm(callee.target), callee, ())
-    assert (form.demanded, form.warnings[0][:11]) == (("causal",), "NOT CAUSAL:")
+def test_what_is_named_or_described_as_causal_and_is_not_is_doubted(callee: ExaminedCallable) -> None:
+    form = doubt_causality(CallForm(callee.target), callee, ())
+    assert (form.demanded_keywords, form.warnings[0][:11]) == (("causal",), "NOT CAUSAL:")
 
 
 @pytest.mark.parametrize("callee", LEFT_ALONE, ids=lambda callee: callee.name)
-def test_what_is_not_is_left_alone(callee: Examined) -> None:
-    assert with_doubt(CallForm(callee.target), callee, ()) == CallForm(callee.target)
+def test_what_is_not_is_left_alone(callee: ExaminedCallable) -> None:
+    assert doubt_causality(CallForm(callee.target), callee, ()) == CallForm(callee.target)
 
 
 def test_a_triangle_may_be_for_what_is_left_at_its_default() -> None:
-    form = CallForm("m:attend", left={"mode": "'full'"})
-    assert with_doubt(form, examined("attend", source=TRIANGLE), ()) is form
+    form = CallForm("m:attend", left_defaults={"mode": "'full'"})
+    assert doubt_causality(form, examined("attend", source=TRIANGLE), ()) is form
 
 
 def test_a_caller_who_hands_over_a_mask_may_hide_later_keys_himself() -> None:
-    form = CallForm("m:Decoder", passed=(Passed("mask", "mask", "mask"),))
-    assert with_doubt(form, examined("Decoder"), ()) is form
-    of_padding = CallForm("m:Decoder", passed=form.passed, limits={"mask_axes": "BS"})
-    assert with_doubt(of_padding, examined("Decoder"), ()).demanded == ("causal",)
-    assert with_doubt(form, examined("CausalAttention"), ()).demanded == ("causal",)
+    form = CallForm("m:Decoder", bindings=(Binding("mask", "mask", "mask"),))
+    assert doubt_causality(form, examined("Decoder"), ()) is form
+    of_padding = CallForm("m:Decoder", bindings=form.bindings, limits={"mask_axes": "BS"})
+    assert doubt_causality(of_padding, examined("Decoder"), ()).demanded_keywords == ("causal",)
+    assert doubt_causality(form, examined("CausalAttention"), ()).demanded_keywords == ("causal",)

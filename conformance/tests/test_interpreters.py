@@ -19,7 +19,7 @@ from attnspec.hosting import client
 from attnspec.hosting.client import close_all
 from attnspec.record.read import read_record
 from attnspec.subjects.installed import look_in
-from attnspec.subjects.registry import load, registered_subjects
+from attnspec.subjects.registry import load_target, registered_subjects
 from helpers.commands import Cli
 
 MANIFEST = """
@@ -81,7 +81,7 @@ def test_a_python_of_the_command_line_comes_before_the_manifests(tmp_path: Path,
     folder = library(tmp_path, "../no/such/python", requires="pytest")
     look_in(Surroundings((sys.executable,)))
     assert registered_subjects([folder])["mine/attention"].why_missing == ""
-    subject = load("mine/attention", Surroundings((str(bare),)), folders=[folder])
+    subject = load_target("mine/attention", Surroundings((str(bare),)), folders=[folder])
     assert subject.callee.place["interpreter"].endswith("/bin/python")
 
 
@@ -100,7 +100,7 @@ def test_an_interpreter_that_is_none_is_told_with_its_place(tmp_path: Path, prog
         (tmp_path / "bin/python").chmod(0o755)
     folder = library(tmp_path, "../bin/python")
     with pytest.raises(TargetError) as caught:
-        load("mine/attention", Surroundings(), folders=[folder])
+        load_target("mine/attention", Surroundings(), folders=[folder])
     told = str(caught.value)
     assert "mine/attention cannot be judged here: its manifest names the interpreter '../bin/python' (" in told
     assert f"{tmp_path}/mine/manifest.yaml:5): " in told

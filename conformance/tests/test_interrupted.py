@@ -15,7 +15,7 @@ from attnspec.record.read import read_record
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Failure
-from attnspec.trials.trial import UNFINISHED, Trial
+from attnspec.trials.trial import UNFINISHED_NOTE, Trial
 from helpers.law import checks
 from helpers.planted import plant_mistake
 
@@ -71,12 +71,12 @@ def test_what_running_items_have_found_is_in_the_record_and_on_the_console(
         said, _ = process.communicate(timeout=60)
     assert process.returncode == 2
     assert "\nInterrupted with 2 failures so far; the rest was not run.\n" in said
-    assert UNFINISHED in said
+    assert UNFINISHED_NOTE in said
     outcomes = read_record(tmp_path / "run.jsonl").outcomes
     assert [outcome.verdict for outcome in outcomes] == [Verdict.VIOLATED] * 2
     for outcome in outcomes:
         assert outcome.evidence
-        assert outcome.evidence.sentence.endswith(UNFINISHED)
+        assert outcome.evidence.sentence.endswith(UNFINISHED_NOTE)
         assert outcome.repeat.startswith(f"attnspec replay '{outcome.subject} attention.definition float32 B")
 
 

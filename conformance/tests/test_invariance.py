@@ -17,7 +17,7 @@ from attnspec.faults.subject import fault_subject
 from attnspec.questions.asker import Asker
 from attnspec.questions.numbers import BIT_QUESTIONS
 from attnspec.record.outcome import Outcome
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 
 CLAIMING = """
 import numpy as np
@@ -90,14 +90,14 @@ def test_no_other_formulation_claims_it() -> None:
 
 
 def test_a_probe_tells_bits_that_depend_on_the_batch() -> None:
-    told = {name: [question.ask(Asker(load(name), DType.FLOAT32)).answer for question in BIT_QUESTIONS]
+    told = {name: [question.ask(Asker(load_target(name), DType.FLOAT32)).answer for question in BIT_QUESTIONS]
             for name in ("numpy/invariant", "numpy/attention")}
     assert told["numpy/invariant"] == ["same", "same"]
     assert "differs" in told["numpy/attention"]
 
 
 def test_the_probe_holds_a_claim_against_what_it_saw() -> None:
-    claimed = load("numpy/invariant").declaration
+    claimed = load_target("numpy/invariant").declaration
     assert [question.claim(claimed) for question in BIT_QUESTIONS] == ["same", "same"]
     assert [question.claim(replace(claimed, claims=())) for question in BIT_QUESTIONS] == ["", ""]
 

@@ -18,11 +18,12 @@ import pytest
 from attnspec.core.nouns import DType, Effort, Verdict
 from attnspec.core.paths import scratch_folder
 from attnspec.core.plan import Plan
+from attnspec.core.surroundings import ONE_THREAD
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.runner import session
 from attnspec.runner.listener import last_words
-from attnspec.runner.session import ONE_THREAD, Result, Session, prepared_environment
+from attnspec.runner.session import Result, Session, prepared_environment
 from helpers.places import STUBS
 from helpers.records import evidence_of
 
@@ -142,7 +143,7 @@ def test_an_item_at_which_a_worker_was_killed_or_stopped_is_repeated(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("STUB_MARK", str(tmp_path / "mark"))
-    monkeypatch.setattr(session, "SILENCE", 6.0)
+    monkeypatch.setattr(session, "SILENCE_SECONDS", 6.0)
     outcomes = run(name, "held")
     assert {outcome.verdict for outcome in outcomes.values()} == {Verdict.HELD}
     assert (tmp_path / "mark").exists()
@@ -168,7 +169,7 @@ ENDLESS = """
 import sys, time
 from pathlib import Path
 from attnspec.runner import worker
-worker.OWN_TIME = 0.5
+worker.OWN_SECONDS = 0.5
 watched = worker.Guard(Path(sys.argv[1]), "worker", 0.1)
 def never_ends():
     watched.drop_crumb("a case that takes many more words than the one after it, " * 9)
@@ -193,10 +194,10 @@ import sys, time
 from pathlib import Path
 from unittest.mock import Mock
 from attnspec.runner import worker
-worker.OWN_TIME = 0.5
+worker.OWN_SECONDS = 0.5
 watched = worker.Guard(Path(sys.argv[1]), "worker", 0.1)
-watched.pytest_runtest_protocol(Mock(nodeid="one", runtest=lambda: time.sleep(worker.BEAT + 0.2)))
-time.sleep(worker.BEAT + 1)
+watched.pytest_runtest_protocol(Mock(nodeid="one", runtest=lambda: time.sleep(worker.BEAT_SECONDS + 0.2)))
+time.sleep(worker.BEAT_SECONDS + 1)
 """
 
 

@@ -14,10 +14,10 @@ import torch
 from attnspec.core.errors import AttnspecError, UsageError
 from attnspec.core.nouns import Effort
 from attnspec.kernels.flashinfer import (
-    DECODE,
+    DECODE_INPUTS,
     LAST_PAGE,
-    PREFILL,
-    RAGGED,
+    PREFILL_INPUTS,
+    RAGGED_INPUTS,
     as_attention,
     evaluator,
     is_attention,
@@ -26,9 +26,10 @@ from attnspec.kernels.flashinfer import (
 )
 
 Tensor = Any
-KINDS = {"gqa_ragged_prefill_causal_h4_kv2_d16": (RAGGED, 0), "gqa_paged_prefill_causal_h4_kv2_d16_ps1": (PREFILL, 1),
-         "gqa_paged_decode_h4_kv2_d16_ps1": (DECODE, 1),
-         "gqa_paged_decode_h4_kv2_d16_ps4": ((*DECODE[:-1], LAST_PAGE, DECODE[-1]), 4)}
+KINDS = {"gqa_ragged_prefill_causal_h4_kv2_d16": (RAGGED_INPUTS, 0),
+         "gqa_paged_prefill_causal_h4_kv2_d16_ps1": (PREFILL_INPUTS, 1),
+         "gqa_paged_decode_h4_kv2_d16_ps1": (DECODE_INPUTS, 1),
+         "gqa_paged_decode_h4_kv2_d16_ps4": ((*DECODE_INPUTS[:-1], LAST_PAGE, DECODE_INPUTS[-1]), 4)}
 
 
 def told(name: str, **axes: int | None) -> dict[str, Any]:

@@ -18,9 +18,9 @@ from attnspec.engine.subject_run import SubjectRun
 from attnspec.engine.summon import load_subject
 from attnspec.questions.undeclared import probe_conventions
 from attnspec.record.outcome import Outcome
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.subjects.subject import Subject
-from attnspec.trials.sizes import asked_of
+from attnspec.trials.sizes import requested_sizes
 from helpers.law import checks
 from helpers.subjects import module_of
 from test_console import held, told, undecided
@@ -127,7 +127,7 @@ def test_who_is_causal_without_a_flag_is_told_how_to_say_so(tmp_path: Path) -> N
     (tmp_path / "mine.py").write_text(ALWAYS.replace(", *, causal=True", "").replace(" if causal else logits", ""),
                                       encoding="utf-8")
     target = f"{tmp_path}/mine.py:always"
-    subject_run = SubjectRun(load(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
+    subject_run = SubjectRun(load_target(target), Plan((target,), effort=Effort.QUICK), lambda _: None)
     evidence = subject_run.try_clause(checks()["attention.worked_example"], DType.FLOAT32).evidence
     assert evidence
     assert evidence.explained
@@ -236,5 +236,5 @@ def test_a_verdict_on_little_says_so(away: int, first: str) -> None:
 
 def test_sizes_beside_ones_own_are_ones_that_are_taken(tmp_path: Path) -> None:
     narrow = subject(tmp_path, 'if T % 16 or S % 64: raise ValueError("length")')
-    asked = asked_of(checks()["attention.definition"], narrow, ["T32 S128 D64"])
+    asked = requested_sizes(checks()["attention.definition"], narrow, ["T32 S128 D64"])
     assert [(each.sizes.T, each.sizes.S, each.why_not) for each in asked] == [(32, 128, ""), (48, 192, "")]

@@ -14,7 +14,7 @@ from attnspec.diagnosis.arithmetic import ArithmeticExplainer
 from attnspec.engine.engine import Engine
 from attnspec.record.outcome import Outcome
 from attnspec.spec.load import load_spec
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.subjects.subject import Subject, UnusableAnswer
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.covering_cases import seed_of
@@ -138,7 +138,7 @@ def asked_for_parameters(subject: Subject, more: str = "") -> None:
 
 
 def test_a_layers_backward_pass_is_found_by_its_name(tmp_path: Path) -> None:
-    subject = load(mine(tmp_path))
+    subject = load_target(mine(tmp_path))
     assert subject.backward is not None
     assert (subject.backward.name, set(subject.backward.wants)) == ("layer_backward", {"output"})
     assert "grad_output" in subject.declaration.keywords
@@ -146,7 +146,7 @@ def test_a_layers_backward_pass_is_found_by_its_name(tmp_path: Path) -> None:
 
 
 def test_gradients_come_by_the_names_of_inputs_and_parameters(tmp_path: Path) -> None:
-    subject, made = load(mine(tmp_path)), problem("bias", sizes=SQUARE)
+    subject, made = load_target(mine(tmp_path)), problem("bias", sizes=SQUARE)
     inputs = {"query", "key", "value", "bias"}
     assert set(subject.answer(made).by_input) == inputs
     assert set(subject.answer(made.but(of_parameters=True)).by_input) == \
@@ -156,11 +156,12 @@ def test_gradients_come_by_the_names_of_inputs_and_parameters(tmp_path: Path) ->
 def test_a_layers_backward_pass_is_handed_its_output(tmp_path: Path) -> None:
     checks = ("    p, grad =", "    given = layer(query, key, value, params=params, heads=heads)\n"
                                "    assert np.array_equal(output, given)\n    p, grad =")
-    asked_for_parameters(load(mine(tmp_path, checks)))
+    asked_for_parameters(load_target(mine(tmp_path, checks)))
 
 
 def test_a_keyword_that_a_layers_backward_pass_lacks_is_not_asked(tmp_path: Path) -> None:
-    subject = load(mine(tmp_path, ("heads, mask=None, bias=None, output=None):", "heads, bias=None, output=None):\n"
+    subject = load_target(mine(tmp_path,
+                                ("heads, mask=None, bias=None, output=None):", "heads, bias=None, output=None):\n"
                                                                                 "    mask = None")))
     assert subject.refuses(problem("mask", sizes=SQUARE)) == "layer_backward takes no mask"
     assert subject.refuses(problem("bias", sizes=SQUARE)) == ""
@@ -170,7 +171,7 @@ def test_a_mask_that_travels_as_a_bias_reaches_the_backward_pass(tmp_path: Path)
     edits = (("heads, mask=None, bias=None, output=None):", "heads, bias=None):\n    mask = None"),
              ("layer.grouped = False", "layer.grouped, layer.bias_is_mask = False, True"))
     target = mine(tmp_path, *edits)
-    assert load(target).refuses(problem("mask", sizes=SQUARE)) == ""
+    assert load_target(target).refuses(problem("mask", sizes=SQUARE)) == ""
     clauses = ("gradients.hidden_keys", "gradients.hidden_rows", "gradients.of_bias")
     assert verdicts(target, *clauses) == dict.fromkeys(clauses, Verdict.HELD)
 
@@ -182,7 +183,7 @@ def test_a_manifest_names_a_layers_backward_pass(tmp_path: Path) -> None:
     (folder / "manifest.yaml").write_text(
         "library: Mine\nsubjects:\n  - {id: pair, title: Mine, function: 'both:layer', kind: layer, backward: pulled,\n"
         "     limits: {grouped: false}, conventions: {hidden_row: zeros}}\n", encoding="utf-8")
-    subject = load("layerlib/pair", folders=[tmp_path])
+    subject = load_target("layerlib/pair", folders=[tmp_path])
     assert subject.backward is not None
     assert subject.backward.name == "pulled"
     asked_for_parameters(subject)
@@ -198,7 +199,7 @@ def test_a_layers_own_backward_pass_may_take_tensors(tmp_path: Path) -> None:
                     "            **{name: each * 3 for name, each in params.items()}}\n"
                     "layer.lift = 'torch'\n", encoding="utf-8")
     made = problem(sizes=SQUARE)
-    answer = load(f"{path}:layer").answer(made.but(of_parameters=True))
+    answer = load_target(f"{path}:layer").answer(made.but(of_parameters=True))
     np.testing.assert_array_equal(answer.by_input["params.w_out"], 3 * np.eye(8, dtype=np.float32))
     np.testing.assert_array_equal(answer.by_input["query"], made.query * 2)
 
@@ -295,7 +296,7 @@ def test_one_inputs_gradient_that_is_not_summed_is_wrong(tmp_path: Path) -> None
      "The backward pass returned a mapping of query, key, value, params where a mapping from the names of"),
 ])
 def test_gradients_of_parameters_that_are_not_as_expected_are_told(tmp_path: Path, returns: str, said: str) -> None:
-    subject = load(mine(tmp_path, (RETURNED, returns + RETURNED)))
+    subject = load_target(mine(tmp_path, (RETURNED, returns + RETURNED)))
     with pytest.raises(UnusableAnswer) as raised:
         asked_for_parameters(subject)
     assert said in raised.value.sentence
@@ -309,7 +310,7 @@ def test_a_gradient_without_its_name_is_looked_for_in_functions_too(tmp_path: Pa
                     "    return {'query': query, 'keys': key, 'value': value}\n", encoding="utf-8")
     with pytest.raises(UnusableAnswer, match="a mapping of query, keys, value where a mapping from the names of the "
                                              r"inputs \(query, key, value\) to .* See attend_backward in .*:3"):
-        load(f"{path}:attend").answer(problem())
+        load_target(f"{path}:attend").answer(problem())
 
 
 def test_parameters_gradients_of_another_dtype_are_told(tmp_path: Path) -> None:
@@ -357,7 +358,7 @@ def test_a_layers_backward_pass_that_cannot_be_called_is_told(tmp_path: Path, pa
     path.write_text("def layer(query, key, value, *, params, heads, mask=None):\n    return query\n"
                     f"def layer_backward({parameters}):\n    return {{}}\n", encoding="utf-8")
     with pytest.raises(TargetError) as raised:
-        load(f"{path}:layer")
+        load_target(f"{path}:layer")
     assert f"{path.name}:3: layer_backward takes " in str(raised.value)
     assert said in str(raised.value)
 
@@ -388,7 +389,8 @@ SUMMED_STEP_BY_STEP = (
 
 
 def test_sums_of_biases_in_half_are_offered_as_such_alone(tmp_path: Path) -> None:
-    check, subject = CHECKS["gradients.of_output_bias"], load(mine(tmp_path, *SUMMED_STEP_BY_STEP)).with_gradients
+    check, subject = CHECKS["gradients.of_output_bias"], load_target(mine(tmp_path,
+                                                                           *SUMMED_STEP_BY_STEP)).with_gradients
     trial = Trial(check, Evaluator(subject, DType.FLOAT16), Effort.QUICK, seed_of(0, check.domain), lambda _: None,
                   shrinks=False, cases=5)
     tally = trial.hold()

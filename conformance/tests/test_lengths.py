@@ -30,7 +30,7 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from attnspec.questions.asker import Asker, reply_to
 from attnspec.questions.undeclared import probe_conventions
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms import axes
@@ -289,7 +289,7 @@ def attend(query, key, value, *, key_lengths=None):
 def test_a_function_is_recognised_by_its_parameter(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(MINE, encoding="utf-8")
-    subject, made = load(f"{path}:attend", Surroundings()), problem(keys=[7, 3, 1, 2])
+    subject, made = load_target(f"{path}:attend", Surroundings()), problem(keys=[7, 3, 1, 2])
     assert subject.declaration.keywords == {"key_lengths"}
     expected = made.query * np.array([7, 3, 1, 2], np.float32)[:, None, None, None]
     np.testing.assert_array_equal(subject.answer(made).output, expected)

@@ -10,7 +10,7 @@ from attnspec.core.plan import Plan
 from attnspec.engine.summon import load_subject
 from attnspec.host.frames import Entries
 from attnspec.host.lifts import plain
-from attnspec.host.lifts.plain import flushed_by
+from attnspec.host.lifts.plain import find_flushing_operation
 from attnspec.host.serving import lift_named
 from attnspec.problems.problem import Array, numpy_dtype
 from attnspec.subjects.call import array_of, entries_of
@@ -30,7 +30,7 @@ def test_every_bit_survives_the_way_there_and_back(name: str, dtype: DType) -> N
     if name:
         pytest.importorskip(name)
     lift, array = lift_named(name), special(dtype)
-    with lift.around(dtype.value):
+    with lift.context_for(dtype.value):
         there = lift.hand(entries_of(array.copy()))
         back = array_of(lift.read(there))
     assert back.dtype == array.dtype
@@ -74,7 +74,7 @@ def test_jax_really_computes_in_float64_and_says_so_to_nobody_else() -> None:
     import jax.numpy as jnp
 
     lift = lift_named("jax")
-    with lift.around("float64"):
+    with lift.context_for("float64"):
         third = lift.hand(Entries("float64", np.array(1.0))) / 3
         assert float(lift.read(third).array) == 1 / 3
     assert jnp.asarray(np.array(1.0)).dtype == jnp.float32
@@ -96,13 +96,13 @@ def test_an_unknown_lift_is_a_usage_error() -> None:
 
 @pytest.mark.parametrize("dtype", DType)
 def test_numpy_keeps_subnormals(dtype: DType) -> None:
-    assert flushed_by(lift_named(""), dtype.value) == ""
+    assert find_flushing_operation(lift_named(""), dtype.value) == ""
 
 
 @pytest.mark.parametrize("dtype", [DType.FLOAT64, DType.FLOAT32, DType.BFLOAT16])
 def test_jax_on_cpu_takes_subnormals_for_zero(dtype: DType) -> None:
     pytest.importorskip("jax")
-    assert flushed_by(lift_named("jax"), dtype.value) == "a product"
+    assert find_flushing_operation(lift_named("jax"), dtype.value) == "a product"
 
 
 def test_a_framework_loses_nothing_in_an_operation_that_it_lacks() -> None:
@@ -110,7 +110,7 @@ def test_a_framework_loses_nothing_in_an_operation_that_it_lacks() -> None:
         def read(self, value: object) -> Entries:
             raise RuntimeError(f"not implemented for {type(value).__name__}")
 
-    assert flushed_by(Reluctant(), "float16") == ""
+    assert find_flushing_operation(Reluctant(), "float16") == ""
 
 
 MINE = """

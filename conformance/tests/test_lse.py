@@ -24,7 +24,7 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe
 from attnspec.questions.asker import Asker, reply_to
 from attnspec.questions.undeclared import probe_conventions
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.subjects.subject import UnusableAnswer
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn
@@ -152,7 +152,7 @@ def attend(query, key, value, *, return_lse=False, return_weights=False):
 def mine(folder: Path, wrong: str = "") -> Any:  # noqa: ANN401  (a subject)
     path = folder / "mine.py"
     path.write_text(MINE.replace("{wrong}", wrong), encoding="utf-8")
-    return load(f"{path}:attend", Surroundings())
+    return load_target(f"{path}:attend", Surroundings())
 
 
 def test_output_and_log_sum_exp_are_read(tmp_path: Path) -> None:

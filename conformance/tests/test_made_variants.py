@@ -16,8 +16,8 @@ from attnspec.faults import catalogue
 from attnspec.faults.fault import Fault
 from attnspec.record.outcome import Outcome
 from attnspec.spec.load import load_spec
-from attnspec.subjects.registry import load, registered_subjects
-from attnspec.subjects.subject import no_form_of, with_made
+from attnspec.subjects.registry import load_target, registered_subjects
+from attnspec.subjects.subject import add_made_variants, why_no_form
 
 pytest.importorskip("torch")
 
@@ -262,16 +262,16 @@ def test_an_audit_asks_for_the_variants_that_a_manifest_names(tmp_path: Path) ->
     (Declaration(kind=Kind.ROTARY, lift="torch"), "other forms are made of attention in the usual layout alone"),
     (Declaration(lift="torch"), "")])
 def test_what_has_no_other_form_says_why(declared: Declaration, says: str) -> None:
-    assert no_form_of(declared) == says
+    assert why_no_form(declared) == says
 
 
 def test_a_function_of_numpy_has_no_other_form() -> None:
-    subject = with_made(load("numpy/attention"), FORMS)
+    subject = add_made_variants(load_target("numpy/attention"), FORMS)
     assert subject.made == {}
 
 
 def test_a_form_is_not_another_with_gradients_of_its_own() -> None:
-    subject = with_made(load("torch/sdpa"), ("checkpoint",))
+    subject = add_made_variants(load_target("torch/sdpa"), ("checkpoint",))
     assert (subject.made["checkpoint"].id, subject.made["checkpoint"].made) == (
         "torch/sdpa[torch.utils.checkpoint]", {})
     assert "grad_output" not in subject.declaration.keywords

@@ -11,7 +11,7 @@ from attnspec.core.nouns import DType
 from attnspec.spec.load import load_spec
 from attnspec.subjects.attributes import check_precision
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.registry import load, registered_subjects
+from attnspec.subjects.registry import load_target, registered_subjects
 
 MANIFEST = """\
 library: Mine
@@ -34,7 +34,7 @@ def library(folder: Path, *, manifest: str = MANIFEST, adapter: str = ADAPTER) -
 def test_a_new_folder_is_seen_at_once(tmp_path: Path) -> None:
     library(tmp_path / "mine_at_once")
     assert "mine_at_once/attention" in registered_subjects([tmp_path])
-    assert load("mine_at_once/attention", folders=[tmp_path]).declaration.keywords == {"mask"}
+    assert load_target("mine_at_once/attention", folders=[tmp_path]).declaration.keywords == {"mask"}
 
 
 def test_an_adapter_outside_the_checkout_survives_the_spawn_start_method(tmp_path: Path) -> None:
@@ -42,9 +42,9 @@ def test_an_adapter_outside_the_checkout_survives_the_spawn_start_method(tmp_pat
     program = tmp_path / "program.py"
     program.write_text(
         "import multiprocessing\n"
-        "from attnspec.subjects.registry import load\n"
+        "from attnspec.subjects.registry import load_target\n"
         "def work(target):\n"
-        f"    return load(target, folders=[{str(tmp_path)!r}]).id\n"
+        f"    return load_target(target, folders=[{str(tmp_path)!r}]).id\n"
         "if __name__ == '__main__':\n"
         "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
         "        print(pool.map(work, ['mine_spawned/attention', 'numpy/attention']))\n")
@@ -101,14 +101,14 @@ def test_a_subject_that_cannot_be_loaded_says_why(tmp_path: Path, manifest: str,
     name = "mine_" + "".join(letter if letter.isalnum() else "_" for letter in request.node.callspec.id)
     library(tmp_path / name, manifest=manifest, adapter=adapter)
     with pytest.raises(AttnspecError) as caught:
-        load(f"{name}/attention", folders=[tmp_path])
+        load_target(f"{name}/attention", folders=[tmp_path])
     assert message.format(id=f"{name}/attention") in str(caught.value)
 
 
 def test_a_function_that_an_adapter_lacks_is_told_at_its_line(tmp_path: Path) -> None:
     library(tmp_path / "mine_lacking", manifest=MANIFEST.replace("attention:attend", "attention:atend"))
     with pytest.raises(AttnspecError, match=r"^\S+/manifest\.yaml:3: \S+/attention\.py: there is no 'atend' in it"):
-        load("mine_lacking/attention", folders=[tmp_path])
+        load_target("mine_lacking/attention", folders=[tmp_path])
 
 
 def test_a_library_not_installed_is_listed_with_how_to_install_it(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_a_variant_is_the_subject_with_what_it_declares_otherwise(tmp_path: Path
             "        weights: averaged\n")
     library(tmp_path / "mine_varied", manifest=MANIFEST + more,
             adapter=ADAPTER + "def attend_fast(query, key, value, *, mask=None):\n    return value\n")
-    subject = load("mine_varied/attention", folders=[tmp_path])
+    subject = load_target("mine_varied/attention", folders=[tmp_path])
     fast = subject.variant("fast")
     assert [each.description and each.description.qualname for each in (subject, fast)] == ["attend", "attend_fast"]
     assert fast.id == "mine_varied/attention[fast]"
@@ -179,13 +179,13 @@ def test_what_ships_names_known_documents_and_sound_precision_classes(subject: R
 def test_the_shipped_folder_is_named_where_the_user_sees_it() -> None:
     assert paths.folder("implementations").is_dir()
     with pytest.raises(TargetError, match="Did you mean 'jax/attention'"):
-        load("jax/atention")
+        load_target("jax/atention")
 
 
 def test_a_mistake_in_one_library_keeps_no_other_from_being_judged(tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "manifest.yaml").write_text("librry: broken\n")
-    assert load("numpy/attention", folders=[tmp_path]).id == "numpy/attention"
+    assert load_target("numpy/attention", folders=[tmp_path]).id == "numpy/attention"
     with pytest.raises(ManifestError, match="librry"):
-        load("nupmy/attention", folders=[tmp_path])
+        load_target("nupmy/attention", folders=[tmp_path])

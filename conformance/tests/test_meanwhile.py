@@ -16,13 +16,14 @@ from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.surroundings import HostLanguage, Surroundings
 from attnspec.faults.catalogue import RECOMMENDED
-from attnspec.host.frames import Entries, Incoming, packed, received, send
+from attnspec.host.frames import Entries, Incoming, pack_frame, receive_frame, send_frame
 from attnspec.hosting.client import Client, import_folders
-from attnspec.numerics.expectation import Expectation
+from attnspec.numerics.expectation import Expectation, expect
+from attnspec.numerics.precision import Precision
 from attnspec.problems.problem import Problem
 from attnspec.subjects.call import Call, SubjectDied
 from attnspec.subjects.callee import Callee
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.subjects.subject import Subject
 from attnspec.trials.evaluator import Evaluator
 from attnspec.vocabulary.observables import look_at
@@ -50,7 +51,7 @@ DIES = replace(CALL, keywords={"scale": 2.0})
 
 def patient(folder: Path, deadline: float = 20) -> Subject:
     (folder / "patient.py").write_text(PATIENT.format(file=str(folder / "written")), encoding="utf-8")
-    return load(f"{folder}/patient.py:attend", Surroundings(deadline=deadline))
+    return load_target(f"{folder}/patient.py:attend", Surroundings(deadline=deadline))
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_the_seconds_of_the_work_are_not_the_calls(tmp_path: Path) -> None:
 
     with callee.meanwhile([work]):
         assert callee.perform(WAITS).output.all()
-    assert callee.client._spent < 1  # type: ignore[attr-defined]  # a callee in a process of its own has a client
+    assert callee.client._spent_seconds < 1  # type: ignore[attr-defined]  # a callee in a process of its own has a client
 
 
 def test_a_call_that_hangs_during_the_work_has_its_deadline(tmp_path: Path) -> None:
@@ -119,13 +120,12 @@ def test_a_call_that_hangs_during_the_work_has_its_deadline(tmp_path: Path) -> N
 def test_the_truth_is_worked_out_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     subject, written = patient(tmp_path), tmp_path / "written"
     evaluator = Evaluator(subject, DType.FLOAT32, RECOMMENDED)
-    expect = evaluator._expect
 
-    def expecting(problem: Problem, part: str) -> Expectation:
+    def expecting(problem: Problem, precision: Precision, **more: Any) -> Expectation:  # noqa: ANN401  (as it takes)
         written.touch()
-        return expect(problem, part)
+        return expect(problem, precision, **more)
 
-    monkeypatch.setattr(evaluator, "_expect", expecting)
+    monkeypatch.setattr("attnspec.trials.evaluator.expect", expecting)
     posed = Posed((Problem(DType.FLOAT32, *ONES.values(), scale=1.0),), key="original")
     seen = look_at(Scene(subject, DType.FLOAT32, RECOMMENDED, {"original": posed}, evaluator), "original", "output")
     assert np.allclose(seen.array, seen.truth)
@@ -134,7 +134,7 @@ def test_the_truth_is_worked_out_meanwhile(tmp_path: Path, monkeypatch: pytest.M
 def test_a_host_that_has_begun_answers() -> None:
     client = Client(Surroundings(), path=import_folders())
     client.begin()
-    begun = client._begun
+    begun = client._starting_process
     assert begun is not None
     assert client.request({"do": "find", "modules": ["numpy"], "distributions": []})[0]["modules"] == {"numpy": True}
     assert client._process is begun
@@ -144,8 +144,8 @@ def test_a_host_that_has_begun_answers() -> None:
 def test_a_host_that_has_begun_ends_unasked() -> None:
     client = Client(Surroundings(), path=import_folders())
     client.begin()
-    assert client._begun is not None
-    process = client._begun._process
+    assert client._starting_process is not None
+    process = client._starting_process._process
     client.close()
     assert process.returncode is not None
 
@@ -166,7 +166,7 @@ def test_what_cannot_begin_is_told_to_whoever_asks(tmp_path: Path, is_begun: boo
 def test_only_an_interpreter_on_this_machine_begins_early(surroundings: Surroundings) -> None:
     client = Client(surroundings)
     client.begin()
-    assert client._begun is None
+    assert client._starting_process is None
 
 
 def fill(stream: io.BytesIO, view: memoryview) -> int:
@@ -187,7 +187,7 @@ def test_a_frame_arrives_whole_however_little_goes_at_once(most: int) -> None:
         wire.extend(some)
         return len(some)
 
-    send(packed({"do": "call"}, [Entries(each.dtype.name, each) for each in arrays]), write)
-    header, found = received(Incoming(partial(fill, io.BytesIO(wire)), memoryview(bytearray(50))))
+    send_frame(pack_frame({"do": "call"}, [Entries(each.dtype.name, each) for each in arrays]), write)
+    header, found = receive_frame(Incoming(partial(fill, io.BytesIO(wire)), memoryview(bytearray(50))))
     assert header == {"do": "call"}
     assert [each.array.tolist() for each in found] == [each.tolist() for each in arrays]

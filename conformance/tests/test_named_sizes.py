@@ -34,7 +34,7 @@ from attnspec.runner.gate import GateCost, gate
 from attnspec.subjects.attributes import declaration_of
 from attnspec.subjects.registry import registered_subjects
 from attnspec.trials import trial as trials
-from attnspec.trials.sizes import asked_of, is_of_one_call
+from attnspec.trials.sizes import is_of_one_call, requested_sizes
 from helpers.law import checks
 from helpers.pages import section, words
 from helpers.subjects import module_of
@@ -200,12 +200,12 @@ def test_query_heads_share_a_key_head_where_clause_and_subject_speak_of_it(
 ) -> None:
     subject = own_subject("sound/eager")
     declaration = replace(subject.declaration, limits=replace(subject.declaration.limits, grouped=grouped))
-    asked, _ = asked_of(checks()[clause], replace(subject, declaration=declaration), ["B1 H4 Hkv2 T8 D8"])
+    asked, _ = requested_sizes(checks()[clause], replace(subject, declaration=declaration), ["B1 H4 Hkv2 T8 D8"])
     assert (asked.sizes.H, asked.sizes.Hkv) == (4, kv_heads)
 
 
 def test_a_slow_call_is_no_reason_to_leave_them_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnspec.trials.evaluator.Evaluator.seconds", lambda *_: 1e9)
+    monkeypatch.setattr("attnspec.trials.evaluator.Evaluator.expected_seconds", lambda *_: 1e9)
     assert judged(tmp_path, AT_192, check=ONLY_AT_192).verdict is Verdict.VIOLATED
 
 
@@ -242,7 +242,7 @@ def test_clauses_of_other_kinds_are_not_put_there(tmp_path: Path) -> None:
 
 def test_a_layer_is_put_what_is_drawn_alone() -> None:
     layer = own_subject("fault/layer_value_bias_dropped")
-    found = asked_of(checks()[DEFINITION], layer, [AT_192])
+    found = requested_sizes(checks()[DEFINITION], layer, [AT_192])
     assert {each.why_not for each in found} == {f"{layer.id} is a layer, and layers are tested at drawn sizes only"}
 
 

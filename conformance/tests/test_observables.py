@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -105,7 +106,7 @@ def test_returned_weights_are_asked_for() -> None:
 def test_parts_are_joined_in_their_order_and_read_back() -> None:
     case, _ = scene(3)
     whole = look_at(case, "original", "output")
-    moved = axes.split(axes.permute_batch(case.runs["original"], by=Drawn(3)), along="queries").named("parts")
+    moved = replace(axes.split(axes.permute_batch(case.runs["original"], by=Drawn(3)), along="queries"), key="parts")
     parts = Scene(case.subject, case.dtype, RECOMMENDED, {"original": moved}, case.evaluator)
     apart = look_at(parts, "original", "output")
     np.testing.assert_allclose(apart.truth, whole.truth, rtol=1e-12)

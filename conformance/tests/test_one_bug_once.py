@@ -24,7 +24,7 @@ from attnspec.trials.covering_cases import deal_openings
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally
 from attnspec.trials.sizes import Resizer
-from attnspec.trials.trial import FEW, Trial, made_handy
+from attnspec.trials.trial import EXPLAINED_ATTEMPTS, Trial, shrink_to_handy
 
 SPEC = load_spec()
 CHECKS, REFUTATIONS = compile_spec(SPEC), read_refutations(SPEC)
@@ -91,8 +91,8 @@ def trial_of(subject: Subject, *, is_explained: bool = False) -> Trial:
 def test_what_is_explained_is_shrunk_by_few_cases() -> None:
     subject = fault_subject("fault/blocks_sum_not_rescaled")
     whole, brief = (trial_of(subject, is_explained=is_so).hold() for is_so in (False, True))
-    assert whole.first == brief.first
-    assert whole.tried_count - FEW > brief.tried_count > FEW
+    assert whole.first_failing == brief.first_failing
+    assert whole.tried_count - EXPLAINED_ATTEMPTS > brief.tried_count > EXPLAINED_ATTEMPTS
     assert brief.failure is not None
 
 
@@ -109,6 +109,6 @@ def test_sizes_at_which_another_clause_fails_are_small_enough() -> None:
         return trial.judge_recipe(recipe)
 
     known = Sizes(B=1, H=1, Hkv=1, T=5, S=7, D=3, Dv=2)
-    small, _ = made_handy(noting_put, menu, choices, tally, small=[known])
+    small, _ = shrink_to_handy(noting_put, menu, choices, tally, small=[known])
     assert small.shapes == (known,)
     assert {each.sizes for each in put} == {known}

@@ -13,7 +13,7 @@ from attnspec.core.nouns import DType, Effort, Kind, Verdict
 from attnspec.problems.problem import Array
 from attnspec.questions.asker import Asker, NotAsked
 from attnspec.questions.inputs import MISMATCH_QUESTIONS
-from attnspec.subjects.misfits import lower_problem
+from attnspec.subjects.lowering import lower_problem
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally, Violated

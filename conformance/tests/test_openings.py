@@ -18,7 +18,7 @@ from attnspec.problems.domain import ANY_FAMILY, ANY_MASK, Domain, domain
 from attnspec.problems.problem import Recipe
 from attnspec.trials import trial as trials
 from attnspec.trials.compile import Check
-from attnspec.trials.covering_cases import FIXED_KINDS, TELLING, Choices, deal_openings, seed_of
+from attnspec.trials.covering_cases import FIXED_KINDS, TELLING_FAMILIES, Choices, deal_openings, seed_of
 from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally, Violated
 from attnspec.trials.searching import OneExample
@@ -85,8 +85,8 @@ def test_quick_openings_have_any_two_keywords_together_and_apart(seed: int) -> N
 def test_openings_have_a_telling_family_and_most_of_the_others(seed: int) -> None:
     """Not all: a problem of one head has no place for a second family."""
     found = opened(seed=seed)
-    assert all(recipe.families[0] in TELLING for recipe in found)
-    assert {recipe.families[0] for recipe in found} == set(TELLING)
+    assert all(recipe.families[0] in TELLING_FAMILIES for recipe in found)
+    assert {recipe.families[0] for recipe in found} == set(TELLING_FAMILIES)
     assert len({family for recipe in found for family in recipe.families}) > 0.7 * len(ANY_FAMILY)
 
 
@@ -155,7 +155,7 @@ def trial(clause: str, fault: str, *, shrinks: bool = True, most: int = 0, cases
     evaluator = Evaluator(own_subject(fault), DType.FLOAT32)
     check = checks()[clause]
     seed = seed_of(0, check.domain)
-    return Trial(check, evaluator, effort, seed, told.append, shrinks=shrinks, most=most, cases=cases), told
+    return Trial(check, evaluator, effort, seed, told.append, shrinks=shrinks, max_cases=most, cases=cases), told
 
 
 def test_a_trial_tries_openings_first_and_then_as_many_drawn_ones() -> None:

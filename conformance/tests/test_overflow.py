@@ -198,7 +198,7 @@ def test_what_a_subject_stands_is_asked_once_whatever_it_is_held_to(monkeypatch:
 
     monkeypatch.setattr(evaluator, "probe_ranges", ask)
     judged = Evaluator(own_subject("sound/naive"), DType.FLOAT16)
-    wide = judged.under(with_range_of_float32(judged.precision))
+    wide = judged.with_precision(with_range_of_float32(judged.precision))
     logged = LoggingEvaluator(judged.subject, judged, [])
     assert [each.ranges for each in (wide, judged, logged)] == [(), (), ()]
     assert len(asked) == 1

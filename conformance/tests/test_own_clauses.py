@@ -82,7 +82,7 @@ def test_own_clauses_leave_the_sizes_of_the_shipped_ones_as_they_are(mine: Path)
     shipped, law = compile_spec(load_spec()), compile_spec(load_spec(added=[mine]))
     alone, beside = Dealer(subject, lambda: shipped, Effort.QUICK, 0), Dealer(subject, lambda: law, Effort.QUICK, 0)
     dealt = {name: (alone.shapes(check, DType.FLOAT32), beside.shapes(check, DType.FLOAT32))
-             for name, check in shipped.items() if not check.lacking(subject)}
+             for name, check in shipped.items() if not check.why_not_put(subject)}
     assert len(dealt) > 100
     assert all(before == after for before, after in dealt.values())
     assert beside.shapes(law["mine.doubled"], DType.FLOAT32)

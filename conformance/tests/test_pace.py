@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 from attnspec.core.nouns import DType, Effort
-from attnspec.problems.demand import count_work
-from attnspec.problems.problem import Sizes
+from attnspec.problems.problem import Sizes, count_work
 from attnspec.trials.covering_cases import seed_of
-from attnspec.trials.evaluator import TELLING, Evaluator
+from attnspec.trials.evaluator import TELLING_WORK, Evaluator
 from attnspec.trials.judging import Tally
 from attnspec.trials.trial import Trial
 from helpers.law import checks
@@ -58,14 +57,14 @@ def judged(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Tally:
 def test_a_call_that_compiled_first_leaves_out_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     tally = judged(Clock(compiling=60.0), monkeypatch)
     assert tally.cases > 20
-    assert TOO_LONG not in tally.outside
+    assert TOO_LONG not in tally.outside_reasons
 
 
 def test_a_slow_function_is_spared_its_largest_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(seconds_of_work=1.1 / TELLING)
+    clock = Clock(seconds_of_work=1.1 / TELLING_WORK)
     tally = judged(clock, monkeypatch)
-    assert tally.outside[TOO_LONG] > 0
-    assert max(map(count_work, clock.calls)) < 5 * TELLING / 1.1
+    assert tally.outside_reasons[TOO_LONG] > 0
+    assert max(map(count_work, clock.calls)) < 5 * TELLING_WORK / 1.1
 
 
 @pytest.mark.parametrize(("share", "is_spared"), [(0.125, False), (1.0, True), (0.01, True)],
@@ -74,11 +73,11 @@ def test_what_else_the_machine_does_leaves_out_nothing(
     *, share: float, is_spared: bool, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tally = judged(Clock(seconds_of_work=5e-8, share=share), monkeypatch)
-    assert (TOO_LONG in tally.outside) is is_spared
+    assert (TOO_LONG in tally.outside_reasons) is is_spared
 
 
 @pytest.mark.parametrize(("clock", "again"), [
-    (Clock(), 0), (Clock(1.1 / TELLING), 1), (Clock(0.2 / TELLING, unevenness=3.0), 1)],
+    (Clock(), 0), (Clock(1.1 / TELLING_WORK), 1), (Clock(0.2 / TELLING_WORK, unevenness=3.0), 1)],
     ids=["quick", "slow", "uneven"])
 def test_a_slow_call_is_made_again_once(clock: Clock, again: int, monkeypatch: pytest.MonkeyPatch) -> None:
     tally = judged(clock, monkeypatch)

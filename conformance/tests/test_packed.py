@@ -16,7 +16,7 @@ from attnspec.faults.packed import PACKED_FAULTS
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, Recipe
 from attnspec.record.outcome import Outcome
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.subjects.serving_forms import pack
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.transforms.contents import replace_last_entry
@@ -47,21 +47,21 @@ def test_sequences_stand_one_behind_the_other_without_padding() -> None:
 
 def test_borders_say_where_each_sequence_begins_and_the_last_one_ends() -> None:
     made = problem().but(query_lengths=np.array([2, 0, 1], np.int32), key_lengths=np.array([7, 3, 0], np.int32))
-    given = pack(made, ALL).given
+    given = pack(made, ALL).given_arguments
     assert (given["cu_query"], given["cu_key"]) == (pytest.approx([0, 2, 2, 3]), pytest.approx([0, 7, 10, 10]))
     assert (given["max_query"], given["max_key"]) == (2, 7)
     assert all(np.asarray(given[name]).dtype == np.int32 for name in ("cu_query", "cu_key"))
 
 
 def test_without_lengths_every_sequence_is_as_long_as_the_array() -> None:
-    given = pack(problem(""), frozenset({"cu_query", "cu_key"})).given
+    given = pack(problem(""), frozenset({"cu_query", "cu_key"})).given_arguments
     assert list(given) == ["cu_query", "cu_key"]
     assert (given["cu_query"], given["cu_key"]) == (pytest.approx([0, 5, 10, 15]), pytest.approx([0, 7, 14, 21]))
 
 
 def test_keywords_are_handed_on_and_lengths_are_not() -> None:
     made = problem("key_lengths=ragged;query_lengths=ragged;sinks=spread").but(causal=True)
-    assert set(pack(made, frozenset()).given) == {"cu_query", "cu_key", "sinks", "causal"}
+    assert set(pack(made, frozenset()).given_arguments) == {"cu_query", "cu_key", "sinks", "causal"}
 
 
 def test_rows_that_no_sequence_has_are_zeros_in_the_answer() -> None:
@@ -83,7 +83,7 @@ def written(tmp_path: Path, parameters: str) -> str:
 
 
 def test_a_function_with_both_borders_is_packed(tmp_path: Path) -> None:
-    declared = load(written(tmp_path, "cu_query, cu_key, max_key, causal=False, block=64")).declaration
+    declared = load_target(written(tmp_path, "cu_query, cu_key, max_key, causal=False, block=64")).declaration
     assert declared.form is InputForm.PACKED
     assert declared.given == {"cu_query", "cu_key", "max_key"}
     assert declared.keywords == {"causal", "key_lengths", "query_lengths"}
@@ -98,7 +98,7 @@ def test_a_function_with_both_borders_is_packed(tmp_path: Path) -> None:
     ("cu_query, cu_key, key_lengths=None", "takes 'key_lengths', which packed arrays have no place for")])
 def test_what_is_no_packed_function_is_refused(tmp_path: Path, parameters: str, said: str) -> None:
     with pytest.raises(TargetError) as refused:
-        load(written(tmp_path, parameters))
+        load_target(written(tmp_path, parameters))
     assert said in str(refused.value)
 
 

@@ -24,11 +24,11 @@ from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe
 from attnspec.spec.load import load_spec
-from attnspec.subjects.serving_forms import LARGE, PagedProblem, in_pages
+from attnspec.subjects.serving_forms import LARGE_FILLER, PagedProblem, in_pages
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.trial import Trial, in_a_line
+from attnspec.trials.trial import Trial, describe_case
 from attnspec.vocabulary.scene import NoClaim, Posed
 from helpers.subjects import load_source
 
@@ -130,7 +130,8 @@ def test_beyond_the_keys_a_table_may_name_no_page() -> None:
     assert set(paged.table[:, -2:].reshape(-1)) == {-1, len(paged.key) + 7}
 
 
-@pytest.mark.parametrize(("pattern", "content"), [("shuffled", 1.0), ("large_beyond", LARGE), ("nan_beyond", np.nan)])
+@pytest.mark.parametrize(("pattern", "content"),
+                         [("shuffled", 1.0), ("large_beyond", LARGE_FILLER), ("nan_beyond", np.nan)])
 def test_unused_slots_hold_what_the_pattern_says(pattern: PagePattern, content: float) -> None:
     paged = in_pages(problem(), pattern)
     is_free = unused(paged)
@@ -142,7 +143,7 @@ def test_unused_slots_hold_what_the_pattern_says(pattern: PagePattern, content: 
 def test_where_large_numbers_lie_beyond_a_length_no_key_does() -> None:
     made = problem("key_lengths", lengths="shortest")
     paged = in_pages(made, "large_beyond")
-    assert (np.abs(paged.key[unused(paged)]) == LARGE).all()
+    assert (np.abs(paged.key[unused(paged)]) == LARGE_FILLER).all()
 
 
 def test_pages_with_the_same_content_are_shared() -> None:
@@ -191,7 +192,7 @@ def test_a_case_says_how_its_pages_lie() -> None:
     check = compile_spec(load_spec())["paged.definition"]
     trial = Trial(check, Evaluator(fault_subject("fault/pages_in_order"), DType.FLOAT32), Effort.QUICK, 0,
                   lambda _: None)
-    assert " float32 block_table=odd window, entries integers" in in_a_line(trial, case)
+    assert " float32 block_table=odd window, entries integers" in describe_case(trial, case)
 
 
 # Who takes them

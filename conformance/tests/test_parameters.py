@@ -18,7 +18,7 @@ from attnspec.core.errors import TargetError
 from attnspec.core.keywords import KEYWORDS, OTHER_NAMES, keyword_for, list_defaults, slip_of
 from attnspec.core.nouns import Kind
 from attnspec.record.outcome import SubjectCard
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.subjects.signature import Signature, signature_of
 from attnspec.subjects.smoke import smoke_subject
 
@@ -54,18 +54,18 @@ def taken(function: Callable[..., object]) -> Signature:
 
 
 def card_of(target: str) -> SubjectCard:
-    return load(target).card({}, {})
+    return load_target(target).card({}, {})
 
 
 @pytest.mark.usefixtures("kernel")
 def test_what_has_a_default_is_left_alone_and_listed() -> None:
-    assert load("kernel.py:tiled").declaration.keywords == {"scale"}
+    assert load_target("kernel.py:tiled").declaration.keywords == {"scale"}
     assert card_of("kernel.py:tiled").defaults == LEFT_ALONE
 
 
 @pytest.mark.usefixtures("kernel")
 def test_smoke_lists_what_is_left_alone() -> None:
-    lines = smoke_subject(load("kernel.py:tiled"))
+    lines = smoke_subject(load_target("kernel.py:tiled"))
     assert all(line.has_passed for line in lines)
     assert lines[3].sentence == ("every keyword that is tried (scale) is accepted; left at their defaults: block=64, "
                                  f"{OF_DROPOUT_P}, backend=None")
@@ -108,12 +108,12 @@ def test_a_registered_adapter_is_read_by_the_same_rule(tmp_path: Path) -> None:
     (library / "adapter.py").write_text("def attend(query, key, value, *, block=64): ...\n", encoding="utf-8")
     (library / "manifest.yaml").write_text(
         "library: Mine\nsubjects:\n  - {id: attention, title: Mine, function: 'adapter:attend'}\n", encoding="utf-8")
-    assert load("mine_with_blocks/attention", folders=[tmp_path]).card({}, {}).defaults == {"block": "64"}
+    assert load_target("mine_with_blocks/attention", folders=[tmp_path]).card({}, {}).defaults == {"block": "64"}
 
 
 def test_nothing_is_listed_of_a_function_that_takes_known_keywords_only() -> None:
     assert card_of("numpy/attention").defaults == {}
-    assert "defaults" not in smoke_subject(load("numpy/attention"))[3].sentence
+    assert "defaults" not in smoke_subject(load_target("numpy/attention"))[3].sentence
 
 
 def test_stars_are_given_nothing_and_are_not_listed() -> None:
@@ -163,7 +163,7 @@ def test_a_default_is_shown_short_and_the_same_everywhere(default: object, shown
 ])
 def test_what_has_no_default_is_told_with_a_wrapper_to_paste(target: str, message: str) -> None:
     with pytest.raises(TargetError) as caught:
-        load(target)
+        load_target(target)
     assert str(caught.value) == message
     compile(str(caught.value).splitlines()[1].strip(), "wrapper", "exec")
 
@@ -267,7 +267,7 @@ class Attention(torch.nn.Module):
         return query
 attend = Attention()
 """, encoding="utf-8")
-    subject = load(f"{tmp_path}/mine.py:attend")
+    subject = load_target(f"{tmp_path}/mine.py:attend")
     assert subject.declaration.keywords == {"causal"}
     assert subject.declaration.defaults == {"block": "64"}
     assert subject.declaration.lift == "torch"

@@ -31,7 +31,7 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes, join_past
 from attnspec.questions.asker import Asker, reply_to
 from attnspec.subjects.interview import PLAIN, Case
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms import axes, contents
@@ -111,7 +111,7 @@ def test_unknown_patterns_are_told() -> None:
 
 
 def test_a_plain_case_with_a_past_has_both_of_them() -> None:
-    made = Case(PLAIN, {"past_key": "half"}).problem(DType.FLOAT32)
+    made = Case(PLAIN, {"past_key": "half"}).make_problem(DType.FLOAT32)
     assert made.keywords == set(CACHED)
     assert made.sizes == PLAIN
 
@@ -286,7 +286,7 @@ def attend(query, key, value, *, past_key=None, past_value=None):
 def test_a_function_is_recognised_by_its_parameters(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(MINE, encoding="utf-8")
-    subject, made = load(f"{path}:attend", Surroundings()), problem()
+    subject, made = load_target(f"{path}:attend", Surroundings()), problem()
     assert subject.declaration.keywords == set(CACHED)
     assert made.past_value is not None
     expected = np.broadcast_to(made.past_value[:, :1, :1] + made.value[:, :1, :1], (3, 4, 3, 5))

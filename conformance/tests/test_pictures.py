@@ -9,7 +9,7 @@ import pytest
 from attnspec.core.nouns import Effort, Panel
 from attnspec.core.plan import Item, Plan
 from attnspec.engine.engine import Engine
-from attnspec.engine.evidence import LARGEST
+from attnspec.engine.evidence import PICTURE_LENGTH
 from attnspec.record.outcome import Evidence, Picture
 from attnspec.report.pictures import make_grid, make_grids
 
@@ -113,7 +113,7 @@ def test_what_compares_no_arrays_has_no_picture() -> None:
 
 def test_a_large_array_is_cropped_in_its_own_indices(far: Evidence) -> None:
     for picture in panels(far):
-        assert (len(picture.entries), len(picture.entries[0])) == (LARGEST, LARGEST)
+        assert (len(picture.entries), len(picture.entries[0])) == (PICTURE_LENGTH, PICTURE_LENGTH)
         assert (picture.first, picture.whole, picture.worst) == ((22, 0), (40, 20), (30, 5))
     assert at_worst(panels(far)[2]) == pytest.approx(0.5, abs=1e-6)
     assert sum(abs(float(entry)) > 1e-3 for row in panels(far)[2].entries for entry in row) == 1

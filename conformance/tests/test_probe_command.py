@@ -16,7 +16,7 @@ from attnspec.probing.jobs import ProbeJob, ProbeJobs
 from attnspec.record.events import Done, Found, ItemFinished, RunFinished, SubjectProbed
 from attnspec.record.outcome import Outcome
 from attnspec.runner.jobs import open_jobs
-from attnspec.runner.judge import AUDIT, AuditJobs, with_engine
+from attnspec.runner.judge import AUDIT_SOURCE, AuditJobs, with_engine
 from helpers.commands import Cli
 
 SUBJECTS = '''
@@ -151,7 +151,7 @@ def test_the_exit_code_of_an_audit(done: list[Done], interrupted: bool, code: in
 
 def test_an_audit_probes_a_subject_right_after_its_trials() -> None:
     targets = ("fault/switch_mask_dropped", "sound/naive")
-    items = open_jobs(AUDIT, replace(PLAN, targets=targets)).items()
+    items = open_jobs(AUDIT_SOURCE, replace(PLAN, targets=targets)).items()
     assert [(each.target, isinstance(each, Item)) for each in items] == [
         (targets[0], True), (targets[0], False), (targets[0], False), (targets[1], True), (targets[1], False)]
 

@@ -16,7 +16,7 @@ from attnspec.faults.subject import own_subject
 from attnspec.probing.probe import probe_subject
 from attnspec.problems.problem import Array
 from attnspec.record.events import Found
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.subjects.subject import Subject
 from helpers.subjects import subject_of
 
@@ -128,7 +128,7 @@ def test_an_output_dtype_that_is_undefined_claims_nothing() -> None:
 @pytest.mark.parametrize("target", ["numpy/attention", "numpy/msa", "numpy/paper"])
 @pytest.mark.parametrize("dtype", DType)
 def test_what_is_written_in_numpy_does_as_its_manifest_claims(target: str, dtype: DType) -> None:
-    answers = [answer for step in probe_subject(load(target), dtype) if (answer := step.ask_question())]
+    answers = [answer for step in probe_subject(load_target(target), dtype) if (answer := step.ask_question())]
     assert len(answers) > 30
     assert [answer for answer in answers if answer.is_contradiction] == []
 

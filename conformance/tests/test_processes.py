@@ -10,7 +10,7 @@ from attnspec.core.errors import TargetError
 from attnspec.core.nouns import DType
 from attnspec.core.plan import Plan
 from attnspec.runner.session import Session
-from attnspec.subjects.registry import load, process_of
+from attnspec.subjects.registry import load_target, process_of
 
 MANIFEST = """
 library: Choosy
@@ -59,17 +59,17 @@ def test_smoke_runs_in_that_process_too(choosy: tuple[str, ...]) -> None:
 def test_a_subject_of_another_process_is_refused(choosy: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     begins = "choosy/one is judged in a process that begins with CHOOSY_BACKEND=one; here it is "
     with pytest.raises(TargetError, match=begins + "not set."):
-        load("choosy/one", folders=choosy)
+        load_target("choosy/one", folders=choosy)
     monkeypatch.setenv("CHOOSY_BACKEND", "two")
     with pytest.raises(TargetError, match=begins + "'two'."):
-        load("choosy/one", folders=choosy)
+        load_target("choosy/one", folders=choosy)
 
 
 def test_flags_may_stand_beside_those_that_are_asked_for(
     choosy: tuple[str, ...], monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("CHOOSY_BACKEND", "--mine one")
-    assert load("choosy/one", folders=choosy).id == "choosy/one"
+    assert load_target("choosy/one", folders=choosy).id == "choosy/one"
 
 
 def test_what_asks_for_nothing_has_ordinary_surroundings(choosy: tuple[str, ...]) -> None:
@@ -84,7 +84,7 @@ def faster(folder: Path, where: str, own: str = "") -> dict[str, str]:
     (folder / "quick" / "manifest.yaml").write_text(
         f"library: Quick\nfaster_with: {{where: '{where}', variables: {{SPEED: full}}}}\nsubjects:\n"
         f"  - {{id: one, title: One, function: adapter:attend_anywhere{own}}}\n", encoding="utf-8")
-    assert load("quick/one", folders=(str(folder),)).id == "quick/one"  # here SPEED is not set: it is no demand
+    assert load_target("quick/one", folders=(str(folder),)).id == "quick/one"  # here SPEED is not set: it is no demand
     return dict(process_of("quick/one", (str(folder),)))
 
 

@@ -17,7 +17,7 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.core.surroundings import Surroundings
 from attnspec.problems.problem import Problem
 from attnspec.subjects import installed
-from attnspec.subjects.registry import load, registered_subjects
+from attnspec.subjects.registry import load_target, registered_subjects
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised
 
 HOST = '''\
@@ -118,7 +118,7 @@ def library(tmp_path: Path, *, flaw: str = "lambda output: output", more: str = 
 
 
 def summoned(folder: Path) -> Subject:
-    return load("tiny/attention", Surroundings(deadline=20), folders=[folder])
+    return load_target("tiny/attention", Surroundings(deadline=20), folders=[folder])
 
 
 def small() -> Problem:
@@ -156,7 +156,7 @@ def test_a_program_runs_in_its_folder_with_its_variables(tmp_path: Path) -> None
     """`host.py` is found there; what the process is told stands in its environment, and nothing tells of a test."""
     ask = "ANSWERS['hello']['python'] = str((os.getcwd(), os.environ['TINY'], 'PYTEST_CURRENT_TEST' in os.environ))"
     library(tmp_path, more=ask)
-    subject = load("tiny/attention", Surroundings(environment={"TINY": "told"}), folders=[tmp_path])
+    subject = load_target("tiny/attention", Surroundings(environment={"TINY": "told"}), folders=[tmp_path])
     assert subject.callee.place["python"] == str((str(tmp_path / "tiny"), "told", False))
 
 
@@ -217,7 +217,7 @@ LIMITED = Surroundings(deadline=20, memory=2**28)
 @pytest.mark.parametrize("flaw", [TAKES, CHILD_TAKES], ids=["itself", "a child"])
 def test_a_program_that_takes_too_much_memory_is_ended(tmp_path: Path, flaw: str) -> None:
     folder = library(tmp_path, flaw=f"{flaw}; import subprocess, time")
-    subject = load("tiny/attention", LIMITED, folders=[folder])
+    subject = load_target("tiny/attention", LIMITED, folders=[folder])
     with pytest.raises(SubjectDied, match=r"the process took \d+ MiB where 256 MiB are allowed") as died:
         subject.answer(small())
     assert died.value.verdict is Verdict.CRASHED
@@ -226,7 +226,7 @@ def test_a_program_that_takes_too_much_memory_is_ended(tmp_path: Path, flaw: str
 
 def test_a_program_whose_memory_is_limited_is_judged_like_another(tmp_path: Path) -> None:
     once = "lambda output: output if os.path.exists('mark') else open('mark', 'w') and os._exit(7)"
-    subject = load("tiny/attention", LIMITED, folders=[library(tmp_path, flaw=once)])
+    subject = load_target("tiny/attention", LIMITED, folders=[library(tmp_path, flaw=once)])
     with pytest.raises(SubjectDied, match=r"the process died while the implementation ran \(exit code 7\)"):
         subject.answer(small())
     np.testing.assert_array_equal(subject.answer(small()).output, small().value)
@@ -239,7 +239,7 @@ def test_memory_that_nobody_here_can_watch_is_not_limited(tmp_path: Path, monkey
     words = (r"--memory cannot be kept for 'docker run --rm -i tiny': what docker starts is no process that can be "
              r"watched from here\. Limit the memory there, as `docker run --memory` does, and leave --memory out\.")
     with pytest.raises(TargetError, match=words):
-        load("tiny/attention", LIMITED, folders=[folder])
+        load_target("tiny/attention", LIMITED, folders=[folder])
 
 
 def test_what_a_host_says_was_raised_is_told(tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_the_host_in_javascript_computes_attention() -> None:
     generator = np.random.default_rng(0)
     query, key, value = (generator.standard_normal((2, 2, length, 4)).astype(np.float32) for length in (3, 5, 5))
     backwards = np.ascontiguousarray(key[:, :, ::-1])[:, :, ::-1]  # a view with a negative stride
-    answer = load("onnxruntime_web/attention", Surroundings()).answer(
+    answer = load_target("onnxruntime_web/attention", Surroundings()).answer(
         Problem(DType.FLOAT32, query, backwards, np.broadcast_to(value[:1], value.shape), return_weights=True))
     logits = query @ key.swapaxes(-1, -2) / 2
     weights = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
@@ -328,7 +328,7 @@ def test_the_host_in_javascript_computes_attention() -> None:
 
 @NEEDS_NODE
 def test_what_the_library_throws_is_told_without_frames_of_the_host() -> None:
-    subject = load("onnxruntime_web/attention", Surroundings())
+    subject = load_target("onnxruntime_web/attention", Surroundings())
     with pytest.raises(SubjectRaised, match="scale must be greater than 0") as raised:
         subject.answer(small().but(scale=-1.0))
     assert "operators.mjs" in raised.value.traceback

@@ -14,7 +14,7 @@ from attnspec.faults.subject import own_subject
 from attnspec.questions.asker import FAILURES, Asker, NotAsked
 from attnspec.questions.numbers import DEVICE_QUESTIONS
 from attnspec.subjects.callee import Callee
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.subjects.subject import Subject
 
 [PRODUCTS] = DEVICE_QUESTIONS
@@ -73,5 +73,5 @@ def test_a_gpu_answers_as_its_switch_stands(tmp_path: Path, *, allowed: bool, an
     if not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0):
         pytest.skip("TF32 needs an NVIDIA GPU of compute capability 8.0 or later")
     (tmp_path / "mine.py").write_text(ALLOWS.format(allowed=allowed), encoding="utf-8")
-    subject = load(f"{tmp_path}/mine.py:attend", Surroundings(device="cuda", deadline=60))
+    subject = load_target(f"{tmp_path}/mine.py:attend", Surroundings(device="cuda", deadline=60))
     assert PRODUCTS.ask(Asker(subject, DType.FLOAT32)).answer == answer

@@ -12,7 +12,7 @@ from attnspec.faults.staged import attention
 from attnspec.faults.staged_work import Answer, HandedOver
 from attnspec.questions.asker import Asker, NotAsked
 from attnspec.questions.inputs import MISMATCH_QUESTIONS
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from helpers.liars import Liar, answers_to, everywhere, find_answer, liar_subject, sound, steps
 
 NAMES = [question.name for question in MISMATCH_QUESTIONS]
@@ -64,7 +64,7 @@ def test_attention_to_its_own_input_is_not_asked() -> None:
 
 
 def test_pages_have_no_batch_axis_to_be_longer() -> None:
-    paged = load("numpy/paged")
+    paged = load_target("numpy/paged")
     question = next(each for each in MISMATCH_QUESTIONS if each.name == "mismatch.batch")
     with pytest.raises(NotAsked, match="keys and values in pages have no batch axis"):
         question.ask(Asker(paged, DType.FLOAT32))

@@ -20,7 +20,7 @@ from attnspec.record.read import read_record
 from attnspec.runner.judge import load_engine
 from attnspec.subjects.installed import RangeEnd, RangePlace
 from attnspec.subjects.manifest import Registered
-from attnspec.subjects.registry import load, registered_subjects
+from attnspec.subjects.registry import load_target, registered_subjects
 from attnspec.subjects.subject import SubjectRaised
 from evaluation.ranges import bench
 from evaluation.ranges.bench import judge_at
@@ -69,7 +69,7 @@ def written(parent: Path, body: str, *, least: str = "1", name: str = "mine") ->
 
 def answered(folder: Path, name: str) -> None:
     ones = np.ones((1, 1, 2, 2), np.float32)
-    load(f"{name}/attention", Surroundings(), folders=[folder]).answer(Problem(DType.FLOAT32, ones, ones, ones))
+    load_target(f"{name}/attention", Surroundings(), folders=[folder]).answer(Problem(DType.FLOAT32, ones, ones, ones))
 
 
 @pytest.mark.family(3)
@@ -157,14 +157,14 @@ def test_an_adapter_that_cannot_be_imported_says_the_release(tmp_path: Path) -> 
     adapter = "from numpy import no_such_name\n\n\ndef attend(query, key, value): ...\n"
     (folder / "imports" / "adapter.py").write_text(adapter)
     with pytest.raises(ReleaseError, match=rf"this release \(Mine {np.__version__}\): .*raises ImportError"):
-        load("imports/attention", Surroundings(), folders=[folder])
+        load_target("imports/attention", Surroundings(), folders=[folder])
 
 
 def test_a_release_outside_of_the_range_is_refused(tmp_path: Path) -> None:
     folder = written(tmp_path, "return value", least="999")
     with pytest.raises(TargetError, match=rf"mine/attention cannot be judged here: Mine {np.__version__} is installed; "
                                           r"its adapters are written for >=999\. Install a release in that range\.$"):
-        load("mine/attention", Surroundings(), folders=[folder])
+        load_target("mine/attention", Surroundings(), folders=[folder])
 
 
 @pytest.mark.family(2)
@@ -236,7 +236,7 @@ def since(folder: Path, versions: str) -> Declaration:
     manifest = MANIFEST.format(least="1").replace("requires:", f"since: {{window: '{versions}'}}\nrequires:")
     (folder / "mine" / "manifest.yaml").write_text(manifest + "    claims: [window]\n")
     (folder / "mine" / "adapter.py").write_text("def attend(query, key, value, *, window=None): ...\n")
-    return load("mine/attention", Surroundings(), folders=[folder]).declaration
+    return load_target("mine/attention", Surroundings(), folders=[folder]).declaration
 
 
 @pytest.mark.parametrize(("versions", "keywords"), [("<1.0", set()), (">=1.0", {"window"})])
@@ -252,7 +252,7 @@ def test_a_variant_belongs_to_the_releases_that_have_its_switch(
     folder = written(tmp_path, "return value")
     about = f"    variants: {{other: {{function: 'adapter:attend', versions: '{versions}'}}}}\n"
     (folder / "mine" / "manifest.yaml").write_text(MANIFEST.format(least="1") + about)
-    assert load("mine/attention", Surroundings(), folders=[folder]).variants.keys() == variants
+    assert load_target("mine/attention", Surroundings(), folders=[folder]).variants.keys() == variants
 
 
 def test_a_keyword_that_no_version_can_know_is_named_with_its_line(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -19,19 +20,20 @@ from attnspec.cli.rank import KernelsAlone, line_of
 from attnspec.core.errors import TargetError, UsageError
 from attnspec.core.nouns import DType, Effort, Level, Verdict
 from attnspec.core.plan import Item, JobFailure, Plan, Shard
-from attnspec.numerics.expectation import Expectation
+from attnspec.numerics.expectation import Expectation, expect
+from attnspec.numerics.precision import Precision
 from attnspec.problems.choices import Menu
 from attnspec.problems.problem import Problem
 from attnspec.ranking.jobs import (
-    GRADE,
+    GRADE_QUANTITY,
     KernelJob,
     KernelScore,
     KernelWorker,
     RankJobs,
     as_ranking,
     clearest_first,
-    code_of,
     find_kernels,
+    ranking_exit_code,
     resume_ranking,
 )
 from attnspec.record.codec import record_schema
@@ -45,7 +47,6 @@ from attnspec.runner.jobs import Sharing
 from attnspec.runner.session import INTERRUPTED, UNREACHED
 from attnspec.subjects.watching import MOST_HANGS
 from attnspec.trials.covering_cases import Choices
-from attnspec.trials.evaluator import Evaluator
 from attnspec.trials.judging import Tally
 from attnspec.trials.trial import Trial
 from helpers.commands import Cli
@@ -282,14 +283,14 @@ def test_kernels_of_one_class_share_what_the_definition_says(tmp_path: Path) -> 
     targets = tuple(f"{tmp_path / name}.py:attend" for name in ("one", "two", "wrong"))
     plan = as_ranking(Plan(targets, clauses=("attention.definition",), dtypes=(DType.FLOAT32,), effort=Effort.GLANCE))
     worker, worked = KernelWorker(plan, 0, lambda _: None), list[int]()
-    expect, counts = Evaluator._expect, list[int]()
+    counts = list[int]()
 
-    def counting(evaluator: Evaluator, problem: Problem, part: str) -> Expectation:
+    def counting(problem: Problem, precision: Precision, **more: Any) -> Expectation:  # noqa: ANN401  (as it takes)
         worked.append(1)
-        return expect(evaluator, problem, part)
+        return expect(problem, precision, **more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Evaluator, "_expect", counting)
+        patch.setattr("attnspec.trials.evaluator.expect", counting)
         for target in targets[:2]:
             worker.rank(target)
             counts.append(len(worked))
@@ -355,7 +356,7 @@ def test_a_margin_that_is_no_number_is_infinite() -> None:
 
 
 def test_a_line_tells_the_grade_at_each_dtype() -> None:
-    graded = replace(outcome(Verdict.HELD, dtype=DType.FLOAT16), readings=(Reading(GRADE, "G1", 0.0, ""),))
+    graded = replace(outcome(Verdict.HELD, dtype=DType.FLOAT16), readings=(Reading(GRADE_QUANTITY, "G1", 0.0, ""),))
     assert scored(graded).grade == {"float16": "G1"}
 
 
@@ -373,8 +374,8 @@ def of(*standings: KernelStanding) -> list[KernelRanked]:
     ([KernelStanding.CONFORMS, KernelStanding.NOT_JUDGED], 2),
     ([KernelStanding.VIOLATED, KernelStanding.NOT_JUDGED], 1), ([], 2)])
 def test_the_exit_code_follows_from_the_verdicts(standings: Sequence[KernelStanding], code: int) -> None:
-    assert code_of(of(*standings)) == code
-    assert code_of(of(*standings), interrupted=True) == 2
+    assert ranking_exit_code(of(*standings)) == code
+    assert ranking_exit_code(of(*standings), interrupted=True) == 2
 
 
 def test_a_kernel_that_attnspec_itself_lost_is_judged_again(tmp_path: Path) -> None:

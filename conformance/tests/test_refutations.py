@@ -74,7 +74,7 @@ def pairs() -> tuple[Pair, ...]:
     """Every fault with each clause that applies to it, at each dtype where it can be told from rounding."""
     subjects = {fault.name: own_subject(FAULT + fault.name) for fault in FIXED}
     return tuple((clause, fault.name, dtype) for fault in FIXED for clause, check in checks().items()
-                 if not check.lacking(subjects[fault.name]) for dtype in DType if dtype not in fault.equivalents)
+                 if not check.why_not_put(subjects[fault.name]) for dtype in DType if dtype not in fault.equivalents)
 
 
 def says(pair: Pair) -> bool:

@@ -237,7 +237,7 @@ def test_rows_that_see_nothing_are_left_out() -> None:
 
 def two(change: Callable[[Posed[Problem]], Posed[Problem]]) -> dict[str, Posed[Problem]]:
     first = start(problem(), "one")
-    return {"original": first, "other": change(first).named("two")}
+    return {"original": first, "other": replace(change(first), key="two")}
 
 
 def test_two_runs_agree_within_the_rounding_of_both() -> None:
@@ -315,9 +315,9 @@ def test_the_first_rows_are_those_of_a_prefix() -> None:
 
 def test_parts_add_up_and_multiples_are_multiples() -> None:
     first = start(problem(), "one")
-    runs = {"original": first, "even": contents.keep_values(first, of="even_keys").named("even"),
-            "odd": contents.keep_values(first, of="odd_keys").named("odd"),
-            "doubled": contents.multiply(first, array="value", by=-2).named("doubled")}
+    runs = {"original": first, "even": replace(contents.keep_values(first, of="even_keys"), key="even"),
+            "odd": replace(contents.keep_values(first, of="odd_keys"), key="odd"),
+            "doubled": replace(contents.multiply(first, array="value", by=-2), key="doubled")}
     squares = wrong(lambda array: array * array)
 
     def sums(function: Attend) -> float:

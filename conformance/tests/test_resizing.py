@@ -61,6 +61,6 @@ def test_a_wrong_answer_is_not_made_an_exception() -> None:
         return Tally(cases=1, failure=raised if recipe.sizes.S < 10 else Violated(wrong, recipe))
 
     resizer = Resizer(put, CASE, domain(grouped="maybe"), GROUPED, 40, 1e9, 60.0)
-    assert resizer.smallest().S == 10
+    assert resizer.find_smallest().S == 10
     assert {sizes.S for sizes, fails in resizer.known_sizes.items() if fails} == {sizes.S
                                                                                   for sizes in resizer.failing_recipes}

@@ -193,7 +193,7 @@ def test_rows_that_may_overflow_are_not_claimed() -> None:
 def worst(name: str, made: RotaryProblem, precision: Precision) -> float:
     """How much of the allowance a sound formulation takes."""
     expected = expect_rotary(made, precision, conventions=HALVES)
-    error = np.abs(own_subject(f"sound/{name}").answer_rotary(made).output.astype(np.longdouble) - expected.output)
+    error = np.abs(own_subject(f"sound/{name}").answer(made).output.astype(np.longdouble) - expected.output)
     off = error[expected.claimed], expected.output_allowance[expected.claimed]
     assert not off[0][off[1] == 0].any()
     return float(np.max(np.divide(*off, out=np.zeros_like(off[0]), where=off[1] > 0)))

@@ -24,7 +24,7 @@ from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import likely_words
 from attnspec.spec.clause import read_refutations
 from attnspec.spec.load import load_spec
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.subjects.smoke import smoke_subject
 from attnspec.subjects.subject import Subject
 from click.testing import CliRunner, Result
@@ -51,7 +51,7 @@ OF_ONE_KIND = TURNS.replace(", *, base=10000.0, rotary_width=None, interleaved=F
 
 def mine(folder: Path, source: str = TURNS) -> Subject:
     (folder / "mine.py").write_text(source, encoding="utf-8")
-    return load(f"{folder / 'mine.py'}:rotate", surroundings=Surroundings())
+    return load_target(f"{folder / 'mine.py'}:rotate", surroundings=Surroundings())
 
 
 def outcomes(target: str, clauses: str = "rotary.*", *dtypes: DType) -> dict[str, Outcome]:
@@ -85,7 +85,7 @@ def test_other_parameters_keep_their_defaults(tmp_path: Path) -> None:
 def test_attention_and_rotary_embeddings_are_put_their_own_problems(tmp_path: Path) -> None:
     made = make_rotary(Recipe.parse("B1,H2,Hkv2,T3,S3,D4,Dv4;mask=none;families=normal;with=positions;positions=far;"
                                     "seed=1"), DType.FLOAT32)
-    assert load("numpy/attention").refuses(made) == "numpy/attention is not a rotary embedding"
+    assert load_target("numpy/attention").refuses(made) == "numpy/attention is not a rotary embedding"
     assert not mine(tmp_path).refuses(made)
     wide = made.but(x=np.zeros((1, 2, 3, 5), np.float32))
     assert "D" in mine(tmp_path).refuses(wide)

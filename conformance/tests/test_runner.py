@@ -22,7 +22,7 @@ from attnspec.record.outcome import Outcome, QuotedSource
 from attnspec.record.read import read_record
 from attnspec.record.write import RecordWriter
 from attnspec.runner.jobs import exit_code, plan_of
-from attnspec.runner.judge import read_replay, replay_command, text_of
+from attnspec.runner.judge import describe_clause, read_replay, replay_command
 from attnspec.runner.session import Result, Session
 from attnspec.runner.worker import Guard
 from attnspec.spec.load import load_spec
@@ -83,7 +83,7 @@ def test_the_header_says_what_is_planned_and_keeps_the_clauses(run: Run) -> None
 def test_a_record_keeps_a_quote_and_its_translation() -> None:
     law = load_spec()
     [clause] = [clause for clause in law.clauses if clause.id == "attention.convex_hull"]
-    kept = [(source.quote, source.translation) for source in text_of(clause, law).because]
+    kept = [(source.quote, source.translation) for source in describe_clause(clause, law).because]
     assert ("加权求和", "weighted sum") in kept
 
 

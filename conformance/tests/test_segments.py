@@ -26,7 +26,7 @@ from attnspec.problems.keyword_arrays import keyword_array
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from attnspec.questions.asker import Asker, reply_to
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms import axes, contents
@@ -240,7 +240,7 @@ def test_a_probe_of_a_sound_formulation_finds_its_own_segment() -> None:
 def test_a_function_with_segments_is_recognised_by_its_parameters(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text("def attend(query, key, value, *, query_segments=None, key_segments=None):\n    return value\n")
-    subject = load(f"{mine}:attend", surroundings=Surroundings())
+    subject = load_target(f"{mine}:attend", surroundings=Surroundings())
     assert {"query_segments", "key_segments"} <= subject.declaration.keywords
 
 

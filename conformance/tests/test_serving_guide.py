@@ -24,7 +24,7 @@ from attnspec.problems.problem import Recipe
 from attnspec.spec.load import load_spec
 from attnspec.trials.compile import compile_spec
 from attnspec.trials.evaluator import Evaluator
-from attnspec.trials.trial import Trial, in_a_line
+from attnspec.trials.trial import Trial, describe_case
 from helpers.places import CHECKOUT
 
 GUIDE, DROPPING = ((CHECKOUT / "docs" / name).read_text(encoding="utf-8") for name in ("serving.md", "dropout.md"))
@@ -96,7 +96,7 @@ def test_the_guide_shows_a_case_as_it_is_printed() -> None:
     subject = fault_subject("past_not_in_lengths")
     check = compile_spec(load_spec())["past.lengths_count_it"]
     trial = Trial(check, Evaluator(subject, DType.FLOAT32), Effort.QUICK, 0, lambda _: None)
-    assert in_a_line(trial, case).startswith(f"{shown}, entries")
+    assert describe_case(trial, case).startswith(f"{shown}, entries")
 
 
 @pytest.mark.nightly

@@ -14,12 +14,22 @@ import numpy as np
 import pytest
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.surroundings import Surroundings
-from attnspec.host.frames import PREFIX, ROOM, SHARED, Again, BrokenFrame, Entries, Incoming, packed, received
-from attnspec.host.serving import MOST_KEPT
-from attnspec.hosting.process import shared_memory
+from attnspec.host.frames import (
+    PREFIX,
+    ROOM_BYTES,
+    SHARED_FLAG,
+    BrokenFrame,
+    Entries,
+    Incoming,
+    ReusedMemory,
+    pack_frame,
+    receive_frame,
+)
+from attnspec.host.serving import MAX_KEPT_RESULTS
+from attnspec.hosting.launch import shared_memory
 from attnspec.subjects.call import Call, SubjectAnswer, SubjectDied
 from attnspec.subjects.callee import Hosted
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 
 ON_LINUX = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="only Linux has memory of a fixed size")
 KEEPS = '''
@@ -71,7 +81,7 @@ def call(given: Mapping[str, Any]) -> Call:
 
 def callee(folder: Path, name: str, surroundings: Surroundings | None = None) -> Hosted:
     (folder / "mine.py").write_text(KEEPS, encoding="utf-8")
-    found = load(f"{folder}/mine.py:{name}", surroundings or Surroundings(deadline=20)).callee
+    found = load_target(f"{folder}/mine.py:{name}", surroundings or Surroundings(deadline=20)).callee
     assert isinstance(found, Hosted)
     return found
 
@@ -106,7 +116,7 @@ def test_all_is_sent_where_nothing_is_shared(tmp_path: Path, monkeypatch: pytest
 
 def test_arrays_too_large_for_the_room_are_sent(tmp_path: Path) -> None:
     hosted = callee(tmp_path, "doubles")
-    assert (asked(hosted, 3.0, ROOM // 8 + 1).output == 6).all()
+    assert (asked(hosted, 3.0, ROOM_BYTES // 8 + 1).output == 6).all()
     assert (asked(hosted, 4.0).output == 8).all()
 
 
@@ -122,7 +132,7 @@ def test_an_answer_is_not_written_over_by_the_next(tmp_path: Path) -> None:
     assert (first == 2).all()
 
 
-@pytest.mark.parametrize("entries", [2, 2**15, ROOM // 4])
+@pytest.mark.parametrize("entries", [2, 2**15, ROOM_BYTES // 4])
 def test_a_change_of_an_input_is_noticed(tmp_path: Path, entries: int) -> None:
     hosted = callee(tmp_path, "changes")
     given = arrays(entries)
@@ -157,47 +167,47 @@ def test_a_new_process_shares_new_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("room", "count", "length", "words"), [
-    (None, 64, SHARED | 64, "64 bytes in memory that is not shared"),
-    (np.zeros(128, np.uint8), 192, SHARED | 192, "192 bytes in memory that is not shared"),
-    (np.zeros(2000, np.uint8), 64, SHARED | 1920, "1920 bytes where 1000 can be meant"),
-    (np.zeros(128, np.uint8), 128, SHARED | 64, "buffer is too small"),
+    (None, 64, SHARED_FLAG | 64, "64 bytes in memory that is not shared"),
+    (np.zeros(128, np.uint8), 192, SHARED_FLAG | 192, "192 bytes in memory that is not shared"),
+    (np.zeros(2000, np.uint8), 64, SHARED_FLAG | 1920, "1920 bytes where 1000 can be meant"),
+    (np.zeros(128, np.uint8), 128, SHARED_FLAG | 64, "buffer is too small"),
 ], ids=["nothing is shared", "beyond the room", "more than can be meant", "an array beyond the body"])
 def test_a_body_that_cannot_lie_there_is_none(room: Any, count: int, length: int, words: str) -> None:  # noqa: ANN401  (see above)
     with pytest.raises(BrokenFrame, match=words):
-        received(frame(room, count, length))
+        receive_frame(frame(room, count, length))
 
 
 def test_what_is_shared_arrives_as_a_copy() -> None:
     room = np.zeros(128, np.uint8)
-    packed({}, [Entries("uint8", np.arange(10, dtype=np.uint8))], room)
-    _, [entries] = received(frame(room, 10, SHARED | 64))
+    pack_frame({}, [Entries("uint8", np.arange(10, dtype=np.uint8))], room)
+    _, [entries] = receive_frame(frame(room, 10, SHARED_FLAG | 64))
     room[...] = 9
     assert entries.array.tolist() == list(range(10))
 
 
 def test_memory_is_used_again_once_nobody_holds_it() -> None:
-    again = Again()
-    first = again.buffer(100)
+    again = ReusedMemory()
+    first = again.reuse_buffer(100)
     there = first.__array_interface__["data"][0]
     part = first[:4].view(np.float32)
     del first
-    assert again.buffer(100).__array_interface__["data"][0] != there
+    assert again.reuse_buffer(100).__array_interface__["data"][0] != there
     del part
-    assert again.buffer(100).__array_interface__["data"][0] == there
+    assert again.reuse_buffer(100).__array_interface__["data"][0] == there
 
 
 def test_what_lies_behind_memory_used_again_is_no_earlier_array() -> None:
-    again = Again()
-    again.buffer(200)[...] = 1
-    short = again.buffer(100)
+    again = ReusedMemory()
+    again.reuse_buffer(200)[...] = 1
+    short = again.reuse_buffer(100)
     assert set(short.base[100:200]) == {0xFE}
 
 
 def test_an_interpreter_that_counts_no_holders_gets_new_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(sys, "getrefcount")
-    again = Again()
-    first = again.buffer(100)
-    assert first.base is not again.buffer(100).base
+    again = ReusedMemory()
+    first = again.reuse_buffer(100)
+    assert first.base is not again.reuse_buffer(100).base
 
 
 def test_a_host_lets_go_of_results_beyond_those_that_it_keeps(tmp_path: Path) -> None:
@@ -205,7 +215,7 @@ def test_a_host_lets_go_of_results_beyond_those_that_it_keeps(tmp_path: Path) ->
     first = [asked(hosted), asked(hosted)]
     numbers = [hosted.client.recall(call, hosted.client.life, 1000) for call in (1, 2)]
     assert [len(found) for found in numbers] == [1, 1]
-    for _ in range(MOST_KEPT - 1):
+    for _ in range(MAX_KEPT_RESULTS - 1):
         asked(hosted)
     assert [len(hosted.client.recall(call, hosted.client.life, 1000)) for call in (1, 2)] == [0, 1]
     assert all(answer.is_kept() for answer in first)

@@ -24,7 +24,7 @@ from attnspec.problems.keyword_arrays import keyword_array
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from attnspec.questions.asker import Asker, reply_to
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.vocabulary.scene import NoClaim, Posed
 
 SIZES = Sizes(2, 3, 3, 4, 5, 4, 4)
@@ -175,7 +175,7 @@ def test_a_function_is_recognised_by_its_parameter(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("def attend(query, key, value, *, sinks=None):\n    return query * sinks[:, None, None]\n",
                     encoding="utf-8")
-    subject, made = load(f"{path}:attend", Surroundings()), problem()
+    subject, made = load_target(f"{path}:attend", Surroundings()), problem()
     assert made.sinks is not None
     assert subject.declaration.keywords == {"sinks"}
     np.testing.assert_array_equal(subject.answer(made).output, made.query * made.sinks[:, None, None])

@@ -236,7 +236,7 @@ def test_a_family_is_put_to_the_ordinary_clauses(name: str, clauses: set[str]) -
 @each_family
 def test_the_clauses_of_a_family_exist_and_take_its_keywords(family: FaultFamily) -> None:
     subject = own_subject(FAULT + family.name)
-    assert [name for name in family.clauses if checks()[name].lacking(subject)] == []
+    assert [name for name in family.clauses if checks()[name].why_not_put(subject)] == []
 
 
 @pytest.mark.nightly

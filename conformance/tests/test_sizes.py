@@ -29,13 +29,11 @@ from attnspec.problems.demand import (
     MOST_READING_CALLS,
     STANDARD_WIDTHS,
     Demand,
-    count_logits,
-    count_work,
     length_distributions,
     lengths_of,
 )
 from attnspec.problems.domain import domain
-from attnspec.problems.problem import Sizes
+from attnspec.problems.problem import Sizes, count_logits, count_work
 from attnspec.problems.size_plan import (
     SIMPLEST_SIZES,
     Drawer,

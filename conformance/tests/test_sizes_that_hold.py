@@ -15,7 +15,7 @@ from attnspec.engine.engine import Engine
 from attnspec.problems.problem import Recipe
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import likely_words
-from attnspec.trials.sizes import MOST_SEEDS, SEEDS
+from attnspec.trials.sizes import MAX_SEEDS, MIN_SEEDS
 
 RIGHT = """
 import numpy as np
@@ -93,7 +93,7 @@ def test_what_holds_at_all_larger_lengths_does_not_do_so_by_chance() -> None:
     fared = {1: True, 15: True, 16: False, 512: False}
     ends, multiples = (LengthProfile(1, LengthCondition(rule, 16), fared, is_settled=True)
                        for rule in (LengthRule.UP_TO, LengthRule.NO_MULTIPLE))
-    assert not ends.may_be_chance(SEEDS + 1)
-    assert ends.may_be_chance(MOST_SEEDS)  # it fails so seldom that it may hold
-    assert multiples.may_be_chance(SEEDS + 1)
-    assert not multiples.may_be_chance(SEEDS)
+    assert not ends.may_be_chance(MIN_SEEDS + 1)
+    assert ends.may_be_chance(MAX_SEEDS)  # it fails so seldom that it may hold
+    assert multiples.may_be_chance(MIN_SEEDS + 1)
+    assert not multiples.may_be_chance(MIN_SEEDS)

@@ -30,7 +30,7 @@ from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from attnspec.questions.asker import Asker, reply_to
 from attnspec.questions.undeclared import probe_conventions
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn
 from attnspec.vocabulary.transforms import axes
@@ -254,7 +254,7 @@ def test_a_function_is_recognised_by_its_parameter(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("def attend(query, key, value, *, alibi_slopes=None):\n"
                     "    return query * alibi_slopes[..., None, None]\n", encoding="utf-8")
-    subject, made = load(f"{path}:attend", Surroundings()), problem()
+    subject, made = load_target(f"{path}:attend", Surroundings()), problem()
     assert made.alibi_slopes is not None
     assert subject.declaration.keywords == {"alibi_slopes"}
     np.testing.assert_array_equal(subject.answer(made).output, made.query * made.alibi_slopes[..., None, None])

@@ -12,15 +12,16 @@ from attnspec.core.errors import UsageError
 from attnspec.core.nouns import DType, Kind
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.subjects.call import private_copy
-from attnspec.subjects.misfits import lower_problem
-from attnspec.subjects.registry import load
+from attnspec.subjects.lowering import lower_problem
+from attnspec.subjects.registry import load_target
 from attnspec.subjects.subject import SubjectRaised, UnusableAnswer
 from helpers.subjects import subject_of
 
 SMALL = Sizes(2, 4, 4, 3, 3, 2, 2)
 
 
-def problem_of(sizes: Sizes = SMALL, dtype: DType = DType.FLOAT32, **more: Any) -> Problem:  # noqa: ANN401  (of a Problem)
+def problem_of(sizes: Sizes = SMALL, dtype: DType = DType.FLOAT32,
+               **more: Any) -> Problem:  # noqa: ANN401  (of a Problem)
     draw, number = np.random.default_rng(5), numpy_dtype(dtype)
 
     def entries(heads: int, length: int, width: int) -> Array:
@@ -288,11 +289,11 @@ def test_a_layer_answers_its_own_problem() -> None:
     params = {f"w_{name}": draw.normal(size=(6, 6)) for name in ("query", "key", "value", "out")}
     problem = LayerProblem(DType.FLOAT64, X, Y, Y, params, heads=2, kv_heads=2)
     layer = subject_of(naive_layer, kind=Kind.LAYER)
-    answer = layer.answer_layer(problem)
+    answer = layer.answer(problem)
     assert np.array_equal(answer.output, naive_layer(X, Y, Y, params=params, heads=2))
     assert answer.mutated == ()
     with pytest.raises(ValueError, match="is not a layer"):
-        subject_of(first_rows).answer_layer(problem)
+        subject_of(first_rows).answer(problem)
 
 
 def test_a_parameter_that_is_changed_is_named() -> None:
@@ -305,7 +306,7 @@ def test_a_parameter_that_is_changed_is_named() -> None:
 
 
 def test_the_card_shows_only_the_limits_that_limit() -> None:
-    subject = load("numpy/msa")
+    subject = load_target("numpy/msa")
     card = subject.card({}, {})
     assert card.id == "numpy/msa"
     assert card.limits["self_attention_only"] == "True"

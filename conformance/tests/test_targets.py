@@ -18,7 +18,7 @@ from attnspec.subjects.outline import (
     public_functions,
     spelled_out,
 )
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 
 MINE = '''
 """Functions that a user might name."""
@@ -108,17 +108,17 @@ def here(here: Path) -> Iterator[Path]:
     ("my_attention:starred_too", frozenset(), Kind.ATTENTION),
 ])
 def test_a_signature_is_a_list_of_capabilities(target: str, keywords: frozenset[str], kind: Kind) -> None:
-    subject = load(target)
+    subject = load_target(target)
     assert (subject.id, subject.declaration.keywords, subject.declaration.kind) == (target, keywords, kind)
 
 
 def test_a_function_says_where_it_stands_and_what_it_is() -> None:
-    subject = load("my_attention:attend")
+    subject = load_target("my_attention:attend")
     assert (str(subject.source), subject.title) == ("my_attention.py:5", "My attention.")
 
 
 def test_attributes_declare_what_a_signature_cannot_say() -> None:
-    declaration = load("my_attention:declared").declaration
+    declaration = load_target("my_attention:declared").declaration
     assert declaration.dtypes == (DType.FLOAT32,)
     assert declaration.limits.ties_value_width
     assert declaration.conventions == {"hidden_row": "zeros"}
@@ -178,7 +178,7 @@ MISTAKES = [
 @pytest.mark.parametrize(("target", "message"), MISTAKES, ids=[target for target, _ in MISTAKES])
 def test_a_target_that_is_no_attention_is_told_what_is_wrong(target: str, message: str) -> None:
     with pytest.raises(TargetError) as caught:
-        load(target)
+        load_target(target)
     assert message in str(caught.value)
 
 
@@ -189,7 +189,7 @@ def test_a_file_that_changed_within_a_second_is_judged_as_it_stands(
     for answer in (1, 2):  # Python's compiled copy of the first goes by seconds and by the length of the file
         (here / "my_candidate.py").write_text(f"answer = {answer}", encoding="utf-8")
         os.utime(here / "my_candidate.py", (1e9, 1e9))
-        assert loading.member({"file": str(here / "my_candidate.py")}, "answer") == answer
+        assert loading.load_member({"file": str(here / "my_candidate.py")}, "answer") == answer
 
 
 def test_a_file_is_told_apart_without_running_it(here: Path) -> None:
@@ -219,20 +219,20 @@ def test_a_file_alone_means_its_only_function(here: Path) -> None:
 def test_where_no_name_is_near_a_module_tells_its_own_alone(here: Path) -> None:
     (here / "my_two.py").write_text("from json import dumps, loads\n\ndef attend(q, k, v): ...\n")
     with pytest.raises(TargetError, match=r"my_two.py: there is no 'zzz' in it .*Known: attend\.$"):
-        load("my_two:zzz")
+        load_target("my_two:zzz")
     with pytest.raises(TargetError, match=r"Did you mean 'dumps'\?$"):
-        load("my_two:dump")
+        load_target("my_two:dump")
 
 
 def test_a_lift_that_does_not_exist_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="'tensor' is not a known lift"):
-        load("my_attention:attend", lift="tensor")
+        load_target("my_attention:attend", lift="tensor")
 
 
 def test_what_the_working_directory_does_not_hold_leaves_the_path_alone() -> None:
     before = list(sys.path)
     with pytest.raises(TargetError, match="takes"):
-        load("json:dumps")
+        load_target("json:dumps")
     assert sys.path == before
 
 
@@ -297,6 +297,6 @@ def test_only_of_known_libraries_pip_is_named(
     if imported in ("mindspore", "ml_dtypes"):
         monkeypatch.setitem(sys.modules, imported, None)
     with pytest.raises(TargetError) as caught:
-        load("folder/mine.py:attend")
+        load_target("folder/mine.py:attend")
     assert says in str(caught.value)
     assert ("pip" in says) is ("pip" in str(caught.value))

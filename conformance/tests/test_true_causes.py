@@ -16,7 +16,7 @@ from attnspec.record.boundaries import Span
 from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import likely_words
 from attnspec.subjects.subject import Subject
-from attnspec.trials.sizes import MOST_SEEDS
+from attnspec.trials.sizes import MAX_SEEDS
 from helpers.law import checks
 from helpers.subjects import subject_of
 from mistakes import attend, keys_up_to
@@ -111,7 +111,7 @@ def test_a_length_at_which_alone_it_fails_is_no_chance(longer: int, *,
                                                                                    is_chance: bool) -> None:
     fared = {1: True, **{2 + number: False for number in range(longer)}}
     profile = LengthProfile(1, LengthCondition(LengthRule.ONLY, 1), fared, is_settled=True)
-    assert profile.may_be_chance(MOST_SEEDS) is is_chance
+    assert profile.may_be_chance(MAX_SEEDS) is is_chance
 
 
 def test_a_range_of_one_length_is_told_as_that_length() -> None:

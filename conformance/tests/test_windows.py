@@ -24,7 +24,7 @@ from attnspec.problems.domain import domain
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Problem, Recipe
 from attnspec.questions.undeclared import probe_conventions
-from attnspec.subjects.registry import load
+from attnspec.subjects.registry import load_target
 from attnspec.trials.covering_cases import deal_openings, seed_of
 from attnspec.vocabulary.scene import NoClaim, Posed
 from attnspec.vocabulary.signature import Drawn
@@ -51,7 +51,7 @@ def test_a_window_is_a_tuple_in_a_process_of_its_own(tmp_path: Path) -> None:
     path.write_text("def attend(query, key, value, *, window=None):\n    return value * {(2, None): 3}[window]\n",
                     encoding="utf-8")  # a list could not be looked up
     posed = problem(1, 1, (2, None))
-    answer = load(f"{path}:attend", Surroundings()).answer(posed)
+    answer = load_target(f"{path}:attend", Surroundings()).answer(posed)
     np.testing.assert_array_equal(answer.output, posed.value * 3)
 
 
@@ -137,7 +137,8 @@ def test_a_window_or_softcap_that_makes_no_sense_is_refused(arguments: dict[str,
     assert str(raised.value) == complaint
 
 
-def menu(limits: Limits | None = None, offered: frozenset[str] = KEYWORDS, **given: Any) -> Menu:  # noqa: ANN401  (the domain's)
+def menu(limits: Limits | None = None, offered: frozenset[str] = KEYWORDS,
+         **given: Any) -> Menu:  # noqa: ANN401  (the domain's)
     found = menu_of(domain(**given), offered, limits or Limits(), Effort.DEFAULT)
     assert found is not None
     return found

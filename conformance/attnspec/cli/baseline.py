@@ -19,7 +19,7 @@ from attnspec.record.outcome import Outcome
 from attnspec.report.comparison import is_gone
 from attnspec.report.figures import count_noun
 from attnspec.runner.jobs import is_idle
-from attnspec.subjects.baseline import DIGITS, Conditions, read_conventions, write_baseline
+from attnspec.subjects.baseline import DIGEST_DIGITS, Conditions, read_conventions, write_baseline
 
 _ORDER = tuple(Novelty)
 _TOLD = (Novelty.REGRESSION, Novelty.NEW, Novelty.CHANGED, Novelty.UNTRIED, Novelty.DEEPER, Novelty.MENDED)
@@ -171,7 +171,7 @@ def conditions_of(header: RunStarted) -> Conditions | None:
     """What a run was made under, as its header says; None of a header that does not."""
     version = header.environment.get("attnspec", "")
     is_known = version and header.spec_digest and header.effort in {each.value for each in Effort}
-    return Conditions(version, header.spec_digest[:DIGITS], Effort(header.effort), header.seed,
+    return Conditions(version, header.spec_digest[:DIGEST_DIGITS], Effort(header.effort), header.seed,
                       header.strict) if is_known else None
 
 

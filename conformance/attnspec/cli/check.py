@@ -53,7 +53,7 @@ from attnspec.core.nouns import DType, Effort, is_bare
 from attnspec.core.plan import Plan
 from attnspec.core.sizes import foretell_costs, read_all
 from attnspec.core.texts import escape_hidden
-from attnspec.runner.judge import AUDIT, LIBRARIES, TRIALS, read_replay
+from attnspec.runner.judge import AUDIT_SOURCE, LIBRARIES_KEY, TRIAL_SOURCE, read_replay
 from attnspec.runner.session import Session
 from attnspec.subjects.outline import check_unloaded, loads_at_once
 
@@ -113,10 +113,10 @@ def audit(libraries: tuple[str, ...], without: tuple[str, ...], **options: Given
     options["must_take"] = options["sizes"] = ()
     named, is_whole = read_variants(options["variants"]), not (options["clauses"] or options["profiles"])
     options["variants"] = named or ((AS_DECLARED,) if is_whole else ())
-    source = AUDIT if is_whole else TRIALS
+    source = AUDIT_SOURCE if is_whole else TRIAL_SOURCE
     with cluster_carrier(options) as carrier:
         targets = remaining_targets(judgeable_subjects(options["implementations"], libraries), without)
-        return _judge(targets, options, source, {LIBRARIES: libraries}, carrier=carrier)
+        return _judge(targets, options, source, {LIBRARIES_KEY: libraries}, carrier=carrier)
 
 
 @click.command()
@@ -137,7 +137,7 @@ def replay(line: str, **options: Given) -> int:
     return exit_code_of(Session(plan, command=typed_command(), recipe=recipe).run(Outputs.console().handlers()))
 
 
-def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIALS,
+def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIAL_SOURCE,
            more: Mapping[str, tuple[str, ...]] = MappingProxyType({}), *, carrier: ClusterCarrier | None) -> int:
     keep_apart({f"--{name}": options[name] for name in ("record", "html", "junit", "badge", "baseline")})
     detail = Detail.FULL if options.pop("verbose") else Detail.SHORT
@@ -153,7 +153,7 @@ def _judge(targets: Sequence[str], options: dict[str, Given], source: str = TRIA
     plan = replace(plan_from(targets, options), baseline=baseline.heeded_file, more=more, must_take=contract)
     known_targets(plan)
     github = GitHub.if_on_github(outputs.console_stream, plan.implementations)
-    if source == TRIALS and carrier is None and not is_kept and not github:
+    if source == TRIAL_SOURCE and carrier is None and not is_kept and not github:
         turn_away(plan)
     for line in (*foretell_costs(plan.sizes, plan.deadline), *foretold_variants(plan.variants)):
         click.echo(line, err=True)

@@ -108,9 +108,9 @@ def explain(name: str, spec: str, spec_add: tuple[str, ...], *, as_json: bool) -
         if not clauses:
             _tell_others(name, law)
         elif as_json:
-            from attnspec.runner.judge import text_of  # noqa: PLC0415  (weight: what runs subjects)
+            from attnspec.runner.judge import describe_clause  # noqa: PLC0415  (weight: what runs subjects)
 
-            told = [encode(text_of(clause, law)) for clause in clauses]
+            told = [encode(describe_clause(clause, law)) for clause in clauses]
             click.echo(json.dumps(told if _is_pattern(name) else told[0], ensure_ascii=False, indent=1))
         else:
             home = Path(spec) if spec else folder("spec")

@@ -15,7 +15,7 @@ from attnspec.record.outcome import Outcome
 from attnspec.report.bugs import explain_bugs, is_place, likely_group, rank_clarity
 from attnspec.report.figures import count_noun
 from attnspec.report.likely_cause import LikelyCause, is_other_convention
-from attnspec.runner.judge import OTHER_CONVENTION, RECOMMENDED, format_violation
+from attnspec.runner.judge import CONVENTION_PHRASE, RECOMMENDATION_PHRASE, format_violation
 
 _ROOM = 90  # characters of a list of clauses
 CAUSES = 3  # that are told in a line
@@ -100,7 +100,7 @@ def format_finding(digest: Digest, finding: FailedClause, cause: LikelyCause | N
     first, clause = _lead_with_fault(finding.shown_outcome, cause), digest.clause(finding.clause)
     also = [outcome.dtype for outcome in finding.others]
     is_advice = first.verdict is Verdict.VIOLATED and not digest.gates(first)
-    happened = (OTHER_CONVENTION if is_other_convention(first) else RECOMMENDED) if is_advice else ""
+    happened = (CONVENTION_PHRASE if is_other_convention(first) else RECOMMENDATION_PHRASE) if is_advice else ""
     text = format_violation(first, says=clause.says, where=clause.where, also=also, happened=happened)
     head, _, rest = text.partition("\n")
     level = "" if first.level is Level.MUST else f" [{first.level.value}]"

@@ -45,7 +45,7 @@ from attnspec.spec.load import load_spec
 from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.baseline import (
     BaselineEntry,
-    parsed_case,
+    parse_case,
     read_baseline,
     read_conventions,
     read_entries,
@@ -185,7 +185,7 @@ def _check_entry(entry: BaselineEntry, subjects: Mapping[str, Registered], claus
     if entry.subject in subjects and DType(entry.dtype) not in subjects[entry.subject].declaration.dtypes:
         raise UsageError(f"{entry.subject} does not take {entry.dtype}, so it cannot fail there.", where=entry.where)
     if entry.case:
-        parsed_case(entry.case, entry.where)
+        parse_case(entry.case, entry.where)
 
 
 def _check_own(entry: BaselineEntry, own: Iterable[str]) -> None:
@@ -276,7 +276,7 @@ def _find_accused_formulation(checks: Mapping[str, Check], clause: str) -> str:
     check, dtype = checks[clause], DType.FLOAT32
     for name in EVERY:
         subject = own_subject(SOUND + name)
-        if not check.lacking(subject):
+        if not check.why_not_put(subject):
             tally = try_first_cases(check, SOUND + name, dtype, Dealer(subject, lambda: checks, EFFORT, SEED))
             return name if tally.failure is not None else ""
     return ""
@@ -297,7 +297,7 @@ def _explain_no_conviction(checks: Mapping[str, Check], clause: str, fault: str)
     from attnspec.trials.sizes import Dealer  # noqa: PLC0415  (weight: NumPy)
 
     subject, check = own_subject(FAULT + fault), checks[clause]
-    if lacking := check.lacking(subject):
+    if lacking := check.why_not_put(subject):
         return f"it cannot be put to it ({lacking})"
     dealer = Dealer(subject, lambda: checks, EFFORT, SEED)
     dtypes = (dtype for dtype in DType if dtype not in fault_named(fault).equivalents)
@@ -398,9 +398,9 @@ def _find_unsaid(finding: Finding) -> Iterator[AttnspecError]:
 
 def _check_recipe(recipe: str, where: FileLocation) -> None:
     """Raise UsageError, with file and line, for a recipe that is none."""
-    from attnspec.subjects.baseline import parsed_case  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.subjects.baseline import parse_case  # noqa: PLC0415  (weight: NumPy)
 
-    parsed_case(recipe, where)
+    parse_case(recipe, where)
 
 
 def _find_unmatched_patterns(finding: Finding, noun: str, patterns: Sequence[str],

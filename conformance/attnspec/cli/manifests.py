@@ -55,12 +55,12 @@ from attnspec.report.figures import count_noun
 from attnspec.runner.session import Session
 from attnspec.subjects.baseline import read_baseline
 from attnspec.subjects.installed import kind_of_device
-from attnspec.subjects.manifest import FILE, Registered
+from attnspec.subjects.manifest import MANIFEST_FILE, Registered
 from attnspec.subjects.outline import spelled_out
 from attnspec.subjects.registry import Finding, library_folders, read_findings, registered_subjects
 
 if TYPE_CHECKING:
-    from attnspec.scaffold.acquaint import Written
+    from attnspec.scaffold.acquaint import WrittenAdapter
 
 
 @click.command()
@@ -80,24 +80,24 @@ def init(target: str, into: Path, candidates: tuple[Path, ...], **there: Given) 
     or removes a key. The adapter that it writes has been tested to compute attention. TARGET is a function of arrays,
     a function that takes its parameters too, or a class of PyTorch, Equinox, Flax, Haiku or Keras.
     """
-    from attnspec.scaffold.acquaint import acquaint  # noqa: PLC0415  (weight: NumPy)
+    from attnspec.scaffold.acquaint import write_for  # noqa: PLC0415  (weight: NumPy)
     from attnspec.scaffold.candidates import candidates_for  # noqa: PLC0415  (weight: NumPy)
-    from attnspec.scaffold.location import locate  # noqa: PLC0415  (used with the others only)
+    from attnspec.scaffold.location import locate_target  # noqa: PLC0415  (used with the others only)
 
     target = spelled_out(target)
-    written, callee = acquaint(target, surroundings_of(there), into), locate(target).target
+    written, callee = write_for(target, surroundings_of(there), into), locate_target(target).target
     folder, beside = into / _free_name(written.library, into), list(candidates_for(callee, written, candidates))
     write_files(folder, written)
     for each in beside:
         write_whole(folder / f"{each.module}.py", each.source, "candidate")
         write_files(folder, each.written)
-    for sentence in written.found:
+    for sentence in written.sentences:
         said = "" if sentence in written.warnings else "note: " if sentence in written.remarks else "found: "
         click.echo(f"{said}{escape_hidden(sentence)}")
-    click.echo(f"wrote {folder / f'{written.name}.py'} and {folder / FILE}")
+    click.echo(f"wrote {folder / f'{written.name}.py'} and {folder / MANIFEST_FILE}")
     named = {name: there[name] for name in ("python", "host") if there[name]}
-    if written.demanded:
-        named["must_take"] = " ".join(written.demanded)
+    if written.demanded_keywords:
+        named["must_take"] = " ".join(written.demanded_keywords)
     if beside:
         click.echo(f"and {count_noun(len(beside), 'adapter')} beside it, of its candidates.\n"
                    f"Next: attnspec rank '{folder.name}/*' --implementations {into}")
@@ -125,14 +125,14 @@ def _free_name(library: str, into: Path) -> str:
     return f"{library}_own" if is_taken else library
 
 
-def write_files(folder: Path, written: Written) -> None:
+def write_files(folder: Path, written: WrittenAdapter) -> None:
     """The adapter, and its entry in the manifest. What is there is somebody's work and is left as it is."""
-    adapter, manifest = folder / f"{written.name}.py", folder / FILE
+    adapter, manifest = folder / f"{written.name}.py", folder / MANIFEST_FILE
     if adapter.exists():
         raise UsageError(f"{adapter} exists already. Move it away, or name another folder: --into DIR.")
     write_whole(adapter, written.adapter, "adapter")
-    head = f"{manifest.read_text(encoding='utf-8').rstrip()}\n\n" if manifest.exists() else written.head
-    write_whole(manifest, head + written.subject, "manifest")
+    head = f"{manifest.read_text(encoding='utf-8').rstrip()}\n\n" if manifest.exists() else written.manifest_head
+    write_whole(manifest, head + written.manifest_entry, "manifest")
 
 
 _GAP = "  "

@@ -33,7 +33,7 @@ from attnspec.host.lifts import LIFTS
 from attnspec.record.codec import LARGEST
 from attnspec.record.write import put_in_order
 from attnspec.runner.jobs import Sharing
-from attnspec.subjects.installed import asked_workers, look_in
+from attnspec.subjects.installed import look_in, note_workers
 from attnspec.subjects.outline import class_for_function, no_such_function, no_such_subject, spelled_out
 from attnspec.subjects.registry import registered_subjects
 
@@ -427,7 +427,7 @@ def cluster_carrier(options: dict[str, Given]) -> Iterator[ClusterCarrier | None
     with connect_cluster(address, resources_for(plan.device)) as connection:
         workforce = ClusterWorkers(connection, WorkerQuestion(plan, str(Path.cwd())), digest)
         workforce.begin()
-        with asked_workers(workforce.why_missing()):
+        with note_workers(workforce.why_missing()):
             yield ClusterCarrier(connection, workforce, lambda line: click.echo(line, err=True))
 
 

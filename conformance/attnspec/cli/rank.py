@@ -43,12 +43,12 @@ from attnspec.core.errors import CANNOT_RUN, CONFORMS, VIOLATED
 from attnspec.core.nouns import DType, Effort
 from attnspec.core.plan import Plan
 from attnspec.ranking.jobs import (
-    RANKING,
+    RANKING_SOURCE,
     as_ranking,
-    code_of,
     count_standings,
     file_digest,
     find_kernels,
+    ranking_exit_code,
     resume_ranking,
 )
 from attnspec.record.events import Event, Handler, ItemStarted, KernelRanked, KernelStanding, SubjectKnown
@@ -213,7 +213,7 @@ class _Ranking:
                        file=self.stream)
         mode = WriteMode.GO_ON if record else WriteMode.REPLACE
         session = Session(replace(self.plan, targets=left), workers=self.workers, command=typed_command(),
-                          source=RANKING, carrier=self.carrier)
+                          source=RANKING_SOURCE, carrier=self.carrier)
         result = session.run(self._handlers(done, mode))
         in_run_order(self.carrier, self.path, result)
         return read_record(self.path), result
@@ -243,7 +243,7 @@ def _conclude_ranking(record: RunRecord, plan: Plan, result: Result | None, path
         own_up(result.defects)
     ranks = [rank for rank in show_hidden(record.ranks) if rank.subject in plan.targets and not rank.lost]
     is_short = bool(result and (result.is_interrupted or result.defects)) or len(ranks) < len(plan.targets)
-    code = code_of(ranks, interrupted=is_short)
+    code = ranking_exit_code(ranks, interrupted=is_short)
     click.echo(f"record: {path}", file=stream)
     counted = (_count_standing(KernelStanding(name), count) for name, count in count_standings(ranks).items())
     told = ", ".join(counted) or "no kernel judged"

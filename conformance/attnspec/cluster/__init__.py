@@ -1,1 +1,1 @@
-"""A run on a cluster: Dask's scheduler deals the pairs of subject and dtype to workers that have their library."""
+"""A run on a cluster: Dask deals pairs of subject and dtype to workers with their library."""

@@ -1,5 +1,5 @@
-"""Carries out a run on a cluster: what is asked of the scheduler and its workers, which workers can judge what, and how
-groups of jobs are handed to them and their records come back.
+"""Carries out a run on a cluster: what is asked of the scheduler and its workers, which workers
+can judge what, and how groups of jobs are handed to them and their records come back.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from attnspec.record.write import Group
 from attnspec.runner.jobs import groups_of
 from attnspec.runner.listener import Listener
 
-LOST = "the connection to the scheduler was lost."
-WAITING = 10.0
+LOST_CONNECTION = "the connection to the scheduler was lost."
+ANSWER_SECONDS = 10.0
 """Seconds that a scheduler may take to answer."""
 
-STARTING = 120.0
+START_SECONDS = 120.0
 """Seconds that workers may take which are started here."""
 
-EXTRA = "pip install 'attnspec[cluster]'"
+EXTRA_COMMAND = "pip install 'attnspec[cluster]'"
 
 
 class SchedulerLostError(AttnspecError):
@@ -44,20 +44,24 @@ class SchedulerLostError(AttnspecError):
 
 
 @contextlib.contextmanager
-def connect_cluster(address: ClusterAddress, resources: Mapping[str, float]) -> Iterator[Connection]:
-    """A connection to the scheduler at the address, or to workers that are started here and end with it.
+def connect_cluster(address: ClusterAddress,
+                    resources: Mapping[str, float]) -> Iterator[Connection]:
+    """A connection to the scheduler at the address, or to workers that are started here and end
+    with it.
 
-    resources: what workers that are started here declare. Raises UsageError where there is no scheduler, or
-    `distributed` is not installed.
+    resources: what workers that are started here declare. Raises UsageError where there is no
+    scheduler, or `distributed` is not installed.
     """
     distributed = _import_distributed()
     with contextlib.ExitStack() as stack:
-        scheduler: Any = address.scheduler or stack.enter_context(_start_local_cluster(distributed, address, resources))
+        scheduler: Any = address.scheduler or stack.enter_context(
+            _start_local_cluster(distributed, address, resources))
         try:
-            client = distributed.Client(scheduler, timeout=WAITING, set_as_default=False)
+            client = distributed.Client(scheduler, timeout=ANSWER_SECONDS, set_as_default=False)
         except (OSError, TimeoutError) as problem:
-            raise UsageError(f"no scheduler answers at {address}: {_in_short(problem)} Start one with "
-                             "`dask scheduler`, and name the address that it prints.") from None
+            raise UsageError(
+                f"no scheduler answers at {address}: {_first_line(problem)} Start one with "
+                "`dask scheduler`, and name the address that it prints.") from None
         stack.enter_context(client)
         yield Connection(client, distributed)
 
@@ -66,24 +70,27 @@ def _import_distributed() -> ModuleType:
     try:
         import distributed  # noqa: PLC0415  (an extra, and weight)
     except ImportError as problem:
-        raise UsageError(f"--cluster needs Dask's distributed scheduler ({problem}). Install it: {EXTRA}") from None
-    for name in [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]:
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # what a death costs is told of the items
+        raise UsageError(
+            f"--cluster needs Dask's distributed scheduler ({problem}). Install it: {EXTRA_COMMAND}") from None
+    for name in [name for name in logging.root.manager.loggerDict
+                 if name.partition(".")[0] == "distributed"]:
+        # what a death costs is told of the items
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     found: ModuleType = distributed
     return found
 
 
 def _start_local_cluster(distributed: ModuleType, address: ClusterAddress, resources: Mapping[str, float]) -> Any:  # noqa: ANN401  (no types there)
-    """Workers here: processes of one thread each, since a part of a run is a process of its own anyway."""
+    """Workers here, of one thread each: a part of a run is a process of its own."""
     with _deaf_to_interrupts():
         return distributed.LocalCluster(
-            n_workers=address.workers, threads_per_worker=1, dashboard_address="127.0.0.1:0", host="127.0.0.1",
-            silence_logs=logging.CRITICAL, resources=dict(resources) or None)
+            n_workers=address.workers, threads_per_worker=1, dashboard_address="127.0.0.1:0",
+            host="127.0.0.1", silence_logs=logging.CRITICAL, resources=dict(resources) or None)
 
 
 @contextlib.contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
-    """Processes that begin meanwhile do not hear Ctrl-C, which a terminal sends to all: the client ends them."""
+    """Processes that begin inside do not hear Ctrl-C: the client ends them."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
@@ -91,7 +98,7 @@ def _deaf_to_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _in_short(problem: BaseException) -> str:
+def _first_line(problem: BaseException) -> str:
     line = str(problem).strip().partition("\n")[0].rstrip(".")
     return f"{line or type(problem).__name__}."
 
@@ -108,50 +115,59 @@ class Connection:
         try:
             found: Mapping[str, int] = self.client.nthreads()
         except (OSError, TimeoutError, CancelledError):
-            raise SchedulerLostError(LOST) from None
+            raise SchedulerLostError(LOST_CONNECTION) from None
         return found
 
     def resources(self) -> Mapping[str, Mapping[str, float]]:
         """What each worker declares."""
-        told = self.client.scheduler_info(n_workers=-1)["workers"]  # some releases tell of five workers unless asked
+        # some releases tell of five workers unless asked
+        told = self.client.scheduler_info(n_workers=-1)["workers"]
         return {address: each.get("resources", {}) for address, each in told.items()}
 
-    def ask(self, question: WorkerQuestion, workers: list[str]) -> Mapping[str, WorkerAnswer | str]:
-        """Asks these workers, and collects their answers; of one that cannot answer, why. One that has died meanwhile
-        is left out.
+    def ask(self, question: WorkerQuestion,
+            workers: list[str]) -> Mapping[str, WorkerAnswer | str]:
+        """Asks these workers, and collects their answers; of one that cannot answer, why. One that
+        has died meanwhile is left out.
         """
         told = {each: self.ask_worker(worker.answer_question, question, each) for each in workers}
         return {address: each for address, each in told.items() if each is not None}
 
-    def ask_worker(self, function: Callable[[WorkerQuestion], WorkerAnswer], question: WorkerQuestion,
-              address: str) -> WorkerAnswer | str | None:
+    def ask_worker(self, function: Callable[[WorkerQuestion], WorkerAnswer],
+                   question: WorkerQuestion, address: str) -> WorkerAnswer | str | None:
         """Asks one worker, since of several the first that fails hides the others."""
         try:
-            found = self.client.run(function, question, workers=[address], on_error="return").get(address)
+            found = self.client.run(function, question, workers=[address],
+                                    on_error="return").get(address)
         except OSError:  # it is gone; so says the next list of workers
             return None
         except Exception as problem:
-            return _in_short(problem)
+            return _first_line(problem)
         gone = found is None or isinstance(found, OSError)
-        return None if gone else found if isinstance(found, WorkerAnswer) else _in_short(found)
+        if gone:
+            return None
+        if isinstance(found, WorkerAnswer):
+            return found
+        return _first_line(found)
 
     def submit(self, task: Task, key: str, workers: list[str], resources: Mapping[str, float]) -> Any:  # noqa: ANN401
         """A future of the part, which one of these workers is to judge."""
-        return self.client.submit(_judge_there(), json.dumps(encode(task)), key=key, workers=workers,
-                                  allow_other_workers=False, pure=False, resources=dict(resources) or None)
+        return self.client.submit(_judge_there(), json.dumps(encode(task)), key=key,
+                                  workers=workers, allow_other_workers=False, pure=False,
+                                  resources=dict(resources) or None)
 
-    def part(self, future: Any) -> TaskResult:  # noqa: ANN401
+    def result_of(self, future: Any) -> TaskResult:  # noqa: ANN401
         """What came of a part of the run, or why nothing did."""
         try:
             return decode(TaskResult, json.loads(future.result()))
         except self.distributed_module.KilledWorker:
             return TaskResult(wrong="workers died at it again and again, and Dask gave it up.")
         except (CancelledError, self.distributed_module.client.FutureCancelledError):
-            return TaskResult(wrong=LOST)
+            return TaskResult(wrong=LOST_CONNECTION)
         except Exception as problem:
-            return TaskResult(wrong=f"its worker failed: {type(problem).__name__}: {_in_short(problem)}")
+            return TaskResult(
+                wrong=f"its worker failed: {type(problem).__name__}: {_first_line(problem)}")
 
-    def leave(self, run: str, futures: list[Any]) -> None:
+    def withdraw_run(self, run: str, futures: list[Any]) -> None:
         """Withdraw what is not done, and end what is at work."""
         self.client.cancel(futures, force=True)
         with contextlib.suppress(Exception):  # a scheduler that is gone has nothing to end
@@ -159,8 +175,8 @@ class Connection:
 
 
 def _judge_there() -> Callable[[str], str]:
-    """What a worker calls. A function within a function is sent as its code, and not as a name to be imported: the
-    scheduler unpacks it, too, and need not have attnspec.
+    """What a worker calls. A function within a function is sent as its code, and not as a name to
+    be imported: the scheduler unpacks it, too, and need not have attnspec.
     """
     def judge(text: str) -> str:
         from attnspec.cluster.worker import judge_text  # noqa: PLC0415  (there)
@@ -176,20 +192,23 @@ def without_attnspec(address: str, told: str) -> UsageError:
                       f"{attnspec.__version__} in its environment.")
 
 
-_RESOURCES: Mapping[str, str] = {"cuda": "GPU", "mps": "GPU", "xpu": "GPU"}
-"""What Dask's documentation calls the resource that workers declare for a device; others are called as they are."""
+_RESOURCE_NAMES: Mapping[str, str] = {"cuda": "GPU", "mps": "GPU", "xpu": "GPU"}
+"""What Dask's documentation calls a device's resource; other devices are called as they are."""
 
 
 def resources_for(device: str) -> Mapping[str, float]:
     """The resource that a worker must have declared to judge on this device; on a CPU none."""
     kind = kind_of(device)
-    return {} if kind == "cpu" else {_RESOURCES.get(kind, kind.upper()): 1}
+    if kind == "cpu":
+        return {}
+    return {_RESOURCE_NAMES.get(kind, kind.upper()): 1}
 
 
 @dataclass(slots=True)
 class ClusterWorkers:
-    """The workers that were asked. digest: of the spec by which all must judge.  unfit_workers: those that have another
-    attnspec, another spec, another release of a library, or not what the plan names.
+    """The workers that were asked. digest: of the spec by which all must judge.  unfit_workers:
+    those that have another attnspec, another spec, another release of a library, or not what the
+    plan names.
     """
 
     connection: Connection
@@ -200,8 +219,8 @@ class ClusterWorkers:
     unfit_workers: set[str] = field(default_factory=set)
 
     def begin(self) -> None:
-        """Asks all workers there are. Raises UsageError for one that is not fit, where there is none, and where none
-        has the device.
+        """Asks all workers there are. Raises UsageError for one that is not fit, where there is
+        none, and where none has the device.
         """
         for unfit in self.refresh():
             raise unfit
@@ -214,85 +233,94 @@ class ClusterWorkers:
                                  f"one with: dask worker ADDRESS --resources '{name}=1'.")
 
     def refresh(self) -> Sequence[UsageError]:
-        """Ask who has come, and forget who has gone. What is wrong with those who are not fit, told once."""
+        """Ask who has come, forget who has gone. What is wrong with the unfit, told once."""
         self.threads = self.connection.workers()
-        self.answers = {address: told for address, told in self.answers.items() if address in self.threads}
+        self.answers = {address: told for address, told in self.answers.items()
+                        if address in self.threads}
         come = [address for address in self.threads if address not in self.answers
                 and address not in self.unfit_workers]
         unfit = []
         for address, told in self.connection.ask(self.question, come).items():
             try:
-                self.answers[address] = self._checked(address, told)
+                self.answers[address] = self._check_answer(address, told)
             except UsageError as problem:
                 self.unfit_workers.add(address)
                 unfit.append(problem)
         return unfit
 
-    def _checked(self, address: str, told: WorkerAnswer | str) -> WorkerAnswer:
+    def _check_answer(self, address: str, told: WorkerAnswer | str) -> WorkerAnswer:
         if isinstance(told, str) or told.version != attnspec.__version__:
-            raise without_attnspec(address, told if isinstance(told, str) else f"it has attnspec {told.version}")
+            raise without_attnspec(
+                address, told if isinstance(told, str) else f"it has attnspec {told.version}")
         if told.absent:
             raise UsageError(f"the worker {address} has no {told.absent[0]}. Files and folders that the command names "
                              "must lie at the same place on every worker's machine.")
         if told.wrong:
             raise UsageError(f"the worker {address} cannot judge: {told.wrong}")
         if told.digest != self.digest:
-            raise UsageError(f"the worker {address} has the spec {told.digest[:12]}, and here it is "
-                             f"{self.digest[:12]}. Install the same attnspec in both places.")
+            raise UsageError(
+                f"the worker {address} has the spec {told.digest[:12]}, and here it is "
+                f"{self.digest[:12]}. Install the same attnspec in both places.")
         self._check_releases(address, told)
         return told
 
     def _check_releases(self, address: str, told: WorkerAnswer) -> None:
-        """Two releases of a library may be judged differently, and who would get what is chance."""
+        """Releases of a library may be judged differently, and chance would deal them."""
         for target, release in told.releases.items():
-            for other in () if told.missing[target] else self.able(target):
+            for other in () if told.missing[target] else self.able_workers(target):
                 if (known := self.answers[other].releases[target]) != release:
                     raise UsageError(
                         f"the worker {address} has release {release or 'unknown'} of the library of {target}, and "
                         f"{other} has {known or 'unknown'}. Install one release on all workers.")
 
-    def able(self, target: str) -> tuple[str, ...]:
+    def able_workers(self, target: str) -> tuple[str, ...]:
         """The workers that can judge a target."""
-        return tuple(address for address, told in self.answers.items() if not told.missing.get(target, ""))
+        return tuple(address for address, told in self.answers.items()
+                     if not told.missing.get(target, ""))
 
     def why_missing(self) -> Mapping[str, str]:
         """Why no worker can judge a target, by target; empty if one can."""
-        targets = dict.fromkeys(target for told in self.answers.values() for target in told.missing)
+        targets = dict.fromkeys(target for told in self.answers.values()
+                                for target in told.missing)
         return {target: self.why_not(target) for target in targets}
 
     def why_not(self, target: str) -> str:
         """Empty if a worker can judge it."""
         reasons = [told.missing.get(target, "") for told in self.answers.values()]
-        return reasons[0] if reasons and all(reasons) else ""
+        if reasons and all(reasons):
+            return reasons[0]
+        return ""
 
-    def slots(self, workers: Iterable[str]) -> int:
+    def count_slots(self, workers: Iterable[str]) -> int:
         """How many tasks these workers take at once."""
         return sum(self.threads.get(address, 0) for address in workers)
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """What a header says of them all: where they differ, all that there is. Cards say it of each subject."""
+        """What a header says of all: where they differ, all values. Cards tell them apart."""
         told = [answer.environment for answer in self.answers.values()]
         names = dict.fromkeys(name for each in told for name in each)
-        joint = {name: ", ".join(dict.fromkeys(each[name] for each in told if name in each)) for name in names}
-        return {**joint, "workers": str(self.slots(self.answers))}
+        joint = {name: ", ".join(dict.fromkeys(each[name] for each in told if name in each))
+                 for name in names}
+        return {**joint, "workers": str(self.count_slots(self.answers))}
 
 
-AHEAD = 2
-"""Tasks in Dask's hands for each that its workers take at once. A worker that dies is held against all it was dealt."""
+TASKS_AHEAD = 2
+"""Tasks that Dask holds for each that workers take: a worker's death counts against all it has."""
 
-LOOK = 1.0
+LOOK_SECONDS = 1.0
 """Seconds between two looks at who the workers are."""
 
-PAUSE = 0.05
+PAUSE_SECONDS = 0.05
 """Seconds between two looks at what is done."""
 
-PATIENCE = 120.0
-"""Seconds without a worker that can judge what is left, after which it is given up. Dask's nannies take a few to
-start another worker in the place of one that died."""
+STUCK_SECONDS = 120.0
+"""Seconds without a worker that can judge what is left, after which it is given up. Dask's nannies
+take a few to start another worker in the place of one that died.
+"""
 
-WORTH = 30.0
-"""Seconds that a task should take: its process needs three to start. Pairs that take less are dealt several at once."""
+TASK_SECONDS = 30.0
+"""Seconds that a task should take: its process starts in three. Short pairs are batched."""
 
 Jobs = Sequence[Job]
 Groups = Mapping[Group, Jobs]
@@ -312,7 +340,7 @@ class ClusterCarrier:
         return self.workforce.environment
 
     def carry_out(self, listener: Listener, plan: Plan, source: str, jobs: Sequence[Job]) -> None:
-        """Has every job done. What is done is told at once; an interruption leaves the rest undone."""
+        """Has every job done, and tells it at once; an interruption leaves the rest."""
         question = WorkerQuestion(plan, self.workforce.question.folder)
         workforce = replace(self.workforce, question=question, answers={}, unfit_workers=set())
         dealing = _TaskDealing(self.connection, workforce, listener, self.tell_user, plan, source)
@@ -320,7 +348,7 @@ class ClusterCarrier:
             workforce.begin()
             dealing.deal(groups_of(jobs))
         except KeyboardInterrupt:
-            listener.interrupted = True
+            listener.is_interrupted = True
             dealing.leave()
         except SchedulerLostError as lost:
             listener.give_up(jobs, str(lost))
@@ -350,10 +378,10 @@ class _TaskDealing:
     run: str = field(default_factory=lambda: secrets.token_hex(4))
     waiting_groups: dict[Group, Jobs] = field(default_factory=dict)
     dealt_parts: dict[Any, _DealtTask] = field(default_factory=dict)
-    _submitted: int = 0
+    _submitted_count: int = 0
     _judged_count: int = 0
     _seconds: float = 0.0
-    _looked: float = 0.0
+    _looked_at: float = 0.0
     _stuck_since: float = 0.0
 
     def deal(self, groups: Groups) -> None:
@@ -364,24 +392,25 @@ class _TaskDealing:
             else:
                 self.waiting_groups[group] = jobs
         while self.waiting_groups or self.dealt_parts:
-            self._look()
+            self._look_at_workers()
             self._hand_out()
-            if not self._take():
-                time.sleep(PAUSE)
+            if not self._take_results():
+                time.sleep(PAUSE_SECONDS)
 
     def leave(self) -> None:
         """Withdraw the rest."""
-        self.connection.leave(self.run, list(self.dealt_parts))
+        self.connection.withdraw_run(self.run, list(self.dealt_parts))
 
-    def _look(self) -> None:
-        """Once a second, who the workers are; what was dealt to workers that have all gone waits again."""
-        if time.monotonic() - self._looked < LOOK:
+    def _look_at_workers(self) -> None:
+        """Ask once a second who works; what lost all its workers waits again."""
+        if time.monotonic() - self._looked_at < LOOK_SECONDS:
             return
         for unfit in self.workforce.refresh():
             self.tell_user(f"{unfit} It is given nothing to do.")
-        self._looked = time.monotonic()
+        self._looked_at = time.monotonic()
         for future, dealt in list(self.dealt_parts.items()):
-            if not future.done() and not any(address in self.workforce.answers for address in dealt.workers):
+            if not future.done() and not any(address in self.workforce.answers
+                                             for address in dealt.workers):
                 future.cancel()
                 del self.dealt_parts[future]
                 self.waiting_groups.update(dealt.groups)
@@ -389,14 +418,15 @@ class _TaskDealing:
 
     def _mind_the_stuck(self) -> None:
         """Say that nobody can judge what is left; after a while, give it up."""
-        stuck = [group for group in self.waiting_groups if not self.workforce.able(group[0])]
+        stuck = [group for group in self.waiting_groups
+                 if not self.workforce.able_workers(group[0])]
         if not stuck or self.dealt_parts:
             self._stuck_since = 0.0
         elif not self._stuck_since:
             self._stuck_since = time.monotonic()
             self.tell_user(f"no worker is left that can judge {stuck[0][0]}. "
-                           f"The run waits for one, {PATIENCE:.0f} seconds.")
-        elif time.monotonic() - self._stuck_since > PATIENCE:
+                           f"The run waits for one, {STUCK_SECONDS:.0f} seconds.")
+        elif time.monotonic() - self._stuck_since > STUCK_SECONDS:
             for group in stuck:
                 self.listener.give_up(self.waiting_groups.pop(group),
                                       "no worker of the cluster was left that could judge it")
@@ -405,8 +435,8 @@ class _TaskDealing:
         """To each set of workers a little more than it takes at once."""
         held = Counter(dealt.workers for dealt in self.dealt_parts.values())
         for workers, groups in self._by_workers().items():
-            free = AHEAD * self.workforce.slots(workers) - held[workers]
-            size = self._size(len(groups), self.workforce.slots(workers))
+            free = TASKS_AHEAD * self.workforce.count_slots(workers) - held[workers]
+            size = self._groups_a_task(len(groups), self.workforce.count_slots(workers))
             for batch in list(batch_groups(groups, size))[:max(0, free)]:
                 self._submit({group: self.waiting_groups.pop(group) for group in batch}, workers)
 
@@ -414,18 +444,18 @@ class _TaskDealing:
         """What waits, by the workers that can judge it."""
         found: dict[tuple[str, ...], list[Group]] = {}
         for group in self.waiting_groups:
-            if workers := self.workforce.able(group[0]):
+            if workers := self.workforce.able_workers(group[0]):
                 found.setdefault(workers, []).append(group)
         return found
 
-    def _size(self, waiting: int, slots: int) -> int:
-        """How many groups a task gets: as many as make it worth a process, and never so many that a worker idles."""
-        worth = int(WORTH * self._judged_count / self._seconds) if self._seconds else 1
-        return max(1, min(worth, math.ceil(waiting / (AHEAD * max(1, slots)))))
+    def _groups_a_task(self, waiting: int, slots: int) -> int:
+        """How many groups a task gets: worth a process, and no worker is left idle."""
+        worth = int(TASK_SECONDS * self._judged_count / self._seconds) if self._seconds else 1
+        return max(1, min(worth, math.ceil(waiting / (TASKS_AHEAD * max(1, slots)))))
 
     def _submit(self, groups: Groups, workers: tuple[str, ...]) -> None:
-        self._submitted += 1
-        key = f"attnspec-{self.run}-{self._submitted}"
+        self._submitted_count += 1
+        key = f"attnspec-{self.run}-{self._submitted_count}"
         targets = tuple(dict.fromkeys(target for target, _ in groups))
         # names in a baseline are looked up among all targets
         plan = self.plan if self.plan.baseline else replace(self.plan, targets=targets)
@@ -433,19 +463,21 @@ class _TaskDealing:
         future = self.connection.submit(task, key, list(workers), resources_for(self.plan.device))
         self.dealt_parts[future] = _DealtTask(groups, workers)
 
-    def _take(self) -> bool:
+    def _take_results(self) -> bool:
         """Tell what is done; whether anything was."""
         done = [future for future in self.dealt_parts if future.done()]
         for future in done:
-            self._tell_defects(self.connection.part(future), self.dealt_parts.pop(future).groups)
+            self._tell_defects(self.connection.result_of(future),
+                               self.dealt_parts.pop(future).groups)
         return bool(done)
 
     def _tell_defects(self, part: TaskResult, groups: Groups) -> None:
         """What is wrong with one part is no fault of the others."""
         self._judged_count, self._seconds = self._judged_count + len(groups), self._seconds + part.seconds
         jobs = [job for of_one in groups.values() for job in of_one]
-        self.listener.receive(map(from_line, part.lines))
-        self.listener.give_up(jobs, part.wrong or "its part of the run ended before its turn came", part.defects)
+        self.listener.receive_events(map(from_line, part.lines))
+        self.listener.give_up(jobs, part.wrong or "its part of the run ended before its turn came",
+                              part.defects)
 
 
 def batch_groups(groups: Sequence[Group], size: int) -> Iterator[Sequence[Group]]:

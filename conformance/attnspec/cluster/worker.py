@@ -1,7 +1,8 @@
-"""In a worker of the cluster: what there is to judge with, and a part of a run, judged in a process of its own.
+"""In a worker of the cluster: what there is to judge with, and a part of a run, judged in a
+process of its own.
 
-The address of a cluster, and what a client and its workers tell each other, are plain data. Messages pickle under any
-Python.
+The address of a cluster, and what a client and its workers tell each other, are plain data.
+Messages pickle under any Python.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ from attnspec.subjects.manifest import Registered
 from attnspec.subjects.registry import registered_subjects
 
 MOST_WORKERS = 1024
-FORMS = "Write tcp://HOST:PORT for a scheduler that runs, or local:4 to start four workers here."
+ADDRESS_FORMS = "Write tcp://HOST:PORT for a scheduler that runs, or local:4 to start four workers here."
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterAddress:
-    """A scheduler's address, or, where that is empty, how many workers are to be started on this machine."""
+    """A scheduler's address, or, where that is empty, how many workers start here."""
 
     scheduler: str = ""
     workers: int = 0
@@ -53,17 +54,19 @@ def read_address(text: str) -> ClusterAddress:
     if found := re.fullmatch(r"local:(\d{1,5})", text):
         workers = int(found[1])
         if not 1 <= workers <= MOST_WORKERS:
-            raise UsageError(f"{text} starts {workers:,} workers. Start at least 1 and at most {MOST_WORKERS:,}.")
+            raise UsageError(
+                f"{text} starts {workers:,} workers. Start at least 1 and at most {MOST_WORKERS:,}.")
         return ClusterAddress(workers=workers)
     port = re.fullmatch(r"(?:tcp|tls)://(?:[^\s/:\[\]]+|\[[0-9a-fA-F:.%]+\]):(\d{1,5})", text)
     if not port or not 1 <= int(port[1]) <= 65_535:
-        raise UsageError(f"{text!r} is no address of a cluster. {FORMS}")
+        raise UsageError(f"{text!r} is no address of a cluster. {ADDRESS_FORMS}")
     return ClusterAddress(scheduler=text)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerQuestion:
-    """Asks a worker what it can judge. plan: of a run; one without targets asks for all registered subjects.
+    """Asks a worker what it can judge. plan: of a run; one without targets asks for all registered
+    subjects.
 
     folder: the working directory of the client.
     """
@@ -74,10 +77,11 @@ class WorkerQuestion:
 
 @dataclass(frozen=True, slots=True)
 class WorkerAnswer:
-    """What a worker says it can judge. version: of attnspec.  digest: of the spec that the plan names.
+    """What a worker says it can judge. version: of attnspec.  digest: of the spec that the plan
+    names.
 
-    missing: of each target, why it cannot be judged there; empty if it can.  releases: the version of its library.
-    absent: what the plan names and is not there.  wrong: why it cannot tell.
+    missing: of each target, why it cannot be judged there; empty if it can.  releases: the version
+    of its library. absent: what the plan names and is not there.  wrong: why it cannot tell.
     """
 
     version: str
@@ -102,8 +106,8 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What came of a task. lines: those of its record.  defects: failures of attnspec itself.  wrong: why it has no
-    result.  seconds: how long it took, without the start of its process.
+    """What came of a task. lines: those of its record.  defects: failures of attnspec itself.
+    wrong: why it has no result.  seconds: how long it took, without the start of its process.
     """
 
     lines: tuple[str, ...] = ()
@@ -112,12 +116,13 @@ class TaskResult:
     seconds: float = 0.0
 
 
-_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from attnspec.cluster.worker import main; main()"
-"""The process sees what its worker sees, and no variable tells it so: subjects' own interpreters would heed that."""
+_BOOT_PROGRAM = ("import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+                 "from attnspec.cluster.worker import main; main()")
+"""The process has its worker's path, and no variable tells: subjects' own would heed that."""
 
-_OF_DASK = frozenset({"MALLOC_TRIM_THRESHOLD_"})
-"""What Dask's nannies set in a worker: memory goes back to the system at once, which makes a judge's many small arrays
-take three times as long.
+_DASK_VARIABLES = frozenset({"MALLOC_TRIM_THRESHOLD_"})
+"""What Dask's nannies set in a worker: memory goes back to the system at once, which makes a
+judge's many small arrays take three times as long.
 """
 
 _LAST_PRINTED = 2000
@@ -128,29 +133,31 @@ _running_processes: dict[str, list[subprocess.Popen[bytes]]] = {}
 
 def answer_question(question: WorkerQuestion) -> WorkerAnswer:
     """Answers what can be judged here. What goes wrong is an answer, too."""
-    plan, folder = _plan_of(question), Path(question.folder)
-    if absent := tuple(_absent(plan)):
+    plan, folder = _absolute_plan(question), Path(question.folder)
+    if absent := tuple(_absent_files(plan)):
         return WorkerAnswer(attnspec.__version__, absent=absent)
     try:
         look_in(plan.surroundings({}))
         known = registered_subjects(plan.implementations)
         wanted = plan.targets or tuple(known)
-        return WorkerAnswer(
-            attnspec.__version__, load_spec(plan.spec, plan.spec_add).digest, describe_environment(1, plan.device),
-            missing={target: _why_missing(target, known, folder) for target in wanted},
-            releases={target: known[target].library.version for target in wanted if target in known})
+        return WorkerAnswer(attnspec.__version__, load_spec(plan.spec, plan.spec_add).digest,
+                            describe_environment(1, plan.device),
+                            missing={target: _why_missing(target, known, folder)
+                                     for target in wanted},
+                            releases={target: known[target].library.version for target in wanted
+                                      if target in known})
     except AttnspecError as problem:
         return WorkerAnswer(attnspec.__version__, wrong=str(problem))
 
 
-def _plan_of(question: WorkerQuestion) -> Plan:
-    """The plan with its relative names as they are meant in the client's folder: this process stands elsewhere."""
+def _absolute_plan(question: WorkerQuestion) -> Plan:
+    """The plan with relative names made absolute: this process stands elsewhere."""
     plan, folder = question.plan, Path(question.folder)
     return replace(plan, spec_add=tuple(str(folder / name) for name in plan.spec_add),
                    baseline=str(folder / plan.baseline) if plan.baseline else "")
 
 
-def _absent(plan: Plan) -> Iterator[str]:
+def _absent_files(plan: Plan) -> Iterator[str]:
     for name in filter(None, (*plan.implementations, plan.spec, *plan.spec_add, plan.baseline)):
         if not Path(name).exists():
             yield name
@@ -164,10 +171,14 @@ def _why_missing(target: str, known: Mapping[str, Registered], folder: Path) -> 
     if is_own(target) or not place:
         return ""
     if place.endswith(".py"):
-        return "" if (folder / place).is_file() else f"there is no file {place} in {folder} on any worker's machine."
+        if (folder / place).is_file():
+            return ""
+        return f"there is no file {place} in {folder} on any worker's machine."
     top = place.partition(".")[0]
     is_here = (folder / top).is_dir() or (folder / f"{top}.py").is_file() or is_installed(top)
-    return "" if is_here else f"no worker can import {top}."
+    if is_here:
+        return ""
+    return f"no worker can import {top}."
 
 
 def judge_text(task: str) -> str:
@@ -176,13 +187,14 @@ def judge_text(task: str) -> str:
 
 
 def judge_task(task: Task) -> TaskResult:
-    """Carry out a part of a run. The process ends with its worker, however that ends: it reads a pipe of it."""
+    """Carry out a part of a run. Its process reads a pipe, and ends with its worker."""
     with scratch_folder() as scratch, tempfile.TemporaryFile() as printed:
         result = scratch / "part.json"
         process = subprocess.Popen(
-            [sys.executable, "-c", _BOOT, json.dumps(sys.path), str(result)], stdin=subprocess.PIPE, stdout=printed,
-            stderr=printed, cwd=task.folder if Path(task.folder).is_dir() else scratch,
-            env={name: value for name, value in os.environ.items() if name not in _OF_DASK})
+            [sys.executable, "-c", _BOOT_PROGRAM, json.dumps(sys.path), str(result)],
+            stdin=subprocess.PIPE, stdout=printed, stderr=printed,
+            cwd=task.folder if Path(task.folder).is_dir() else scratch,
+            env={name: value for name, value in os.environ.items() if name not in _DASK_VARIABLES})
         _running_processes.setdefault(task.run, []).append(process)
         _hand_over(process, task)
         process.wait()
@@ -191,7 +203,8 @@ def judge_task(task: Task) -> TaskResult:
             return decode(TaskResult, json.loads(result.read_text(encoding="utf-8")))
         printed.seek(0)
         told = printed.read().decode("utf-8", "replace")[-_LAST_PRINTED:]
-        return TaskResult(wrong=f"its process ended with exit code {process.returncode} and no result.\n{told}".strip())
+        return TaskResult(
+            wrong=f"its process ended with exit code {process.returncode} and no result.\n{told}".strip())
 
 
 def _hand_over(process: subprocess.Popen[bytes], task: Task) -> None:
@@ -211,7 +224,7 @@ def stop_run(run: str) -> None:
 
 
 class RecordLines(Handler):
-    """A handler that keeps the lines of a record but for header and footer, which are the client's."""
+    """Keeps the lines of a record but for header and footer, which are the client's."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -226,14 +239,17 @@ class RecordLines(Handler):
     @property
     def seconds(self) -> float:
         """Since the first item began."""
-        return time.monotonic() - self._began if self._began else 0.0
+        if self._began:
+            return time.monotonic() - self._began
+        return 0.0
 
 
-def carried_out(task: Task) -> TaskResult:
+def carry_out_task(task: Task) -> TaskResult:
     """What comes of the part. An interruption leaves no part: nobody waits for it."""
     kept = RecordLines()
     try:
-        result = Session(task.plan, source=task.source, sharing=NamedGroups(frozenset(task.groups))).run([kept])
+        result = Session(task.plan, source=task.source,
+                         sharing=NamedGroups(frozenset(task.groups))).run([kept])
     except AttnspecError as problem:
         return TaskResult(wrong=str(problem))
     if result.is_interrupted:
@@ -245,7 +261,7 @@ def main() -> None:
     """Read the task from standard input, and write its part to the file that is named."""
     task = decode(Task, json.loads(sys.stdin.buffer.readline()))
     threading.Thread(target=_end_with_worker, daemon=True).start()
-    part = carried_out(task)
+    part = carry_out_task(task)
     write_whole(Path(sys.argv[2]), json.dumps(encode(part)), "part")
 
 

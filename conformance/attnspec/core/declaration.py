@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any, Literal
 
 from attnspec.core.conventions import CONVENTIONS, UNDEFINED
@@ -124,7 +124,7 @@ def with_groups(sizes: Mapping[str, int]) -> Mapping[str, int]:
     return {**sizes, "G": sizes["H"] // sizes["Hkv"]}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Limits(KeywordLimits):
     """What a subject cannot take, by design. A declared limit makes a clause INAPPLICABLE, never VIOLATED.
 
@@ -198,7 +198,7 @@ class Limits(KeywordLimits):
         """Whether, with these keywords in use, `past_lengths` says how many queries and keys are taken."""
         return self.is_step and CACHED[0] in keywords
 
-    @property
+    @cached_property
     def all_refusals(self) -> tuple[Refusal, ...]:
         """What is refused, more keys than a cache holds among it, and odd lengths that packed bytes do not tell."""
         overfull = (Refusal((RefusalCondition("S", ">", self.cache),)),) if self.cache else ()
@@ -220,23 +220,24 @@ class Limits(KeywordLimits):
 
         sizes: B, H, Hkv, T, S, D and Dv by name. What only a layer cannot take is not asked here.
         """
-        return next(self._misfits(with_groups(sizes), keywords), "")
-
-    def _misfits(self, sizes: Mapping[str, int], keywords: Collection[str]) -> Iterator[str]:
+        is_step, is_causal = self.is_step and CACHED[0] in keywords, "causal" in keywords
+        T, S, groups = sizes["T"], sizes["S"], sizes["H"] // sizes["Hkv"]
         if self.min_head_width > sizes["D"]:
-            yield f"takes only heads of width {self.min_head_width} or more"
-        if self.min_scores > sizes["B"] * sizes["H"] * sizes["T"] * sizes["S"]:
-            yield f"takes only problems of {self.min_scores} scores (B·H·T·S) or more"
-        is_step = self.is_behind_past(keywords)
-        if self.self_attention_only and sizes["T"] != sizes["S"] and not is_step:
-            yield "takes only as many queries as keys (T = S)"
-        if self.ties_value_width and sizes["Dv"] != sizes["D"]:
-            yield "takes only values as wide as keys (Dv = D)"
-        if self.grouped is False and sizes["G"] > 1:
-            yield "takes only as many key/value heads as query heads"
-        if not is_step and not self.takes_lengths(sizes["T"], sizes["S"], causal="causal" in keywords):
-            yield f"does not take so many queries and keys{' under the causal flag' * ('causal' in keywords)}"
-        yield from (f"refuses {each}" for each in self.all_refusals if each.meets(sizes, keywords))
+            reason = f"takes only heads of width {self.min_head_width} or more"
+        elif self.min_scores > sizes["B"] * sizes["H"] * T * S:
+            reason = f"takes only problems of {self.min_scores} scores (B·H·T·S) or more"
+        elif self.self_attention_only and T != S and not is_step:
+            reason = "takes only as many queries as keys (T = S)"
+        elif self.ties_value_width and sizes["Dv"] != sizes["D"]:
+            reason = "takes only values as wide as keys (Dv = D)"
+        elif self.grouped is False and groups > 1:
+            reason = "takes only as many key/value heads as query heads"
+        elif not is_step and not self.takes_lengths(T, S, causal=is_causal):
+            reason = f"does not take so many queries and keys{' under the causal flag' * is_causal}"
+        else:
+            refused = (each for each in self.all_refusals if each.meets({**sizes, "G": groups}, keywords))
+            reason = next((f"refuses {each}" for each in refused), "")
+        return reason
 
     def nearest(self, axis: str, size: int, *, partner: str = "", least: int = 1) -> int:
         """The size that is taken along this axis, whatever the other axes are, and lies nearest: smaller ones first.

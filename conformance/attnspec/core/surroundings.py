@@ -7,6 +7,13 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+ONE_THREAD: Mapping[str, str] = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
+     "NUMEXPR_NUM_THREADS", "BLIS_NUM_THREADS"), "1")
+"""One thread a process: workers share the cores, and threads change the order of summation."""
+
+XLA_ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+
 DEVICES = ("cpu", "cuda", "mps", "xpu", "tpu", "npu", "hpu")
 """The kinds of devices that a manifest may name; one more is a word here."""
 

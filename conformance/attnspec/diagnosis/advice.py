@@ -250,7 +250,7 @@ class RaisingExplainer:
 
     def _returns_output(self, dtype: DType) -> bool:
         try:
-            self.subject.answer_any(Case(PLAIN).problem(dtype))
+            self.subject.answer(Case(PLAIN).make_problem(dtype))
         except (SubjectRaised, SubjectDied, UnusableAnswer):
             return False
         return True

@@ -29,8 +29,7 @@ from attnspec.diagnosis.candidate import CLAUSE_PURSE, judge_case
 from attnspec.diagnosis.whereabouts import NOWHERE, FailurePlace
 from attnspec.numerics.precision import Precision, declared_precision, looser_words
 from attnspec.numerics.width import acquitted_by
-from attnspec.problems.demand import count_work
-from attnspec.problems.problem import Recipe, Sizes, numpy_dtype
+from attnspec.problems.problem import Recipe, Sizes, count_work, numpy_dtype
 from attnspec.record.outcome import A_CHOICE, Explanation
 from attnspec.subjects.subject import Subject, SubjectAnswer
 from attnspec.trials.compile import Check
@@ -296,7 +295,7 @@ class ArithmeticExplainer:
         for wider in backward_classes_for(dtype, subject.declaration.kind):
             words = {**subject.declaration.backward_precision.get(dtype, {}), **wider.words,
                      "reason": wider.cause}
-            evaluator = trial.evaluator.under_backward(words)
+            evaluator = trial.evaluator.with_backward_words(words)
             under = replace(trial, evaluator=evaluator, shrinks=False, failed_before=None,
                             breadcrumb=lambda _: None)
             if (_allows_met(under, failing, met, claimed)
@@ -372,7 +371,7 @@ class ArithmeticExplainer:
             precision = _wider_precision(evaluator.subject, dtype, wider)
             # a class that rounds no more than the declared one allows no more
             if precision and looser_words(precision, evaluator.precision):
-                yield wider, evaluator.under(precision)
+                yield wider, evaluator.with_precision(precision)
 
     def _explains_subject(self, wider: WiderArithmetic, declared: Evaluator,
                           evaluator: Evaluator) -> bool:
@@ -401,7 +400,7 @@ class ArithmeticExplainer:
         # a twin, which flushes subnormals or rounds logits, too, has the same cause and more to say: it begins alike
         between = takewhile(lambda each: not wider.cause.startswith(each.cause), showing)
         precisions = (_wider_precision(declared.subject, declared.dtype, each) for each in between)
-        evaluators = (declared.under(precision) for precision in precisions if precision)
+        evaluators = (declared.with_precision(precision) for precision in precisions if precision)
         return any(self._allows_plain(evaluator, ORDINARY_KINDS)
                    for evaluator in (declared, *evaluators))
 
@@ -419,14 +418,14 @@ class ArithmeticExplainer:
 
     def _clause_holds(self, check: Check, evaluator: Evaluator) -> bool:
         # a clause that is not put to the subject says nothing against a class
-        if check.lacking(evaluator.subject):
+        if check.why_not_put(evaluator.subject):
             return True
         compiling = evaluator.compiling
         if compiling and compiling.is_spent:  # nobody knows, so the class is not offered
             return False
         trial = Trial(check, evaluator, Effort.QUICK, seed_of(self.seed, check.domain),
                       lambda _: None, shrinks=False,
-                      purse=CLAUSE_PURSE,
+                      max_work=CLAUSE_PURSE,
                       compiling_ends=compiling.end_of_clause if compiling else math.inf)
         # an exception tells nothing of how it rounds
         return not isinstance(trial.hold().failure, Violated)

@@ -37,7 +37,7 @@ from attnspec.diagnosis.conditions import (
 from attnspec.problems.problem import Array, Recipe, Sizes
 from attnspec.record.boundaries import is_needed, parts_of
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
-from attnspec.trials.sizes import MOST_SEEDS, SEEDS, SURE, Resizer, length_along, move_axis
+from attnspec.trials.sizes import MAX_SEEDS, MIN_SEEDS, MISSED_SHARE, Resizer, length_along, move_axis
 from attnspec.vocabulary.observables import OF_INPUT, QUANTITIES, axes_of, beyond, look_at
 from attnspec.vocabulary.scene import NoClaim, OutsideLimits, Scene
 
@@ -180,7 +180,7 @@ LEAST_TOLD_LENGTHS: Mapping[str, int] = {"B": 2, "H": 2, "Hkv": 2, "G": 2}
 MOST_HELD_BY_CHANCE = 2
 """So many lengths may hold by chance among those that are put, each with SEEDS entries."""
 
-_COMPARED_SEEDS = range(MOST_SEEDS + 32, MOST_SEEDS + 40)
+_COMPARED_SEEDS = range(MAX_SEEDS + 32, MAX_SEEDS + 40)
 """Seeds of the entries with which two neighbouring lengths are compared: those of `_CHANCE_SEEDS`
 have decided which lengths they are.
 """
@@ -190,7 +190,7 @@ _LONGEST_TRIED: Mapping[str, int] = {"T": 2048, "S": 2048, "T=S": 1024, "D": 256
 _MOST_HEADS = 64
 _LENGTHENED_BY = 40
 # with which a case is put to see whether it holds by chance
-_CHANCE_SEEDS = range(MOST_SEEDS, MOST_SEEDS + 32)
+_CHANCE_SEEDS = range(MAX_SEEDS, MAX_SEEDS + 32)
 _AXIS_NAMES: Mapping[str, str] = {"T=S": "T (= S)", "D=Dv": "D (= Dv)", "G": "H/Hkv"}
 
 # Larger sizes at which a case is put whose small sizes need no reason: multiples of blocks, odd ones, either longer.
@@ -207,12 +207,12 @@ def find_boundary(resizer: Resizer) -> Boundary | None:
     # chance, or a memory: a boundary of what does not fail again would be one of nothing
     if not resizer.fails(resizer.recipe.sizes):
         return None
-    smallest = resizer.smallest()
+    smallest = resizer.find_smallest()
     # a case that fails with some entries only needs more of them at every length
     resizer.find_out_how_often(smallest)
     # shrunk anew: with few entries it may have stopped where it held by chance
-    if resizer.seeds > SEEDS:
-        smallest = resizer.smallest()
+    if resizer.seeds > MIN_SEEDS:
+        smallest = resizer.find_smallest()
     return _BoundarySearch(resizer, smallest).boundary()
 
 
@@ -377,7 +377,7 @@ class _BoundarySearch:
             return False
         further = sum(each > max(outside) for each in inside)
         return (comb(2 * len(inside) - further, len(inside))
-                > SURE * comb(2 * len(inside), len(inside)))
+                > MISSED_SHARE * comb(2 * len(inside), len(inside)))
 
     def _last_failing_length(self, condition: LengthCondition, known: Mapping[int, bool],
                              at: Callable[[int], Sizes]) -> int:
@@ -414,14 +414,15 @@ class _BoundarySearch:
         here = self.found_profiles[axis].failing_length
         below = self.found_profiles[axis].largest_holding_below
         if (axis not in LEAST_TOLD_LENGTHS
-            and self.found_profiles[axis].condition) or self.resizer.seeds <= SEEDS or not below:
+            and self.found_profiles[axis].condition) or self.resizer.seeds <= MIN_SEEDS or not below:
             return False
         if axis not in self._by_chance:
             # entries of their own: those that the search has used have decided what it found
             fewer = self.resizer.how_often(move_axis(self.start_sizes, axis, below), _CHANCE_SEEDS)
             share = self.resizer.how_often(self.start_sizes, _CHANCE_SEEDS) / len(_CHANCE_SEEDS)
             self._by_chance[axis] = (fewer > 0
-                                     or (1 - share) ** (len(_CHANCE_SEEDS) * below / here) > SURE)
+                                     or (1 - share) ** (len(_CHANCE_SEEDS) * below / here)
+                                     > MISSED_SHARE)
         return self._by_chance[axis]
 
     def _describe_axis(self, axis: str) -> BoundaryCondition:

@@ -79,7 +79,7 @@ class FaultCandidate:
         while len(steps) <= index:
             step = log_call(docked, *self._calls[len(steps)])
             # arrays are held only where it counts whether a later call overwrites them
-            steps.append(step if self._bar.aspect is Aspect.KEPT else step.let_go)
+            steps.append(step if self._bar.aspect is Aspect.KEPT else step.without_memory)
         return steps[index]
 
     @property
@@ -556,7 +556,7 @@ class Witnesses:
         useful = [clause for clause, those in convicted.items() if those
                   and (len(those) < len(suspects) or len(suspects) == 1) and clause
                   != trial.check.clause.id
-                  and not checks[clause].lacking(trial.evaluator.subject)]
+                  and not checks[clause].why_not_put(trial.evaluator.subject)]
         # as in twenty questions: what half of the suspects break tells most
         ranked = sorted(useful, key=lambda clause: abs(2 * len(convicted[clause]) - len(suspects)))
         # two clauses that break for the same suspects tell the same
@@ -577,7 +577,7 @@ class Witnesses:
         evaluator = Evaluator(subject, known.dtype, known.conventions, archive=known.archive)
         return Trial(check, evaluator, Effort.QUICK, seed_of(self.seed, check.domain),
                      lambda _: None, shrinks=False,
-                     cases=CASES, purse=CLAUSE_PURSE).hold()
+                     cases=CASES, max_work=CLAUSE_PURSE).hold()
 
 
 def _catalogue_name(fault: Fault) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnspec.problems.problem import Recipe, Sizes
-from attnspec.trials.sizes import MOST_SEEDS, SEEDS, SURE, rungs_below
+from attnspec.trials.sizes import MAX_SEEDS, MIN_SEEDS, MISSED_SHARE, rungs_below
 
 # By whether a case fails with the first axis longer, with both of one length, and with the second longer.
 RELATIONS: Mapping[tuple[bool, bool, bool], str] = {
@@ -129,7 +129,7 @@ BLOCK_RULES = frozenset({LengthRule.MULTIPLE, LengthRule.NO_MULTIPLE, LengthRule
 ENDING_RULES = frozenset({LengthRule.ONLY, LengthRule.UP_TO})
 """Rules under which all lengths beyond one hold."""
 
-ENOUGH_LONGER = math.ceil(math.log(SURE) / (MOST_SEEDS * math.log(1 - 1 / MOST_SEEDS)))
+ENOUGH_LONGER = math.ceil(math.log(MISSED_SHARE) / (MAX_SEEDS * math.log(1 - 1 / MAX_SEEDS)))
 """At so many longer lengths, each put with MOST_SEEDS entries, what fails with one in MOST_SEEDS
 would have failed.
 """
@@ -225,7 +225,7 @@ class LengthProfile:
         chance.  seeds: with so many entries a case is put before it counts as holding.
         """
         is_told_by_size = self.turns > FEW_TURNS or self._holds_at_all_longer(seeds)
-        return seeds > SEEDS and self.failing_length <= NEEDS_NO_REASON and not is_told_by_size
+        return seeds > MIN_SEEDS and self.failing_length <= NEEDS_NO_REASON and not is_told_by_size
 
     def _holds_at_all_longer(self, seeds: int) -> bool:
         """Whether it ends at a length, and holds beyond at so many that what fails seldom would
@@ -235,7 +235,7 @@ class LengthProfile:
             return False
         longer = sum(not failed and value > self.failing_length
                      for value, failed in self.failed_by_length.items())
-        return seeds < MOST_SEEDS or longer >= ENOUGH_LONGER
+        return seeds < MAX_SEEDS or longer >= ENOUGH_LONGER
 
     @property
     def largest_holding_below(self) -> int | None:

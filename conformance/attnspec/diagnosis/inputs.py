@@ -43,7 +43,7 @@ from attnspec.numerics.precision import Precision
 from attnspec.problems.make import RotaryProblem, make_layer, make_problem, make_rotary, model_width
 from attnspec.problems.problem import Problem, Recipe, Sizes
 from attnspec.questions.inputs import YES
-from attnspec.subjects.misfits import lowering_misfit
+from attnspec.subjects.lowering import lowering_misfit
 from attnspec.subjects.subject import Subject
 from attnspec.trials.judging import LoggedCall, is_poisoned, log_call
 from attnspec.vocabulary.scene import AnyProblem, Posed

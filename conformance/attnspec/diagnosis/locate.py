@@ -26,14 +26,14 @@ from attnspec.core.nouns import DType
 from attnspec.diagnosis.tolerance import ComparisonStandard
 from attnspec.numerics.expectation import Expectation, expect, inner_problem
 from attnspec.numerics.operands import prepare_operands
-from attnspec.numerics.reference import compute_truth
+from attnspec.numerics.reference import compute_truth, wide_float
 from attnspec.problems.keyword_arrays import replace_values
 from attnspec.problems.make import RotaryProblem, make_problem
 from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe, Sizes, join_past
 from attnspec.record.outcome import MAGNITUDE
 from attnspec.trials.judging import Ending, LoggedCall, log_call
 from attnspec.vocabulary.observables import relative_logits
-from attnspec.vocabulary.scene import AnyProblem, as_working
+from attnspec.vocabulary.scene import AnyProblem
 
 MOST_DOUBLINGS = 24
 HALVINGS = 5
@@ -261,7 +261,7 @@ class Reader:
             return None
         expected = expect(problem, self.bar.precision, conventions=self.bar.conventions,
                           scale_width=subject.scale_width(problem))
-        return SeenAnswer(as_working(step.answer_given.output, self.dtype), expected)
+        return SeenAnswer(step.answer_given.output.astype(wide_float(self.dtype)), expected)
 
     def read_weights(self, keywords: str = "", *, is_flat: bool = False) -> SeenAnswer | None:
         """The weights in effect; is_flat: of a query of zeros."""
@@ -543,7 +543,8 @@ class RawExponentials:
     def _wrong_rows(self, step: LoggedCall) -> Array:
         """(B,H,T), of a layer (B,T): rows of the output that are not right."""
         expected = self.bar.expectation_for(step.problem, self.bar.precision)
-        gap = np.abs(as_working(step.answer_given.output, step.problem.dtype) - expected.output)
+        gap = np.abs(step.answer_given.output.astype(wide_float(step.problem.dtype))
+                     - expected.output)
         return np.asarray(~(gap <= expected.output_allowance).all(axis=-1)
                           & expected.output_claimed)
 

@@ -22,6 +22,7 @@ from attnspec.numerics.expectation import Expectation, expect, expect_layer
 from attnspec.numerics.gradient_sums import Gradient
 from attnspec.numerics.gradients import expect_gradients
 from attnspec.numerics.precision import Precision, declared_precision
+from attnspec.numerics.reference import wide_float
 from attnspec.numerics.rotary import expect_rotary
 from attnspec.numerics.roundings import declared_backward, roundings
 from attnspec.problems.make import RotaryProblem
@@ -30,7 +31,7 @@ from attnspec.subjects.call import grad_given, inputs_of
 from attnspec.subjects.subject import Subject
 from attnspec.trials.evaluator import rows_without_gradient
 from attnspec.trials.judging import Ending, LoggedCall
-from attnspec.vocabulary.scene import AnyProblem, as_working
+from attnspec.vocabulary.scene import AnyProblem
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,7 +219,7 @@ class AnswerRuler:
         answer = step.answer_given
         lse = answer.lse[..., None] if self.has_lse and answer.lse is not None else None
         gradients = (answer.by_input[name] for name in self.inputs)
-        return [as_working(array, self.dtype)
+        return [array.astype(wide_float(self.dtype))
                 for array in (answer.output, answer.weights, lse, *gradients)
                 if array is not None]
 

@@ -21,10 +21,9 @@ from attnspec.core.nouns import Effort
 from attnspec.diagnosis.boundaries import describe_ranges, find_boundary, wrong_entries
 from attnspec.diagnosis.conditions import Boundary, BoundaryCondition
 from attnspec.numerics.operands import extra_over_lse
-from attnspec.problems.demand import count_work
 from attnspec.problems.domain import ANY_MASK, Domain
 from attnspec.problems.keyword_arrays import slots_of_page
-from attnspec.problems.problem import Problem, Recipe, Sizes
+from attnspec.problems.problem import Problem, Recipe, Sizes, count_work
 from attnspec.record.boundaries import (
     ConditionStanding,
     condition_standing,

@@ -1,4 +1,4 @@
-"""The engine: a plan's items, and the verdict on each. Importing it is light; frameworks come with the first trial."""
+"""The engine gives the verdicts on a plan's items. Importing it loads no framework."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from attnspec.core.paths import VERSION
 from attnspec.core.plan import FAULT, Item, Plan, is_fault
 from attnspec.core.surroundings import kind_of
 from attnspec.engine.expectations import (
-    as_new,
     check_deviations,
     check_known,
     is_hurried,
+    mark_as_new,
     match_ids,
     no_clause,
     no_dtype,
@@ -46,11 +46,11 @@ from attnspec.spec.clause import (
 )
 from attnspec.spec.load import load_spec
 from attnspec.subjects.baseline import (
-    DIGITS,
+    DIGEST_DIGITS,
     Conditions,
     ConventionKey,
     TriedConditions,
-    by_key,
+    index_conventions,
     novelty_of,
     read_baseline,
     read_conventions,
@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     from attnspec.trials.compile import Check
     from attnspec.trials.evaluator import Archives
 
-REMEMBERED = 4
-"""How many subjects an engine remembers at most: what JAX compiles for one takes some hundred megabytes."""
+MAX_SUBJECTS = 4
+"""How many subjects an engine remembers: what JAX compiles for one takes hundreds of megabytes."""
 
 
 class Engine:
@@ -83,140 +83,160 @@ class Engine:
         self.tell: Callable[[Outcome], None] = lambda _: None
         """Is told an outcome that fails before its smallest case and a cause are found."""
         self.breadcrumb = breadcrumb
-        self._law: Spec = load_spec(plan.spec, plan.spec_add)
+        self._spec_of_plan: Spec = load_spec(plan.spec, plan.spec_add)
         of_clauses = (word for word in map(word_of, plan.clauses) if word not in ("", ALL, "*"))
         self.contract: Contract = read_contract(" ".join((plan.must_take, *of_clauses)))
         self._subject_runs: dict[str, SubjectRun] = {}
-        self._absent: dict[str, TargetError] = {}  # by target, why it cannot be had: it is not tried item by item
+        # by target, why it cannot be had: it is not tried item by item
+        self._missing_targets: dict[str, TargetError] = {}
         self._manifests: dict[str, Mapping[str, Registered]] = {}
-        self._known: dict[str, tuple[KnownFinding, ...]] = {}
+        self._known_findings: dict[str, tuple[KnownFinding, ...]] = {}
 
     @cached_property
     def spec(self) -> Spec:
         """The law, and the clauses that the contract makes."""
-        return replace(self._law, clauses=(*self._law.clauses, *self._of_contract))
+        return replace(self._spec_of_plan,
+                       clauses=(*self._spec_of_plan.clauses, *self._contract_clauses))
 
     @cached_property
-    def _of_contract(self) -> tuple[Clause, ...]:
+    def _contract_clauses(self) -> tuple[Clause, ...]:
         return contract_clauses(self.contract, is_whole=contract_id(ALL) in self.plan.clauses)
 
     @cached_property
     def clauses(self) -> tuple[Clause, ...]:
-        """The clauses that the plan asks for. Raises UsageError for an id, pattern or profile that fits none."""
+        """The clauses that the plan asks for. Raises UsageError for a name that fits none."""
         named = tuple(name for name in self.plan.clauses if not word_of(name))
-        asked = match_ids(named, [clause.id for clause in self._law.clauses])
+        asked = match_ids(named, [clause.id for clause in self._spec_of_plan.clauses])
         check_known("profile", tuple(sorted(self.plan.asked_for)), PROFILES)
-        return tuple(clause for clause in self._law.clauses
+        return tuple(clause for clause in self._spec_of_plan.clauses
                      if clause.id in (asked if self.plan.clauses else (clause.id,))
                      and clause.profile in (self.plan.narrowing or (clause.profile,)))
 
-    def _of_variants(self, target: str) -> frozenset[str]:
+    def _variant_clauses(self, target: str) -> frozenset[str]:
         """The clauses of variants that attnspec makes itself which a target is put."""
         found = self._find_registered(target)
         forms = forms_asked(self.plan, found.declaration.made if found else ())
-        return frozenset(clause.id for clause in self._law.clauses if clause.made & forms)
+        return frozenset(clause.id for clause in self._spec_of_plan.clauses if clause.made & forms)
 
     @cached_property
     def _baseline(self) -> Mapping[str, tuple[Deviation, ...]]:
-        return read_baseline(Path(self.plan.baseline), self.plan.implementations) if self.plan.baseline else {}
+        if self.plan.baseline:
+            return read_baseline(Path(self.plan.baseline), self.plan.implementations)
+        return {}
 
     @cached_property
     def _known_conventions(self) -> Mapping[ConventionKey, str]:
-        return by_key(read_conventions(Path(self.plan.baseline))) if self.plan.baseline else {}
+        if self.plan.baseline:
+            return index_conventions(read_conventions(Path(self.plan.baseline)))
+        return {}
 
     @cached_property
     def _tried_conditions(self) -> TriedConditions:
-        return read_tried(Path(self.plan.baseline)) if self.plan.baseline else {}
+        if self.plan.baseline:
+            return read_tried(Path(self.plan.baseline))
+        return {}
 
     def _find_registered(self, target: str) -> Registered | None:
-        """What the target's manifest says, if it has one. A mistake in another library's does not matter here."""
+        """What the target's manifest says, if any. Mistakes in other manifests do not matter."""
         library = "" if is_bare(target) else target.partition("/")[0]
         if library not in self._manifests:
-            known = registered_subjects(self.plan.implementations, library=library) if library else {}
+            known: Mapping[str, Registered] = {}
+            if library:
+                known = registered_subjects(self.plan.implementations, library=library)
             self._manifests[library] = known
         return self._manifests[library].get(target)
 
     def _findings(self, target: str) -> tuple[KnownFinding, ...]:
         """What is known of what a registered subject does; nothing of any other."""
-        if target not in self._known:
+        if target not in self._known_findings:
             found, device = self._find_registered(target), kind_of(self.plan.device)
-            self._known[target] = () if found is None else findings_about(
+            self._known_findings[target] = () if found is None else findings_about(
                 target, found.library, self.plan.implementations, device)
-        return self._known[target]
+        return self._known_findings[target]
 
     def items(self) -> tuple[Item, ...]:
-        """What is on trial, in an order that depends on the plan alone: by target, dtype and clause.
+        """What is on trial, in an order that depends on the plan alone: by target, dtype and
+        clause.
 
-        Raises UsageError, ManifestError for a known deviation that no verdict can meet, and SpecError for a word that
-        means nothing in clauses that are not the shipped ones (those are known to compile).
+        Raises UsageError, ManifestError for a known deviation that no verdict can meet, and
+        SpecError for a word that means nothing in clauses that are not the shipped ones (those are
+        known to compile).
         """
         if self.plan.spec or self.plan.spec_add:
             _ = self.checks
         self._check_deviations()
-        items = tuple(self._items())
+        items = tuple(self._walk_items())
         if not items and self.plan.dtypes:
-            raise no_dtype(self.plan, {target: self._find_registered(target) for target in self.plan.targets})
+            raise no_dtype(self.plan,
+                           {target: self._find_registered(target) for target in self.plan.targets})
         return items
 
-    def _items(self) -> Iterator[Item]:
+    def _walk_items(self) -> Iterator[Item]:
         for target in self.plan.targets:
             yield from self.items_of(target)
 
     def items_of(self, target: str) -> Sequence[Item]:
         """What one target is put to, by dtype and clause."""
-        dtypes = self._dtypes(target)
+        dtypes = self._dtypes_asked(target)
         taken, named = self._taken_dtypes(target), dict.fromkeys((*dtypes, *self.contract.dtypes))
-        return [
-            *(Item(target, clause.id, dtype.value) for dtype in dtypes for clause in self._put_to(target)
-              if not taken or clause.id in self.plan.clauses or is_due(clause, dtype, self.plan.effort, taken)),
-            *(Item(target, clause.id, dtype.value) for dtype in named for clause in self._of_contract
-              if is_put_at(clause.id, dtype))]
+        return [*(Item(target, clause.id, dtype.value) for dtype in dtypes
+                  for clause in self._clauses_put_to(target) if not taken
+                  or clause.id in self.plan.clauses
+                  or is_due(clause, dtype, self.plan.effort, taken)),
+                *(Item(target, clause.id, dtype.value) for dtype in named
+                  for clause in self._contract_clauses if is_put_at(clause.id, dtype))]
 
     def _taken_dtypes(self, target: str) -> tuple[DType, ...]:
-        """Those of its dtypes that it takes, its first among them; none where only the function can say, once it is
-        loaded: then every clause may be due.
+        """Those of its dtypes that it takes, its first among them; none where only the function
+        can say, once it is loaded: then every clause may be due.
         """
         if is_bare(target):
             return ()
         is_glanced = self.plan.effort is Effort.GLANCE and is_fault(target)
         of_fault = declaration_of_target(target, {}).dtypes if is_glanced else tuple(DType)
-        return tuple(dtype for dtype in self._dtypes(target) if dtype in of_fault)
+        return tuple(dtype for dtype in self._dtypes_asked(target) if dtype in of_fault)
 
     def compiles(self, target: str) -> bool:
-        """Whether some variant of a target compiles, as its manifest says, or is asked that attnspec makes itself."""
+        """Whether some variant of a target compiles, by its manifest or by the plan."""
         found = self._find_registered(target)
         is_declared = found is not None and found.declaration.has_compiled_variant
-        return is_declared or bool(self._of_variants(target))
+        return is_declared or bool(self._variant_clauses(target))
 
     def hurries(self, target: str) -> bool:
-        """Whether a target is known to compile for each shape, before it is loaded, and has little time for that."""
+        """Whether a target is known to compile for each shape, and has little time for that."""
         found = self._find_registered(target)
-        is_compiled = found.declaration.is_compiled if found else is_bare(target) and (
-            self.plan.lift == "jax" or "jax" in imports_of(target))
+        if found:
+            is_compiled = found.declaration.is_compiled
+        else:
+            is_compiled = is_bare(target) and (self.plan.lift == "jax"
+                                               or "jax" in imports_of(target))
         return is_compiled and is_hurried(self.plan)
 
     def seconds_compiling(self, target: str) -> float:
         """What a compiler has taken so far for a subject, by the clock. Loads nothing."""
-        return self._subject_runs[target].seconds_compiling if target in self._subject_runs else 0.0
+        if target in self._subject_runs:
+            return self._subject_runs[target].seconds_compiling
+        return 0.0
 
-    def _put_to(self, target: str) -> tuple[Clause, ...]:
-        """The clauses that a target is put to: a fault, unless clauses are asked for, to those that witness it."""
+    def _clauses_put_to(self, target: str) -> tuple[Clause, ...]:
+        """The clauses that a target is put to: a fault, to those that witness it."""
         if self.plan.clauses or self.plan.narrowing or not is_fault(target):
-            named, made = {clause.id for clause in self.clauses}, self._of_variants(target)
+            named, made = {clause.id for clause in self.clauses}, self._variant_clauses(target)
             named |= made if self.plan.variants else frozenset()
-            return tuple(clause for clause in self._law.clauses
+            return tuple(clause for clause in self._spec_of_plan.clauses
                          if clause.id in named and (clause.id in made or not clause.made))
-        names = clauses_for(self._law, self._refutations, target.removeprefix(FAULT))
+        names = clauses_for(self._spec_of_plan, self._refutations, target.removeprefix(FAULT))
         return tuple(clause for clause in self.clauses if clause.id in names)
 
     @cached_property
     def _refutations(self) -> Refutations:
-        return read_refutations(self._law)
+        return read_refutations(self._spec_of_plan)
 
     def _check_deviations(self) -> None:
-        """Manifests speak of the law that is shipped with them: another one, of `--spec`, may lack their clauses."""
-        clauses = [clause.id for clause in self._law.clauses]
-        _ = self._known_conventions, self._tried_conditions  # a mistake there is told before anything is run
+        """Raise an error for a deviation of no clause. `--spec` may lack shipped clauses."""
+        clauses = [clause.id for clause in self._spec_of_plan.clauses]
+        # a mistake there is told before anything is run
+        _ = self._known_conventions, self._tried_conditions
         for target in self.plan.targets:
             if not self.plan.spec and (found := self._find_registered(target)):
                 check_deviations(target, found.declaration, clauses)
@@ -226,28 +246,34 @@ class Engine:
         self._check_names()
 
     def _check_names(self) -> None:
-        """Raise UsageError where the baseline names what is nowhere, and is near to what is judged."""
+        """Raise UsageError where the baseline slips the name of what is judged."""
         for subject, known in self._baseline.items():
-            ids = [target for target in self.plan.targets if not is_bare(target) and target != subject]
-            is_id = not is_bare(subject) and subject not in self.plan.targets and not self._find_registered(subject)
-            if near := near_misses(subject, ids) if is_id else guess_meant_target(subject, self.plan.targets):
+            ids = [target for target in self.plan.targets if not is_bare(target)
+                   and target != subject]
+            is_id = not is_bare(subject) and subject not in self.plan.targets
+            if is_id and not self._find_registered(subject):
+                near = near_misses(subject, ids)
+            else:
+                near = guess_meant_target(subject, self.plan.targets)
+            if near:
                 raise UsageError.unknown("subject", subject, near, where=known[0].where)
 
-    def _dtypes(self, target: str) -> tuple[DType, ...]:
+    def _dtypes_asked(self, target: str) -> tuple[DType, ...]:
         known = self._find_registered(target)
         supported = known.declaration.dtypes if known else tuple(DType)
-        return tuple(dtype for dtype in supported if not self.plan.dtypes or dtype in self.plan.dtypes)
+        return tuple(dtype for dtype in supported
+                     if not self.plan.dtypes or dtype in self.plan.dtypes)
 
     @cached_property
     def checks(self) -> Mapping[str, Check]:
         """Every clause compiled. Raises SpecError at the first word that means nothing."""
         from attnspec.trials.compile import compile_spec  # noqa: PLC0415  (weight: numpy)
 
-        return compile_spec(self._law, faults=self._faults)
+        return compile_spec(self._spec_of_plan, faults=self._faults)
 
     @property
     def _faults(self) -> Collection[str] | None:
-        """The names that clauses of a user's own may refer to; None: there are only those that attnspec ships with."""
+        """The faults that clauses of a user's own may name; None if there are no such clauses."""
         if not self.plan.spec and not self.plan.spec_add:
             return None
         from attnspec.faults.catalogue import CATALOGUE  # noqa: PLC0415  (weight: every fault)
@@ -255,28 +281,29 @@ class Engine:
         return CATALOGUE.keys()
 
     def _subject_run(self, target: str) -> SubjectRun:
-        if target in self._absent:
-            raise TargetError(str(self._absent[target]))
+        if target in self._missing_targets:
+            raise TargetError(str(self._missing_targets[target]))
         if target not in self._subject_runs:
-            self._let_go()
-            self._begin(target)
+            self._forget_earlier_subjects()
+            self._begin_process(target)
             from attnspec.engine.subject_run import SubjectRun  # noqa: PLC0415  (weight: numpy)
             from attnspec.engine.summon import load_subject  # noqa: PLC0415  (weight: numpy)
 
             try:
                 subject = load_subject(target, self.plan)
             except TargetError as problem:
-                self._absent[target] = problem
+                self._missing_targets[target] = problem
                 raise
             declaration = with_baseline(subject.declaration, self._baseline.get(target, ()))
             subject = replace(subject, declaration=declaration)
-            self._subject_runs[target] = SubjectRun(subject, self.plan, self.breadcrumb, lambda: self.checks,
-                                                    lambda: self._refutations)
+            self._subject_runs[target] = SubjectRun(subject, self.plan, self.breadcrumb,
+                                                    lambda: self.checks, lambda: self._refutations)
             self._subject_runs[target].archives = self._archives
-            self._subject_runs[target].tell = lambda outcome: self.tell(self.compare_with_known(outcome))
+            self._subject_runs[target].tell = lambda outcome: self.tell(
+                self.compare_with_known(outcome))
         return self._subject_runs[target]
 
-    def _begin(self, target: str) -> None:
+    def _begin_process(self, target: str) -> None:
         """Have the subject's process begin while what judges it is imported here."""
         from attnspec.subjects.target import begin_target  # noqa: PLC0415  (weight: numpy)
 
@@ -286,9 +313,9 @@ class Engine:
             surroundings = self.plan.surroundings(process_of(target, self.plan.implementations))
             begin_target(target, surroundings, known, map(Path, self.plan.implementations))
 
-    def _let_go(self) -> None:
-        """Forget what was remembered of earlier subjects, and what their libraries compiled for them."""
-        if len(self._subject_runs) < REMEMBERED:
+    def _forget_earlier_subjects(self) -> None:
+        """Forget earlier subjects, and what their libraries compiled for them."""
+        if len(self._subject_runs) < MAX_SUBJECTS:
             return
         for subject_run in self._subject_runs.values():
             subject_run.subject.callee.forget()
@@ -297,50 +324,59 @@ class Engine:
     def forget(self, target: str) -> None:
         """Forget what is known of a subject."""
         self._subject_runs.pop(target, None)
-        self._absent.pop(target, None)
+        self._missing_targets.pop(target, None)
 
     def fetch(self, target: str) -> None:
         """Load what the target names. Raises TargetError or ManifestError if it cannot be had."""
         self._subject_run(target)
 
     def card(self, target: str) -> SubjectCard:
-        """What a report says of a subject. Raises TargetError or ManifestError if it cannot be had."""
+        """What a report says of a subject. Raises TargetError or ManifestError."""
         return self._subject_run(target).card
 
     def find_refused(self, target: str) -> Mapping[str, str]:
-        """What a subject refuses, with its words, as far as that is known. Raises as `card` does."""
+        """What a subject refuses, in its words, as far as is known. Raises as `card` does."""
         return self._subject_run(target).subject.refused_words
 
     def applies(self, item: Item) -> bool:
-        """Whether the subject takes what an item needs. Raises TargetError or ManifestError if it cannot be had."""
+        """Whether the subject takes what an item needs. Raises TargetError or ManifestError."""
         subject_run = self._subject_run(item.target)
-        return bool(word_of(item.clause)) or subject_run.applies(self._check(item.clause), DType(item.dtype))
+        if word_of(item.clause):
+            return True
+        return subject_run.applies(self._check(item.clause), DType(item.dtype))
 
     def try_item(self, item: Item) -> Outcome:
-        """The verdict on one item. Raises AttnspecError only where the subject cannot be had at all."""
+        """The verdict on one item. Raises AttnspecError where the subject cannot be had."""
         subject_run = self._subject_run(item.target)
         subject_run.subject.callee.begin_item()
         if word := word_of(item.clause):
             from attnspec.engine.subject_run import try_word  # noqa: PLC0415  (weight: numpy)
 
-            return self.compare_with_known(try_word(subject_run.subject, self.contract, word, DType(item.dtype)))
+            return self.compare_with_known(try_word(subject_run.subject, self.contract, word,
+                                                    DType(item.dtype)))
         put = self._check(item.clause), DType(item.dtype)
         outcome = subject_run.with_incidents(subject_run.try_clause(*put))
         # of what is spared, nothing was tried that could differ
-        return outcome if subject_run.spares(*put) else self.compare_with_known(outcome)
+        if subject_run.spares(*put):
+            return outcome
+        return self.compare_with_known(outcome)
 
     def compare_with_known(self, outcome: Outcome) -> Outcome:
-        """The outcome in the light of the failures that are known of its subject. Loads nothing."""
+        """The outcome in the light of its subject's known failures. Loads nothing."""
         found = self._find_registered(outcome.subject)
         declaration = found.declaration if found else Declaration()
         deviations = with_baseline(declaration, self._baseline.get(outcome.subject, ())).deviations
         told = with_deviations(outcome, deviations, found.library.version if found else "")
-        told = with_convention(with_choice(told, self._findings(outcome.subject)), self._known_conventions)
-        is_new = told.verdict in FAILURES and does_gate_run(told.verdict, told.level, strict=self.plan.strict)
-        return as_new(told, *self._novelty(told)) if is_new and self.plan.baseline else told
+        told = with_convention(with_choice(told, self._findings(outcome.subject)),
+                               self._known_conventions)
+        does_gate = does_gate_run(told.verdict, told.level, strict=self.plan.strict)
+        is_new = told.verdict in FAILURES and does_gate
+        if is_new and self.plan.baseline:
+            return mark_as_new(told, *self._novelty(told))
+        return told
 
     def _novelty(self, failure: Outcome) -> tuple[Novelty, str]:
-        """How a failure that no list has stands to the baseline; what a contract asks for is asked of every run."""
+        """How an unlisted failure stands to the baseline; contracts ask every run anew."""
         if word_of(failure.clause):
             return Novelty.NEW, ""
         return novelty_of(failure, self._tried_conditions, self.conditions)
@@ -348,8 +384,8 @@ class Engine:
     @property
     def conditions(self) -> Conditions:
         """What the plan's outcomes are found under."""
-        return Conditions(VERSION, self._law.digest[:DIGITS], self.plan.effort, self.plan.seed,
-                          self.plan.strict)
+        return Conditions(VERSION, self._spec_of_plan.digest[:DIGEST_DIGITS], self.plan.effort,
+                          self.plan.seed, self.plan.strict)
 
     def replay(self, item: Item, recipe: str) -> Outcome:
         """The verdict on one case of an item, from its recipe."""

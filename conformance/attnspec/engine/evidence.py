@@ -1,4 +1,4 @@
-"""What a record keeps of a failure: the case, and pictures of what was expected and what was seen."""
+"""What a record keeps of a failure: the case, and pictures of what was expected and seen."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from attnspec.core.nouns import Effort, Level, Panel
 from attnspec.core.sizes import spell_lengths
 from attnspec.diagnosis.boundaries import describe_ranges
 from attnspec.diagnosis.whereabouts import FailurePlace
-from attnspec.problems.demand import count_logits, count_work
 from attnspec.problems.make import RotaryProblem
-from attnspec.problems.problem import Array, Recipe, Sizes
+from attnspec.problems.problem import Array, Recipe, Sizes, count_logits, count_work
 from attnspec.record.outcome import Evidence, Picture
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.trials.judging import Failure, Violated
-from attnspec.trials.trial import Trial, in_a_line
+from attnspec.trials.trial import Trial, describe_case
 from attnspec.vocabulary.observables import defined, visible
 from attnspec.vocabulary.scene import Compared, NoClaim, OutsideLimits, Scene, Side
 
-LARGEST = 16
+PICTURE_LENGTH = 16
 """Rows and columns of a picture: a part around the worst entry."""
 
-LARGEST_WEIGHTS = 2**23
+MAX_DRAWN_LOGITS = 2**23
 """Logits B·H·T·S up to which masks are drawn: they are worked out for it, all of them."""
 
-NAMES: Mapping[str, str] = {"B": "batch", "H": "head", "T": "query", "S": "key", "D": "feature", "Dv": "feature",
-                            "M": "model feature", "In": "row", "Out": "column"}
+AXIS_NAMES: Mapping[str, str] = {"B": "batch", "H": "head", "T": "query", "S": "key",
+                                 "D": "feature", "Dv": "feature", "M": "model feature",
+                                 "In": "row", "Out": "column"}
 """What one entry along an axis is called."""
 
-WITH_ROOM = "Drawn at {}, where more is seen than in the case above. {}"
+ROOMY_CAPTION = "Drawn at {}, where more is seen than in the case above. {}"
 """How the caption begins of pictures that are not of the case that is reported."""
 
 MASKED, UNJUDGED, PLAIN = "x", "u", "."
@@ -60,7 +60,8 @@ class Crop:
     @classmethod
     def crop_around(cls, at: tuple[int, int], shape: tuple[int, ...]) -> Crop:
         """Crops as many rows and columns as a picture holds."""
-        rows, columns = (_part(place, length) for place, length in zip(at, shape[ROWS:], strict=True))
+        rows, columns = (_span_around(place, length)
+                         for place, length in zip(at, shape[ROWS:], strict=True))
         return cls(rows, columns)
 
     def crop_array(self, array: Array) -> Array:
@@ -68,45 +69,53 @@ class Crop:
         return array[self.rows, self.columns]
 
 
-def drawn_of(trial: Trial, recipe: Recipe) -> DrawnPictures:
-    """The pictures of a case that fails. The case is put again, so that they show what its worst relation compares."""
+def draw_case(trial: Trial, recipe: Recipe) -> DrawnPictures:
+    """Draws a failing case. It is put again, to show what its worst relation compares."""
     try:
         scene = trial.scene(recipe)
         compared = trial.compared_arrays(scene)
-        if compared is None or len(compared.axes) < len((ROWS, COLUMNS)) or not compared.seen.array.size:
+        if compared is None or len(compared.axes) < len((ROWS,
+                                                         COLUMNS)) or not compared.seen.array.size:
             return DrawnPictures()
-        return DrawnPictures(_caption(compared), (*_panels(scene, compared), *_mask_pictures(scene, compared)))
-    except (NoClaim, OutsideLimits, SubjectRaised, SubjectDied, UnusableAnswer):  # no reason to lose the verdict
+        return DrawnPictures(_write_caption(compared),
+                             (*_draw_panels(scene, compared),
+                              *_draw_masked_weights(scene, compared)))
+    # no reason to lose the verdict
+    except (NoClaim, OutsideLimits, SubjectRaised, SubjectDied, UnusableAnswer):
         return DrawnPictures()
 
 
-def drawn_with_room(trial: Trial, case: Recipe | None, reported: Recipe) -> DrawnPictures:
-    """The pictures of the case of which whereabouts tell which entries are wrong; none if it shows no more entries.
+def draw_with_room(trial: Trial, case: Recipe | None, reported: Recipe) -> DrawnPictures:
+    """The pictures of the case of which whereabouts tell which entries are wrong; none if it shows
+    no more entries.
 
     It is not put to variants that compile: they would compile for its sizes alone.
     """
-    if case is None or _entries(case.sizes) <= _entries(reported.sizes):
+    if case is None or _count_entries(case.sizes) <= _count_entries(reported.sizes):
         return DrawnPictures()
-    drawn = drawn_of(replace(trial, compiles=False), case)
-    return replace(drawn, caption=WITH_ROOM.format(case.sizes, drawn.caption)) if drawn.pictures else drawn
+    drawn = draw_case(replace(trial, compiles=False), case)
+    if drawn.pictures:
+        return replace(drawn, caption=ROOMY_CAPTION.format(case.sizes, drawn.caption))
+    return drawn
 
 
-def _entries(sizes: Sizes) -> int:
+def _count_entries(sizes: Sizes) -> int:
     """How many entries weights and output have."""
     return sizes.B * sizes.H * sizes.T * (sizes.S + sizes.Dv)
 
 
-def _caption(compared: Compared) -> str:
-    """`Output, batch 1, head 3. The worst entry, outlined, is query 5, feature 2. Wrong: rows 5 to 9 of every head.`"""
+def _write_caption(compared: Compared) -> str:
+    """`Output, head 3. The worst entry, outlined, is query 5, feature 2. Wrong: rows 5 to 9.`"""
     index = _worst_entry(compared)
-    named = [f"{NAMES[axis]} {place}" for axis, place in zip(compared.axes, index, strict=True)]
+    named = [f"{AXIS_NAMES[axis]} {place}"
+             for axis, place in zip(compared.axes, index, strict=True)]
     where = ", ".join([compared.seen.name, *named[:ROWS]])
     worst = f"The worst entry, outlined, is {', '.join(named[ROWS:])}."
-    return f"{where[0].upper()}{where[1:]}. {worst}{_region(compared)}"
+    return f"{where[0].upper()}{where[1:]}. {worst}{_describe_region(compared)}"
 
 
-def _region(compared: Compared) -> str:
-    """Which of all entries are wrong. Nothing of a single row that is not the first: its index alone would mislead."""
+def _describe_region(compared: Compared) -> str:
+    """Which entries are wrong; empty for a single later row, whose index alone would mislead."""
     if not compared.wrong.any() or compared.first_row:
         return ""
     told = describe_ranges(compared.wrong, compared.axes)
@@ -119,32 +128,37 @@ def _worst_entry(compared: Compared) -> tuple[int, ...]:
     return (*index[:ROWS], index[ROWS] + compared.first_row, index[COLUMNS])
 
 
-def _panels(scene: Scene, compared: Compared) -> Iterator[Picture]:
-    """What was expected, what was seen, and what was seen less what was expected, around the worst entry."""
+def _draw_panels(scene: Scene, compared: Compared) -> Iterator[Picture]:
+    """What was expected, what was seen, and their difference, around the worst entry."""
     seen, expected = compared.seen, compared.expected
     with np.errstate(all="ignore"):
         same_nan = np.isnan(seen.array) & np.isnan(expected.array) & ~compared.wrong
-        difference = np.where((seen.array == expected.array) | same_nan, 0, seen.array - expected.array)
+        difference = np.where((seen.array == expected.array) | same_nan, 0,
+                              seen.array - expected.array)
     less = replace(expected, name="seen − expected", array=difference)
     for panel, side in ((Panel.EXPECTED, expected), (Panel.SEEN, seen), (Panel.DIFFERENCE, less)):
-        yield _panel(compared, panel, side, _mark_entries(compared, _hidden(scene, compared, side.run)))
+        yield _draw_panel(compared, panel, side,
+                          _mark_entries(compared, _find_hidden(scene, compared, side.run)))
 
 
-def _panel(compared: Compared, panel: Panel, side: Side, marks: Array) -> Picture:
+def _draw_panel(compared: Compared, panel: Panel, side: Side, marks: Array) -> Picture:
     """The rows and columns around the worst entry. marks: of the shape of what is compared."""
     at, (row, column) = compared.index[:ROWS], compared.index[ROWS:]
-    rows, columns = (NAMES[axis] for axis in compared.axes[ROWS:])
+    rows, columns = (AXIS_NAMES[axis] for axis in compared.axes[ROWS:])
     crop = Crop.crop_around((row, column), side.array.shape)
-    drawn = _picture(f"{panel.value}: {side.name}", (rows, columns), side.array[at], marks[at], crop)
+    drawn = _draw_picture(f"{panel.value}: {side.name}", (rows, columns), side.array[at],
+                          marks[at], crop)
     drawn = replace(drawn, panel=panel, worst=(row + compared.first_row, column))
     if not compared.first_row:
         return drawn
     return replace(drawn, first=(drawn.first[0] + compared.first_row, drawn.first[1]), whole=())
 
 
-def _picture(name: str, axes: tuple[str, str], array: Array, marks: Array, crop: Crop) -> Picture:
-    """The part of an array (rows, columns) that a crop shows; marks: of the same shape, one character an entry."""
-    entries = tuple(tuple(_plain(entry) for entry in line) for line in crop.crop_array(array))
+def _draw_picture(name: str, axes: tuple[str, str], array: Array, marks: Array,
+                  crop: Crop) -> Picture:
+    """The part of an array (rows, columns) that a crop shows; marks: one character an entry."""
+    entries = tuple(tuple(_plain_number(entry) for entry in line)
+                    for line in crop.crop_array(array))
     marked = tuple("".join(line) for line in crop.crop_array(marks))
     first = (crop.rows.start, crop.columns.start)
     return Picture(name, *axes, entries, first=first, whole=array.shape,
@@ -152,98 +166,117 @@ def _picture(name: str, axes: tuple[str, str], array: Array, marks: Array, crop:
 
 
 def _mark_entries(compared: Compared, hidden: Array | None) -> Array:
-    """Of the shape of what is compared: which entries are masked, and which the clause does not judge."""
+    """Marks masked and unjudged entries, in the shape of what is compared."""
     marks = np.where(compared.claimed, PLAIN, UNJUDGED)
-    return marks if hidden is None else np.where(hidden, MASKED, marks)
+    if hidden is None:
+        return marks
+    return np.where(hidden, MASKED, marks)
 
 
-def _hidden(scene: Scene, compared: Compared, run: str) -> Array | None:
-    """Which entries are masked, of the shape of what is compared; None where it is no array of query by key."""
+def _find_hidden(scene: Scene, compared: Compared, run: str) -> Array | None:
+    """Which entries are masked, in the shape compared; None unless it is query by key."""
     if compared.axes[ROWS:] != ("T", "S") or not _is_drawable(scene, run):
         return None
     shown = visible(scene, run)
     shown = shown if "H" in compared.axes else np.asarray(shown.any(axis=1))
     rows = slice(compared.first_row, compared.first_row + compared.claimed.shape[ROWS])
     hidden = ~shown[..., rows, :]
-    return hidden if hidden.shape == compared.claimed.shape else None
+    if hidden.shape == compared.claimed.shape:
+        return hidden
+    return None
 
 
 def _is_drawable(scene: Scene, run: str) -> bool:
-    return all(count_logits(part.sizes) <= LARGEST_WEIGHTS and not isinstance(part, RotaryProblem)
+    return all(count_logits(part.sizes) <= MAX_DRAWN_LOGITS and not isinstance(part, RotaryProblem)
                for part in scene.runs[run].parts)
 
 
-def _mask_pictures(scene: Scene, compared: Compared) -> Iterator[Picture]:
-    """Where the case hides keys and no array of query by key failed: the weights by definition, with the mask."""
+def _draw_masked_weights(scene: Scene, compared: Compared) -> Iterator[Picture]:
+    """The weights by definition, with the mask, where hidden keys matter and none is drawn yet."""
     run, axes = compared.seen.run, compared.axes
-    if axes[COLUMNS] == "S" or axes[:1] != ("B",) or "T" not in axes or not _is_drawable(scene, run):
+    is_drawn = axes[COLUMNS] == "S" or axes[:1] != ("B",) or "T" not in axes
+    if is_drawn or not _is_drawable(scene, run):
         return
     shown = visible(scene, run)
     if shown.all():
         return
-    weights = defined(scene, run, "weights", ("B", "H", "T", "S"), lambda expected: expected.weights)
+    weights = defined(scene, run, "weights", ("B", "H", "T", "S"),
+                      lambda expected: expected.weights)
     index = dict(zip(axes, _worst_entry(compared), strict=True))
     batch, head, row = index["B"], index.get("H"), index["T"]
-    whose, mixed = (f"of head {head}", slice(head, head + 1)) if head is not None else ("on average", slice(None))
+    whose, mixed = (f"of head {head}",
+                    slice(head, head + 1)) if head is not None else ("on average", slice(None))
     seen = np.asarray(shown[batch, mixed].any(axis=0))
     last = int(np.flatnonzero(seen[row])[-1]) if seen[row].any() else 0
     marks = np.where(seen, PLAIN, MASKED)
-    yield _picture(f"weights by definition {whose}, with the mask", (NAMES["T"], NAMES["S"]),
-                   weights[batch, mixed].mean(axis=0), marks, Crop.crop_around((row, last), seen.shape))
+    yield _draw_picture(f"weights by definition {whose}, with the mask",
+                        (AXIS_NAMES["T"], AXIS_NAMES["S"]), weights[batch, mixed].mean(axis=0),
+                        marks, Crop.crop_around((row, last), seen.shape))
 
 
-def _part(place: int, length: int) -> slice:
+def _span_around(place: int, length: int) -> slice:
     """As much of an axis as a picture holds, with this place in its middle where there is room."""
-    start = max(0, min(place - LARGEST // 2, length - LARGEST))
-    return slice(start, min(length, start + LARGEST))
+    start = max(0, min(place - PICTURE_LENGTH // 2, length - PICTURE_LENGTH))
+    return slice(start, min(length, start + PICTURE_LENGTH))
 
 
-def _plain(entry: np.generic) -> float | str:
+def _plain_number(entry: np.generic) -> float | str:
     number = float(entry)
     if np.isfinite(number):
         return float(f"{number:.6g}")
-    return "nan" if np.isnan(number) else "inf" if number > 0 else "-inf"
+    if np.isnan(number):
+        return "nan"
+    if number > 0:
+        return "inf"
+    return "-inf"
 
 
-def evidence_of(trial: Trial, failure: Failure, last: Recipe | None) -> Evidence:
-    """The failing case, with its pictures, or how the call ended. last: the case that it was, if there was one."""
+def make_evidence(trial: Trial, failure: Failure, last: Recipe | None) -> Evidence:
+    """The failing case with its pictures, or how the call ended. last: the case, if any."""
     if isinstance(failure, Violated):
-        drawn = drawn_of(trial, failure.recipe)
-        return Evidence(failure.measured.sentence, in_a_line(trial, failure.recipe), failure.recipe.text,
-                        failure.measured, drawn.pictures, caption=drawn.caption,
-                        calls=calls_at_other_sizes(trial, failure.recipe))
-    told = (in_a_line(trial, last), last.text) if last else ("", "")
+        drawn = draw_case(trial, failure.recipe)
+        return Evidence(failure.measured.sentence, describe_case(trial, failure.recipe),
+                        failure.recipe.text, failure.measured, drawn.pictures,
+                        caption=drawn.caption, calls=calls_at_other_sizes(trial, failure.recipe))
+    told = (describe_case(trial, last), last.text) if last else ("", "")
     stderr = failure.stderr if isinstance(failure, SubjectDied) else ""
     return Evidence(str(failure), *told, traceback=failure.traceback, stderr=stderr,
                     calls=calls_at_other_sizes(trial, last) if last else ())
 
 
 def calls_at_other_sizes(trial: Trial, recipe: Recipe) -> tuple[str, ...]:
-    """The sizes of the calls that the clause makes of a case, each once; none where all have the sizes of the case."""
+    """The sizes of the calls that a clause makes of a case, where some differ from the case's."""
     try:
         scene, own = trial.scene(recipe), trial.evaluator.problem(recipe, trial.check.domain.poses)
     except NoClaim:  # a case that is drawn too small for what the clause makes of it
         return ()
-    sizes = {problem.sizes: None for run in scene.runs.values() for problem in (*run.before, *run.parts)}
-    return tuple(spell_lengths(each.by_axis) for each in sizes) if sizes.keys() - {own.sizes} else ()
+    sizes = {problem.sizes: None for run in scene.runs.values()
+             for problem in (*run.before, *run.parts)}
+    if sizes.keys() - {own.sizes}:
+        return tuple(spell_lengths(each.by_axis) for each in sizes)
+    return ()
 
 
 def add_place(trial: Trial, evidence: Evidence, place: FailurePlace) -> Evidence:
     """The evidence with where it fails, drawn where there is room."""
     located = replace(evidence, begins=place.begins, wrong=place.wrong)
     try:
-        drawn = drawn_with_room(trial, place.case, Recipe.parse(evidence.recipe))
+        drawn = draw_with_room(trial, place.case, Recipe.parse(evidence.recipe))
     except Exception:  # a help, as the diagnosis is
         return located
-    return replace(located, pictures=drawn.pictures, caption=drawn.caption) if drawn.pictures else located
+    if drawn.pictures:
+        return replace(located, pictures=drawn.pictures, caption=drawn.caption)
+    return located
 
 
 def is_worth_explaining(trial: Trial, evidence: Evidence, *, is_further: bool) -> bool:
-    """Whether faults are looked for that are like a failure. is_further: at a dtype at which most clauses are sampled.
+    """Whether faults are looked for that are like a failure. is_further: at a dtype at which most
+    clauses are sampled.
 
-    What may be is no fault, a recommendation is explained at the main dtype, and of a large case each fault would cost
-    as much as the case.
+    What may be is no fault, a recommendation is explained at the main dtype, and of a large case
+    each fault would cost as much as the case.
     """
     level = trial.check.clause.level
     is_minor = level is Level.MAY or (level is Level.SHOULD and is_further)
-    return not is_minor and count_work(Recipe.parse(evidence.recipe).sizes) <= EFFORTS[Effort.THOROUGH].largest
+    return not is_minor and count_work(
+        Recipe.parse(evidence.recipe).sizes) <= EFFORTS[Effort.THOROUGH].largest

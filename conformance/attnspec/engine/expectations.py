@@ -1,8 +1,9 @@
-"""What is expected of a plan's clauses: how much of each is put at a dtype, and which failures are known.
+"""What is expected of a plan's clauses: how much of each is put at a dtype, and which failures are
+known.
 
-Of a clause all cases are put, a sample of them, or nothing. A known deviation that fails as listed is EXPECTED; one
-that fails otherwise or is over, UNEXPECTED. One that holds is mended: of a list that is good news, of a manifest it is
-UNEXPECTED, for what it says is wrong.
+Of a clause all cases are put, a sample of them, or nothing. A known deviation that fails as listed
+is EXPECTED; one that fails otherwise or is over, UNEXPECTED. One that holds is mended: of a list
+that is good news, of a manifest it is UNEXPECTED, for what it says is wrong.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from attnspec.subjects.manifest import Registered
 
 
 def match_ids(patterns: Sequence[str], ids: Sequence[str]) -> frozenset[str]:
-    """The ids that are asked for by name or by pattern (`causal.*`). Raises UsageError where one fits none."""
+    """The ids that names and patterns (`causal.*`) ask for. Raises UsageError."""
     for pattern in patterns:
         if not fnmatch.filter(ids, pattern):
             raise no_clause(pattern, [*ids, *themes_of(ids)])
@@ -36,8 +37,8 @@ def match_ids(patterns: Sequence[str], ids: Sequence[str]) -> frozenset[str]:
 
 
 def is_hurried(plan: Plan) -> bool:
-    """Whether compilers have little time. Everything is put of clauses, profiles or sizes that somebody names, in an
-    audit, and where a run is held against others.
+    """Whether compilers have little time. Everything is put of clauses, profiles or sizes that
+    somebody names, in an audit, and where a run is held against others.
     """
     is_named = plan.clauses or plan.narrowing or plan.sizes
     is_compared = plan.variants == (AS_DECLARED,) or plan.baseline or plan.diagnosed
@@ -45,15 +46,17 @@ def is_hurried(plan: Plan) -> bool:
 
 
 def no_clause(name: str, known: Sequence[str]) -> UsageError:
-    """Makes the error that there is no such clause; if its theme is like none that there is, it says where to look."""
+    """The error that there is no such clause; it says where to look for an unknown theme."""
     theme, dot, _ = name.partition(".")
     if of_theme := hint_of_theme(name, known):
-        return UsageError(f"{quoted(name)} is not a known clause.{of_theme} `{LISTINGS['clause']}` names them all.")
+        return UsageError(
+            f"{quoted(name)} is not a known clause.{of_theme} `{LISTINGS['clause']}` names them all.")
     is_bare = dot and not near_misses(theme, sorted({each.partition(".")[0] for each in known}))
     return UsageError(f"{UsageError.unknown('clause', name, known)}{OWN if is_bare else ''}")
 
 
-def check_known(kind: str, names: tuple[str, ...], known: Mapping[str, object] | list[str]) -> None:
+def check_known(kind: str, names: tuple[str, ...],
+                known: Mapping[str, object] | list[str]) -> None:
     """Raise UsageError for a name that there is not."""
     for name in names:
         if name not in known:
@@ -61,10 +64,12 @@ def check_known(kind: str, names: tuple[str, ...], known: Mapping[str, object] |
 
 
 def no_dtype(plan: Plan, known: Mapping[str, Registered | None]) -> UsageError:
-    """Makes the error that no subject takes a dtype that was asked for, and says which those that were named take."""
+    """The error that no subject takes a dtype; it says which dtypes they take."""
     takes = {target: found.declaration.dtypes for target, found in known.items() if found}
-    told = "; ".join(f"{target} takes {', '.join(each.value for each in dtypes)}" for target, dtypes in takes.items())
-    return UsageError(f"nothing is tested at {' and '.join(each.value for each in plan.dtypes)}: {told}.")
+    told = "; ".join(f"{target} takes {', '.join(each.value for each in dtypes)}"
+                     for target, dtypes in takes.items())
+    return UsageError(
+        f"nothing is tested at {' and '.join(each.value for each in plan.dtypes)}: {told}.")
 
 
 # How much of a clause is put
@@ -72,9 +77,11 @@ def no_dtype(plan: Plan, known: Mapping[str, Registered | None]) -> UsageError:
 
 @dataclass(frozen=True, slots=True)
 class Portions:
-    """Says how much of a clause is put to one subject in a run: which dtype is its first, it says itself.
+    """Says how much of a clause is put to one subject in a run: which dtype is its first, it says
+    itself.
 
-    samples_gradients: a sample of the cases of clauses about gradients is tried, at the first dtype alone.
+    samples_gradients: a sample of the cases of clauses about gradients is tried, at the first
+    dtype alone.
     """
 
     plan: Plan
@@ -88,19 +95,20 @@ class Portions:
         return tuple(dtype for dtype in self.declaration.dtypes if dtype in asked)
 
     def spares(self, clause: Clause, dtype: DType) -> bool:
-        """Whether a glance, or effort quick at float64, does not put the clause at this dtype, or it is about gradients
-        that are sampled at another one. A listed failure is looked at.
+        """Whether a glance, or effort quick at float64, does not put the clause at this dtype, or
+        it is about gradients that are sampled at another one. A listed failure is looked at.
         """
         plan, is_seldom = self.plan, self._is_seldom(dtype)
         if self._samples(clause) and dtype is not first_of(self.dtypes):
             return not find_deviation(self.declaration.deviations, clause.id, dtype)
         if is_due(clause, dtype, plan.effort, self.dtypes, is_brief=is_seldom):
             return False
-        is_asked = clause.id in plan.clauses or find_deviation(self.declaration.deviations, clause.id, dtype)
+        listed = find_deviation(self.declaration.deviations, clause.id, dtype)
+        is_asked = clause.id in plan.clauses or listed
         return not ((plan.effort is Effort.GLANCE or is_seldom) and is_asked)
 
     def _is_seldom(self, dtype: DType) -> bool:
-        """Whether a quick run spends no sample on the dtype: the truth for float64 costs most, and is needed least."""
+        """Whether a quick run leaves the dtype out: float64's truth costs most, and says least."""
         plan = self.plan
         is_quick = plan.effort is Effort.QUICK and bool(plan.sample)
         return is_quick and dtype not in self.declaration.main_dtypes
@@ -112,23 +120,27 @@ class Portions:
         """What is said of a clause that is spared at a dtype."""
         if self._samples(clause):
             return GRADIENTS_ONCE.format(first_of(self.dtypes).value)
-        return NOT_AT_FLOAT64 if self._is_seldom(dtype) else PUT_ONCE.format(first_of(self.dtypes).value)
+        if self._is_seldom(dtype):
+            return NOT_AT_FLOAT64
+        return PUT_ONCE.format(first_of(self.dtypes).value)
 
     def is_further(self, dtype: DType) -> bool:
         """Whether samples are tried at this dtype, if anything is sampled in this run."""
         return bool(self.plan.sample) and dtype is not first_of(self.dtypes)
 
     def sample(self, clause: Clause, dtype: DType) -> int:
-        """How many cases stand for all; 0 where all are tried. A listed failure is looked for in all."""
+        """How many cases stand for all; 0 where all are tried, as where a failure is listed."""
         if find_deviation(self.declaration.deviations, clause.id, dtype):
             return 0
         if self._samples(clause):
             return EFFORTS[self.plan.effort].sample
-        return 0 if is_put_whole(clause, dtype, self.dtypes) else self.plan.sample
+        if is_put_whole(clause, dtype, self.dtypes):
+            return 0
+        return self.plan.sample
 
 
-_SILENT = frozenset({Verdict.INAPPLICABLE, Verdict.NO_CLAIM, Verdict.NOT_RUN})
-_RELEASE = re.compile(r"(\d+(?:\.\d+)*)((?:a|b|rc|\.?dev)\d+)?")
+_SILENT_VERDICTS = frozenset({Verdict.INAPPLICABLE, Verdict.NO_CLAIM, Verdict.NOT_RUN})
+_RELEASE_NUMBER = re.compile(r"(\d+(?:\.\d+)*)((?:a|b|rc|\.?dev)\d+)?")
 
 
 def check_deviations(subject: str, declaration: Declaration, clauses: Collection[str]) -> None:
@@ -139,11 +151,13 @@ def check_deviations(subject: str, declaration: Declaration, clauses: Collection
             raise ManifestError.unknown("clause", deviation.clause, clauses, where=deviation.where)
         for dtype in deviation.dtypes or declaration.dtypes:
             if dtype not in declaration.dtypes:
-                raise ManifestError(f"{subject} does not take {dtype.value}, so it cannot deviate there.",
-                                    where=deviation.where)
+                raise ManifestError(
+                    f"{subject} does not take {dtype.value}, so it cannot deviate there.",
+                    where=deviation.where)
             if (deviation.clause, dtype) in met:
-                raise ManifestError(f"{subject} deviates from {deviation.clause!r} at {dtype.value} twice.",
-                                    where=deviation.where)
+                raise ManifestError(
+                    f"{subject} deviates from {deviation.clause!r} at {dtype.value} twice.",
+                    where=deviation.where)
             met.add((deviation.clause, dtype))
 
 
@@ -155,12 +169,14 @@ def find_deviation(deviations: Iterable[Deviation], clause: str, dtype: DType) -
     return None
 
 
-def with_deviations(outcome: Outcome, deviations: Iterable[Deviation], version: str = "") -> Outcome:
-    """The outcome in the light of what is known of the subject; `version`: the one of its library that is installed."""
+def with_deviations(outcome: Outcome, deviations: Iterable[Deviation],
+                    version: str = "") -> Outcome:
+    """The outcome in the light of listed deviations; `version`: of its installed library."""
     deviation = find_deviation(deviations, outcome.clause, outcome.dtype)
     if deviation is None:
         return outcome
-    is_met = outcome.verdict.value == deviation.verdict and deviation.how in ("", outcome.failure_kind)
+    is_met = outcome.verdict.value == deviation.verdict
+    is_met = is_met and deviation.how in ("", outcome.failure_kind)
     if is_met and not (deviation.until and has_reached(version, deviation.until)):
         reason = f"{deviation.reason} ({deviation.listing})"
         return replace(outcome, verdict=Verdict.EXPECTED, reason=reason, finding=deviation.finding)
@@ -169,21 +185,25 @@ def with_deviations(outcome: Outcome, deviations: Iterable[Deviation], version: 
     listing = f"listed as {deviation.verdict}{until} ({deviation.proof})"
     reason = f"{listing}, but {how}: {deviation.remedy}. {outcome.reason}".strip()
     said = f"is listed as {deviation.failure}{until}"
-    novelty, says = (Novelty.CHANGED, f"{said}, and {how}") if is_met else _change(outcome, said)
-    if novelty is Novelty.MENDED and not deviation.until:  # good news for a list; a manifest that says so is wrong
+    novelty, says = (Novelty.CHANGED,
+                     f"{said}, and {how}") if is_met else _describe_change(outcome, said)
+    # good news for a list; a manifest that says so is wrong
+    if novelty is Novelty.MENDED and not deviation.until:
         return replace(outcome, change=Change(novelty, says, outcome.verdict))
-    return replace(outcome, verdict=Verdict.UNEXPECTED, reason=reason, change=Change(novelty, says, outcome.verdict))
+    return replace(outcome, verdict=Verdict.UNEXPECTED, reason=reason,
+                   change=Change(novelty, says, outcome.verdict))
 
 
-def as_new(outcome: Outcome, novelty: Novelty, why: str) -> Outcome:
-    """The outcome, a failure, marked as one that is listed nowhere. why: the rest of a sentence; empty for none."""
+def mark_as_new(outcome: Outcome, novelty: Novelty, why: str) -> Outcome:
+    """Marks a failure as listed nowhere. why: the rest of a sentence; empty for none."""
     says = f"{_describe_verdict(outcome)}; {why}" if why else _describe_verdict(outcome)
     return replace(outcome, change=Change(novelty, says, outcome.verdict))
 
 
 def with_choice(outcome: Outcome, findings: Sequence[KnownFinding]) -> Outcome:
-    """The outcome, EXPECTED where all that explains the failure is what the library documents that it does."""
-    causes = [each for each in findings if outcome.verdict in FAILURES and does_explain(each, outcome)]
+    """The outcome, EXPECTED where documented choices of the library explain all of it."""
+    causes = [each for each in findings if outcome.verdict in FAILURES
+              and does_explain(each, outcome)]
     if not causes or not all(map(is_choice, causes)):
         return outcome
     choice = causes[0]
@@ -194,7 +214,7 @@ def with_choice(outcome: Outcome, findings: Sequence[KnownFinding]) -> Outcome:
 
 
 def with_convention(outcome: Outcome, known: Mapping[ConventionKey, str]) -> Outcome:
-    """The outcome, UNEXPECTED where a convention was probed that has another answer than the known one."""
+    """The outcome, UNEXPECTED where a probed convention differs from the known one."""
     name, says = changed_convention(outcome, known)
     if not name:
         return outcome
@@ -205,15 +225,15 @@ def with_convention(outcome: Outcome, known: Mapping[ConventionKey, str]) -> Out
 
 
 def _how_it_differs(outcome: Outcome, deviation: Deviation) -> str:
-    if outcome.verdict in _SILENT:
+    if outcome.verdict in _SILENT_VERDICTS:
         return f"it was not judged ({outcome.verdict.value})"
     if outcome.verdict not in FAILURES:
         return "it passes now"
     return f"it is {outcome.verdict.value}{' otherwise' if outcome.verdict.value == deviation.verdict else ''} now"
 
 
-def _change(outcome: Outcome, said: str) -> tuple[Novelty, str]:
-    if outcome.verdict in _SILENT:
+def _describe_change(outcome: Outcome, said: str) -> tuple[Novelty, str]:
+    if outcome.verdict in _SILENT_VERDICTS:
         return Novelty.CHANGED, f"was not judged ({outcome.verdict.value}), and {said}"
     if outcome.verdict not in FAILURES:
         return Novelty.MENDED, f"holds now, and {said}"
@@ -225,13 +245,13 @@ def _describe_verdict(outcome: Outcome) -> str:
 
 
 def has_reached(version: str, until: str) -> bool:
-    """Whether a version is `until` or later. A release before its number (2.14rc1) has not reached it."""
-    return bool(version) and _rank(version) >= _rank(until)
+    """Whether a version is `until` or later; a candidate (2.14rc1) comes before its number."""
+    return bool(version) and _release_rank(version) >= _release_rank(until)
 
 
-def _rank(version: str) -> tuple[tuple[int, ...], bool]:
-    """Numbers without their trailing zeros, and whether it is the release itself; what follows is left out."""
-    match = _RELEASE.match(version)
+def _release_rank(version: str) -> tuple[tuple[int, ...], bool]:
+    """The numbers without trailing zeros, and whether it is the release itself."""
+    match = _RELEASE_NUMBER.match(version)
     if match is None:
         return (), True
     numbers = [int(number) for number in match[1].split(".")]

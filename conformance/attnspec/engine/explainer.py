@@ -1,6 +1,8 @@
-"""Explains why something failed: where it begins, what it is like, what to do. Loaded for a first failure alone.
+"""Explains why something failed: where it begins, what it is like, what to do. Loaded for a first
+failure alone.
 
-What fails after other calls is put to the function once more in a new process, to see whether it fails by itself.
+What fails after other calls is put to the function once more in a new process, to see whether it
+fails by itself.
 """
 
 from __future__ import annotations
@@ -28,8 +30,7 @@ from attnspec.engine.evidence import add_place, is_worth_explaining
 from attnspec.engine.expectations import Portions
 from attnspec.faults.fault import Stage
 from attnspec.faults.subject import own_subject
-from attnspec.problems.demand import count_work
-from attnspec.problems.problem import Recipe
+from attnspec.problems.problem import Recipe, count_work
 from attnspec.record.boundaries import weaken_boundary
 from attnspec.record.outcome import MAGNITUDE, Evidence, Explanation
 from attnspec.spec.clause import Refutations
@@ -37,30 +38,31 @@ from attnspec.subjects.subject import Subject, SubjectRaised
 from attnspec.subjects.watching import lives_apart
 from attnspec.trials.compile import Check
 from attnspec.trials.judging import LoggingEvaluator, Violated
-from attnspec.trials.trial import CONVENTION, Trial, conventions_of
+from attnspec.trials.trial import CONVENTION_RELATION, Trial, conventions_of
 
-MOST = 2
-"""So many cases that fail alone are put to a new process: each costs the imports of the function's framework."""
+MAX_PROCESSES = 2
+"""So many failing cases are put to a new process: each costs the imports of a framework."""
 
 HOLDS_ALONE = "the answer depends on earlier calls, or on chance: in a new process, the case alone holds"
 """What is said where no fault of the catalogue is like it, and beside the one that is."""
 
-_REMEMBERS = Explanation(
+_STATEFUL_EXPLANATION = Explanation(
     HOLDS_ALONE, "Look for what outlives a call (a cache, a buffer, a counter), or for numbers that are drawn. The "
                  "line `again` puts the case alone, which holds: judge the whole clause to see it fail", "")
 
 
 @dataclass(slots=True)
 class FreshProcessRerun:
-    """Puts a failing case to its subject again in a new process, to tell whether it fails by itself or only after other
-    calls. Nothing is found out of a subject that does not live in a process of its own.
+    """Puts a failing case to its subject again in a new process, to tell whether it fails by
+    itself or only after other calls. Nothing is found out of a subject that does not live in a
+    process of its own.
 
-    _known_beginnings: the sizes at which cases begin to fail that hold by themselves; what begins there is the same
-    mistake.
+    _known_beginnings: the sizes at which cases begin to fail that hold by themselves; what begins
+    there is the same mistake.
     """
 
     subject: Subject
-    _processes_left: int = MOST
+    _processes_left: int = MAX_PROCESSES
     _known_beginnings: set[str] = field(default_factory=set)
 
     def began_alike(self, evidence: Evidence) -> bool:
@@ -69,10 +71,11 @@ class FreshProcessRerun:
 
     def refine_diagnosis(self, diagnosis: Diagnosis, trial: Trial, evidence: Evidence,
                          anew: Callable[[], Diagnosis]) -> Diagnosis:
-        """The diagnosis with what a new process says, where no fault or one with a memory is like the failure.
+        """The diagnosis with what a new process says, where no fault or one with a memory is like
+        the failure.
 
-        anew: diagnoses the case once more; asked where it fails by itself and a fault with a memory was named.
-        A recommendation is not worth a new process.
+        anew: diagnoses the case once more; asked where it fails by itself and a fault with a
+        memory was named. A recommendation is not worth a new process.
         """
         is_of_memory = any(each.stage == Stage.STATE.value for each in diagnosis.likely_faults)
         if not self._may_ask(trial) or (diagnosis.likely_faults and not is_of_memory):
@@ -97,144 +100,173 @@ class FreshProcessRerun:
 
 
 def mark_as_stateful(evidence: Evidence) -> Evidence:
-    """Marks evidence as that of a function with a memory: it holds by itself and is like no fault, so at which sizes it
-    was seen says nothing.
+    """Marks evidence as that of a function with a memory: it holds by itself and is like no fault,
+    so at which sizes it was seen says nothing.
     """
-    return replace(evidence, begins="", explained=_REMEMBERS)
+    return replace(evidence, begins="", explained=_STATEFUL_EXPLANATION)
 
 
-MOST_BESIDE = 2**20
-"""Multiply-adds of a case beyond which it is not put once more to see what is right beside what is wrong."""
+MAX_WORK_BESIDE = 2**20
+"""Multiply-adds up to which a case is put again to see what is right beside what is wrong."""
 
 
 class Explainer:
     """Explains the failures of one subject in a run.
 
-    checks: those that a class of arithmetic, or a fault, is tried on if it may explain a failure.  refutations: which
-    of them convict which fault.
+    checks: those that a class of arithmetic, or a fault, is tried on if it may explain a failure.
+    refutations: which of them convict which fault.
     """
 
     def __init__(self, subject: Subject, plan: Plan, checks: Callable[[], Mapping[str, Check]],
                  refutations: Callable[[], Refutations]) -> None:
         self._subject, self._plan = subject, plan
-        self._examiner = Examiner(self._make_fresh_subject, Witnesses(Matrix(checks, refutations), plan.seed))
+        self._examiner = Examiner(self._make_fresh_subject,
+                                  Witnesses(Matrix(checks, refutations), plan.seed))
         self._whereabouts = FailureLocator()
-        self._alone = FreshProcessRerun(subject)
-        self._raising = RaisingExplainer(subject)
+        self._rerun = FreshProcessRerun(subject)
+        self._raising_explainer = RaisingExplainer(subject)
         self._arithmetic = ArithmeticExplainer(checks, plan.seed)
-        self._failing: list[str] = []  # the cases of clauses that hold the output of their cases against the definition
-        self._unlike: set[str] = set()  # where failures begin that no fault of the catalogue explains
+        # the cases of clauses that hold the output of their cases against the definition
+        self._failing_recipes: list[str] = []
+        # where failures begin that no fault of the catalogue explains
+        self._unlike_beginnings: set[str] = set()
 
     def is_known_fault(self, trial: Trial, recipe: Recipe) -> bool:
-        """Whether a fault that another failure is like is what a case shows, too. One bug breaks many clauses."""
+        """Whether a fault that explains another failure explains this one, too."""
         try:
             return self._examiner.is_known_fault(trial, recipe)
         except Exception:  # a help: without it, the case is looked into as the first one was
             return False
 
-    def explain_failure(self, trial: Trial, evidence: Evidence, ended: SubjectRaised | Violated | None = None,
-                        first: Recipe | None = None, held: Sequence[Recipe] = ()) -> Evidence:
+    def explain_failure(self, trial: Trial, evidence: Evidence,
+                        ended: SubjectRaised | Violated | None = None, first: Recipe | None = None,
+                        held: Sequence[Recipe] = ()) -> Evidence:
         """The evidence with where it fails, what it is like and what to do.
 
-        ended: how the case failed.  first: the case that failed, as it was met.  held: the cases that may
-        speak against it. What a known fault explains begins where that was seen to begin, or no one looks where.
+        ended: how the case failed.  first: the case that failed, as it was met.  held: the cases
+        that may
+        speak against it. What a known fault explains begins where that was seen to begin, or no
+        one looks where.
 
-        At a glance only the first failure is located, and nothing else is diagnosed but a missing lift, unless the plan
-        has some diagnosed: a third of a subject's time; whoever replays the case is told.
+        At a glance only the first failure is located, and nothing else is diagnosed but a missing
+        lift, unless the plan has some diagnosed: a third of a subject's time; whoever replays the
+        case is told.
         """
-        if evidence.measured and evidence.measured.relation == CONVENTION:
-            found = explain_undefined(self._subject, conventions_of(trial.check), trial.evaluator.conventions)
+        if evidence.measured and evidence.measured.relation == CONVENTION_RELATION:
+            found = explain_undefined(self._subject, conventions_of(trial.check),
+                                      trial.evaluator.conventions)
             return replace(evidence, explained=found)
         if why := self._explained_by_its_ending(trial, evidence, ended):
             return replace(evidence, explained=why)
         is_known = (not trial.is_glance and bool(evidence.measured)
                     and self.is_known_fault(trial, Recipe.parse(evidence.recipe)))
-        place = check_place(self._place(trial, evidence, searches=not is_known), evidence.recipe, held)
+        place = check_place(self._find_place(trial, evidence, searches=not is_known),
+                            evidence.recipe, held)
         if trial.check.clause.holds_output:
-            self._failing.append(evidence.recipe)
+            self._failing_recipes.append(evidence.recipe)
             place = self._as_spoken_against(place, held)
         evidence = add_place(trial, evidence, place)
         # at a glance, too
-        if not evidence.measured and (lift := explain_missing_lift(self._subject, evidence.sentence)):
+        lift = None
+        if not evidence.measured:
+            lift = explain_missing_lift(self._subject, evidence.sentence)
+        if lift:
             return replace(evidence, explained=lift)
-        is_further = Portions(self._plan, self._subject.declaration).is_further(trial.evaluator.dtype)
+        is_further = Portions(self._plan,
+                              self._subject.declaration).is_further(trial.evaluator.dtype)
         is_due = self._plan.diagnosed or not trial.is_glance
-        if not is_due or _is_spent(trial) or not is_worth_explaining(trial, evidence, is_further=is_further):
+        is_due = is_due and not _is_spent(trial)
+        if not is_due or not is_worth_explaining(trial, evidence, is_further=is_further):
             return evidence
         try:
             return self._add_diagnosis(trial, evidence, place, first, is_known=is_known)
         except Exception as failed:  # a help: whatever goes wrong in it must not cost the verdict
-            return replace(evidence, located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
+            return replace(
+                evidence,
+                located=f"the diagnosis itself failed: {type(failed).__name__}: {failed}")
 
     def _explained_by_its_ending(self, trial: Trial, evidence: Evidence,
                                  ended: SubjectRaised | Violated | None) -> Explanation | None:
         """What is said of a call that raises, or returns what is never an output."""
         if isinstance(ended, SubjectRaised):
             is_of_lift = explain_missing_lift(self._subject, evidence.sentence)
-            return None if is_of_lift else self._raising.explain(ended, trial.evaluator.dtype)
-        return self._raising.explain_return(ended.no_array) if ended and ended.no_array else None
+            if is_of_lift:
+                return None
+            return self._raising_explainer.explain(ended, trial.evaluator.dtype)
+        if ended and ended.no_array:
+            return self._raising_explainer.explain_return(ended.no_array)
+        return None
 
-    def _add_diagnosis(self, trial: Trial, evidence: Evidence, place: FailurePlace, first: Recipe | None, *,
-                       is_known: bool) -> Evidence:
+    def _add_diagnosis(self, trial: Trial, evidence: Evidence, place: FailurePlace,
+                       first: Recipe | None, *, is_known: bool) -> Evidence:
         """The evidence with the arithmetic that allows it or the faults that it is like.
 
-        is_known: a fault that another failure is like is what it shows; no arithmetic is behind that.
-        What begins at the same sizes is the same mistake: where no fault was like it, none is looked for again.
+        is_known: a fault that another failure is like is what it shows; no arithmetic is behind
+        that.
+        What begins at the same sizes is the same mistake: where no fault was like it, none is
+        looked for again.
         """
         recipe = Recipe.parse(evidence.recipe)
         evidence = _with_what_is_right(trial, recipe, evidence)
-        allowed = evidence.measured.allowance if evidence.measured else 0.0  # without rounding, it asks for more
+        # without rounding, it asks for more
+        allowed = evidence.measured.allowance if evidence.measured else 0.0
         if allowed and (wrong := explain_wrong_clause(trial, recipe, self._plan.spec_add)):
             return replace(evidence, explained=wrong, begins="")
         if evidence.measured and not is_known and (
-                explained := self._arithmetic.explain(trial, recipe, evidence.measured.claimed, place, first)):
+            explained := self._arithmetic.explain(trial, recipe, evidence.measured.claimed, place,
+                                                  first)):
             return replace(evidence, explained=explained)
-        if evidence.begins in self._unlike or _is_spent(trial):
+        if evidence.begins in self._unlike_beginnings or _is_spent(trial):
             return evidence
-        if self._alone.began_alike(evidence):
+        if self._rerun.began_alike(evidence):
             return mark_as_stateful(evidence)
         diagnose = partial(self._examiner.diagnose, trial, recipe, place=place)
-        diagnosis = self._alone.refine_diagnosis(diagnose(), trial, evidence, diagnose)
+        diagnosis = self._rerun.refine_diagnosis(diagnose(), trial, evidence, diagnose)
         if diagnosis.located_stage == HOLDS_ALONE and not diagnosis.likely_faults:
             return mark_as_stateful(evidence)
-        self._unlike |= {evidence.begins} - {""} if not diagnosis.likely_faults else set()
-        if diagnosis.located_stage.startswith(MAGNITUDE):  # sizes matter as far as they make numbers large
+        self._unlike_beginnings |= {evidence.begins} - {""} if not diagnosis.likely_faults else set()
+        # sizes matter as far as they make numbers large
+        if diagnosis.located_stage.startswith(MAGNITUDE):
             evidence = replace(evidence, begins="")
         return replace(evidence, like=diagnosis.likely_faults, located=diagnosis.located_stage,
                        explained=find_way_out(trial, recipe, diagnosis, place.held_recipes))
 
     def _as_spoken_against(self, place: FailurePlace, held: Sequence[Recipe]) -> FailurePlace:
-        """The place of the last failing case; with what was told of earlier ones, where a case that holds speaks
-        against that and nothing else is told of this one.
+        """The place of the last failing case; with what was told of earlier ones, where a case
+        that holds speaks against that and nothing else is told of this one.
         """
-        weak = self._whereabouts.weakened_boundary(self._failing, held)
+        weak = self._whereabouts.weakened_boundary(self._failing_recipes, held)
         if not weak or (place.begins not in {"", weak} and weaken_boundary(place.begins) != weak):
             return place
-        return replace(place, begins=check_place(FailurePlace(weak), self._failing[-1], ()).begins)
+        return replace(
+            place, begins=check_place(FailurePlace(weak), self._failing_recipes[-1], ()).begins)
 
     def _make_fresh_subject(self) -> Subject:
-        """The subject anew where it is one of our own; loading another's code twice is no help of ours to offer."""
-        return own_subject(self._subject.id) if is_own(self._subject.id) else self._subject
+        """Makes the subject anew if it is attnspec's own; others' code is not loaded twice."""
+        if is_own(self._subject.id):
+            return own_subject(self._subject.id)
+        return self._subject
 
-    def _place(self, trial: Trial, evidence: Evidence, *, searches: bool) -> FailurePlace:
-        """The sizes at which it fails and the entries that are wrong. searches: what is known already, or not."""
+    def _find_place(self, trial: Trial, evidence: Evidence, *, searches: bool) -> FailurePlace:
+        """Finds at which sizes it fails and which entries are wrong. searches: for sizes, too."""
         failure = Violated if evidence.measured else SubjectRaised
         try:
-            return self._whereabouts.locate_failure(trial, Recipe.parse(evidence.recipe), failure, searches=searches)
+            return self._whereabouts.locate_failure(trial, Recipe.parse(evidence.recipe), failure,
+                                                    searches=searches)
         except Exception:  # a help, as above
             return NOWHERE
 
 
 def _is_spent(trial: Trial) -> bool:
-    """Whether compilers have taken all that they may: each call of a diagnosis may be of another shape."""
+    """Whether compilers took all their time: each call of a diagnosis may be of a new shape."""
     compiling = trial.evaluator.compiling
     return compiling is not None and compiling.is_spent
 
 
 def _with_what_is_right(trial: Trial, recipe: Recipe, evidence: Evidence) -> Evidence:
-    """The evidence with what is right beside what is wrong, where the case asks for more than the output."""
+    """Adds what is right beside what is wrong, where the case asks for more than the output."""
     asks_for_more = recipe.features & {GRAD, "return_lse"}
-    if not evidence.measured or not asks_for_more or count_work(recipe.sizes) > MOST_BESIDE:
+    if not evidence.measured or not asks_for_more or count_work(recipe.sizes) > MAX_WORK_BESIDE:
         return evidence
     told = describe_right_quantities(trial.scene(recipe), recipe)
     return replace(evidence, wrong=" ".join(filter(None, (evidence.wrong, told))))

@@ -1,7 +1,9 @@
-"""Tries the clauses against one subject: its evaluators by dtype, and the verdict on each clause and each contract.
+"""Tries the clauses against one subject: its evaluators by dtype, and the verdict on each clause
+and each contract.
 
-A contract's words are put in a small problem each, and all of them in one: whether the subject takes what it says.
-What a function of one's own turns out to refuse while it is judged is kept here, too.
+A contract's words are put in a small problem each, and all of them in one: whether the subject
+takes what it says. What a function of one's own turns out to refuse while it is judged is kept
+here, too.
 """
 
 from __future__ import annotations
@@ -23,111 +25,132 @@ from attnspec.core.keywords import BESIDE, VALUED
 from attnspec.core.nouns import DType, Effort, Kind, Level, Verdict, is_bare
 from attnspec.core.plan import Plan
 from attnspec.engine.expectations import Portions, find_deviation
-from attnspec.engine.summon import as_put, compiling_time, samples_gradients
+from attnspec.engine.summon import compiling_time, samples_gradients, with_clause_gradients
 from attnspec.numerics.resolution import describe_what_passes
 from attnspec.problems.choices import traits_within
-from attnspec.problems.demand import count_work, nearest_sizes
+from attnspec.problems.demand import nearest_sizes
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Recipe, Sizes
+from attnspec.problems.problem import Recipe, Sizes, count_work
 from attnspec.problems.size_plan import taken_pairs
 from attnspec.record.outcome import Evidence, Outcome, SubjectCard
 from attnspec.spec.clause import ALL, Contract, Refutations, contract_id
-from attnspec.subjects.baseline import parsed_case
+from attnspec.subjects.baseline import parse_case
 from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.interview import WordedRefusal, case_of, value_for
 from attnspec.subjects.refusals import MOST_CAUSES, BegunInterview, begin_interview, narrow_subject
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised, UnusableAnswer
-from attnspec.subjects.watching import GIVEN_UP, Asking, asking_for, incidents_of, repeat_first, surviving_errors
+from attnspec.subjects.watching import (
+    GIVEN_UP_SENTENCE,
+    Asking,
+    asking_for,
+    incidents_of,
+    repeat_first,
+    surviving_errors,
+)
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import seed_of
 from attnspec.trials.evaluator import Archives, Evaluator
 from attnspec.trials.judging import Failure, Tally, Violated
-from attnspec.trials.sizes import Dealer, RequestedSizes, asked_of
-from attnspec.trials.trial import Trial, unfinished_evidence, with_probed
+from attnspec.trials.sizes import Dealer, RequestedSizes, requested_sizes
+from attnspec.trials.trial import Trial, add_probed, unfinished_evidence
 
 if TYPE_CHECKING:
     from attnspec.engine.explainer import Explainer
 
 
-SMALL = Sizes(B=1, H=1, Hkv=1, T=16, S=16, D=16, Dv=16)
-MOST_SCORES, MOST_WORK = 2**27, 2**34
-"""Scores (B·H·T·S) and multiply-adds of all words together: what is larger is put word by word only."""
+SMALL_SIZES = Sizes(B=1, H=1, Hkv=1, T=16, S=16, D=16, Dv=16)
+MAX_SCORES, MAX_WORK = 2**27, 2**34
+"""Scores (B·H·T·S) and multiply-adds up to which all words are put together."""
 
-_FOLLOWS = {"T": "S", "S": "T", "D": "Dv", "Dv": "D", "H": "Hkv", "Hkv": "H"}
+_FOLLOWING_AXES = {"T": "S", "S": "T", "D": "Dv", "Dv": "D", "H": "Hkv", "Hkv": "H"}
 """Axes that are as long as one that is named, unless they are named themselves."""
 
 
 def try_word(subject: Subject, contract: Contract, word: str, dtype: DType) -> Outcome:
-    """Whether the subject takes one word of the contract at a dtype; of a dtype, whether it takes that."""
+    """Whether the subject takes one word of the contract at a dtype."""
     if dtype not in subject.declaration.dtypes:
-        reason = subject.declaration.left_out.get(dtype, f"{subject.id} does not take {dtype.value}")
+        reason = subject.declaration.left_out.get(dtype,
+                                                  f"{subject.id} does not take {dtype.value}")
         verdict = Verdict.VIOLATED if word == dtype.value else Verdict.INAPPLICABLE
-        return _outcome(subject, word, dtype, verdict,
-                        reason=_format_broken_word(word, reason) if word == dtype.value else reason)
+        return _contract_outcome(subject, word, dtype, verdict,
+                                 reason=_format_broken_word(word, reason) if word == dtype.value
+                                 else reason)
     if word in {each.value for each in contract.dtypes if each is not dtype}:
-        return _outcome(subject, word, dtype, Verdict.INAPPLICABLE, reason=f"it is tested at {word}")
+        return _contract_outcome(subject, word, dtype, Verdict.INAPPLICABLE,
+                                 reason=f"it is tested at {word}")
     if word != ALL and (lacking := subject.lacks(frozenset({word} & {*contract.keywords}))):
-        return _outcome(subject, word, dtype, Verdict.VIOLATED, reason=_format_broken_word(word, lacking))
+        return _contract_outcome(subject, word, dtype, Verdict.VIOLATED,
+                                 reason=_format_broken_word(word, lacking))
     recipe = recipe_for(contract, word, subject.declaration.limits)
-    if word == ALL and (reason := _too_large(recipe.sizes) or _find_word_refused_alone(subject, contract, dtype)):
-        return _outcome(subject, word, dtype, Verdict.INAPPLICABLE, reason=reason)
+    if word == ALL and (reason := _why_too_large(recipe.sizes)
+                        or _find_word_refused_alone(subject, contract, dtype)):
+        return _contract_outcome(subject, word, dtype, Verdict.INAPPLICABLE, reason=reason)
     return try_recipe(subject, word, dtype, recipe)
 
 
 def try_recipe(subject: Subject, word: str, dtype: DType, recipe: Recipe) -> Outcome:
-    """Whether the subject takes this one problem: it answers with an array of the right shape, right or wrong."""
+    """Whether the subject answers this problem with an array of the right shape, right or not."""
     problem = make_problem(recipe, dtype)
     if reason := subject.refuses(problem):
-        return _outcome(subject, word, dtype, Verdict.VIOLATED, recipe, reason=_format_broken_word(word, reason))
+        return _contract_outcome(subject, word, dtype, Verdict.VIOLATED, recipe,
+                                 reason=_format_broken_word(word, reason))
     try:
         subject.answer(problem)
     except (SubjectRaised, UnusableAnswer) as raised:
         trace = raised.traceback if isinstance(raised, SubjectRaised) else ""
-        return _outcome(subject, word, dtype, Verdict.VIOLATED, recipe, reason=_format_broken_word(word, str(raised)),
-                        trace=trace)
+        return _contract_outcome(subject, word, dtype, Verdict.VIOLATED, recipe,
+                                 reason=_format_broken_word(word, str(raised)), trace=trace)
     except SubjectDied as died:
-        return _outcome(subject, word, dtype, died.verdict, recipe, reason=str(died), trace=died.traceback)
-    return _outcome(subject, word, dtype, Verdict.HELD)
+        return _contract_outcome(subject, word, dtype, died.verdict, recipe, reason=str(died),
+                                 trace=died.traceback)
+    return _contract_outcome(subject, word, dtype, Verdict.HELD)
 
 
 def recipe_for(contract: Contract, word: str, limits: Limits) -> Recipe:
     """The problem that has what the word says, and else what the subject is known to take."""
     keywords = set(contract.keywords) if word == ALL else {word} & set(contract.keywords)
-    keywords = keywords.union({"causal"} if limits.causal_only else (), *map(limits.brings, keywords))
+    keywords = keywords.union({"causal"} if limits.causal_only else (),
+                              *map(limits.brings, keywords))
     keywords |= {BESIDE[name] for name in keywords & BESIDE.keys()}
-    asked = contract.largest if word == ALL else _named_by(contract, word)
-    followed = {_FOLLOWS[axis]: size for axis, size in asked.items() if axis in _FOLLOWS}
-    return _recipe(replace(nearest_sizes(SMALL, limits), **{**followed, **asked}), frozenset(keywords), limits)
+    asked = contract.largest if word == ALL else _size_of_word(contract, word)
+    followed = {_FOLLOWING_AXES[axis]: size for axis, size in asked.items()
+                if axis in _FOLLOWING_AXES}
+    return _contract_recipe(replace(nearest_sizes(SMALL_SIZES, limits), **{**followed, **asked}),
+                            frozenset(keywords), limits)
 
 
-def _named_by(contract: Contract, word: str) -> dict[str, int]:
-    """The size that a word says, and that of the axis that would follow it, where another word says that one."""
+def _size_of_word(contract: Contract, word: str) -> dict[str, int]:
+    """The size that a word says, and that of the axis that follows it, if another word says it."""
     if word not in contract.sizes:
         return {}
     axis, size = contract.sizes[word]
-    partner = _FOLLOWS.get(axis, "")
-    return {axis: size} | {each: most for each, most in contract.largest.items() if each == partner}
+    partner = _FOLLOWING_AXES.get(axis, "")
+    return {axis: size} | {each: most for each, most in contract.largest.items()
+                           if each == partner}
 
 
-def _recipe(sizes: Sizes, keywords: frozenset[str], limits: Limits) -> Recipe:
+def _contract_recipe(sizes: Sizes, keywords: frozenset[str], limits: Limits) -> Recipe:
     values = {name: value_for(name, limits) for name in keywords & VALUED.keys()}
     scale = value_for("scale", limits) if "scale" in keywords else 1.0
     mask = "all_true" if "mask" in keywords else "none"
     return Recipe(sizes, ("normal",), mask, keywords, 0, scale=scale, values=values)
 
 
-def _too_large(sizes: Sizes) -> str:
+def _why_too_large(sizes: Sizes) -> str:
     scores = sizes.B * sizes.H * sizes.T * sizes.S
-    if scores <= MOST_SCORES and scores * (sizes.D + sizes.Dv) <= MOST_WORK:
+    if scores <= MAX_SCORES and scores * (sizes.D + sizes.Dv) <= MAX_WORK:
         return ""
     return f"all of it together is too large to test here ({sizes}); each word is tested by itself"
 
 
 def _find_word_refused_alone(subject: Subject, contract: Contract, dtype: DType) -> str:
-    """Why it says nothing more that all is refused together: a word is refused by itself; empty if none is."""
-    alone = (try_word(subject, contract, word, dtype) for word in (*contract.keywords, *contract.sizes))
+    """Says that a word is refused by itself already; empty if none is."""
+    alone = (try_word(subject, contract, word, dtype)
+             for word in (*contract.keywords, *contract.sizes))
     refused = next((each.clause for each in alone if each.verdict is not Verdict.HELD), "")
-    return f"{refused} fails already, on its own" if refused else ""
+    if refused:
+        return f"{refused} fails already, on its own"
+    return ""
 
 
 def _format_broken_word(word: str, why: str) -> str:
@@ -135,32 +158,35 @@ def _format_broken_word(word: str, why: str) -> str:
     return f"the contract says {'all of it together' if word == ALL else word}: {why}"
 
 
-def _outcome(subject: Subject, word: str, dtype: DType, verdict: Verdict, recipe: Recipe | None = None, *,
-             reason: str = "", trace: str = "") -> Outcome:
-    evidence = Evidence(reason, str(recipe.sizes), recipe.text, traceback=trace) if recipe else None
+def _contract_outcome(subject: Subject, word: str, dtype: DType, verdict: Verdict,
+                      recipe: Recipe | None = None, *, reason: str = "",
+                      trace: str = "") -> Outcome:
+    evidence = None
+    if recipe:
+        evidence = Evidence(reason, str(recipe.sizes), recipe.text, traceback=trace)
     return Outcome(subject.id, contract_id(word), dtype, Level.MUST, verdict, reason,
                    int(recipe is not None or verdict is Verdict.HELD), evidence=evidence)
 
 
 @dataclass(slots=True)
 class Refusals:
-    """Finds what one subject refuses while it is judged. What it said of plain problems is remembered, by the dtype."""
+    """Finds what one subject refuses while it is judged; remembers its plain answers."""
 
     subject: Subject
     _begun_by_dtype: dict[DType, BegunInterview | None] = field(default_factory=dict)
 
     @property
     def is_asked(self) -> bool:
-        """Whether the subject is a function that has no manifest, which would say what it takes."""
+        """Whether the subject is a function without a manifest, which would say what it takes."""
         return is_bare(self.subject.id) and self.subject.declaration.kind is not Kind.LAYER
 
     def refusal_finder(self, dtype: DType) -> Callable[[SubjectRaised], tuple[WordedRefusal, ...]]:
-        """Makes the function that finds, for one trial, what an exception refuses. Words that were no refusal once are
-        not asked about again.
+        """Makes the function that finds, for one trial, what an exception refuses. Words that were
+        no refusal once are not asked about again.
         """
         failures = set[str]()
 
-        def found(raised: SubjectRaised) -> tuple[WordedRefusal, ...]:
+        def find_refused(raised: SubjectRaised) -> tuple[WordedRefusal, ...]:
             if not self.is_asked or raised.asked is None or raised.gist in failures:
                 return ()
             is_clear = bool(refusal_words(raised, raised.asked, home=self.subject.home))
@@ -170,7 +196,7 @@ class Refusals:
             failures.update(() if refused else (raised.gist,))
             return refused
 
-        return found
+        return find_refused
 
     def _begin_at_dtype(self, dtype: DType) -> BegunInterview | None:
         if dtype not in self._begun_by_dtype:
@@ -179,22 +205,26 @@ class Refusals:
 
     def add_refusals(self, outcome: Outcome, within: Subject) -> Outcome:
         """The outcome of a trial within narrower limits, with what was found out on the way."""
-        found = {name: words for name, words in within.refused_words.items() if name not in self.subject.refused_words}
-        return replace(outcome, refused=found) if found else outcome
+        found = {name: words for name, words in within.refused_words.items()
+                 if name not in self.subject.refused_words}
+        if found:
+            return replace(outcome, refused=found)
+        return outcome
 
 
-MOST_SIZES = 3
+MAX_SMALL_SIZES = 3
 """At so many sizes of failing cases that were shrunk before a further one is put first."""
 
-CASES_OF_THE_KNOWN = 10
-"""How many cases a clause is tried on that the subject is known to violate, where none is known on which it does."""
+KNOWN_FAILURE_CASES = 10
+"""How many cases look for a listed failure of which no case is listed."""
 
 
 class SubjectRun:
     """The clauses against one subject.
 
-    checks: those that a class of arithmetic, or a fault, is tried on if it may explain one.  refutations: which of them
-    convict which fault.  archives: what it shares with other subjects, if it shares anything.
+    checks: those that a class of arithmetic, or a fault, is tried on if it may explain one.
+    refutations: which of them convict which fault.  archives: what it shares with other subjects,
+    if it shares anything.
     """
 
     def __init__(self, subject: Subject, plan: Plan, breadcrumb: Callable[[str], None],
@@ -204,24 +234,27 @@ class SubjectRun:
         self.archives: Archives | None = None
         self.tell: Callable[[Outcome], None] = lambda _: None
         """Is told a clause that fails before its smallest case and a cause are found."""
-        self.held: dict[tuple[str, DType], tuple[Recipe, ...]] = {}
+        self.held_recipes: dict[tuple[str, DType], tuple[Recipe, ...]] = {}
         """By clause and dtype: the cases of it that held."""
-        self._looked_into = 0
+        self._diagnosed_count = 0
         self._is_card_asked = False
         self.plan = plan
         self.breadcrumb = breadcrumb
         self._checks, self._refutations = checks, refutations
         self._evaluators: dict[DType, Evaluator] = {}
-        self._failed: dict[str, Recipe] = {}  # by clause, the case at the first dtype that failed
-        self._raised: set[str] = set()
+        # by clause, the case at the first dtype that failed
+        self._failed_recipes: dict[str, Recipe] = {}
+        self._raised_gists: set[str] = set()
         self._refusals = Refusals(subject)
         self._compiling = compiling_time(plan, subject)
-        self._dealer = Dealer(subject, checks, plan.effort, plan.seed, hurries=self._compiling is not None)
+        self._dealer = Dealer(subject, checks, plan.effort, plan.seed,
+                              hurries=self._compiling is not None)
 
     def evaluator(self, dtype: DType) -> Evaluator:
         """The subject at one dtype, and what it does there where practice is divided.
 
-        A constant that hides keys may do so at one dtype and overflow at another, so each dtype is probed for itself.
+        A constant that hides keys may do so at one dtype and overflow at another, so each dtype is
+        probed for itself.
         """
         if dtype not in self._evaluators:
             plain = Evaluator(self.subject, dtype)
@@ -234,51 +267,60 @@ class SubjectRun:
         """What a report says of the subject: it is asked after every item."""
         declared = self.subject.declaration
         found = self.evaluator(declared.dtypes[0]).conventions
-        probed = {name: answer for name, answer in found.items() if name not in declared.conventions}
-        precision = {dtype.value: str(self.evaluator(dtype).precision) for dtype in declared.dtypes}
+        probed = {name: answer for name, answer in found.items()
+                  if name not in declared.conventions}
+        precision = {dtype.value: str(self.evaluator(dtype).precision)
+                     for dtype in declared.dtypes}
         # of one that is not asked for gradients nothing is said
         told = declared.dtypes if GRAD in declared.keywords else ()
         backward = {dtype.value: self.evaluator(dtype).backward_name for dtype in told}
         taken = write_pairs(taken_pairs(declared.limits, declared.keywords))
         traits = frozenset(traits_within(declared.limits, declared.keywords))
-        triples = write_pairs(triples_taken(declared.keywords, traits)) if declared.kind is Kind.ATTENTION else ""
-        return replace(self.subject.card(probed, precision), taken=taken, backward=backward, triples=triples,
-                       passing_error=describe_what_passes([self.evaluator(each).precision for each in declared.dtypes]))
+        triples = ""
+        if declared.kind is Kind.ATTENTION:
+            triples = write_pairs(triples_taken(declared.keywords, traits))
+        precisions = [self.evaluator(each).precision for each in declared.dtypes]
+        return replace(self.subject.card(probed, precision), taken=taken, backward=backward,
+                       triples=triples, passing_error=describe_what_passes(precisions))
 
     def try_clause(self, check: Check, dtype: DType) -> Outcome:
         """The verdict on one clause at one dtype."""
         clause = check.clause
         if dtype not in self.subject.declaration.dtypes:
-            reason = self.subject.declaration.left_out.get(dtype, f"the subject does not take {dtype.value}")
-            return self._inapplicable(check, dtype, reason)
+            reason = self.subject.declaration.left_out.get(
+                dtype, f"the subject does not take {dtype.value}")
+            return self._make_inapplicable(check, dtype, reason)
         is_spared = self.spares(check, dtype)
-        if reason := check.lacking(as_put(self.subject, check)):
+        if reason := check.why_not_put(with_clause_gradients(self.subject, check)):
             if (broken := self._broken_claims(check)) and clause.level is Level.MUST and not is_spared:
                 reason = f"the subject claims {' and '.join(map(repr, broken))}, but {reason}"
-                return self._outcome(check, dtype, Verdict.VIOLATED, reason=reason)
-            return self._inapplicable(check, dtype, reason)
+                return self._make_outcome(check, dtype, Verdict.VIOLATED, reason=reason)
+            return self._make_inapplicable(check, dtype, reason)
         if is_spared:
-            return self._inapplicable(check, dtype, self._portions.why_spared(clause, dtype))
-        return self._left_out(check, dtype) or self._try_within_limits(check, dtype)
+            return self._make_inapplicable(check, dtype, self._portions.why_spared(clause, dtype))
+        return self._why_left_out(check, dtype) or self._try_within_limits(check, dtype)
 
-    def _left_out(self, check: Check, dtype: DType) -> Outcome | None:
-        """The outcome of a clause that is not put, since calls hang, or compilers have taken all that they may."""
+    def _why_left_out(self, check: Check, dtype: DType) -> Outcome | None:
+        """The outcome of a clause that is left out: calls hang, or compilers took all time."""
         incidents, compiling = incidents_of(self.subject), self._compiling
         if incidents is not None and incidents.is_given_up:
-            return self._outcome(check, dtype, Verdict.NOT_RUN, reason=GIVEN_UP)
+            return self._make_outcome(check, dtype, Verdict.NOT_RUN, reason=GIVEN_UP_SENTENCE)
         if compiling and compiling.is_spent and not self._find_known_deviation(check, dtype):
-            return self._outcome(check, dtype, Verdict.NO_CLAIM, reason=LEFT_OUT.format(compiling.of_a_shape))
+            return self._make_outcome(check, dtype, Verdict.NO_CLAIM,
+                                      reason=LEFT_OUT.format(compiling.seconds_a_shape))
         return None
 
     @property
     def seconds_compiling(self) -> float:
         """What a compiler has taken so far, by the clock."""
         incidents = incidents_of(self.subject)
-        return incidents.times.compiling if incidents else 0.0
+        if incidents:
+            return incidents.times.compiling
+        return 0.0
 
     def with_incidents(self, outcome: Outcome) -> Outcome:
-        """Adds incidents to an outcome: what went wrong outside of trials fails the first clause that has to hold and
-        did.
+        """Adds incidents to an outcome: what went wrong outside of trials fails the first clause
+        that has to hold and did.
         """
         incidents = incidents_of(self.subject)
         if incidents is None:
@@ -295,13 +337,15 @@ class SubjectRun:
         if outcome.verdict not in (Verdict.HELD, Verdict.NO_CLAIM):
             return outcome
         met = incidents.pop_met()
-        return replace(outcome, verdict=met[0].verdict, reason="; ".join(each.sentence for each in met)) if met else (
-            outcome)
+        if not met:
+            return outcome
+        reason = "; ".join(each.sentence for each in met)
+        return replace(outcome, verdict=met[0].verdict, reason=reason)
 
     def applies(self, check: Check, dtype: DType) -> bool:
         """Whether the clause is tried at this dtype."""
         return dtype in self.subject.declaration.dtypes and not self.spares(check, dtype) and not (
-            check.lacking(self.subject))
+            check.why_not_put(self.subject))
 
     def spares(self, check: Check, dtype: DType) -> bool:
         """Whether the clause is not put at this dtype, though it could be."""
@@ -313,35 +357,45 @@ class SubjectRun:
         return Portions(self.plan, self.subject.declaration, samples_gradients=is_sampled)
 
     def _try_within_limits(self, check: Check, dtype: DType) -> Outcome:
-        """The verdict within what the subject takes: a trial that meets a clear refusal begins anew without its like.
+        """The verdict within what the subject takes: a trial that meets a clear refusal begins
+        anew without its like.
 
-        What one trial finds out is no limit to another: a clause has the same verdict whatever was judged before it.
+        What one trial finds out is no limit to another: a clause has the same verdict whatever was
+        judged before it.
         """
         evaluator = self._evaluator_for(check, dtype)
         for left in range(MOST_CAUSES, -1, -1):
-            if reason := check.lacking(evaluator.subject):
-                return self._refusals.add_refusals(self._inapplicable(check, dtype, reason), evaluator.subject)
-            trial = self._trial(check, evaluator)
-            known = self._as_known(trial)  # what is listed as a failure is one, whatever its words
-            trial = replace(trial, refused_by=self._refusals.refusal_finder(dtype)) if left else trial
+            if reason := check.why_not_put(evaluator.subject):
+                return self._refusals.add_refusals(self._make_inapplicable(check, dtype, reason),
+                                                   evaluator.subject)
+            trial = self._make_trial(check, evaluator)
+            # what is listed as a failure is one, whatever its words
+            known = self._try_known_case(trial)
+            if left:
+                trial = replace(trial, refused_by=self._refusals.refusal_finder(dtype))
             tally = known or trial.hold()
             if not tally.word_refusals:
-                told = with_probed(self._sentence(trial, tally), check, evaluator)
+                told = add_probed(self._conclude_trial(trial, tally), check, evaluator)
                 return self._refusals.add_refusals(told, evaluator.subject)
-            evaluator = evaluator.within_limits_of(narrow_subject(evaluator.subject, tally.word_refusals))
+            narrowed = narrow_subject(evaluator.subject, tally.word_refusals)
+            evaluator = evaluator.with_limits_of(narrowed)
         raise AssertionError("the last trial takes refusals for failures")
 
     def _evaluator_for(self, check: Check, dtype: DType) -> Evaluator:
-        evaluator, subject = self.evaluator(dtype), as_put(self.subject, check)
-        return evaluator if subject is self.subject else evaluator.within_limits_of(subject)
+        evaluator, subject = self.evaluator(dtype), with_clause_gradients(self.subject, check)
+        if subject is self.subject:
+            return evaluator
+        return evaluator.with_limits_of(subject)
 
     def replay(self, check: Check, dtype: DType, recipe: str) -> Outcome:
         """The verdict on one case."""
-        trial, parsed = self._trial(check, self._evaluator_for(check, dtype)), Recipe.parse(recipe)
+        trial = self._make_trial(check, self._evaluator_for(check, dtype))
+        parsed = Recipe.parse(recipe)
         if unknown := sorted(parsed.drawn.keys() - check.clause.draw.keys()):
-            raise UsageError(f"the recipe has {unknown[0]}={parsed.drawn[unknown[0]]}, and the clause "
-                             f"{check.clause.id!r} draws no such value.{hint(unknown[0], check.clause.draw)}")
-        return self._sentence(trial, trial.judge_recipe(parsed))
+            raise UsageError(
+                f"the recipe has {unknown[0]}={parsed.drawn[unknown[0]]}, and the clause "
+                f"{check.clause.id!r} draws no such value.{hint(unknown[0], check.clause.draw)}")
+        return self._conclude_trial(trial, trial.judge_recipe(parsed))
 
     def claims(self, profile: str) -> bool:
         """Whether the subject claims a profile; every subject claims core."""
@@ -350,123 +404,145 @@ class SubjectRun:
     def _find_known_deviation(self, check: Check, dtype: DType) -> Deviation | None:
         return find_deviation(self.subject.declaration.deviations, check.clause.id, dtype)
 
-    def _as_known(self, trial: Trial) -> Tally | None:
-        """What comes of the case on which the clause is known to fail; None if none is known, or it holds there."""
-        known, dtype = self._find_known_deviation(trial.check, trial.evaluator.dtype), trial.evaluator.dtype
+    def _try_known_case(self, trial: Trial) -> Tally | None:
+        """Tries the listed case of a failure; None if none is listed, or it holds."""
+        dtype = trial.evaluator.dtype
+        known = self._find_known_deviation(trial.check, dtype)
         shown = self.subject.replays.get((trial.check.clause.id, dtype.value), "")
-        case, where = (known.case, known.where) if known else (shown, self.subject.entry or FileLocation(""))
+        case, where = shown, self.subject.entry or FileLocation("")
+        if known:
+            case, where = known.case, known.where
         if not case:
             return None
-        unhurried = replace(trial, longest=math.inf)  # how fast this machine is decides nothing about a listed case
-        tally = unhurried.judge_recipe(parsed_case(case, where))
-        return tally if tally.failure else None
+        # how fast this machine is decides nothing about a listed case
+        unhurried = replace(trial, max_call_seconds=math.inf)
+        tally = unhurried.judge_recipe(parse_case(case, where))
+        if tally.failure:
+            return tally
+        return None
 
-    def _trial(self, check: Check, evaluator: Evaluator) -> Trial:
-        known = self._find_known_deviation(check, evaluator.dtype)  # the listed failure is not shrunk anew in every run
-        is_spent = self._compiling is not None and self._compiling.is_spent  # each smaller case would be compiled
+    def _make_trial(self, check: Check, evaluator: Evaluator) -> Trial:
+        # the listed failure is not shrunk anew in every run
+        known = self._find_known_deviation(check, evaluator.dtype)
+        # each smaller case would be compiled
+        is_spent = self._compiling is not None and self._compiling.is_spent
         trial = Trial(check, evaluator, self.plan.effort, seed_of(self.plan.seed, check.domain),
-                      self.breadcrumb, shrinks=known is None and not self._is_explained and not is_spent,
-                      cases=CASES_OF_THE_KNOWN if known and not known.case else 0,
-                      failed_before=self._failed.get(check.clause.id), raised_before=frozenset(self._raised),
-                      shapes=self._dealer.shapes(check, evaluator.dtype, evaluator.subject.declaration.limits),
+                      self.breadcrumb,
+                      shrinks=known is None and not self._has_enough_diagnoses and not is_spent,
+                      cases=KNOWN_FAILURE_CASES if known and not known.case else 0,
+                      failed_before=self._failed_recipes.get(check.clause.id),
+                      raised_before=frozenset(self._raised_gists),
+                      shapes=self._dealer.shapes(check, evaluator.dtype,
+                                                 evaluator.subject.declaration.limits),
                       named_sizes=self._requested_sizes(check, evaluator),
                       sample=self._portions.sample(check.clause, evaluator.dtype),
-                      small=self._small, is_explained=self._is_known)
+                      small_sizes=self._small_sizes, is_explained=self._is_known_mistake)
         until = self._compiling.end_of_clause if self._compiling and not known else math.inf
-        return replace(trial, compiling_ends=until, tell_failure=partial(self._tell_failure, trial))
+        return replace(trial, compiling_ends=until,
+                       tell_failure=partial(self._tell_failure, trial))
 
     def _tell_failure(self, trial: Trial, failure: Failure, recipe: Recipe) -> None:
         """Tell of a failure as it is found: who is interrupted while it is made small has it."""
         evidence = unfinished_evidence(trial, failure, recipe)
         verdict = Verdict.ERRORED if isinstance(failure, SubjectRaised) else Verdict.VIOLATED
-        self.tell(self._outcome(trial.check, trial.evaluator.dtype, verdict, reason=evidence.sentence,
-                                evidence=evidence))
+        self.tell(self._make_outcome(trial.check, trial.evaluator.dtype, verdict,
+                                     reason=evidence.sentence, evidence=evidence))
 
     def _requested_sizes(self, check: Check, evaluator: Evaluator) -> tuple[RequestedSizes, ...]:
         """The sizes that the user names, or the subject declares, where the clause is put them."""
         declared = evaluator.subject.declaration
         if evaluator.dtype not in declared.main_dtypes:
             return ()
-        return asked_of(check, evaluator.subject, dict.fromkeys((*self.plan.sizes, *declared.sizes)))
+        return requested_sizes(check, evaluator.subject,
+                               dict.fromkeys((*self.plan.sizes, *declared.sizes)))
 
     def _broken_claims(self, check: Check) -> list[str]:
-        """The claimed profiles that promise a keyword which the clause needs and the subject does not take."""
-        missing = check.needs - self.subject.with_gradients.declaration.keywords  # not asked for is no broken promise
-        return sorted({EVERY_KEYWORD[name].profile for name in missing if self.claims(EVERY_KEYWORD[name].profile)})
+        """The claimed profiles that promise a keyword which the subject does not take."""
+        # not asked for is no broken promise
+        missing = check.needs - self.subject.with_gradients.declaration.keywords
+        return sorted({EVERY_KEYWORD[name].profile for name in missing
+                       if self.claims(EVERY_KEYWORD[name].profile)})
 
-    def _inapplicable(self, check: Check, dtype: DType, reason: str) -> Outcome:
-        return self._outcome(check, dtype, Verdict.INAPPLICABLE, reason=reason)
+    def _make_inapplicable(self, check: Check, dtype: DType, reason: str) -> Outcome:
+        return self._make_outcome(check, dtype, Verdict.INAPPLICABLE, reason=reason)
 
-    def _sentence(self, trial: Trial, tally: Tally) -> Outcome:
+    def _conclude_trial(self, trial: Trial, tally: Tally) -> Outcome:
         check, dtype = trial.check, trial.evaluator.dtype
-        self.held[check.clause.id, dtype] = tuple(tally.held_recipes)
+        self.held_recipes[check.clause.id, dtype] = tuple(tally.held_recipes)
         if tally.failure:
-            return self._failure(trial, tally, tally.failure)
+            return self._conclude_failure(trial, tally, tally.failure)
         if tally.cases:
-            return self._outcome(check, dtype, Verdict.HELD, tally, reason=self._why_short(tally))
-        if tally.outside and tally.no_claims == sum(tally.silent.values()):  # the rest was no case of the clause at all
-            return self._outcome(check, dtype, Verdict.INAPPLICABLE, tally, reason=next(iter(tally.outside)))
-        return self._outcome(check, dtype, Verdict.NO_CLAIM, tally, reason=tally.why_no_claim)
+            return self._make_outcome(check, dtype, Verdict.HELD, tally,
+                                      reason=self._why_short(tally))
+        # the rest was no case of the clause at all
+        if tally.outside_reasons and tally.no_claims == sum(tally.silent_reasons.values()):
+            return self._make_outcome(check, dtype, Verdict.INAPPLICABLE, tally,
+                                      reason=next(iter(tally.outside_reasons)))
+        return self._make_outcome(check, dtype, Verdict.NO_CLAIM, tally, reason=tally.why_no_claim)
 
     def _why_short(self, tally: Tally) -> str:
         """Why cases were left out of a clause that held; empty if none were."""
         is_short = self._compiling and tally.is_cut_short
-        return CUT_SHORT.format(self._compiling.of_a_shape) if self._compiling and is_short else ""
+        if self._compiling and is_short:
+            return CUT_SHORT.format(self._compiling.seconds_a_shape)
+        return ""
 
-    def _failure(self, trial: Trial, tally: Tally, failure: Failure) -> Outcome:
+    def _conclude_failure(self, trial: Trial, tally: Tally, failure: Failure) -> Outcome:
         """The verdict on what failed. Of a subject that dies nothing more is asked."""
-        from attnspec.engine.evidence import evidence_of  # noqa: PLC0415  (weight: pictures, where nothing fails)
+        from attnspec.engine.evidence import make_evidence  # noqa: PLC0415  (weight: pictures, where nothing fails)
 
-        evidence = evidence_of(trial, failure, tally.last)
+        evidence = make_evidence(trial, failure, tally.last_recipe)
         verdict = failure.verdict if isinstance(failure, SubjectDied) else Verdict.VIOLATED
         if isinstance(failure, SubjectRaised):
             verdict = Verdict.VIOLATED if self._declines(trial.check, failure) else Verdict.ERRORED
-            self._raised.add(failure.gist)
+            self._raised_gists.add(failure.gist)
         if not isinstance(failure, SubjectDied):
-            evidence = self._add_diagnosis(trial, evidence, failure, tally.first, self._cases_that_hold(trial))
-        return self._outcome(trial.check, trial.evaluator.dtype, verdict, tally, reason=evidence.sentence,
-                             evidence=evidence)
+            evidence = self._add_diagnosis(trial, evidence, failure, tally.first_failing,
+                                           self._cases_that_hold(trial))
+        return self._make_outcome(trial.check, trial.evaluator.dtype, verdict, tally,
+                                  reason=evidence.sentence, evidence=evidence)
 
     def _cases_that_hold(self, trial: Trial) -> tuple[Recipe, ...]:
-        """The cases that held so far and may speak against a boundary: of this clause, and where it holds the output of
-        its cases against the definition, of all that do so.
+        """The cases that held so far and may speak against a boundary: of this clause, and where
+        it holds the output of its cases against the definition, of all that do so.
         """
         dtype, clause = trial.evaluator.dtype, trial.check.clause
-        mine, checks = self.held.get((clause.id, dtype), ()), self._checks()
+        mine, checks = self.held_recipes.get((clause.id, dtype), ()), self._checks()
         if not clause.holds_output:
             return mine
-        others = (recipes for (name, at), recipes in self.held.items()
-                  if name != clause.id and at is dtype and name in checks and checks[name].clause.holds_output)
+        others = (recipes for (name, at), recipes in self.held_recipes.items() if name != clause.id
+                  and at is dtype and name in checks and checks[name].clause.holds_output)
         return (*mine, *(recipe for recipes in others for recipe in recipes))
 
     def _declines(self, check: Check, raised: SubjectRaised) -> bool:
-        """Whether the function says that it does not do what is only recommended: an answer, and no accident."""
+        """Whether the function declines what is only recommended: an answer, and no accident."""
         return check.clause.level is not Level.MUST and raised.asked is not None and bool(
             refusal_words(raised, raised.asked, home=self.subject.home))
 
-    def _add_diagnosis(self, trial: Trial, evidence: Evidence, ended: SubjectRaised | Violated, first: Recipe | None,
-                       held: Sequence[Recipe]) -> Evidence:
-        """The evidence with what it is like. ended: how the case failed.  first: the case that failed, as it was met.
-        held: cases that held.
+    def _add_diagnosis(self, trial: Trial, evidence: Evidence, ended: SubjectRaised | Violated,
+                       first: Recipe | None, held: Sequence[Recipe]) -> Evidence:
+        """The evidence with what it is like. ended: how the case failed.  first: the case that
+        failed, as it was met. held: cases that held.
 
-        A known deviation is told in its listing, and of a form that compiles each case is a program. Where the plan has
-        some diagnosed, these alone are looked into.
+        A known deviation is told in its listing, and of a form that compiles each case is a
+        program. Where the plan has some diagnosed, these alone are looked into.
         """
         if not trial.shrinks or not evidence.recipe or trial.is_sparing or (
                 self.plan.diagnosed and not self._is_of_the_diagnosed(trial)):
             return evidence
-        self._failed.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
+        self._failed_recipes.setdefault(trial.check.clause.id, Recipe.parse(evidence.recipe))
         with asking_for(self.subject, Asking.CAUSES):
             return self._explainer.explain_failure(trial, evidence, ended, first, held)
 
     @property
-    def _small(self) -> tuple[Sizes, ...]:
-        """The sizes of the failing cases that were shrunk so far, those of the least work first."""
-        return tuple(sorted({recipe.sizes for recipe in self._failed.values()}, key=count_work))[:MOST_SIZES]
+    def _small_sizes(self) -> tuple[Sizes, ...]:
+        """The sizes of failing cases that were shrunk, the least work first."""
+        return tuple(sorted({recipe.sizes for recipe in self._failed_recipes.values()},
+                            key=count_work))[:MAX_SMALL_SIZES]
 
-    def _is_known(self, trial: Trial, recipe: Recipe) -> bool:
+    def _is_known_mistake(self, trial: Trial, recipe: Recipe) -> bool:
         """Whether what explains an earlier failure explains this case."""
-        if not self._failed or trial.is_glance:
+        if not self._failed_recipes or trial.is_glance:
             return False
         with asking_for(self.subject, Asking.CAUSES):
             return self._explainer.is_known_fault(trial, recipe)
@@ -478,22 +554,24 @@ class SubjectRun:
         return Explainer(self.subject, self.plan, self._checks, self._refutations)
 
     @property
-    def _is_explained(self) -> bool:
-        """Whether so many failures were diagnosed at a glance as the plan says: of others nobody is told the case."""
+    def _has_enough_diagnoses(self) -> bool:
+        """Whether a glance has diagnosed as many failures as the plan says."""
         return bool(self.plan.diagnosed) and self.plan.effort is Effort.GLANCE and (
-            self._looked_into >= self.plan.diagnosed)
+            self._diagnosed_count >= self.plan.diagnosed)
 
     def _is_of_the_diagnosed(self, trial: Trial) -> bool:
-        """Whether this failure is one of the first under `must` clauses, which are diagnosed though it is a glance."""
+        """Whether this failure of a `must` clause is among the first, which a glance diagnoses."""
         if not trial.is_glance:
             return True
-        self._looked_into += trial.check.clause.level is Level.MUST
-        return trial.check.clause.level is Level.MUST and self._looked_into <= self.plan.diagnosed
+        self._diagnosed_count += trial.check.clause.level is Level.MUST
+        return trial.check.clause.level is Level.MUST and self._diagnosed_count <= self.plan.diagnosed
 
-    def _outcome(self, check: Check, dtype: DType, verdict: Verdict, tally: Tally | None = None, *, reason: str = "",
-                 evidence: Evidence | None = None) -> Outcome:
+    def _make_outcome(self, check: Check, dtype: DType, verdict: Verdict,
+                      tally: Tally | None = None, *, reason: str = "",
+                      evidence: Evidence | None = None) -> Outcome:
         tally = tally or Tally()
-        return Outcome(self.subject.id, check.clause.id, dtype, check.clause.level, verdict, reason, tally.cases,
-                       tally.no_claims, tally.worst, evidence, instrument=check.instrument,
-                       readings=tuple(tally.readings), met=write_pairs(tally.met_pairs), spans=tally.spans,
-                       asked=tally.named_sizes, sample=tally.sample, triples=write_pairs(tally.triples))
+        return Outcome(
+            self.subject.id, check.clause.id, dtype, check.clause.level, verdict, reason,
+            tally.cases, tally.no_claims, tally.worst, evidence, instrument=check.instrument,
+            readings=tuple(tally.readings), met=write_pairs(tally.met_pairs), spans=tally.spans,
+            asked=tally.named_sizes, sample=tally.sample, triples=write_pairs(tally.triples))

@@ -1,7 +1,9 @@
-"""The subject behind a target, as a plan has it judged, and what a run asks of it besides its answers.
+"""The subject behind a target, as a plan has it judged, and what a run asks of it besides its
+answers.
 
-A framework differentiates whatever is written in it, so that every run asks for gradients. One that names them asks in
-full; any other tries a sample of the cases, at the subject's first dtype. Forms are made where a plan asks for them.
+A framework differentiates whatever is written in it, so that every run asks for gradients. One
+that names them asks in full; any other tries a sample of the cases, at the subject's first dtype.
+Forms are made where a plan asks for them.
 """
 
 from __future__ import annotations
@@ -23,12 +25,12 @@ from attnspec.subjects.call import NotDifferentiated, SubjectRaised, UnusableAns
 from attnspec.subjects.exceptions import says_no_derivative
 from attnspec.subjects.interview import PLAIN, Case
 from attnspec.subjects.refusals import with_refusals
-from attnspec.subjects.registry import load, process_of
+from attnspec.subjects.registry import load_target, process_of
 from attnspec.subjects.smoke import check_axes, complaint_of_all_calls
-from attnspec.subjects.subject import Subject, SubjectDied, with_made
+from attnspec.subjects.subject import Subject, SubjectDied, add_made_variants
 from attnspec.subjects.target import importable_name
 from attnspec.subjects.watching import (
-    SLOW,
+    SLOW_FACTOR,
     Asking,
     asking_for,
     incidents_of,
@@ -42,37 +44,42 @@ from attnspec.trials.paths import CompilingTime
 
 def with_requested_features(subject: Subject, plan: Plan) -> Subject:
     """The subject, of which gradients and forms can be had if the plan asks for them."""
-    subject = with_made(subject, FORMS) if plan.variants or forms_asked(plan) else subject
+    subject = add_made_variants(subject, FORMS) if plan.variants or forms_asked(plan) else subject
     if _names_gradients(plan, subject):
         return subject.with_gradients
-    return _with_its_gradients(subject) if samples_gradients(plan, subject) else subject
+    if samples_gradients(plan, subject):
+        return _with_gradients_if_any(subject)
+    return subject
 
 
 def _names_gradients(plan: Plan, subject: Subject) -> bool:
-    """Whether a run asks a framework for gradients in full. An audit does where the manifest claims them."""
+    """Whether a run asks for gradients in full; an audit does where the manifest claims them."""
     asking = {GRADIENTS_POOL, DROPOUT_POOL}
     if plan.variants == (AS_DECLARED,) and GRADIENTS_PROFILE in subject.declaration.claims:
         return True
-    return not asking.isdisjoint({*plan.asked_for, *(name.partition(".")[0] for name in plan.clauses)})
+    return not asking.isdisjoint({*plan.asked_for,
+                                  *(name.partition(".")[0] for name in plan.clauses)})
 
 
 def samples_gradients(plan: Plan, subject: Subject) -> bool:
-    """Whether a run tries a sample of the cases about gradients: those of a backward pass of its own are tried in full,
-    and a run that is narrowed to other clauses has none.
+    """Whether a run tries a sample of the cases about gradients: those of a backward pass of its
+    own are tried in full, and a run that is narrowed to other clauses has none.
     """
     is_narrowed = bool(plan.clauses or plan.narrowing) or plan.variants == (AS_DECLARED,)
     return subject.backward is None and not is_narrowed and not _names_gradients(plan, subject)
 
 
-def _with_its_gradients(subject: Subject) -> Subject:
+def _with_gradients_if_any(subject: Subject) -> Subject:
     """The subject, of which gradients can be had unless its framework says that there are none."""
     asked = subject.with_gradients
-    words = "" if asked is subject else _without_derivative(asked)
-    return replace(subject, refused_words={**subject.refused_words, GRAD: words}) if words else asked
+    words = "" if asked is subject else _words_without_derivative(asked)
+    if words:
+        return replace(subject, refused_words={**subject.refused_words, GRAD: words})
+    return asked
 
 
-def _without_derivative(subject: Subject) -> str:
-    """In what words the framework says that it cannot differentiate the function; empty where it can, or fails."""
+def _words_without_derivative(subject: Subject) -> str:
+    """The framework's words that it cannot differentiate the function; empty where it can."""
     dtype = first_of(subject.declaration.dtypes)
     sizes, given = PLAIN, {"causal": True} if subject.declaration.limits.causal_only else {}
     problem = Case(sizes, given).pose_problem(dtype, subject.declaration.kind)
@@ -84,7 +91,9 @@ def _without_derivative(subject: Subject) -> str:
     try:
         subject.answer(problem)
     except SubjectRaised as raised:
-        return raised.summary if says_no_derivative(raised) else ""
+        if says_no_derivative(raised):
+            return raised.summary
+        return ""
     except (NotDifferentiated, UnusableAnswer):
         return ""
     return ""
@@ -93,28 +102,32 @@ def _without_derivative(subject: Subject) -> str:
 def compiling_time(plan: Plan, subject: Subject) -> CompilingTime | None:
     """What compilers may take; None where nothing is compiled, or all is put whatever it takes.
 
-    What they took while the subject was asked what it takes counts: a kernel that unrolls its loop takes 15 s for that.
-    Three quarters of the time are left all the same: with less, no cause was found of such a kernel that fails.
+    What they took while the subject was asked what it takes counts: a kernel that unrolls its loop
+    takes 15 s for that. Three quarters of the time are left all the same: with less, no cause was
+    found of such a kernel that fails.
     """
     if not subject.declaration.is_compiled or not is_hurried(plan):
         return None
     most = EFFORTS[plan.effort].compiling
-    return CompilingTime(most, spent=min(most / 4, subject.callee.cpu_seconds()))
+    return CompilingTime(most, seconds_spent=min(most / 4, subject.callee.cpu_seconds()))
 
 
-def as_put(subject: Subject, check: Check) -> Subject:
-    """The subject as a clause is put to it: where a form of it is asked for gradients, the plain function is, too."""
-    return subject.with_gradients if check.clause.made and GRAD in check.needs else subject
+def with_clause_gradients(subject: Subject, check: Check) -> Subject:
+    """The subject as a clause is put to it: with gradients, where a form of it has them."""
+    if check.clause.made and GRAD in check.needs:
+        return subject.with_gradients
+    return subject
 
 
 def _is_slow(subject: Subject, seconds: float) -> bool:
     """Whether its first calls, all of other shapes, took so long that a compiler may be why."""
     incidents = incidents_of(subject)
-    return incidents is not None and seconds >= SLOW * incidents.calls
+    return incidents is not None and seconds >= SLOW_FACTOR * incidents.calls
 
 
 def _check_lift(subject: Subject, plan: Plan) -> None:
-    """Raise TargetError for a function that raises on every NumPy array, if its module says whose tensors it takes.
+    """Raise TargetError for a function that raises on every NumPy array, if its module says whose
+    tensors it takes.
 
     What is wrong with its axes is said, too: whoever adds the lift would be told next.
     """
@@ -138,18 +151,21 @@ def _check_lift(subject: Subject, plan: Plan) -> None:
 def load_subject(target: str, plan: Plan) -> Subject:
     """The subject behind a target; faults are `fault/NAME`, sound formulations `sound/NAME`.
 
-    A function of one's own has no manifest that says what it takes: what it refuses is found out first. Raises
-    TargetError, ManifestError, UsageError.
+    A function of one's own has no manifest that says what it takes: what it refuses is found out
+    first. Raises TargetError, ManifestError, UsageError.
     """
     if is_own(target):
         from attnspec.faults.subject import own_subject  # noqa: PLC0415  (weight: every fault)
 
         return own_subject(target)
-    surroundings = None if target in plan.in_process else plan.surroundings(process_of(target, plan.implementations))
-    subject = load(target, surroundings, lift=plan.lift, folders=plan.implementations)
+    surroundings = None
+    if target not in plan.in_process:
+        surroundings = plan.surroundings(process_of(target, plan.implementations))
+    subject = load_target(target, surroundings, lift=plan.lift, folders=plan.implementations)
     subject = watch_subject(subject)
     if is_bare(target):
-        with asking_for(subject, Asking.TAKES), contextlib.suppress(SubjectDied), surviving_errors(subject):
+        with asking_for(subject,
+                        Asking.TAKES), contextlib.suppress(SubjectDied), surviving_errors(subject):
             before = subject.callee.cpu_seconds()
             # nothing is concluded of one that dies; clauses say how
             check_axes(subject, target=importable_name(target))

@@ -1,8 +1,9 @@
-"""One call of the subject. Only the call itself is wrapped; what it makes of the arguments is told, never judged.
+"""One call of the subject. Only the call itself is wrapped; what it makes of the arguments is
+told, never judged.
 
-A backward pass returns one mapping, with gradients by the names of inputs and parameters. A decoder's earlier calls are
-made first, and each hands its cache on; no cache leaves the process. Where nobody knows yet what comes back, it is told
-part by part.
+A backward pass returns one mapping, with gradients by the names of inputs and parameters. A
+decoder's earlier calls are made first, and each hands its cache on; no cache leaves the process.
+Where nobody knows yet what comes back, it is told part by part.
 """
 
 from __future__ import annotations
@@ -16,21 +17,22 @@ import numpy as np
 
 from .frames import FLOATS, Entries
 from .lifts.making import INPUTS, FormNotMade, FrameworkForm, NotReached, is_parameter, refusing
-from .raised import SpeechRecorder, summary, told_of
+from .raised import SpeechRecorder, describe_exception, summarise_exception
 
-DEEPEST = 6
-MOST_PARTS = 1000  # parts that are told
-LARGEST = 2**18
+MAX_PART_DEPTH = 6
+MAX_PARTS = 1000  # parts that are told
+MAX_SENT_BYTES = 2**18
 """Bytes of all arrays together that are sent; what does not fit is told by its shape."""
 
 
-def parts_of(returned: Any, lift: Any) -> Tuple[Dict[str, Any], List[Entries]]:
-    """Its type; of each array in it path, type and shape; and the arrays of floating-point numbers, of any shape."""
+def take_apart(returned: Any, lift: Any) -> Tuple[Dict[str, Any], List[Entries]]:
+    """The form of what came back, part by part, and its arrays of numbers, of any shape."""
     told: List[Dict[str, Any]] = []
     sent: List[Entries] = []
-    room = LARGEST
-    for path, value in itertools.islice(_arrays(returned, ()), MOST_PARTS):
-        part: Dict[str, Any] = {"path": list(path), "type": type(value).__name__, "shape": _shape(value)}
+    room = MAX_SENT_BYTES
+    for path, value in itertools.islice(_walk_arrays(returned, ()), MAX_PARTS):
+        part: Dict[str, Any] = {"path": list(path), "type": type(value).__name__,
+                                "shape": _shape_if_known(value)}
         entries = _read_numbers(value, lift)
         if entries is not None and entries.array.nbytes <= room:
             room -= entries.array.nbytes
@@ -40,35 +42,36 @@ def parts_of(returned: Any, lift: Any) -> Tuple[Dict[str, Any], List[Entries]]:
     return {"type": type(returned).__name__, "parts": told}, sent
 
 
-def _arrays(value: Any, path: Tuple[str, ...]) -> Iterator[Tuple[Tuple[str, ...], Any]]:
-    """Every array, of any shape, with its path; what is neither an array nor holds any is passed over."""
+def _walk_arrays(value: Any, path: Tuple[str, ...]) -> Iterator[Tuple[Tuple[str, ...], Any]]:
+    """Every array, of any shape, with its path; what holds no array is passed over."""
     if _has(value, "shape") and _has(value, "dtype"):
         yield path, value
-    elif len(path) < DEEPEST:
-        for step, part in _inside(value):
-            yield from _arrays(part, (*path, step))
+    elif len(path) < MAX_PART_DEPTH:
+        for step, part in _list_parts(value):
+            yield from _walk_arrays(part, (*path, step))
 
 
-def _inside(value: Any) -> Iterator[Tuple[str, Any]]:
+def _list_parts(value: Any) -> Iterator[Tuple[str, Any]]:
     if isinstance(value, Mapping):
         yield from (('["{}"]'.format(name), part) for name, part in value.items())
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
         yield from ((".{}".format(name), getattr(value, name)) for name in value._fields)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        yield from ((".{}".format(field.name), getattr(value, field.name, None)) for field in dataclasses.fields(value))
+        yield from ((".{}".format(field.name), getattr(value, field.name, None))
+                    for field in dataclasses.fields(value))
     elif isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
         yield from (("[{}]".format(at), part) for at, part in enumerate(value))
 
 
 def _has(value: Any, name: str) -> bool:
-    """Whether it has the attribute. One that raises anything else than that it is not there is one that is there."""
+    """Whether it has the attribute. One that raises another error is there."""
     try:
         return hasattr(value, name)
     except Exception:  # a parameter of PyTorch whose shape nobody knows before the first call
         return True
 
 
-def _shape(value: Any) -> Optional[List[int]]:
+def _shape_if_known(value: Any) -> Optional[List[int]]:
     """None where it cannot tell."""
     try:
         return [int(length) for length in value.shape]
@@ -80,19 +83,23 @@ def _read_numbers(value: Any, lift: Any) -> Optional[Entries]:
     """The array's numbers, of any shape; None for what holds none, or cannot be read."""
     try:
         entries: Entries = lift.read(value)
-        return Entries(entries.dtype, entries.array.copy()) if entries.dtype in FLOATS else None
+        if entries.dtype in FLOATS:
+            return Entries(entries.dtype, entries.array.copy())
+        return None
     except Exception:  # whatever a framework says to that
         return None
 
 
-MOST_NAMES = 20
+MAX_NAMES = 20
 """Names that are told of a mapping that has others than those that are expected."""
 
 
 def gradients_in_order(returned: Mapping[Any, Any], wrt: Sequence[str]) -> List[Any]:
-    """The gradients, of any shape, with respect to these arguments; None where the mapping has none of that name.
+    """The gradients, of any shape, with respect to these arguments; None where the mapping has
+    none of that name.
 
-    Raises NotReached where parameters are among the arguments and it has a gradient of none of them.
+    Raises NotReached where parameters are among the arguments and it has a gradient of none of
+    them.
     """
     found = {name: returned.get(own_name(name)) for name in wrt}
     of_parameters = [each for name, each in found.items() if is_parameter(name)]
@@ -101,15 +108,19 @@ def gradients_in_order(returned: Mapping[Any, Any], wrt: Sequence[str]) -> List[
     return list(found.values())
 
 
-def tell_misnamed(returned: Mapping[Any, Any], wrt: Sequence[str], keywords: Mapping[str, Any]) -> str:
-    """What the mapping has, in words, where a gradient is missing and another one bears a name that nothing here has,
-    so that it may be the one that is missing; empty of any other.
+def tell_misnamed(returned: Mapping[Any, Any], wrt: Sequence[str],
+                  keywords: Mapping[str, Any]) -> str:
+    """What the mapping has, in words, where a gradient is missing and another one bears a name
+    that nothing here has, so that it may be the one that is missing; empty of any other.
     """
     arrays = {name for name, value in keywords.items() if isinstance(value, Entries)}
-    known = arrays.union(INPUTS, map(own_name, wrt), *(value for value in keywords.values() if isinstance(value, dict)))
+    known = arrays.union(INPUTS, map(own_name, wrt),
+                         *(value for value in keywords.values() if isinstance(value, dict)))
     has = [name for name, value in returned.items() if value is not None]
     is_whole = all(own_name(name) in has for name in wrt)
-    return "" if is_whole or known.issuperset(has) else "a mapping of {}".format(", ".join(map(str, has[:MOST_NAMES])))
+    if is_whole or known.issuperset(has):
+        return ""
+    return "a mapping of {}".format(", ".join(map(str, has[:MAX_NAMES])))
 
 
 def own_name(name: str) -> str:
@@ -117,45 +128,50 @@ def own_name(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-CACHE = "cache"
-"""The keyword that a decoder takes. Over the wire it tells which calls come before (docs/protocol.md)."""
+CACHE_KEYWORD = "cache"
+"""The keyword of a decoder's cache. Over the wire it tells the calls before (docs/protocol.md)."""
 
-Parted = Callable[[Any], Tuple[Any, Any]]
+SplitAnswer = Callable[[Any], Tuple[Any, Any]]
 
 
-def stepped(function: Callable[..., Any], told: Mapping[str, Any], parted: Parted) -> Callable[..., Any]:
-    """The decoder, which stands behind these calls, as a function without a cache. parted: what it answers, and the
-    cache beside it.
+def bind_cache(function: Callable[..., Any], told: Mapping[str, Any],
+               parted: SplitAnswer) -> Callable[..., Any]:
+    """The decoder, which stands behind these calls, as a function without a cache. parted: what it
+    answers, and the cache beside it.
     """
     caches: Dict[str, Any] = {"": None}
     for each in told["earlier"].values():
-        answer = function(*each["inputs"].values(), **each["keywords"], **{CACHE: caches[each["takes"]]})
+        answer = function(*each["inputs"].values(), **each["keywords"],
+                          **{CACHE_KEYWORD: caches[each["takes"]]})
         caches[each["makes"]] = parted(answer)[1]
 
     def last(*inputs: Any, **keywords: Any) -> Any:
         """Query (B,H,T,D) or (B,T,M), key and value to what is handed back beside the cache."""
-        return parted(function(*inputs, **keywords, **{CACHE: caches[told["takes"]]}))[0]
+        return parted(function(*inputs, **keywords, **{CACHE_KEYWORD: caches[told["takes"]]}))[0]
 
     return last
 
 
-NO_GRADIENT = "no gradient"  # where an output does not depend on its inputs in a way that can be differentiated
+# where an output does not depend on its inputs in a way that can be differentiated
+NO_GRADIENT = "no gradient"
 NOT_REACHED = "not reached"  # where no gradient flows to any of the parameters of a layer
 NOT_MADE = "not made"  # where a framework refuses the form of the function that is asked for
-NAMES = ("the output", "the weights", "the log-sum-exp")  # of two that come back, the judge knows the second
+# of two that come back, the judge knows the second
+ANSWER_NAMES = ("the output", "the weights", "the log-sum-exp")
 
 Shape = Tuple[int, ...]
 
 
 class Arguments(NamedTuple):
-    """What a call gives: arrays by position, keywords, in which arrays stand too, alone or in a mapping.
+    """What a call gives: arrays by position, keywords, in which arrays stand too, alone or in a
+    mapping.
 
-    dtype: of the problem.  shapes: of what should come back, one for the output alone, two for the pair; none where
-    nobody knows yet what comes back: it is then told part by part.
+    dtype: of the problem.  shapes: of what should come back, one for the output alone, two for the
+    pair; none where nobody knows yet what comes back: it is then told part by part.
     rows: with gradients of the sum of these rows of the output, (T,) bool; None without.
-    wrt: the names of the arguments with respect to which gradients come back, behind the output.  is_backward: that
-    the function is a backward pass, and nothing but gradients comes back, in a mapping.  form: what the framework is to
-    make of the function first; None: nothing.
+    wrt: the names of the arguments with respect to which gradients come back, behind the output.
+    is_backward: that the function is a backward pass, and nothing but gradients comes back, in a
+    mapping.  form: what the framework is to make of the function first; None: nothing.
     """
 
     inputs: Sequence[Entries]
@@ -168,81 +184,93 @@ class Arguments(NamedTuple):
     form: Optional[FrameworkForm] = None
 
 
-class Ended(NamedTuple):
-    """How a call ended. ended: answered, raised or unusable.
+class CallEnding(NamedTuple):
+    """Says how a call ended. how: answered, raised or unusable.
 
-    results: output, (B,H,T,Dv) or (B,T,M), and weights and log-sum-exp, if they were asked for, as copies.
-    own: the same in the subject's own memory.  gradients: in the shapes of the inputs.  aliases: the places of the
-    arrays given whose memory a result shares.  told: of what raised or cannot be used, and of what came back part by
-    part.  said: on stderr.
+    results: output, (B,H,T,Dv) or (B,T,M), and weights and log-sum-exp, if they were asked for, as
+    copies.
+    own: the same in the subject's own memory.  gradients: in the shapes of the inputs.  aliases:
+    the places of the arrays given whose memory a result shares.  details: of what raised or cannot
+    be used, and of what came back part by part.  stderr: what was said there.
     """
 
-    ended: str
+    how: str
     results: Sequence[Entries] = ()
     own: Sequence[Entries] = ()
     gradients: Sequence[Any] = ()
     has_gradients: bool = False
     aliases: Sequence[int] = ()
-    told: Mapping[str, Any] = {}
-    said: str = ""
+    details: Mapping[str, Any] = {}
+    stderr: str = ""
 
 
 class _Unusable(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
-    def __init__(self, named: str, name: str, at: int, reading: str = "", *, is_array: bool = False) -> None:
+    def __init__(self, named: str, name: str, at: int, reading: str = "", *,
+                 is_array: bool = False) -> None:
         super().__init__(named)
-        self.told = {"named": named, "name": name, "at": at, "reading": reading, "is_array": is_array}
+        self.details = {"named": named, "name": name, "at": at, "reading": reading,
+                        "is_array": is_array}
 
 
-def perform(function: Any, lift: Any, given: Arguments, *, caught: Tuple[Type[BaseException], ...] = (BaseException,),
-            is_sent: bool = False) -> Ended:
+def perform(function: Any, lift: Any, given: Arguments, *,
+            caught: Tuple[Type[BaseException], ...] = (BaseException,),
+            is_sent: bool = False) -> CallEnding:
     """Call the function; what it raises, if it is among `caught`, is an end like another.
 
-    is_sent: whether the results are sent at once: then only those are copied that do not lie in plain order.
+    is_sent: whether the results are sent at once: then only those are copied that do not lie in
+    plain order.
     """
     arrays = arrays_of(given)
-    with lift.around(given.dtype), SpeechRecorder() as spoken:
+    with lift.context_for(given.dtype), SpeechRecorder() as spoken:
         try:
-            told, results, gradients = _performed(function, lift, given, arrays)
+            told, results, gradients = _call_function(function, lift, given, arrays)
         except _Unusable as unusable:
-            ending = Ended("unusable", told=unusable.told)
+            ending = CallEnding("unusable", details=unusable.details)
         except NotReached:
-            ending = Ended("unusable", told={"named": "", "name": NOT_REACHED, "at": 0, "reading": ""})
+            ending = CallEnding("unusable",
+                                details={"named": "", "name": NOT_REACHED, "at": 0, "reading": ""})
         except FormNotMade as refused:
-            words = summary(refused.__cause__) if refused.__cause__ else str(refused)
-            ending = Ended("unusable", told={"named": words, "name": NOT_MADE, "at": 0, "reading": ""})
+            words = summarise_exception(refused.__cause__) if refused.__cause__ else str(refused)
+            ending = CallEnding("unusable",
+                                details={"named": words, "name": NOT_MADE, "at": 0, "reading": ""})
         except caught as raised:
-            ending = Ended("raised", told=told_of(raised))
+            ending = CallEnding("raised", details=describe_exception(raised))
         else:
-            found = [each if is_sent and each.array.flags.c_contiguous else Entries(each.dtype, each.array.copy())
-                     for each in results]
-            ending = Ended("answered", found, results, gradients, bool(gradients), _aliases(arrays, results), told)
-    return ending._replace(said=spoken.text) if spoken.text else ending
+            found = [each if is_sent and each.array.flags.c_contiguous
+                     else Entries(each.dtype, each.array.copy()) for each in results]
+            ending = CallEnding("answered", found, results, gradients, bool(gradients),
+                                _aliases(arrays, results), told)
+    if spoken.text:
+        return ending._replace(stderr=spoken.text)
+    return ending
 
 
-def _performed(function: Any, lift: Any, given: Arguments,
-               arrays: Sequence[Entries]) -> Tuple[Dict[str, Any], Sequence[Entries], Sequence[Any]]:
-    """What came back: what is told of parts that nobody knew; results; and gradients of rows. Any shape."""
-    handed = _handed(lift, arrays)
+def _call_function(function: Any, lift: Any, given: Arguments, arrays: Sequence[Entries]) -> Tuple[
+    Dict[str, Any], Sequence[Entries], Sequence[Any]]:
+    """What came back: the form of unknown parts; results; gradients of rows. Any shape."""
+    handed = _hand_over_arrays(lift, arrays)
     inputs = [handed[id(each.array)] for each in given.inputs]
-    keywords = {name: _lifted(value, handed) for name, value in given.keywords.items()}
-    if CACHE in keywords:
-        function = stepped(function, keywords.pop(CACHE), _parted)
+    keywords = {name: _lift_keyword(value, handed) for name, value in given.keywords.items()}
+    if CACHE_KEYWORD in keywords:
+        function = bind_cache(function, keywords.pop(CACHE_KEYWORD), _split_cache)
     told: Dict[str, Any] = {}
     pulled: List[Any] = []
     if given.form is not None:
-        results = _formed(lift.formed(function, given.form), lift, given, inputs, keywords)
+        results = _call_form(lift.make_form(function, given.form), lift, given, inputs, keywords)
     elif given.wrt:
-        results = _differentiated(function, lift, given, inputs, keywords)
+        results = _call_for_gradients(function, lift, given, inputs, keywords)
     else:
-        returned = _called(function, lift, inputs, keywords, rows=given.rows, pulled=pulled)
-        told, results = ({}, _read(returned, given.shapes, lift)) if given.shapes else parts_of(returned, lift)
+        returned = _call_and_wait(function, lift, inputs, keywords, rows=given.rows, pulled=pulled)
+        told, results = ({},
+                         _read_answer(returned, given.shapes,
+                                      lift)) if given.shapes else take_apart(returned, lift)
     for each in arrays:
         lift.give_back(handed[id(each.array)], each)
     return told, results, pulled[0] or () if pulled else ()
 
 
-def _handed(lift: Any, arrays: Sequence[Entries]) -> Dict[int, Any]:
-    """What the function is handed, by the id of each array, any shape: the same array twice arrives as one object."""
+def _hand_over_arrays(lift: Any, arrays: Sequence[Entries]) -> Dict[int, Any]:
+    """What is handed over for each array, by its id, any shape: one array twice is one object."""
     handed: Dict[int, Any] = {}
     for each in arrays:
         if id(each.array) not in handed:
@@ -252,107 +280,115 @@ def _handed(lift: Any, arrays: Sequence[Entries]) -> Dict[int, Any]:
 
 def arrays_of(given: Arguments) -> List[Entries]:
     """Every array, of any shape, among the arguments."""
-    return list(given.inputs) + [each for value in given.keywords.values() for each in _within(value)]
+    return list(given.inputs) + [each for value in given.keywords.values()
+                                 for each in _arrays_within(value)]
 
 
-def _within(value: Any) -> List[Entries]:
+def _arrays_within(value: Any) -> List[Entries]:
     """The arrays, of any shape, in a keyword's value."""
     if isinstance(value, Entries):
         return [value]
-    return [each for inner in value.values() for each in _within(inner)] if isinstance(value, dict) else []
+    if isinstance(value, dict):
+        return [each for inner in value.values() for each in _arrays_within(inner)]
+    return []
 
 
-def _lifted(value: Any, handed: Mapping[int, Any]) -> Any:
+def _lift_keyword(value: Any, handed: Mapping[int, Any]) -> Any:
     if isinstance(value, Entries):
         return handed[id(value.array)]
-    return {name: _lifted(inner, handed) for name, inner in value.items()} if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        return {name: _lift_keyword(inner, handed) for name, inner in value.items()}
+    return value
 
 
-def _called(function: Any, lift: Any, inputs: Sequence[Any], keywords: Mapping[str, Any], *, rows: Any,
-            pulled: List[Any]) -> Any:
-    """What comes back, once it is computed: JAX and a GPU answer before; what goes wrong then belongs to the call."""
+def _call_and_wait(function: Any, lift: Any, inputs: Sequence[Any], keywords: Mapping[str, Any], *,
+                   rows: Any, pulled: List[Any]) -> Any:
+    """Calls, and waits until it is computed: an error of the computation is the call's."""
     if rows is None:
         returned = function(*inputs, **keywords)
     else:
-        returned, gradients = lift.gradients(lambda *given: function(*given, **keywords), inputs, rows)
+        returned, gradients = lift.gradients(lambda *given: function(*given, **keywords), inputs,
+                                             rows)
         pulled.append(gradients)
     lift.wait(returned)
     return returned
 
 
-def _parted(returned: Any) -> Tuple[Any, Any]:
-    """What a decoder answers: output, (B,H,T,Dv) or (B,T,M), alone or with what else was asked for; and, from the last
-    place, its cache. Raises _Unusable.
+def _split_cache(returned: Any) -> Tuple[Any, Any]:
+    """What a decoder answers: output, (B,H,T,Dv) or (B,T,M), alone or with what else was asked
+    for; and, from the last place, its cache. Raises _Unusable.
     """
     if not isinstance(returned, (tuple, list)) or len(returned) < 2:
-        raise _Unusable(named(returned), "the cache", 0)
+        raise _Unusable(describe_returned(returned), "the cache", 0)
     *results, cache = returned
     return (results[0] if len(results) == 1 else tuple(results)), cache
 
 
-def _formed(function: Any, lift: Any, given: Arguments, inputs: Sequence[Any],
-            keywords: Mapping[str, Any]) -> List[Entries]:
-    """What the form of a function answers, in the shapes given. Of gradients, whatever is raised is a refusal."""
+def _call_form(function: Any, lift: Any, given: Arguments, inputs: Sequence[Any],
+               keywords: Mapping[str, Any]) -> List[Entries]:
+    """What a form answers, in the shapes given. Errors of its gradients are refusals."""
     if not given.wrt:
-        return _read(_called(function, lift, inputs, keywords, rows=None, pulled=[]), given.shapes, lift)
+        return _read_answer(_call_and_wait(function, lift, inputs, keywords, rows=None, pulled=[]),
+                            given.shapes, lift)
     with refusing():
-        return _differentiated(function, lift, given, inputs, keywords)
+        return _call_for_gradients(function, lift, given, inputs, keywords)
 
 
-def _differentiated(function: Any, lift: Any, given: Arguments, inputs: Sequence[Any],
-                    keywords: Mapping[str, Any]) -> List[Entries]:
-    """The output, and the gradients in the shapes of the arguments, as (B,H,T,D); of a backward pass the gradients."""
+def _call_for_gradients(function: Any, lift: Any, given: Arguments, inputs: Sequence[Any],
+                        keywords: Mapping[str, Any]) -> List[Entries]:
+    """The output and the gradients, (B,H,T,D) of the query; of a backward pass gradients alone."""
     names: Tuple[str, ...] = ()
     if given.is_backward:
         returned = function(*inputs, **keywords)
         lift.wait(list(returned.values()) if isinstance(returned, abc.Mapping) else returned)
-        found = _by_name(returned, given)
+        found = _order_backward_gradients(returned, given)
     else:
-        output, gradients = lift.differentiated(function, inputs, keywords, given.wrt)
+        output, gradients = lift.differentiate(function, inputs, keywords, given.wrt)
         if gradients is None:
-            raise _Unusable(named(output), NO_GRADIENT, 0)
+            raise _Unusable(describe_returned(output), NO_GRADIENT, 0)
         lift.wait(gradients)
-        found, names = [output, *gradients], NAMES[:1]
+        found, names = [output, *gradients], ANSWER_NAMES[:1]
     every = (*names, *("the gradient of the {}".format(name) for name in given.wrt))
-    return [_entries(value, name, at, shape, lift) for at, (value, name, shape)
+    return [_read_entries(value, name, at, shape, lift) for at, (value, name, shape)
             in enumerate(zip(found, every, given.shapes))]
 
 
-def _by_name(returned: Any, given: Arguments) -> List[Any]:
-    """The gradients of a backward pass, in the order of `wrt`. Raises _Unusable for what is no mapping of these."""
-    is_mapping = isinstance(returned, abc.Mapping)
-    told = tell_misnamed(returned, given.wrt, given.keywords) if is_mapping else named(returned)
+def _order_backward_gradients(returned: Any, given: Arguments) -> List[Any]:
+    """The gradients of a backward pass in the order of `wrt`. Raises _Unusable."""
+    told = describe_returned(returned)
+    if isinstance(returned, abc.Mapping):
+        told = tell_misnamed(returned, given.wrt, given.keywords)
     if told:
         raise _Unusable(told, "the mapping", 0)
     return gradients_in_order(returned, given.wrt)
 
 
-def _read(returned: Any, shapes: Sequence[Shape], lift: Any) -> List[Entries]:
-    """The arrays that came back: the output, (B,H,T,Dv) or (B,T,M), alone or with the weights, (B,H,T,S) or (B,T,S),
-    the log-sum-exp, (B,H,T), or both.
+def _read_answer(returned: Any, shapes: Sequence[Shape], lift: Any) -> List[Entries]:
+    """The arrays that came back: the output, (B,H,T,Dv) or (B,T,M), alone or with the weights,
+    (B,H,T,S) or (B,T,S), the log-sum-exp, (B,H,T), or both.
     """
     if len(shapes) == 1:
-        return [_entries(returned, NAMES[0], 0, shapes[0], lift)]
+        return [_read_entries(returned, ANSWER_NAMES[0], 0, shapes[0], lift)]
     if not isinstance(returned, (tuple, list)) or len(returned) != len(shapes):
-        raise _Unusable(named(returned), "the pair", 0)
-    return [_entries(value, name, at, shape, lift) for at, (value, name, shape)
-            in enumerate(zip(returned, NAMES, shapes))]
+        raise _Unusable(describe_returned(returned), "the pair", 0)
+    return [_read_entries(value, name, at, shape, lift) for at, (value, name, shape)
+            in enumerate(zip(returned, ANSWER_NAMES, shapes))]
 
 
-def _entries(value: Any, name: str, at: int, shape: Shape, lift: Any) -> Entries:
-    """What came back as an array of this shape, any, in a dtype of floating-point numbers. Raises _Unusable."""
+def _read_entries(value: Any, name: str, at: int, shape: Shape, lift: Any) -> Entries:
+    """What came back as floating-point numbers of this shape, any shape. Raises _Unusable."""
     if value is None or isinstance(value, (tuple, dict, str, bytes)):
-        raise _Unusable(named(value), name, at)
+        raise _Unusable(describe_returned(value), name, at)
     try:
         entries: Entries = lift.read(value)
     except BaseException as cause:
-        raise _Unusable(named(value), name, at, summary(cause)) from None
+        raise _Unusable(describe_returned(value), name, at, summarise_exception(cause)) from None
     if entries.dtype not in FLOATS or entries.array.shape != tuple(shape):
-        raise _Unusable(named(value, entries), name, at, is_array=True)
+        raise _Unusable(describe_returned(value, entries), name, at, is_array=True)
     return entries
 
 
-def named(value: Any, entries: Any = None) -> str:
+def describe_returned(value: Any, entries: Any = None) -> str:
     """What came back, in words; of an array, any shape will do, its shape and dtype."""
     if value is None:
         return "None"
@@ -360,16 +396,20 @@ def named(value: Any, entries: Any = None) -> str:
         return "a {} of {}".format(type(value).__name__, len(value))
     kind = type(value).__name__
     told = "{} {}".format("an" if kind[:1].lower() in "aeiou" else "a", kind)
-    return told if entries is None else "{} of shape {} and dtype {}".format(told, entries.array.shape, entries.dtype)
+    if entries is None:
+        return told
+    return "{} of shape {} and dtype {}".format(told, entries.array.shape, entries.dtype)
 
 
 def _aliases(arrays: Sequence[Entries], results: Sequence[Entries]) -> List[int]:
-    return [at for at, each in enumerate(arrays) if any(_share(each.array, result.array) for result in results)]
+    return [at for at, each in enumerate(arrays)
+            if any(_share(each.array, result.array) for result in results)]
 
 
 def _share(first: Any, second: Any) -> bool:
-    """Whether two arrays, of any shape, share memory; where that is too hard to find out, it is taken for granted."""
-    if not np.may_share_memory(first, second):  # only the bounds are compared: cheap, and almost always enough
+    """Whether two arrays, of any shape, share memory; True where nobody can tell."""
+    # only the bounds are compared: cheap, and almost always enough
+    if not np.may_share_memory(first, second):
         return False
     try:
         return bool(np.shares_memory(first, second, max_work=10_000))  # type: ignore[arg-type]  # any int is meant

@@ -8,27 +8,25 @@ import inspect
 import sys
 from typing import Any, Dict, List, Mapping, Optional
 
-LONGEST = 1000  # characters of a default or an attribute that is told by its repr
+MAX_CHARACTERS = 1000  # characters of a default or an attribute that is told by its repr
 _DEEPEST = 6
 
 
-def described(function: Any) -> Dict[str, Any]:
-    """Signature, attributes, place and kin of a callable. What its own code raises on the way costs that part only."""
-    return {
-        "type": type(function).__name__,
-        "is_class": isinstance(function, type),
-        "is_callable": callable(function),
-        "is_function": hasattr_(function, "__code__") or isinstance(function, functools.partial),
-        "is_module_of_torch": "torch.nn.modules.module" in _kin(function),
-        "is_deferred": quietly(lambda: inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function)),
-        "qualname": text_of(getattr_(function, "__qualname__", "")),
-        "module": text_of(getattr_(function, "__module__", "")),
-        "doc": text_of(getattr_(function, "__doc__", "")).strip().partition("\n")[0][:LONGEST],
-        "place": _place(function),
-        "parameters": _parameters(function),
-        "attributes": _attributes(function),
-        "uses": uses(function),
-    }
+def describe_callable(function: Any) -> Dict[str, Any]:
+    """Describes a callable. What its own code raises on the way costs one part alone."""
+    return {"type": type(function).__name__, "is_class": isinstance(function, type),
+            "is_callable": callable(function),
+            "is_function": hasattr_(function, "__code__")
+            or isinstance(function, functools.partial),
+            "is_module_of_torch": "torch.nn.modules.module" in _kin(function),
+            "is_deferred": quietly(lambda: inspect.iscoroutinefunction(function)
+                                   or inspect.isgeneratorfunction(function)),
+            "qualname": text_of(getattr_(function, "__qualname__", "")),
+            "module": text_of(getattr_(function, "__module__", "")),
+            "doc": text_of(getattr_(function, "__doc__",
+                                    "")).strip().partition("\n")[0][:MAX_CHARACTERS],
+            "place": _find_place(function), "parameters": _describe_parameters(function),
+            "attributes": _plain_attributes(function), "uses": used_packages(function),}
 
 
 def hasattr_(thing: Any, name: str) -> bool:
@@ -39,7 +37,9 @@ def hasattr_(thing: Any, name: str) -> bool:
 def getattr_(thing: Any, name: str, otherwise: Any) -> Any:
     """`getattr`, whatever `__getattr__` raises."""
     found = quietly(lambda: getattr(thing, name, otherwise))
-    return otherwise if found is None else found
+    if found is None:
+        return otherwise
+    return found
 
 
 def quietly(ask: Any) -> Any:
@@ -52,25 +52,30 @@ def quietly(ask: Any) -> Any:
 
 def text_of(value: Any) -> str:
     """The value, if it is a plain string; empty otherwise."""
-    return value if type(value) is str else ""
+    if type(value) is str:
+        return value
+    return ""
 
 
 def _kin(function: Any) -> List[str]:
     return [base.__module__ for base in type(function).__mro__]
 
 
-def _place(function: Any) -> Optional[List[Any]]:
-    """File and line where it is defined; of a callable object, where its class is; None if nobody knows."""
-    things = (quietly(lambda: inspect.unwrap(function)), getattr_(function, "func", None), type(function))
-    return next(filter(None, map(_source, things)), None)
+def _find_place(function: Any) -> Optional[List[Any]]:
+    """File and line where it, or a callable object's class, is defined; None if unknown."""
+    things = (quietly(lambda: inspect.unwrap(function)), getattr_(function, "func", None),
+              type(function))
+    return next(filter(None, map(_find_source, things)), None)
 
 
-def _source(thing: Any) -> Optional[List[Any]]:
+def _find_source(thing: Any) -> Optional[List[Any]]:
     found = quietly(lambda: [inspect.getsourcefile(thing), inspect.getsourcelines(thing)[1]])
-    return list(found) if found and found[0] else None
+    if found and found[0]:
+        return list(found)
+    return None
 
 
-def _parameters(function: Any) -> Optional[List[Dict[str, Any]]]:
+def _describe_parameters(function: Any) -> Optional[List[Dict[str, Any]]]:
     """Each parameter: name, kind, default. None where it tells no signature.
 
     Of a module of PyTorch, whose call hides its parameters, those of its `forward`.
@@ -81,57 +86,65 @@ def _parameters(function: Any) -> Optional[List[Dict[str, Any]]]:
         inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
     if is_hidden and callable(forward):
         found = quietly(lambda: list(inspect.signature(forward).parameters.values()))
-    return None if found is None else [_parameter(each) for each in found]
+    if found is None:
+        return None
+    return [_describe_parameter(each) for each in found]
 
 
-def _parameter(parameter: inspect.Parameter) -> Dict[str, Any]:
+def _describe_parameter(parameter: inspect.Parameter) -> Dict[str, Any]:
     told: Dict[str, Any] = {"name": parameter.name, "kind": parameter.kind.name}
     if parameter.default is not inspect.Parameter.empty:
-        told["default"] = plain(parameter.default)
+        told["default"] = as_json(parameter.default)
     return told
 
 
-def _attributes(function: Any) -> Dict[str, Any]:
+def _plain_attributes(function: Any) -> Dict[str, Any]:
     """What somebody set on a function; of an object, its attributes that are plain."""
     if isinstance(function, type):
         return {}
     own = quietly(lambda: dict(vars(function))) or {}
-    of_class = {} if hasattr_(function, "__code__") else _of_classes(function)
-    return {name: plain(value) for name, value in {**of_class, **own}.items()
+    of_class = {} if hasattr_(function, "__code__") else _class_attributes(function)
+    return {name: as_json(value) for name, value in {**of_class, **own}.items()
             if type(name) is str and not name.startswith("_")}
 
 
-def _of_classes(function: Any) -> Dict[str, Any]:
+def _class_attributes(function: Any) -> Dict[str, Any]:
     found: Dict[str, Any] = {}
     for base in reversed(type(function).__mro__[:-1]):
         if base.__module__.partition(".")[0] not in ("torch", "builtins", "functools"):
-            found.update({name: value for name, value in vars(base).items() if not callable(value)})
+            found.update({name: value for name, value in vars(base).items()
+                          if not callable(value)})
     return found
 
 
-def plain(value: Any, depth: int = _DEEPEST) -> Any:
-    """The value if JSON has such a thing; what it holds, if it holds things; else how Python writes it."""
+def as_json(value: Any, depth: int = _DEEPEST) -> Any:
+    """The value as JSON has it; what it holds, if it holds things; else its repr."""
     if isinstance(value, enum.Enum):
-        return plain(value.value, depth)
-    if value is None or type(value) in (bool, int, str):
+        return as_json(value.value, depth)
+    is_finite = type(value) is float and value - value == 0
+    if value is None or type(value) in (bool, int, str) or is_finite:
         return value
     if type(value) is float:
-        return value if value - value == 0 else {"$float": repr(value)}
+        return {"$float": repr(value)}
     if depth and isinstance(value, Mapping):
-        pairs = list(value.items())[:LONGEST]
-        return {"$map": [[plain(key, depth - 1), plain(inner, depth - 1)] for key, inner in pairs]}
+        pairs = list(value.items())[:MAX_CHARACTERS]
+        return {"$map": [[as_json(key, depth - 1), as_json(inner, depth - 1)]
+                         for key, inner in pairs]}
     if depth and isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(inner, depth - 1) for inner in list(value)[:LONGEST]]
-    return {"$repr": written(value), "type": type(value).__name__}
+        return [as_json(inner, depth - 1) for inner in list(value)[:MAX_CHARACTERS]]
+    return {"$repr": short_repr(value), "type": type(value).__name__}
 
 
-def written(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """How Python writes it, short; the name of its type where its own code raises."""
     told = quietly(lambda: repr(value))
-    return told[:LONGEST] if type(told) is str else type(value).__name__
+    if type(told) is str:
+        return told[:MAX_CHARACTERS]
+    return type(value).__name__
 
 
-def uses(function: Any) -> List[str]:
+def used_packages(function: Any) -> List[str]:
     """The packages that its module imports under any name: `jnp` makes it "jax"."""
-    return sorted({value.__name__.partition(".")[0] for value in dict(getattr_(function, "__globals__", {})).values()
+    return sorted({value.__name__.partition(".")[0]
+                   for value in dict(getattr_(function, "__globals__", {})).values()
                    if type(value) is type(sys)})

@@ -1,4 +1,4 @@
-"""Finds the function that a target names, in this process, and tells in plain words why it cannot."""
+"""Finds the function that a target names, or tells in plain words why it cannot."""
 
 from __future__ import annotations
 
@@ -15,33 +15,34 @@ import types
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from .raised import told_of
+from .raised import describe_exception
 
-FROM_FILE = "target_"  # begins the name of a module that a path leads to, so that it hides no other
-PACKAGE = "implementations"
+# begins the name of a module that a path leads to, so that it hides no other
+TARGET_PREFIX = "target_"
+ADAPTER_PACKAGE = "implementations"
 """The package under which adapters are imported, from whatever folders a run names."""
 
 
 class NotLoaded(Exception):  # noqa: N818  (named for what happened)
-    """The target cannot be had; `told` says why: `kind` is missing, syntax, raised, no_file, no_python or member."""
+    """The target cannot be had; `details` say why: missing, syntax, raised, no_file …"""
 
     def __init__(self, kind: str, **told: Any) -> None:
         super().__init__(kind)
-        self.told: Dict[str, Any] = {"kind": kind, **told}
+        self.details: Dict[str, Any] = {"kind": kind, **told}
 
 
-def extend(folders: List[str]) -> None:
+def extend_adapters(folders: List[str]) -> None:
     """Let adapters be found in these folders."""
-    package = sys.modules.get(PACKAGE)
+    package = sys.modules.get(ADAPTER_PACKAGE)
     if package is None or not hasattr(package, "__path__"):
-        package = sys.modules[PACKAGE] = types.ModuleType(PACKAGE)
+        package = sys.modules[ADAPTER_PACKAGE] = types.ModuleType(ADAPTER_PACKAGE)
         package.__path__ = []  # what makes it a package
     package.__path__ = list(dict.fromkeys([*package.__path__, *folders]))
     importlib.invalidate_caches()
 
 
 def write_down(files: Mapping[str, str]) -> str:
-    """The folder with these files, which were handed over; it goes with the process. Empty for none."""
+    """The folder with these files, which goes with the process. Empty for no files."""
     if not files:
         return ""
     folder = Path(__file__).parents[1] / "handed"
@@ -53,91 +54,97 @@ def write_down(files: Mapping[str, str]) -> str:
 
 
 def is_there(module: str) -> bool:
-    """Whether it can be imported. Looking for a submodule imports what holds it, which may not be there."""
+    """Whether it can be imported. For a submodule, what holds it is imported."""
     try:
         return importlib.util.find_spec(module) is not None
     except BaseException:
         return False
 
 
-BACKWARD = "_backward"
+BACKWARD_SUFFIX = "_backward"
 """How the name of a function's backward pass ends."""
 
 
-def member(where: Mapping[str, Any], name: str) -> Any:
+def load_member(where: Mapping[str, Any], name: str) -> Any:
     """What has that dotted name in the module that `where` leads to. Raises NotLoaded."""
-    return _member(_module(where), name)
+    return _find_member(_import_module(where), name)
 
 
-def pair(where: Mapping[str, Any], name: str, backward: str = "") -> Tuple[Any, Any]:
-    """The same, and the backward pass that stands beside it, by its own name or that of the function; None for none.
+def load_with_backward(where: Mapping[str, Any], name: str, backward: str = "") -> Tuple[Any, Any]:
+    """The same, and the backward pass that stands beside it, by its own name or that of the
+    function; None for none.
 
     Raises NotLoaded, for a backward pass that is named and is not there, too.
     """
-    module = _module(where)
-    function = _member(module, name)
+    module = _import_module(where)
+    function = _find_member(module, name)
     if backward:
-        return function, _member(module, backward)
+        return function, _find_member(module, backward)
     try:
-        found = _member(module, name + BACKWARD)
+        found = _find_member(module, name + BACKWARD_SUFFIX)
     except NotLoaded:
         return function, None
     return function, found if callable(found) else None
 
 
-def _member(module: Any, name: str) -> Any:
+def _find_member(module: Any, name: str) -> Any:
     value: Any = module
     for part in name.split("."):
-        value = _part(value, part, getattr(module, "__file__", None) or module.__name__)
+        value = _find_part(value, part, getattr(module, "__file__", None) or module.__name__)
     return value
 
 
-def _part(value: Any, part: str, file: str) -> Any:
+def _find_part(value: Any, part: str, file: str) -> Any:
     try:
         return getattr(value, part)
     except AttributeError:
-        raise NotLoaded("member", part=part, file=file, members=_public(value), own=_own(value)) from None
+        raise NotLoaded("member", part=part, file=file, members=_public_members(value),
+                        own=_own_members(value)) from None
     except BaseException as raised:
-        raise NotLoaded("raised", **_told(raised)) from None
+        raise NotLoaded("raised", **_describe_raised(raised)) from None
 
 
-def _module(where: Mapping[str, Any]) -> Any:
+def _import_module(where: Mapping[str, Any]) -> Any:
     if "text" in where:
-        return _from_text(where["text"])
+        return _module_from_text(where["text"])
     first = where.get("first", ())  # where the user stands
     if "file" in where:
         _put_first(first)
-        return _from_file(Path(__file__).parents[1] / "handed" / where["file"])  # an absolute path stays as it is
+        # an absolute path stays as it is
+        return _module_from_file(Path(__file__).parents[1] / "handed" / where["file"])
     name = where["module"]
     top = name.partition(".")[0]
-    _put_first([each for each in first if (Path(each) / top).is_dir() or (Path(each) / (top + ".py")).is_file()])
-    return _guarded(lambda: importlib.import_module(name), name)
+    _put_first([each for each in first if (Path(each) / top).is_dir()
+                or (Path(each) / (top + ".py")).is_file()])
+    return _run_import(lambda: importlib.import_module(name), name)
 
 
 def _put_first(folders: Sequence[str]) -> None:
-    """Let modules be found in these folders before all others, unless they are found there already."""
+    """Let modules be found in these folders first, unless they are on the path."""
     sys.path[:0] = [folder for folder in folders if folder not in sys.path]
     importlib.invalidate_caches()
 
 
-def _from_text(text: str) -> Any:
+def _module_from_text(text: str) -> Any:
     """The text as a module of its own, which no file holds and no import finds."""
-    module = types.ModuleType(FROM_FILE + "text")
+    module = types.ModuleType(TARGET_PREFIX + "text")
     name = "<text {}>".format(next(_numbers))
-    linecache.cache[name] = (len(text), None, text.splitlines(True), name)  # for tracebacks, and who asks for a source
-    _guarded(lambda: exec(compile(text, name, "exec"), module.__dict__), name)
+    # for tracebacks, and who asks for a source
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    _run_import(lambda: exec(compile(text, name, "exec"), module.__dict__), name)
     return module
 
 
 _numbers = itertools.count()
 
 
-def _from_file(path: Path) -> Any:
-    """The file as a module. Its own folder comes last on the path, so that it finds its siblings and hides nothing."""
+def _module_from_file(path: Path) -> Any:
+    """The file as a module. Its folder comes last on the path, so that it hides nothing."""
     if not path.is_file():
         raise NotLoaded("no_file", file=str(path))
-    name = FROM_FILE + path.stem
-    specification = importlib.util.spec_from_file_location(name, str(path), loader=_reader(name, path))
+    name = TARGET_PREFIX + path.stem
+    specification = importlib.util.spec_from_file_location(name, str(path),
+                                                           loader=_source_reader(name, path))
     if specification is None or specification.loader is None:
         raise NotLoaded("no_python", file=str(path))
     if str(path.parent) not in sys.path:
@@ -145,7 +152,7 @@ def _from_file(path: Path) -> Any:
     module = sys.modules[name] = importlib.util.module_from_spec(specification)
     loader = specification.loader
     try:
-        _guarded(lambda: loader.exec_module(module), str(path))
+        _run_import(lambda: loader.exec_module(module), str(path))
     except NotLoaded:
         del sys.modules[name]
         raise
@@ -153,8 +160,8 @@ def _from_file(path: Path) -> Any:
 
 
 class _AsItStands(importlib.machinery.SourceFileLoader):
-    """Runs a file's text. Python's own loader takes the compiled copy of another text, if that is as long and was
-    written within the same second.
+    """Runs a file's text. Python's own loader takes the compiled copy of another text, if that is
+    as long and was written within the same second.
     """
 
     def get_code(self, fullname: str) -> Any:
@@ -162,14 +169,16 @@ class _AsItStands(importlib.machinery.SourceFileLoader):
         return self.source_to_code(self.get_data(path), path)
 
 
-def _reader(name: str, path: Path) -> Optional[_AsItStands]:
+def _source_reader(name: str, path: Path) -> Optional[_AsItStands]:
     """What reads a file of Python; None leaves the choice to Python (an extension module)."""
-    return _AsItStands(name, str(path)) if path.suffix == ".py" else None
+    if path.suffix == ".py":
+        return _AsItStands(name, str(path))
+    return None
 
 
 @contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """While modules are imported, nothing looks for garbage in them: of a framework's import it took a tenth."""
+def _no_garbage_collection() -> Iterator[None]:
+    """Collects no garbage while modules are imported, a tenth of a framework's import."""
     before = gc.get_threshold() if hasattr(gc, "get_threshold") else ()  # PyPy has none
     if before:
         gc.set_threshold(0)
@@ -180,27 +189,29 @@ def _uncollected() -> Iterator[None]:
             gc.set_threshold(*before)
 
 
-def _guarded(load: Callable[[], Any], name: str) -> Any:
+def _run_import(load: Callable[[], Any], name: str) -> Any:
     """Run an import; whatever it raises becomes plain words."""
     try:
-        with _uncollected():
+        with _no_garbage_collection():
             return load()
     except ModuleNotFoundError as missing:
-        raise NotLoaded("missing", **_absent(missing, name)) from None
+        raise NotLoaded("missing", **_describe_absent(missing, name)) from None
     except SyntaxError as wrong:
-        raise NotLoaded("syntax", message=wrong.msg, file=wrong.filename or name, line=wrong.lineno or 0) from None
+        raise NotLoaded("syntax", message=wrong.msg, file=wrong.filename or name,
+                        line=wrong.lineno or 0) from None
     except BaseException as raised:
-        raise NotLoaded("raised", **_told(raised)) from None
+        raise NotLoaded("raised", **_describe_raised(raised)) from None
 
 
-def _told(raised: BaseException) -> Dict[str, Any]:
-    told = told_of(raised)
-    return {"summary": told["summary"], "file": told["file"], "line": told["line"], "traceback": told["traceback"]}
+def _describe_raised(raised: BaseException) -> Dict[str, Any]:
+    told = describe_exception(raised)
+    return {"summary": told["summary"], "file": told["file"], "line": told["line"],
+            "traceback": told["traceback"]}
 
 
-def _absent(missing: ModuleNotFoundError, name: str) -> Dict[str, Any]:
-    """Which module there is not, whether it is the one that was asked for, where it was looked for, and what is found
-    there: of the one that was asked for what stands beside it.
+def _describe_absent(missing: ModuleNotFoundError, name: str) -> Dict[str, Any]:
+    """Which module there is not, whether it is the one that was asked for, where it was looked
+    for, and what is found there: of the one that was asked for what stands beside it.
     """
     absent = missing.name or str(missing)
     parent = absent.rpartition(".")[0]
@@ -208,16 +219,19 @@ def _absent(missing: ModuleNotFoundError, name: str) -> Dict[str, Any]:
     is_asked = name == absent or name.startswith(absent + ".")
     paths = [str(Path.cwd())] if is_asked and not parent else looked
     siblings = [each.name for each in pkgutil.iter_modules(paths) if not each.name.startswith("_")]
-    return {"absent": absent, "is_asked": is_asked, "siblings": siblings, "looked": [each for each in looked if each]}
+    return {"absent": absent, "is_asked": is_asked, "siblings": siblings,
+            "looked": [each for each in looked if each]}
 
 
-def _public(value: Any) -> List[str]:
+def _public_members(value: Any) -> List[str]:
     members = getattr(value, "__dict__", {})
-    return [name for name, each in list(members.items()) if not str(name).startswith("_") and callable(each)]
+    return [name for name, each in list(members.items()) if not str(name).startswith("_")
+            and callable(each)]
 
 
-def _own(value: Any) -> List[str]:
+def _own_members(value: Any) -> List[str]:
     """Those that a module or class defines itself."""
     home = getattr(value, "__module__", "") or getattr(value, "__name__", "")
     members = getattr(value, "__dict__", {})
-    return [name for name in _public(value) if getattr(members[name], "__module__", "") == home]
+    return [name for name in _public_members(value)
+            if getattr(members[name], "__module__", "") == home]

@@ -1,4 +1,4 @@
-"""Begins the process of what is judged: `python main.py REQUESTS ANSWERS MEMORY TRACE`, descriptors and a file."""
+"""Begins the process of what is judged: `python main.py REQUESTS ANSWERS MEMORY TRACE`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ def begin() -> None:
     for descriptor in descriptors:
         if descriptor >= 0:
             os.set_inheritable(descriptor, False)
-    # a shell starts what runs in the background with interrupts ignored: a verdict does not depend on that
+    # a shell starts what runs in the background with interrupts ignored: a verdict does not depend
+    # on that
     signal.signal(signal.SIGINT, signal.default_int_handler)
     faulthandler.enable(open(trace, "w"))  # noqa: SIM115  (as long as the process lives)
     sys.argv[:] = [""]
@@ -26,7 +27,8 @@ def begin() -> None:
     sys.dont_write_bytecode = before
     raised.keep_in(os.path.join(os.path.dirname(trace), "said"))
     sys.path.pop(0)
-    for name in [name for name in sys.modules if "attnspec" in name]:  # an editable install leaves its finder there
+    # an editable install leaves its finder there
+    for name in [name for name in sys.modules if "attnspec" in name]:
         del sys.modules[name]
     serving.serve(*descriptors)
 

@@ -1,5 +1,6 @@
-"""What raised, in plain words (its message, and the frames that are the subject's), and what a subject says during a
-call: on descriptor 2, where libraries write, on `sys.stderr`, and in warnings. Nothing raises here.
+"""What raised, in plain words (its message, and the frames that are the subject's), and what a
+subject says during a call: on descriptor 2, where libraries write, on `sys.stderr`, and in
+warnings. Nothing raises here.
 """
 
 from __future__ import annotations
@@ -18,30 +19,35 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Dict, List, Tuple
 
-OURS = Path(__file__).parent
-DEEPEST = 16  # frames shown of a traceback, counted from where the exception was raised
-LONGEST = 4000  # characters of a traceback, a message, a line
+HOST_FOLDER = Path(__file__).parent
+MAX_FRAMES = 16  # frames shown of a traceback, counted from where the exception was raised
+MAX_CHARACTERS = 4000  # characters of a traceback, a message, a line
 
 
-def told_of(raised: BaseException) -> Dict[str, Any]:
-    """An exception in plain words: its last line, the subject's frames, its kin, the line that raised it."""
-    frames, steps = _frames(raised), _steps(raised)
-    by, act = _asker(raised, steps)
-    return {"summary": summary(raised), "traceback": _bounded(_traceback(raised, frames)),
+def describe_exception(raised: BaseException) -> Dict[str, Any]:
+    """An exception in plain words: its last line, the subject's frames, what raised it."""
+    frames, steps = _subject_frames(raised), _subject_steps(raised)
+    by, act = _find_asker(raised, steps)
+    return {"summary": summarise_exception(raised),
+            "traceback": _shorten_text(_format_traceback(raised, frames)),
             "classes": [each.__name__ for each in type(raised).__mro__],
-            "statement": (frames[-1].line or "").strip()[:LONGEST] if frames else "",
-            "file": frames[-1].filename if frames else "", "line": frames[-1].lineno if frames else 0,
-            "by": by, "act": act, "is_stated": _is_stated(steps), "at": _own_place(steps)}
+            "statement": (frames[-1].line or "").strip()[:MAX_CHARACTERS] if frames else "",
+            "file": frames[-1].filename if frames else "",
+            "line": frames[-1].lineno if frames else 0, "by": by, "act": act,
+            "is_stated": _is_stated(steps), "at": _own_place(steps)}
 
 
-_LOOKING_UP = ("__getattr__", "__getattribute__", "getattr")  # the last as JAX calls it, for what it deprecates
-_CONVERTING = ("__bool__", "__int__", "__index__", "__float__", "__complex__", "__array__", "__len__", "__iter__")
+# the last as JAX calls it, for what it deprecates
+_LOOKING_UP = ("__getattr__", "__getattribute__", "getattr")
+_CONVERTING = ("__bool__", "__int__", "__index__", "__float__", "__complex__", "__array__",
+               "__len__", "__iter__")
 """What Python calls where a value is asked for as a number, a truth or an array."""
 
-UNREAL = ("Tracer", "Concretization")  # in the names of JAX's classes: a number is asked for before there is one
+# in the names of JAX's classes: a number is asked for before there is one
+TRACING_WORDS = ("Tracer", "Concretization")
 
 
-def _steps(raised: BaseException) -> List[TracebackType]:
+def _subject_steps(raised: BaseException) -> List[TracebackType]:
     """The steps of the traceback that lie in the subject's code, the innermost last."""
     steps: List[TracebackType] = []
     try:
@@ -55,60 +61,65 @@ def _steps(raised: BaseException) -> List[TracebackType]:
     return steps
 
 
-def _asker(raised: BaseException, steps: List[TracebackType]) -> Tuple[List[Any], str]:
-    """Name of the module, file and line that raised, of the subject's; where an attribute is looked up by a function,
-    a traced array is converted, or a keyword is handed on until somebody refuses it, of who asked for that.
+def _find_asker(raised: BaseException, steps: List[TracebackType]) -> Tuple[List[Any], str]:
+    """Name of the module, file and line that raised, of the subject's; where an attribute is
+    looked up by a function, a traced array is converted, or a keyword is handed on until somebody
+    refuses it, of who asked for that.
 
-    And what that line did: `raise` (also by `assert`), `call` of something else that raised, or else `compute`.
+    And what that line did: `raise` (also by `assert`), `call` of something else that raised, or
+    else `compute`.
     """
     try:
         asking = [step for step in steps if step.tb_frame.f_code.co_name not in _LOOKING_UP]
         step = _first_with_keyword(raised, _without_conversion(raised, asking))
-        return [_module(step), *_place(step)], _act(step)
+        return [_module_of_step(step), *_place_of_step(step)], _act_of_step(step)
     except BaseException:
         return ["", "", 0], ""
 
 
 def _own_place(steps: List[TracebackType]) -> List[Any]:
-    """File and line of the subject's own code that the exception came from: the innermost step in the package in which
-    the call began. What lies deeper belongs to the libraries that it calls, and what differentiates it is ours.
+    """File and line of the subject's own code that the exception came from: the innermost step in
+    the package in which the call began. What lies deeper belongs to the libraries that it calls,
+    and what differentiates it is ours.
     """
-    own = [step for step in steps if OURS not in Path(step.tb_frame.f_code.co_filename).parents] or steps
+    own = [step for step in steps
+           if HOST_FOLDER not in Path(step.tb_frame.f_code.co_filename).parents] or steps
     for step in reversed(own):
-        if _package(step) == _package(own[0]):
-            return _place(step)
+        if _package_of_step(step) == _package_of_step(own[0]):
+            return _place_of_step(step)
     return ["", 0]
 
 
 def _is_stated(steps: List[TracebackType]) -> bool:
-    """Whether a `raise` or an `assert` statement raised it. What compiled code raises, such as NumPy's or an index, is
-    raised by the line that calls it. The frame's own code tells, so a statement of several lines is known, too.
+    """Whether a `raise` or an `assert` statement raised it. What compiled code raises, such as
+    NumPy's or an index, is raised by the line that calls it. The frame's own code tells, so a
+    statement of several lines is known, too.
     """
     try:
         innermost = steps[-1]
-        return innermost.tb_next is None and _act(innermost) == SPOKE
+        return innermost.tb_next is None and _act_of_step(innermost) == RAISING
     except BaseException:
         return False
 
 
-def _place(step: TracebackType) -> List[Any]:
+def _place_of_step(step: TracebackType) -> List[Any]:
     return [step.tb_frame.f_code.co_filename, step.tb_lineno]
 
 
-def _module(step: TracebackType) -> str:
+def _module_of_step(step: TracebackType) -> str:
     try:
         return str(step.tb_frame.f_globals.get("__name__", ""))
     except BaseException:  # a name of its own making may raise
         return ""
 
 
-def _package(step: TracebackType) -> str:
-    return _module(step).partition(".")[0]
+def _package_of_step(step: TracebackType) -> str:
+    return _module_of_step(step).partition(".")[0]
 
 
 def _without_conversion(raised: BaseException, steps: List[TracebackType]) -> List[TracebackType]:
     """Without the framework's own frames from where it was asked to convert what it traces."""
-    if not any(word in each.__name__ for word in UNREAL for each in type(raised).__mro__):
+    if not any(word in each.__name__ for word in TRACING_WORDS for each in type(raised).__mro__):
         return steps
     names = [step.tb_frame.f_code.co_name for step in steps]
     at = next((at for at, name in enumerate(names) if at and name in _CONVERTING), len(steps))
@@ -116,16 +127,17 @@ def _without_conversion(raised: BaseException, steps: List[TracebackType]) -> Li
 
 
 def _first_with_keyword(raised: BaseException, steps: List[TracebackType]) -> TracebackType:
-    """Who raised; or, where that is about a keyword that came with others (`**options`), who gave it at first."""
+    """Who raised; for a keyword that came with others (`**options`), who gave it at first."""
     words = str(raised)
     if "keyword" in words:
-        for name in _others(steps[-1].tb_frame):
+        for name in _extra_keywords(steps[-1].tb_frame):
             if re.search(r"\b{}\b".format(re.escape(name)), words):
-                return next(step for step in reversed(steps) if name not in _others(step.tb_frame))
+                return next(step for step in reversed(steps)
+                            if name not in _extra_keywords(step.tb_frame))
     return steps[-1]
 
 
-def _others(frame: Any) -> List[str]:
+def _extra_keywords(frame: Any) -> List[str]:
     """The names of the keywords that a function was given beside those that it names."""
     code = frame.f_code
     if not code.co_flags & inspect.CO_VARKEYWORDS:
@@ -134,30 +146,35 @@ def _others(frame: Any) -> List[str]:
     return list(frame.f_locals[code.co_varnames[at]])
 
 
-SPOKE, CALLED, COMPUTED = "raise", "call", "compute"  # `raise` and `assert` compile to the same, RAISE_VARARGS
+# `raise` and `assert` compile to the same, RAISE_VARARGS
+RAISING, CALLING, COMPUTING = "raise", "call", "compute"
 
 
-def _act(step: TracebackType) -> str:
+def _act_of_step(step: TracebackType) -> str:
     """What the line of a step did when it raised."""
     name = dis.opname[step.tb_frame.f_code.co_code[step.tb_lasti]]
-    return SPOKE if name.startswith("RAISE") else CALLED if "CALL" in name else COMPUTED
+    if name.startswith("RAISE"):
+        return RAISING
+    if "CALL" in name:
+        return CALLING
+    return COMPUTING
 
 
 def _is_subjects(file: str) -> bool:
-    return Path(file).parent != OURS and not file.startswith("<frozen")
+    return Path(file).parent != HOST_FOLDER and not file.startswith("<frozen")
 
 
-def summary(raised: BaseException) -> str:
+def summarise_exception(raised: BaseException) -> str:
     """The exception's type and the first line of what it says."""
     try:
-        words = str(raised)[:LONGEST].strip().partition("\n")[0]
+        words = str(raised)[:MAX_CHARACTERS].strip().partition("\n")[0]
     except BaseException as worse:
         words = "(its text raises {})".format(type(worse).__name__)
     text = "{}: {}".format(type(raised).__name__, words) if words else type(raised).__name__
     return text.encode(errors="backslashreplace").decode()
 
 
-def _frames(raised: BaseException) -> List[traceback.FrameSummary]:
+def _subject_frames(raised: BaseException) -> List[traceback.FrameSummary]:
     """The subject's frames, the innermost last."""
     try:
         return [each for each in traceback.extract_tb(raised.__traceback__)
@@ -166,20 +183,20 @@ def _frames(raised: BaseException) -> List[traceback.FrameSummary]:
         return []
 
 
-def _traceback(raised: BaseException, frames: List[traceback.FrameSummary]) -> str:
+def _format_traceback(raised: BaseException, frames: List[traceback.FrameSummary]) -> str:
     try:
-        lines = traceback.format_list(frames[-DEEPEST:]) + traceback.format_exception_only(type(raised), raised)
+        lines = traceback.format_list(frames[-MAX_FRAMES:]) + traceback.format_exception_only(type(raised), raised)
     except BaseException:
-        lines = [*traceback.format_list(frames[-DEEPEST:]), summary(raised)]
+        lines = [*traceback.format_list(frames[-MAX_FRAMES:]), summarise_exception(raised)]
     return "Traceback (most recent call last):\n" + "".join(lines)
 
 
-def _bounded(text: str) -> str:
-    text = text if len(text) <= 2 * LONGEST else text[:LONGEST] + "\n…\n" + text[-LONGEST:]
+def _shorten_text(text: str) -> str:
+    text = text if len(text) <= 2 * MAX_CHARACTERS else text[:MAX_CHARACTERS] + "\n…\n" + text[-MAX_CHARACTERS:]
     return text.encode(errors="backslashreplace").decode()
 
 
-LONGEST_SPEECH = 10000  # characters; a library in a loop must not fill a record
+MAX_SPEECH = 10000  # characters; a library in a loop must not fill a record
 
 
 class Speech:
@@ -191,18 +208,19 @@ class Speech:
     @property
     def text(self) -> str:
         """Everything said, in one piece."""
-        return "".join(self.parts)[:LONGEST_SPEECH].encode(errors="backslashreplace").decode()
+        return "".join(self.parts)[:MAX_SPEECH].encode(errors="backslashreplace").decode()
 
 
 class SpeechRecorder:
     """Collects what is said inside. Warnings raise nothing here, whatever the process has set.
 
-    `sys.stderr` and descriptor 2 lead into a file meanwhile: a real one, which children of the subject inherit.
+    `sys.stderr` and descriptor 2 lead into a file meanwhile: a real one, which children of the
+    subject inherit.
     """
 
     def __enter__(self) -> Speech:
         self._file, self._stream, self._said = _speech_file(), _speech_stream(), Speech()
-        self._before = _led(self._file)
+        self._before = _redirect_stderr(self._file)
         self._stderr, sys.stderr = sys.stderr, self._stream
         self._warnings = warnings.catch_warnings(record=True)
         self._warned = self._warnings.__enter__()
@@ -212,10 +230,10 @@ class SpeechRecorder:
     def __exit__(self, *raised: Any) -> None:
         self._warnings.__exit__(*raised)
         sys.stderr = self._stderr
-        _lead_back(self._before)
+        _restore_stderr(self._before)
         with contextlib.suppress(ValueError):  # the subject has closed it
             self._stream.flush()
-        self._said.parts += [_drained(self._file), *map(_warning_text, self._warned or ())]
+        self._said.parts += [_drain_file(self._file), *map(_warning_text, self._warned or ())]
 
 
 def _warning_text(warning: Any) -> str:
@@ -225,17 +243,18 @@ def _warning_text(warning: Any) -> str:
         return ""
 
 
-_OUT_OF_REACH = 10
-"""From this number on descriptors are no standard streams, which a subject may close at any time, again and again."""
+_FIRST_FREE_DESCRIPTOR = 10
+"""Below this number are standard streams, which a subject may close at any time."""
 
-_DUPLICATE = getattr(fcntl, "F_DUPFD_CLOEXEC", fcntl.F_DUPFD)  # PyPy does not know the first
+# PyPy does not know the first
+_DUPLICATE_COMMAND = getattr(fcntl, "F_DUPFD_CLOEXEC", fcntl.F_DUPFD)
 
 _files: List[int] = []
 _texts: List[Any] = []
 
 
 def keep_in(path: str) -> None:
-    """Keep what is said in this file, so that the last words of a process that dies are found there."""
+    """Keep what is said in this file, where the last words of a dead process are found."""
     _files[:] = [os.open(path, os.O_RDWR | os.O_CREAT, 0o600)]
 
 
@@ -249,35 +268,35 @@ def _speech_file() -> int:
 
 
 def _speech_stream() -> Any:
-    """The file as a stream of text, line by line, so that last words are found where a process dies."""
+    """The file as a stream of lines, so that the last words of a dead process are in it."""
     if not _texts or _texts[0].closed:
         _texts[:] = [open(_files[0], "w", buffering=1, encoding="utf-8",  # noqa: SIM115  (see above)
                           errors="backslashreplace", closefd=False)]
     return _texts[0]
 
 
-def _led(file: int) -> int:
+def _redirect_stderr(file: int) -> int:
     """Lead descriptor 2 into the file; where it led before, -1 for nowhere."""
     try:
-        before = fcntl.fcntl(2, _DUPLICATE, _OUT_OF_REACH)
+        before = fcntl.fcntl(2, _DUPLICATE_COMMAND, _FIRST_FREE_DESCRIPTOR)
     except OSError:  # the process has no stderr at all
         before = -1
     os.dup2(file, 2)
     return before
 
 
-def _lead_back(before: int) -> None:
+def _restore_stderr(before: int) -> None:
     with contextlib.suppress(OSError):  # the subject has closed it
         os.dup2(before, 2)
         os.close(before)
 
 
-def _drained(file: int) -> str:
+def _drain_file(file: int) -> str:
     """What stands in the file, which is empty afterwards."""
     if not os.lseek(file, 0, os.SEEK_END):
         return ""
     os.lseek(file, 0, os.SEEK_SET)
-    text = os.read(file, LONGEST_SPEECH).decode(errors="replace")
+    text = os.read(file, MAX_SPEECH).decode(errors="replace")
     os.ftruncate(file, 0)
     os.lseek(file, 0, os.SEEK_SET)
     return text

@@ -1,4 +1,4 @@
-"""Answers requests until there are no more: one process, one judge. docs/protocol.md says what each asks."""
+"""Answers one judge's requests, in one process, until there are no more (docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -12,34 +12,45 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from . import calling, loading
-from .calling import Arguments, Ended
-from .describing import described
-from .frames import FLOATS, NO_ROOMS, PIECE, Again, Entries, Incoming, packed, received, rooms, send
+from .calling import Arguments, CallEnding
+from .describing import describe_callable
+from .frames import (
+    FLOATS,
+    NO_ROOMS,
+    READ_AHEAD_BYTES,
+    Entries,
+    Incoming,
+    ReusedMemory,
+    map_rooms,
+    pack_frame,
+    receive_frame,
+    send_frame,
+)
 from .lifts import LIFTS, plain
 from .lifts.making import FrameworkForm
-from .raised import summary
+from .raised import summarise_exception
 
-VERSION = 1
-KEPT = 2**26
+PROTOCOL_VERSION = 1
+MAX_KEPT_BYTES = 2**26
 """Bytes of results that are kept, in the subject's own memory, to be looked at again."""
 
-MOST_KEPT = 256
+MAX_KEPT_RESULTS = 256
 """Results that are kept: each further one lies in fresh pages, which take time."""
 
-REQUESTS = ("hello", "load", "lift", "call", "recall", "forget", "find", "examine")
+REQUEST_NAMES = ("hello", "load", "lift", "call", "recall", "forget", "find", "examine")
 
 Answer = Tuple[Mapping[str, Any], Sequence[Entries]]
 
 
 def lift_named(name: str, device: str = "") -> Any:
-    """A lift; "" hands over NumPy's arrays. Raises ImportError, LookupError for a device that is not there."""
+    """Makes a lift; "" is NumPy's. Raises ImportError, and LookupError for a missing device."""
     if name not in ("", *LIFTS):
         raise ImportError("there is no lift {!r}".format(name))
     return importlib.import_module("." + (name or "plain"), __package__ + ".lifts").LIFT(device)
 
 
 class Servant:
-    """The functions that were loaded, the lifts, and the last results. incoming: where its requests come from."""
+    """Holds loaded functions, lifts and the last results. incoming: where requests come from."""
 
     def __init__(self, incoming: Incoming, *, is_sharing: bool) -> None:
         self._incoming, self._is_sharing = incoming, is_sharing
@@ -47,74 +58,83 @@ class Servant:
         self._backwards: List[Any] = []  # of each function, or None
         self._lifts: Dict[Tuple[str, str], Any] = {}
         self._results: OrderedDict[int, Sequence[Entries]] = OrderedDict()
-        self._kept = 0
+        self._kept_bytes = 0
         self._calls = 0
 
     def answer(self, header: Mapping[str, Any], arrays: Sequence[Entries]) -> Answer:
         """What comes of a request: a header and arrays. Raises nothing of the subject's."""
         asked = header.get("do")
-        if asked not in REQUESTS:
+        if asked not in REQUEST_NAMES:
             return {"error": "there is no request {!r}; version {} has {}".format(
-                asked, VERSION, ", ".join(REQUESTS))}, ()
+                asked, PROTOCOL_VERSION, ", ".join(REQUEST_NAMES))}, ()
         answered: Answer = getattr(self, "_" + asked)(header, arrays)
         return answered
 
     def _hello(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
-        """Who answers, once the folders that the judge names and the files that it hands over are on the path."""
+        """Who answers, once the folders and files of the judge are on the path."""
         handed = loading.write_down(header.get("files", {}))
-        sys.path[:] = list(dict.fromkeys([*header.get("path", ()), *([handed] if handed else ()), *sys.path]))
-        loading.extend([handed + "/" + each if handed else each for each in header.get("adapters", ())])
-        return {"version": VERSION, "handed": handed, "pid": os.getpid(), "machine": platform.machine(),
-                "shared": self._is_sharing,
-                "python": "{} {}".format(platform.python_implementation(), platform.python_version()),
-                "numpy": np.__version__, "platform": platform.system()}, ()
+        sys.path[:] = list(dict.fromkeys([*header.get("path", ()), *([handed] if handed else ()),
+                                          *sys.path]))
+        loading.extend_adapters([handed + "/" + each if handed else each
+                                 for each in header.get("adapters", ())])
+        return {"version": PROTOCOL_VERSION, "handed": handed, "pid": os.getpid(),
+                "machine": platform.machine(), "shared": self._is_sharing,
+                "python": "{} {}".format(platform.python_implementation(),
+                                         platform.python_version()), "numpy": np.__version__,
+                "platform": platform.system()}, ()
 
     def _find(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
-        """Which modules can be imported here, which versions of distributions are installed, and which distributions
-        installed packages.
+        """Which modules can be imported here, which versions of distributions are installed, and
+        which distributions installed packages.
         """
         return {"modules": {name: loading.is_there(name) for name in header["modules"]},
-                "versions": _versions({"versions": header["distributions"]}),
-                "packages": {name: _distribution(name) for name in header.get("packages", ())}}, ()
+                "versions": _installed_versions({"versions": header["distributions"]}),
+                "packages": {name: _distribution_of(name)
+                             for name in header.get("packages", ())}}, ()
 
     def _load(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
         """The function under a handle, and what can be known of it."""
         try:
-            function, backward = loading.pair(header["from"], header["name"], header.get("backward", ""))
+            function, backward = loading.load_with_backward(
+                header["from"], header["name"], header.get("backward", ""))
         except loading.NotLoaded as cause:
-            return {"not_loaded": cause.told}, ()
+            return {"not_loaded": cause.details}, ()
         self._functions.append(function)
         self._backwards.append(backward)
-        beside = {} if backward is None else {"backward": described(backward)}
-        return {"handle": len(self._functions) - 1, "described": described(function), "versions": _versions(header),
-                **beside}, ()
+        beside = {} if backward is None else {"backward": describe_callable(backward)}
+        return {"handle": len(self._functions) - 1, "described": describe_callable(function),
+                "versions": _installed_versions(header), **beside}, ()
 
     def _examine(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
         """What else its author wrote down: for whoever wants to find out how it is called."""
         from . import examining  # noqa: PLC0415  (asked by few)
 
         function = self._functions[header["of"]]
-        return {**examining.examined(function), **(examining.sources(function) if header.get("sources") else {})}, ()
+        return {**examining.examine_callable(function),
+                **(examining.examine_sources(function) if header.get("sources") else {})}, ()
 
     def _lift(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
         """What the framework does with each dtype on this device."""
         name, device = header["lift"], header.get("device", "")
         try:
-            lift = self._lifted(name, device)
+            lift = self._load_lift(name, device)
         except ImportError as cause:
             return {"no_lift": str(cause)}, ()
         except BaseException as cause:  # an import may raise whatever it likes
             if device and isinstance(cause, LookupError):
                 return {"no_device": str(cause.args[0] if cause.args else "")}, ()
-            return {"unusable": summary(cause)}, ()
+            return {"unusable": summarise_exception(cause)}, ()
         try:
             dtypes = {each: lift.takes(each) for each in FLOATS}
-            flushed = {each: plain.flushed_by(lift, each) for each, why in dtypes.items() if name and not why}
-            return {"device": lift.device, "not_taken": dtypes, "flushed": flushed, "about": lift.about()}, ()
-        except BaseException as cause:  # a driver that is too old, a device that others have filled
-            return {"unusable": summary(cause)}, ()
+            flushed = {each: plain.find_flushing_operation(lift, each)
+                       for each, why in dtypes.items() if name and not why}
+            return {"device": lift.device, "not_taken": dtypes, "flushed": flushed,
+                    "about": lift.about()}, ()
+        # a driver that is too old, a device that others have filled
+        except BaseException as cause:
+            return {"unusable": summarise_exception(cause)}, ()
 
-    def _lifted(self, name: str, device: str) -> Any:
+    def _load_lift(self, name: str, device: str) -> Any:
         if (name, device) not in self._lifts:
             self._lifts[name, device] = lift_named(name, device)
         return self._lifts[name, device]
@@ -122,32 +142,34 @@ class Servant:
     def _call(self, header: Mapping[str, Any], arrays: Sequence[Entries]) -> Answer:
         """One call, and which of the arrays that it was given it changed."""
         rows = header.get("rows")
-        inputs, keywords = [arrays[at] for at in header["inputs"]], unpacked(header["keywords"], arrays)
-        given = Arguments(inputs, keywords, header["dtype"], [tuple(shape) for shape in header["shapes"]],
+        inputs, keywords = [
+            arrays[at] for at in header["inputs"]], unpack_keywords(header["keywords"], arrays)
+        given = Arguments(inputs, keywords, header["dtype"],
+                          [tuple(shape) for shape in header["shapes"]],
                           None if rows is None else arrays[rows].array, header.get("wrt", ()),
-                          header.get("backward", False), _form(header))
-        lift = self._lifted(header["lift"], header.get("device", ""))
-        changed = self._incoming.watched(arrays)
+                          header.get("backward", False), _form_of_request(header))
+        lift = self._load_lift(header["lift"], header.get("device", ""))
+        changed = self._incoming.watch_arrays(arrays)
         functions = self._backwards if given.is_backward else self._functions
         ended = calling.perform(functions[header["of"]], lift, given, is_sent=True)
-        if ended.ended != "answered" and lift.is_lost():
+        if ended.how != "answered" and lift.is_lost():
             _give_up(lift.device, ended)
         self._keep(ended)
         found = [*ended.results, *(Entries("float64", each) for each in ended.gradients)]
         given_arrays = calling.arrays_of(given) if ended.aliases else ()
         shared = {id(given_arrays[at]) for at in ended.aliases}
         aliases = [at for at, each in enumerate(arrays) if id(each) in shared] if shared else []
-        return {"ended": ended.ended, "call": self._calls, "results": len(ended.results), "told": ended.told,
-                "has_gradients": ended.has_gradients, "aliases": aliases, "said": ended.said,
-                "changed": changed()}, found
+        return {"ended": ended.how, "call": self._calls, "results": len(ended.results),
+                "told": ended.details, "has_gradients": ended.has_gradients, "aliases": aliases,
+                "said": ended.stderr, "changed": changed()}, found
 
-    def _keep(self, ended: Ended) -> None:
+    def _keep(self, ended: CallEnding) -> None:
         self._calls += 1
         if ended.own:
             self._results[self._calls] = ended.own
-            self._kept += _bytes(ended.own)
-        while self._kept > KEPT or len(self._results) > MOST_KEPT:
-            self._kept -= _bytes(self._results.popitem(last=False)[1])
+            self._kept_bytes += _count_bytes(ended.own)
+        while self._kept_bytes > MAX_KEPT_BYTES or len(self._results) > MAX_KEPT_RESULTS:
+            self._kept_bytes -= _count_bytes(self._results.popitem(last=False)[1])
 
     def _recall(self, header: Mapping[str, Any], _arrays: Sequence[Entries]) -> Answer:
         """What the memory of a result holds now; nothing where it was let go."""
@@ -159,42 +181,50 @@ class Servant:
         return {}, ()
 
 
-def _form(header: Mapping[str, Any]) -> Optional[FrameworkForm]:
+def _form_of_request(header: Mapping[str, Any]) -> Optional[FrameworkForm]:
     """What the framework is to make of the function first."""
     asked = header.get("form")
-    return FrameworkForm(asked["name"], asked.get("mapped", ())) if asked else None
+    if asked:
+        return FrameworkForm(asked["name"], asked.get("mapped", ()))
+    return None
 
 
-def _give_up(device: str, ended: Ended) -> None:
-    """End this process, with the words of the call that lost the device: no call after it could be answered."""
-    why = ended.told.get("traceback") or ended.told.get("reading") or ""
-    os.write(2, "{}\nNo more computation on {} is possible.\n".format(why, device).encode(errors="replace"))
+def _give_up(device: str, ended: CallEnding) -> None:
+    """End this process in the words of the call that lost the device: no other can be made."""
+    why = ended.details.get("traceback") or ended.details.get("reading") or ""
+    os.write(
+        2,
+        "{}\nNo more computation on {} is possible.\n".format(why,
+                                                              device).encode(errors="replace"))
     os.abort()
 
 
-def _bytes(results: Sequence[Entries]) -> int:
+def _count_bytes(results: Sequence[Entries]) -> int:
     """How much memory arrays, of any shape, take."""
     return sum(each.array.nbytes for each in results)
 
 
-def unpacked(value: Any, arrays: Sequence[Entries]) -> Any:
+def unpack_keywords(value: Any, arrays: Sequence[Entries]) -> Any:
     """Keywords as they came over the wire, with the arrays that they name."""
     if isinstance(value, dict):
         if "$array" in value:
             return arrays[value["$array"]]
         if "$float" in value:
             return float(value["$float"])
-        return {name: unpacked(inner, arrays) for name, inner in value.items()}
-    return tuple(value) if isinstance(value, list) else value  # what a caller in Python gives; and it has a hash
+        return {name: unpack_keywords(inner, arrays) for name, inner in value.items()}
+    # what a caller in Python gives; and it has a hash
+    if isinstance(value, list):
+        return tuple(value)
+    return value
 
 
-def _versions(header: Mapping[str, Any]) -> Dict[str, str]:
+def _installed_versions(header: Mapping[str, Any]) -> Dict[str, str]:
     """Which versions of these distributions are installed; what is not is left out."""
-    found = {name: _version(name) for name in header.get("versions", ())}
+    found = {name: _installed_version(name) for name in header.get("versions", ())}
     return {name: version for name, version in found.items() if version}
 
 
-def _version(name: str) -> str:
+def _installed_version(name: str) -> str:
     from importlib import metadata  # noqa: PLC0415  (slow, and asked once)
 
     try:
@@ -203,8 +233,8 @@ def _version(name: str) -> str:
         return ""
 
 
-def _distribution(package: str) -> str:
-    """What installed the package; "" where nothing did, and under Python 3.9 and older, which cannot tell."""
+def _distribution_of(package: str) -> str:
+    """The distribution of a package; "" for none, and under Python 3.9 and older."""
     from importlib import metadata  # noqa: PLC0415  (slow, and asked once)
 
     told: Mapping[str, List[str]] = getattr(metadata, "packages_distributions", dict)()
@@ -212,8 +242,8 @@ def _distribution(package: str) -> str:
 
 
 def serve(requests: int, answers: int, memory: int) -> None:
-    """Answer what comes on one descriptor on the other, until it ends. memory: a descriptor of what is shared; -1 for
-    none.
+    """Answer what comes on one descriptor on the other, until it ends. memory: a descriptor of
+    what is shared; -1 for none.
     """
 
     def fill(view: memoryview) -> int:
@@ -222,18 +252,20 @@ def serve(requests: int, answers: int, memory: int) -> None:
             os._exit(0)
         return got
 
-    shared = rooms(memory) if memory >= 0 else NO_ROOMS
-    incoming = Incoming(fill, memoryview(bytearray(PIECE)), room=shared.requests, memory=Again().buffer)
+    shared = map_rooms(memory) if memory >= 0 else NO_ROOMS
+    incoming = Incoming(fill, memoryview(bytearray(READ_AHEAD_BYTES)), room=shared.requests,
+                        memory=ReusedMemory().reuse_buffer)
     servant = Servant(incoming, is_sharing=memory >= 0)
     while True:
-        send(_answered(servant, incoming, shared.answers), lambda parts: _write_from(answers, parts))
+        send_frame(_answer_frame(servant, incoming, shared.answers),
+                   lambda parts: _write_from(answers, parts))
 
 
-def _answered(servant: Servant, incoming: Incoming, room: Any) -> List[Any]:
-    """The frame that answers the next one, its arrays in the room, uint8. Afterwards nothing here holds what came."""
-    header, arrays = received(incoming)
+def _answer_frame(servant: Servant, incoming: Incoming, room: Any) -> List[Any]:
+    """The frame that answers the next one, its arrays in the room, uint8, if they fit."""
+    header, arrays = receive_frame(incoming)
     told, found = servant.answer(header, arrays)
-    return packed({**told, "number": header.get("number")}, found, room)
+    return pack_frame({**told, "number": header.get("number")}, found, room)
 
 
 def _read_into(descriptor: int, view: memoryview) -> int:
@@ -245,4 +277,6 @@ def _read_into(descriptor: int, view: memoryview) -> int:
 
 
 def _write_from(descriptor: int, parts: List[Any]) -> int:
-    return os.writev(descriptor, parts) if hasattr(os, "writev") else os.write(descriptor, parts[0])
+    if hasattr(os, "writev"):
+        return os.writev(descriptor, parts)
+    return os.write(descriptor, parts[0])

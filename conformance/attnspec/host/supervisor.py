@@ -1,6 +1,8 @@
-"""Stands beside the process of what is judged, at the far end of a pipe: starts it, ends it, and tells how it ended.
+"""Stands beside the process of what is judged, at the far end of a pipe: starts it, ends it, and
+tells how it ended.
 
-It is ended when the pipe closes, whether it hears signals or not; its last words go to stderr, in one line.
+It is ended when the pipe closes, whether it hears signals or not; its last words go to stderr, in
+one line.
 """
 
 from __future__ import annotations
@@ -19,29 +21,34 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional
 
-ENDED = "\x01ENDED "
-MOST_PRINTED = 2**26
+END_MARK = "\x01ENDED "
+MAX_PRINTED = 2**26
 """Bytes that a subject may print before what it printed is thrown away."""
 
-TOLD = 10000  # characters at the end of what was printed
-WATCH = 0.05  # seconds between two looks at a process whose memory is limited, and at what is printed otherwise
+MAX_TOLD_CHARACTERS = 10000  # characters at the end of what was printed
+# seconds between two looks at a process whose memory is limited, and at what is printed otherwise
+WATCH_SECONDS = 0.05
 _CHILD_SUBREAPER = 36  # of prctl, in linux/prctl.h
-GRACE = 0.3  # seconds to end by itself, and then to say where it stands
+GRACE_SECONDS = 0.3  # seconds to end by itself, and then to say where it stands
 
 
 def main(files: Mapping[str, str], settings: Mapping[str, Any]) -> None:
-    """Run the process until it ends, or until nobody listens any more: Python with these files, or a command that
-    speaks on stdin and stdout itself.
+    """Run the process until it ends, or until nobody listens any more: Python with these files, or
+    a command that speaks on stdin and stdout itself.
     """
-    _adopt()
+    _adopt_orphans()
     folder = Path(tempfile.mkdtemp())
     try:
-        child = _started(folder, files, settings)
+        child = _start_child(folder, files, settings)
         limit = int(settings.get("memory") or 0)
-        why = _watched(child, folder, limit)
-        _end(child, is_polite=not why, is_program="command" in settings)
-        printed = {} if "command" in settings else {"trace": _read(folder / "trace"), "printed": _printed(folder)}
-        _tell({"status": child.returncode, "why": why, **printed})
+        why = _watch_child(child, folder, limit)
+        _end_child(child, is_polite=not why, is_program="command" in settings)
+        if "command" in settings:
+            printed = {}
+        else:
+            printed = {"trace": _read_end_of_file(folder / "trace"),
+                       "printed": _read_printed(folder)}
+        _tell_end({"status": child.returncode, "why": why, **printed})
     finally:
         shutil.rmtree(str(folder), ignore_errors=True)
 
@@ -53,13 +60,14 @@ def _give_up(problem: Exception) -> None:
     os._exit(1)
 
 
-def _adopt() -> None:
-    """Become the parent of what a process leaves behind that ends: it may go before anybody has seen its children."""
+def _adopt_orphans() -> None:
+    """Become the parent of orphans, which may appear after their own parent is gone."""
     with contextlib.suppress(OSError, AttributeError):  # Linux alone knows this
         ctypes.CDLL(None).prctl(_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def _started(folder: Path, files: Mapping[str, str], settings: Mapping[str, Any]) -> subprocess.Popen[bytes]:
+def _start_child(folder: Path, files: Mapping[str, str],
+                 settings: Mapping[str, Any]) -> subprocess.Popen[bytes]:
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,14 +79,15 @@ def _started(folder: Path, files: Mapping[str, str], settings: Mapping[str, Any]
         return subprocess.Popen(settings["command"], env=environment, start_new_session=True)
     descriptors = [os.dup(0), os.dup(1), settings["shared"]]
     passed = [each for each in descriptors if each >= 0]
-    with open(os.devnull, "rb") as nothing, (folder / "out").open("ab") as out, (folder / "err").open("ab") as err:
-        return subprocess.Popen(
-            [sys.executable, str(folder / "main.py"), *map(str, descriptors), str(folder / "trace")],
-            stdin=nothing, stdout=out, stderr=err, pass_fds=passed, env=environment,
-            cwd=settings.get("folder") or None, start_new_session=True)
+    with open(os.devnull,
+              "rb") as nothing, (folder / "out").open("ab") as out, (folder / "err").open("ab") as err:
+        return subprocess.Popen([sys.executable, str(folder / "main.py"), *map(str, descriptors),
+                                 str(folder / "trace")], stdin=nothing, stdout=out, stderr=err,
+                                pass_fds=passed, env=environment,
+                                cwd=settings.get("folder") or None, start_new_session=True)
 
 
-def _watched(child: subprocess.Popen[bytes], folder: Path, limit: int) -> str:
+def _watch_child(child: subprocess.Popen[bytes], folder: Path, limit: int) -> str:
     """Wait until it ends, or until it has to be ended; why, if so."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -88,23 +97,23 @@ def _watched(child: subprocess.Popen[bytes], folder: Path, limit: int) -> str:
     poll.register(0, select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0))
     poll.register(reading, select.POLLIN)
     while child.poll() is None:
-        ready = dict(poll.poll(1000 * (WATCH if limit else 20 * WATCH)))
+        ready = dict(poll.poll(1000 * (WATCH_SECONDS if limit else 20 * WATCH_SECONDS)))
         if reading in ready:
             os.read(reading, 100)
         if 0 in ready:
             return ""
-        if limit and (taken := _memory(child.pid)) > limit:
+        if limit and (taken := _memory_of_family(child.pid)) > limit:
             return "memory {}".format(taken)
-        _bound(folder)
+        _bound_printed(folder)
     return ""
 
 
-def _memory(process: int) -> int:
+def _memory_of_family(process: int) -> int:
     """The resident bytes of a process and of those that it started."""
-    return sum(map(_resident, _family(process)))
+    return sum(map(_resident_bytes, _processes_below(process)))
 
 
-def _family(process: int) -> List[int]:
+def _processes_below(process: int) -> List[int]:
     found = [process]
     for parent in found:  # grows meanwhile
         with contextlib.suppress(OSError, ValueError):
@@ -114,60 +123,62 @@ def _family(process: int) -> List[int]:
     return found
 
 
-def _resident(process: int) -> int:
+def _resident_bytes(process: int) -> int:
     try:
         with open("/proc/{}/statm".format(process)) as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):  # gone, or no Linux
-        told = subprocess.run(["ps", "-o", "rss=", "-p", str(process)], stdout=subprocess.PIPE, check=False).stdout \
-            if not Path("/proc/self").exists() else b""
+        told = b""
+        if not Path("/proc/self").exists():
+            told = subprocess.run(["ps", "-o", "rss=", "-p", str(process)], stdout=subprocess.PIPE,
+                                  check=False).stdout
         return int(told or 0) * 1024
 
 
-def _bound(folder: Path) -> None:
+def _bound_printed(folder: Path) -> None:
     for name in ("out", "err", "said"):
         with contextlib.suppress(OSError):
-            if (folder / name).stat().st_size > MOST_PRINTED:
+            if (folder / name).stat().st_size > MAX_PRINTED:
                 os.truncate(str(folder / name), 0)
 
 
-def _end(child: subprocess.Popen[bytes], *, is_polite: bool, is_program: bool) -> None:
-    """Wait a little for it to go; have it say where it stands; end it, and whatever it has started."""
-    family = _family(child.pid)
+def _end_child(child: subprocess.Popen[bytes], *, is_polite: bool, is_program: bool) -> None:
+    """Wait for it to go; have it say where it stands; end it, and all that it started."""
+    family = _processes_below(child.pid)
     if is_polite:
-        _wait(child, GRACE if is_program else GRACE / 3)
+        _wait_for_child(child, GRACE_SECONDS if is_program else GRACE_SECONDS / 3)
     if child.poll() is None and is_polite and not is_program:
         with contextlib.suppress(OSError):
             child.send_signal(signal.SIGABRT)  # Python writes down where every thread stands
-        _wait(child, GRACE)
+        _wait_for_child(child, GRACE_SECONDS)
     with contextlib.suppress(OSError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
-    for process in {*family[1:], *_family(os.getpid())[1:]}:
+    for process in {*family[1:], *_processes_below(os.getpid())[1:]}:
         with contextlib.suppress(OSError):
             os.kill(process, signal.SIGKILL)
 
 
-def _wait(child: subprocess.Popen[bytes], seconds: float) -> None:
+def _wait_for_child(child: subprocess.Popen[bytes], seconds: float) -> None:
     until = time.monotonic() + seconds
     while child.poll() is None and time.monotonic() < until:
         time.sleep(0.002)
 
 
-def _printed(folder: Path) -> str:
-    return "".join(_read(folder / name) for name in ("out", "err", "said"))
+def _read_printed(folder: Path) -> str:
+    return "".join(_read_end_of_file(folder / name) for name in ("out", "err", "said"))
 
 
-def _read(path: Path) -> str:
+def _read_end_of_file(path: Path) -> str:
     """The end of a file."""
     try:
         with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - TOLD))
-            return file.read(TOLD).decode(errors="replace")
+            file.seek(max(0, path.stat().st_size - MAX_TOLD_CHARACTERS))
+            return file.read(MAX_TOLD_CHARACTERS).decode(errors="replace")
     except OSError:
         return ""
 
 
-def _tell(words: Dict[str, Optional[Any]]) -> None:
+def _tell_end(words: Dict[str, Optional[Any]]) -> None:
     with contextlib.suppress(OSError):
-        os.write(2, ("\n" + ENDED + json.dumps(words) + "\n").encode())
+        os.write(2, ("\n" + END_MARK + json.dumps(words) + "\n").encode())

@@ -1,1 +1,1 @@
-"""Kernels as benchmarks of kernel generators hand them in, and their benchmarks' own classes that judge by attnspec."""
+"""Kernels as benchmarks of kernel generators hand them in, and classes that judge them there."""

@@ -1,4 +1,5 @@
-"""An evaluator for FlashInfer-Bench that puts attention kernels to the clauses of attnspec before its own comparison.
+"""An evaluator for FlashInfer-Bench that puts attention kernels to the clauses of attnspec before
+its own comparison.
 
 https://github.com/flashinfer-ai/flashinfer-bench, flashinfer_bench/bench/evaluators/evaluator.py
 https://bench.flashinfer.ai/docs/op-types/gqa-ragged and /gqa-paged
@@ -19,23 +20,25 @@ from attnspec.runner.gate import target_of
 from attnspec.runner.judge import clause_of, distinct_items, format_violation, load_engine, pronounce_verdict
 from attnspec.runner.session import one_thread
 
-RAGGED = ("q", "k", "v", "qo_indptr", "kv_indptr", "sm_scale")
-PREFILL = ("q", "k_cache", "v_cache", "qo_indptr", "kv_indptr", "kv_indices", "sm_scale")
-DECODE = ("q", "k_cache", "v_cache", "kv_indptr", "kv_indices", "sm_scale")
+RAGGED_INPUTS = ("q", "k", "v", "qo_indptr", "kv_indptr", "sm_scale")
+PREFILL_INPUTS = ("q", "k_cache", "v_cache", "qo_indptr", "kv_indptr", "kv_indices", "sm_scale")
+DECODE_INPUTS = ("q", "k_cache", "v_cache", "kv_indptr", "kv_indices", "sm_scale")
 LAST_PAGE = "kv_last_page_len"
-"""An input of definitions whose pages have several slots: the number of keys in the last page of each entry."""
+"""An input of definitions whose pages have several slots: the keys in each entry's last page."""
 
-_CONSTANT = ("num_qo_heads", "num_kv_heads", "head_dim")
-_OUTPUTS = ("output", "lse")
+_CONSTANT_AXES = ("num_qo_heads", "num_kv_heads", "head_dim")
+_OUTPUT_NAMES = ("output", "lse")
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """inputs: their names in the order of the call.  outputs: `output`, and `lse` where it has one.
+    """inputs: their names in the order of the call.  outputs: `output`, and `lse` where it has
+    one.
 
-    heads, kv_heads, head_dim, page: what is constant; a ragged definition has no pages, and `page` is 0.
-    dtype: of queries, keys, values and output.  is_causal: whether a query sees no later key; the last ones of both are
-    at one place.
+    heads, kv_heads, head_dim, page: what is constant; a ragged definition has no pages, and `page`
+    is 0.
+    dtype: of queries, keys, values and output.  is_causal: whether a query sees no later key; the
+    last ones of both are at one place.
     """
 
     name: str
@@ -55,42 +58,49 @@ class Definition:
 
 
 def is_attention(told: Mapping[str, Any]) -> bool:
-    """Whether the inputs of a definition, as its JSON has them, are those of `gqa_ragged` or `gqa_paged`."""
-    return _plain(told) in (RAGGED, PREFILL, DECODE)
+    """Whether a definition, in JSON, has the inputs of `gqa_ragged` or `gqa_paged`."""
+    return _plain_inputs(told) in (RAGGED_INPUTS, PREFILL_INPUTS, DECODE_INPUTS)
 
 
 def read_definition(told: Mapping[str, Any]) -> Definition:
-    """The definition that this JSON tells. Raises UsageError where its inputs are those of no known attention."""
+    """Reads a definition from JSON. Raises UsageError for inputs of no known attention."""
     name = str(told.get("name", ""))
     if not is_attention(told):
-        raise UsageError(f"the definition {name!r} has the inputs {', '.join(told.get('inputs', ())) or 'of nothing'}. "
-                         f"Known are gqa_ragged ({', '.join(RAGGED)}) and gqa_paged ({', '.join(PREFILL)}; in decoding "
-                         "without qo_indptr).")
-    constants = {axis: int(each["value"]) for axis, each in told["axes"].items() if "value" in each}
-    if missing := [axis for axis in _CONSTANT if axis not in constants]:
-        raise UsageError(f"the definition {name!r} leaves {', '.join(missing)} open, which have to be constant.")
-    inputs, outputs = tuple(told["inputs"]), tuple(each for each in _OUTPUTS if each in told["outputs"])
-    heads, kv_heads, head_dim = (constants[axis] for axis in _CONSTANT)
+        given = ", ".join(told.get("inputs", ())) or "of nothing"
+        raise UsageError(
+            f"the definition {name!r} has the inputs {given}. Known are gqa_ragged "
+            f"({', '.join(RAGGED_INPUTS)}) and gqa_paged ({', '.join(PREFILL_INPUTS)}; "
+            "in decoding without qo_indptr).")
+    constants = {axis: int(each["value"]) for axis, each in told["axes"].items()
+                 if "value" in each}
+    if missing := [axis for axis in _CONSTANT_AXES if axis not in constants]:
+        raise UsageError(
+            f"the definition {name!r} leaves {', '.join(missing)} open, which have to be constant.")
+    inputs, outputs = tuple(told["inputs"]), tuple(each for each in _OUTPUT_NAMES
+                                                   if each in told["outputs"])
+    heads, kv_heads, head_dim = (constants[axis] for axis in _CONSTANT_AXES)
     is_decode = "qo_indptr" not in inputs
-    return Definition(name, inputs, outputs, heads, kv_heads, head_dim, 0 if _plain(told) == RAGGED else
-                      constants.get("page_size", 1), str(told["inputs"]["q"]["dtype"]),
+    return Definition(name, inputs, outputs, heads, kv_heads, head_dim,
+                      0 if _plain_inputs(told) == RAGGED_INPUTS else constants.get("page_size", 1),
+                      str(told["inputs"]["q"]["dtype"]),
                       is_causal=not is_decode and "causal" in name)
 
 
-def _plain(told: Mapping[str, Any]) -> tuple[str, ...]:
+def _plain_inputs(told: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(name for name in told.get("inputs", ()) if name != LAST_PAGE)
 
 
 Theirs = Any
-"""An object of FlashInfer-Bench's, whose classes this module imports only where they are asked for."""
+"""An object of FlashInfer-Bench's, which is imported only where it is asked for."""
 
 
 def evaluator(*, effort: str = "quick", seed: int = 0) -> Theirs:
     """A class that implements FlashInfer-Bench's `Evaluator` for gqa_ragged and gqa_paged.
 
-    Where a clause fails, the evaluation is INCORRECT_NUMERICAL, or RUNTIME_ERROR where the kernel raised, with clause,
-    case and line to replay in its log. Where all hold, FlashInfer-Bench's own evaluator decides, which also takes the
-    time. Raises ImportError where FlashInfer-Bench is not installed.
+    Where a clause fails, the evaluation is INCORRECT_NUMERICAL, or RUNTIME_ERROR where the kernel
+    raised, with clause, case and line to replay in its log. Where all hold, FlashInfer-Bench's own
+    evaluator decides, which also takes the time. Raises ImportError where FlashInfer-Bench is not
+    installed.
     """
     from flashinfer_bench.bench.evaluators.default import DefaultEvaluator  # noqa: PLC0415  (an optional package)
     from flashinfer_bench.bench.utils import make_eval  # noqa: PLC0415
@@ -105,22 +115,26 @@ def evaluator(*, effort: str = "quick", seed: int = 0) -> Theirs:
             return is_attention(_definition_as_json(definition))
 
         @classmethod
-        def check_correctness(cls, definition: Theirs, sol_runnable: Theirs, *args: Theirs, **more: Theirs) -> Theirs:
-            """A pair of correctness and, where a clause or FlashInfer-Bench's comparison fails, an evaluation."""
+        def check_correctness(cls, definition: Theirs, sol_runnable: Theirs, *args: Theirs,
+                              **more: Theirs) -> Theirs:
+            """Correctness and, if a clause or its comparison fails, an evaluation."""
             device, log = str(more.get("device", "cpu")), more.get("log_path")
             found = _judge_kernel(definition, sol_runnable, device, Effort(effort), seed)
             if found.failure is None:
                 return super().check_correctness(definition, sol_runnable, *args, **more)
             if found.failure.verdict is not Verdict.VIOLATED:
-                return None, make_eval(EvaluationStatus.RUNTIME_ERROR, device, log, extra_msg=found.told_text)
-            correctness = Correctness(**_errors(found), extra={"clause": found.failure.clause})
-            return correctness, make_eval(EvaluationStatus.INCORRECT_NUMERICAL, device, log, correctness=correctness,
-                                          extra_msg=found.told_text)
+                return None, make_eval(EvaluationStatus.RUNTIME_ERROR, device, log,
+                                       extra_msg=found.told_text)
+            correctness = Correctness(**_worst_errors(found),
+                                      extra={"clause": found.failure.clause})
+            return correctness, make_eval(EvaluationStatus.INCORRECT_NUMERICAL, device, log,
+                                          correctness=correctness, extra_msg=found.told_text)
 
     return AttnspecEvaluator
 
 
-def _judge_kernel(definition: Theirs, runnable: Theirs, device: str, effort: Effort, seed: int) -> KernelJudgement:
+def _judge_kernel(definition: Theirs, runnable: Theirs, device: str, effort: Effort,
+                  seed: int) -> KernelJudgement:
     told = read_definition(_definition_as_json(definition))
     attend = as_attention(told, runnable, device=device,
                           is_destination_passing=bool(runnable.metadata.destination_passing_style))
@@ -136,12 +150,13 @@ def _definition_as_json(definition: Theirs) -> dict[str, Any]:
     return told
 
 
-def _errors(found: KernelJudgement) -> dict[str, float]:
+def _worst_errors(found: KernelJudgement) -> dict[str, float]:
     """The worst error that the failing clause saw, as FlashInfer-Bench counts it."""
     measured = found.failure.evidence.measured if found.failure and found.failure.evidence else None
     gap = abs(measured.gap) if measured else math.inf
     expected = abs(measured.expected) if measured and measured.expected else 0.0
-    return {"max_absolute_error": gap, "max_relative_error": gap / expected if expected else math.inf}
+    return {"max_absolute_error": gap,
+            "max_relative_error": gap / expected if expected else math.inf}
 
 
 # One function, judged in this process until it fails
@@ -151,7 +166,8 @@ def _errors(found: KernelJudgement) -> dict[str, float]:
 class KernelJudgement:
     """What the clauses say of a kernel.
 
-    held_count: how many `must` clauses hold.  failure: the first that does not.  told_text: in words.
+    held_count: how many `must` clauses hold.  failure: the first that does not.  told_text: in
+    words.
     """
 
     held_count: int
@@ -159,11 +175,12 @@ class KernelJudgement:
     told_text: str = ""
 
 
-def judge_kernel(function: Callable[..., object], *, effort: Effort = Effort.QUICK, seed: int = 0) -> KernelJudgement:
+def judge_kernel(function: Callable[..., object], *, effort: Effort = Effort.QUICK,
+                 seed: int = 0) -> KernelJudgement:
     """Judge the function by every `must` clause that applies, up to the first that it violates.
 
-    The function is called in this process, which it takes along if it crashes. Raises AttnspecError where it cannot be
-    judged, since it declares what makes no sense.
+    The function is called in this process, which it takes along if it crashes. Raises
+    AttnspecError where it cannot be judged, since it declares what makes no sense.
     """
     target = target_of(function)
     plan = Plan((target,), effort=effort, seed=seed, in_process=(target,))
@@ -177,7 +194,9 @@ def judge_kernel(function: Callable[..., object], *, effort: Effort = Effort.QUI
         if outcome.verdict is Verdict.NOT_RUN:
             raise TargetError(outcome.reason)
         if does_gate_run(outcome.verdict, outcome.level, strict=False):
-            return KernelJudgement(held, outcome, format_violation(outcome, says=clause.says, where=str(clause.where)))
+            return KernelJudgement(held, outcome,
+                                   format_violation(outcome, says=clause.says,
+                                                    where=str(clause.where)))
         held += outcome.verdict is Verdict.HELD
     return KernelJudgement(held)
 
@@ -188,8 +207,9 @@ def judge_kernel(function: Callable[..., object], *, effort: Effort = Effort.QUI
 Array = Any
 Kernel = Callable[..., Any]
 
-CONVENTIONS = {"causal_alignment": "bottom_right", "hidden_row": "zeros", "grouped_heads": "repeat", "lse_base": "two",
-               "lse_of_hidden_row": "minus_infinity"}
+REFERENCE_CONVENTIONS = {"causal_alignment": "bottom_right", "hidden_row": "zeros",
+                         "grouped_heads": "repeat", "lse_base": "two",
+                         "lse_of_hidden_row": "minus_infinity"}
 """As the references of the definitions have it."""
 
 
@@ -197,87 +217,107 @@ def as_attention(definition: Definition, kernel: Kernel, *, is_destination_passi
                  device: str = "cpu") -> Kernel:
     """The kernel in the form that attnspec knows, with what is constant in it declared.
 
-    is_destination_passing: whether outputs are handed over, to be filled.  device: where the kernel wants its arrays.
+    is_destination_passing: whether outputs are handed over, to be filled.  device: where the
+    kernel wants its arrays.
     """
-    def called(given: dict[str, Array], rows: int) -> tuple[Array, Array]:
+    def call_kernel(given: dict[str, Array], rows: int) -> tuple[Array, Array]:
         """Output (N,H,D) and log-sum-exp (N,H) of so many rows of queries."""
         inputs = [_place_on_device(given[name], device) for name in definition.inputs]
         if is_destination_passing:
-            outputs = _allocated(definition, given["q"], rows, device)
+            outputs = _allocate_outputs(definition, given["q"], rows, device)
             kernel(*inputs, *outputs)
         else:
-            outputs = _several(kernel(*inputs))
+            outputs = _as_tuple(kernel(*inputs))
         output, lse = (*outputs, None)[:2]
         return output.cpu(), None if lse is None else lse.cpu()
 
-    attend = _ragged(called) if definition.inputs == RAGGED else _make_paged_kernel(definition, called)
+    if definition.inputs == RAGGED_INPUTS:
+        attend = _make_ragged_kernel(call_kernel)
+    else:
+        attend = _make_paged_kernel(definition, call_kernel)
     return _declare_kernel(attend, definition)
 
 
-def _ragged(called: Callable[..., tuple[Array, Array]]) -> Kernel:
+def _make_ragged_kernel(call_kernel: Callable[..., tuple[Array, Array]]) -> Kernel:
     """Of queries (N,H,D) and keys (N,Hkv,D), one sequence behind the other."""
     def attend(query: Array, key: Array, value: Array, *, cu_query: Array, cu_key: Array, causal: bool = True,
                scale: float | None = None, return_lse: bool = False) -> Any:  # noqa: ANN401  (a pair with `return_lse`)
-        """Query (Nq,H,D), key and value (Nk,Hkv,D), borders (B+1,) -> (Nq,H,D), and with `return_lse` (Nq,H)."""
+        """Query (Nq,H,D), key, value (Nk,Hkv,D), borders (B+1,) -> (Nq,H,D), with lse (Nq,H)."""
         del causal  # as the definition says
-        output, lse = called({"q": query, "k": key, "v": value, "qo_indptr": cu_query, "kv_indptr": cu_key,
-                              "sm_scale": _scale(query, scale)}, len(query))
-        return (output, lse) if return_lse else output
+        output, lse = call_kernel({"q": query, "k": key, "v": value, "qo_indptr": cu_query,
+                              "kv_indptr": cu_key, "sm_scale": _scale_or_default(query, scale)},
+                             len(query))
+        if return_lse:
+            return (output, lse)
+        return output
 
     return attend
 
 
-def _make_paged_kernel(definition: Definition, called: Callable[..., tuple[Array, Array]]) -> Kernel:
+def _make_paged_kernel(definition: Definition,
+                       call_kernel: Callable[..., tuple[Array, Array]]) -> Kernel:
     """Of queries (B,H,T,D), with keys and values in pages."""
     def attend(query: Array, key: Array, value: Array, *, block_table: Array, key_lengths: Array, causal: bool = True,
                scale: float | None = None, return_lse: bool = False) -> Any:  # noqa: ANN401  (a pair with `return_lse`)
-        """Query (B,H,T,D), pools (pages,page,Hkv,D), table (B,N), lengths (B,) -> (B,H,T,D), and (B,H,T)."""
+        """Query (B,H,T,D), pools (pages,page,Hkv,D), table (B,N) -> (B,H,T,D), (B,H,T)."""
         del causal  # as the definition says
         B, H, T, D = query.shape
         slots = definition.page
-        output, lse = called({
-            "q": query.swapaxes(1, 2).reshape(B * T, H, D), "k_cache": key.reshape(-1, slots, *key.shape[2:]),
-            "v_cache": value.reshape(-1, slots, *value.shape[2:]), "qo_indptr": _borders(key_lengths, [T] * B),
-            **_indices(block_table, key_lengths, slots, key.shape[1] // slots),
-            "sm_scale": _scale(query, scale)}, B * T)
+        output, lse = call_kernel({"q": query.swapaxes(1, 2).reshape(B * T, H, D),
+                              "k_cache": key.reshape(-1, slots, *key.shape[2:]),
+                              "v_cache": value.reshape(-1, slots, *value.shape[2:]),
+                              "qo_indptr": _cumulative_counts(key_lengths, [T] * B),
+                              **_page_indices(block_table, key_lengths, slots,
+                                              key.shape[1] // slots),
+                              "sm_scale": _scale_or_default(query, scale)}, B * T)
         spread = output.reshape(B, T, H, D).swapaxes(1, 2)
-        return (spread, lse.reshape(B, T, H).swapaxes(1, 2)) if return_lse else spread
+        if return_lse:
+            return (spread, lse.reshape(B, T, H).swapaxes(1, 2))
+        return spread
 
     return attend
 
 
-def _indices(block_table: Array, key_lengths: Array, slots: int, parts: int) -> dict[str, Array]:
-    """FlashInfer's three arrays of a table (B,N) whose pages consist of so many of its own, and of lengths (B,)."""
+def _page_indices(block_table: Array, key_lengths: Array, slots: int,
+                  parts: int) -> dict[str, Array]:
+    """FlashInfer's arrays of a table (B,N), of so many pages each, and of lengths (B,)."""
     used, last = [], []
     for row, length in zip(block_table.tolist(), key_lengths.tolist(), strict=True):
-        used.append([row[page // parts] * parts + page % parts for page in range(-(-length // slots))])
+        used.append([row[page // parts] * parts + page % parts
+                     for page in range(-(-length // slots))])
         last.append((length - 1) % slots + 1 if length else 0)
-    return {"kv_indptr": _borders(key_lengths, [len(each) for each in used]), LAST_PAGE: key_lengths.new_tensor(last),
+    return {"kv_indptr": _cumulative_counts(key_lengths, [len(each) for each in used]),
+            LAST_PAGE: key_lengths.new_tensor(last),
             "kv_indices": key_lengths.new_tensor([page for each in used for page in each])}
 
 
-def _borders(like: Array, counts: Sequence[int]) -> Array:
+def _cumulative_counts(like: Array, counts: Sequence[int]) -> Array:
     """(B+1,) of these counts, of the dtype of another tensor."""
     return like.new_tensor([sum(counts[:end]) for end in range(len(counts) + 1)])
 
 
-def _scale(query: Array, scale: float | None) -> float:
+def _scale_or_default(query: Array, scale: float | None) -> float:
     """As it is given, or that of the last axis of (N,H,D)."""
     return query.shape[-1] ** -0.5 if scale is None else scale
 
 
 def _place_on_device(value: Array, device: str) -> Array:
     """A tensor of any shape, where the kernel wants it; a number stays as it is."""
-    return value.to(device) if hasattr(value, "to") else value
+    if hasattr(value, "to"):
+        return value.to(device)
+    return value
 
 
-def _several(returned: Any) -> tuple[Array, ...]:  # noqa: ANN401  (whatever the kernel returns)
+def _as_tuple(returned: Any) -> tuple[Array, ...]:  # noqa: ANN401  (whatever the kernel returns)
     """One array or several, of any shape, in a tuple."""
-    return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
+    if isinstance(returned, tuple | list):
+        return tuple(returned)
+    return (returned,)
 
 
-def _allocated(definition: Definition, query: Array, rows: int, device: str) -> tuple[Array, ...]:
-    """Output (N,H,D) and log-sum-exp (N,H) float32, filled with NaN: what a kernel does not write is seen."""
+def _allocate_outputs(definition: Definition, query: Array, rows: int,
+                      device: str) -> tuple[Array, ...]:
+    """Output (N,H,D) and log-sum-exp (N,H), filled with NaN: unwritten entries show."""
     import torch  # noqa: PLC0415  (weight: who looks the definitions up needs none)
 
     shape = (rows, definition.heads, definition.head_dim)
@@ -291,9 +331,10 @@ def _declare_kernel(attend: Any, definition: Definition) -> Kernel:  # noqa: ANN
     group = definition.heads // definition.kv_heads
     attend.lift, attend.dtypes, attend.grouped = "torch", [definition.dtype], True
     attend.causal_only, attend.ties_value_width = definition.is_causal, True
-    attend.conventions = dict(CONVENTIONS)
+    attend.conventions = dict(REFERENCE_CONVENTIONS)
     attend.refuses = [f"H != {definition.heads}", f"G != {group}", f"D != {definition.head_dim}",
-                      *(["T != 1"] if definition.is_decode else [] if definition.is_causal else ["causal"])]
+                      *(["T != 1"] if definition.is_decode else [] if definition.is_causal
+                        else ["causal"])]
     if definition.page:
         attend.page_multiple = definition.page
     return attend  # type: ignore[no-any-return]  # the function that came

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attnspec.core.nouns import DType
-from attnspec.numerics.operands import EntryErrors, LogitBend, Operands, upper_norms
+from attnspec.numerics.operands import EntryErrors, Operands, upper_norms
 from attnspec.numerics.reference import Truth, attended_range, scaled_magnitude
 from attnspec.numerics.roundings import Roundings
 from attnspec.numerics.stored import StoredWeightError, stored_weight_error
@@ -66,7 +66,30 @@ class WeightError:
 
 def logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
     """(B,H,T,S): delta, the error of each logit as it enters the softmax."""
-    error = _plain_logit_error(operands, truth, r)
+    if operands.bend is not None:
+        # a bend stands between products and bias: they are stored before it, and no bias seeds them
+        error = product_error(operands, truth, r) + logit_underflow(operands, r)
+        bent = np.abs(truth.bent_dots)
+        # the bend is monotone and no steeper than 1, so that it never makes an error larger
+        error = operands.bend.bent_error(error, scaled_magnitude(operands, truth), bent, r)
+        if operands.bias is not None:
+            error = (_error_with_bias(error, bent, np.abs(truth.logits), r)
+                     + 2 * (r.lost_product + r.lost_logit))
+    elif operands.bias is None or operands.only_sink:
+        error = product_error(operands, truth, r)
+        # nothing is added to the other logits; the sink is converted, and stored with them
+        if operands.bias is not None:
+            # no product makes the logit of a sink, which is the last key
+            error[..., -1] += (np.abs(operands.bias[..., -1])
+                               * ((1 + r.accumulate) * (1 + r.logits) - 1))
+        error += logit_underflow(operands, r)
+    else:
+        # a bias that begins the accumulator's sum is in each of its D partial sums
+        seeded = operands.query.shape[-1] * r.accumulate if r.bias_in_accumulator else 0.0
+        error = _product_sum_error(operands, r) + seeded * np.abs(operands.bias)
+        product = scaled_magnitude(operands, truth)
+        error = _error_with_bias(error + r.scale * product, product, np.abs(truth.logits), r)
+        error += logit_underflow(operands, r)
     # what slopes add grows with the error so far: a larger sum is rounded more coarsely
     return error if operands.reach is None else error + slope_error(operands, truth, r, error)
 
@@ -93,28 +116,6 @@ def slope_error(operands: Operands, truth: Truth, r: Roundings,
     largest = np.abs(truth.logits) + bias + 2 * reach + error + formed
     return np.asarray(formed + 2 * (r.accumulate + r.biased_logits) * largest
                       + TRUTH_ROUNDOFF * (bias + reach))
-
-
-def _plain_logit_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
-    """(B,H,T,S): without what slopes add."""
-    if operands.bend is not None:
-        return _bent_logit_error(operands, operands.bend, truth, r)
-    if operands.bias is None:
-        error = product_error(operands, truth, r)
-    # nothing is added to the other logits; the sink is converted, and stored with them
-    elif operands.only_sink:
-        error = product_error(operands, truth, r)
-        # no product makes the logit of a sink, which is the last key
-        error[..., -1] += (np.abs(operands.bias[..., -1])
-                           * ((1 + r.accumulate) * (1 + r.logits) - 1))
-    else:
-        # a bias that begins the accumulator's sum is in each of its D partial sums
-        seeded = operands.query.shape[-1] * r.accumulate if r.bias_in_accumulator else 0.0
-        error = _product_sum_error(operands, r) + seeded * np.abs(operands.bias)
-        product = scaled_magnitude(operands, truth)
-        error = _error_with_bias(error + r.scale * product, product, np.abs(truth.logits), r)
-    error += logit_underflow(operands, r)
-    return error
 
 
 def _product_sum_error(operands: Operands, r: Roundings) -> Array:
@@ -156,20 +157,6 @@ def product_error(operands: Operands, truth: Truth, r: Roundings) -> Array:
     error *= 1 + r.logits
     error += scaled_magnitude(operands, truth) * (r.scale * (1 + r.logits) + r.logits)
     return error
-
-
-def _bent_logit_error(operands: Operands, bend: LogitBend, truth: Truth, r: Roundings) -> Array:
-    """(B,H,T,S): a bend stands between products and bias: they are stored before it, and no bias
-    seeds them.
-    """
-    error = product_error(operands, truth, r) + logit_underflow(operands, r)
-    bent = np.abs(truth.bent_dots)
-    # the bend is monotone and no steeper than 1, so that it never makes an error larger
-    error = bend.bent_error(error, scaled_magnitude(operands, truth), bent, r)
-    if operands.bias is None:
-        return error
-    return np.asarray(_error_with_bias(error, bent, np.abs(truth.logits), r)
-                      + 2 * (r.lost_product + r.lost_logit))
 
 
 def _error_with_bias(error: Array, product: Array, logits: Array, r: Roundings) -> Array:
@@ -454,31 +441,25 @@ def in_domain(operands: Operands, truth: Truth, r: Roundings, errors: WeightErro
     a = abs(float(operands.scale))
     if a != 0 and not r.scale_range[0] <= a <= r.scale_range[1]:
         return np.zeros_like(domain)
-    return domain if _surely_fits(operands, r) else domain & _logits_fit(operands, truth, r)
-
-
-def _surely_fits(operands: Operands, r: Roundings) -> bool:
-    """Whether the largest entries alone settle it."""
-    a, D = max(1.0, abs(float(operands.scale))), operands.query.shape[-1]
-    query = operands.held.largest_query + r.inputs.query_offset
-    key = operands.held.largest_key + r.inputs.key_offset
-    bias = sum(float(np.abs(each).max(initial=0.0)) for each in (operands.bias, operands.reach)
-               if each is not None)
-    # D products of the largest entries; a quarter of the range leaves room for their roundings
-    largest = _product_growth(operands, r) * a * D * query * key + bias
-    return max(query, key) * a <= r.largest_prescaled and largest <= r.largest_logit / 4
-
-
-def _product_growth(operands: Operands, r: Roundings) -> float:
-    """By how much a scaled dot product may be larger where it is formed, or where it is bent."""
-    return r.inputs.logit_growth * (1.0 if operands.bend is None else operands.bend.growth)
+    return domain & _logits_fit(operands, truth, r)
 
 
 def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
-    """(B,H,T): whether no logit overflows. Hidden keys count: -inf added to an overflown logit is
-    NaN. A logit far below the largest may go to -inf, since its weight is 0 either way.
+    """(B,H,T), or () where the largest entries alone settle it: whether no logit overflows. Hidden
+    keys count: -inf added to an overflown logit is NaN. A logit far below the largest may go to
+    -inf, since its weight is 0 either way.
     """
     a, sizes, logits = max(1.0, abs(float(operands.scale))), operands.held, truth.logits
+    # by how much a scaled dot product may be larger where it is formed, or where it is bent
+    growth = r.inputs.logit_growth * (1.0 if operands.bend is None else operands.bend.growth)
+    largest_query = sizes.largest_query + r.inputs.query_offset
+    largest_key = sizes.largest_key + r.inputs.key_offset
+    added = sum(float(np.abs(each).max(initial=0.0)) for each in (operands.bias, operands.reach)
+                if each is not None)
+    largest_logit = growth * a * operands.query.shape[-1] * largest_query * largest_key + added
+    if (max(largest_query, largest_key) * a <= r.largest_prescaled and largest_logit
+        <= r.largest_logit / 4):
+        return np.ones((), bool)
     dots = np.abs(operands.query @ operands.held_key.swapaxes(-1, -2)).max(axis=-1, initial=0.0)
     query = add_offset(sizes.query, r.inputs.query_offset)
     key = add_offset(sizes.key, r.inputs.key_offset)
@@ -498,7 +479,7 @@ def _logits_fit(operands: Operands, truth: Truth, r: Roundings) -> Array:
     error = np.where(attended > 0, logit_error(operands, truth, r), 0.0).max(axis=-1, initial=0.0)
     # partial sums may be as large as the sum of sizes, whatever the dot product comes to
     storage: Array = (products + astray <= r.largest_sum) & (scaled <= r.largest_prescaled)
-    grown = grown * a * _product_growth(operands, r)
+    grown = grown * a * growth
     fits: Array = (storage & (np.maximum(grown, top + error) <= r.largest_logit)
                    & (top >= -r.largest_logit / 2))
     return fits

@@ -275,7 +275,7 @@ def _expected_fields(
     """The same (B,H,T,…), given the truth and the classes that err: the subject's, and the truth's
     if no finer.
     """
-    truth = wide.narrow()
+    truth = wide if wide.output.dtype == np.float64 else wide.narrow()
     erring = [(r, weight_error(operands, truth, r)) for r in classes]
     # the domain is that of the subject's class
     claimed: Array = in_domain(operands, truth, *erring[0]) & np.isfinite(erring[0][1].worst)

@@ -67,8 +67,8 @@ class LogitBend(Protocol):
 
 
 class Mathematics:
-    """What one aspect adds to the definition; each method does nothing by default. Problems that
-    have no keyword of the aspect do not ask it.
+    """What one aspect adds to the definition. An aspect overrides the questions that it answers,
+    and is asked these alone, of problems that have one of its keywords.
     """
 
     def bend_of(self, problem: Problem) -> LogitBend | None:
@@ -119,33 +119,31 @@ class Mathematics:
         del problem
         return None
 
-    def counts_places(self, problem: Problem) -> bool:
-        """Whether `visible_keys` needs to know how far ahead each key lies."""
-        del problem
-        return False
-
 
 @functools.cache
-def _all_mathematics() -> tuple[tuple[frozenset[str], Mathematics], ...]:
-    """The mathematics of every aspect that has some, in order, each with the keywords of the
-    aspect.
+def _aspects_answering(question: str) -> tuple[tuple[frozenset[str], Mathematics], ...]:
+    """The mathematics of every aspect that answers a question, in order, each with the keywords of
+    the aspect.
     """
-    return tuple((keywords_of_aspect(part), part.MATHEMATICS)
-                 for part in load_parts("mathematics"))
+    return tuple((keywords_of_aspect(part), part.MATHEMATICS) for part in load_parts("mathematics")
+                 if getattr(type(part.MATHEMATICS), question) is not getattr(Mathematics,
+                                                                             question))
 
 
-def given_mathematics(problem: Problem) -> tuple[Mathematics, ...]:
-    """The mathematics of the aspects of which the problem has a keyword, in order."""
-    given = problem.keywords
-    return tuple(mathematics for keywords, mathematics in _all_mathematics()
-                 if not given.isdisjoint(keywords))
+def given_mathematics(problem: Problem, question: str) -> tuple[Mathematics, ...]:
+    """The mathematics of the aspects that answer this question, such as `bend_of`, and of which
+    the problem has a keyword, in order.
+    """
+    given = problem.given
+    return tuple(mathematics for keywords, mathematics in _aspects_answering(question)
+                 if not keywords.isdisjoint(given))
 
 
 def extra_key(problem: Problem) -> Array | None:
     """(H,): the logit of one more key for each head; None without. Raises NotImplementedError for
     two such keys.
     """
-    extra = [key for aspect in given_mathematics(problem)
+    extra = [key for aspect in given_mathematics(problem, "extra_key")
              if (key := aspect.extra_key(problem)) is not None]
     if len(extra) > 1:
         raise NotImplementedError("two aspects give one problem a further key, "
@@ -158,7 +156,7 @@ def bend_of(problem: Problem) -> LogitBend | None:
     NotImplementedError for two bends at once: an aspect that brings a second one says here which
     goes first.
     """
-    bends = [bend for aspect in given_mathematics(problem)
+    bends = [bend for aspect in given_mathematics(problem, "bend_of")
              if (bend := aspect.bend_of(problem)) is not None]
     if len(bends) > 1:
         raise NotImplementedError("two aspects bend the logits of one problem, "
@@ -170,8 +168,9 @@ def read_entries(problem: Problem) -> Problem:
     """The problem with the numbers that attend in the place of what stands for them, by every
     aspect.
     """
-    return functools.reduce(lambda posed, aspect: aspect.read_entries(posed),
-                            given_mathematics(problem), problem)
+    for aspect in given_mathematics(problem, "read_entries"):
+        problem = aspect.read_entries(problem)
+    return problem
 
 
 def roundings_of(problem: Problem, precision: Precision) -> Roundings:
@@ -179,7 +178,7 @@ def roundings_of(problem: Problem, precision: Precision) -> Roundings:
     they meet, by every aspect together.
     """
     r = roundings(precision)
-    errors = [more for aspect in given_mathematics(problem)
+    errors = [more for aspect in given_mathematics(problem, "input_errors")
               if (more := aspect.input_errors(problem, precision)) != EXACT_INPUTS]
     if not errors:
         return r
@@ -303,8 +302,9 @@ def visible_keys(problem: Problem, conventions: Mapping[str, str],
 
     Where a convention is undefined, the recommended answer is assumed.
     """
-    visible = _visible_or_none(problem, conventions, rows)
-    return np.ones(_logits_shape(problem, rows), dtype=bool) if visible is None else visible
+    sizes, visible = problem.sizes, _visible_or_none(problem, conventions, rows)
+    shape = (sizes.B, sizes.H, sizes.T if rows is None else len(rows), sizes.S)
+    return np.ones(shape, dtype=bool) if visible is None else visible
 
 
 def _visible_or_none(problem: Problem, conventions: Mapping[str, str],
@@ -314,16 +314,15 @@ def _visible_or_none(problem: Problem, conventions: Mapping[str, str],
     parts: list[Array | None] = []
     if problem.mask is not None and not (problem.causal and joint == "causal"):
         parts.append(_take_rows(problem.mask, problem, rows).astype(bool, copy=False))
-    given = given_mathematics(problem)
+    counting = given_mathematics(problem, "visible_keys")
     is_causal = problem.causal and not (problem.mask is not None and joint == "mask")
-    counting = [aspect for aspect in given if aspect.counts_places(problem)]
     if is_causal or counting:
         # how far each key lies ahead of the query's own place: (T,S), or (B,1,T,S) where lengths count
         # 32 bits, since it may be as large as (B,1,T,S)
         ahead = np.arange(problem.sizes.S, dtype=np.int32) - own_places(problem, conventions, rows)
         parts += [ahead <= 0] if is_causal else []
         parts += [aspect.visible_keys(problem, ahead) for aspect in counting]
-    parts += [aspect.own_keys(problem, rows) for aspect in given]
+    parts += [aspect.own_keys(problem, rows) for aspect in given_mathematics(problem, "own_keys")]
     if problem.bias is not None:
         unbiased = _take_rows(problem.bias, problem, rows).astype(np.float64) != -np.inf
         parts += [] if unbiased.all() else [unbiased]
@@ -332,13 +331,9 @@ def _visible_or_none(problem: Problem, conventions: Mapping[str, str],
     hiding = [part for part in parts if part is not None]
     if not hiding:
         return None
-    return np.broadcast_to(functools.reduce(np.logical_and, hiding), _logits_shape(problem, rows))
-
-
-def _logits_shape(problem: Problem, rows: Array | None) -> tuple[int, int, int, int]:
-    """(B,H,T,S), where T counts the judged rows only."""
     sizes = problem.sizes
-    return sizes.B, sizes.H, sizes.T if rows is None else len(rows), sizes.S
+    return np.broadcast_to(functools.reduce(np.logical_and, hiding),
+                           (sizes.B, sizes.H, sizes.T if rows is None else len(rows), sizes.S))
 
 
 def own_places(problem: Problem, conventions: Mapping[str, str],
@@ -406,11 +401,17 @@ def prepare_operands(
     else:
         bias = _take_rows(problem.bias, problem, rows).astype(np.float64)
     reach: Array | None = None
-    for aspect in given_mathematics(problem):
+    for aspect in given_mathematics(problem, "added_logits"):
         if more := aspect.added_logits(problem, own_places(problem, conventions, rows)):
             added, largest = more
             bias = added if bias is None else np.asarray(added + bias)
             reach = largest if reach is None else reach + largest
+    width = problem.sizes.D if scale_width is None else scale_width
+    scale: float | np.longdouble = 1 / math.sqrt(width)
+    if problem.scale is not None:
+        scale = float(problem.scale)
+    elif problem.dtype is DType.FLOAT64:  # its truth is worked out in long double
+        scale = np.longdouble(1) / np.sqrt(np.longdouble(width))
     usable = np.ones(query.shape[:3], bool)
     if problem.query_lengths is not None:
         usable = usable & queries_within(problem, rows)[:, None]
@@ -419,7 +420,7 @@ def prepare_operands(
     else:
         counts = visible.sum(axis=-1, dtype=np.float64)
     operands = Operands(query, keys.key, keys.value, bias, visible, counts, usable,
-                        _softmax_scale(problem, scale_width),
+                        scale,
                         bend_of(problem), sizes, sizes, keys.key, reach=reach)
     # 0 times NaN is NaN: what is hidden and not finite has to go before any product
     entries = (sizes.query_sums, sizes.key_sums, sizes.value_sums,
@@ -455,16 +456,6 @@ def key_heads(problem: Problem, conventions: Mapping[str, str]) -> Array | None:
     if conventions.get("grouped_heads") == "tile":
         return np.arange(H) % Hkv
     return np.arange(H) // (H // Hkv)
-
-
-def _softmax_scale(problem: Problem, width: int | None) -> float | np.longdouble:
-    if problem.scale is not None:
-        return float(problem.scale)
-    width = problem.sizes.D if width is None else width
-    if problem.dtype is DType.FLOAT64:
-        wide: np.longdouble = np.longdouble(1) / np.sqrt(np.longdouble(width))
-        return wide
-    return 1 / math.sqrt(width)
 
 
 def _zero_unseen(operands: Operands) -> Operands:

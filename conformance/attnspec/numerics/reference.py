@@ -128,9 +128,16 @@ def cut_blocks(problem: Problem, conventions: Mapping[str, str], scale_width: in
     sizes = problem.sizes
     every = np.arange(sizes.T) if rows is None else rows
     T = len(every)
-    for batch in _cut_length(sizes.B, _batch_step(problem, T)):
+    # so many batch entries go together, and of those that do so many heads
+    size = problem.key.size + problem.value.size
+    entries_at_once = sizes.B if size <= BATCH_AT_ONCE else BATCH_AT_ONCE * sizes.B // size
+    entries_at_once = max(1, min(entries_at_once, LOGITS_AT_ONCE // max(1, sizes.H * T * sizes.S)))
+    for batch in _cut_length(sizes.B, entries_at_once):
         entries = problem if batch == slice(0, sizes.B) else _take_batch(problem, batch)
-        for heads in _cut_length(sizes.H, _head_step(entries, T)):
+        B = entries.sizes.B
+        heads_at_once = min(LOGITS_AT_ONCE // max(1, B * T * sizes.S),
+                            KEYS_AT_ONCE // max(1, B * sizes.S * (sizes.D + sizes.Dv)))
+        for heads in _cut_length(sizes.H, max(1, min(heads_at_once, sizes.H))):
             if heads == slice(0, sizes.H):
                 part = entries
             else:
@@ -141,32 +148,15 @@ def cut_blocks(problem: Problem, conventions: Mapping[str, str], scale_width: in
             together = max(1, LOGITS_AT_ONCE // max(1, part.sizes.B * part.sizes.H * part.sizes.S))
             for queries in _cut_length(T, max(1, -(-T // max(1, -(-T // together))))):
                 chosen = rows if queries == slice(0, T) else every[queries]
-                place = (batch, heads, queries)
-                operands = prepare_operands(part, conventions,
-                                            scale_width, chosen, keys)
+                operands = prepare_operands(part, conventions, scale_width, chosen, keys)
                 extra = extra_key(part)
-                yield ProblemBlock(place,
+                yield ProblemBlock((batch, heads, queries),
                                    operands if extra is None else add_extra_key(operands, extra))
 
 
 def _cut_length(length: int, step: int) -> Iterator[slice]:
     """Slices of `step`, and of what is left, that cover a length; an empty one for a length of 0."""
     return (slice(start, min(start + step, length)) for start in range(0, max(1, length), step))
-
-
-def _batch_step(problem: Problem, T: int) -> int:
-    """How many batch entries go together."""
-    sizes, size = problem.sizes, problem.key.size + problem.value.size
-    together = sizes.B if size <= BATCH_AT_ONCE else BATCH_AT_ONCE * sizes.B // size
-    return max(1, min(together, LOGITS_AT_ONCE // max(1, sizes.H * T * sizes.S)))
-
-
-def _head_step(problem: Problem, T: int) -> int:
-    """How many heads go together, of as many batch entries as the problem has."""
-    sizes = problem.sizes
-    keys = sizes.B * sizes.S * (sizes.D + sizes.Dv)
-    together = min(LOGITS_AT_ONCE // max(1, sizes.B * T * sizes.S), KEYS_AT_ONCE // max(1, keys))
-    return max(1, min(together, sizes.H))
 
 
 def _take_batch(problem: Problem, batch: slice) -> Problem:

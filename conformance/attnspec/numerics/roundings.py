@@ -308,9 +308,9 @@ class BackwardRoundings:
 
     Relative: weights, kept, products, logits, group, bias, results (all roundings of that kind
     together); of_output: of the output of which delta is formed; one: a single rounding to the
-    dtype of the inputs; bent: of all that is stored behind a bend; scale: of a scale on both
+    dtype of the inputs; bend_error: of all that is stored behind a bend; scale: of a scale on both
     sides, query and key.
-    Absolute: lost, what one underflow in the dtype of the inputs loses; lost_logits, what dS
+    Absolute: underflow, what one underflow in the dtype of the inputs loses; lost_logits, what dS
     loses; lost_inside, what one loses in a softmax whose format is coarser than the dtype, 0 if it
     is not. largest, largest_inside: what the dtype, and such a softmax, can hold.
     """

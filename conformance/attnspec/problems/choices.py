@@ -48,12 +48,12 @@ from attnspec.core.effort import EFFORTS
 from attnspec.core.forms import EVERY_VALUED
 from attnspec.core.keywords import BESIDE, CACHED
 from attnspec.core.nouns import Effort
-from attnspec.problems.demand import Demand, adapt_sizes, count_logits, count_work, fit_to_limits, nearest_sizes
+from attnspec.problems.demand import Demand, adapt_sizes, fit_to_limits, nearest_sizes
 from attnspec.problems.domain import GENERIC_KINDS, Domain, Kind
 from attnspec.problems.families import random_words
 from attnspec.problems.keyword_arrays import count_past
 from attnspec.problems.make import model_width
-from attnspec.problems.problem import Recipe, Sizes
+from attnspec.problems.problem import Recipe, Sizes, count_logits, count_work
 from attnspec.problems.size_plan import SIMPLEST_SIZES, SizePlan
 
 # A head for each generic family; the second is for subjects whose one input is query and key alike, and whose widths

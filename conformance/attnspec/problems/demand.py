@@ -23,7 +23,7 @@ from attnspec.core.forms import STATE
 from attnspec.core.keywords import CACHED
 from attnspec.core.sizes import RefusalCondition
 from attnspec.problems.domain import Domain, Grouped, domain, spell_domain
-from attnspec.problems.problem import Sizes
+from attnspec.problems.problem import Sizes, count_logits, count_work
 
 BLOCKS = (8, 16, 32, 64, 128, 256, 512)
 """What kernels cut the axes T, S, D and Dv into."""
@@ -330,14 +330,6 @@ MOST_PIECES: Mapping[str, int] = {"B": 9, "H": 12, "T": 33}
 _ANY_DOMAIN = domain()
 _MOST_HALVINGS = 64
 _ANY_LENGTH = (1, MOST_TOKENS_THOROUGH)
-_WORK_PER_LOGIT = 100
-"""What a logit costs beside its products with D and Dv: an exponential and the bound, in
-multiply-adds.
-"""
-
-_WORK_PER_ENTRY = 40
-"""What an entry of query, key or value costs: it is drawn, rounded and copied."""
-
 
 @dataclass(frozen=True, slots=True)
 class Demand:
@@ -622,24 +614,6 @@ class Demand:
         taken = (self.grouping(limits) == "maybe" and limits.grouped is True
                  and not _refuses_groups(limits))
         return not is_grouped or taken
-
-
-def count_work(sizes: Sizes) -> int:
-    """About how many multiply-adds a call costs, and what is worked out beside it."""
-    return work_of(sizes.B, sizes.H, sizes.T, sizes.S, sizes.D + sizes.Dv)
-
-
-def work_of(B: int, H: int, T: int, S: int, widths: int) -> int:
-    """Multiply-adds of a call of these lengths: B·H·(T·S·(D + Dv + 100) + 40·(T + S)·(D + Dv)),
-    where `widths` is D + Dv.
-    """
-    # measured in units of one multiply-add of a product
-    return B * H * (T * S * (widths + _WORK_PER_LOGIT) + _WORK_PER_ENTRY * (T + S) * widths)
-
-
-def count_logits(sizes: Sizes) -> int:
-    """How many dot products a problem of these sizes has: B·H·T·S."""
-    return sizes.B * sizes.H * sizes.T * sizes.S
 
 
 def _projected_width(sizes: Sizes) -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, Literal, Unpack, get_args
 
 from attnspec.core.declaration import Limits
@@ -75,7 +76,7 @@ MASK_AXES: Mapping[MaskName, str] = {
     "with_empty_rows": "BHTS", "attack": "S"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Domain:
     """The problems of a clause, with every name looked up. Made by `domain`, which documents the
     fields.
@@ -105,7 +106,7 @@ class Domain:
         """Whether problems are LayerProblems, made by `make_layer`."""
         return self.poses is Poses.LAYER
 
-    @property
+    @cached_property
     def poses(self) -> Poses:
         """The kind of subject that its problems are for."""
         if self.kind == "rotary":

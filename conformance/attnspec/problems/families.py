@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,11 +32,6 @@ Words = NDArray[np.uint32]
 _RAW, _HALF = np.dtype("<u8"), np.dtype("<u4")
 
 
-class _State(TypedDict):
-    state: int
-    inc: int
-
-
 # Setting the state of a standing generator takes 4 µs, making one 15 µs. One a thread, since it is changed in place.
 _local = threading.local()
 
@@ -48,20 +43,16 @@ def random_words(seed: int, label: str, shape: tuple[int, ...]) -> Words:
     if not hasattr(_local, "generator"):
         _local.generator = np.random.PCG64(0)
     generator: np.random.PCG64 = _local.generator
+    digest = hashlib.blake2b(f"{seed}:{label}".encode(), digest_size=32).digest()
+    start, increment = (int.from_bytes(half, "little") for half in (digest[:16], digest[16:]))
+    # the increment of a linear congruential generator must be odd
     # PCG64's raw output is fixed by its definition, as NumPy's distributions are not
-    generator.state = {"bit_generator": "PCG64", "state": _stream_start(seed, label),
+    generator.state = {"bit_generator": "PCG64", "state": {"state": start, "inc": increment | 1},
                        "has_uint32": 0, "uinteger": 0}
     count = math.prod(shape)
     raw = generator.random_raw((count + 1) // 2)
     # low half first, also on a big-endian machine
     return raw.astype(_RAW, copy=False).view(_HALF)[:count].reshape(shape)
-
-
-def _stream_start(seed: int, label: str) -> _State:
-    digest = hashlib.blake2b(f"{seed}:{label}".encode(), digest_size=32).digest()
-    # the increment of a linear congruential generator must be odd
-    return {"state": int.from_bytes(digest[:16], "little"),
-            "inc": int.from_bytes(digest[16:], "little") | 1}
 
 
 Floats = NDArray[np.floating[Any]]
@@ -213,7 +204,7 @@ class EntryFamily:
 
 def _integer_entries(words: HeadWords) -> Entries:
     # sums of D products stay whole numbers that every dtype holds
-    bound = 2 if words.width <= 64 else 1
+    bound = 2 if words.key.shape[-1] <= 64 else 1
     return (whole_numbers(words.query, -bound, bound), whole_numbers(words.key, -bound, bound),
             whole_numbers(words.value, -2, 2))
 

@@ -194,16 +194,12 @@ class BiasRecipe:
     meaning: str
 
 
-def _logits_shape(sizes: Sizes) -> tuple[int, int, int, int]:
-    return sizes.B, sizes.H, sizes.T, sizes.S
-
-
 def _integer_bias(seed: int, sizes: Sizes) -> Floats:
-    return whole_numbers(random_words(seed, "bias", _logits_shape(sizes)), -2, 2)
+    return whole_numbers(random_words(seed, "bias", (sizes.B, sizes.H, sizes.T, sizes.S)), -2, 2)
 
 
 def _normal_bias(seed: int, sizes: Sizes) -> Floats:
-    return normal_numbers(random_words(seed, "bias", _logits_shape(sizes)))
+    return normal_numbers(random_words(seed, "bias", (sizes.B, sizes.H, sizes.T, sizes.S)))
 
 
 def _zero_bias(_seed: int, _sizes: Sizes) -> Floats:
@@ -211,7 +207,7 @@ def _zero_bias(_seed: int, _sizes: Sizes) -> Floats:
 
 
 def _row_constant(seed: int, sizes: Sizes) -> Floats:
-    return 4 * normal_numbers(random_words(seed, "bias", (*_logits_shape(sizes)[:3], 1)))
+    return 4 * normal_numbers(random_words(seed, "bias", (sizes.B, sizes.H, sizes.T, 1)))
 
 
 def _slopes_bias(_seed: int, sizes: Sizes) -> Floats:
@@ -367,40 +363,29 @@ def keyword_arguments(recipe: Recipe, dtype: DType) -> dict[str, Any]:
     bias (B,H,T,S), flags and values.
     """
     flags = {name: name in recipe.features for name, off in OFF.items() if off is False}
-    values = {name: _keyword_value(recipe, name, dtype) for name in OFF
-              if name in recipe.features and not {name, BESIDE.get(name)}.isdisjoint(VALUED)
-              and name not in CACHED}
-    return {"mask": make_mask(recipe), "bias": make_bias(recipe, dtype), **flags, **values}
-
-
-def _keyword_value(recipe: Recipe, keyword: str, dtype: DType) -> Any:  # noqa: ANN401  (by the keyword)
-    """The value of a keyword as a call is handed it: of an array, the recipe has the name of its
-    pattern, or that of the keyword beside it. What is drawn has no pattern.
-    """
-    if keyword in DRAWN:
-        # 31 bits, so that it fits a signed integer
-        return int(random_words(recipe.seed, keyword, (1,))[0] >> np.uint32(1))
-    value = recipe.value(keyword if keyword in VALUED else BESIDE[keyword])
-    if keyword in AXES:
-        return keyword_array(keyword, value, recipe.seed, recipe.sizes, dtype)
-    return value
-
-
-def make_mask(recipe: Recipe) -> Bools | None:
-    """The mask (B,H,T,S) of a recipe, or None if it uses none."""
-    if "mask" not in recipe.features or recipe.mask == "none":
-        return None
-    return MASKS[recipe.mask].make_array(recipe.seed, recipe.sizes)
-
-
-def make_bias(recipe: Recipe, dtype: DType) -> Array | None:
-    """The bias (B,H,T,S) of a recipe in the dtype, or None if it uses none."""
-    if "bias" not in recipe.features:
-        return None
-    sizes = recipe.sizes
-    bias: Array = np.empty((sizes.B, sizes.H, sizes.T, sizes.S), numpy_dtype(dtype))
-    bias[...] = as_dtype(BIASES[recipe.bias].make(recipe.seed, sizes), dtype)
-    return bias
+    values: dict[str, Any] = {}
+    for name in OFF:
+        if (name not in recipe.features or name in CACHED
+            or {name, BESIDE.get(name)}.isdisjoint(VALUED)):
+            continue
+        if name in DRAWN:
+            # 31 bits, so that it fits a signed integer
+            values[name] = int(random_words(recipe.seed, name, (1,))[0] >> np.uint32(1))
+            continue
+        # of an array, the recipe has the name of its pattern, or that of the keyword beside it
+        value = recipe.value(name if name in VALUED else BESIDE[name])
+        is_array = name in AXES
+        if is_array:
+            values[name] = keyword_array(name, value, recipe.seed, recipe.sizes, dtype)
+        else:
+            values[name] = value
+    sizes, mask, bias = recipe.sizes, None, None
+    if "mask" in recipe.features and recipe.mask != "none":
+        mask = MASKS[recipe.mask].make_array(recipe.seed, sizes)
+    if "bias" in recipe.features:
+        bias = np.empty((sizes.B, sizes.H, sizes.T, sizes.S), numpy_dtype(dtype))
+        bias[...] = as_dtype(BIASES[recipe.bias].make(recipe.seed, sizes), dtype)
+    return {"mask": mask, "bias": bias, **flags, **values}
 
 
 def fill_arrays(seed: int, sizes: Sizes, families: Sequence[str], dtype: DType) -> Entries:

@@ -54,6 +54,29 @@ class Sizes:
         return " ".join(f"{name}={size}" for name, size in self.by_axis.items())
 
 
+_WORK_PER_LOGIT = 100
+"""What a logit costs beside its products with D and Dv: an exponential and the bound, in
+multiply-adds.
+"""
+
+_WORK_PER_ENTRY = 40
+"""What an entry of query, key or value costs: it is drawn, rounded and copied."""
+
+
+def count_work(sizes: Sizes) -> int:
+    """About how many multiply-adds a call costs, and what is worked out beside it: B·H·(T·S·(D +
+    Dv + 100) + 40·(T + S)·(D + Dv)).
+    """
+    widths, T, S = sizes.D + sizes.Dv, sizes.T, sizes.S
+    return (sizes.B * sizes.H
+            * (T * S * (widths + _WORK_PER_LOGIT) + _WORK_PER_ENTRY * (T + S) * widths))
+
+
+def count_logits(sizes: Sizes) -> int:
+    """How many dot products a problem of these sizes has: B·H·T·S."""
+    return sizes.B * sizes.H * sizes.T * sizes.S
+
+
 @lru_cache(maxsize=256)
 def _measure_sizes(query: tuple[int, ...], value: tuple[int, ...], past: int) -> Sizes:
     """Those of a problem whose query and value have these shapes; a case asks some thirty times."""

@@ -43,11 +43,10 @@ from attnspec.problems.demand import (
     partners_of,
     shortest_lengths,
     taken_lengths,
-    work_of,
 )
 from attnspec.problems.domain import Grouped, Lengths, domain
 from attnspec.problems.families import random_words
-from attnspec.problems.problem import Array, Sizes
+from attnspec.problems.problem import Array, Sizes, count_work
 
 Span = tuple[str, tuple[int, int]]
 """An axis with the least and the greatest length that it may have."""
@@ -116,8 +115,9 @@ _HEAD_AXES = frozenset({"H", "G"})
 def work_at(lengths: Mapping[str, int]) -> int:
     """The work of a call with these lengths; an axis that is not named is 1 long."""
     of = lengths.get
-    return work_of(of("B", 1), max(of("H", 1), of("G", 1)), of("T", 1), of("S", 1),
-                   of("D", 1) + of("Dv", 1))
+    heads = max(of("H", 1), of("G", 1))
+    return count_work(Sizes(of("B", 1), heads, heads, of("T", 1), of("S", 1), of("D", 1),
+                            of("Dv", 1)))
 
 
 def _least_work(spans: Mapping[str, tuple[int, int]], limits: Limits) -> int:

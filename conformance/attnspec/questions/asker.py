@@ -178,7 +178,7 @@ class Asker:
     def ask(self, problem: AnyProblem | RotaryProblem) -> SubjectAnswer:
         """What the subject makes of it. Raises NotAsked or Failed."""
         posed = self._add_neutral_values(problem) if isinstance(problem, Problem) else problem
-        return self._guard_call(posed, lambda: self.subject.answer_any(posed))
+        return self._guard_call(posed, lambda: self.subject.answer(posed))
 
     def _add_neutral_values(self, problem: Problem) -> Problem:
         """The problem with values that change nothing of what the subject takes no entries

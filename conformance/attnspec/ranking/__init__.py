@@ -1,1 +1,1 @@
-"""Many kernels at once: each judged as a whole, one line a kernel, with what is known of their problems shared."""
+"""Many kernels at once: each judged as a whole, a line each; what is expected is shared."""

@@ -1,7 +1,8 @@
-"""A ranking: which kernels are meant (files, folders of them, patterns, files that name targets), and a job each.
+"""A ranking: which kernels are meant (files, folders of them, patterns, files that name targets),
+and a job each.
 
-It may go on in a record only where the same plan judges. A kernel is judged in a worker: its process is started, every
-clause tried, and all of it forgotten again.
+It may go on in a record only where the same plan judges. A kernel is judged in a worker: its
+process is started, every clause tried, and all of it forgotten again.
 """
 
 from __future__ import annotations
@@ -41,49 +42,52 @@ from attnspec.runner.judge import clause_of, not_run, pronounce_verdict
 from attnspec.spec.clause import Spec, first_of
 from attnspec.subjects.outline import no_such_subject, only_function
 
-FUNCTION = "attend"
-"""How a kernel's function is called, unless its file has one function alone that takes what attention takes."""
+DEFAULT_FUNCTION = "attend"
+"""How a kernel's function is called, unless its file has one that takes what attention takes."""
 
-DIGITS = 16
+DIGEST_DIGITS = 16
 """Of the digest of a file."""
 
-_LIST = ".txt"
+_LIST_SUFFIX = ".txt"
 
 
 def find_kernels(named: Iterable[str], function: str = "") -> Iterator[str]:
-    """The targets that are meant, in the order in which they are named; those of a folder or a pattern by name.
+    """The targets that are meant, in the order in which they are named; those of a folder or a
+    pattern by name.
 
-    A file of targets ends in .txt, has one on each line, and is read from the working directory; `#` begins a comment.
-    function: what is judged of files for which no function is named; empty: the only one that there is, or `attend`.
-    Raises TargetError for what is empty or nowhere.
+    A file of targets ends in .txt, has one on each line, and is read from the working directory;
+    `#` begins a comment. function: what is judged of files for which no function is named; empty:
+    the only one that there is, or `attend`. Raises TargetError for what is empty or nowhere.
     """
     for target in named:
         path, pattern = Path(target), target.rpartition(":")
         if path.is_dir():
-            yield from _of_files(_in_folder(path), target, function)
-        elif path.suffix == _LIST:
-            yield from find_kernels(_lines(path), function)
+            yield from _targets_in(_files_in_folder(path), target, function)
+        elif path.suffix == _LIST_SUFFIX:
+            yield from find_kernels(_read_target_lines(path), function)
         elif target.endswith(".py"):
-            yield from _of_files(_match_files(target), target, function)
+            yield from _targets_in(_match_files(target), target, function)
         elif pattern[0].endswith(".py") and glob.has_magic(pattern[0]):
-            yield from _of_files(_match_files(pattern[0]), target, pattern[2])
+            yield from _targets_in(_match_files(pattern[0]), target, pattern[2])
         else:
             yield target
 
 
-def _lines(path: Path) -> list[str]:
+def _read_target_lines(path: Path) -> list[str]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as wrong:
-        raise TargetError(f"the targets in {path} cannot be read: {getattr(wrong, 'strerror', '') or wrong}.") from None
+        raise TargetError(
+            f"the targets in {path} cannot be read: {getattr(wrong, 'strerror', '') or wrong}.") from None
     lines = [line.strip() for line in text.splitlines()]
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def _in_folder(folder: Path) -> list[Path]:
-    """Every Python file below it whose name, and whose folders' names, do not begin with `_` or a dot."""
+def _files_in_folder(folder: Path) -> list[Path]:
+    """The Python files below it, without those whose path has a name with `_` or a dot first."""
     return sorted(path for path in folder.rglob("*.py")
-                  if not any(part.startswith(("_", ".")) for part in path.relative_to(folder).parts))
+                  if not any(part.startswith(("_", "."))
+                             for part in path.relative_to(folder).parts))
 
 
 def _match_files(pattern: str) -> list[Path]:
@@ -94,24 +98,25 @@ def _match_files(pattern: str) -> list[Path]:
     return sorted(map(Path, glob.glob(pattern, recursive=True)))
 
 
-def _of_files(files: Iterable[Path], named: str, function: str) -> Iterator[str]:
-    found = [f"{file}:{function or only_function(file) or FUNCTION}" for file in files]
+def _targets_in(files: Iterable[Path], named: str, function: str) -> Iterator[str]:
+    found = [f"{file}:{function or only_function(file) or DEFAULT_FUNCTION}" for file in files]
     if not found:
         raise TargetError(f"{named!r} names no kernel: there is no Python file.")
     yield from found
 
 
 def file_digest(target: str) -> str:
-    """What tells whether a kernel has changed: of its file; "" of a target that names none that can be read."""
+    """Tells whether a kernel's file has changed; "" if it cannot be read."""
     try:
-        return hashlib.sha256(Path(target.rpartition(":")[0]).read_bytes()).hexdigest()[:DIGITS]
+        return hashlib.sha256(
+            Path(target.rpartition(":")[0]).read_bytes()).hexdigest()[:DIGEST_DIGITS]
     except OSError:
         return ""
 
 
-RANKING = "attnspec.ranking.jobs:RankJobs"
+RANKING_SOURCE = "attnspec.ranking.jobs:RankJobs"
 STOP_AFTER, DIGEST, SHARD = "stop after", "digest", "shard"
-"""Where a plan says when a kernel is dropped, by what its record is known, and which part of a run this is."""
+"""Keys of a plan: when a kernel is dropped, the digest of its record, the shard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,18 +142,21 @@ class KernelJob:
 
 
 def as_ranking(plan: Plan, stop_after: int = 0, sharing: Sharing | None = None) -> Plan:
-    """The plan of a ranking, with the digest by which its record is known, and the kernels of its shard alone.
+    """The plan of a ranking, with the digest by which its record is known, and the kernels of its
+    shard alone.
 
-    The digest leaves out which kernels there are, so that more of them can be added to a record; a shard's tells all.
+    The digest leaves out which kernels there are, so that more of them can be added to a record; a
+    shard's tells all.
     """
     plan = replace(plan, diagnosed=1, more={STOP_AFTER: (str(stop_after),)})
     jobs = [KernelJob(target) for target in plan.targets]
-    shares = sharing.shares(jobs) if sharing else ()
+    shares = sharing.divide_groups(jobs) if sharing else ()
     same = replace(plan, targets=(), more={**plan.more, "attnspec": (attnspec.__version__,)})
     known = {DIGEST: (plan_digest(same, Engine(plan).spec.digest, shares),)}
     mine = sharing.select_jobs(jobs) if sharing else jobs
     part = {SHARD: (str(sharing.shard),)} if sharing else {}
-    return replace(plan, targets=tuple(job.target for job in mine), more={**plan.more, **known, **part})
+    return replace(plan, targets=tuple(job.target for job in mine),
+                   more={**plan.more, **known, **part})
 
 
 def resume_ranking(path: Path, plan: Plan) -> RunRecord | None:
@@ -184,15 +192,16 @@ class RankJobs:
         return self._engine.spec
 
     def items(self) -> tuple[KernelJob, ...]:
-        """The kernels in the order of the plan. Raises UsageError for clauses and profiles that are none."""
+        """The kernels in the plan's order. Raises UsageError for unknown clauses and profiles."""
         _ = self._engine.clauses
         return tuple(map(KernelJob, self.plan.targets))
 
     def header(self, blank: RunStarted) -> RunStarted:
         """Adds the digest of the plan."""
         [digest] = self.plan.more[DIGEST]
-        return replace(blank, plan_digest=digest, shard=self.plan.more.get(SHARD, ("",))[0], planned={},
-                       sample=self.plan.sample, dtypes=tuple(dtype.value for dtype in self.plan.dtypes))
+        return replace(blank, plan_digest=digest, shard=self.plan.more.get(SHARD, ("",))[0],
+                       planned={}, sample=self.plan.sample,
+                       dtypes=tuple(dtype.value for dtype in self.plan.dtypes))
 
     def card(self, target: str) -> SubjectCard | None:  # noqa: ARG002  (the protocol's)
         """None: the line of a kernel says it all."""
@@ -214,7 +223,8 @@ class RankJobs:
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
         """How many kernels stand how."""
         ranks = [each for each in done if isinstance(each, KernelRanked)]
-        return Conclusion(code_of(ranks, interrupted=interrupted), count_standings(ranks))
+        return Conclusion(ranking_exit_code(ranks, interrupted=interrupted),
+                          count_standings(ranks))
 
 
 def count_standings(ranks: Sequence[KernelRanked]) -> Mapping[str, int]:
@@ -223,30 +233,35 @@ def count_standings(ranks: Sequence[KernelRanked]) -> Mapping[str, int]:
     return {each.value: count for each, count in found.items() if count}
 
 
-def code_of(ranks: Sequence[KernelRanked], *, interrupted: bool = False) -> int:
-    """0 all conform, 1 one does not, 2 it was interrupted, or one could not be judged and all others conform."""
+def ranking_exit_code(ranks: Sequence[KernelRanked], *, interrupted: bool = False) -> int:
+    """0 all conform, 1 one does not, 2 it was interrupted, or one could not be judged."""
     standings = {rank.verdict for rank in ranks}
     if interrupted or not ranks:
         return CANNOT_RUN
     if KernelStanding.VIOLATED in standings:
         return VIOLATED
-    return CANNOT_RUN if KernelStanding.NOT_JUDGED in standings else CONFORMS
+    if KernelStanding.NOT_JUDGED in standings:
+        return CANNOT_RUN
+    return CONFORMS
 
 
-HANGS = 2
+MAX_HANGS = 2
 """So many items may end at the deadline; then the kernel is dropped, since each costs as long."""
 
 def clearest_first(items: Sequence[Item]) -> Sequence[Item]:
-    """Orders items so that the first failure says the most: at float32, or else the first dtype, first, where every
-    clause is put; last what follows from other mistakes.
+    """Orders items so that the first failure says the most: at float32, or else the first dtype,
+    first, where every clause is put; last what follows from other mistakes.
     """
-    main = first_of([dtype for dtype in DType if dtype.value in {item.dtype for item in items}]) if items else None
+    main = None
+    if items:
+        main = first_of([dtype for dtype in DType
+                         if dtype.value in {item.dtype for item in items}])
     return sorted(items, key=lambda item: (main and item.dtype != main.value,
                                            item.clause.partition(".")[0] in CONSEQUENCES))
 
 
 class KernelWorker:
-    """Judges one kernel after the other. Problems, and what the definition says of them, are kept for the next."""
+    """Judges kernels one by one, and keeps what the definition says for the next."""
 
     def __init__(self, plan: Plan, stop_after: int, breadcrumb: Callable[[str], None]) -> None:
         from attnspec.trials.evaluator import Archives  # noqa: PLC0415  (weight: the controller ranks nothing)
@@ -257,18 +272,19 @@ class KernelWorker:
     def rank(self, target: str) -> KernelRanked:
         """The line of one kernel. What escapes is a defect of attnspec."""
         from attnspec.hosting.client import close_all  # noqa: PLC0415  (weight: as above)
-        from attnspec.trials.evaluator import hand_back  # noqa: PLC0415  (weight: as above)
+        from attnspec.trials.evaluator import release_free_pages  # noqa: PLC0415  (weight: as above)
 
         began = time.perf_counter()
         try:
             ranked = self._judge_kernel(target)
         except AttnspecError as cause:
             ended = str(cause) if isinstance(cause, EndedError) else ""
-            ranked = KernelRanked(target, KernelStanding.NOT_JUDGED, reason=str(cause), death=ended)
+            ranked = KernelRanked(target, KernelStanding.NOT_JUDGED, reason=str(cause),
+                                  death=ended)
         finally:
             self._engine.forget(target)
             close_all()
-            hand_back()
+            release_free_pages()
         return replace(ranked, seconds=time.perf_counter() - began)
 
     def _judge_kernel(self, target: str) -> KernelRanked:
@@ -277,21 +293,23 @@ class KernelWorker:
         for number, item in enumerate(items):
             score.outcomes.append(self._judge_item(item))
             if why := self._why_enough(score):
-                score.untried, score.stopped = self._applying(items[number + 1:]), why
+                score.why_stopped = why
+                score.untried_clauses = self._applying_clauses(items[number + 1:])
                 break
         ranked = score.conclude_kernel(target, strict=self._plan.strict)
         refused = dict.fromkeys((*self._engine.find_refused(target), *ranked.refused))
         return replace(ranked, refused=tuple(refused))
 
     def _judge_item(self, item: Item) -> Outcome:
-        """The outcome of one item. An error of attnspec's own costs the kernel this item, and is its reason."""
+        """The outcome of one item. A defect of attnspec's costs the kernel this item."""
         try:
             return pronounce_verdict(self._engine, item, plan=self._plan)
         except Exception as defect:
             last = traceback.extract_tb(defect.__traceback__)[-1]
             told = f"{type(defect).__name__}: {defect} (in {Path(last.filename).name}:{last.lineno})"
             level = clause_of(self._engine.spec, item.clause).level
-            return not_run(item, level, f"attnspec itself failed at {item.clause}, which is its defect: {told}")
+            return not_run(item, level,
+                           f"attnspec itself failed at {item.clause}, which is its defect: {told}")
 
     def _why_enough(self, score: KernelScore) -> str:
         """Why a kernel is dropped; empty as long as it is not."""
@@ -300,38 +318,44 @@ class KernelWorker:
             return f"dropped after {number} failing {'clause' if number == 1 else 'clauses'}"
         from attnspec.subjects.watching import MOST_HANGS  # noqa: PLC0415  (weight: as above)
 
-        hangs = HANGS if score.hangs >= HANGS else MOST_HANGS if score.is_given_up else 0
-        return f"dropped after {hangs} calls that did not return" if hangs else ""
+        hangs = MOST_HANGS if score.is_given_up else 0
+        if score.hangs >= MAX_HANGS:
+            hangs = MAX_HANGS
+        if hangs:
+            return f"dropped after {hangs} calls that did not return"
+        return ""
 
-    def _applying(self, items: Sequence[Item]) -> frozenset[str]:
+    def _applying_clauses(self, items: Sequence[Item]) -> frozenset[str]:
         """The `must` clauses among these items that would have been put."""
         spec = self._engine.spec
-        return frozenset(item.clause for item in items if clause_of(spec, item.clause).level is Level.MUST
+        return frozenset(item.clause for item in items
+                         if clause_of(spec, item.clause).level is Level.MUST
                          and self._engine.applies(item))
 
 
 # What a kernel's outcomes come to
 
 
-GRADE = "precision grade"
+GRADE_QUANTITY = "precision grade"
 """The quantity of the reading that tells it."""
 
-_HELD = frozenset({Verdict.HELD, Verdict.EXPECTED})
-_DIED = frozenset({Verdict.CRASHED, Verdict.TIMED_OUT})
+_HOLDING_VERDICTS = frozenset({Verdict.HELD, Verdict.EXPECTED})
+_DEATH_VERDICTS = frozenset({Verdict.CRASHED, Verdict.TIMED_OUT})
 
 
 @dataclass(slots=True)
 class KernelScore:
-    """Counts how the `must` clauses of one kernel come out. untried: those that applied and were dropped."""
+    """Counts how a kernel's `must` clauses come out. untried_clauses: those that were dropped."""
 
     outcomes: list[Outcome] = field(default_factory=list)
-    untried: frozenset[str] = frozenset()
-    stopped: str = ""
+    untried_clauses: frozenset[str] = frozenset()
+    why_stopped: str = ""
 
     @property
     def failing_clauses(self) -> tuple[str, ...]:
         """The clauses that failed at some dtype, in the order in which they did."""
-        return tuple(dict.fromkeys(each.clause for each in self._musts if each.verdict in FAILURES))
+        return tuple(dict.fromkeys(each.clause for each in self._musts
+                                   if each.verdict in FAILURES))
 
     @property
     def hangs(self) -> int:
@@ -341,9 +365,9 @@ class KernelScore:
     @property
     def is_given_up(self) -> bool:
         """Whether no further call is made, since several in a row did not return."""
-        from attnspec.subjects.watching import GIVEN_UP  # noqa: PLC0415  (weight: as above)
+        from attnspec.subjects.watching import GIVEN_UP_SENTENCE  # noqa: PLC0415  (weight: as above)
 
-        return any(each.reason == GIVEN_UP for each in self.outcomes)
+        return any(each.reason == GIVEN_UP_SENTENCE for each in self.outcomes)
 
     @property
     def _musts(self) -> list[Outcome]:
@@ -352,63 +376,73 @@ class KernelScore:
     def conclude_kernel(self, subject: str, *, strict: bool) -> KernelRanked:
         """The line of the kernel, without its seconds."""
         failing = self.failing_clauses
-        executed = {each.clause for each in self._musts if each.verdict in _HELD}
-        held = executed.difference(failing, self.untried)
-        untried = self.untried.difference(failing)
+        executed = {each.clause for each in self._musts if each.verdict in _HOLDING_VERDICTS}
+        held = executed.difference(failing, self.untried_clauses)
+        untried = self.untried_clauses.difference(failing)
         every = len(held) + len(failing) + len(untried)
-        margin, closest = _closest(self.outcomes)
-        return KernelRanked(
-            subject, _kernel_standing(self.outcomes, strict=strict), len(held) / every if every else 0.0, len(held),
-            len(failing), len(untried), failing, _first(self.outcomes, strict=strict), margin, closest,
-            _grades(self.outcomes), _refused_words(self.outcomes), stopped=self.stopped, death=_death(self.outcomes),
-            reason=_reason(self.outcomes))
+        margin, closest = _closest_margin(self.outcomes)
+        return KernelRanked(subject, _kernel_standing(self.outcomes, strict=strict),
+                            len(held) / every if every else 0.0, len(held), len(failing),
+                            len(untried), failing, _first_failure(self.outcomes, strict=strict),
+                            margin, closest, _precision_grades(self.outcomes),
+                            _refused_words(self.outcomes), stopped=self.why_stopped,
+                            death=_first_death(self.outcomes),
+                            reason=_reason_not_run(self.outcomes))
 
 
 def _kernel_standing(outcomes: Sequence[Outcome], *, strict: bool) -> KernelStanding:
     if any(does_gate_run(each.verdict, each.level, strict=strict) for each in outcomes):
         return KernelStanding.VIOLATED
     is_short = is_idle(outcomes) or any(each.verdict is Verdict.NOT_RUN for each in outcomes)
-    return KernelStanding.NOT_JUDGED if is_short else KernelStanding.CONFORMS
+    if is_short:
+        return KernelStanding.NOT_JUDGED
+    return KernelStanding.CONFORMS
 
 
-def _reason(outcomes: Sequence[Outcome]) -> str:
+def _reason_not_run(outcomes: Sequence[Outcome]) -> str:
     """Why something was not run, or why nothing applied."""
     lost = (each.reason for each in outcomes if each.verdict is Verdict.NOT_RUN)
     return next(lost, outcomes[0].reason if outcomes and is_idle(outcomes) else "")
 
 
-def _first(outcomes: Iterable[Outcome], *, strict: bool) -> FirstFailure | None:
+def _first_failure(outcomes: Iterable[Outcome], *, strict: bool) -> FirstFailure | None:
     failure = next((each for each in outcomes if each.verdict in FAILURES
                     and does_gate_run(each.verdict, each.level, strict=strict)), None)
     if failure is None:
         return None
     evidence, found = failure.evidence, likely_group((failure,))
     cause = found.cause if found else None
-    return FirstFailure(failure.clause, failure.dtype.value, failure.reason or (evidence.sentence if evidence else ""),
-                        cause.says if cause else "", cause.fault if cause else "", evidence.begins if evidence else "",
-                        failure.repeat)
+    return FirstFailure(failure.clause, failure.dtype.value,
+                        failure.reason or (evidence.sentence if evidence else ""),
+                        cause.says if cause else "", cause.fault if cause else "",
+                        evidence.begins if evidence else "", failure.repeat)
 
 
-def _closest(outcomes: Iterable[Outcome]) -> tuple[float, str]:
+def _closest_margin(outcomes: Iterable[Outcome]) -> tuple[float, str]:
     """The largest margin of `must` clauses, of failures too, and where it was met."""
-    met = [(_margin(measured), f"{each.clause} {each.dtype.value}") for each in outcomes if each.level is Level.MUST
-           for measured in (each.worst, each.evidence.measured if each.evidence else None) if measured]
+    met = [(_margin_or_infinity(measured), f"{each.clause} {each.dtype.value}")
+           for each in outcomes if each.level is Level.MUST
+           for measured in (each.worst, each.evidence.measured if each.evidence else None)
+           if measured]
     return max(met, default=(0.0, ""), key=lambda pair: pair[0])
 
 
-def _margin(measured: Measured) -> float:
-    return math.inf if math.isnan(measured.margin) else measured.margin
+def _margin_or_infinity(measured: Measured) -> float:
+    if math.isnan(measured.margin):
+        return math.inf
+    return measured.margin
 
 
-def _grades(outcomes: Iterable[Outcome]) -> Mapping[str, str]:
+def _precision_grades(outcomes: Iterable[Outcome]) -> Mapping[str, str]:
     return {each.dtype.value: str(reading.value) for each in outcomes for reading in each.readings
-            if reading.quantity == GRADE}
+            if reading.quantity == GRADE_QUANTITY}
 
 
 def _refused_words(outcomes: Iterable[Outcome]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for each in outcomes for name in each.refused))
 
 
-def _death(outcomes: Iterable[Outcome]) -> str:
+def _first_death(outcomes: Iterable[Outcome]) -> str:
     """How its process ended for the first time, and under which clause."""
-    return next((f"{each.reason} ({each.clause} {each.dtype.value})" for each in outcomes if each.verdict in _DIED), "")
+    return next((f"{each.reason} ({each.clause} {each.dtype.value})" for each in outcomes
+                 if each.verdict in _DEATH_VERDICTS), "")

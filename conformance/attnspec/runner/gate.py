@@ -1,8 +1,9 @@
-"""Attention as a pytest test of anybody's own test file: two lines, one item a target, clause and dtype.
+"""Attention as a pytest test of anybody's own test file: two lines, one item a target, clause and
+dtype.
 
-`from attnspec import gate`, then `test_attention = gate("mypackage.mine:attend")`. What a gate costs is told before it
-runs: how many items, and how long they took the last time, from pytest's cache; at its end, what its subjects refuse
-and what else no verdict speaks of.
+`from attnspec import gate`, then `test_attention = gate("mypackage.mine:attend")`. What a gate
+costs is told before it runs: how many items, and how long they took the last time, from pytest's
+cache; at its end, what its subjects refuse and what else no verdict speaks of.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from attnspec.core.sizes import foretell_costs, read_all
 from attnspec.record.codec import encode
 from attnspec.record.outcome import Outcome
 from attnspec.runner.judge import (
-    ENGINE,
+    ENGINE_CLASS,
     Judge,
     clause_of,
     complete_outcome,
     distinct_items,
     format_violation,
-    in_short,
     load_engine,
     pronounce_verdict,
+    summarise_outcome,
 )
 from attnspec.runner.session import one_thread
 from attnspec.spec.clause import Clause
@@ -50,12 +51,12 @@ E = TypeVar("E", DType, Effort)
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_PASSING = frozenset({Verdict.HELD, Verdict.EXPECTED})
-_WITHOUT_VERDICT = frozenset({Verdict.INAPPLICABLE, Verdict.NO_CLAIM})
+_PASSING_VERDICTS = frozenset({Verdict.HELD, Verdict.EXPECTED})
+_UNDECIDED_VERDICTS = frozenset({Verdict.INAPPLICABLE, Verdict.NO_CLAIM})
 
 
 def _told_without_stack(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, of whose mistakes in its arguments pytest shows the caller's line and the message alone."""
+    """The function, whose errors pytest shows by the caller's line and the message alone."""
     @wraps(function)
     def told(*args: P.args, **kwargs: P.kwargs) -> R:
         __tracebackhide__ = True
@@ -88,78 +89,93 @@ def gate(
     must_take: str | Iterable[str] = (),
     sizes: str | Iterable[str] = (),
     variants: str | Iterable[str] = (),
-    engine: str = ENGINE,
+    engine: str = ENGINE_CLASS,
 ) -> Callable[..., None]:
-    """A parametrised pytest test, to be assigned to a name that pytest collects, as `test_attention`.
+    """A parametrised pytest test, to be assigned to a name that pytest collects, as
+    `test_attention`.
 
-    targets: registered ids (`torch/sdpa`), `package.module:function`, `path/to/file.py:function`, or function objects.
-    profiles, clauses, dtypes: names to narrow the run to; empty means all that apply. `+gradients` adds a profile.
-    effort: glance, quick, default or thorough, as `attnspec check` has them: the verdict is the same. With no dtypes
-    named, quick and default try a sample of the cases at further dtypes than float32 (or the first one that the target
-    takes), but for clauses whose verdict depends on the dtype. A glance tries one case of each clause, and looks for no
-    causes.
-    strict: `should` clauses fail too.  lift: "torch" or "jax" hands over tensors.  deadline: seconds an item may look
-    for.  implementations: folders of adapters, as `attnspec init` writes them.  spec_add: files of clauses
+    targets: registered ids (`torch/sdpa`), `package.module:function`, `path/to/file.py:function`,
+    or function objects. profiles, clauses, dtypes: names to narrow the run to; empty means all
+    that apply. `+gradients` adds a profile. effort: glance, quick, default or thorough, as
+    `attnspec check` has them: the verdict is the same. With no dtypes named, quick and default try
+    a sample of the cases at further dtypes than float32 (or the first one that the target takes),
+    but for clauses whose verdict depends on the dtype. A glance tries one case of each clause, and
+    looks for no causes.
+    strict: `should` clauses fail too.  lift: "torch" or "jax" hands over tensors.  deadline:
+    seconds an item may look for.  implementations: folders of adapters, as `attnspec init` writes
+    them.  spec_add: files of clauses
     of your own, judged beside the others (docs/writing-a-clause.md).
-    baseline: a file of known failures, written by `attnspec check --baseline`. Files are found from where pytest is
-    started.  engine: what judges (for tests of attnspec itself).
-    python, host, device: where subjects live and their arrays are placed, as the options of `attnspec check`.  memory:
-    GiB that a subject may take.
-    must_take: what the targets must take, as "causal bias D128 T4096 float16": refusing any of it fails.
-    sizes: those that are tried whatever the effort, as "B4 H32 Hkv8 T2048 S2048 D128", or files of them.
-    variants: what a framework makes of the function, judged besides, as "compile,export,vmap,checkpoint".
-    What is named lives in a process of its own. A function object stays in pytest's, unprotected: if it crashes or
-    hangs, it takes pytest with it, and its record says where it lived. Raises UsageError, SpecError, ManifestError or
-    TargetError where a name is unknown.
+    baseline: a file of known failures, written by `attnspec check --baseline`. Files are found
+    from where pytest is started.  engine: what judges (for tests of attnspec itself).
+    python, host, device: where subjects live and their arrays are placed, as the options of
+    `attnspec check`.  memory: GiB that a subject may take.
+    must_take: what the targets must take, as "causal bias D128 T4096 float16": refusing any of it
+    fails.
+    sizes: those that are tried whatever the effort, as "B4 H32 Hkv8 T2048 S2048 D128", or files of
+    them. variants: what a framework makes of the function, judged besides, as
+    "compile,export,vmap,checkpoint".
+    What is named lives in a process of its own. A function object stays in pytest's, unprotected:
+    if it crashes or hangs, it takes pytest with it, and its record says where it lived. Raises
+    UsageError, SpecError, ManifestError or TargetError where a name is unknown.
     """
     if not targets:
-        raise UsageError("gate needs a target: an id, 'package.module:function', or the function itself.")
+        raise UsageError(
+            "gate needs a target: an id, 'package.module:function', or the function itself.")
     objects = tuple(target_of(target) for target in targets if not isinstance(target, str))
     if objects and (python or host or device):
         raise UsageError("a function object stays in this process, with its arrays on the CPU. For python=, host= and "
                          "device= give its name: 'package.module:function' or 'path/to/file.py:function'.")
     if not 0 < deadline < math.inf:
-        raise UsageError(f"a deadline of {deadline} s never passes, or has passed. Give seconds above zero.")
-    plan = Plan(
-        targets=tuple(dict.fromkeys(map(target_of, targets))), clauses=_texts(clauses), profiles=_texts(profiles),
-        dtypes=tuple(_member(DType, "dtype", name) for name in _texts(dtypes)),
-        effort=_member(Effort, "effort", effort), seed=seed, strict=strict, lift=lift,
-        implementations=_paths(implementations), deadline=deadline,
-        baseline=baseline, spec_add=_paths(spec_add), in_process=objects, python=python, host=host,
-        device=device, memory=int(memory * 2**30), must_take=" ".join(_texts(must_take)),
-        sizes=read_all(_texts(sizes)), variants=read_variants(_texts(variants)))
+        raise UsageError(
+            f"a deadline of {deadline} s never passes, or has passed. Give seconds above zero.")
+    plan = Plan(targets=tuple(dict.fromkeys(map(target_of, targets))), clauses=_as_texts(clauses),
+                profiles=_as_texts(profiles),
+                dtypes=tuple(_member_named(DType, "dtype", name) for name in _as_texts(dtypes)),
+                effort=_member_named(Effort, "effort", effort), seed=seed, strict=strict,
+                lift=lift, implementations=_as_paths(implementations), deadline=deadline,
+                baseline=baseline, spec_add=_as_paths(spec_add), in_process=objects, python=python,
+                host=host, device=device, memory=int(memory * 2**30),
+                must_take=" ".join(_as_texts(must_take)), sizes=read_all(_as_texts(sizes)),
+                variants=read_variants(_as_texts(variants)))
     look_in(plan.surroundings({}))
-    return _test(plan, engine)
+    return _make_test(plan, engine)
 
 
-def _test(plan: Plan, engine: str) -> Callable[..., None]:
+def _make_test(plan: Plan, engine: str) -> Callable[..., None]:
     judge = load_engine(plan, engine=engine)
-    saying = dict[str, str]()  # by target that cannot be had: the one test that fails for it, and says why
+    # by target that cannot be had: the one test that fails for it, and says why
+    saying = dict[str, str]()
 
-    @pytest.mark.parametrize("item", [pytest.param(item, id=item.id) for item in distinct_items(judge)])
+    @pytest.mark.parametrize("item",
+                             [pytest.param(item, id=item.id) for item in distinct_items(judge)])
     def test_attention(item: Item, request: pytest.FixtureRequest) -> None:
         is_had, refused = False, dict[str, str]()
         with suppress(AttnspecError):  # the verdict on the item says it better
-            judge.fetch(item.target)  # loads the subject, and with it the threads that are to be limited
+            # loads the subject, and with it the threads that are to be limited
+            judge.fetch(item.target)
             refused, is_had = dict(judge.find_refused(item.target)), True
         with one_thread():
             outcome = _judge_item(judge, item, plan)
-        outcome = replace(outcome, refused={**refused, **outcome.refused})  # no card goes with a gate's outcomes
+        # no card goes with a gate's outcomes
+        outcome = replace(outcome, refused={**refused, **outcome.refused})
         request.node.user_properties.append(("attnspec", json.dumps(encode(outcome))))
-        request.node.user_properties.extend([(STRICT, "yes")] if plan.strict else [])
-        folders = [(FOLDERS, json.dumps(plan.implementations))] if plan.implementations else []
+        request.node.user_properties.extend([(STRICT_PROPERTY, "yes")] if plan.strict else [])
+        folders = []
+        if plan.implementations:
+            folders = [(FOLDERS_PROPERTY, json.dumps(plan.implementations))]
         request.node.user_properties.extend(folders)
         if not is_had and saying.setdefault(item.target, item.id) != item.id:
             pytest.skip(f"{item.target} cannot be judged; why says [{saying[item.target]}]")
-        _announce(outcome, clause_of(judge.spec, item.clause), strict=plan.strict)
+        _announce_outcome(outcome, clause_of(judge.spec, item.clause), strict=plan.strict)
 
-    setattr(test_attention, EFFORT, plan.effort.value)
-    setattr(test_attention, SIZES, (*foretell_costs(plan.sizes, plan.deadline), *foretold_variants(plan.variants)))
+    setattr(test_attention, EFFORT_ATTRIBUTE, plan.effort.value)
+    setattr(test_attention, SIZES_ATTRIBUTE,
+            (*foretell_costs(plan.sizes, plan.deadline), *foretold_variants(plan.variants)))
     return test_attention
 
 
 def _judge_item(judge: Judge, item: Item, plan: Plan) -> Outcome:
-    """The verdict on an item. Who interrupts it while a smaller case is looked for is told the one that fails."""
+    """The verdict on an item; an interruption while a case is shrunk tells the failing one."""
     failing: list[Outcome] = []
     judge.tell = failing.append
     try:
@@ -168,18 +184,21 @@ def _judge_item(judge: Judge, item: Item, plan: Plan) -> Outcome:
         if not failing:
             raise
     clause, failed = clause_of(judge.spec, item.clause), complete_outcome(failing[0], item, plan)
-    pytest.exit(format_violation(failed, says=clause.says, where=str(clause.where)), pytest.ExitCode.INTERRUPTED)
+    pytest.exit(format_violation(failed, says=clause.says, where=str(clause.where)),
+                pytest.ExitCode.INTERRUPTED)
 
 
-def _texts(given: str | Iterable[str]) -> tuple[str, ...]:
-    return (given,) if isinstance(given, str) else tuple(given)
+def _as_texts(given: str | Iterable[str]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        return (given,)
+    return tuple(given)
 
 
-def _paths(given: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
+def _as_paths(given: str | Path | Iterable[str | Path]) -> tuple[str, ...]:
     return tuple(map(str, (given,) if isinstance(given, str | Path) else given))
 
 
-def _member(kind: type[E], noun: str, name: str) -> E:
+def _member_named(kind: type[E], noun: str, name: str) -> E:
     try:
         return kind(name)
     except ValueError:
@@ -187,7 +206,7 @@ def _member(kind: type[E], noun: str, name: str) -> E:
 
 
 def target_of(target: str | Callable[..., object]) -> str:
-    """Names a target as text. A function that its module's name leads to is named by it; any other is handed over."""
+    """Names a target as text. A function that no module's name leads to is handed over."""
     if isinstance(target, str):
         return target
     module, name = getattr(target, "__module__", ""), getattr(target, "__qualname__", "")
@@ -205,58 +224,68 @@ def _hand_over_function(function: Callable[..., object], name: str) -> str:
     return f"{HANDED}:{name}"
 
 
-def _announce(outcome: Outcome, clause: Clause, *, strict: bool) -> None:
+def _announce_outcome(outcome: Outcome, clause: Clause, *, strict: bool) -> None:
     """Pass, skip or fail. What was not run fails: nothing that did not run counts as passed.
 
-    A violated clause that does not gate (`should`, `may`, or what a baseline could not know) is skipped with its
-    sentence, so that it is seen and not counted as passed.
+    A violated clause that does not gate (`should`, `may`, or what a baseline could not know) is
+    skipped with its sentence, so that it is seen and not counted as passed.
     """
-    if outcome.verdict in _PASSING:
+    if outcome.verdict in _PASSING_VERDICTS:
         return
-    if outcome.verdict in _WITHOUT_VERDICT:
-        pytest.skip(in_short(outcome))
+    if outcome.verdict in _UNDECIDED_VERDICTS:
+        pytest.skip(summarise_outcome(outcome))
     if outcome.verdict is Verdict.NOT_RUN or outcome.does_gate(strict=strict):
-        pytest.fail(format_violation(outcome, says=clause.says, where=str(clause.where)), pytrace=False)
+        pytest.fail(format_violation(outcome, says=clause.says, where=str(clause.where)),
+                    pytrace=False)
     if outcome.change and outcome.is_excused:
-        pytest.skip(f"{outcome.change.novelty.value}: {in_short(outcome)}")
-    pytest.skip(f"{clause.level.value} clause {in_short(outcome)}")
+        pytest.skip(f"{outcome.change.novelty.value}: {summarise_outcome(outcome)}")
+    pytest.skip(f"{clause.level.value} clause {summarise_outcome(outcome)}")
 
 
-SECONDS = "attnspec/gates"
+SECONDS_KEY = "attnspec/gates"
 """Where pytest's cache keeps the seconds of each gate, by the node id of its test function."""
 
-EFFORT = "attnspec_effort"
+EFFORT_ATTRIBUTE = "attnspec_effort"
 """The attribute of a gate's test function that says how hard it looks."""
 
-SIZES = "attnspec_sizes"
+SIZES_ATTRIBUTE = "attnspec_sizes"
 """The attribute of a gate's test function that says what the sizes cost which its user names."""
 
-STRICT = "attnspec-strict"
-"""The property that only items of a strict gate have in their report; `attnspec` is the outcome as JSON."""
+STRICT_PROPERTY = "attnspec-strict"
+"""The property that items of a strict gate have in their report."""
 
-FOLDERS = "attnspec-folders"
+FOLDERS_PROPERTY = "attnspec-folders"
 """The property of an item that names the folders of further implementations, as JSON."""
 
-_ITEM = re.compile(rf"[^\[]+\[.+-[a-z_]+\.\w+-(?:{'|'.join(dtype.value for dtype in DType)})\]")  # ids of items
+# ids of items
+_ITEM_ID = re.compile(rf"[^\[]+\[.+-[a-z_]+\.\w+-(?:{'|'.join(dtype.value for dtype in DType)})\]")
 
 
 class GateCost:
-    """A pytest plugin: a line for each gate after collection. Every run of pytest has it: it imports no framework."""
+    """A pytest plugin that tells what gates cost. Every pytest has it: it imports no framework."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self._cache: pytest.Cache | None = getattr(config, "cache", None)  # absent under `-p no:cacheprovider`
-        self._spent: dict[str, float] = {}
+        # absent under `-p no:cacheprovider`
+        self._cache: pytest.Cache | None = getattr(config, "cache", None)
+        self._seconds_spent: dict[str, float] = {}
         self._is_told = False
-        self._refused: dict[str, dict[str, None]] = {}  # by subject, what it refuses
-        self._gradients: dict[str, Counter[str]] = {}  # by subject, why no gradients were judged; "" where some were
-        self._mended: Counter[str] = Counter()  # by subject, its listed failures that are none any more
-        self._unjudged: dict[tuple[str, str], str] = {}  # by gate and subject, why nothing was judged; "" if some was
+        self._refused_by_subject: dict[str, dict[str, None]] = {}  # by subject, what it refuses
+        # by subject, why no gradients were judged; "" where some were
+        self._gradients: dict[str, Counter[str]] = {}
+        # by subject, its listed failures that are none any more
+        self._mended_counts: Counter[str] = Counter()
+        # by gate and subject, why nothing was judged; "" if some was
+        self._unjudged_reasons: dict[tuple[str, str], str] = {}
 
     def pytest_report_collectionfinish(self, items: Sequence[pytest.Item]) -> list[str]:
         """How many items each gate has, and what they took."""
-        efforts = {_gate(item.nodeid): getattr(getattr(item, "function", None), EFFORT, "") for item in items}
-        at_sizes = dict.fromkeys(line for item in items for line in getattr(getattr(item, "function", None), SIZES, ()))
-        return [*self._cost_lines([item.nodeid for item in items if efforts[_gate(item.nodeid)]], efforts), *at_sizes]
+        efforts = {_gate_of_item(item.nodeid): getattr(getattr(item, "function", None),
+                                                       EFFORT_ATTRIBUTE, "") for item in items}
+        at_sizes = dict.fromkeys(line for item in items
+                                 for line in getattr(getattr(item, "function", None),
+                                                     SIZES_ATTRIBUTE, ()))
+        return [*self._cost_lines([item.nodeid for item in items
+                                   if efforts[_gate_of_item(item.nodeid)]], efforts), *at_sizes]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:  # noqa: ANN401  (xdist has no types)
@@ -264,62 +293,72 @@ class GateCost:
         reporter = node.config.pluginmanager.get_plugin("terminalreporter")
         if reporter and not self._is_told:
             self._is_told = True
-            for line in self._cost_lines([each for each in ids if _ITEM.fullmatch(each)], {}):
+            for line in self._cost_lines([each for each in ids if _ITEM_ID.fullmatch(each)], {}):
                 reporter.write_line(line)
 
     def _cost_lines(self, ids: Iterable[str], efforts: Mapping[str, str]) -> Iterator[str]:
-        known = self._cache.get(SECONDS, {}) if self._cache else {}
-        for gate, count in Counter(map(_gate, ids)).items():
+        known = self._cache.get(SECONDS_KEY, {}) if self._cache else {}
+        for gate, count in Counter(map(_gate_of_item, ids)).items():
             how = f" at effort {efforts[gate]}" if gate in efforts else ""
-            took = f"some {known[gate]:.0f} s of work, as last time" if gate in known else (
-                "how long they take is measured now and told the next time")
+            took = "how long they take is measured now and told the next time"
+            if gate in known:
+                took = f"some {known[gate]:.0f} s of work, as last time"
             yield f"attnspec gate {gate}: {count} items{how}; {took}"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add up what the items of gates take; under xdist the workers' reports come here, too."""
         if any(name == "attnspec" for name, _ in report.user_properties):
-            gate = _gate(report.nodeid)
-            self._spent[gate] = self._spent.get(gate, 0.0) + report.duration
-            self._note(gate, json.loads(next(str(text) for name, text in report.user_properties if name == "attnspec")))
+            gate = _gate_of_item(report.nodeid)
+            self._seconds_spent[gate] = self._seconds_spent.get(gate, 0.0) + report.duration
+            self._note_outcome(gate,
+                               json.loads(next(str(text) for name, text in report.user_properties
+                                               if name == "attnspec")))
 
-    def _note(self, gate: str, outcome: Mapping[str, Any]) -> None:
+    def _note_outcome(self, gate: str, outcome: Mapping[str, Any]) -> None:
         """Keep what the verdict of an item does not show in pytest's own summary."""
         subject, change = str(outcome["subject"]), outcome.get("change") or {}
         why = str(outcome["reason"]) if outcome["verdict"] == Verdict.INAPPLICABLE.value else ""
-        if why == "" or (gate, subject) not in self._unjudged:
-            self._unjudged[gate, subject] = why
-        self._mended[subject] += change.get("novelty") == Novelty.MENDED.value
+        if why == "" or (gate, subject) not in self._unjudged_reasons:
+            self._unjudged_reasons[gate, subject] = why
+        self._mended_counts[subject] += change.get("novelty") == Novelty.MENDED.value
         if str(outcome["clause"]).partition(".")[0] == GRADIENTS_POOL and not is_left_out(str(outcome["reason"])):
             is_judged = outcome["verdict"] != Verdict.INAPPLICABLE.value
-            self._gradients.setdefault(subject, Counter())["" if is_judged else str(outcome["reason"])] += 1
+            self._gradients.setdefault(subject,
+                                       Counter())["" if is_judged else str(outcome["reason"])] += 1
         if refused := outcome.get("refused"):
-            self._refused.setdefault(str(outcome["subject"]), {}).update(dict.fromkeys(refused))
+            self._refused_by_subject.setdefault(str(outcome["subject"]),
+                                                {}).update(dict.fromkeys(refused))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:  # noqa: ANN401  (pytest does not publish its type)
-        """What a green run says nothing about: what subjects refuse, gradients that none has, a list to be renewed. And
-        which gates judged nothing.
+        """What a green run says nothing about: what subjects refuse, gradients that none has, a
+        list to be renewed. And which gates judged nothing.
         """
-        for subject, refused in self._refused.items():
+        for subject, refused in self._refused_by_subject.items():
             terminalreporter.write_line(f"attnspec: {subject} refuses {', '.join(refused)}")
         for subject, reasons in self._gradients.items():
             if "" not in reasons:
-                [(why, _)] = reasons.most_common(1)  # at a dtype that it does not take the reason is another one
-                terminalreporter.write_line(f"attnspec: gradients of {subject} were not judged: {why}")
-        for (gate, subject), why in self._unjudged.items():
+                # at a dtype that it does not take the reason is another one
+                [(why, _)] = reasons.most_common(1)
+                terminalreporter.write_line(
+                    f"attnspec: gradients of {subject} were not judged: {why}")
+        for (gate, subject), why in self._unjudged_reasons.items():
             if why:
-                terminalreporter.write_line(f"attnspec: {gate} judged nothing of {subject}, and is no gate: {why}")
-        for subject, number in self._mended.items():
+                terminalreporter.write_line(
+                    f"attnspec: {gate} judged nothing of {subject}, and is no gate: {why}")
+        for subject, number in self._mended_counts.items():
             if number:
-                terminalreporter.write_line(f"attnspec: {number} listed failures of {subject} are mended: renew the "
-                                            "list with attnspec check --update-baseline")
+                terminalreporter.write_line(
+                    f"attnspec: {number} listed failures of {subject} are mended: renew the "
+                    "list with attnspec check --update-baseline")
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail where a gate judged nothing, as `attnspec check` does; keep for the next run what its items took."""
-        if any(self._unjudged.values()) and session.exitstatus == pytest.ExitCode.OK:
+        """Fail where a gate judged nothing; keep the seconds of its items for the next run."""
+        if any(self._unjudged_reasons.values()) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        if self._cache and self._spent:
-            self._cache.set(SECONDS, {**self._cache.get(SECONDS, {}), **self._spent})
+        if self._cache and self._seconds_spent:
+            self._cache.set(SECONDS_KEY,
+                            {**self._cache.get(SECONDS_KEY, {}), **self._seconds_spent})
 
 
-def _gate(nodeid: str) -> str:
+def _gate_of_item(nodeid: str) -> str:
     return nodeid.partition("[")[0]

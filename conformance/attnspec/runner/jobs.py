@@ -1,5 +1,5 @@
-"""What a run carries out one by one, handed by name through pytest; which jobs of it a shard has; and what it comes to:
-counts and an exit code.
+"""What a run carries out one by one, handed by name through pytest; which jobs of it a shard has;
+and what it comes to: counts and an exit code.
 """
 
 from __future__ import annotations
@@ -32,10 +32,12 @@ E = TypeVar("E", bound=Job)
 
 
 class JobSource(Protocol[E]):
-    """Jobs and how to carry them out. The controller asks for all but `carry_out` and `card`, a worker for these.
+    """Jobs and how to carry them out. The controller asks for all but `carry_out` and `card`, a
+    worker for these.
 
-    Made as NAME(plan, breadcrumb=...) in the controller and in every worker. Making it, `spec`, `items`, `surroundings`
-    and `header` are light: what loads NumPy or a framework waits for the first job.
+    Made as NAME(plan, breadcrumb=...) in the controller and in every worker. Making it, `spec`,
+    `items`, `surroundings` and `header` are light: what loads NumPy or a framework waits for the
+    first job.
     """
 
     @property
@@ -43,13 +45,13 @@ class JobSource(Protocol[E]):
         """The law that is applied."""
 
     def items(self) -> tuple[E, ...]:
-        """The jobs, in an order that depends on the plan alone. Raises AttnspecError where the plan is bad."""
+        """The jobs, in an order that follows from the plan. Raises AttnspecError."""
 
     def header(self, blank: RunStarted) -> RunStarted:
         """The header with what the record embeds of clauses, rules and faults."""
 
     def card(self, target: str) -> SubjectCard | None:
-        """What a report says of a subject; None where the header says it. Raises AttnspecError if it cannot be had."""
+        """What a report says of a subject; None where the header does. Raises AttnspecError."""
 
     def carry_out(self, job: E) -> Done:
         """Carries out a job, in a worker. What escapes is a defect of attnspec."""
@@ -78,10 +80,11 @@ class CountsCompiling(Protocol):
 
 
 def open_jobs(name: str, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> JobSource[Any]:
-    """The source of jobs "module:Class", for this plan. Raises AttnspecError where the spec or the plan is bad."""
+    """The source of jobs "module:Class" for this plan. Raises AttnspecError."""
     look_in(plan.surroundings({}))
     module, _, kind = name.partition(":")
-    source: JobSource[Any] = getattr(importlib.import_module(module), kind)(plan, breadcrumb=breadcrumb)
+    make = getattr(importlib.import_module(module), kind)
+    source: JobSource[Any] = make(plan, breadcrumb=breadcrumb)
     return source
 
 
@@ -94,20 +97,23 @@ def plan_of(config: pytest.Config) -> Plan:
     """The plan that this pytest was started with."""
     text = config.getoption("attnspec_plan")
     if not text:
-        raise UsageError("only the attnspec command runs runner/worker.py; in a test file of yours, use attnspec.gate.")
+        raise UsageError(
+            "only the attnspec command runs runner/worker.py; in a test file of yours, use attnspec.gate.")
     return decode(Plan, json.loads(text))
 
 
-def source_of(config: pytest.Config, breadcrumb: Breadcrumb, tell: Callable[[Done], None]) -> JobSource[Any]:
-    """The source of jobs that this pytest was started with. tell: is told failures as they are found."""
-    source = open_jobs(str(config.getoption("attnspec_jobs")), plan_of(config), breadcrumb=breadcrumb)
+def source_of(config: pytest.Config, breadcrumb: Breadcrumb,
+              tell: Callable[[Done], None]) -> JobSource[Any]:
+    """The source of this pytest's jobs. tell: is told failures as they are found."""
+    source = open_jobs(str(config.getoption("attnspec_jobs")), plan_of(config),
+                       breadcrumb=breadcrumb)
     if isinstance(source, TellsFailures):
         source.tell_failures(tell)
     return source
 
 
 # The verdicts of items in which the subject was called and judged.
-EXECUTED = FAILURES | {Verdict.HELD, Verdict.EXPECTED, Verdict.UNEXPECTED}
+EXECUTED_VERDICTS = FAILURES | {Verdict.HELD, Verdict.EXPECTED, Verdict.UNEXPECTED}
 
 
 def count_verdicts(outcomes: Iterable[Outcome]) -> Mapping[str, int]:
@@ -117,7 +123,7 @@ def count_verdicts(outcomes: Iterable[Outcome]) -> Mapping[str, int]:
 
 
 def exit_code(outcomes: Sequence[Outcome], *, strict: bool, interrupted: bool) -> int:
-    """0 conforms, 1 a clause that gates is violated, 2 cannot say: interrupted, not run, or nothing executed."""
+    """0 conforms, 1 a gating clause is violated, 2 cannot say: interrupted, or idle."""
     if interrupted:
         return CANNOT_RUN
     if any(outcome.does_gate(strict=strict) for outcome in outcomes):
@@ -129,7 +135,7 @@ def exit_code(outcomes: Sequence[Outcome], *, strict: bool, interrupted: bool) -
 
 def is_idle(outcomes: Sequence[Outcome]) -> bool:
     """Whether nothing at all was executed. An empty run says nothing about anybody's attention."""
-    return not any(outcome.verdict in EXECUTED for outcome in outcomes)
+    return not any(outcome.verdict in EXECUTED_VERDICTS for outcome in outcomes)
 
 
 J = TypeVar("J", bound=Job)
@@ -137,31 +143,32 @@ J = TypeVar("J", bound=Job)
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """How a run is divided. timings: an earlier record, whose seconds say which groups are dear; None: all jobs cost
-    the same.
+    """How a run is divided. timings: an earlier record, whose seconds say which groups are dear;
+    None: all jobs cost the same.
     """
 
     shard: Shard
     timings: Path | None = None
 
     def select_jobs(self, jobs: Sequence[J]) -> tuple[J, ...]:
-        """The jobs of this shard, in the order of the run. Raises RecordError where the timings cannot be read, and
-        UsageError where there are more shards than subjects and dtypes.
+        """The jobs of this shard, in the order of the run. Raises RecordError where the timings
+        cannot be read, and UsageError where there are more shards than subjects and dtypes.
         """
-        mine = frozenset(self.shares(jobs)[self.shard.index - 1])
-        return tuple(job for job in jobs if _group(job) in mine)
+        mine = frozenset(self.divide_groups(jobs)[self.shard.index - 1])
+        return tuple(job for job in jobs if _group_of_job(job) in mine)
 
-    def marked(self, header: RunStarted, plan: Plan, jobs: Sequence[Job]) -> RunStarted:
+    def mark_header(self, header: RunStarted, plan: Plan, jobs: Sequence[Job]) -> RunStarted:
         """The header of this shard's record. jobs: all of the run."""
         return replace(header, shard=str(self.shard),
-                       plan_digest=plan_digest(plan, header.spec_digest, self.shares(jobs)))
+                       plan_digest=plan_digest(plan, header.spec_digest, self.divide_groups(jobs)))
 
-    def shares(self, jobs: Sequence[Job]) -> tuple[tuple[Group, ...], ...]:
+    def divide_groups(self, jobs: Sequence[Job]) -> tuple[tuple[Group, ...], ...]:
         """What each shard gets, the first shard's first. Raises as `of` does."""
-        costs = _costs(jobs, _seconds(self.timings))
+        costs = _cost_of_groups(jobs, _read_timings(self.timings))
         if len(costs) < self.shard.count:
-            raise UsageError(f"a run of {len(costs)} pairs of subject and dtype cannot be divided into "
-                             f"{self.shard.count} shards: every clause of a pair is judged in one shard.")
+            raise UsageError(
+                f"a run of {len(costs)} pairs of subject and dtype cannot be divided into "
+                f"{self.shard.count} shards: every clause of a pair is judged in one shard.")
         return deal_shards(costs, self.shard.count)
 
 
@@ -173,9 +180,9 @@ class NamedGroups:
 
     def select_jobs(self, jobs: Sequence[J]) -> tuple[J, ...]:
         """The jobs of these groups, in the order of the run."""
-        return tuple(job for job in jobs if _group(job) in self.groups)
+        return tuple(job for job in jobs if _group_of_job(job) in self.groups)
 
-    def marked(self, header: RunStarted, plan: Plan, jobs: Sequence[Job]) -> RunStarted:  # noqa: ARG002
+    def mark_header(self, header: RunStarted, plan: Plan, jobs: Sequence[Job]) -> RunStarted:  # noqa: ARG002
         """The header as it is."""
         return header
 
@@ -187,31 +194,31 @@ def groups_of(jobs: Sequence[J]) -> Mapping[Group, Sequence[J]]:
     """What stays together, in the order of the run."""
     found: dict[Group, list[J]] = {}
     for job in jobs:
-        found.setdefault(_group(job), []).append(job)
+        found.setdefault(_group_of_job(job), []).append(job)
     return found
 
 
-def _group(job: Job) -> Group:
+def _group_of_job(job: Job) -> Group:
     return job.target, job.dtype
 
 
-def _costs(jobs: Sequence[Job], seconds: Mapping[Group, float]) -> Mapping[Group, float]:
-    """Of each group, its seconds in the earlier record; of one that it has not, as many a job as of all others."""
+def _cost_of_groups(jobs: Sequence[Job], seconds: Mapping[Group, float]) -> Mapping[Group, float]:
+    """Each group's seconds in the earlier record; of a new one, a mean job's times its jobs."""
     counts = {group: len(of_one) for group, of_one in groups_of(jobs).items()}
     known = sum(counts[group] for group in counts if group in seconds)
     each = sum(seconds[group] for group in counts if group in seconds) / known if known else 1.0
     return {group: seconds.get(group, each * count) for group, count in counts.items()}
 
 
-def _seconds(timings: Path | None) -> Mapping[Group, float]:
+def _read_timings(timings: Path | None) -> Mapping[Group, float]:
     spent: dict[Group, float] = {}
     for record in read_records(timings) if timings else ():
-        for group, seconds in _spent(record):
+        for group, seconds in _seconds_in_record(record):
             spent[group] = spent.get(group, 0.0) + seconds
     return spent
 
 
-def _spent(record: RunRecord) -> Iterator[tuple[Group, float]]:
+def _seconds_in_record(record: RunRecord) -> Iterator[tuple[Group, float]]:
     every: list[Outcome | SubjectPut | BlockJudged | SubjectProbed] = [
         *record.outcomes, *record.puts, *record.blocks, *record.probes]
     for each in every:

@@ -1,7 +1,8 @@
-"""The runner's side of the engine: its items as jobs, which `check`, `audit` and `replay` carry out; their verdicts.
+"""The runner's side of the engine: its items as jobs, which `check`, `audit` and `replay` carry
+out; their verdicts.
 
-An item's verdict is completed for a record, and outcomes and clauses are put into words. In an audit, every subject
-and variant is probed in the same run.
+An item's verdict is completed for a record, and outcomes and clauses are put into words. In an
+audit, every subject and variant is probed in the same run.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from attnspec.core.errors import CANNOT_RUN, VIOLATED, AttnspecError, UsageError
 from attnspec.core.keyword import GRAD
 from attnspec.core.nouns import DType, Level, Verdict
 from attnspec.core.paths import portable_argument, typed_here
-from attnspec.core.plan import HANDED, Conclusion, Item, JobFailure, Plan
+from attnspec.core.plan import HANDED, Conclusion, Item, Job, JobFailure, Plan
 from attnspec.probing.jobs import ProbeJob, ProbeJobs
 from attnspec.record.events import Done, ItemFinished, RunStarted, SubjectProbed
 from attnspec.record.outcome import ClauseText, Evidence, Likeness, Outcome, QuotedSource, SubjectCard
@@ -28,12 +29,12 @@ from attnspec.runner.jobs import Breadcrumb
 from attnspec.spec.clause import Citation, Clause, Spec
 from attnspec.subjects.registry import registered_subjects
 
-_WORDS = 4
-ENGINE = "attnspec.engine.engine:Engine"
+_REPLAY_WORDS = 4
+ENGINE_CLASS = "attnspec.engine.engine:Engine"
 
 
 class Judge(Protocol):
-    """What a runner needs of `engine.Engine`. Its first three members are light; the others load adapters."""
+    """What a runner needs of `engine.Engine`. The first three members are light."""
 
     tell: Callable[[Outcome], None]
     """Is told an outcome that fails before its smallest case and a cause are found."""
@@ -64,17 +65,18 @@ class Judge(Protocol):
         """What a subject refuses, with its words, as far as that is known."""
 
     def try_item(self, item: Item) -> Outcome:
-        """The verdict on one item. Raises AttnspecError only where the subject cannot be had at all."""
+        """The verdict on one item. Raises AttnspecError where the subject cannot be had."""
 
     def replay(self, item: Item, recipe: str) -> Outcome:
         """The verdict on one case of an item."""
 
     def compare_with_known(self, outcome: Outcome) -> Outcome:
-        """An outcome that `try_item` did not live to give, in the light of the failures that are known."""
+        """The outcome that `try_item` did not live to give, beside the known failures."""
 
 
-def load_engine(plan: Plan, *, engine: str = ENGINE, breadcrumb: Breadcrumb = lambda _: None) -> Judge:
-    """The engine for this plan. Raises AttnspecError where the law, a manifest or the plan is badly written."""
+def load_engine(plan: Plan, *, engine: str = ENGINE_CLASS,
+                breadcrumb: Breadcrumb = lambda _: None) -> Judge:
+    """The engine for this plan. Raises AttnspecError for a bad spec, manifest or plan."""
     module, _, name = engine.partition(":")
     judge: Judge = getattr(importlib.import_module(module), name)(plan, breadcrumb=breadcrumb)
     return judge
@@ -86,7 +88,7 @@ def distinct_items(judge: Judge) -> tuple[Item, ...]:
 
 
 def pronounce_verdict(judge: Judge, item: Item, *, plan: Plan, recipe: str = "") -> Outcome:
-    """Try the item, or one case of it. A subject that cannot be had is NOT_RUN; what else escapes is our defect."""
+    """Tries the item, or one case of it. It is NOT_RUN if the subject cannot be had."""
     began = time.perf_counter()
     try:
         outcome = judge.replay(item, recipe) if recipe else judge.try_item(item)
@@ -122,14 +124,16 @@ def replay_command(item: Item, recipe: str, plan: Plan) -> str:
     options += [word for option, value in given.items() if value for word in (option, value)]
     options += ["--spec", plan.spec] if plan.spec else []
     options += [word for file in plan.spec_add for word in ("--spec-add", portable_argument(file))]
-    return shlex.join(["attnspec", "replay", *options, f"{item.target} {item.clause} {item.dtype} {recipe}"])
+    return shlex.join(["attnspec", "replay", *options,
+                       f"{item.target} {item.clause} {item.dtype} {recipe}"])
 
 
 def read_replay(line: str) -> tuple[Item, str]:
-    """The item and the recipe of a line that `replay_command` printed. Only the target may hold spaces."""
+    """The item and recipe of a line of `replay_command`. Only the target may hold spaces."""
     words = line.rsplit(maxsplit=3)
-    if len(words) != _WORDS:
-        raise UsageError("a line to replay has four parts, 'TARGET CLAUSE DTYPE RECIPE', as a report prints it.")
+    if len(words) != _REPLAY_WORDS:
+        raise UsageError(
+            "a line to replay has four parts, 'TARGET CLAUSE DTYPE RECIPE', as a report prints it.")
     target, clause, dtype, recipe = words
     if any(sign in clause for sign in "*?["):
         raise UsageError(f"{quoted(clause)} names no single clause, and a case is that of one. Take the line as a "
@@ -139,7 +143,7 @@ def read_replay(line: str) -> tuple[Item, str]:
     return Item(target, clause, dtype), recipe
 
 
-HAPPENED: Mapping[Verdict, str] = {
+VERDICT_PHRASES: Mapping[Verdict, str] = {
     Verdict.HELD: "holds",
     Verdict.VIOLATED: "is violated",
     Verdict.INAPPLICABLE: "does not apply",
@@ -153,57 +157,67 @@ HAPPENED: Mapping[Verdict, str] = {
 }
 
 
-RECOMMENDED = "is a recommendation that is not followed"
+RECOMMENDATION_PHRASE = "is a recommendation that is not followed"
 """What happened where a clause that does not gate is violated."""
 
-OTHER_CONVENTION = "recommends another convention; libraries use both"
+CONVENTION_PHRASE = "recommends another convention; libraries use both"
 """The same where libraries differ, and the subject does what some of them do."""
 
 
-LIKE = 5
+MAX_LIKENESSES = 5
 """So many of the faults that explain a failure are told."""
 
 
-def format_violation(outcome: Outcome, *, says: str, where: str, also: Sequence[DType] = (), happened: str = "") -> str:
-    """A failure as the command line and pytest print it: why, the claim, the case, what was seen, how to see it again.
+def format_violation(outcome: Outcome, *, says: str, where: str, also: Sequence[DType] = (),
+                     happened: str = "") -> str:
+    """A failure as the command line and pytest print it: why, the claim, the case, what was seen,
+    how to see it again.
 
     also: the other dtypes at which it fails.  happened: in the place of what the verdict says.
     """
-    head = f"{outcome.clause} ({where}) {happened or HAPPENED[outcome.verdict]}"
+    head = f"{outcome.clause} ({where}) {happened or VERDICT_PHRASES[outcome.verdict]}"
     others = f" (also {', '.join(dtype.value for dtype in also)})" if also else ""
     by = f"{outcome.subject}, {outcome.dtype.value}{others}"
     seen = outcome.evidence.sentence if outcome.evidence else ""
     note = outcome.reason if outcome.reason != seen else ""
-    rows = [*_place(outcome.evidence), *_explanation(outcome.evidence), ("says", says), ("by", by),
-            *_evidence(outcome.evidence), ("note", note), ("again", outcome.repeat)]
-    return "\n".join([head, *(f"  {name}: {_indented(text)}" for name, text in rows if text)])
+    rows = [*_place_rows(outcome.evidence), *_explanation_rows(outcome.evidence), ("says", says),
+            ("by", by), *_evidence_rows(outcome.evidence), ("note", note),
+            ("again", outcome.repeat)]
+    return "\n".join([head, *(f"  {name}: {_indent_lines(text)}" for name, text in rows if text)])
 
 
-def _place(evidence: Evidence | None) -> list[tuple[str, str]]:
-    return [("begins", evidence.begins), ("wrong", evidence.wrong)] if evidence else []
+def _place_rows(evidence: Evidence | None) -> list[tuple[str, str]]:
+    if evidence:
+        return [("begins", evidence.begins), ("wrong", evidence.wrong)]
+    return []
 
 
-def _explanation(evidence: Evidence | None) -> list[tuple[str, str]]:
+def _explanation_rows(evidence: Evidence | None) -> list[tuple[str, str]]:
     explained = evidence.explained if evidence else None
-    return [("cause", explained.cause), ("do", explained.advice), ("paste", explained.declare)] if explained else []
+    if explained:
+        return [("cause", explained.cause), ("do", explained.advice), ("paste", explained.declare)]
+    return []
 
 
-def _evidence(evidence: Evidence | None) -> list[tuple[str, str]]:
+def _evidence_rows(evidence: Evidence | None) -> list[tuple[str, str]]:
     if evidence is None:
         return []
     return [("case", evidence.case or evidence.recipe), ("seen", evidence.sentence),
-            ("like", _likeness(evidence.like)), ("where", "" if evidence.explained else evidence.located),
-            ("trace", _shortened(_without_carets(evidence.traceback), 3, 3)),
-            ("printed", _shortened(evidence.stderr, 1, 2))]
+            ("like", _describe_likeness(evidence.like)),
+            ("where", "" if evidence.explained else evidence.located),
+            ("trace", _shorten_lines(_without_carets(evidence.traceback), 3, 3)),
+            ("printed", _shorten_lines(evidence.stderr, 1, 2))]
 
 
-def _likeness(like: Sequence[Likeness]) -> str:
+def _describe_likeness(like: Sequence[Likeness]) -> str:
     """The likeliest fault with its story and link; the names of those that explain it as well."""
     if not like:
         return ""
-    first, *others = like[:LIKE]
+    first, *others = like[:MAX_LIKENESSES]
     told = f"{first.fault} (in {first.agreed} of {first.tried} cases): {first.story} {first.link}".rstrip()
-    return f"{told}\nor {', '.join(each.fault for each in others)}" if others else told
+    if others:
+        return f"{told}\nor {', '.join(each.fault for each in others)}"
+    return told
 
 
 def _without_carets(traceback: str) -> str:
@@ -211,58 +225,64 @@ def _without_carets(traceback: str) -> str:
     return "\n".join(line for line in traceback.splitlines() if line.strip("^~ ") or not line)
 
 
-def _shortened(text: str, first: int, last: int) -> str:
+def _shorten_lines(text: str, first: int, last: int) -> str:
     """What matters of a stack or of a library's output stands at one of its ends."""
     lines = text.rstrip().splitlines()
-    return "\n".join([*lines[:first], "…", *lines[-last:]] if len(lines) > first + last + 1 else lines)
+    return "\n".join([*lines[:first], "…", *lines[-last:]] if len(lines) > first + last + 1
+                     else lines)
 
 
-def _indented(text: str) -> str:
+def _indent_lines(text: str) -> str:
     return text.replace("\n", "\n" + 8 * " ")
 
 
-def in_short(outcome: Outcome) -> str:
+def summarise_outcome(outcome: Outcome) -> str:
     """An outcome in one line: the verdict and why."""
-    begins, seen = (outcome.evidence.begins, outcome.evidence.sentence) if outcome.evidence else ("", "")
+    begins, seen = (outcome.evidence.begins,
+                    outcome.evidence.sentence) if outcome.evidence else ("", "")
     why = " ".join(filter(None, (begins, outcome.reason or seen)))
-    return f"{outcome.clause} {HAPPENED[outcome.verdict]}" + (f": {why}" if why else "")
+    return f"{outcome.clause} {VERDICT_PHRASES[outcome.verdict]}" + (f": {why}" if why else "")
 
 
-def text_of(clause: Clause, spec: Spec) -> ClauseText:
+def describe_clause(clause: Clause, spec: Spec) -> ClauseText:
     """What a record's header keeps of a clause."""
-    return ClauseText(
-        clause.id, clause.theme, clause.level, clause.profile, clause.says, clause.formula,
-        tuple(_quote_source(each, spec) for each in clause.because), tuple(sorted(clause.needs)), clause.problem,
-        clause.refuted_by, clause.note, str(replace(clause.where, file=portable_argument(clause.where.file))))
+    return ClauseText(clause.id, clause.theme, clause.level, clause.profile, clause.says,
+                      clause.formula, tuple(_quote_source(each, spec) for each in clause.because),
+                      tuple(sorted(clause.needs)), clause.problem, clause.refuted_by, clause.note,
+                      str(replace(clause.where, file=portable_argument(clause.where.file))))
 
 
 def _quote_source(citation: Citation, spec: Spec) -> QuotedSource:
     source = spec.bibliography[citation.cite]
-    return QuotedSource(citation.cite, citation.at, citation.quote, citation.note, source.title, source.url,
-                        citation.translation)
+    return QuotedSource(citation.cite, citation.at, citation.quote, citation.note, source.title,
+                        source.url, citation.translation)
 
 
-TRIALS = "attnspec.runner.judge:TrialJobs"
-_ENGINE, _RECIPE = "engine", "recipe"
+TRIAL_SOURCE = "attnspec.runner.judge:TrialJobs"
+_ENGINE_KEY, _RECIPE_KEY = "engine", "recipe"
 
 
 def with_engine(plan: Plan, *, engine: str, recipe: str) -> Plan:
     """The plan, saying by which engine and, to replay, on which one case."""
-    return replace(plan, more={**plan.more, _ENGINE: (engine,), _RECIPE: (recipe,)})
+    return replace(plan, more={**plan.more, _ENGINE_KEY: (engine,), _RECIPE_KEY: (recipe,)})
 
 
 def _dearness(clause: Clause) -> int:
-    """0 for a clause whose cases have the sizes of others; where compilers have little time, what is dearer is last."""
+    """How dear a clause is: 0 where its cases have others' sizes; the dearest come last."""
     words = {word.name for steps in clause.runs.values() for word in steps}
     is_dear = words & RESHAPING or clause.given.args.get("kind") in OWN_SIZES
-    return 2 if GRAD in clause.needs else 1 if is_dear else 0
+    if GRAD in clause.needs:
+        return 2
+    if is_dear:
+        return 1
+    return 0
 
 
 class TrialJobs:
     """A source of jobs: each item of the engine is tried."""
 
     def __init__(self, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> None:
-        [engine], [self.recipe] = plan.more[_ENGINE], plan.more[_RECIPE]
+        [engine], [self.recipe] = plan.more[_ENGINE_KEY], plan.more[_RECIPE_KEY]
         self.plan = plan
         self.judge: Judge = load_engine(plan, engine=engine, breadcrumb=breadcrumb)
 
@@ -271,33 +291,38 @@ class TrialJobs:
         """The engine's spec."""
         return self.judge.spec
 
-    def items(self) -> tuple[Item, ...]:
-        """The engine's items, each once; where variants of a subject compile, first those that ask its variants, and
-        where compilers have little time, last those that are dear.
+    def items(self) -> tuple[Job, ...]:
+        """The engine's items, each once; where variants of a subject compile, first those that ask
+        its variants, and where compilers have little time, last those that are dear.
 
-        Such an item takes as long as half of the other clauses: asked late, it leaves other workers idle.
+        Such an item takes as long as half of the other clauses: asked late, it leaves other
+        workers idle.
         """
         asking = {clause.id for clause in self.spec.clauses if clause.flips or clause.made}
         groups = groupby(distinct_items(self.judge), lambda item: (item.target, item.dtype))
-        return tuple(item for (target, _), group in groups for item in self._ordered(target, tuple(group), asking))
+        return tuple(item for (target, _), group in groups
+                     for item in self._order_items(target, tuple(group), asking))
 
-    def _ordered(self, target: str, items: Sequence[Item], first: Collection[str]) -> Sequence[Item]:
+    def _order_items(self, target: str, items: Sequence[Item],
+                     first: Collection[str]) -> Sequence[Item]:
         if self.judge.hurries(target):
             dear = {clause.id: _dearness(clause) for clause in self.spec.clauses}
             return sorted(items, key=lambda item: dear.get(item.clause, 0))
-        return sorted(items, key=lambda item: item.clause not in first) if self.judge.compiles(target) else items
+        if self.judge.compiles(target):
+            return sorted(items, key=lambda item: item.clause not in first)
+        return items
 
     def header(self, blank: RunStarted) -> RunStarted:
         """Adds every clause that is on trial."""
         clauses = dict.fromkeys(item.clause for item in distinct_items(self.judge))
-        texts = tuple(text_of(clause_of(self.spec, name), self.spec) for name in clauses)
+        texts = tuple(describe_clause(clause_of(self.spec, name), self.spec) for name in clauses)
         return replace(blank, clauses=texts, sample=self.plan.sample)
 
     def card(self, target: str) -> SubjectCard:
         """The engine's card of the subject."""
         return self.judge.card(target)
 
-    def carry_out(self, job: Item) -> ItemFinished:
+    def carry_out(self, job: Item) -> Done:
         """Tries an item."""
         return ItemFinished(pronounce_verdict(self.judge, job, plan=self.plan, recipe=self.recipe))
 
@@ -313,14 +338,14 @@ class TrialJobs:
         """The seconds that compilers took for a subject, as the engine says."""
         return self.judge.seconds_compiling(target)
 
-    def record_loss(self, job: Item, loss: JobFailure) -> ItemFinished:
+    def record_loss(self, job: Item, loss: JobFailure) -> Done:
         """The outcome of an item that came to nothing; a death is evidence."""
         level = clause_of(self.spec, job.clause).level
         outcome = Outcome(job.target, job.clause, DType(job.dtype), level, loss.verdict)
         if loss.verdict is Verdict.NOT_RUN:
             return ItemFinished(replace(outcome, reason=loss.reason))
-        evidence = Evidence(loss.reason, case="", recipe=loss.recipe or self.recipe, traceback=loss.traceback,
-                            stderr=loss.stderr)
+        evidence = Evidence(loss.reason, case="", recipe=loss.recipe or self.recipe,
+                            traceback=loss.traceback, stderr=loss.stderr)
         lost = complete_outcome(replace(outcome, evidence=evidence), job, self.plan)
         return ItemFinished(lost if self.recipe else self.judge.compare_with_known(lost))
 
@@ -331,70 +356,59 @@ class TrialJobs:
         return Conclusion(code, jobs.count_verdicts(outcomes))
 
 
-AUDIT = "attnspec.runner.judge:AuditJobs"
-LIBRARIES = "libraries"
+AUDIT_SOURCE = "attnspec.runner.judge:AuditJobs"
+LIBRARIES_KEY = "libraries"
 """Where a plan says which libraries are audited; none named: all."""
 
 
-class AuditJobs:
-    """A source of jobs of two kinds of jobs. An answer that contradicts the manifest makes the exit code 1."""
+class AuditJobs(TrialJobs):
+    """A source of trials and probes. An answer that contradicts a manifest exits with 1."""
 
     def __init__(self, plan: Plan, *, breadcrumb: Breadcrumb = lambda _: None) -> None:
-        self._trials = TrialJobs(plan, breadcrumb=breadcrumb)
+        super().__init__(plan, breadcrumb=breadcrumb)
         self._probes = ProbeJobs(plan, breadcrumb=breadcrumb)
 
-    @property
-    def spec(self) -> Spec:
-        """The engine's spec."""
-        return self._trials.spec
-
-    def items(self) -> tuple[Item | ProbeJob, ...]:
-        """A subject's probes come right after its trials, so that a worker that has loaded it goes on with it."""
-        by_target: dict[str, list[Item | ProbeJob]] = {}
-        jobs: tuple[Item | ProbeJob, ...] = (*self._trials.items(), *self._probes.items())
-        for job in jobs:
+    def items(self) -> tuple[Job, ...]:
+        """Probes come right after their subject's trials: the worker has it loaded."""
+        by_target: dict[str, list[Job]] = {}
+        for job in (*super().items(), *self._probes.items()):
             by_target.setdefault(job.target, []).append(job)
         return tuple(job for of_one in by_target.values() for job in of_one)
 
     def header(self, blank: RunStarted) -> RunStarted:
         """Adds every clause that is on trial, and who could not be put on trial."""
-        return replace(self._trials.header(blank), absent=tuple(_absent(self._trials.plan)))
-
-    def card(self, target: str) -> SubjectCard:
-        """The engine's card of the subject."""
-        return self._trials.card(target)
+        return replace(super().header(blank), absent=tuple(_absent_subjects(self.plan)))
 
     def carry_out(self, job: Item | ProbeJob) -> Done:
         """Try the item, or probe the subject."""
-        return self._probes.carry_out(job) if isinstance(job, ProbeJob) else self._trials.carry_out(job)
-
-    def tell_failures(self, tell: Callable[[Done], None]) -> None:
-        """Have each failure of a trial told as it is found."""
-        self._trials.tell_failures(tell)
-
-    def seconds_compiling(self, target: str) -> float:
-        """The seconds that compilers took for a subject, as the engine says."""
-        return self._trials.seconds_compiling(target)
+        if isinstance(job, ProbeJob):
+            return self._probes.carry_out(job)
+        return super().carry_out(job)
 
     def record_loss(self, job: Item | ProbeJob, loss: JobFailure) -> Done:
         """What stands in the record for a job that came to nothing."""
-        return self._probes.record_loss(job, loss) if isinstance(job, ProbeJob) else self._trials.record_loss(job, loss)
+        if isinstance(job, ProbeJob):
+            return self._probes.record_loss(job, loss)
+        return super().record_loss(job, loss)
 
     def conclude(self, done: Sequence[Done], *, interrupted: bool) -> Conclusion:
         """The counts of verdicts and of contradictions. The exit code is the graver of the two."""
-        trials = self._trials.conclude(done, interrupted=interrupted)
+        trials = super().conclude(done, interrupted=interrupted)
         if not any(isinstance(each, SubjectProbed) for each in done):
             return trials
         probes = self._probes.conclude(done, interrupted=interrupted)
         codes = {trials.exit_code, probes.exit_code}
-        code = CANNOT_RUN if interrupted else VIOLATED if VIOLATED in codes else max(codes)
+        code = VIOLATED if VIOLATED in codes else max(codes)
+        if interrupted:
+            code = CANNOT_RUN
         return Conclusion(code, {**trials.counts, **probes.counts})
 
 
-def _absent(plan: Plan) -> Iterator[Mapping[str, str]]:
+def _absent_subjects(plan: Plan) -> Iterator[Mapping[str, str]]:
     """The subjects of the audited libraries that cannot be judged here, each with its reason."""
-    libraries = plan.more.get(LIBRARIES, ())
+    libraries = plan.more.get(LIBRARIES_KEY, ())
     for name, subject in registered_subjects(plan.implementations).items():
-        if subject.why_missing and subject.library.folder in (libraries or (subject.library.folder,)):
+        is_audited = not libraries or subject.library.folder in libraries
+        if subject.why_missing and is_audited:
             yield {"subject": name, "library": subject.library.name, "title": subject.title,
                    "reason": subject.why_missing}

@@ -26,13 +26,13 @@ from attnspec.runner.jobs import JobSource
 if TYPE_CHECKING:
     import pytest
 
-STDERR_END = 2000  # characters kept at either end of what libraries printed
-_TIMEOUT = "Timeout ("  # how faulthandler begins when a deadline passes
+STDERR_END_CHARACTERS = 2000  # characters kept at either end of what libraries printed
+_TIMEOUT_TRACE = "Timeout ("  # how faulthandler begins when a deadline passes
 
 
 @dataclass(frozen=True, slots=True)
 class LastWords:
-    """How a worker ended: by its deadline or otherwise, on which case, and where every thread stood."""
+    """How a worker ended: its verdict, the case on trial, and where its threads stood."""
 
     verdict: Verdict
     recipe: str
@@ -43,22 +43,24 @@ class LastWords:
 def last_words(folder: Path, worker: str) -> LastWords:
     """Reads what a worker left that died while an item was on trial."""
     trace = _read_trace(folder / f"{worker}.trace")
-    verdict = Verdict.TIMED_OUT if trace.startswith(_TIMEOUT) else Verdict.CRASHED
+    verdict = Verdict.TIMED_OUT if trace.startswith(_TIMEOUT_TRACE) else Verdict.CRASHED
     printed = _read_trace(folder / f"{worker}.stderr")
     # behind the first line stands what is left of longer recipes
     recipe, _, _ = _read_trace(folder / f"{worker}.crumb").partition("\n")
-    return LastWords(verdict, recipe, portable_text(trace.strip()), _ends(printed))
+    return LastWords(verdict, recipe, portable_text(trace.strip()), _shorten_to_ends(printed))
 
 
 def read_failures(folder: Path) -> list[str]:
-    """How the items that were on trial when their workers were ended had failed by then: a line of a record each."""
+    """How items had failed whose workers were ended on trial: a line of a record each."""
     found = [_read_trace(path).splitlines() for path in sorted(folder.glob("*.failure"))]
     return [lines[0] for lines in found if lines]
 
 
-def _ends(text: str) -> str:
+def _shorten_to_ends(text: str) -> str:
     text = portable_text(text)
-    return text if len(text) <= 2 * STDERR_END else f"{text[:STDERR_END]}\n…\n{text[-STDERR_END:]}"
+    if len(text) <= 2 * STDERR_END_CHARACTERS:
+        return text
+    return f"{text[:STDERR_END_CHARACTERS]}\n…\n{text[-STDERR_END_CHARACTERS:]}"
 
 
 def _read_trace(path: Path) -> str:
@@ -81,28 +83,28 @@ def end_worker(folder: Path, worker: str) -> None:
 
 
 def end_workers(folder: Path) -> None:
-    """After an interruption: workers may be deep in foreign code that hears no signal but this one."""
+    """End all workers: foreign code may hear no signal but this one."""
     for path in sorted(folder.glob("*.pid")):
         with suppress(ProcessLookupError):
             os.kill(int(_read_trace(path)), signal.SIGKILL)
 
 
-PATIENCE = 4  # workers that may die in a row without a job to blame before the run is given up
-ENDED = {
+# workers that may die in a row without a job to blame before the run is given up
+MAX_DEATHS_IN_A_ROW = 4
+DEATH_SENTENCES = {
     Verdict.CRASHED: "a process of attnspec died at this item, twice, with no call of the implementation running",
     Verdict.TIMED_OUT: "attnspec did not finish this item, twice, with no call of the implementation running",
 }
 
 
 class Listener:
-    """A pytest plugin. `done` grows as jobs end; `defects` are failures of attnspec itself."""
+    """A pytest plugin. done_by_job: grows as jobs end.  defects: attnspec's own failures."""
 
-    def __init__(
-        self, source: JobSource[Any], items: Sequence[Job], plan: Plan, emit: Callable[[Event], None],
-    ) -> None:
-        self.done: dict[Job, Done] = {}
+    def __init__(self, source: JobSource[Any], items: Sequence[Job], plan: Plan,
+                 emit: Callable[[Event], None],) -> None:
+        self.done_by_job: dict[Job, Done] = {}
         self.defects: list[str] = []
-        self.interrupted = False
+        self.is_interrupted = False
         self._source, self._items, self._plan, self._emit = source, items, plan, emit
         self._by_id = {item.id: item for item in items}
         self._by_key = {(item.target, item.part, item.dtype): item for item in items}
@@ -112,103 +114,111 @@ class Listener:
         self._deaths = 0
         self._died: list[Job] = []
 
-    def watch(self, traces: Path) -> None:
-        """Attend to new workers, which leave their traces in this folder: it outlives none of them."""
+    def watch_folder(self, traces: Path) -> None:
+        """Attend to new workers, which leave their traces in this folder."""
         self._traces, self._deaths = traces, 0
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """A worker takes up an item."""
-        item = self._item(nodeid)
+        item = self._job_of_node(nodeid)
         self._emit(ItemStarted(item.target, item.part, item.dtype))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A phase of an item is over, or its worker died (xdist then reports a phase of its own)."""
+        """A phase of an item is over, or its worker died, which xdist reports as a phase."""
         properties = dict(report.user_properties)
-        item = self._item(report.nodeid)
-        if report.when not in ("setup", "call", "teardown"):  # "???" is xdist's word for the end of a worker
-            self._mourn(item, report.node.gateway.id)
+        item = self._job_of_node(report.nodeid)
+        # "???" is xdist's word for the end of a worker
+        if report.when not in ("setup", "call", "teardown"):
+            self._note_death(item, report.node.gateway.id)
         elif report.when == "call" and "attnspec" in properties:
-            self._know(properties)
-            self._finish(item, _done(str(properties["attnspec"])))
-            self._count_compiling(item.target, float(str(properties.get("attnspec-compiling", 0.0))))
+            self._take_card(properties)
+            self._finish_job(item, _read_done(str(properties["attnspec"])))
+            self._count_compiling(item.target,
+                                  float(str(properties.get("attnspec-compiling", 0.0))))
             if report.failed:  # after the verdict, with the subject's card
-                self._defect(report.longreprtext)
+                self._note_defect(report.longreprtext)
         elif report.failed:
-            self._defect(report.longreprtext)
-            self._lose(item, JobFailure("attnspec itself failed; see the end of its output"))
+            self._note_defect(report.longreprtext)
+            self._lose_job(item, JobFailure("attnspec itself failed; see the end of its output"))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A worker could not even list the items."""
         if report.failed:
-            self._defect(report.longreprtext)
+            self._note_defect(report.longreprtext)
 
     def pytest_testnodedown(self, error: object) -> None:
-        """A worker is gone. One that dies again and again before it takes up an item would be replaced for ever."""
+        """A worker is gone. One that always dies before an item would be replaced for ever."""
         self._deaths = self._deaths + 1 if error else 0
-        if self._deaths > PATIENCE:
-            self._defect(f"workers die before they take up an item: {error}")
+        if self._deaths > MAX_DEATHS_IN_A_ROW:
+            self._note_defect(f"workers die before they take up an item: {error}")
             import pytest  # noqa: PLC0415  (weight: see session.py)
 
             pytest.exit("workers die before they take up an item")
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """The user wants to leave, now. (pytest calls this for its own `exit` too.)"""
-        self.interrupted = excinfo.errisinstance(KeyboardInterrupt)
+        self.is_interrupted = excinfo.errisinstance(KeyboardInterrupt)
         end_workers(self._traces)
 
     def pytest_internalerror(self, excrepr: object) -> bool:
         """Something of ours failed outside any item; it is shown at the end, once."""
-        self._defect(str(excrepr))
+        self._note_defect(str(excrepr))
         return True
 
-    def receive(self, events: Iterable[Event]) -> None:
-        """Take what a part of the run, carried out elsewhere, has recorded. What has ended is not taken again."""
+    def receive_events(self, events: Iterable[Event]) -> None:
+        """Take what another part of the run has recorded, unless it is known."""
         for event in events:
             if isinstance(event, SubjectKnown) and not event.broken:
-                self._introduce(event.card)
-            elif isinstance(event, ItemStarted) and self._find_awaited_job((event.subject, event.clause, event.dtype)):
+                self._introduce_subject(event.card)
+            elif isinstance(event, ItemStarted) and self._find_awaited_job(
+                (event.subject, event.clause, event.dtype)):
                 self._emit(event)
             elif isinstance(event, Done) and (job := self._find_awaited_job(key_of(event))):
-                self._finish(job, event)
+                self._finish_job(job, event)
 
     def _find_awaited_job(self, key: Key) -> Job | None:
         job = self._by_key.get(key)
-        return None if job in self.done else job
+        if job in self.done_by_job:
+            return None
+        return job
 
     def give_up(self, jobs: Iterable[Job], reason: str, defects: Iterable[str] = ()) -> None:
         """Notes that nothing will be known of those of these jobs that have not ended, and why."""
         for defect in defects:
-            self._defect(defect)
-        for job in [job for job in jobs if job not in self.done]:
-            self._lose(job, JobFailure(reason))
+            self._note_defect(defect)
+        for job in [job for job in jobs if job not in self.done_by_job]:
+            self._lose_job(job, JobFailure(reason))
 
     def missing_jobs(self) -> list[Job]:
         """The jobs that have not ended."""
-        return [item for item in self._items if item not in self.done]
+        return [item for item in self._items if item not in self.done_by_job]
 
-    def close(self, reason: str) -> None:
-        """Take what items on trial had found, give up what is missing, and give every subject a card of which something
-        was lost before it spoke.
+    def close_run(self, reason: str) -> None:
+        """Take what items on trial had found, give up what is missing, and give every subject a
+        card of which something was lost before it spoke.
         """
-        self.receive(_done(line) for line in read_failures(self._traces) if self.interrupted)
+        self.receive_events(_read_done(line) for line in read_failures(self._traces)
+                            if self.is_interrupted)
         for item in self.missing_jobs():
-            self._lose(item, JobFailure(reason))
-        for target in dict.fromkeys(item.target for item, done in self.done.items() if _is_lost(done)):
+            self._lose_job(item, JobFailure(reason))
+        for target in dict.fromkeys(item.target for item, done in self.done_by_job.items()
+                                    if _is_lost(done)):
             if target not in self._cards:
                 card = SubjectCard(target, target, "", "", "", "", {}, {}, {}, ())
-                self._emit(SubjectKnown(card, broken=self._reason(target)))
+                self._emit(SubjectKnown(card, broken=self._reason_of_loss(target)))
 
-    def _reason(self, target: str) -> str:
-        reasons = [_why_lost(done) for item, done in self.done.items() if item.target == target]
+    def _reason_of_loss(self, target: str) -> str:
+        reasons = [_why_lost(done) for item, done in self.done_by_job.items()
+                   if item.target == target]
         return next(filter(None, reasons), "none of its items was finished")
 
-    def _item(self, nodeid: str) -> Job:
+    def _job_of_node(self, nodeid: str) -> Job:
         return self._by_id[nodeid.partition("[")[2].removesuffix("]")]
 
-    def _know(self, properties: Mapping[str, object]) -> None:
+    def _take_card(self, properties: Mapping[str, object]) -> None:
         if "attnspec-card" not in properties:
             return
-        self._introduce(decode(SubjectCard, json.loads(str(properties["attnspec-card"]))))
+        self._introduce_subject(decode(SubjectCard, json.loads(str(properties["attnspec-card"]))))
 
     def _count_compiling(self, subject: str, seconds: float) -> None:
         """Tell once of a subject that has compiled for a minute, in all workers."""
@@ -217,53 +227,59 @@ class Listener:
         if before < MOST_UNTOLD <= before + seconds:
             self._emit(SubjectCompiles(subject, before + seconds))
 
-    def _introduce(self, card: SubjectCard) -> None:
+    def _introduce_subject(self, card: SubjectCard) -> None:
         if self._cards.get(card.id) != card:
             self._cards[card.id] = card
             self._emit(SubjectKnown(card))
 
-    def _finish(self, item: Job, done: Done) -> None:
+    def _finish_job(self, item: Job, done: Done) -> None:
         self._deaths = 0
-        if item not in self.done:
-            self.done[item] = done
+        if item not in self.done_by_job:
+            self.done_by_job[item] = done
             self._emit(done)
 
-    def _lose(self, item: Job, loss: JobFailure) -> None:
-        self._finish(item, self._source.record_loss(item, loss))
+    def _lose_job(self, item: Job, loss: JobFailure) -> None:
+        self._finish_job(item, self._source.record_loss(item, loss))
 
-    def _defect(self, text: str) -> None:
+    def _note_defect(self, text: str) -> None:
         if text not in self.defects:
             self.defects.append(text)
 
-    def _mourn(self, item: Job, worker: str) -> None:
-        """A worker has died at the item, which is repeated once: it may have been killed from outside."""
+    def _note_death(self, item: Job, worker: str) -> None:
+        """A worker died at the item, which is repeated once: it may have been killed."""
         self._deaths = 0
         if item not in self._died:
             self._died.append(item)
             return
         words = last_words(self._traces, worker)
-        told = "\n".join(filter(None, (ENDED[words.verdict], words.recipe, words.traceback, words.stderr)))
-        self._defect(f"{item.id}: {told}")
-        self._lose(item, JobFailure(f"defect of attnspec: {ENDED[words.verdict]}"))
+        told = "\n".join(filter(None,
+                                (DEATH_SENTENCES[words.verdict], words.recipe, words.traceback,
+                                 words.stderr)))
+        self._note_defect(f"{item.id}: {told}")
+        self._lose_job(item, JobFailure(f"defect of attnspec: {DEATH_SENTENCES[words.verdict]}"))
 
     @property
     def to_repeat(self) -> list[Job]:
         """The jobs at which a worker has died once."""
-        return [item for item in self._died if item not in self.done]
+        return [item for item in self._died if item not in self.done_by_job]
 
 
-def _done(line: str) -> Done:
+def _read_done(line: str) -> Done:
     event = from_line(line)
     assert isinstance(event, Done)  # our own worker wrote it
     return event
 
 
-_LOST = frozenset({Verdict.NOT_RUN, Verdict.CRASHED, Verdict.TIMED_OUT})
+_LOST_VERDICTS = frozenset({Verdict.NOT_RUN, Verdict.CRASHED, Verdict.TIMED_OUT})
 
 
 def _is_lost(done: Done) -> bool:
-    return done.outcome.verdict in _LOST if isinstance(done, ItemFinished) else bool(done.lost)
+    if isinstance(done, ItemFinished):
+        return done.outcome.verdict in _LOST_VERDICTS
+    return bool(done.lost)
 
 
 def _why_lost(done: Done) -> str:
-    return done.outcome.reason if isinstance(done, ItemFinished) else done.lost
+    if isinstance(done, ItemFinished):
+        return done.outcome.reason
+    return done.lost

@@ -1,8 +1,10 @@
-"""A run of the `attnspec` command: a plan in, events out. Subjects run in sacrificial xdist workers, also with one.
+"""A run of the `attnspec` command: a plan in, events out. Subjects run in sacrificial xdist
+workers, also with one.
 
-pytest runs in this process as xdist's controller, which collects nothing and imports no subject; it is cut off from
-the user's configuration, conftest files, plugins and PYTEST_ variables. Workers are born into an environment of their
-own, with one thread for what computes; a record says what it is.
+pytest runs in this process as xdist's controller, which collects nothing and imports no subject;
+it is cut off from the user's configuration, conftest files, plugins and PYTEST_ variables. Workers
+are born into an environment of their own, with one thread for what computes; a record says what it
+is.
 """
 
 from __future__ import annotations
@@ -31,10 +33,11 @@ import attnspec
 from attnspec.core.errors import CANNOT_RUN
 from attnspec.core.paths import portable_argument, scratch_folder
 from attnspec.core.plan import Job, Plan
+from attnspec.core.surroundings import ONE_THREAD, XLA_ONE_THREAD
 from attnspec.record.events import OF_SUBJECTS, OWN_DEVICE, Done, Event, Handler, ItemFinished, RunFinished, RunStarted
 from attnspec.record.outcome import Outcome
 from attnspec.runner.jobs import JobSource, Share, open_jobs, plan_text
-from attnspec.runner.judge import ENGINE, TRIALS, with_engine
+from attnspec.runner.judge import ENGINE_CLASS, TRIAL_SOURCE, with_engine
 from attnspec.runner.listener import Listener, end_worker, silent_workers
 from attnspec.spec.clause import Spec
 from attnspec.spec.yaml_lines import shown_path
@@ -43,18 +46,19 @@ from attnspec.subjects.installed import audited_environment
 INTERRUPTED, UNREACHED = "the run was interrupted", "the run ended before its turn came"
 """Why a job was lost that nobody took up."""
 
-_SUITE = Path(__file__).with_name("worker.py")
+_SUITE_FILE = Path(__file__).with_name("worker.py")
 # ids may hold any letter a path may hold
-_CONFIGURATION = "[pytest]\ndisable_test_id_escaping_and_forfeit_all_rights_to_community_support = true\n"
-_UNUSED = ("terminal", "cacheprovider", "faulthandler", "logging", "warnings", "unraisableexception", "threadexception",
-           "doctest", "junitxml", "pastebin", "stepwise", "setuponly", "setupplan", "debugging", "nose", "recwarn",
-           "tmpdir", "legacypath", "python", "unittest", "skipping")
+_PYTEST_CONFIGURATION = "[pytest]\ndisable_test_id_escaping_and_forfeit_all_rights_to_community_support = true\n"
+_UNUSED_PLUGINS = ("terminal", "cacheprovider", "faulthandler", "logging", "warnings",
+                   "unraisableexception", "threadexception", "doctest", "junitxml", "pastebin",
+                   "stepwise", "setuponly", "setupplan", "debugging", "nose", "recwarn", "tmpdir",
+                   "legacypath", "python", "unittest", "skipping")
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run came to. `done` is in the order of the plan. `defects` are failures of attnspec itself, to be shown
-    and reported.
+    """What a run came to. `done` is in the order of the plan. `defects` are failures of attnspec
+    itself, to be shown and reported.
     """
 
     exit_code: int
@@ -72,33 +76,33 @@ class Result:
 class Session:
     """How to run a plan: with how many workers, and what is carried out.
 
-    source: the engine's trials unless another is named.  engine, recipe: for trials, by which engine, and, to replay,
-    on which one case.  sharing: which part of the run this is; None: all of it.  carrier: what carries out the jobs
-    elsewhere; None: workers of this process do.
+    source: the engine's trials unless another is named.  engine, recipe: for trials, by which
+    engine, and, to replay, on which one case.  sharing: which part of the run this is; None: all
+    of it.  carrier: what carries out the jobs elsewhere; None: workers of this process do.
     """
 
     plan: Plan
     workers: int = 1
     command: tuple[str, ...] = ()
-    engine: str = ENGINE
+    engine: str = ENGINE_CLASS
     recipe: str = ""
-    source: str = TRIALS
+    source: str = TRIAL_SOURCE
     sharing: Share | None = None
     carrier: Carrier | None = None
 
     def run(self, handlers: Sequence[Handler]) -> Result:
-        """Carry out every job of the plan. Raises AttnspecError where it makes no sense, before anything is run."""
+        """Carry out every job. Raises AttnspecError where the plan makes no sense."""
         source = open_jobs(self.source, self._plan)
         every = source.items()
         items = self.sharing.select_jobs(every) if self.sharing else every
         with started_handlers(handlers) as emit, scratch_folder() as folder:
             began = time.perf_counter()
             header = source.header(self._header(source.spec, items))
-            emit(self.sharing.marked(header, self.plan, every) if self.sharing else header)
+            emit(self.sharing.mark_header(header, self.plan, every) if self.sharing else header)
             listener = Listener(source, items, self.plan, emit)
             self._work(listener, items, folder)
-            listener.close(INTERRUPTED if listener.interrupted else UNREACHED)
-            done = tuple(listener.done[item] for item in items)
+            listener.close_run(INTERRUPTED if listener.is_interrupted else UNREACHED)
+            done = tuple(listener.done_by_job[item] for item in items)
             return self._footer(source, listener, done, emit, time.perf_counter() - began)
 
     @property
@@ -106,48 +110,50 @@ class Session:
         return with_engine(self.plan, engine=self.engine, recipe=self.recipe)
 
     def _header(self, spec: Spec, items: Sequence[Job]) -> RunStarted:
-        return RunStarted(
-            started=_now(), command=self.command, spec_version=spec.version, spec_digest=spec.digest,
-            seed=self.plan.seed, effort=self.plan.effort.value, strict=self.plan.strict, items=len(items),
-            dtypes=tuple(dict.fromkeys(item.dtype for item in items)),
-            environment=self.carrier.environment if self.carrier
-            else describe_environment(self.workers, self.plan.device),
-            clauses=(), planned=Counter(item.target for item in items),
-            spec_added=tuple(map(portable_argument, spec.added)),
-            baseline=shown_path(Path(self.plan.baseline)) if self.plan.baseline else "", must_take=self.plan.must_take,
-            sizes=self.plan.sizes)
+        return RunStarted(started=_utc_now(), command=self.command, spec_version=spec.version,
+                          spec_digest=spec.digest, seed=self.plan.seed,
+                          effort=self.plan.effort.value, strict=self.plan.strict, items=len(items),
+                          dtypes=tuple(dict.fromkeys(item.dtype for item in items)),
+                          environment=self.carrier.environment if self.carrier
+                          else describe_environment(self.workers, self.plan.device), clauses=(),
+                          planned=Counter(item.target for item in items),
+                          spec_added=tuple(map(portable_argument, spec.added)),
+                          baseline=shown_path(Path(self.plan.baseline)) if self.plan.baseline
+                          else "", must_take=self.plan.must_take, sizes=self.plan.sizes)
 
     def _footer(self, source: JobSource[Any], listener: Listener, done: tuple[Done, ...],
                 emit: Callable[[Event], None], seconds: float) -> Result:
-        end = source.conclude(done, interrupted=listener.interrupted)
-        code = CANNOT_RUN if listener.defects else end.exit_code  # where attnspec itself failed, nobody can say
-        emit(RunFinished(_now(), seconds, end.counts, code, listener.interrupted))
-        return Result(code, done, listener.interrupted, tuple(listener.defects))
+        end = source.conclude(done, interrupted=listener.is_interrupted)
+        # where attnspec itself failed, nobody can say
+        code = CANNOT_RUN if listener.defects else end.exit_code
+        emit(RunFinished(_utc_now(), seconds, end.counts, code, listener.is_interrupted))
+        return Result(code, done, listener.is_interrupted, tuple(listener.defects))
 
     def _work(self, listener: Listener, items: Sequence[Job], folder: Path) -> None:
-        """One pytest, whose workers import no subject; and one more for what was on trial when a worker died."""
+        """Runs pytest, and once more for what was on trial when a worker died."""
         if self.carrier:
             with _termination_interrupts():
                 self.carrier.carry_out(listener, self._plan, self.source, items)
             return
-        self._work_on(listener, folder / "first", [item.id for item in items] if self.sharing else ())
-        if listener.to_repeat and not listener.interrupted:
+        self._work_on(listener, folder / "first",
+                      [item.id for item in items] if self.sharing else ())
+        if listener.to_repeat and not listener.is_interrupted:
             self._work_on(listener, folder / "again", [item.id for item in listener.to_repeat])
 
     def _work_on(self, listener: Listener, folder: Path, only: Sequence[str]) -> None:
         import pytest  # noqa: PLC0415  (weight: completion in a shell loads the commands, and runs nothing)
 
         folder.mkdir()
-        (folder / "pytest.ini").write_text(_CONFIGURATION, encoding="utf-8")
-        listener.watch(folder)
+        (folder / "pytest.ini").write_text(_PYTEST_CONFIGURATION, encoding="utf-8")
+        listener.watch_folder(folder)
         with prepared_environment(), watch_workers(folder), _termination_interrupts(), _importing_from_here():
             pytest.main(self._arguments(folder, only), plugins=[listener])
 
     def _arguments(self, folder: Path, only: Sequence[str]) -> list[str]:
         return [
-            str(_SUITE), "-c", str(folder / "pytest.ini"), "--rootdir", str(_SUITE.parent), "--noconftest",
+            str(_SUITE_FILE), "-c", str(folder / "pytest.ini"), "--rootdir", str(_SUITE_FILE.parent), "--noconftest",
             "--import-mode=importlib", "--assert=plain", "--capture=no",
-            *(word for name in _UNUSED for word in ("-p", f"no:{name}")),
+            *(word for name in _UNUSED_PLUGINS for word in ("-p", f"no:{name}")),
             "-p", "xdist.plugin", "-p", "attnspec.pytest_plugin",
             # worksteal gives each worker a run of neighbours, which share a subject and its remembered answers;
             # unlike loadscope and loadfile it goes on after a crash. Every item may cost a worker its life.
@@ -158,13 +164,13 @@ class Session:
         ]
 
 
-def _now() -> str:
+def _utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 @contextmanager
 def started_handlers(handlers: Sequence[Handler]) -> Iterator[Callable[[Event], None]]:
-    """A function that hands an event to all handlers; they are shut down whatever happens, last one first."""
+    """A function that hands events to all handlers, which are shut down in any case."""
     with ExitStack() as stack:
         for handler in handlers:
             handler.start()
@@ -189,21 +195,22 @@ def _importing_from_here() -> Iterator[None]:
         sys.path[:] = before
 
 
-_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
+_ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
 
 
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+def _raise_interrupt(_signal: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
 @contextmanager
 def _termination_interrupts() -> Iterator[None]:
-    """A polite SIGTERM (a cancelled CI job, `timeout`) is an interruption too: the record gets its footer. So is a
-    terminal that closes, and whatever else would end this process and leave its folders; `nohup` stays in force.
+    """A polite SIGTERM (a cancelled CI job, `timeout`) is an interruption too: the record gets its
+    footer. So is a terminal that closes, and whatever else would end this process and leave its
+    folders; `nohup` stays in force.
     """
-    before = {each: signal.getsignal(each) for each in _ENDING}
+    before = {each: signal.getsignal(each) for each in _ENDING_SIGNALS}
     for each in (each for each, handler in before.items() if handler is signal.SIG_DFL):
-        signal.signal(each, _interrupt)
+        signal.signal(each, _raise_interrupt)
     try:
         yield
     finally:
@@ -215,23 +222,23 @@ def _termination_interrupts() -> Iterator[None]:
 
 
 class Carrier(Protocol):
-    """Other processes, on whatever machines. The listener is told what came of each job, and of an interruption."""
+    """Carries out jobs elsewhere, and tells the listener what came of each."""
 
     @property
     def environment(self) -> Mapping[str, str]:
         """What the header of a record says of where the jobs are carried out."""
 
     def carry_out(self, listener: Listener, plan: Plan, source: str, jobs: Sequence[Job]) -> None:
-        """Have every job of this source of jobs done. Raises AttnspecError where nothing can be begun."""
+        """Have every job of this source done. Raises AttnspecError if none can begin."""
 
 
 # A worker that shows no sign of life
 
 
-SILENCE = 60.0
-"""Seconds without a sign of life after which a worker is taken for stopped. A sign comes every second."""
+SILENCE_SECONDS = 60.0
+"""Seconds without a sign of life until a worker counts as stopped; one comes each second."""
 
-LOOK = 2.0
+LOOK_SECONDS = 2.0
 """Seconds between two looks."""
 
 
@@ -239,7 +246,7 @@ LOOK = 2.0
 def watch_workers(folder: Path) -> Iterator[None]:
     """Look after the workers that leave their signs in this folder."""
     over = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(folder, over), daemon=True)
+    watcher = threading.Thread(target=_end_silent_workers, args=(folder, over), daemon=True)
     watcher.start()
     try:
         yield
@@ -248,40 +255,38 @@ def watch_workers(folder: Path) -> Iterator[None]:
         watcher.join()
 
 
-def _watch(folder: Path, over: threading.Event) -> None:
+def _end_silent_workers(folder: Path, over: threading.Event) -> None:
     looked = time.monotonic()
-    while not over.wait(LOOK):
-        slept, looked = time.monotonic() - looked > SILENCE / 2, time.monotonic()
+    while not over.wait(LOOK_SECONDS):
+        slept, looked = time.monotonic() - looked > SILENCE_SECONDS / 2, time.monotonic()
         if slept:  # the whole machine was stopped, workers and all
             continue
-        for worker in silent_workers(folder, looked, SILENCE):
+        for worker in silent_workers(folder, looked, SILENCE_SECONDS):
             end_worker(folder, worker)
 
 
-# One thread a worker: workers share the cores already, and the number of threads changes the order of summation.
-ONE_THREAD: Mapping[str, str] = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS",
-     "BLIS_NUM_THREADS"), "1")
-_XLA_ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 # Whatever would let the user's pytest (plugins, options, an outer xdist) reach into ours.
-_FOREIGN = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT",
-            "PYTEST_XDIST_TESTRUNUID", "PYTEST_CURRENT_TEST")
-_PACKAGES = (*OF_SUBJECTS, "hypothesis", "pytest", "pytest-xdist")
+_FOREIGN_VARIABLES = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_XDIST_WORKER",
+                      "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID",
+                      "PYTEST_CURRENT_TEST")
+_NAMED_PACKAGES = (*OF_SUBJECTS, "hypothesis", "pytest", "pytest-xdist")
 
 
 @contextmanager
 def prepared_environment(process: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
-    """Set what workers inherit, at last what their subjects ask for, and put everything back afterwards."""
+    """Set what workers and their subjects inherit, and put it back afterwards."""
     before = dict(os.environ)
-    for name in _FOREIGN:
+    for name in _FOREIGN_VARIABLES:
         os.environ.pop(name, None)
     os.environ.update(ONE_THREAD)
-    # a plugin of Hypothesis comes with libraries such as trio: its import takes as long as Hypothesis itself
+    # a plugin of Hypothesis comes with libraries such as trio: its import takes as long as
+    # Hypothesis itself
     os.environ.update({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "HYPOTHESIS_NO_PLUGINS": "1"})
-    os.environ.setdefault("PYTHONHASHSEED", "0")  # a subject that iterates over a set does so alike in every worker
+    # a subject that iterates over a set does so alike in every worker
+    os.environ.setdefault("PYTHONHASHSEED", "0")
     os.environ.update(process)
     # of flags, the user's, the subject's and ours stand side by side
-    flags = (before.get("XLA_FLAGS", ""), process.get("XLA_FLAGS", ""), _XLA_ONE_THREAD)
+    flags = (before.get("XLA_FLAGS", ""), process.get("XLA_FLAGS", ""), XLA_ONE_THREAD)
     os.environ["XLA_FLAGS"] = " ".join(filter(None, flags))
     try:
         yield
@@ -293,7 +298,8 @@ def prepared_environment(process: Mapping[str, str] = MappingProxyType({})) -> I
 def describe_environment(workers: int, device: str = "") -> Mapping[str, str]:
     """What a reader of the record needs to compare it with another: versions, machine, threads.
 
-    Of the environment that is audited, where subjects live in another: then `judge` tells of this one.
+    Of the environment that is audited, where subjects live in another: then `judge` tells of this
+    one.
     """
     own = {
         "attnspec": attnspec.__version__,
@@ -304,7 +310,7 @@ def describe_environment(workers: int, device: str = "") -> Mapping[str, str]:
         "device": device or OWN_DEVICE,
         "workers": str(workers),
         "threads": "1 a worker",
-        **_versions(),
+        **_package_versions(),
     }
     there = audited_environment(OF_SUBJECTS)
     if not there:
@@ -313,9 +319,9 @@ def describe_environment(workers: int, device: str = "") -> Mapping[str, str]:
     return {**kept, **there, "judge": f"{own['python']}, NumPy {own['numpy']}"}
 
 
-def _versions() -> dict[str, str]:
+def _package_versions() -> dict[str, str]:
     found = {}
-    for name in _PACKAGES:
+    for name in _NAMED_PACKAGES:
         with suppress(importlib.metadata.PackageNotFoundError):
             found[name] = importlib.metadata.version(name)
     return found
@@ -323,8 +329,8 @@ def _versions() -> dict[str, str]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Limit BLAS, OpenMP and PyTorch. Small problems gain nothing by threads, and threads that spin cost many times."""
-    with _torch_has_one(), _pools(len(sys.modules)).limit(limits=1):
+    """Limit BLAS, OpenMP and PyTorch: small problems lose by threads, which spin."""
+    with _torch_has_one(), _thread_pools(len(sys.modules)).limit(limits=1):
         yield
 
 
@@ -344,7 +350,7 @@ def _torch_has_one() -> Iterator[None]:
 
 
 @lru_cache(maxsize=1)
-def _pools(_modules: int) -> ThreadpoolController:
+def _thread_pools(_modules: int) -> ThreadpoolController:
     """The pools of this process, looked for anew after an import: it may have brought one along.
 
     Finding them takes milliseconds, and a gate has hundreds of items.

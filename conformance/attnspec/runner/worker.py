@@ -1,13 +1,16 @@
-"""Inside a worker of the `attnspec` command: leave what explains a death, show signs of life, and die in time.
+"""Inside a worker of the `attnspec` command: leave what explains a death, show signs of life, and
+die in time.
 
-No subject lives in a worker, so that the death of one is attnspec's own, or comes from outside. Small files survive
-it: `.crumb` (its first line is the case on trial), `.trace` (where every thread stood when the process died), `.stderr`
-(what was printed during the item), `.failure` (how the item has failed so far) and `.beat` (a sign of life). The
-controller, which imports no pytest, reads them (listener.py).
+No subject lives in a worker, so that the death of one is attnspec's own, or comes from outside.
+Small files survive it: `.crumb` (its first line is the case on trial), `.trace` (where every
+thread stood when the process died), `.stderr` (what was printed during the item), `.failure` (how
+the item has failed so far) and `.beat` (a sign of life). The controller, which imports no pytest,
+reads them (listener.py).
 
-What a worker collects is an item of pytest for each job of the plan's source. They are no test functions: their setup
-and their fixtures took longer than most jobs, of which three in four say only that a clause does not apply.
-`attnspec.gate` makes tests of the same items of the engine in anybody's test file.
+What a worker collects is an item of pytest for each job of the plan's source. They are no test
+functions: their setup and their fixtures took longer than most jobs, of which three in four say
+only that a clause does not apply. `attnspec.gate` makes tests of the same items of the engine in
+anybody's test file.
 """
 
 from __future__ import annotations
@@ -34,13 +37,13 @@ from attnspec.record.events import Done
 from attnspec.record.outcome import SubjectCard
 from attnspec.runner.jobs import CountsCompiling, JobSource, plan_of, source_of
 
-SUITE = Path(__file__)
+SUITE_FILE = Path(__file__)
 """The file that is handed to pytest."""
 
 
 class JobItem(pytest.Item):
-    """A job. Its end, the subject's card, where that has changed, and what a compiler has taken travel home in
-    `user_properties`.
+    """A job. Its end, the subject's card, where that has changed, and what a compiler has taken
+    travel home in `user_properties`.
     """
 
     def __init__(self, *, job: Job, jobs: JobFile, **of_pytest: Any) -> None:  # noqa: ANN401  (pytest's own arguments)
@@ -67,7 +70,8 @@ class JobFile(pytest.File):
     def __init__(self, *, source: JobSource[Any], **of_pytest: Any) -> None:  # noqa: ANN401  (pytest's own arguments)
         super().__init__(**of_pytest)
         self.source = source
-        self._sent: dict[str, SubjectCard | None] = {}  # the card of each subject, as this worker last reported it
+        # the card of each subject, as this worker last reported it
+        self._sent: dict[str, SubjectCard | None] = {}
         self._compiling: dict[str, float] = {}  # likewise
 
     def collect(self) -> Iterator[JobItem]:
@@ -86,8 +90,8 @@ class JobFile(pytest.File):
         return max(0.0, seconds - before)
 
     def new_card(self, target: str) -> SubjectCard | None:
-        """The subject's card where it is new; None if it has been reported, or the subject cannot be had: its outcomes
-        say why.
+        """The subject's card where it is new; None if it has been reported, or the subject cannot
+        be had: its outcomes say why.
         """
         try:
             card = self.source.card(target)
@@ -95,41 +99,45 @@ class JobFile(pytest.File):
             return None
         is_known = target in self._sent and self._sent[target] == card
         self._sent[target] = card
-        return None if is_known else card
+        if is_known:
+            return None
+        return card
 
 
 @functools.cache
 def _freeze_garbage() -> None:
-    """What the first job has imported stays: to look for garbage in it again and again took a twentieth of all time."""
+    """What the first job imported stays: to look for its garbage took a twentieth of all time."""
     gc.freeze()
 
 
-BEAT = 1.0
-"""Seconds between two signs of life. The time of a case may begin so much late: most are over by then, and setting the
-clock takes a thread.
+BEAT_SECONDS = 1.0
+"""Seconds between two signs of life. The time of a case may begin so much late: most are over by
+then, and setting the clock takes a thread.
 """
 
-OWN_TIME = 60.0
+OWN_SECONDS = 60.0
 """Seconds that attnspec's own part of a case may take beside the deadline of its calls."""
 
 
 class Guard:
-    """A pytest plugin. `deadline` is in seconds, for the calls of an item; each is measured where it is made."""
+    """A pytest plugin. deadline: seconds for the calls of an item, each measured at its call."""
 
     def __init__(self, folder: Path, worker: str, deadline: float) -> None:
-        self._limit = 2 * deadline + OWN_TIME
-        self._case = self._timed = 0  # which of the item's cases is on trial, and whose time runs; 0: none
+        self._limit = 2 * deadline + OWN_SECONDS
+        # which of the item's cases is on trial, and whose time runs; 0: none
+        self._current_case = self._timed_case = 0
         self._clock = threading.Lock()
         self._crumb = (folder / f"{worker}.crumb").open("wb", buffering=0)
-        self._trace = _opened(folder, worker, "trace")
-        self._stderr = _opened(folder, worker, "stderr")
-        self._failure = _opened(folder, worker, "failure")
+        self._trace = _open_trace(folder, worker, "trace")
+        self._stderr = _open_trace(folder, worker, "stderr")
+        self._failure = _open_trace(folder, worker, "failure")
         (folder / f"{worker}.pid").write_text(str(os.getpid()), encoding="ascii")
         # Ctrl-C reaches the whole process group; the controller alone answers it
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         faulthandler.enable(self._trace)
         os.dup2(self._stderr.fileno(), 2)
-        threading.Thread(target=self._live, args=(folder / f"{worker}.beat",), daemon=True).start()
+        threading.Thread(target=self._beat_for_ever, args=(folder / f"{worker}.beat",),
+                         daemon=True).start()
 
     @classmethod
     def install_guard(cls, config: pytest.Config) -> Guard:
@@ -143,17 +151,17 @@ class Guard:
         return cls(folder, worker, plan_of(config).deadline)
 
     def drop_crumb(self, recipe: str) -> None:
-        """Note the case on trial, which has its time from here on: one system call, no flush to disk."""
+        """Note the case on trial, whose time runs from here: one system call."""
         os.pwrite(self._crumb.fileno(), f"{recipe}\n".encode(), 0)
-        self._case += 1
+        self._current_case += 1
 
     def keep_failure(self, failed: Done) -> None:
         """Note how the item has failed, while a smaller case and a cause are looked for."""
         self._failure.write(to_line(failed).encode() + b"\n")
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> JobFile | None:
-        """The one file that is handed to pytest stands for the jobs; pytest asks about every file beside it, too."""
-        if not file_path.samefile(SUITE):
+        """Makes jobs of the one file that pytest is handed, and nothing of others."""
+        if not file_path.samefile(SUITE_FILE):
             return None
         source = source_of(parent.config, self.drop_crumb, self.keep_failure)
         return JobFile.from_parent(parent, path=file_path, source=source)
@@ -170,39 +178,40 @@ class Guard:
             self._stop_clock()
         return True
 
-    def _live(self, beat: Path) -> None:
+    def _beat_for_ever(self, beat: Path) -> None:
         """Show that the process goes on. Its folder is gone when the run is over."""
         while True:
             try:
                 beat.write_text(str(time.monotonic()), encoding="ascii")
             except OSError:
                 return
-            time.sleep(BEAT)
+            time.sleep(BEAT_SECONDS)
             self._set_clock()
 
     def _set_clock(self) -> None:
         """Have the time of the case on trial run, in a thread that needs no interpreter lock."""
         with self._clock:
-            if self._timed != self._case:
-                self._timed = self._case
+            if self._timed_case != self._current_case:
+                self._timed_case = self._current_case
                 faulthandler.dump_traceback_later(self._limit, exit=True, file=self._trace)
 
     def _stop_clock(self) -> None:
         """Nothing is on trial: whoever waits for the next item may take any time."""
         with self._clock:
-            if self._timed:
+            if self._timed_case:
                 faulthandler.cancel_dump_traceback_later()
-            self._case = self._timed = 0
+            self._current_case = self._timed_case = 0
 
 
 def _carry_out(item: pytest.Item) -> None:
     """What pytest does with an item that has no setup and no teardown, and no word of those."""
     hook = item.ihook
     hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    call = pytest.CallInfo.from_call(item.runtest, when="call", reraise=(pytest.exit.Exception, KeyboardInterrupt))
+    call = pytest.CallInfo.from_call(item.runtest, when="call",
+                                     reraise=(pytest.exit.Exception, KeyboardInterrupt))
     hook.pytest_runtest_logreport(report=hook.pytest_runtest_makereport(item=item, call=call))
 
 
-def _opened(folder: Path, worker: str, suffix: str) -> BinaryIO:
+def _open_trace(folder: Path, worker: str, suffix: str) -> BinaryIO:
     # appending, so that a file truncated behind the back of whoever prints into it has no hole
     return (folder / f"{worker}.{suffix}").open("ab", buffering=0)

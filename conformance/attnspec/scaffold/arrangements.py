@@ -18,16 +18,16 @@ from attnspec.core.nouns import Kind
 class Arrangement:
     """How the arrays lie. `shape`: in words, `{L}` being T of the query and S of key and value.
 
-    into: of one array.  arguments: of the call, one template each.  mapped: over how many leading axes the call is
-    mapped, since the callee knows no batch (1) and no heads either (2).  in_turn: whether the call is made once for
-    each row, `first`, since the callee answers for one row alone.
+    template: of one array.  arguments: of the call, one template each.  mapped_axes: over how many leading axes the
+    call is mapped, since the callee knows no batch (1) and no heads either (2).  is_in_turn: whether the call is made
+    once for each row, `first`, since the callee answers for one row alone.
     """
 
     shape: str
-    into: str
+    template: str
     arguments: tuple[str, ...] = ("{q}", "{k}", "{v}")
-    mapped: int = 0
-    in_turn: bool = False
+    mapped_axes: int = 0
+    is_in_turn: bool = False
 
     @property
     def is_one(self) -> bool:
@@ -53,82 +53,83 @@ class OutputLayout:
         return tuple(math.prod(1 if each == "1" else sizes[each] for each in axis) for axis in axes)
 
 
-_SWAPPED = "{0}.swapaxes(1, 2)"
+_SWAPPED_TEXT = "{0}.swapaxes(1, 2)"
 _SIDE_BY_SIDE = "{0}.swapaxes(1, 2).reshape(B, {0}.shape[2], -1)"
 _TIME_FIRST = "{0}.swapaxes(1, 2).swapaxes(0, 1)"
 _CHANNELS_FIRST = "{0}.swapaxes(2, 3).reshape(B, -1, {0}.shape[2])"
 _BY_HEAD = "{stack}(({q}, {k}, {v}), 3).reshape(B, T, -1)"
 
-_SEPARATE = (
+_SEPARATE_ARRANGEMENTS = (
     Arrangement("(B,H,{L},D)", "{0}"),
-    Arrangement("(B,{L},H,D)", _SWAPPED),
+    Arrangement("(B,{L},H,D)", _SWAPPED_TEXT),
     Arrangement("(B·H,{L},D)", "{0}.reshape(-1, *{0}.shape[2:])"),
     Arrangement("(B,{L},H·D)", _SIDE_BY_SIDE),
     Arrangement("({L},B,H,D)", _TIME_FIRST),
     Arrangement("({L},B,H·D)", f"{_TIME_FIRST}.reshape({{0}}.shape[2], B, -1)"),
     Arrangement("(B,H·D,{L})", _CHANNELS_FIRST),
-    Arrangement("(H,{L},D)", "{0}", mapped=1),
-    Arrangement("({L},H,D)", _SWAPPED, mapped=1),
-    Arrangement("({L},D)", "{0}", mapped=2),
-    Arrangement("({L},H·D)", _SIDE_BY_SIDE, mapped=1),
+    Arrangement("(H,{L},D)", "{0}", mapped_axes=1),
+    Arrangement("({L},H,D)", _SWAPPED_TEXT, mapped_axes=1),
+    Arrangement("({L},D)", "{0}", mapped_axes=2),
+    Arrangement("({L},H·D)", _SIDE_BY_SIDE, mapped_axes=1),
     Arrangement("(B·{L},H,D)", "{0}.swapaxes(1, 2).reshape(-1, {0}.shape[1], {0}.shape[3])"),
 )
 
 
-def _of_pages(*queries: tuple[str, str]) -> tuple[Arrangement, ...]:
+def _arrange_pages(*queries: tuple[str, str]) -> tuple[Arrangement, ...]:
     """With query in each of these shapes and ways."""
     return tuple(Arrangement(f"{query}, key and value {pool}", into, ("{q}", *arrays)) for query, into in queries
                  for pool, arrays in (("(pages,page,H,D)", ("key", "value")),
                                       ("(pages,H,page,D)", ("key.swapaxes(1, 2)", "value.swapaxes(1, 2)"))))
 
 
-PAGES = _of_pages(("(B,H,T,D)", "{0}"), ("(B,T,H,D)", _SWAPPED))
+PAGE_ARRANGEMENTS = _arrange_pages(("(B,H,T,D)", "{0}"), ("(B,T,H,D)", _SWAPPED_TEXT))
 """Of a function that reads keys and values from pages."""
-PAGES_OF_ONE_QUERY = _of_pages(("(B,H,D)", "{0}[:, :, 0]"), ("(B,1,H,D)", _SWAPPED), ("(B,H,1,D)", "{0}"),
-                               ("(B,H·D)", "{0}.reshape(B, -1)"))
+ONE_QUERY_PAGE_ARRANGEMENTS = _arrange_pages(("(B,H,D)", "{0}[:, :, 0]"), ("(B,1,H,D)", _SWAPPED_TEXT),
+                                             ("(B,H,1,D)", "{0}"),
+                                             ("(B,H·D)", "{0}.reshape(B, -1)"))
 """Of one that takes one query a sequence."""
 
-_OF_ONE_QUERY = tuple(
+_ONE_QUERY_ARRANGEMENTS = tuple(
     Arrangement(f"{query}, key and value {shape}", "{0}", (into, *arrays))
     for query, into in (("(B,H,D)", "{q}[:, :, 0]"), ("(B,H·D)", "{q}.reshape(B, -1)"))
     for shape, arrays in (("(B,S,H,D)", ("{k}.swapaxes(1, 2)", "{v}.swapaxes(1, 2)")), ("(B,H,S,D)", ("{k}", "{v}"))))
 """Of a function that takes one query a sequence, as it decodes, and all keys."""
 
-ONE_BEHIND_THE_OTHER = Arrangement("(queries,H,D), key and value (keys,Hkv,D), one sequence behind the other", "{0}")
+PACKED_ARRANGEMENT = Arrangement("(queries,H,D), key and value (keys,Hkv,D), one sequence behind the other", "{0}")
 """Of a function that is handed the borders between its sequences."""
 
-_PAIRS = (
-    Arrangement("(B,T,H,D), (B,S,2,H,D)", _SWAPPED, ("{q}", "{stack}(({k}, {v}), 2)")),
+_PAIR_ARRANGEMENTS = (
+    Arrangement("(B,T,H,D), (B,S,2,H,D)", _SWAPPED_TEXT, ("{q}", "{stack}(({k}, {v}), 2)")),
     Arrangement("(B,H,T,D), (2,B,H,S,D)", "{0}", ("{q}", "{stack}(({k}, {v}), 0)")),
     Arrangement("(B,T,H·D), (B,S,2·H·D)", _SIDE_BY_SIDE, ("{q}", "{concatenate}(({k}, {v}), 2)")),
 )
-_PACKED = (
-    Arrangement("(B,T,3,H,D)", _SWAPPED, ("{stack}(({q}, {k}, {v}), 2)",)),
+_FUSED_ARRANGEMENTS = (
+    Arrangement("(B,T,3,H,D)", _SWAPPED_TEXT, ("{stack}(({q}, {k}, {v}), 2)",)),
     Arrangement("(B,3,H,T,D)", "{0}", ("{stack}(({q}, {k}, {v}), 1)",)),
     Arrangement("(3,B,H,T,D)", "{0}", ("{stack}(({q}, {k}, {v}), 0)",)),
-    Arrangement("(B·T,3,H,D)", _SWAPPED, ("{stack}(({q}, {k}, {v}), 2).reshape(-1, 3, *{q}.shape[2:])",)),
-    Arrangement("(B,T,H,3,D)", _SWAPPED, ("{stack}(({q}, {k}, {v}), 3)",)),
+    Arrangement("(B·T,3,H,D)", _SWAPPED_TEXT, ("{stack}(({q}, {k}, {v}), 2).reshape(-1, 3, *{q}.shape[2:])",)),
+    Arrangement("(B,T,H,3,D)", _SWAPPED_TEXT, ("{stack}(({q}, {k}, {v}), 3)",)),
     Arrangement("(B,T,3·H·D)", _SIDE_BY_SIDE, ("{concatenate}(({q}, {k}, {v}), 2)",)),
-    Arrangement("(B,T,H·3·D)", _SWAPPED, (_BY_HEAD,)),
+    Arrangement("(B,T,H·3·D)", _SWAPPED_TEXT, (_BY_HEAD,)),
     Arrangement("(B,3·H·D,T)", _CHANNELS_FIRST, ("{concatenate}(({q}, {k}, {v}), 1)",)),
-    Arrangement("(B,H·3·D,T)", _SWAPPED, (f"{_BY_HEAD}.swapaxes(1, 2)",)),
+    Arrangement("(B,H·3·D,T)", _SWAPPED_TEXT, (f"{_BY_HEAD}.swapaxes(1, 2)",)),
 )
-_LISTS: Mapping[Kind, tuple[Arrangement, ...]] = {
+_LIST_ARRANGEMENTS: Mapping[Kind, tuple[Arrangement, ...]] = {
     kind: tuple(Arrangement(f"{shape} in a list of {order}", into, (template,)) for order, template in (
         ("query, value, key", "[{q}, {v}, {k}]"), ("query, key, value", "[{q}, {k}, {v}]")))
     for kind, shape, into in ((Kind.ATTENTION, "(B·H,{L},D)", "{0}.reshape(-1, *{0}.shape[2:])"),
                               (Kind.LAYER, "(B,{L},M)", "{0}"))}
 
-_LAYERS = (
+_LAYER_ARRANGEMENTS = (
     Arrangement("(B,{L},M)", "{0}"),
     Arrangement("({L},B,M)", "{0}.swapaxes(0, 1)"),
-    Arrangement("(B,M,{L})", _SWAPPED),
+    Arrangement("(B,M,{L})", _SWAPPED_TEXT),
     Arrangement("(B,M,{L},1)", "{0}.swapaxes(1, 2)[..., None]"),
     Arrangement("(B,1,{L},M)", "{0}[:, None]"),
-    Arrangement("({L},M)", "{0}", mapped=1),
+    Arrangement("({L},M)", "{0}", mapped_axes=1),
 )
 
-BACKS: Mapping[Kind, tuple[OutputLayout, ...]] = {
+OUTPUT_LAYOUTS: Mapping[Kind, tuple[OutputLayout, ...]] = {
     Kind.ATTENTION: (
         OutputLayout("(B,H,T,D)", "{0}"),
         OutputLayout("(B,T,H,D)", "{0}.swapaxes(1, 2)"),
@@ -149,12 +150,12 @@ BACKS: Mapping[Kind, tuple[OutputLayout, ...]] = {
 }
 """Ways to read an output."""
 
-PACKED_BACK = OutputLayout("(queries,H,D)", "{0}")
+PACKED_LAYOUT = OutputLayout("(queries,H,D)", "{0}")
 """How an adapter hands back what lies one sequence behind the other: as it is."""
-OF_EQUAL_LENGTHS = "(B·T,H,D)"
+EQUAL_LENGTHS_SHAPE = "(B·T,H,D)"
 """The shape of such an output, where all sequences are of one length."""
 
-WEIGHTS: tuple[OutputLayout, ...] = (
+WEIGHTS_LAYOUTS: tuple[OutputLayout, ...] = (
     OutputLayout("(B,H,T,S)", "{0}"),
     OutputLayout("(B·H,T,S)", "{0}.reshape(B, -1, *{0}.shape[1:])"),
     OutputLayout("(H,B,T,S)", "{0}.swapaxes(0, 1)"),
@@ -162,7 +163,7 @@ WEIGHTS: tuple[OutputLayout, ...] = (
 )
 """Ways to read weights."""
 
-LOG_SUM_EXPS: tuple[OutputLayout, ...] = (
+LSE_LAYOUTS: tuple[OutputLayout, ...] = (
     OutputLayout("(B,H,T)", "{0}"),
     OutputLayout("(B,T,H)", "{0}.swapaxes(1, 2)"),
     OutputLayout("(B·H,T)", "{0}.reshape(B, -1, {0}.shape[-1])"),
@@ -171,15 +172,16 @@ LOG_SUM_EXPS: tuple[OutputLayout, ...] = (
 """Ways to read log-sum-exps."""
 
 
-def of_one_query(arrays: int) -> tuple[Arrangement, ...]:
+def list_one_query_arrangements(arrays: int) -> tuple[Arrangement, ...]:
     """What is worth a try for a function of so many arrays whose query has no axis of queries."""
-    return _OF_ONE_QUERY if arrays == 3 else ()
+    return _ONE_QUERY_ARRANGEMENTS if arrays == 3 else ()
 
 
-def arrangements(kind: Kind, arrays: int, *, in_list: bool = False) -> tuple[Arrangement, ...]:
+def list_arrangements(kind: Kind, arrays: int, *, in_list: bool = False) -> tuple[Arrangement, ...]:
     """What is worth a try for a callee that takes so many arrays, the usual first."""
     if in_list:
-        return _LISTS[kind]
+        return _LIST_ARRANGEMENTS[kind]
     if kind is Kind.LAYER:
-        return tuple(Arrangement(each.shape, each.into, each.arguments[:arrays], each.mapped) for each in _LAYERS)
-    return {3: _SEPARATE, 2: _PAIRS, 1: _PACKED}.get(arrays, ())
+        return tuple(Arrangement(each.shape, each.template, each.arguments[:arrays], each.mapped_axes)
+                     for each in _LAYER_ARRANGEMENTS)
+    return {3: _SEPARATE_ARRANGEMENTS, 2: _PAIR_ARRANGEMENTS, 1: _FUSED_ARRANGEMENTS}.get(arrays, ())

@@ -14,10 +14,10 @@ from itertools import chain
 from pathlib import Path
 
 from attnspec.core.errors import FileLocation, TargetError, either
-from attnspec.scaffold.acquaint import Written
+from attnspec.scaffold.acquaint import WrittenAdapter
 from attnspec.spec.yaml_lines import read_bytes
 
-NEW = "New"
+NEW_SUFFIX = "New"
 """What KernelBench adds to the name of the reference."""
 
 
@@ -30,10 +30,10 @@ class CandidateAdapter:
 
     module: str
     source: bytes
-    written: Written
+    written: WrittenAdapter
 
 
-def candidates_for(target: str, written: Written, paths: Iterable[Path]) -> Iterator[CandidateAdapter]:
+def candidates_for(target: str, written: WrittenAdapter, paths: Iterable[Path]) -> Iterator[CandidateAdapter]:
     """Of each file, or each Python file of a folder, the adapter that was `written` for the reference, target
     (package.module:name), with the file's own class or function in its place: NAMENew if there is one, else NAME.
 
@@ -41,23 +41,24 @@ def candidates_for(target: str, written: Written, paths: Iterable[Path]) -> Iter
     does where the adapter does not import the reference by its name.
     """
     names: dict[str, Path] = {}
-    for file in chain.from_iterable(map(_files, paths)):
+    for file in chain.from_iterable(map(_list_candidate_files, paths)):
         name = re.sub(r"\W", "_", file.stem).lower()
         name = f"_{name}" if name[:1].isdigit() else name
         if name in {*names, written.name}:
             raise TargetError(f"{file} and {names.get(name, written.name)} would both be {name!r}. Rename one of them.")
         names[name] = file
         source = read_bytes(file, error=TargetError)
-        stated = _put(written, target, f"{name}_candidate", _meant(file, source, target.rpartition(":")[2]), name)
+        stated = _replace_reference(written, target, f"{name}_candidate",
+                                    _find_stand_in(file, source, target.rpartition(":")[2]), name)
         yield CandidateAdapter(f"{name}_candidate", source, stated)
 
 
-def _files(path: Path) -> list[Path]:
+def _list_candidate_files(path: Path) -> list[Path]:
     """Those of a folder whose names begin with `_` are left out."""
     return sorted(each for each in path.glob("*.py") if each.name[0] != "_") if path.is_dir() else [path]
 
 
-def _meant(file: Path, source: bytes, reference: str) -> str:
+def _find_stand_in(file: Path, source: bytes, reference: str) -> str:
     """The name in the file that stands for the reference."""
     try:
         body = ast.parse(source).body
@@ -65,23 +66,25 @@ def _meant(file: Path, source: bytes, reference: str) -> str:
         where = FileLocation(str(file), getattr(wrong, "lineno", 1) or 1)
         raise TargetError(f"is no Python: {wrong}.", where=where) from None
     defined = [each.name for each in body if isinstance(each, (ast.ClassDef, ast.FunctionDef))]
-    for name in (reference + NEW, reference):
+    for name in (reference + NEW_SUFFIX, reference):
         if name in defined:
             return name
-    raise TargetError(f"has no {either([reference + NEW, reference])}. It has: {', '.join(defined) or 'nothing'}.",
+    wanted = either([reference + NEW_SUFFIX, reference])
+    raise TargetError(f"has no {wanted}. It has: {', '.join(defined) or 'nothing'}.",
                       where=FileLocation(str(file)))
 
 
-def _put(written: Written, target: str, module: str, meant: str, name: str) -> Written:
+def _replace_reference(written: WrittenAdapter, target: str, module: str, meant: str, name: str) -> WrittenAdapter:
     """What was written for the reference, of this name in that module beside it."""
     home, _, reference = target.rpartition(":")
-    subject = (written.subject.replace(f"  - id: {written.name}\n", f"  - id: {name}\n", 1)
+    subject = (written.manifest_entry.replace(f"  - id: {written.name}\n", f"  - id: {name}\n", 1)
                .replace(f"    title: {home}.{reference}\n", f"    title: {name}, in place of {home}.{reference}\n", 1)
                .replace(f"    function: {written.name}:", f"    function: {name}:", 1))
-    return Written(written.library, name, _importing(written.adapter, target, module, meant), written.head, subject)
+    return WrittenAdapter(written.library, name, _import_candidate(written.adapter, target, module, meant),
+                          written.manifest_head, subject)
 
 
-def _importing(adapter: str, target: str, module: str, meant: str) -> str:
+def _import_candidate(adapter: str, target: str, module: str, meant: str) -> str:
     """The adapter, which imports the candidate as it did the reference; what else it imports from there stays."""
     home, _, reference = target.rpartition(":")
     lines = adapter.splitlines()

@@ -13,199 +13,202 @@ from attnspec.core.keywords import CACHED
 from attnspec.core.nouns import Kind
 from attnspec.problems.keyword_arrays import split_past
 from attnspec.problems.problem import Problem
-from attnspec.scaffold.form import CallForm, KeptCache, Passed
-from attnspec.scaffold.lookup import TheirParameter, plain, theirs
-from attnspec.scaffold.probe_problems import CROSS, SCALES, close, problem_of
-from attnspec.scaffold.probe_problems import plain as plain_problem
+from attnspec.scaffold.form import Binding, CallForm, KeptCache
+from attnspec.scaffold.lookup import TheirParameter, find_parameters, normalise_name
+from attnspec.scaffold.probe_problems import CROSS_SIZES, OTHER_SCALES, plain_problem, sample_problem, tolerance_of
 from attnspec.scaffold.trial_adapter import Attempt, Progress, Trier
 from attnspec.scaffold.writing.telling import say_handed_on
 
-_NAMES = re.compile(r"cache|past|state|memory|^kv")
+_CACHE_NAME = re.compile(r"cache|past|state|memory|^kv")
 """What the name of a parameter has in it that is a cache."""
-PATHS = ("[-1]", "[1]", ".cache", ".past_key_values", ".past_key_value", '["cache"]')
+CACHE_PATHS = ("[-1]", "[1]", ".cache", ".past_key_values", ".past_key_value", '["cache"]')
 """Where in an answer a cache may be, the likeliest first."""
 
-EQUAL = {"past_lengths": "equal"}
+EQUAL_PAST = {"past_lengths": "equal"}
 
 
-def stepping(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier) -> CallForm:
+def learn_cache(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier) -> CallForm:
     """The form as a decoder, if it is right behind what its last call handed back; else the form as it is. One that
     answers behind it, wrongly, is a decoder too: a check tells why, if the name of its parameter says that it is one.
     """
-    if form.reading is None or form.arrangement.mapped or not set(form.keywords) <= BESIDE_CACHE:
+    if form.reading is None or form.arrangement.mapped_axes or not set(form.keywords) <= BESIDE_CACHE:
         return form
     limits = {**form.limits, **({"self_attention_only": True} if form.attends_to_itself else {})}
     bare, found, nearest = replace(form, limits=limits), None, list[Attempt]()
-    for ways in (_decoders, _filled_in_place):
+    for ways in (_list_decoders, _list_filled_in_place):
         trier.nearest = None
         found = found or next((each for each in ways(bare, called, trier) if _is_decoder(each, trier)), None)
         nearest += [trier.nearest] if trier.nearest else []
     if found is None:
-        return _at_nearest_of(form, called, sorted(nearest, key=lambda each: each.nearness, reverse=True), trier)
-    found = _with_several_steps(_within_room(found, trier), trier)
-    is_free = not form.attends_to_itself and is_right_behind(found, trier, past=CROSS.S - CROSS.T - 1)
-    return found if is_free or form.attends_to_itself else replace(found, limits={**found.limits, **EQUAL})
+        return _hand_on_wrong_decoder(form, called, sorted(nearest, key=lambda each: each.nearness, reverse=True),
+                                      trier)
+    found = _check_several_steps(_limit_room(found, trier), trier)
+    is_free = not form.attends_to_itself and is_right_behind_past(found, trier, past=CROSS_SIZES.S - CROSS_SIZES.T - 1)
+    return found if is_free or form.attends_to_itself else replace(found, limits={**found.limits, **EQUAL_PAST})
 
 
-def _with_several_steps(form: CallForm, trier: Trier) -> CallForm:
+def _check_several_steps(form: CallForm, trier: Trier) -> CallForm:
     """A decoder that is right behind one call; with a warning where it is wrong behind several."""
-    posed = posed_step(form).but(**{STATE: "token_by_token"})
+    posed = pose_step(form).but(**{STATE: "token_by_token"})
     trier.nearest = None
-    if trier.is_right(form, posed, _scale(form, posed, trier)) or trier.nearest is None:
+    if trier.is_right(form, posed, _find_scale(form, posed, trier)) or trier.nearest is None:
         return form
     warning = (f"CACHE: it is right behind one call that filled its cache, but not behind several, one token each: "
-               f"{trier.nearest.against}. What later calls store in the cache is lost, or stands in another place: "
+               f"{trier.nearest.objection}. What later calls store in the cache is lost, or stands in another place: "
                "attnspec check says what is wrong.")
     return replace(form, warnings=(warning, *form.warnings))
 
 
-def _within_room(form: CallForm, trier: Trier) -> CallForm:
+def _limit_room(form: CallForm, trier: Trier) -> CallForm:
     """The form with the most keys that its module holds, where its constructor is told and has a default for that."""
-    if form.kept is None or form.kept.empty:
+    if form.kept_cache is None or form.kept_cache.empty_text:
         return form
-    listed = theirs("length", trier.there.examined(form.target).constructor)
+    listed = find_parameters("length", trier.process.examine(form.target).constructor_parameters)
     most = next((each.default for each in listed if each.name not in form.construction), None)
     return replace(form, limits={**form.limits, "cache": most}) if isinstance(most, int) and most > 0 else form
 
 
-def _at_nearest_of(form: CallForm, called: tuple[TheirParameter, ...], nearest: Sequence[Attempt],
-                   trier: Trier) -> CallForm:
+def _hand_on_wrong_decoder(form: CallForm, called: tuple[TheirParameter, ...], nearest: Sequence[Attempt],
+                           trier: Trier) -> CallForm:
     """The nearest of the wrong decoders that gives other numbers and whose cache counts; else what the nearest says."""
-    wrong = [each for each in nearest if each.step is Progress.OTHER_NUMBERS]
+    wrong = [each for each in nearest if each.progress is Progress.OTHER_NUMBERS]
     for each in (*wrong, *nearest[:1]):
-        known = _at_nearest(form, called, each, trier)
+        known = _hand_on_decoder(form, called, each, trier)
         if known is not form:
             return known
     return form
 
 
-def _at_nearest(form: CallForm, called: tuple[TheirParameter, ...], nearest: Attempt, trier: Trier) -> CallForm:
+def _hand_on_decoder(form: CallForm, called: tuple[TheirParameter, ...], nearest: Attempt, trier: Trier) -> CallForm:
     """The nearest of the wrong decoders, if what it handed back changes what it answers behind it; else the form as it
     is. So is one of which no name says that it is a decoder.
     """
-    names = [each.name for each in theirs(STATE, called) if not each.tried_as or _NAMES.search(plain(each.name))]
-    places = [each.name for each in _places(called)]
-    if nearest.form.parameter(STATE) in places:
-        names = places if nearest.step is Progress.OTHER_NUMBERS else []
-    if not names or nearest.form.parameter(STATE) not in names:
+    names = [each.name for each in find_parameters(STATE, called) if not each.tried_as
+             or _CACHE_NAME.search(normalise_name(each.name))]
+    places = [each.name for each in _list_place_parameters(called)]
+    if nearest.form.parameter_for(STATE) in places:
+        names = places if nearest.progress is Progress.OTHER_NUMBERS else []
+    if not names or nearest.form.parameter_for(STATE) not in names:
         return form
-    if nearest.step is not Progress.OTHER_NUMBERS:
-        return _left_out(form, names[0], nearest, trier)
-    explained = _explained(nearest.form, trier)
-    is_wanted = bool(explained) and nearest.form.given.get(nearest.form.parameter(STATE), "").startswith("{")
+    if nearest.progress is not Progress.OTHER_NUMBERS:
+        return _leave_out_cache(form, names[0], nearest, trier)
+    explained = _explain_decoder(nearest.form, trier)
+    is_wanted = bool(explained) and nearest.form.arguments.get(nearest.form.parameter_for(STATE), "").startswith("{")
     if not is_wanted and not _heeds_cache(nearest.form, trier):
         return form
-    against = explained or f"behind what a call hands back {nearest.against}"
-    said = say_handed_on(nearest.form.parameter(STATE), STATE, against)
-    limits = {**nearest.form.limits, **({} if form.attends_to_itself else EQUAL)}
+    against = explained or f"behind what a call hands back {nearest.objection}"
+    said = say_handed_on(nearest.form.parameter_for(STATE), STATE, against)
+    limits = {**nearest.form.limits, **({} if form.attends_to_itself else EQUAL_PAST)}
     return replace(nearest.form, limits=limits, remarks=(*form.remarks, said))
 
 
-def _left_out(form: CallForm, name: str, nearest: Attempt, trier: Trier) -> CallForm:
+def _leave_out_cache(form: CallForm, name: str, nearest: Attempt, trier: Trier) -> CallForm:
     """The form, and that a parameter could not be used as a cache, though something comes back beside the output that
     is no array: no check of it may pass.
     """
-    returned = trier.returned(replace(form, reading=None), plain_problem(form))
+    returned = trier.call_raw(replace(form, reading=None), plain_problem(form))
     alone = [part for part in returned.parts if len(part.path) == 1] if returned else []
     if form.reading is None or not form.reading.path or len(alone) > 1:
         return form
-    why = f"It could not be used as `{STATE}`: behind what a call hands back, {nearest.against}."
+    why = f"It could not be used as `{STATE}`: behind what a call hands back, {nearest.objection}."
     return form.leave_out(name, why, [STATE])
 
 
-def _explained(form: CallForm, trier: Trier) -> str:
+def _explain_decoder(form: CallForm, trier: Trier) -> str:
     """The plain mistake that explains what a wrong decoder answers behind a past; empty where none does."""
-    posed = posed_step(form)
-    return trier.explained(form, posed, _scale(form, posed, trier))
+    posed = pose_step(form)
+    return trier.explain(form, posed, _find_scale(form, posed, trier))
 
 
-def _scale(form: CallForm, posed: Problem, trier: Trier) -> float | None:
+def _find_scale(form: CallForm, posed: Problem, trier: Trier) -> float | None:
     """The scale of what a layer computes, where attention itself is put to it."""
     if form.kind is not Kind.LAYER:
         return None
-    width = trier.subject(form).scale_width(posed)
-    return SCALES[form.default_scale](replace(posed.sizes, D=width)) if form.default_scale else width**-0.5
+    width = trier.load_adapter(form).scale_width(posed)
+    return OTHER_SCALES[form.default_scale](replace(posed.sizes, D=width)) if form.default_scale else width**-0.5
 
 
 def _heeds_cache(form: CallForm, trier: Trier) -> bool:
     """Whether a decoder's answer depends on the keys and values of the call before."""
-    posed = posed_step(form)
+    posed = pose_step(form)
     values = [getattr(posed, name) for name in CACHED]
     others = posed.but(**{name: -2 * array for name, array in zip(CACHED, values, strict=True)})
     first, second = (trier.answer(form, each) for each in (posed, others))
     if first is None or second is None:
         return False
-    return bool(np.abs(first.output - second.output).max() > close(posed.dtype))
+    return bool(np.abs(first.output - second.output).max() > tolerance_of(posed.dtype))
 
 
 def _is_decoder(form: CallForm, trier: Trier) -> bool:
     """Whether it is right with a past; one whose calls fill a cache in place, in its first call, too."""
-    return is_right_behind(form, trier) and (form.kept is None or trier.is_right(form, plain_problem(form)))
+    return is_right_behind_past(form, trier) and (form.kept_cache is None or trier.is_right(form, plain_problem(form)))
 
 
-def _decoders(form: CallForm, called: tuple[TheirParameter, ...],
-              trier: Trier) -> Iterator[CallForm]:  # noqa: ARG001  (the same parameters for both ways)
+def _list_decoders(form: CallForm, called: tuple[TheirParameter, ...],
+                   trier: Trier) -> Iterator[CallForm]:  # noqa: ARG001  (the same parameters for both ways)
     """With each parameter that may be a cache, and each place where the next one may be."""
-    for parameter in theirs(STATE, called):
-        passed = (*form.passed, Passed(STATE, parameter.name, STATE))
-        for asked in _asked(form, called):
-            is_left = form.given.get(parameter.name) in _NOTHING and not form.by_position
-            given = {name: text for name, text in asked.given.items() if name != parameter.name or not is_left}
-            yield from (replace(asked, passed=passed, given=given, cache=path, compiled=compiled)
-                        for path in PATHS for compiled in dict.fromkeys((form.compiled, False)))
+    for parameter in find_parameters(STATE, called):
+        passed = (*form.bindings, Binding(STATE, parameter.name, STATE))
+        for asked in _list_asked(form, called):
+            is_left = form.arguments.get(parameter.name) in _NOTHING_TEXTS and not form.positional_order
+            given = {name: text for name, text in asked.arguments.items() if name != parameter.name or not is_left}
+            yield from (replace(asked, bindings=passed, arguments=given, cache_path=path, is_compiled=compiled)
+                        for path in CACHE_PATHS for compiled in dict.fromkeys((form.is_compiled, False)))
 
 
-_NOTHING = ("None", "False")
+_NOTHING_TEXTS = ("None", "False")
 
 
-def _asked(form: CallForm, called: tuple[TheirParameter, ...]) -> Iterator[CallForm]:
+def _list_asked(form: CallForm, called: tuple[TheirParameter, ...]) -> Iterator[CallForm]:
     """The form as it is; asked for its cache by a flag where it has one, beside which the output may come first."""
-    flags = [each for each in theirs("caching", called) if each.default is not True]
+    flags = [each for each in find_parameters("caching", called) if each.default is not True]
     if not flags:
         yield form
     for flag in flags:
-        asked = replace(form, given={**form.given, flag.name: "True"})
+        asked = replace(form, arguments={**form.arguments, flag.name: "True"})
         yield asked
         if form.reading and not form.reading.path:
             yield replace(asked, reading=replace(form.reading, path="[0]"))
 
 
-def _filled_in_place(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier) -> Iterator[CallForm]:
+def _list_filled_in_place(form: CallForm, called: tuple[TheirParameter, ...], trier: Trier) -> Iterator[CallForm]:
     """With a cache that calls fill in place: one that each parameter is handed, or one that the module holds."""
-    form = replace(form, compiled=False)
-    for parameter in theirs(STATE, called):
-        passed = (*form.passed, Passed(STATE, parameter.name, STATE))
-        given = {name: text for name, text in form.given.items() if name != parameter.name or form.by_position}
-        handed = replace(form, passed=passed, given=given, construction={**form.construction, **_layer_of_model(form)})
-        yield from (replace(handed, kept=kept) for kept in _empty_ones(form, parameter, trier))
-    for parameter in _places(called) if form.is_class else ():
-        for place in _PLACES:
-            passed = (*form.passed, Passed(STATE, parameter.name, place))
-            yield replace(form, passed=passed, kept=KeptCache())
+    form = replace(form, is_compiled=False)
+    for parameter in find_parameters(STATE, called):
+        passed = (*form.bindings, Binding(STATE, parameter.name, STATE))
+        given = {name: text for name, text in form.arguments.items() if name != parameter.name or form.positional_order}
+        handed = replace(form, bindings=passed, arguments=given,
+                         construction={**form.construction, **_name_layer(form)})
+        yield from (replace(handed, kept_cache=kept) for kept in _list_empty_caches(form, parameter, trier))
+    for parameter in _list_place_parameters(called) if form.is_class else ():
+        for place in _PLACE_TEXTS:
+            passed = (*form.bindings, Binding(STATE, parameter.name, place))
+            yield replace(form, bindings=passed, kept_cache=KeptCache())
 
 
-def _layer_of_model(form: CallForm) -> Mapping[str, str]:
+def _name_layer(form: CallForm) -> Mapping[str, str]:
     """What a constructor is told that may be left to say nothing of which layer of a model it is: a cache of a whole
     model asks for that.
     """
-    return {name: "0" for name, text in form.left.items() if text == "None" and _LAYER.search(plain(name))}
+    return {name: "0" for name,
+            text in form.left_defaults.items() if text == "None" and _LAYER_NAME.search(normalise_name(name))}
 
 
-_LAYER = re.compile(r"^(layer|block)_(idx|id|index|number)$")
-_PLACES = ("start", "torch.arange(start, start + T)")
+_LAYER_NAME = re.compile(r"^(layer|block)_(idx|id|index|number)$")
+_PLACE_TEXTS = ("start", "torch.arange(start, start + T)")
 """How a module that holds its cache is told how many keys it has: their number, or the places of the new ones."""
 
 
-def _places(called: tuple[TheirParameter, ...]) -> tuple[TheirParameter, ...]:
+def _list_place_parameters(called: tuple[TheirParameter, ...]) -> tuple[TheirParameter, ...]:
     """The parameters that may tell a module how many keys it has, but not which layer of a model it is."""
-    return tuple(each for each in theirs("place", called) if not _LAYER.search(plain(each.name)))
+    return tuple(each for each in find_parameters("place", called) if not _LAYER_NAME.search(normalise_name(each.name)))
 
 
-def _empty_ones(form: CallForm, parameter: TheirParameter, trier: Trier) -> Iterator[KeptCache]:
+def _list_empty_caches(form: CallForm, parameter: TheirParameter, trier: Trier) -> Iterator[KeptCache]:
     """What a parameter may be handed in the first call: a dict, or an object of a class beside the callee that is
     called a cache; the one that it is annotated with first.
     """
-    beside = dict(trier.there.examined(form.target).beside)
+    beside = dict(trier.process.examine(form.target).neighbours)
     named = sorted((name for name in beside if "cache" in name.lower()), key=lambda name: name != parameter.annotation)
     if not beside and "cache" in parameter.annotation.lower():
         named, beside = [parameter.annotation], {parameter.annotation: f"{form.module}:{parameter.annotation}"}
@@ -213,17 +216,17 @@ def _empty_ones(form: CallForm, parameter: TheirParameter, trier: Trier) -> Iter
     yield KeptCache("{}")
 
 
-def is_right_behind(form: CallForm, trier: Trier, past: int = CROSS.S - CROSS.T) -> bool:
+def is_right_behind_past(form: CallForm, trier: Trier, past: int = CROSS_SIZES.S - CROSS_SIZES.T) -> bool:
     """Whether it is right with a past: of as many new keys as queries, unless another number is past."""
-    posed = posed_step(form, past)
-    return trier.is_right(form, posed, _scale(form, posed, trier))
+    posed = pose_step(form, past)
+    return trier.is_right(form, posed, _find_scale(form, posed, trier))
 
 
-def posed_step(form: CallForm, past: int = CROSS.S - CROSS.T) -> Problem:
+def pose_step(form: CallForm, past: int = CROSS_SIZES.S - CROSS_SIZES.T) -> Problem:
     """Attention with so many keys past."""
     own = {axis: length for axis, length in form.sizes.items() if axis in ("H", "Hkv", "D", "Dv")}
-    sizes = replace(CROSS, **own)
+    sizes = replace(CROSS_SIZES, **own)
     sizes = replace(sizes, H=1, Hkv=1) if form.limits.get("single_head") else sizes
-    problem = problem_of(Kind.ATTENTION, sizes, form.dtype)
+    problem = sample_problem(Kind.ATTENTION, sizes, form.dtype)
     assert isinstance(problem, Problem)  # it is what was asked for
     return split_past(problem.but(causal=bool(form.limits.get("causal_only"))), past)

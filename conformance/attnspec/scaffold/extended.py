@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from attnspec.core.keyword import Saying
-from attnspec.scaffold.form import At, CallForm, Passed
-from attnspec.scaffold.lookup import TheirParameter, theirs
+from attnspec.scaffold.form import Binding, CallForm, Site
+from attnspec.scaffold.lookup import TheirParameter, find_parameters
 
-Parameters = Mapping[At, Sequence[TheirParameter]]
+Parameters = Mapping[Site, Sequence[TheirParameter]]
 
 
-def extended(form: CallForm, keyword: str, parameters: Parameters, sayings: Iterable[Saying]) -> Iterator[CallForm]:
+def bind_keyword(form: CallForm, keyword: str, parameters: Parameters, sayings: Iterable[Saying]) -> Iterator[CallForm]:
     """The form with one keyword more, in every way in which it may be handed over."""
     for saying in sayings:
         for at, listed in parameters.items():
-            for parameter in theirs(keyword, listed):
-                if parameter.text or parameter.name in (form.given if at is At.CALL else form.construction):
-                    passed = Passed(keyword, parameter.name, saying.expression, saying.says, at)
-                    yield replace(form, passed=(*form.passed, passed), limits={**form.limits, **saying.limits})
+            for parameter in find_parameters(keyword, listed):
+                if parameter.text or parameter.name in (form.arguments if at is Site.CALL else form.construction):
+                    passed = Binding(keyword, parameter.name, saying.expression, saying.says, at)
+                    yield replace(form, bindings=(*form.bindings, passed), limits={**form.limits, **saying.limits})

@@ -16,29 +16,29 @@ import numpy as np
 from attnspec.core.dtype import DTYPES
 from attnspec.problems.problem import Array, LayerProblem
 from attnspec.scaffold.extended import Parameters
-from attnspec.scaffold.form import At, CallableKind, CallForm
-from attnspec.scaffold.probe_problems import SCALES, AnyProblem, close, plain, truths
-from attnspec.scaffold.replaced import ADDS_PLACES, unturned_places
+from attnspec.scaffold.form import CallableKind, CallForm, Site
+from attnspec.scaffold.probe_problems import OTHER_SCALES, AnyProblem, list_expected, plain_problem, tolerance_of
+from attnspec.scaffold.replaced import PLACE_ADDING_NAME, list_replacements
 from attnspec.scaffold.trial_adapter import Trier
-from attnspec.scaffold.writing.imports import alias
-from attnspec.scaffold.writing.source import tensors_source
+from attnspec.scaffold.writing.imports import find_alias
+from attnspec.scaffold.writing.source import write_tensors_source
 from attnspec.subjects.call import Call
 from attnspec.subjects.callee import Hosted
 from attnspec.subjects.subject import SubjectDied, SubjectRaised
 
-_PLACES = 5
+_PLACE_COUNT = 5
 """Queries and keys; fewer than a head is wide, so that each key has a unit vector of its own."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PositionBias:
     """matrix: (H,T,T), 0 on the diagonal, -inf where a key is not seen.  slopes: of each head, where the bias falls by
-    that with every place of distance; empty where it is of another form.  within: how far two numbers of it that are
+    that with every place of distance; empty where it is of another form.  tolerance: how far two numbers of it that are
     meant to be one may lie apart.
     """
 
     matrix: Array
-    within: float
+    tolerance: float
     slopes: tuple[float, ...] = ()
 
     @property
@@ -49,7 +49,7 @@ class PositionBias:
     @property
     def has_one_slope(self) -> bool:
         """Whether several heads fall by one slope."""
-        return len(self.slopes) > 1 and float(np.ptp(self.slopes)) <= self.within
+        return len(self.slopes) > 1 and float(np.ptp(self.slopes)) <= self.tolerance
 
     @property
     def words(self) -> str:
@@ -64,39 +64,39 @@ class PositionBias:
 
 def measure_bias(form: CallForm, trier: Trier) -> PositionBias | None:
     """The bias by position that a form adds; None where it is not attention with such a bias."""
-    bias = _bias_of(form, trier)
-    return bias if bias is not None and _explains(bias, form, trier) else None
+    bias = _read_bias(form, trier)
+    return bias if bias is not None and _explains_answer(bias, form, trier) else None
 
 
-def _bias_of(form: CallForm, trier: Trier) -> PositionBias | None:
+def _read_bias(form: CallForm, trier: Trier) -> PositionBias | None:
     """What its weights say where queries are 0; None where they are not those of a bias by position."""
-    problem, within = plain(form, T=_PLACES, S=_PLACES), close(form.dtype)
-    matrix = _logits_of_places(form, _without_queries(problem), trier)
-    if matrix is None or not _is_by_distance(matrix, within) or not _is_anything(matrix, within):
+    problem, within = plain_problem(form, T=_PLACE_COUNT, S=_PLACE_COUNT), tolerance_of(form.dtype)
+    matrix = _read_place_logits(form, _zero_queries(problem), trier)
+    if matrix is None or not _is_by_distance(matrix, within) or not _is_nonzero(matrix, within):
         return None
-    return PositionBias(matrix, within, _slopes(matrix, within))
+    return PositionBias(matrix, within, _read_slopes(matrix, within))
 
 
 def depends_on_distance(form: CallForm, trier: Trier) -> bool | None:
     """Whether the same query and the same key at all places are weighed by their distance alone, as by all who turn
     both alike; None where the weights do not say.
     """
-    matrix = _logits_of_places(form, _with_same_queries(plain(form, T=_PLACES, S=_PLACES)), trier)
-    return None if matrix is None else _is_by_distance(matrix, close(form.dtype))
+    matrix = _read_place_logits(form, _share_queries(plain_problem(form, T=_PLACE_COUNT, S=_PLACE_COUNT)), trier)
+    return None if matrix is None else _is_by_distance(matrix, tolerance_of(form.dtype))
 
 
-def _logits_of_places(form: CallForm, problem: AnyProblem, trier: Trier) -> Array | None:
+def _read_place_logits(form: CallForm, problem: AnyProblem, trier: Trier) -> Array | None:
     """The logits (H,T,T) less those of a query's own place, by the weights of a problem in which tokens differ by their
     place alone; None where these do not say, or are not alike in all entries of the batch.
     """
-    posed = _with_unit_values(problem) if problem.sizes.T == problem.sizes.S == _PLACES else None
+    posed = _give_unit_values(problem) if problem.sizes.T == problem.sizes.S == _PLACE_COUNT else None
     answer = trier.answer(form, posed) if posed is not None else None
     if posed is None or answer is None or not np.isfinite(answer.output).all():
         return None
-    weights = _weights(posed, answer.output.astype(np.float64))
-    if not np.allclose(weights, weights[:1], atol=close(posed.dtype)):
+    weights = _read_weights(posed, answer.output.astype(np.float64))
+    if not np.allclose(weights, weights[:1], atol=tolerance_of(posed.dtype)):
         return None
-    later = np.triu(np.ones((_PLACES, _PLACES), bool), 1)
+    later = np.triu(np.ones((_PLACE_COUNT, _PLACE_COUNT), bool), 1)
     hidden = weights[0] < DTYPES[problem.dtype].normal  # 0, or so far below 1 that the dtype holds few of its digits
     if np.diagonal(hidden, axis1=1, axis2=2).any() or (hidden.all(axis=0).any() and not (hidden == later).all()):
         return None
@@ -105,7 +105,7 @@ def _logits_of_places(form: CallForm, problem: AnyProblem, trier: Trier) -> Arra
     return matrix
 
 
-def _without_queries(problem: AnyProblem) -> AnyProblem:
+def _zero_queries(problem: AnyProblem) -> AnyProblem:
     """The problem with queries of 0."""
     if not isinstance(problem, LayerProblem):
         return problem.but(query=np.zeros_like(problem.query))
@@ -113,7 +113,7 @@ def _without_queries(problem: AnyProblem) -> AnyProblem:
     return problem.but(params={**problem.params, **zeros})
 
 
-def _with_same_queries(problem: AnyProblem) -> AnyProblem:
+def _share_queries(problem: AnyProblem) -> AnyProblem:
     """The problem with the same query and the same key at all places: of a layer, those of the features that all tokens
     share.
     """
@@ -123,53 +123,53 @@ def _with_same_queries(problem: AnyProblem) -> AnyProblem:
         return problem.but(**same)
     made = {name: array.copy() for name, array in problem.params.items()}
     for name in ("w_query", "w_key"):
-        made[name][:_PLACES] = 0
+        made[name][:_PLACE_COUNT] = 0
     return problem.but(params=made)
 
 
-def _with_unit_values(problem: AnyProblem) -> AnyProblem | None:
+def _give_unit_values(problem: AnyProblem) -> AnyProblem | None:
     """The problem with a unit vector as the value of each key, so that its output is its weights: of a layer, the first
     features of a token say its place, and the others are those of the first token. None where a value is too narrow.
     """
     sizes = problem.sizes
-    if sizes.Dv < _PLACES:
+    if sizes.Dv < _PLACE_COUNT:
         return None
     if not isinstance(problem, LayerProblem):
-        return problem.but(value=np.broadcast_to(np.eye(_PLACES, sizes.Dv, dtype=problem.value.dtype),
+        return problem.but(value=np.broadcast_to(np.eye(_PLACE_COUNT, sizes.Dv, dtype=problem.value.dtype),
                                                  problem.value.shape).copy())
     tokens = np.broadcast_to(problem.query[:1, :1], problem.query.shape).copy()
-    tokens[..., :_PLACES] = np.eye(_PLACES)
+    tokens[..., :_PLACE_COUNT] = np.eye(_PLACE_COUNT)
     made = {name: np.zeros_like(array) if name in ("b_value", "b_out") else array
             for name, array in problem.params.items()}
-    made["w_value"] = np.tile(np.eye(_PLACES, sizes.Dv, dtype=tokens.dtype), sizes.Hkv)
-    made["w_value"] = np.vstack([made["w_value"], np.zeros_like(problem.params["w_value"][_PLACES:])])
+    made["w_value"] = np.tile(np.eye(_PLACE_COUNT, sizes.Dv, dtype=tokens.dtype), sizes.Hkv)
+    made["w_value"] = np.vstack([made["w_value"], np.zeros_like(problem.params["w_value"][_PLACE_COUNT:])])
     if "w_out" in made:
         made["w_out"] = np.eye(*made["w_out"].shape, dtype=tokens.dtype)
     return problem.but(**dict.fromkeys(("query", "key", "value"), tokens), params=made)
 
 
-def _weights(problem: AnyProblem, output: Array) -> Array:
+def _read_weights(problem: AnyProblem, output: Array) -> Array:
     """(B,H,T,S), from an output (B,H,T,Dv) or (B,T,M) that shows them."""
     if isinstance(problem, LayerProblem):
         sizes = problem.sizes
         output = output[..., :sizes.H * sizes.Dv].reshape(sizes.B, sizes.T, sizes.H, sizes.Dv).swapaxes(1, 2)
-    return output[..., :_PLACES]
+    return output[..., :_PLACE_COUNT]
 
 
 def _is_by_distance(matrix: Array, within: float) -> bool:
     """Whether logits (H,T,T) depend on j - i alone."""
-    diagonals = (np.diagonal(matrix, at, axis1=1, axis2=2) for at in range(1 - _PLACES, _PLACES))
+    diagonals = (np.diagonal(matrix, at, axis1=1, axis2=2) for at in range(1 - _PLACE_COUNT, _PLACE_COUNT))
     return all(np.allclose(each, each[:, :1], atol=within) for each in diagonals)
 
 
-def _is_anything(matrix: Array, within: float) -> bool:
+def _is_nonzero(matrix: Array, within: float) -> bool:
     """Whether a bias (H,T,T) is more than nothing."""
     return bool(np.abs(matrix[np.isfinite(matrix)]).max() > within)
 
 
-def _slopes(matrix: Array, within: float) -> tuple[float, ...]:
+def _read_slopes(matrix: Array, within: float) -> tuple[float, ...]:
     """By how much the bias (H,T,T) of each head falls with every place; empty where it does not fall so."""
-    places = np.arange(_PLACES)
+    places = np.arange(_PLACE_COUNT)
     distance = np.abs(places[:, None] - places)
     slopes = -matrix[:, 1, 0]
     expected = -slopes[:, None, None] * distance
@@ -177,63 +177,63 @@ def _slopes(matrix: Array, within: float) -> tuple[float, ...]:
     return tuple(float(slope) for slope in slopes) if is_linear else ()
 
 
-def _explains(bias: PositionBias, form: CallForm, trier: Trier) -> bool:
+def _explains_answer(bias: PositionBias, form: CallForm, trier: Trier) -> bool:
     """Whether it is attention with that bias, at one scale or another."""
-    problem = plain(form, T=_PLACES, S=_PLACES)
+    problem = plain_problem(form, T=_PLACE_COUNT, S=_PLACE_COUNT)
     answer = trier.answer(form, problem)
     if answer is None:
         return False
     biased = problem.but(bias=np.broadcast_to(bias.matrix, (problem.sizes.B, *bias.matrix.shape)).astype(np.float64))
     output = answer.output.astype(np.float64)
-    return any(truth.gap(output)[0] <= close(problem.dtype) for scale in ("", *SCALES)
-               for truth in truths(biased, scale))
+    return any(truth.gap(output)[0] <= tolerance_of(problem.dtype) for scale in ("", *OTHER_SCALES)
+               for truth in list_expected(biased, scale))
 
 
-def switch_off(form: CallForm, parameters: Parameters, trier: Trier) -> Iterator[tuple[CallForm, str]]:
+def list_bias_switches(form: CallForm, parameters: Parameters, trier: Trier) -> Iterator[tuple[CallForm, str]]:
     """The form with what may be its bias switched off, and how: by a flag that is on, a call that is named for it, or a
     tensor of a torch module.
     """
     flags = [(at, each.name) for at, listed in parameters.items() for each in listed if each.default is True]
     for at, name in flags:
         more = {name: "False"}
-        given, construction = ({**form.given, **more}, form.construction) if at is At.CALL else (
-            form.given, {**form.construction, **more})
-        yield replace(form, given=given, construction=construction), f"{name} is False"
-    for places, names in places_by_calls(form, trier, ADDS_PLACES):
+        given, construction = ({**form.arguments, **more}, form.construction) if at is Site.CALL else (
+            form.arguments, {**form.construction, **more})
+        yield replace(form, arguments=given, construction=construction), f"{name} is False"
+    for places, names in list_call_replacements(form, trier, PLACE_ADDING_NAME):
         listed = " and ".join(names)
-        yield replace(form, replaced={**form.replaced, **places}), f"{listed} is replaced by what adds nothing"
+        yield replace(form, replacements={**form.replacements, **places}), f"{listed} is replaced by what adds nothing"
     if form.family is CallableKind.TORCH:
         filled = {"".join(path).lstrip(".") for path in form.state or ()}
-        yield from ((replace(form, zeroed=(name,)), f"{name} is set to 0")
-                    for name in tensors_in(form, trier) if name not in filled)
+        yield from ((replace(form, zero_tensors=(name,)), f"{name} is set to 0")
+                    for name in list_tensors(form, trier) if name not in filled)
 
 
-_APART = (CallableKind.LINEN, CallableKind.HAIKU)
+_CALL_ONLY_FAMILIES = (CallableKind.LINEN, CallableKind.HAIKU)
 """Whose submodules are there in a call alone."""
 
 
-def places_by_calls(form: CallForm, trier: Trier,
-                    named: re.Pattern[str]) -> Iterator[tuple[Mapping[str, str], list[str]]]:
+def list_call_replacements(form: CallForm, trier: Trier,
+                           named: re.Pattern[str]) -> Iterator[tuple[Mapping[str, str], list[str]]]:
     """Every set of replacements for calls of a class that are named so, by place, and their names."""
     if not form.is_class:
         return
-    for places in unturned_places(trier.there.examined(form.target).source, alias(form), named):
-        if form.family in _APART and any(place.startswith("type(layer.") for place in places):
+    for places in list_replacements(trier.process.examine(form.target).source, find_alias(form), named):
+        if form.family in _CALL_ONLY_FAMILIES and any(place.startswith("type(layer.") for place in places):
             continue
         names = [place.rpartition(", ")[2].strip('"') for place in places]
         yield places, [place.partition(")")[0].rpartition(".")[2] if name in ("__call__", "forward") else name
                        for place, name in zip(places, names, strict=True)]
 
 
-def tensors_in(form: CallForm, trier: Trier) -> list[str]:
+def list_tensors(form: CallForm, trier: Trier) -> list[str]:
     """The names of all tensors that the module keeps."""
-    callee = trier.there.written(tensors_source(form), "tensors", form.lift).callee
+    callee = trier.process.load_source(write_tensors_source(form), "tensors", form.lift).callee
     assert isinstance(callee, Hosted)  # it was loaded there
-    problem = plain(form)
+    problem = plain_problem(form)
     arrays = {name: getattr(problem, name) for name in ("query", "key", "value")}
     layered = {"params": problem.params, "heads": problem.heads} if isinstance(problem, LayerProblem) else {}
     try:
-        told = callee.whole(Call(arrays, layered, problem.dtype, ()))
+        told = callee.call_whole(Call(arrays, layered, problem.dtype, ()))
     except (SubjectRaised, SubjectDied):
         return []
     return ["".join(part.path).strip('[]"') for part in told.parts]

@@ -14,7 +14,7 @@ from attnspec.subjects.outline import near_file
 
 
 @dataclass(frozen=True, slots=True)
-class Location:
+class TargetLocation:
     """A target as it is imported. target: `package.module:name`.
 
     folder: what has to be on Python's path for that, in full; empty where it is found without.
@@ -32,15 +32,15 @@ class Location:
         return Path(os.path.relpath(told, place)).as_posix() if told else ""
 
     @property
-    def preload(self) -> str:
+    def preload_source(self) -> str:
         """Python that loads the file; empty where it is imported."""
         if not self.file:
             return ""
         module = self.target.partition(":")[0]
-        return "\n".join([*LOADERS, *loading_lines(module, f"Path({self.file!r})"), ""])
+        return "\n".join([*LOADING_IMPORTS, *write_loading(module, f"Path({self.file!r})"), ""])
 
 
-def locate(target: str) -> Location:
+def locate_target(target: str) -> TargetLocation:
     """`package.module:name` as it is; `path/to/file.py:name` by the module that the file is.
 
     A file in a package (`__init__.py`) is a module of that package, so that it may import relatively; any other is one
@@ -49,7 +49,7 @@ def locate(target: str) -> Location:
     """
     written, _, name = target.rpartition(":")
     if not (written.endswith(".py") or "/" in written or "\\" in written):
-        return Location(target)
+        return TargetLocation(target)
     file = Path(written).absolute()
     if not file.is_file():
         raise TargetError(f"there is no such file.{near_file(Path(written))}", where=FileLocation(written))
@@ -58,12 +58,12 @@ def locate(target: str) -> Location:
         parts.insert(0, folder.name)
         folder = folder.parent
     if not all(part.isidentifier() for part in parts) or parts[0] in sys.stdlib_module_names:
-        return Location(f"{_made_name(file)}:{name}", str(file.parent), str(file))
+        return TargetLocation(f"{_make_module_name(file)}:{name}", str(file.parent), str(file))
     is_here = folder.resolve() == Path.cwd().resolve()
-    return Location(f"{'.'.join(parts)}:{name}", "" if is_here else str(folder))
+    return TargetLocation(f"{'.'.join(parts)}:{name}", "" if is_here else str(folder))
 
 
-def _made_name(file: Path) -> str:
+def _make_module_name(file: Path) -> str:
     """A name for the module of a file that has none: `my-attn.py` is my_attn, `2d.py` is file_2d."""
     name = re.sub(r"\W", "_", file.stem)
     name = f"file_{name}" if name[:1].isdigit() else name
@@ -71,7 +71,7 @@ def _made_name(file: Path) -> str:
     return f"{name}_file" if is_taken else name
 
 
-def loading_lines(module: str, file: str) -> list[str]:
+def write_loading(module: str, file: str) -> list[str]:
     """Python that loads a file under the name of a module; file: an expression for its path."""
     return [f"_FILE = {file}", "sys.path.insert(0, str(_FILE.parent))", f'if "{module}" not in sys.modules:',
             f'    _spec = spec_from_file_location("{module}", _FILE)',
@@ -79,6 +79,6 @@ def loading_lines(module: str, file: str) -> list[str]:
             f'    _spec.loader.exec_module(sys.modules["{module}"])']
 
 
-LOADERS = ("import sys", "from importlib.util import module_from_spec, spec_from_file_location",
-           "from pathlib import Path")
+LOADING_IMPORTS = ("import sys", "from importlib.util import module_from_spec, spec_from_file_location",
+                   "from pathlib import Path")
 """What these lines import."""

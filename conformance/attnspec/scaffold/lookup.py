@@ -94,47 +94,48 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
 }
 """Theirs for ours, the usual one first."""
 
-_KNOWN = frozenset(name for names in SYNONYMS.values() for name in names)
+_KNOWN_NAMES = frozenset(name for names in SYNONYMS.values() for name in names)
 
-SCALE_DIVIDES = frozenset({"temperature", "norm_factor", "softmax_temperature"})
+DIVISOR_NAMES = frozenset({"temperature", "norm_factor", "softmax_temperature"})
 """Names of what the dot products are divided by, not multiplied."""
 
 
-def plain(name: str) -> str:
+def normalise_name(name: str) -> str:
     """A name as the table has it: `key_` is `key`, `nHeads` is `n_heads`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_")
 
 
-def words_in(name: str) -> str:
+def split_words(name: str) -> str:
     """The words of a name, in lower case: `GPTSelfAttention` is `gpt self attention`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_", " ", name).lower()
 
 
-_BEFORE = "(?:w|x|to|fc|lin|conv|linear|proj|in|b)?"
-_NAMES: Mapping[str, str] = {
-    "qkv": rf"{_BEFORE}(?:qkv|kqv|qvk|kvq|vkq|vqk|qkvs)|combined", "kv": rf"{_BEFORE}kv",
-    "query": rf"{_BEFORE}(?:q|qs|query|queries)", "key": rf"{_BEFORE}(?:k|ks|key|keys)",
-    "value": rf"{_BEFORE}(?:v|vs|value|values)",
-    "out": rf"{_BEFORE}(?:o|out|output)|proj|projection|dense|fc|final|linear|lin|merge"}
+_NAME_START = "(?:w|x|to|fc|lin|conv|linear|proj|in|b)?"
+_ROLE_PATTERNS: Mapping[str, str] = {
+    "qkv": rf"{_NAME_START}(?:qkv|kqv|qvk|kvq|vkq|vqk|qkvs)|combined", "kv": rf"{_NAME_START}kv",
+    "query": rf"{_NAME_START}(?:q|qs|query|queries)", "key": rf"{_NAME_START}(?:k|ks|key|keys)",
+    "value": rf"{_NAME_START}(?:v|vs|value|values)",
+    "out": rf"{_NAME_START}(?:o|out|output)|proj|projection|dense|fc|final|linear|lin|merge"}
 """What a word in the name of a parameter says it is, the most telling first."""
 
-_FUSED: Mapping[frozenset[str], str] = {
+_FUSED_WORDS: Mapping[frozenset[str], str] = {
     frozenset({"query", "key", "value"}): "qkv", frozenset({"in", "proj"}): "qkv", frozenset({"c", "attn"}): "qkv",
     frozenset({"in", "projection"}): "qkv", frozenset({"key", "value"}): "kv"}
 """Words that say so together."""
 
 
-def role_of(path: Sequence[str]) -> str:
+def find_role(path: Sequence[str]) -> str:
     """Which matrix the name of a parameter says it is; empty if it does not say."""
     text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", " ".join(path))
     words = [word.lower() for word in re.split(r"[^A-Za-z0-9]+", text) if word]
-    for together, role in _FUSED.items():
+    for together, role in _FUSED_WORDS.items():
         if together <= set(words) and not ({"q", "k", "v", "out"} & set(words)):
             return role
-    return next((role for role, pattern in _NAMES.items() if any(re.fullmatch(pattern, word) for word in words)), "")
+    return next((role for role,
+                 pattern in _ROLE_PATTERNS.items() if any(re.fullmatch(pattern, word) for word in words)), "")
 
 
-_PLAIN = (type(None), bool, int, float, str)
+_PLAIN_TYPES = (type(None), bool, int, float, str)
 REQUIRED = inspect.Parameter.empty
 
 
@@ -165,19 +166,20 @@ class TheirParameter:
     def text(self) -> str:
         """Its default in Python, where Python's `repr` can be read back; else empty."""
         parts = self.default if type(self.default) is tuple else (self.default,)
-        return repr(self.default) if all(type(each) in _PLAIN for each in parts) else ""
+        return repr(self.default) if all(type(each) in _PLAIN_TYPES for each in parts) else ""
 
 
-def theirs(keyword: str, parameters: Iterable[TheirParameter]) -> tuple[TheirParameter, ...]:
+def find_parameters(keyword: str, parameters: Iterable[TheirParameter]) -> tuple[TheirParameter, ...]:
     """Their parameters that may be our keyword, the usual name first; any other mask (`context_mask`) may be ours, and
     any other rate of dropout (`p_drop`). Last come those that are tried as the keyword, whatever their names.
     """
     listed = tuple(parameters)
     present: dict[str, TheirParameter] = {}
     for each in listed:
-        present.setdefault(plain(each.name), each)  # Equinox has key_, an array, before key, of random numbers
+        present.setdefault(normalise_name(each.name), each)  # Equinox has key_, an array, before key, of random numbers
     named = [name for name in SYNONYMS[keyword] if name in present]
-    others = [name for name, each in present.items() if name not in _KNOWN and _is_named_like(keyword, name, each)]
+    others = [name for name,
+              each in present.items() if name not in _KNOWN_NAMES and _is_named_like(keyword, name, each)]
     return (*(present[name] for name in (*named, *others)), *(each for each in listed if each.tried_as == keyword))
 
 

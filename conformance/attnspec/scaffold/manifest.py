@@ -20,104 +20,111 @@ from attnspec.problems.problem import Problem, numpy_dtype
 from attnspec.questions.inputs import NO, YES
 from attnspec.questions.undeclared import probe_conventions
 from attnspec.scaffold.form import CallableKind, CallForm
-from attnspec.scaffold.probe_problems import bias_of, close, mask_of, plain, square, truths
-from attnspec.scaffold.stored_steps import EVERY_STEP, Words, class_of_halves
+from attnspec.scaffold.probe_problems import (
+    list_expected,
+    plain_problem,
+    sample_bias,
+    sample_mask,
+    square_problem,
+    tolerance_of,
+)
+from attnspec.scaffold.stored_steps import STEPWISE_GRADE, ClassWords, measure_half_class
 from attnspec.scaffold.stored_sums import stores_log_sum_exp
-from attnspec.scaffold.trial_adapter import Limited, Trier
-from attnspec.scaffold.writing.lines import wrapped
-from attnspec.scaffold.writing.source import variant_name
+from attnspec.scaffold.trial_adapter import LimitValues, Trier
+from attnspec.scaffold.writing.lines import wrap_text
+from attnspec.scaffold.writing.source import name_variant
 from attnspec.subjects.installed import distribution_of
 from attnspec.subjects.refusals import with_refusals
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised, UnusableAnswer
 
-_STORED = "weights are exp(logit - lse) of an lse that was stored"
-_FLUSHED = "a subnormal value comes back as 0"
-_STEPWISE = "measured: every step is stored in this dtype, exponentials and {} among them"
-Declared = Mapping[str, bool | int | str | tuple[str, ...]]
+_STORED_REASON = "weights are exp(logit - lse) of an lse that was stored"
+_FLUSHED_REASON = "a subnormal value comes back as 0"
+_STEPWISE_REASON = "measured: every step is stored in this dtype, exponentials and {} among them"
+ManifestLimits = Mapping[str, bool | int | str | tuple[str, ...]]
 """Limits as a manifest has them: what is refused is a list."""
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class MeasuredFacts:
     """What trying the adapter taught beside its form.
 
-    probed: answers of the probe of conventions.  flushing: the dtypes in which a subnormal number comes back as 0.
-    warnings: what has to be known first of fewer heads of keys and values.  is_inexact: whether it takes float64, and
-    computes it less exactly.  storing: the dtypes in which weights are made of a log-sum-exp that was stored.
-    stepwise: the half dtypes in which every step is stored, and the class that this makes.
+    probe_answers: answers of the probe of conventions.  flushing_dtypes: the dtypes in which a subnormal number comes
+    back as 0. warnings: what has to be known first of fewer heads of keys and values.  is_inexact: whether it takes
+    float64, and computes it less exactly.  storing_dtypes: the dtypes in which weights are made of a log-sum-exp that
+    was stored. stepwise_classes: the half dtypes in which every step is stored, and the class that this makes.
     """
 
     dtypes: tuple[DType, ...]
-    probed: Mapping[str, str]
-    limits: Declared
-    flushing: tuple[DType, ...]
+    probe_answers: Mapping[str, str]
+    limits: ManifestLimits
+    flushing_dtypes: tuple[DType, ...]
     warnings: tuple[str, ...] = ()
     is_inexact: bool = False
-    storing: tuple[DType, ...] = ()
-    stepwise: Mapping[DType, Words] = field(default_factory=dict)
+    storing_dtypes: tuple[DType, ...] = ()
+    stepwise_classes: Mapping[DType, ClassWords] = field(default_factory=dict)
 
     @property
     def conventions(self) -> Mapping[str, str]:
         """Those that the manifest declares: what it does; of tiled heads, which are doubted, what others do."""
-        found = {name: answer for name, answer in self.probed.items()
+        found = {name: answer for name, answer in self.probe_answers.items()
                  if name in CONVENTIONS and (answer != UNDEFINED or name == "mask_with_causal")}
         return {**found, **({"grouped_heads": "repeat"} if self.is_tiled else {})}
 
     @property
     def is_tiled(self) -> bool:
         """Whether query head h uses key and value head h % Hkv."""
-        return self.probed.get("grouped_heads") == "tile"
+        return self.probe_answers.get("grouped_heads") == "tile"
 
 
-def names_of(form: CallForm) -> tuple[str, str]:
+def name_adapter(form: CallForm) -> tuple[str, str]:
     """The folder of the library and the id of the subject: `my_package`, `my_attention`."""
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", form.name.replace(".", "_")).lower()
     return re.sub(r"\W", "_", form.module.partition(".")[0]), name
 
 
-def head(form: CallForm) -> str:
+def write_head(form: CallForm) -> str:
     """The part of `manifest.yaml` that speaks of the library; a module that lies here needs no installing."""
     module = form.module.partition(".")[0]
     distribution = distribution_of(module)
     installed = [f"distribution: {distribution}", f"install: pip install {distribution}", f"requires: {module}"]
-    return "\n".join([f"library: {names_of(form)[0]}", *(installed if distribution else []), "subjects:"]) + "\n"
+    return "\n".join([f"library: {name_adapter(form)[0]}", *(installed if distribution else []), "subjects:"]) + "\n"
 
 
-def entry(form: CallForm, learned: Learned) -> str:
+def write_entry(form: CallForm, learned: MeasuredFacts) -> str:
     """The part that speaks of the subject."""
-    return "\n".join(_entry(form, learned)) + "\n"
+    return "\n".join(_list_entry_lines(form, learned)) + "\n"
 
 
-def told_dtypes(learned: Learned) -> tuple[str, ...]:
+def describe_dtypes(learned: MeasuredFacts) -> tuple[str, ...]:
     """What is not declared, though it answers, and which arithmetic is."""
     inexact = "It takes float64, but computes less exactly: float64 is not declared."
     stored = ("It makes weights of a log-sum-exp that it has stored, and rounds a whole row by that: a choice, which "
               "the manifest declares.")
-    stepwise = [f"Measured in {dtype.value}: it stores every step in the dtype, exponentials and {_sums(words)} among "
-                f"them. The manifest declares that precision class, {EVERY_STEP}."
-                for dtype, words in learned.stepwise.items()]
-    return (*([inexact] if learned.is_inexact else []), *([stored] if learned.storing else []), *stepwise)
+    stepwise = [f"Measured in {dtype.value}: it stores every step in the dtype, exponentials and "
+                f"{_describe_sums(words)} among them. The manifest declares that precision class, {STEPWISE_GRADE}."
+                for dtype, words in learned.stepwise_classes.items()]
+    return (*([inexact] if learned.is_inexact else []), *([stored] if learned.storing_dtypes else []), *stepwise)
 
 
-def _sums(words: Words) -> str:
+def _describe_sums(words: ClassWords) -> str:
     """What is summed in the dtype itself, by a class."""
     return "running sums" if "row_sum" in words else "their sum"
 
 
-def told_conventions(learned: Learned) -> tuple[str, ...]:
+def describe_conventions(learned: MeasuredFacts) -> tuple[str, ...]:
     """What it does where libraries differ: it is held to that, also where it is a mistake."""
-    told = _pairs({name: answer for name, answer in learned.conventions.items()
-                   if name != "grouped_heads" or not learned.is_tiled})
+    told = _format_pairs({name: answer for name, answer in learned.conventions.items()
+                          if name != "grouped_heads" or not learned.is_tiled})
     return (f"Where libraries differ, the manifest declares what it does: {told}. Correct there what is a mistake.",
             ) if told else ()
 
 
-def learned_of(form: CallForm, trier: Trier) -> Learned:
+def measure_adapter(form: CallForm, trier: Trier) -> MeasuredFacts:
     """What the adapter is asked once it is known how to call it."""
     dtypes = tuple(dtype for dtype in DType if dtype is form.dtype or _computes_in(dtype, form, trier))
-    limited = replace(form, limits=_limits(form, trier))
-    subject = trier.subject(limited)
-    narrowed = _narrowed(replace(subject, declaration=replace(subject.declaration, dtypes=dtypes)))
+    limited = replace(form, limits=_measure_limits(form, trier))
+    subject = trier.load_adapter(limited)
+    narrowed = _narrow(replace(subject, declaration=replace(subject.declaration, dtypes=dtypes)))
     probed = probe_conventions(narrowed, form.dtype)
     if probed.get("grouped") == YES and _raises_at_groups(limited, trier):
         probed = {**probed, "grouped": NO}
@@ -126,31 +133,32 @@ def learned_of(form: CallForm, trier: Trier) -> Learned:
     if form.one_kv_head:
         probed = {**probed, "grouped_heads": "repeat"}  # with one head, all orders are the same
     grouped = {"grouped": probed["grouped"] == YES} if form.kind is Kind.ATTENTION and "grouped" in probed else {}
-    limits = {**limited.limits, **grouped, **_refused(subject, narrowed), **grouped}
-    return Learned(dtypes, {**probed, **_together(form, trier, probed)}, limits,
-                   tuple(dtype for dtype in dtypes if _flushes(limited, dtype, trier)),
-                   tuple(_doubts_of_groups(limited, limits, probed, trier)), _is_inexact(form, dtypes, trier),
-                   tuple(dtype for dtype in dtypes if stores_log_sum_exp(form, dtype, trier)),
-                   {dtype: words for dtype in dtypes if (words := class_of_halves(narrowed, dtype))})
+    limits = {**limited.limits, **grouped, **_list_narrowed_limits(subject, narrowed), **grouped}
+    return MeasuredFacts(dtypes, {**probed, **_probe_both_masks(form, trier, probed)}, limits,
+                         tuple(dtype for dtype in dtypes if _flushes_subnormals(limited, dtype, trier)),
+                         tuple(_list_group_doubts(limited, limits, probed, trier)), _is_inexact(form, dtypes, trier),
+                         tuple(dtype for dtype in dtypes if stores_log_sum_exp(form, dtype, trier)),
+                         {dtype: words for dtype in dtypes if (words := measure_half_class(narrowed, dtype))})
 
 
-_TILED = ("HEADS TILED: query head h uses key and value head h % Hkv, and nearly every library has h // (H / Hkv), "
-          "as models are trained. The manifest declares that, so that attnspec check says what is wrong. If tiled "
-          "heads are meant, write grouped_heads: tile there.")
+_TILED_WARNING = ("HEADS TILED: query head h uses key and value head h % Hkv, and nearly every library has "
+                  "h // (H / Hkv), as models are trained. The manifest declares that, so that attnspec check says "
+                  "what is wrong. If tiled heads are meant, write grouped_heads: tile there.")
 
 
-def _doubts_of_groups(form: CallForm, limits: Declared, probed: Mapping[str, str], trier: Trier) -> Iterator[str]:
+def _list_group_doubts(form: CallForm, limits: ManifestLimits, probed: Mapping[str, str],
+                       trier: Trier) -> Iterator[str]:
     """What seems wrong where there are fewer heads of keys and values."""
     if probed.get("grouped_heads") == "tile":
-        yield _TILED
+        yield _TILED_WARNING
         return
-    is_usual = not form.arrangement.mapped and not form.is_packed and not form.parameter(TABLE)
-    explained = trier.explained(form, plain(form, H=6, D=4, Dv=4)) if limits.get("grouped") and is_usual else ""
+    is_usual = not form.arrangement.mapped_axes and not form.is_packed and not form.parameter_for(TABLE)
+    explained = trier.explain(form, plain_problem(form, H=6, D=4, Dv=4)) if limits.get("grouped") and is_usual else ""
     if explained:
         yield f"WRONG: with fewer heads of keys and values, {explained}."
 
 
-_OF_FLOAT64 = 2.0**-38
+_FLOAT64_GAP = 2.0**-38
 """Between the roundings of float64 and those of float32, as far from one as from the other: an answer to numbers near 1
 that is off by more was not computed in float64.
 """
@@ -159,22 +167,22 @@ that is off by more was not computed in float64.
 def _computes_in(dtype: DType, form: CallForm, trier: Trier) -> bool:
     """Whether it answers in a dtype, and, if that is float64, is as exact as that."""
     posed = replace(form, dtype=dtype)
-    problem = plain(posed)
+    problem = plain_problem(posed)
     answer = trier.answer(posed, problem)
     if answer is None or dtype is not DType.FLOAT64:
         return answer is not None
     output = answer.output.astype(np.float64)
-    gap = min(truth.gap(output)[0] for truth in truths(problem, form.default_scale, form.mistake))
-    return not _OF_FLOAT64 < gap <= close(dtype)
+    gap = min(truth.gap(output)[0] for truth in list_expected(problem, form.default_scale, form.mistake))
+    return not _FLOAT64_GAP < gap <= tolerance_of(dtype)
 
 
 def _is_inexact(form: CallForm, dtypes: Sequence[DType], trier: Trier) -> bool:
     """Whether float64 is left out though it is answered."""
     wide = replace(form, dtype=DType.FLOAT64)
-    return DType.FLOAT64 not in dtypes and trier.answer(wide, plain(wide)) is not None
+    return DType.FLOAT64 not in dtypes and trier.answer(wide, plain_problem(wide)) is not None
 
 
-def _narrowed(subject: Subject) -> Subject:
+def _narrow(subject: Subject) -> Subject:
     """The subject within what it takes, by what it refuses clearly; as it is where its process dies of a question."""
     try:
         return with_refusals(subject)
@@ -182,7 +190,7 @@ def _narrowed(subject: Subject) -> Subject:
         return subject
 
 
-def _refused(subject: Subject, narrowed: Subject) -> Declared:
+def _list_narrowed_limits(subject: Subject, narrowed: Subject) -> ManifestLimits:
     """The limits that narrow it, as a manifest has them."""
     before, after = subject.declaration.limits, narrowed.declaration.limits
     found = {name: getattr(after, name) for name in LIMITS
@@ -190,25 +198,25 @@ def _refused(subject: Subject, narrowed: Subject) -> Declared:
     return {name: tuple(map(str, limit)) if isinstance(limit, tuple) else limit for name, limit in found.items()}
 
 
-def _together(form: CallForm, trier: Trier, probed: Mapping[str, str]) -> Mapping[str, str]:
+def _probe_both_masks(form: CallForm, trier: Trier, probed: Mapping[str, str]) -> Mapping[str, str]:
     """A mask and the causal flag on values of another width too, and a bias and the flag with gradients: another kernel
     may refuse what one accepts.
     """
     if probed.get("mask_with_causal") != "both":
         return {}
-    wide = square(form, Dv=6)
-    masked = wide.but(mask=mask_of(wide.sizes, str(form.limits.get("mask_axes", "BHTS"))), causal=True)
+    wide = square_problem(form, Dv=6)
+    masked = wide.but(mask=sample_mask(wide.sizes, str(form.limits.get("mask_axes", "BHTS"))), causal=True)
     is_refused = trier.is_right(form, wide) and trier.answer(form, masked) is None
     return {"mask_with_causal": UNDEFINED} if is_refused or _refuses_with_gradients(form, trier) else {}
 
 
 def _refuses_with_gradients(form: CallForm, trier: Trier) -> bool:
     """Whether it raises at a bias beside the causal flag where a framework differentiates it, and not at the bias."""
-    trained = square(replace(form, kind=Kind.ATTENTION))
-    biased = trained.but(bias=bias_of(trained.sizes, form.dtype), grad_output=np.ones_like(trained.query))
+    trained = square_problem(replace(form, kind=Kind.ATTENTION))
+    biased = trained.but(bias=sample_bias(trained.sizes, form.dtype), grad_output=np.ones_like(trained.query))
     if form.lift != "torch" or not form.understands("bias") or not isinstance(biased, Problem):
         return False
-    subject = trier.subject(form).with_gradients
+    subject = trier.load_adapter(form).with_gradients
     try:
         subject.answer(biased)
     except (SubjectRaised, SubjectDied, UnusableAnswer, ValueError):
@@ -220,12 +228,13 @@ def _refuses_with_gradients(form: CallForm, trier: Trier) -> bool:
     return False
 
 
-def _flushes(form: CallForm, dtype: DType, trier: Trier) -> bool:
+def _flushes_subnormals(form: CallForm, dtype: DType, trier: Trier) -> bool:
     """Whether subnormal values, if there is nothing else to attend to, come back as 0; or the framework says so.
 
     Some kernels of a framework keep subnormals at the smallest sizes alone.
     """
-    if (form.lift and trier.subject(form).callee.flushed(dtype)) or _loses_weights(form, dtype, trier):
+    if (form.lift and trier.load_adapter(form).callee.find_flushing_operation(dtype)) or _loses_weights(form, dtype,
+                                                                                                        trier):
         return True
     number, of = numpy_dtype(dtype), form.sizes.get
     ones = np.ones((1, 1, of("T", 1), of("D", 2)), number)
@@ -250,21 +259,21 @@ def _loses_weights(form: CallForm, dtype: DType, trier: Trier) -> bool:
     query, key = np.zeros((1, 1, T, D), number), np.zeros((1, 1, S, D), number)
     posed = Problem(dtype, query, key, np.zeros((1, 1, S, of("Dv", D)), number),
                     causal=bool(form.limits.get("causal_only")))
-    width = trier.subject(form).scale_width(posed) if form.kind is Kind.LAYER else D
+    width = trier.load_adapter(form).scale_width(posed) if form.kind is Kind.LAYER else D
     query[..., 0], key[:, :, 0, 0] = 1, (np.log(smallest) + 1 / 4) * np.sqrt(width)
     posed.value[:, :, 0] = 1
     answer = trier.answer(form, posed)
     return answer is not None and bool((answer.output[:, :, -1].astype(np.float64) == 0).all())
 
 
-def _limits(form: CallForm, trier: Trier) -> Limited:
+def _measure_limits(form: CallForm, trier: Trier) -> LimitValues:
     """Those of the form, and which of its widths and heads are tied to each other."""
     limits = {**form.limits, **({"self_attention_only": True} if form.attends_to_itself else {})}
-    if not trier.is_right(form, plain(form, Dv=6)):
+    if not trier.is_right(form, plain_problem(form, Dv=6)):
         limits["ties_value_width"] = True
     if form.kind is Kind.LAYER:
-        limits["grouped"] = not form.limits.get("single_head") and _is_grouped(form, trier)
-        if not trier.is_right(form, plain(form, M=24)):
+        limits["grouped"] = not form.limits.get("single_head") and _takes_groups(form, trier)
+        if not trier.is_right(form, plain_problem(form, M=24)):
             limits["ties_model_width"] = True
     return limits
 
@@ -275,17 +284,17 @@ def _raises_at_groups(form: CallForm, trier: Trier) -> bool:
     """
     if form.kind is Kind.LAYER or form.sizes.get("H"):
         return False
-    return any(trier.answer(form, plain(form, H=H, Hkv=Hkv)) is None for H, Hkv in ((6, 2), (6, 3), (5, 1)))
+    return any(trier.answer(form, plain_problem(form, H=H, Hkv=Hkv)) is None for H, Hkv in ((6, 2), (6, 3), (5, 1)))
 
 
-def _is_grouped(form: CallForm, trier: Trier) -> bool:
+def _takes_groups(form: CallForm, trier: Trier) -> bool:
     """Whether a layer takes groups of heads: it answers rightly, or wrongly though it is told how many there are."""
-    grouped = plain(form, H=6, D=4, Dv=4)
+    grouped = plain_problem(form, H=6, D=4, Dv=4)
     return trier.is_right(form, grouped) or (form.is_told_groups and trier.answer(form, grouped) is not None)
 
 
-def _entry(form: CallForm, learned: Learned) -> Iterator[str]:
-    name = names_of(form)[1]
+def _list_entry_lines(form: CallForm, learned: MeasuredFacts) -> Iterator[str]:
+    name = name_adapter(form)[1]
     yield f"  - id: {name}"
     yield f"    title: {form.module}.{form.name}"
     yield f"    function: {name}:attend"
@@ -294,46 +303,48 @@ def _entry(form: CallForm, learned: Learned) -> Iterator[str]:
     if form.family is CallableKind.KERAS:
         yield f"    process: {{KERAS_BACKEND: {form.lift or 'tensorflow'}}}"
     yield f"    dtypes: [{', '.join(dtype.value for dtype in learned.dtypes)}]"
-    yield from ((f"    claims: [{', '.join(claims)}]",) if (claims := _claims(form, learned)) else ())
-    yield from ((f"    limits: {{{_pairs(learned.limits)}}}",) if learned.limits else ())
-    yield from ((f"    conventions: {{{_pairs(learned.conventions)}}}",) if learned.conventions else ())
-    yield from _precision(learned)
+    yield from ((f"    claims: [{', '.join(claims)}]",) if (claims := _list_claims(form, learned)) else ())
+    yield from ((f"    limits: {{{_format_pairs(learned.limits)}}}",) if learned.limits else ())
+    yield from ((f"    conventions: {{{_format_pairs(learned.conventions)}}}",) if learned.conventions else ())
+    yield from _list_precision_lines(learned)
     yield from (("    variants:",) if form.variants else ())
-    yield from (f'      {each}: {{function: "{name}:{variant_name(each)}"}}' for each in form.variants)
-    yield from (("    defaults:",) if form.untried else ())
-    yield from (f"      {name}: {json.dumps(text or '…', ensure_ascii=False)}" for name, text in form.untried.items())
+    yield from (f'      {each}: {{function: "{name}:{name_variant(each)}"}}' for each in form.variants)
+    yield from (("    defaults:",) if form.untried_parameters else ())
+    yield from (f"      {name}: {json.dumps(text or '…', ensure_ascii=False)}" for name,
+                text in form.untried_parameters.items())
     noted = " ".join((*form.warnings, *learned.warnings, *form.remarks))
-    yield from (("    note: >-", *wrapped(noted, indent=6)) if noted else ())
+    yield from (("    note: >-", *wrap_text(noted, indent=6)) if noted else ())
 
 
-def _precision(learned: Learned) -> Iterator[str]:
+def _list_precision_lines(learned: MeasuredFacts) -> Iterator[str]:
     """What is declared of its arithmetic, dtype by dtype."""
-    told = [dtype for dtype in learned.dtypes if dtype in {*learned.flushing, *learned.storing, *learned.stepwise}]
+    told = [dtype for dtype in learned.dtypes
+            if dtype in {*learned.flushing_dtypes, *learned.storing_dtypes, *learned.stepwise_classes}]
     yield from (("    precision:",) if told else ())
     for dtype in told:
         words, reasons = list[str](), list[str]()
-        if dtype in learned.stepwise:
-            words += [f"{word}: {value}" for word, value in learned.stepwise[dtype].items()]
-            reasons.append(_STEPWISE.format(_sums(learned.stepwise[dtype])))
-        if dtype in learned.storing:
+        if dtype in learned.stepwise_classes:
+            words += [f"{word}: {value}" for word, value in learned.stepwise_classes[dtype].items()]
+            reasons.append(_STEPWISE_REASON.format(_describe_sums(learned.stepwise_classes[dtype])))
+        if dtype in learned.storing_dtypes:
             words += ["logsumexp_roundings: 1", *([f"logsumexp: {dtype.value}"] if DTYPES[dtype].is_half else [])]
-            reasons.append(_STORED)
-        if dtype in learned.flushing:
+            reasons.append(_STORED_REASON)
+        if dtype in learned.flushing_dtypes:
             words.append("flushes_subnormals: true")
-            reasons.append(_FLUSHED)
+            reasons.append(_FLUSHED_REASON)
         yield f"      {dtype.value}: {{{', '.join(words)}, reason: {json.dumps('; '.join(reasons))}}}"
 
 
-def _pairs(mapping: Declared) -> str:
-    return ", ".join(f"{name}: {_text(value)}" for name, value in mapping.items())
+def _format_pairs(mapping: ManifestLimits) -> str:
+    return ", ".join(f"{name}: {_format_value(value)}" for name, value in mapping.items())
 
 
-def _text(value: bool | int | str | tuple[str, ...]) -> str:
+def _format_value(value: bool | int | str | tuple[str, ...]) -> str:
     """As YAML."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _claims(form: CallForm, learned: Learned) -> tuple[str, ...]:
+def _list_claims(form: CallForm, learned: MeasuredFacts) -> tuple[str, ...]:
     """The profiles of all that it was seen to understand."""
     named = [name for name in form.keywords if name in KEYWORDS] + sorted(SAID if form.is_packed else ())
     claims = [*(["layers"] if form.kind is Kind.LAYER else []), *(KEYWORDS[name].profile for name in named),

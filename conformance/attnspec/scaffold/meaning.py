@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from attnspec.core.keyword import Acts, Keyword
 from attnspec.core.keywords import KEYWORDS
 from attnspec.core.nouns import Kind
-from attnspec.scaffold.form import SIDE, At
-from attnspec.scaffold.lookup import SCALE_DIVIDES, SYNONYMS, TheirParameter, plain, role_of, theirs
+from attnspec.scaffold.form import SQUARE_SIDE, Site
+from attnspec.scaffold.lookup import DIVISOR_NAMES, SYNONYMS, TheirParameter, find_parameters, find_role, normalise_name
 
 Choices = Mapping[str, tuple[str, ...]]
 """By parameter, what it may be given, the likeliest first; "" stands for leaving it out."""
 
-NAMES: Mapping[Kind, Mapping[str, str]] = {
+AXIS_LENGTHS: Mapping[Kind, Mapping[str, str]] = {
     Kind.ATTENTION: {
         "B": "query.shape[0]", "H": "query.shape[1]", "T": "query.shape[2]", "D": "query.shape[3]",
         "Hkv": "key.shape[1]", "S": "key.shape[2]", "Dv": "value.shape[3]"},
@@ -24,15 +24,15 @@ NAMES: Mapping[Kind, Mapping[str, str]] = {
 }
 """The lengths of our axes, from what an adapter is handed: query (B,H,T,D); of a layer (B,T,M), `params`, `heads`."""
 
-PACKED_NAMES: Mapping[str, str] = {
+PACKED_AXIS_LENGTHS: Mapping[str, str] = {
     "H": "query.shape[1]", "D": "query.shape[2]", "Hkv": "key.shape[1]", "Dv": "value.shape[2]"}
 """The same where sequences lie one behind the other: query (queries,H,D), key (keys,Hkv,D)."""
 
-PAGED_NAMES: Mapping[str, str] = {
-    **NAMES[Kind.ATTENTION], "Hkv": "key.shape[2]", "S": "block_table.shape[1] * key.shape[1]"}
+PAGED_AXIS_LENGTHS: Mapping[str, str] = {
+    **AXIS_LENGTHS[Kind.ATTENTION], "Hkv": "key.shape[2]", "S": "block_table.shape[1] * key.shape[1]"}
 """The same where keys lie in pages (pages,page,Hkv,D); S is how many the table has room for."""
 
-SIZES: Mapping[Kind, Mapping[str, str]] = {
+SIZES_BY_ROLE: Mapping[Kind, Mapping[str, str]] = {
     Kind.ATTENTION: {"heads": "H", "kv_heads": "Hkv", "width": "H * D", "head_width": "D", "value_head_width": "Dv",
                      "inner_width": "H * D", "out_width": "H * Dv"},
     Kind.LAYER: {"heads": "heads", "kv_heads": "Hkv", "width": "M", "head_width": "D", "value_head_width": "Dv",
@@ -40,218 +40,222 @@ SIZES: Mapping[Kind, Mapping[str, str]] = {
 }
 """What a size is in these."""
 
-ENDS = "arange(B + 1"
+EQUAL_BORDERS = "arange(B + 1"
 """What tells the borders of sequences that are all of one length."""
-_LENGTHS: Mapping[Kind, Mapping[str, str]] = {
+_LENGTHS_BY_ROLE: Mapping[Kind, Mapping[str, str]] = {
     Kind.ATTENTION: {"queries": "T", "keys": "S", "length": "max(T, S)",
-                     "query_ends": f"{{made}}.{ENDS}, dtype={{made}}.int32) * T",
-                     "key_ends": f"{{made}}.{ENDS}, dtype={{made}}.int32) * S"},
+                     "query_ends": f"{{made}}.{EQUAL_BORDERS}, dtype={{made}}.int32) * T",
+                     "key_ends": f"{{made}}.{EQUAL_BORDERS}, dtype={{made}}.int32) * S"},
     Kind.LAYER: {"queries": "T", "keys": "T", "length": "T", "context_width": "M", "grid": "(1, T)", "rows": "1",
                  "columns": "T"},
 }
 """What else has a length, where it has to be told. Tokens that lie in a grid are one row."""
-_MADE: Mapping[str, str] = {"": "np", "torch": "torch", "jax": "jnp"}
+_ARRAY_MODULES: Mapping[str, str] = {"": "np", "torch": "torch", "jax": "jnp"}
 """By lift, the name of what makes arrays."""
 NO_DROPOUT = "0.0"
-_OFF: Mapping[str, str] = {
+_OFF_TEXTS: Mapping[str, str] = {
     "dropout": NO_DROPOUT, "training": "False", "deterministic": "True", "place": "0", "spread": "1.0",
     "decoding": "False", "seed": "0", "caching": "False", "ratio": "1", "rotary_share": "1.0"}
 """What stands for nothing."""
 
-_IS_OFF: Mapping[str, tuple[object, ...]] = {
+_OFF_DEFAULTS: Mapping[str, tuple[object, ...]] = {
     "dropout": (0, None), "training": (False, None), "spread": (), "decoding": (False,), "caching": (False, None),
     "ratio": (1, None)}
 """Defaults that need no switching off."""
 
-_SWITCHES: Mapping[str, str] = {"biases": "True", "activation": "None", "batch_first": "True"}
+_SWITCH_TEXTS: Mapping[str, str] = {"biases": "True", "activation": "None", "batch_first": "True"}
 """What a constructor is told."""
-_MODULE = "SimpleNamespace(training=False, num_key_value_groups=H // Hkv)"
-_ANGLES = ("(query.new_ones(B, T, D), query.new_zeros(B, T, D))",
-           "(query.new_ones(B, T, D // 2), query.new_zeros(B, T, D // 2))")
-_TURNS = ("torch.ones(T, D // 2, dtype=torch.complex64)", "torch.tensor([1.0, 0.0]).expand(T, D // 2, 2)")
-_UNTURNED: Mapping[str, tuple[str, ...]] = {
+_OWNER_TEXT = "SimpleNamespace(training=False, num_key_value_groups=H // Hkv)"
+_ANGLE_TEXTS = ("(query.new_ones(B, T, D), query.new_zeros(B, T, D))",
+                "(query.new_ones(B, T, D // 2), query.new_zeros(B, T, D // 2))")
+_TURN_TEXTS = ("torch.ones(T, D // 2, dtype=torch.complex64)", "torch.tensor([1.0, 0.0]).expand(T, D // 2, 2)")
+_ZERO_ANGLES: Mapping[str, tuple[str, ...]] = {
     "cosines": ("{made}.ones((T, D), dtype=query.dtype)", "{made}.ones((T, D // 2), dtype=query.dtype)",
                 "{made}.ones((1, 1, T, D), dtype=query.dtype)", "{made}.ones((1, T, D), dtype=query.dtype)"),
     "sines": ("{made}.zeros((T, D), dtype=query.dtype)", "{made}.zeros((T, D // 2), dtype=query.dtype)",
               "{made}.zeros((1, 1, T, D), dtype=query.dtype)", "{made}.zeros((1, T, D), dtype=query.dtype)")}
 """The cosines and sines of angles of 0, which turn nothing. They lie alike: both have the same place in their lists."""
-_GIVEN_ALIKE = frozenset(tuple(text.format(made=made) for text in texts) for texts in _UNTURNED.values()
-                         for made in _MADE.values())
-BY_PLACE = frozenset(word.name for word in KEYWORDS.values() if word.is_from_place)
+_PAIRED_TEXTS = frozenset(tuple(text.format(made=made) for text in texts) for texts in _ZERO_ANGLES.values()
+                          for made in _ARRAY_MODULES.values())
+PLACE_KEYWORDS = frozenset(word.name for word in KEYWORDS.values() if word.is_from_place)
 """The keywords by which each head adds something that depends on places."""
-_OF_LAYERS: Mapping[str, tuple[str, ...]] = {
+_LAYER_TEXTS: Mapping[str, tuple[str, ...]] = {
     "positions": tuple(f"{{made}}.zeros((B, T), dtype={{made}}.{whole})" for whole in ("int32", "int64")),
     "mask": ("None", "{made}.zeros((B, 1, T, S), dtype=query.dtype)",
              *(f"{{made}}.ones(({shape}), dtype={{truth}})" for shape in ("B, S", "B, T, S", "B, 1, T, S"))),
     **{role: ("None", *(f"{{made}}.zeros({shape}, dtype=query.dtype)"
-                        for shape in ("(B * heads, 1, S)", "(heads, 1, S)", "(1, heads, 1, S)"))) for role in BY_PLACE}}
+                        for shape in ("(B * heads, 1, S)", "(heads, 1, S)", "(1, heads, 1, S)")))
+       for role in PLACE_KEYWORDS}}
 """What a layer is handed that changes nothing: positions of tokens that all stand at the first; no mask; and what each
 head adds by place, in every shape that it may have.
 """
-_AXES: Mapping[str, str] = {"B": "(B,)", "H": "(H,)", "BH": "(H,)", "BT": "(B, T)", "BS": "(B, S)"}
+_NEUTRAL_SHAPES: Mapping[str, str] = {"B": "(B,)", "H": "(H,)", "BH": "(H,)", "BT": "(B, T)", "BS": "(B, S)"}
 """By the axes that a keyword's array has, the shape of one that changes nothing."""
 
 
-def _neutral(word: Keyword) -> str:
+def _write_neutral(word: Keyword) -> str:
     """An array that changes nothing: all keys or queries of an entry; no logit more; no slope; one segment."""
     if word.counts:
-        return f"{{made}}.full({_AXES[word.axes]}, {word.counts}, dtype={{made}}.int32)"
+        return f"{{made}}.full({_NEUTRAL_SHAPES[word.axes]}, {word.counts}, dtype={{made}}.int32)"
     if word.acts is Acts.LOGITS and not word.is_from_place:
-        return f"{{made}}.full({_AXES[word.axes]}, -{{made}}.inf, dtype=query.dtype)"
-    return f"{{made}}.zeros({_AXES[word.axes]}, dtype={'query.dtype' if word.acts is Acts.LOGITS else '{made}.int32'})"
+        return f"{{made}}.full({_NEUTRAL_SHAPES[word.axes]}, -{{made}}.inf, dtype=query.dtype)"
+    dtype = "query.dtype" if word.acts is Acts.LOGITS else "{made}.int32"
+    return f"{{made}}.zeros({_NEUTRAL_SHAPES[word.axes]}, dtype={dtype})"
 
 
-_NEUTRAL: Mapping[str, str] = {word.name: _neutral(word) for word in KEYWORDS.values() if word.axes in _AXES}
+_NEUTRAL_TEXTS: Mapping[str, str] = {word.name: _write_neutral(word) for word in KEYWORDS.values()
+                                     if word.axes in _NEUTRAL_SHAPES}
 """By keyword of attention, such an array, where the parameter has to be given."""
 _HIDING_NUMBERS = frozenset(word.name for word in KEYWORDS.values() if word.needs_causal)
 """The keywords that hide keys by a number of them, which may be at work where nobody gives another."""
 DESTINATION = "destination"
 """The role of an array that a function writes its output into, and the name of that array in an adapter."""
-_ALIKE: Mapping[Kind, Mapping[str, tuple[str, ...]]] = {
-    kind: {"owner": (_MODULE,), DESTINATION: (DESTINATION,), "a_width": widths, "residual": ("query * 0",),
+_TEXTS_BY_ROLE: Mapping[Kind, Mapping[str, tuple[str, ...]]] = {
+    kind: {"owner": (_OWNER_TEXT,), DESTINATION: (DESTINATION,), "a_width": widths, "residual": ("query * 0",),
            "bias": ("None", "[]")}
     for kind, widths in ((Kind.ATTENTION, ("D", "H * D")), (Kind.LAYER, ("M", "D")))}
 """What is given alike of every lift; a width whose name does not say of what may be either."""
-_MANY = ("dropout", "biases", "training", "place")
+_REPEATED_ROLES = ("dropout", "biases", "training", "place")
 """What several parameters of one callable may mean; of everything else there is one."""
 
 
-def roles(parameters: Iterable[TheirParameter], at: At) -> Mapping[str, str]:
+def find_roles(parameters: Iterable[TheirParameter], at: Site) -> Mapping[str, str]:
     """By parameter, what it means; without those whose name says nothing."""
     listed = tuple(parameters)
     found: dict[str, str] = {}
-    for role in _roles_of(at):
+    for role in _list_roles(at):
         if role == "columns" and "rows" not in found.values():
             continue
-        means = theirs(role, [each for each in listed if each.name not in found])
-        found |= dict.fromkeys([each.name for each in (means if role in _MANY else means[:1])], role)
+        means = find_parameters(role, [each for each in listed if each.name not in found])
+        found |= dict.fromkeys([each.name for each in (means if role in _REPEATED_ROLES else means[:1])], role)
     return found
 
 
-_IN_A_GRID = ("grid", "rows", "columns")
+_GRID_ROLES = ("grid", "rows", "columns")
 """What a call is told of tokens that lie in a grid; a constructor's `width` is another."""
 
 
-def _roles_of(at: At) -> tuple[str, ...]:
+def _list_roles(at: Site) -> tuple[str, ...]:
     """In a call `bias` is something to add, in a constructor a switch."""
-    left_out = ("biases",) if at is At.CALL else ("bias", "mask", "random_key", "params", DESTINATION, *_IN_A_GRID)
-    first = ("config", "random_key") if at is At.CONSTRUCTOR else _IN_A_GRID
+    left_out = ("biases",) if at is Site.CALL else ("bias", "mask", "random_key", "params", DESTINATION, *_GRID_ROLES)
+    first = ("config", "random_key") if at is Site.CONSTRUCTOR else _GRID_ROLES
     return (*first, *(role for role in SYNONYMS if role not in (*left_out, *first)))
 
 
-def choices(parameters: Iterable[TheirParameter], means: Mapping[str, str], kind: Kind, at: At, lift: str) -> Choices:
+def list_choices(parameters: Iterable[TheirParameter], means: Mapping[str, str], kind: Kind, at: Site,
+                 lift: str) -> Choices:
     """What each parameter may be given; those are left out that keep their defaults."""
-    is_module = kind is Kind.LAYER and at is At.CONSTRUCTOR and lift == "torch"
+    is_module = kind is Kind.LAYER and at is Site.CONSTRUCTOR and lift == "torch"
     found = {}
     for each in parameters:
         role = means.get(each.name, "")
-        made = _projection(each) if is_module and role in ("", "query", "key", "value") else ()
-        found[each.name] = made or _choice(each, role, kind, at, lift)
+        made = _choose_projection(each) if is_module and role in ("", "query", "key", "value") else ()
+        found[each.name] = made or _choose(each, role, kind, at, lift)
     return {name: options for name, options in found.items() if options}
 
 
-def unknown_ones(parameters: Iterable[TheirParameter], at: At) -> list[TheirParameter]:
+def find_unknown(parameters: Iterable[TheirParameter], at: Site) -> list[TheirParameter]:
     """Those that have to be given and whose names say nothing."""
     listed = tuple(parameters)
-    means = roles(listed, at)
-    return [each for each in listed if each.is_required and not means.get(each.name) and not role_of((each.name,))]
+    means = find_roles(listed, at)
+    return [each for each in listed if each.is_required and not means.get(each.name) and not find_role((each.name,))]
 
 
-def _choice(parameter: TheirParameter, role: str, kind: Kind, at: At, lift: str) -> tuple[str, ...]:
+def _choose(parameter: TheirParameter, role: str, kind: Kind, at: Site, lift: str) -> tuple[str, ...]:
     """One parameter's. An unknown one that is required is given None, for want of better."""
-    required, constructed = parameter.is_required, at is At.CONSTRUCTOR
+    required, constructed = parameter.is_required, at is Site.CONSTRUCTOR
     is_size = isinstance(parameter.default, int) or (role == "kv_heads" and parameter.default is None)
-    if role in SIZES[kind] and (required or constructed or is_size):
-        return (SIZES[kind][role],) if required else (SIZES[kind][role], "")
-    if role in _BY_NAME:
-        return _BY_NAME[role](parameter)
-    if handed := _handed(parameter, role, kind, at, lift):
+    if role in SIZES_BY_ROLE[kind] and (required or constructed or is_size):
+        return (SIZES_BY_ROLE[kind][role],) if required else (SIZES_BY_ROLE[kind][role], "")
+    if role in _CHOOSERS_BY_ROLE:
+        return _CHOOSERS_BY_ROLE[role](parameter)
+    if handed := _choose_by_role(parameter, role, kind, at, lift):
         return handed
-    if role in _OFF or (role == "context" and kind is Kind.LAYER) or not required:
+    if role in _OFF_TEXTS or (role == "context" and kind is Kind.LAYER) or not required:
         return ()
-    return _needed(parameter, role, kind, lift)
+    return _choose_required(parameter, role, kind, lift)
 
 
-def _handed(parameter: TheirParameter, role: str, kind: Kind, at: At, lift: str) -> tuple[str, ...]:
+def _choose_by_role(parameter: TheirParameter, role: str, kind: Kind, at: Site, lift: str) -> tuple[str, ...]:
     """What a parameter is given by what it means, though nobody asks for it; empty where it keeps its default."""
-    required, constructed, length = parameter.is_required, at is At.CONSTRUCTOR, _LENGTHS[kind]["length"]
+    required, constructed, length = parameter.is_required, at is Site.CONSTRUCTOR, _LENGTHS_BY_ROLE[kind]["length"]
     left = () if required else ("",)
     found: tuple[str, ...] = ()
     if role == "batch" and (required or constructed):
         found = ("B",)
-    elif role in _OFF and (required or _is_on(parameter, role)):
-        found = (_OFF[role],)
-    elif role in _UNTURNED and not constructed:
-        found = tuple(text.format(made=_MADE[lift]) for text in _UNTURNED[role])
+    elif role in _OFF_TEXTS and (required or _needs_switching_off(parameter, role)):
+        found = (_OFF_TEXTS[role],)
+    elif role in _ZERO_ANGLES and not constructed:
+        found = tuple(text.format(made=_ARRAY_MODULES[lift]) for text in _ZERO_ANGLES[role])
     elif role in _HIDING_NUMBERS and _is_number(parameter):
-        tiled = (f"(1, {length})", SIDE) if constructed and kind is Kind.LAYER else ()
+        tiled = (f"(1, {length})", SQUARE_SIDE) if constructed and kind is Kind.LAYER else ()
         found = (length, *tiled, "None") if required else (length, *tiled)
     elif role == "tile" and constructed and kind is Kind.LAYER:
         found = (f"(1, {length})", *left)
-    elif role in _SWITCHES and constructed:
-        found = (_SWITCHES[role], *left)
+    elif role in _SWITCH_TEXTS and constructed:
+        found = (_SWITCH_TEXTS[role], *left)
     elif role == "context" and kind is Kind.LAYER:
         found = (*left, "query")
     elif role == "context_width" and isinstance(parameter.default, int):
-        found = _needed(parameter, role, kind, lift)
+        found = _choose_required(parameter, role, kind, lift)
     return found
 
 
-def _projection(parameter: TheirParameter) -> tuple[str, ...]:
+def _choose_projection(parameter: TheirParameter) -> tuple[str, ...]:
     """What a constructor is given that wants its projections ready-made, as modules of PyTorch; empty for all else."""
-    role = role_of((parameter.name,)) if parameter.is_required else ""
+    role = find_role((parameter.name,)) if parameter.is_required else ""
     width = {"query": "heads * D", "key": "Hkv * D", "value": "Hkv * D"}.get(role, "")
     if role == "out":
         return ("nn.Linear(heads * D, M)",)
     return (f"nn.Linear(M, {width})",) if width else ()
 
 
-def _needed(parameter: TheirParameter, role: str, kind: Kind, lift: str) -> tuple[str, ...]:
+def _choose_required(parameter: TheirParameter, role: str, kind: Kind, lift: str) -> tuple[str, ...]:
     """Of a parameter without a default."""
-    made = {**_LENGTHS[kind], **(_NEUTRAL if kind is Kind.ATTENTION else {})}
+    made = {**_LENGTHS_BY_ROLE[kind], **(_NEUTRAL_TEXTS if kind is Kind.ATTENTION else {})}
     if role in made:
-        return (made[role].format(made=_MADE[lift]), *(["None"] if role in _NEUTRAL else []))
-    if role in _ALIKE[kind]:
-        return _ALIKE[kind][role]
+        return (made[role].format(made=_ARRAY_MODULES[lift]), *(["None"] if role in _NEUTRAL_TEXTS else []))
+    if role in _TEXTS_BY_ROLE[kind]:
+        return _TEXTS_BY_ROLE[kind][role]
     if role == "random_key":
         return ("nnx.Rngs(0)",) if parameter.name == "rngs" else ("jax.random.key(0)",)
     if role == "mask" and kind is Kind.ATTENTION:
-        return _all_visible(parameter, lift)
-    of_layers = _OF_LAYERS.get(role, ()) if kind is Kind.LAYER or role == "positions" else ()
+        return _choose_visible_mask(parameter, lift)
+    of_layers = _LAYER_TEXTS.get(role, ()) if kind is Kind.LAYER or role == "positions" else ()
     if of_layers:
-        return tuple(text.format(made=_MADE[lift], truth=_truth(lift)) for text in of_layers)
-    return _BY_ANNOTATION.get(parameter.annotation, ("None", "False"))
+        return tuple(text.format(made=_ARRAY_MODULES[lift], truth=_truth_dtype(lift)) for text in of_layers)
+    return _TEXTS_BY_ANNOTATION.get(parameter.annotation, ("None", "False"))
 
 
-_BY_ANNOTATION: Mapping[str, tuple[str, ...]] = {
+_TEXTS_BY_ANNOTATION: Mapping[str, tuple[str, ...]] = {
     "bool": ("False", "None"), "Literal[False]": ("False",), "Literal[True]": ("True",)}
 """What a parameter is given of which nothing else is known."""
 
 
-def _truth(lift: str) -> str:
+def _truth_dtype(lift: str) -> str:
     """The dtype of truth values."""
     return "torch.bool" if lift == "torch" else "bool"
 
 
-def _all_visible(parameter: TheirParameter, lift: str) -> tuple[str, ...]:
+def _choose_visible_mask(parameter: TheirParameter, lift: str) -> tuple[str, ...]:
     """No mask, or one that hides nothing: as truth values of keys or of scores, or as numbers to be added."""
-    made, truth = _MADE[lift], _truth(lift)
+    made, truth = _ARRAY_MODULES[lift], _truth_dtype(lift)
     of_keys, of_scores = (f"{made}.ones(({shape}), dtype={truth})" for shape in ("B, S", "B, H, T, S"))
     added = f"{made}.zeros((B, H, T, S), dtype=query.dtype)"
     return ("None", of_keys, of_scores, added) if "key" in parameter.name else ("None", added, of_scores, of_keys)
 
 
-def _causal(parameter: TheirParameter) -> tuple[str, ...]:
+def _choose_causal(parameter: TheirParameter) -> tuple[str, ...]:
     """Of a flag that is on, or has to be given; or that leaves it to the callee where nobody says so."""
     if parameter.default is None:
         return "False", ""
     return ("False",) if parameter.is_required or parameter.default is True else ()
 
 
-def _scale(parameter: TheirParameter) -> tuple[str, ...]:
+def _choose_scale(parameter: TheirParameter) -> tuple[str, ...]:
     """Of a scale that is required, or is a number where none is given."""
     is_number = isinstance(parameter.default, int | float) and not isinstance(parameter.default, bool)
-    root = "D**0.5" if plain(parameter.name) in SCALE_DIVIDES else "D**-0.5"
+    root = "D**0.5" if normalise_name(parameter.name) in DIVISOR_NAMES else "D**-0.5"
     return (root,) if parameter.is_required or is_number else ()
 
 
@@ -261,28 +265,28 @@ def _is_number(parameter: TheirParameter) -> bool:
     return parameter.is_required or (isinstance(default, int) and not isinstance(default, bool) and default > 0)
 
 
-def _is_on(parameter: TheirParameter, role: str) -> bool:
-    return role in _IS_OFF and parameter.default not in _IS_OFF[role]
+def _needs_switching_off(parameter: TheirParameter, role: str) -> bool:
+    return role in _OFF_DEFAULTS and parameter.default not in _OFF_DEFAULTS[role]
 
 
-_BY_NAME: Mapping[str, Callable[[TheirParameter], tuple[str, ...]]] = {
-    "scale": _scale, "causal": _causal, "turns": lambda _: _TURNS,
-    "angles": lambda each: _ANGLES if each.is_required else (*_ANGLES, "")}
+_CHOOSERS_BY_ROLE: Mapping[str, Callable[[TheirParameter], tuple[str, ...]]] = {
+    "scale": _choose_scale, "causal": _choose_causal, "turns": lambda _: _TURN_TEXTS,
+    "angles": lambda each: _ANGLE_TEXTS if each.is_required else (*_ANGLE_TEXTS, "")}
 """What is given whether or not it is required."""
 
 
-def combinations(options: Choices) -> Iterator[Mapping[str, str]]:
+def list_combinations(options: Choices) -> Iterator[Mapping[str, str]]:
     """The likeliest of each, and then with another choice for one of them at a time; cosines and sines change
     together.
     """
     base = {name: texts[0] for name, texts in options.items()}
-    yield _without_blank(base)
+    yield _drop_blanks(base)
     for name, texts in options.items():
-        alike = [other for other, each in options.items() if each in _GIVEN_ALIKE]
+        alike = [other for other, each in options.items() if each in _PAIRED_TEXTS]
         together = alike if name in alike else [name]
         for at in range(1, len(texts)) if name == together[0] else ():
-            yield _without_blank({**base, **{other: options[other][at] for other in together}})
+            yield _drop_blanks({**base, **{other: options[other][at] for other in together}})
 
 
-def _without_blank(given: Mapping[str, str]) -> Mapping[str, str]:
+def _drop_blanks(given: Mapping[str, str]) -> Mapping[str, str]:
     return {name: text for name, text in given.items() if text}

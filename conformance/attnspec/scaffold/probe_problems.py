@@ -19,35 +19,37 @@ from attnspec.numerics.operands import add_extra_key, prepare_operands, read_ent
 from attnspec.numerics.reference import compute_truth
 from attnspec.problems.problem import Array, LayerProblem, Problem, Sizes, numpy_dtype
 from attnspec.scaffold.form import CallForm
-from attnspec.scaffold.mistakes import MISTAKES, applies, mistaken_output, with_inputs, with_params
+from attnspec.scaffold.mistakes import MISTAKES, can_be_made, mistake_inputs, mistake_output, mistake_params
 
 AnyProblem = Problem | LayerProblem
 
-CROSS = Sizes(4, 2, 2, 3, 5, 8, 8)
+CROSS_SIZES = Sizes(4, 2, 2, 3, 5, 8, 8)
 """Each axis has a length of its own."""
-SQUARE = Sizes(4, 2, 2, 3, 3, 8, 8)
+SQUARE_SIZES = Sizes(4, 2, 2, 3, 3, 8, 8)
 
-SCALES: Mapping[str, Callable[[Sizes], float]] = {
+OTHER_SCALES: Mapping[str, Callable[[Sizes], float]] = {
     "1": lambda _: 1.0, "1/D": lambda sizes: 1 / sizes.D, "1/sqrt(H*D)": lambda sizes: 1 / math.sqrt(sizes.H * sizes.D)}
 """Scales, other than 1/sqrt(D), that a library may have where none is given."""
 
-_WAYS: tuple[Mapping[str, str], ...] = tuple(
+_CONVENTION_CHOICES: tuple[Mapping[str, str], ...] = tuple(
     {"causal_alignment": alignment, "grouped_heads": heads}
     for alignment, heads in itertools.product(("top_left", "bottom_right"), ("repeat", "tile")))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expected:
-    """What the definition says. output (B,H,T,Dv), of a layer (B,T,M); sees: the rows that see a key; lse: (B,H,T)."""
+    """What the definition says. output (B,H,T,Dv), of a layer (B,T,M); sees_keys: the rows that see a key; lse:
+    (B,H,T).
+    """
 
     output: Array
-    sees: Array
+    sees_keys: Array
     weights: Array
     lse: Array
 
     def gap(self, output: Array) -> tuple[float, str]:
         """How far an output (B,H,T,Dv), or (B,T,M), is off at most, over rows that see a key, and where."""
-        apart = np.where(self.sees[..., None], np.abs(output - self.output), 0.0)
+        apart = np.where(self.sees_keys[..., None], np.abs(output - self.output), 0.0)
         if not apart.size:
             return 0.0, ""
         place = np.unravel_index(np.argmax(np.where(np.isnan(apart), np.inf, apart)), apart.shape)
@@ -57,20 +59,20 @@ class Expected:
         return (math.inf if math.isnan(worst) else worst), told
 
 
-def unlike(truth: Expected, output: Array) -> float:
+def measure_unlikeness(truth: Expected, output: Array) -> float:
     """0 for an output (B,H,T,Dv) or (B,T,M) that points where the truth does, 1 for one unrelated to it; 2 for NaN."""
-    seen = truth.sees[..., None]
+    seen = truth.sees_keys[..., None]
     first, second = (np.where(seen, array, 0.0).ravel() for array in (output, truth.output))
     lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
     return 2.0 if math.isnan(lengths) else 1 - float(first @ second) / lengths if lengths else 1.0
 
 
-def plain(form: CallForm, M: int = 0, **lengths: int) -> AnyProblem:
+def plain_problem(form: CallForm, M: int = 0, **lengths: int) -> AnyProblem:
     """What a form is tried on first, and its keywords are added to; `lengths` are other ones of our axes."""
-    sizes = replace(SQUARE if form.attends_to_itself else CROSS, **{**form.sizes, **lengths})
+    sizes = replace(SQUARE_SIZES if form.attends_to_itself else CROSS_SIZES, **{**form.sizes, **lengths})
     sizes = replace(sizes, S=sizes.T) if form.attends_to_itself else sizes
     sizes = replace(sizes, H=1, Hkv=1) if form.limits.get("single_head") else sizes
-    problem = problem_of(form.kind, sizes, form.dtype, M)
+    problem = sample_problem(form.kind, sizes, form.dtype, M)
     if isinstance(problem, LayerProblem):
         has_any, which = form.limits.get("has_biases") is not False, str(form.limits.get("biases", "all"))
         biased = Limits(has_biases=has_any, biases=which).is_biased
@@ -88,33 +90,34 @@ def pose_for_aspects(form: CallForm, problem: Problem) -> Problem:
     return functools.reduce(lambda posed, part: part.pose_problem(form, posed), load_parts("search"), problem)
 
 
-def square(form: CallForm, **lengths: int) -> AnyProblem:
+def square_problem(form: CallForm, **lengths: int) -> AnyProblem:
     """The same for a causal call: with as many keys as queries where nothing else is taken."""
-    problem = plain(form, **lengths)
+    problem = plain_problem(form, **lengths)
     is_square = form.limits.get("causal_lengths") == "equal"
-    return plain(form, **{**lengths, "S": problem.sizes.T}) if is_square else problem
+    return plain_problem(form, **{**lengths, "S": problem.sizes.T}) if is_square else problem
 
 
-def truth_of(form: CallForm, problem: AnyProblem) -> Expected:
+def expect_usual(form: CallForm, problem: AnyProblem) -> Expected:
     """What the definition says, under the usual conventions."""
-    return next(truths(problem, form.default_scale, form.mistake))
+    return next(list_expected(problem, form.default_scale, form.mistake))
 
 
-def truths(problem: AnyProblem, default_scale: str, mistake: str = "") -> Iterator[Expected]:
+def list_expected(problem: AnyProblem, default_scale: str, mistake: str = "") -> Iterator[Expected]:
     """What the definition says under one convention or another; or what it would say with a plain mistake in it."""
     made = MISTAKES[mistake] if mistake else None
-    inner = inner_problem(with_params(made, problem)) if isinstance(problem, LayerProblem) else problem
-    inner = with_inputs(made, read_entries(inner))
+    inner = inner_problem(mistake_params(made, problem)) if isinstance(problem, LayerProblem) else problem
+    inner = mistake_inputs(made, read_entries(inner))
     if inner.scale is None and default_scale:
-        inner = inner.but(scale=SCALES[default_scale](problem.sizes))
-    for conventions in _WAYS if FROM_PLACE & problem.keywords or inner.sizes.Hkv != inner.sizes.H else _WAYS[:1]:
+        inner = inner.but(scale=OTHER_SCALES[default_scale](problem.sizes))
+    matters = bool(FROM_PLACE & problem.keywords) or inner.sizes.Hkv != inner.sizes.H
+    for conventions in _CONVENTION_CHOICES if matters else _CONVENTION_CHOICES[:1]:
         operands = prepare_operands(inner, conventions, None, None)
         operands = operands if inner.sinks is None else add_extra_key(operands, inner.sinks)
         found, sees = compute_truth(operands, np.float64), np.asarray(operands.counts > 0)
-        output = mistaken_output(made, found, operands)
+        output = mistake_output(made, found, operands)
         weights = np.asarray(found.weights / np.where(found.total == 0, 1, found.total)[..., None])
         if isinstance(problem, LayerProblem):
-            output, sees = _projected(with_params(made, problem), output), np.asarray(sees.all(axis=1))
+            output, sees = _project_output(mistake_params(made, problem), output), np.asarray(sees.all(axis=1))
         with np.errstate(divide="ignore"):  # -inf where a row sees no key
             lse = row_log_sum_exp(found, operands)
         yield Expected(output, sees, weights, lse)
@@ -124,27 +127,27 @@ def expected_mistakes(problem: AnyProblem) -> Iterator[tuple[str, Expected]]:
     """By the name of each plain mistake that can be made at a problem, what is then expected; without those that change
     nothing there.
     """
-    usual = next(truths(problem, ""))
+    usual = next(list_expected(problem, ""))
     for name, mistake in MISTAKES.items():
-        if applies(mistake, problem):
-            told = next(truths(problem, "", name))
-            if told.sees.any() and usual.gap(told.output)[0] > 4 * close(problem.dtype):
+        if can_be_made(mistake, problem):
+            told = next(list_expected(problem, "", name))
+            if told.sees_keys.any() and usual.gap(told.output)[0] > 4 * tolerance_of(problem.dtype):
                 yield name, told
 
 
-def _projected(problem: LayerProblem, output: Array) -> Array:
+def _project_output(problem: LayerProblem, output: Array) -> Array:
     """(B,H,T,Dv) -> (B,T,M), or (B,T,H·Dv) where the layer does not project its output."""
     heads = concat_heads(output)
     out = {name: array.astype(np.float64) for name, array in problem.params.items() if name.endswith("_out")}
     return np.asarray((heads @ out["w_out"] if "w_out" in out else heads) + out.get("b_out", 0))
 
 
-def close(dtype: DType) -> float:
+def tolerance_of(dtype: DType) -> float:
     """What tells one form from another: far above the dtype's rounding here, far below what a wrong layout moves."""
     return 2.0**-8 if dtype in (DType.FLOAT32, DType.FLOAT64) else 2.0**-4
 
 
-def problem_of(kind: Kind, sizes: Sizes, dtype: DType = DType.FLOAT32, M: int = 0) -> AnyProblem:
+def sample_problem(kind: Kind, sizes: Sizes, dtype: DType = DType.FLOAT32, M: int = 0) -> AnyProblem:
     """Entries without structure. M: the width of a layer's model, H·D unless it is given."""
     draw, number = np.random.RandomState(1), numpy_dtype(dtype)
 
@@ -155,10 +158,10 @@ def problem_of(kind: Kind, sizes: Sizes, dtype: DType = DType.FLOAT32, M: int = 
     if kind is Kind.ATTENTION:
         query, key = entries(sizes.B, sizes.H, sizes.T, sizes.D), entries(sizes.B, sizes.Hkv, sizes.S, sizes.D)
         return Problem(dtype, query, key, entries(sizes.B, sizes.Hkv, sizes.S, sizes.Dv))
-    return _layer_problem(sizes, entries, dtype, M or sizes.H * sizes.D)
+    return _sample_layer_problem(sizes, entries, dtype, M or sizes.H * sizes.D)
 
 
-def _layer_problem(sizes: Sizes, entries: Callable[..., Array], dtype: DType, M: int) -> LayerProblem:
+def _sample_layer_problem(sizes: Sizes, entries: Callable[..., Array], dtype: DType, M: int) -> LayerProblem:
     """Query (B,T,M), key and value (B,S,M), weights such as w_query (M,H·D) and biases such as b_query (H·D,)."""
     widths = {"query": sizes.H * sizes.D, "key": sizes.Hkv * sizes.D, "value": sizes.Hkv * sizes.Dv}
     query = entries(sizes.B, sizes.T, M)
@@ -169,7 +172,7 @@ def _layer_problem(sizes: Sizes, entries: Callable[..., Array], dtype: DType, M:
     return LayerProblem(dtype, query, key, value, params, sizes.H, sizes.Hkv)
 
 
-def mask_of(sizes: Sizes, axes: str = "BHTS") -> Array:
+def sample_mask(sizes: Sizes, axes: str = "BHTS") -> Array:
     """(B,H,T,S), differing along these axes; every query sees a key."""
     shape = tuple(length if axis in axes else 1 for axis, length in
                   zip("BHTS", (sizes.B, sizes.H, sizes.T, sizes.S), strict=True))
@@ -178,7 +181,7 @@ def mask_of(sizes: Sizes, axes: str = "BHTS") -> Array:
     return np.broadcast_to(mask, (sizes.B, sizes.H, sizes.T, sizes.S)).copy()
 
 
-def bias_of(sizes: Sizes, dtype: DType = DType.FLOAT32) -> Array:
+def sample_bias(sizes: Sizes, dtype: DType = DType.FLOAT32) -> Array:
     """(B,H,T,S), large enough to be seen."""
     bias: Array = np.random.RandomState(3).standard_normal((sizes.B, sizes.H, sizes.T, sizes.S))
     return (bias * 2).astype(numpy_dtype(dtype))

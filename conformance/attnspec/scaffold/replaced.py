@@ -10,15 +10,15 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-TURNS = re.compile(r"rope|rotary|rotat|(^|_)rot(_|$)")
+TURNING_NAME = re.compile(r"rope|rotary|rotat|(^|_)rot(_|$)")
 """What the name of a call has in it that turns."""
-ADDS_PLACES = re.compile(r"alibi|slope|(rel|pos)[a-z]*_?(bias|pos|emb)")
+PLACE_ADDING_NAME = re.compile(r"alibi|slope|(rel|pos)[a-z]*_?(bias|pos|emb)")
 """The same of one that adds a bias by places to what it is handed."""
-_OF_TWO = 2
+_PAIR = 2
 
 
 @dataclass(frozen=True, slots=True)
-class _Turning:
+class _TurningCall:
     """A call that turns. name: of what is called.  is_own: whether that belongs to the layer: a method or a submodule.
     arrays: the places of the arguments that come back turned.
     """
@@ -28,24 +28,24 @@ class _Turning:
     arrays: tuple[int, ...]
 
 
-def unturned_places(source: str, name: str, named: re.Pattern[str] = TURNS) -> Iterator[Mapping[str, str]]:
+def list_replacements(source: str, name: str, named: re.Pattern[str] = TURNING_NAME) -> Iterator[Mapping[str, str]]:
     """Every set of replacements after which a class, of this Python and name, may turn nothing: what is called by its
     name alone and its own methods, then its submodules. By place (`patch.object` takes it so), the Python of it.
     named: what the name of such a call has in it.
     """
-    layer = _class_in(source)
+    layer = _find_class(source)
     if layer is None:
         return
     methods = {each.name: each for each in layer.body if isinstance(each, ast.FunctionDef)}
-    turning = list(dict.fromkeys(_turning_calls(layer, named)))
-    written = {_place(each, name, methods): _replacement(each, methods) for each in turning
+    turning = list(dict.fromkeys(_list_turning_calls(layer, named)))
+    written = {_write_place(each, name, methods): _write_replacement(each, methods) for each in turning
                if not each.is_own or each.name in methods}
-    inside = {f'type(layer.{each.name}), "__call__"': f"lambda _, {_identity(each.arrays)}" for each in turning
+    inside = {f'type(layer.{each.name}), "__call__"': f"lambda _, {_write_identity(each.arrays)}" for each in turning
               if each.is_own and each.name not in methods}
     yield from (found for found in (written, inside) if found)
 
 
-def _class_in(source: str) -> ast.ClassDef | None:
+def _find_class(source: str) -> ast.ClassDef | None:
     """The class that is written there; None where nothing is, or something else."""
     try:
         body = ast.parse(textwrap.dedent(source)).body
@@ -54,24 +54,24 @@ def _class_in(source: str) -> ast.ClassDef | None:
     return next((each for each in body if isinstance(each, ast.ClassDef)), None)
 
 
-def _turning_calls(layer: ast.ClassDef, named: re.Pattern[str]) -> Iterator[_Turning]:
+def _list_turning_calls(layer: ast.ClassDef, named: re.Pattern[str]) -> Iterator[_TurningCall]:
     """The calls of what is named for turning, whose arguments come back: assigned to one name, or to several."""
     targets = {call: names for node in ast.walk(layer) if isinstance(node, ast.Assign)
-               for call, names in _assigned(node)}
+               for call, names in _list_assigned(node)}
     for node in ast.walk(layer):
         if not isinstance(node, ast.Call) or not node.args:
             continue
-        called, is_own = _called(node.func)
+        called, is_own = _find_called(node.func)
         if not named.search(called.lower()) or called.lower().endswith("half"):
             continue
         given = [each.id if isinstance(each, ast.Name) else "" for each in node.args]
         names = targets.get(node, ("",))
         arrays = tuple(given.index(each) if each in given else at for at, each in enumerate(names))
         if max(arrays) < len(given):
-            yield _Turning(called, is_own, arrays)
+            yield _TurningCall(called, is_own, arrays)
 
 
-def _assigned(node: ast.Assign) -> Iterator[tuple[ast.expr, tuple[str, ...]]]:
+def _list_assigned(node: ast.Assign) -> Iterator[tuple[ast.expr, tuple[str, ...]]]:
     """What an assignment gives, and the names that take it."""
     target, value = node.targets[0], node.value
     listed = [each.id if isinstance(each, ast.Name) else "" for each in target.elts] if isinstance(
@@ -82,7 +82,7 @@ def _assigned(node: ast.Assign) -> Iterator[tuple[ast.expr, tuple[str, ...]]]:
         yield value, tuple(listed)
 
 
-def _called(func: ast.expr) -> tuple[str, bool]:
+def _find_called(func: ast.expr) -> tuple[str, bool]:
     """What is called: a name, or a part of the layer itself; "" for anything else."""
     if isinstance(func, ast.Name):
         return func.id, False
@@ -90,23 +90,23 @@ def _called(func: ast.expr) -> tuple[str, bool]:
     return (func.attr, True) if is_own and isinstance(func, ast.Attribute) else ("", False)
 
 
-def _place(turning: _Turning, name: str, methods: Mapping[str, ast.FunctionDef]) -> str:
+def _write_place(turning: _TurningCall, name: str, methods: Mapping[str, ast.FunctionDef]) -> str:
     """Where it is looked up: the class, or the module of the class."""
     owner = name if turning.name in methods else f"sys.modules[{name}.__module__]"
     return f'{owner}, "{turning.name}"'
 
 
-def _replacement(turning: _Turning, methods: Mapping[str, ast.FunctionDef]) -> str:
+def _write_replacement(turning: _TurningCall, methods: Mapping[str, ast.FunctionDef]) -> str:
     """What hands back what it is handed, called in the same way."""
-    same = _identity(turning.arrays)
+    same = _write_identity(turning.arrays)
     if turning.name not in methods:
         return f"lambda {same}"
     marks = [each.id for each in methods[turning.name].decorator_list if isinstance(each, ast.Name)]
     return f"staticmethod(lambda {same})" if "staticmethod" in marks else f"lambda _, {same}"
 
 
-def _identity(arrays: tuple[int, ...]) -> str:
+def _write_identity(arrays: tuple[int, ...]) -> str:
     """`x, *_, **__: x`: the parameters and the body of a function that hands back arguments at these places."""
     first = [f"a{at}" for at in range(max(arrays) + 1)]
     back = ", ".join(first[at] for at in arrays)
-    return f"{', '.join(first)}, *_more, **_named: {f'({back})' if len(arrays) >= _OF_TWO else back}"
+    return f"{', '.join(first)}, *_more, **_named: {f'({back})' if len(arrays) >= _PAIR else back}"

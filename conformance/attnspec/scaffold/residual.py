@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 
 from attnspec.scaffold.form import CallableKind, CallForm
-from attnspec.scaffold.probe_problems import close, plain, truths
+from attnspec.scaffold.probe_problems import list_expected, plain_problem, tolerance_of
 from attnspec.scaffold.trial_adapter import Trier
 
 
-def output_projection(form: CallForm) -> str:
+def find_output_projection(form: CallForm) -> str:
     """The submodule of PyTorch that is the output projection, such as `proj`; empty where there is none."""
     if form.family is not CallableKind.TORCH:
         return ""
@@ -21,25 +21,25 @@ def output_projection(form: CallForm) -> str:
     return next((path.rpartition(".")[0] for path in paths if path.count(".")), "")
 
 
-def judged_before_sum(form: CallForm) -> CallForm:
+def judge_before_sum(form: CallForm) -> CallForm:
     """The form whose output is what its output projection returns."""
-    name = output_projection(form)
-    return replace(form, judged=name) if name else form
+    name = find_output_projection(form)
+    return replace(form, judged_part=name) if name else form
 
 
 def adds_its_input(form: CallForm, trier: Trier) -> bool:
     """Whether a form that is right before the sum answers its input more where it is asked as a whole."""
-    problem = plain(form)
-    answer = trier.answer(replace(form, judged=""), problem)
+    problem = plain_problem(form)
+    answer = trier.answer(replace(form, judged_part=""), problem)
     if answer is None or answer.output.shape != problem.query.shape:
         return False
     rest = answer.output.astype(np.float64) - problem.query.astype(np.float64)
-    return any(truth.gap(rest)[0] <= close(problem.dtype) for truth in truths(problem, form.default_scale,
+    return any(truth.gap(rest)[0] <= tolerance_of(problem.dtype) for truth in list_expected(problem, form.default_scale,
     form.mistake))
 
 
-def tell_sum(form: CallForm) -> CallForm:
+def note_sum(form: CallForm) -> CallForm:
     """The form, and that a sum is not judged."""
-    said = (f"It adds its input (a residual). Judged is what its {form.judged} returns, to which nothing is added: "
-            f"that the sum is right was seen in one case.")
+    said = (f"It adds its input (a residual). Judged is what its {form.judged_part} returns, to which nothing is "
+            f"added: that the sum is right was seen in one case.")
     return replace(form, remarks=(*form.remarks, said))

@@ -16,56 +16,56 @@ from attnspec.numerics.precision import assumed_precision
 from attnspec.numerics.rotary import ROTARY_PAIRS, expect_rotary
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import numpy_dtype
-from attnspec.scaffold.examined import Examined
+from attnspec.scaffold.examined import ExaminedCallable
 from attnspec.scaffold.form import CallForm
-from attnspec.scaffold.layers import lifts_of
-from attnspec.scaffold.lookup import TheirParameter, plain
-from attnspec.scaffold.manifest import names_of
-from attnspec.scaffold.probe_problems import close
-from attnspec.scaffold.there import There
-from attnspec.scaffold.writing.imports import alias, import_lines
-from attnspec.scaffold.writing.lines import blocks, broken, names_in, words_of, wrapped
+from attnspec.scaffold.layers import list_lifts
+from attnspec.scaffold.lookup import TheirParameter, normalise_name
+from attnspec.scaffold.manifest import name_adapter
+from attnspec.scaffold.probe_problems import tolerance_of
+from attnspec.scaffold.there import CalleeProcess
+from attnspec.scaffold.writing.imports import find_alias, write_imports
+from attnspec.scaffold.writing.lines import break_call, find_names, join_blocks, templates_of, wrap_text
 from attnspec.subjects.subject import SubjectDied, SubjectRaised, UnusableAnswer
 
-NAME = "rotate"
-LAYOUTS: Mapping[str, str] = {"(B,H,T,D)": "{0}", "(B,T,H,D)": "{0}.swapaxes(1, 2)"}
+ROTATE_NAME = "rotate"
+X_LAYOUTS: Mapping[str, str] = {"(B,H,T,D)": "{0}", "(B,T,H,D)": "{0}.swapaxes(1, 2)"}
 """How x may lie, and how ours is brought there and back."""
-EXPRESSIONS: Mapping[str, tuple[str, ...]] = {
+PARAMETER_TEXTS: Mapping[str, tuple[str, ...]] = {
     "base": ("base",), "interleaved": ("interleaved", "not interleaved"),
     "rotary_width": ("rotary_width", "x.shape[-1] if rotary_width is None else rotary_width")}
 """By keyword, what their parameter may be given."""
-_DEFAULTS: Mapping[str, str] = {"base": repr(DEFAULT_BASE), "interleaved": "False", "rotary_width": "None"}
-_POSED: Mapping[str, Any] = {"base": 500.0, "interleaved": True, "rotary_width": 4}
+_KEYWORD_DEFAULTS: Mapping[str, str] = {"base": repr(DEFAULT_BASE), "interleaved": "False", "rotary_width": "None"}
+_POSED_VALUES: Mapping[str, Any] = {"base": 500.0, "interleaved": True, "rotary_width": 4}
 
 
 @dataclass(frozen=True, slots=True)
 class RotaryForm:
     """How a rotary embedding is called. call: target and framework.  layout: of x.  positions: their name for it.
 
-    passed: by keyword, their parameter and what it is given.  pairs: the convention, where no parameter says it.
+    bindings: by keyword, their parameter and what it is given.  pairs: the convention, where no parameter says it.
     """
 
     call: CallForm
     positions: str
     layout: str = "(B,H,T,D)"
-    passed: tuple[tuple[str, str, str], ...] = ()
+    bindings: tuple[tuple[str, str, str], ...] = ()
     pairs: str = ""
 
     @property
     def keywords(self) -> tuple[str, ...]:
         """Ours that it understands."""
-        return tuple(keyword for keyword, _, _ in self.passed)
+        return tuple(keyword for keyword, _, _ in self.bindings)
 
 
-def is_rotary(callee: Examined) -> bool:
+def looks_rotary(callee: ExaminedCallable) -> bool:
     """Whether its second parameter has one of the names that positions go by."""
     second = callee.parameters[1:2]
-    return not callee.is_class and any(plain(each.name) in ROTARY[POSITIONS].parameters for each in second)
+    return not callee.is_class and any(normalise_name(each.name) in ROTARY[POSITIONS].parameters for each in second)
 
 
-def rotary_of(callee: Examined, there: There) -> RotaryForm:
+def find_rotary_form(callee: ExaminedCallable, process: CalleeProcess) -> RotaryForm:
     """How a rotary embedding is called. Raises TargetError where it answers rightly in no form."""
-    form = next((form for form in _forms(callee, there) if form is not None), None)
+    form = next((form for form in _list_rotary_forms(callee, process) if form is not None), None)
     if form is None:
         raise TargetError(f"{callee.target} looks like a rotary embedding, since its second parameter is "
                           f"{callee.parameters[1].name!r}; but it turns no pairs of features by x (B,H,T,D) or "
@@ -73,108 +73,110 @@ def rotary_of(callee: Examined, there: There) -> RotaryForm:
     return form
 
 
-def _forms(callee: Examined, there: There) -> Iterator[RotaryForm | None]:
+def _list_rotary_forms(callee: ExaminedCallable, process: CalleeProcess) -> Iterator[RotaryForm | None]:
     """Every layout in every framework: the form with all keywords that it was seen to understand, or None."""
     rest = callee.parameters[2:]
     needed = [each.name for each in rest if each.is_required]
-    for lift in lifts_of(callee, there):
-        for layout in LAYOUTS:
+    for lift in list_lifts(callee, process):
+        for layout in X_LAYOUTS:
             plainest = RotaryForm(CallForm(callee.target, lift=lift), callee.parameters[1].name, layout)
-            yield next((learned for begun in _with_needed(plainest, rest, needed)
-                        if (learned := _learned(begun, rest, there)) is not None), None)
+            yield next((learned for begun in _give_required(plainest, rest, needed)
+                        if (learned := _learn_parameters(begun, rest, process)) is not None), None)
 
 
-def _with_needed(form: RotaryForm, rest: tuple[TheirParameter, ...], needed: list[str]) -> Iterator[RotaryForm]:
+def _give_required(form: RotaryForm, rest: tuple[TheirParameter, ...], needed: list[str]) -> Iterator[RotaryForm]:
     """The form in every way to give the parameters without which it cannot be called; none if one is unknown."""
     forms = [form]
     for parameter in (each for each in rest if each.name in needed):
-        forms = [each for begun in forms for each in _passing(begun, parameter)]
+        forms = [each for begun in forms for each in _list_bindings(begun, parameter)]
     yield from forms
 
 
-def _passing(form: RotaryForm, parameter: TheirParameter) -> Iterator[RotaryForm]:
+def _list_bindings(form: RotaryForm, parameter: TheirParameter) -> Iterator[RotaryForm]:
     """The form with one parameter more, in every way in which it may be given."""
-    for keyword, expressions in EXPRESSIONS.items():
-        if plain(parameter.name) in ROTARY[keyword].parameters and keyword not in form.keywords:
+    for keyword, expressions in PARAMETER_TEXTS.items():
+        if normalise_name(parameter.name) in ROTARY[keyword].parameters and keyword not in form.keywords:
             for expression in expressions:
-                yield replace(form, passed=(*form.passed, (keyword, parameter.name, expression)))
+                yield replace(form, bindings=(*form.bindings, (keyword, parameter.name, expression)))
 
 
-def _learned(form: RotaryForm, rest: tuple[TheirParameter, ...], there: There) -> RotaryForm | None:
+def _learn_parameters(form: RotaryForm, rest: tuple[TheirParameter, ...], process: CalleeProcess) -> RotaryForm | None:
     """The form with all parameters that it is right with; None if it is right in neither kind of pairs."""
     for parameter in rest:
-        if parameter.name not in {name for _, name, _ in form.passed}:
-            more = (each for each in _passing(form, parameter) if _pairs_of(each, there) is not None)
+        if parameter.name not in {name for _, name, _ in form.bindings}:
+            more = (each for each in _list_bindings(form, parameter) if _find_pairs(each, process) is not None)
             form = next(more, form)
-    pairs = _pairs_of(form, there)
+    pairs = _find_pairs(form, process)
     return None if pairs is None else replace(form, pairs=pairs)
 
 
-def _pairs_of(form: RotaryForm, there: There) -> str | None:
+def _find_pairs(form: RotaryForm, process: CalleeProcess) -> str | None:
     """The convention with which it is right, "" where a keyword says it; None where it is right with none."""
     if "interleaved" in form.keywords:
-        return "" if _is_right(form, there) else None
+        return "" if _turns_rightly(form, process) else None
     known = (replace(form, pairs=pairs) for pairs in ("halves", "interleaved"))
-    return next((each.pairs for each in known if _is_right(each, there)), None)
+    return next((each.pairs for each in known if _turns_rightly(each, process)), None)
 
 
-def _is_right(form: RotaryForm, there: There, dtype: DType = DType.FLOAT32) -> bool:
+def _turns_rightly(form: RotaryForm, process: CalleeProcess, dtype: DType = DType.FLOAT32) -> bool:
     """Whether it answers as the definition does: alone, and with each of its keywords."""
-    subject = there.written(source(form), NAME, form.call.lift)
-    for problem in _problems(form, dtype):
+    subject = process.load_source(write_rotary(form), ROTATE_NAME, form.call.lift)
+    for problem in _list_problems(form, dtype):
         truth = expect_rotary(problem, assumed_precision(dtype), conventions={ROTARY_PAIRS: form.pairs}).output
         try:
-            output = subject.answer_rotary(problem).output.astype(np.float64)
+            output = subject.answer(problem).output.astype(np.float64)
         except (SubjectRaised, SubjectDied, UnusableAnswer, ValueError):
             return False
-        if not np.abs(output - truth).max() <= close(dtype):
+        if not np.abs(output - truth).max() <= tolerance_of(dtype):
             return False
     return True
 
 
-def _problems(form: RotaryForm, dtype: DType) -> Iterator[RotaryProblem]:
+def _list_problems(form: RotaryForm, dtype: DType) -> Iterator[RotaryProblem]:
     draw = np.random.RandomState(1)
     x = draw.standard_normal((2, 4, 3, 8)).astype(numpy_dtype(dtype))
     plainest = RotaryProblem(dtype, x, np.array([[3, 0, 7], [1, 5, 2]], np.int32))
     yield plainest
-    yield from (plainest.but(**{keyword: _POSED[keyword]}) for keyword in form.keywords)
+    yield from (plainest.but(**{keyword: _POSED_VALUES[keyword]}) for keyword in form.keywords)
 
 
-def source(form: RotaryForm, folder: str = "") -> str:
+def write_rotary(form: RotaryForm, folder: str = "") -> str:
     """The whole module. Its function is called `rotate`. folder: what it is imported from, seen from the adapter's."""
-    array, into = words_of(form.call).array, LAYOUTS[form.layout]
+    array, into = templates_of(form.call).array_type, X_LAYOUTS[form.layout]
     types = {keyword: ROTARY[keyword].annotation for keyword in form.keywords}
-    typed = [f"{name}: {types[name]} = {_DEFAULTS[name]}" for name in types]
+    typed = [f"{name}: {types[name]} = {_KEYWORD_DEFAULTS[name]}" for name in types]
     signature = [f"x: {array}", f"positions: {array}", *(["*", *typed] if typed else [])]
-    given = [into.format("x"), f"{form.positions}=positions", *(f"{name}={text}" for _, name, text in form.passed)]
+    given = [into.format("x"), f"{form.positions}=positions", *(f"{name}={text}" for _, name, text in form.bindings)]
     end = into.format(")") if "swapaxes" in into else ")"
-    lines = [*broken(f"def {NAME}(", signature, f") -> {array}:", 0),
+    lines = [*break_call(f"def {ROTATE_NAME}(", signature, f") -> {array}:", 0),
              '    """x (B,H,T,D) at positions (B,T) to (B,H,T,D)."""',
-             *broken(f"return {alias(form.call)}(", given, end)]
+             *break_call(f"return {find_alias(form.call)}(", given, end)]
     start = [f'"""`{form.call.module}.{form.call.name}` for attnspec.', "",
              "Written by `attnspec init`: read it, and fix what is wrong. Found by trying:",
-             *(line for sentence in told(form) for line in wrapped(f"- {sentence}", hanging=2)), '"""']
-    top = blocks([start, *import_lines(form.call, names_in(*lines), folder)], between=1)
-    return "\n".join(blocks([top, lines])) + "\n"
+             *(line for sentence in describe_rotary(form) for line in wrap_text(f"- {sentence}", hanging=2)), '"""']
+    top = join_blocks([start, *write_imports(form.call, find_names(*lines), folder)], between=1)
+    return "\n".join(join_blocks([top, lines])) + "\n"
 
 
-def told(form: RotaryForm) -> Iterator[str]:
+def describe_rotary(form: RotaryForm) -> Iterator[str]:
     """One sentence a fact."""
     yield f"It is a rotary embedding. It takes x {form.layout}, and positions (B,T) as {form.positions}."
-    for keyword, parameter, expression in form.passed:
+    for keyword, parameter, expression in form.bindings:
         yield f"`{keyword}` is its {parameter}" + ("." if expression == keyword else f", given {expression}.")
     if form.pairs:
         yield f"Pairs are {form.pairs}: {CONVENTIONS[ROTARY_PAIRS].answers[form.pairs]}."
 
 
-def entry(form: RotaryForm, there: There) -> str:
+def write_rotary_entry(form: RotaryForm, process: CalleeProcess) -> str:
     """The part of the manifest that speaks of the subject."""
-    return "\n".join(_entry(form, [dtype for dtype in DType if _is_right(form, there, dtype)])) + "\n"
+    return "\n".join(_list_rotary_lines(form,
+                                        [dtype for dtype in DType if _turns_rightly(form, process, dtype)])) + "\n"
 
 
-def _entry(form: RotaryForm, dtypes: list[DType]) -> Iterator[str]:
-    name = names_of(form.call)[1]
-    yield from (f"  - id: {name}", f"    title: {form.call.module}.{form.call.name}", f"    function: {name}:{NAME}",
+def _list_rotary_lines(form: RotaryForm, dtypes: list[DType]) -> Iterator[str]:
+    name = name_adapter(form.call)[1]
+    yield from (f"  - id: {name}", f"    title: {form.call.module}.{form.call.name}",
+                f"    function: {name}:{ROTATE_NAME}",
                 "    kind: rotary")
     yield from ((f"    lift: {form.call.lift}",) if form.call.lift else ())
     yield f"    dtypes: [{', '.join(dtype.value for dtype in dtypes)}]"

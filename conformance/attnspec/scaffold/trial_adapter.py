@@ -15,45 +15,52 @@ from attnspec.core.forms import TABLE
 from attnspec.core.forms import InputForm as Layout
 from attnspec.core.nouns import Verdict
 from attnspec.core.sizes import Refusal, read_refusal
-from attnspec.hosting.process import DIED
+from attnspec.hosting.client import DIED_REASON
 from attnspec.problems.keyword_arrays import USUAL_PAGES
 from attnspec.problems.problem import DENSE, Array, LayerProblem, Lays, Problem
-from attnspec.scaffold.arrangements import BACKS, LOG_SUM_EXPS, OF_EQUAL_LENGTHS, PACKED_BACK, WEIGHTS, OutputLayout
+from attnspec.scaffold.arrangements import (
+    EQUAL_LENGTHS_SHAPE,
+    LSE_LAYOUTS,
+    OUTPUT_LAYOUTS,
+    PACKED_LAYOUT,
+    WEIGHTS_LAYOUTS,
+    OutputLayout,
+)
 from attnspec.scaffold.form import CallForm, OutputPlace
-from attnspec.scaffold.gathered import Gathered
+from attnspec.scaffold.gathered import GatheredInputs
 from attnspec.scaffold.mistakes import MISTAKES
 from attnspec.scaffold.probe_problems import (
     AnyProblem,
     Expected,
-    close,
     expected_mistakes,
-    plain,
-    truths,
-    unlike,
+    list_expected,
+    measure_unlikeness,
+    plain_problem,
+    tolerance_of,
 )
-from attnspec.scaffold.there import There
-from attnspec.scaffold.writing.lines import ARRAYS
-from attnspec.scaffold.writing.source import ADAPTER, source
-from attnspec.scaffold.writing.telling import described
+from attnspec.scaffold.there import CalleeProcess
+from attnspec.scaffold.writing.lines import ARRAY_NAMES
+from attnspec.scaffold.writing.source import ADAPTER_NAME, write_source
+from attnspec.scaffold.writing.telling import describe_call
 from attnspec.subjects.call import Call, ReturnedArray, ReturnedTree
 from attnspec.subjects.callee import Hosted
 from attnspec.subjects.exceptions import refusal_words
 from attnspec.subjects.serving_forms import in_pages, laid_in_pages, pack
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
-from attnspec.subjects.target import offered
+from attnspec.subjects.target import list_offered_keywords
 
-Limited = Mapping[str, bool | int | str]
-DEATHS = 5
+LimitValues = Mapping[str, bool | int | str]
+MOST_DEATHS = 5
 """How often the callee's process may end before the search does: each time it is started anew."""
 _LARGEST_SIDE = 64
 """Of a square of tokens."""
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_COLOUR_CODES = re.compile(r"\x1b\[[0-9;]*m")
 """What makes a part of a message bold or red on a terminal."""
-_DEEPEST = 2  # steps to an output in what comes back
+_DEEPEST_OUTPUT = 2  # steps to an output in what comes back
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Output:
+class ReadOutput:
     """An array that may be the output, as it lies among ours, and how it is read."""
 
     reading: OutputPlace
@@ -77,133 +84,135 @@ class Attempt:
     """
 
     form: CallForm
-    step: Progress
-    against: str
-    unlike: float = 0.0
+    progress: Progress
+    objection: str
+    unlikeness: float = 0.0
     is_refusal: bool = False
 
     @property
     def nearness(self) -> tuple[int, float]:
         """Greater is nearer. In millionths: rounding, which differs between machines, decides nothing."""
-        return self.step, -round(self.unlike, 6)
+        return self.progress, -round(self.unlikeness, 6)
 
 
 @dataclass(slots=True)
 class Trier:
-    """Writes adapters and asks them, where the callee lives. tried: how many.  nearest: of those not right.
+    """Writes adapters and asks them, where the callee lives. tried_count: how many.  nearest: of those not right.
 
-    mistaken: forms that one plain mistake explains, the plainest first.
-    deaths: how often the callee's process has ended.  asks_contiguous: whether it has raised for want of plain order.
-    gathered: how a class takes all its inputs in one parameter.
+    mistaken_forms: forms that one plain mistake explains, the plainest first. death_count: how often the callee's
+    process has ended.  asks_contiguous: whether it has raised for want of plain order. gathered_inputs: how a class
+    takes all its inputs in one parameter.
     """
 
-    there: There
-    tried: int = 0
+    process: CalleeProcess
+    tried_count: int = 0
     nearest: Attempt | None = None
-    deaths: int = 0
+    death_count: int = 0
     asks_contiguous: bool = False
-    mistaken: list[CallForm] = field(default_factory=list)
-    gathered: Gathered | None = None
-    _born: dict[str, ReturnedTree | None] = field(default_factory=dict)
-    _mistakes: dict[tuple[object, ...], Sequence[tuple[str, Expected]]] = field(default_factory=dict)
+    mistaken_forms: list[CallForm] = field(default_factory=list)
+    gathered_inputs: GatheredInputs | None = None
+    _born_trees: dict[str, ReturnedTree | None] = field(default_factory=dict)
+    _known_mistakes: dict[tuple[object, ...], Sequence[tuple[str, Expected]]] = field(default_factory=dict)
 
-    def subject(self, form: CallForm) -> Subject:
+    def load_adapter(self, form: CallForm) -> Subject:
         """The adapter of the form, loaded. Raises TargetError."""
-        subject = self.there.written(source(form), ADAPTER, form.lift)
-        limits = narrowed_by(Limits(**form.limits), _refused(form))  # type: ignore[arg-type]  # by name, each of its own type
+        subject = self.process.load_source(write_source(form), ADAPTER_NAME, form.lift)
+        limits = Limits(**form.limits)  # type: ignore[arg-type]  # by name, each of its own type
+        limits = narrowed_by(limits, _list_form_refusals(form))
         declaration = replace(subject.declaration, limits=limits)
-        return replace(subject, declaration=replace(declaration, keywords=offered(declaration)))
+        return replace(subject, declaration=replace(declaration, keywords=list_offered_keywords(declaration)))
 
-    def returned(self, form: CallForm, problem: AnyProblem) -> ReturnedTree | None:
+    def call_raw(self, form: CallForm, problem: AnyProblem) -> ReturnedTree | None:
         """What the callee itself returns; None where it raises or returns None, and what it raises is kept."""
-        self.tried += 1
-        subject = self.subject(form)
+        self.tried_count += 1
+        subject = self.load_adapter(form)
         callee = subject.callee
         assert isinstance(callee, Hosted)  # it was loaded there
-        arrays, given, lays = _laid_out(problem, subject.declaration)
-        arrays, given = subject.hand_over(arrays, {**given, **_keywords(problem)}, lays)
+        arrays, given, lays = _lay_out(problem, subject.declaration)
+        arrays, given = subject.hand_over(arrays, {**given, **_list_plain_keywords(problem)}, lays)
         try:
-            whole = callee.whole(Call(arrays, given, problem.dtype, ()))
+            whole = callee.call_whole(Call(arrays, given, problem.dtype, ()))
         except SubjectRaised as raised:
-            self.keep(Attempt(form, Progress.RAISED, _describe_raised(raised)))
+            self.keep_attempt(Attempt(form, Progress.RAISED, _describe_raised(raised)))
             return None
         except SubjectDied as died:
-            self._died(form, died)
+            self._note_death(form, died)
             return None
         return None if whole.type_name == "NoneType" else whole
 
-    def born(self, form: CallForm) -> ReturnedTree | None:
+    def call_born(self, form: CallForm) -> ReturnedTree | None:
         """What a layer that nothing is filled into returns, its parameters: asked once for each way to make it."""
-        text = source(form)
-        if text not in self._born:
-            self._born[text] = self.returned(form, plain(form))
-        return self._born[text]
+        text = write_source(form)
+        if text not in self._born_trees:
+            self._born_trees[text] = self.call_raw(form, plain_problem(form))
+        return self._born_trees[text]
 
-    def _died(self, form: CallForm, died: SubjectDied) -> None:
+    def _note_death(self, form: CallForm, died: SubjectDied) -> None:
         """Keep it as another attempt that failed. Raises TargetError where it has died too often, or takes too long."""
-        self.deaths += 1
+        self.death_count += 1
         if died.verdict is Verdict.TIMED_OUT:
-            raise TargetError(f"{died}. It was given this form: {described(form)}.")
-        if self.deaths >= DEATHS:
+            raise TargetError(f"{died}. It was given this form: {describe_call(form)}.")
+        if self.death_count >= MOST_DEATHS:
             last = (died.stderr.strip().splitlines() or [""])[-1]
-            raise TargetError(f"the process died{str(died).removeprefix(DIED)} in {self.deaths} of {self.tried} forms "
-                              f"that were tried{last and f': {last}'}")
-        self.keep(Attempt(form, Progress.RAISED, str(died)))
+            raise TargetError(f"the process died{str(died).removeprefix(DIED_REASON)} in {self.death_count} of "
+                              f"{self.tried_count} forms that were tried{last and f': {last}'}")
+        self.keep_attempt(Attempt(form, Progress.RAISED, str(died)))
 
-    def outputs(self, form: CallForm, returned: ReturnedTree, problem: AnyProblem,
-                shape: tuple[int, ...]) -> list[Output]:
+    def find_outputs(self, form: CallForm, returned: ReturnedTree, problem: AnyProblem,
+                     shape: tuple[int, ...]) -> list[ReadOutput]:
         """What in what came back may be the output: every array that some way back brings into this shape."""
-        backs = [each for each in BACKS[form.kind] if each.shape == OF_EQUAL_LENGTHS or not form.is_packed]
-        found = [Output(OutputPlace("".join(path), PACKED_BACK if form.is_packed else back), output)
-                 for path, array in _arrays(returned) for back in backs
-                 if (output := _way_back(back, array, problem)) is not None and output.shape == shape]
+        backs = [each for each in OUTPUT_LAYOUTS[form.kind] if each.shape == EQUAL_LENGTHS_SHAPE or not form.is_packed]
+        found = [ReadOutput(OutputPlace("".join(path), PACKED_LAYOUT if form.is_packed else back), output)
+                 for path, array in _list_float_arrays(returned) for back in backs
+                 if (output := _bring_back(back, array, problem)) is not None and output.shape == shape]
         if not found:
-            shapes = " and ".join(str(part.shape) for part in _near(returned))
-            self.keep(Attempt(form, Progress.NO_OUTPUT, f"it returns {shapes or returned.type_name}, "
+            shapes = " and ".join(str(part.shape) for part in _list_shallow_arrays(returned))
+            self.keep_attempt(Attempt(form, Progress.NO_OUTPUT, f"it returns {shapes or returned.type_name}, "
                                                         f"of which nothing can be read as {shape}"))
         return found
 
-    def weights(self, returned: ReturnedTree, problem: AnyProblem, *,
-                are_weights: bool = True) -> Iterator[tuple[str, OutputLayout, Limited]]:
+    def find_weights(self, returned: ReturnedTree, problem: AnyProblem, *,
+                     are_weights: bool = True) -> Iterator[tuple[str, OutputLayout, LimitValues]]:
         """Where in what came back weights are, if they are somewhere: the path, the way back, and a limit of theirs.
 
         are_weights: whether their rows have to sum to 1, as those of logits do not.
         """
         sizes = problem.sizes
-        shapes: Mapping[tuple[int, ...], Limited] = {
+        shapes: Mapping[tuple[int, ...], LimitValues] = {
             (sizes.B, sizes.H, sizes.T, sizes.S): {}, (sizes.B, sizes.T, sizes.S): {"weights": "averaged"}}
-        for path, array in _arrays(returned):
-            for back in WEIGHTS:
-                found = _way_back(back, array, problem)
+        for path, array in _list_float_arrays(returned):
+            for back in WEIGHTS_LAYOUTS:
+                found = _bring_back(back, array, problem)
                 if found is None or found.shape not in shapes:
                     continue
                 if not are_weights or np.allclose(found.sum(axis=-1), 1, atol=2.0**-5):
                     yield "".join(path), back, shapes[found.shape]
 
-    def log_sum_exps(self, returned: ReturnedTree, problem: AnyProblem) -> Iterator[tuple[str, OutputLayout, Array]]:
+    def find_log_sum_exps(self, returned: ReturnedTree,
+                          problem: AnyProblem) -> Iterator[tuple[str, OutputLayout, Array]]:
         """Where in what came back something has the shape of log-sum-exps: the path, the way back, and (B,H,T)."""
         sizes = problem.sizes
-        for path, array in _arrays(returned):
-            for back in LOG_SUM_EXPS:
-                found = _way_back(back, array, problem)
+        for path, array in _list_float_arrays(returned):
+            for back in LSE_LAYOUTS:
+                found = _bring_back(back, array, problem)
                 if found is not None and found.shape == (sizes.B, sizes.H, sizes.T):
                     yield "".join(path), back, found
 
     def answer(self, form: CallForm, problem: AnyProblem) -> SubjectAnswer | None:
         """What the written adapter answers; None if nothing usable, and then the attempt is kept."""
-        self.tried += 1
-        subject = self.subject(form)
+        self.tried_count += 1
+        subject = self.load_adapter(form)
         try:
-            return subject.answer_layer(problem) if isinstance(problem, LayerProblem) else subject.answer(problem)
+            return subject.answer(problem)
         except SubjectRaised as raised:
-            names = "|".join(re.escape(each.parameter) for each in form.passed if each.parameter)
+            names = "|".join(re.escape(each.parameter) for each in form.bindings if each.parameter)
             is_named = bool(names) and raised.is_stated and bool(re.search(rf"\b({names})\b", raised.statement))
             is_refusal = is_named or bool(refusal_words(raised, problem, home=form.module.partition(".")[0]))
-            self.keep(Attempt(form, Progress.RAISED, _describe_raised(raised), is_refusal=is_refusal))
+            self.keep_attempt(Attempt(form, Progress.RAISED, _describe_raised(raised), is_refusal=is_refusal))
         except SubjectDied as died:
-            self._died(form, died)
+            self._note_death(form, died)
         except (UnusableAnswer, ValueError) as refused:
-            self.keep(Attempt(form, Progress.NO_OUTPUT, str(refused)))
+            self.keep_attempt(Attempt(form, Progress.NO_OUTPUT, str(refused)))
         return None
 
     def is_right(self, form: CallForm, problem: AnyProblem, scale: float | None = None) -> bool:
@@ -216,35 +225,36 @@ class Trier:
             return False
         meant = problem if scale is None else problem.but(scale=scale)
         output = answer.output.astype(np.float64)
-        known = [truth for each in _meanings(form, meant) for truth in truths(each, form.default_scale, form.mistake)]
-        if min(truth.gap(output)[0] for truth in known) <= close(problem.dtype):
+        known = [truth for each in _list_meanings(form, meant)
+                 for truth in list_expected(each, form.default_scale, form.mistake)]
+        if min(truth.gap(output)[0] for truth in known) <= tolerance_of(problem.dtype):
             return True
         told = f"its output is {known[0].gap(output)[1]}"
-        self.keep(Attempt(form, Progress.OTHER_NUMBERS, told, unlike(known[0], output)))
+        self.keep_attempt(Attempt(form, Progress.OTHER_NUMBERS, told, measure_unlikeness(known[0], output)))
         return False
 
-    def keep_mistaken(self, form: CallForm, problem: AnyProblem, outputs: list[Output]) -> None:
+    def keep_mistaken(self, form: CallForm, problem: AnyProblem, outputs: list[ReadOutput]) -> None:
         """Remember the form if a plain mistake explains one of its outputs; also always causal."""
         always = replace(form, limits={**form.limits, "causal_only": True},
                          remarks=(*form.remarks, "It is always causal."))
         for known, posed in ((form, problem), (always, problem.but(causal=True))):
-            for name, told in self._mistakes_at(posed):
+            for name, told in self._find_mistakes(posed):
                 for output in outputs:
-                    if told.gap(output.array)[0] <= close(problem.dtype):
-                        self._keep_one(replace(known, reading=output.reading, mistake=name))
+                    if told.gap(output.array)[0] <= tolerance_of(problem.dtype):
+                        self._keep_mistake(replace(known, reading=output.reading, mistake=name))
 
-    def _mistakes_at(self, problem: AnyProblem) -> Sequence[tuple[str, Expected]]:
+    def _find_mistakes(self, problem: AnyProblem) -> Sequence[tuple[str, Expected]]:
         """The function `expected_mistakes`, asked once for each problem of three inputs and perhaps the causal flag:
         hundreds of forms are put to the same few.
         """
         arrays = problem.params if isinstance(problem, LayerProblem) else {}
         inputs = (problem.query, problem.key, problem.value, *arrays.values())
         told = (problem.dtype, problem.sizes, problem.causal, *arrays, *(array.tobytes() for array in inputs))
-        if told not in self._mistakes:
-            self._mistakes[told] = tuple(expected_mistakes(problem))
-        return self._mistakes[told]
+        if told not in self._known_mistakes:
+            self._known_mistakes[told] = tuple(expected_mistakes(problem))
+        return self._known_mistakes[told]
 
-    def explained(self, form: CallForm, problem: AnyProblem, scale: float | None = None) -> str:
+    def explain(self, form: CallForm, problem: AnyProblem, scale: float | None = None) -> str:
         """The plain mistake that explains what a form answers, in words; empty where none does. scale: as in
         `is_right`.
         """
@@ -254,26 +264,26 @@ class Trier:
             return ""
         output = answer.output.astype(np.float64)
         return next((MISTAKES[name].says for name, told in expected_mistakes(posed)
-                     if told.gap(output)[0] <= close(problem.dtype)), "")
+                     if told.gap(output)[0] <= tolerance_of(problem.dtype)), "")
 
-    def _keep_one(self, form: CallForm) -> None:
+    def _keep_mistake(self, form: CallForm) -> None:
         """Remember a form with a mistake, if it is so in a second problem, too, and none is known by as plain a
         mistake.
         """
         ranks = list(MISTAKES)
-        if any(ranks.index(each.mistake) <= ranks.index(form.mistake) for each in self.mistaken):
+        if any(ranks.index(each.mistake) <= ranks.index(form.mistake) for each in self.mistaken_forms):
             return
-        if self.is_right(form, plain(form)):
-            self.mistaken.insert(0, form)
+        if self.is_right(form, plain_problem(form)):
+            self.mistaken_forms.insert(0, form)
 
-    def keep(self, attempt: Attempt) -> None:
+    def keep_attempt(self, attempt: Attempt) -> None:
         """Remember it if it is nearer than all before."""
-        self.asks_contiguous |= attempt.step is Progress.RAISED and "contiguous" in attempt.against
+        self.asks_contiguous |= attempt.progress is Progress.RAISED and "contiguous" in attempt.objection
         if self.nearest is None or attempt.nearness > self.nearest.nearness:
             self.nearest = attempt
 
 
-def _meanings(form: CallForm, problem: AnyProblem) -> tuple[AnyProblem, ...]:
+def _list_meanings(form: CallForm, problem: AnyProblem) -> tuple[AnyProblem, ...]:
     """What a problem may mean to a form: to one that is always causal, a mask may take the place of that."""
     is_either = bool(form.limits.get("causal_only")) and {"mask", "causal"} <= problem.keywords
     return (problem, problem.but(causal=False)) if is_either else (problem,)
@@ -287,12 +297,12 @@ def _describe_raised(raised: SubjectRaised) -> str:
         return f"it raises {raised} ({raised.statement})"
     words = str(raised).partition(": ")[2]
     rest = raised.traceback.rpartition(words)[2].splitlines() if words.endswith((":", "().")) else []
-    second = next((line for each in rest if (line := _COLOURS.sub("", each).strip())), "")
+    second = next((line for each in rest if (line := _COLOUR_CODES.sub("", each).strip())), "")
     return f"it raises {raised}{second and f' {second}'}"
 
 
-def _refused(form: CallForm) -> tuple[Refusal, ...]:
-    of_heads = [f"H ≠ {form.heads}"] if form.heads else []
+def _list_form_refusals(form: CallForm) -> tuple[Refusal, ...]:
+    of_heads = [f"H ≠ {form.fixed_heads}"] if form.fixed_heads else []
     of_one = ["Hkv ≠ 1"] if form.one_kv_head else []
     of_pairs = ["D % 2 ≠ 0", "Dv % 2 ≠ 0"] if form.even_heads else []
     of_masks = ["mask with T ≠ S"] if form.mask_of_squares else []
@@ -304,51 +314,52 @@ def _refused(form: CallForm) -> tuple[Refusal, ...]:
     return tuple(map(read_refusal, [*of_heads, *of_one, *of_pairs, *of_lengths]))
 
 
-def _near(returned: ReturnedTree) -> Iterator[ReturnedArray]:
+def _list_shallow_arrays(returned: ReturnedTree) -> Iterator[ReturnedArray]:
     """The arrays that are not deep inside."""
-    return (part for part in returned.parts if len(part.path) <= _DEEPEST)
+    return (part for part in returned.parts if len(part.path) <= _DEEPEST_OUTPUT)
 
 
-def _arrays(returned: ReturnedTree) -> Iterator[tuple[tuple[str, ...], Array]]:
+def _list_float_arrays(returned: ReturnedTree) -> Iterator[tuple[tuple[str, ...], Array]]:
     """Path and array of all floats that came back, of any shape, such as (B,H,T,Dv); read as float64."""
-    return ((part.path, part.array.astype(np.float64)) for part in _near(returned) if part.array is not None)
+    return ((part.path, part.array.astype(np.float64)) for part in _list_shallow_arrays(returned)
+            if part.array is not None)
 
 
-def _laid_out(problem: AnyProblem, declared: Declaration) -> tuple[Mapping[str, Array], Mapping[str, object], Lays]:
+def _lay_out(problem: AnyProblem, declared: Declaration) -> tuple[Mapping[str, Array], Mapping[str, object], Lays]:
     """Query (B,H,T,D), key and value as the adapter takes them, what it is given beside them whatever is in use, and
     how what belongs to their entries lies.
     """
-    arrays = {name: getattr(problem, name) for name in ARRAYS}
+    arrays = {name: getattr(problem, name) for name in ARRAY_NAMES}
     if TABLE in declared.given and isinstance(problem, Problem):
         multiple = declared.limits.page_multiple
         paged = in_pages(problem, USUAL_PAGES, multiple)
-        return ({**arrays, "key": paged.key, "value": paged.value}, paged.given,
+        return ({**arrays, "key": paged.key, "value": paged.value}, paged.given_arguments,
                 laid_in_pages(problem, USUAL_PAGES, multiple))
     if declared.form is Layout.PACKED and isinstance(problem, Problem):
         packed = pack(problem, declared.given)
-        return {"query": packed.query, "key": packed.key, "value": packed.value}, packed.given, packed.lays
-    return arrays, _layered(problem), DENSE
+        return {"query": packed.query, "key": packed.key, "value": packed.value}, packed.given_arguments, packed.lays
+    return arrays, _list_layer_arguments(problem), DENSE
 
 
-def _layered(problem: AnyProblem) -> Mapping[str, object]:
+def _list_layer_arguments(problem: AnyProblem) -> Mapping[str, object]:
     return {"params": problem.params, "heads": problem.heads} if isinstance(problem, LayerProblem) else {}
 
 
-def _keywords(problem: AnyProblem) -> Mapping[str, object]:
+def _list_plain_keywords(problem: AnyProblem) -> Mapping[str, object]:
     """Those in use that are no arrays."""
     return {name: getattr(problem, name) for name in problem.keywords - {"mask", "bias"}}
 
 
-def _way_back(back: OutputLayout, array: Array, problem: AnyProblem) -> Array | None:
+def _bring_back(back: OutputLayout, array: Array, problem: AnyProblem) -> Array | None:
     """The array as it would lie among ours, such as (B,H,T,Dv); None where it has another shape."""
-    sizes, width = problem.sizes, _width(problem)
+    sizes, width = problem.sizes, _find_output_width(problem)
     lengths = {"B": sizes.B, "H": sizes.H, "T": sizes.T, "S": sizes.S, "D": sizes.Dv, "M": width or sizes.H * sizes.Dv}
     if array.shape != back.lengths(lengths):
         return None
     return np.asarray(eval(back.text.format("output"), {"output": array, **lengths}))
 
 
-def _width(problem: AnyProblem) -> int:
+def _find_output_width(problem: AnyProblem) -> int:
     """Of the output of a layer that projects it."""
     out = problem.params.get("w_out") if isinstance(problem, LayerProblem) else None
     return 0 if out is None else int(out.shape[1])

@@ -22,7 +22,7 @@ from attnspec.numerics.roundings import declared_backward, format_backward
 from attnspec.numerics.width import refuse_too_wide
 from attnspec.spec.yaml_lines import Fields, Located, LocatedList
 from attnspec.subjects.declared import lacks_parameter, read_declaration
-from attnspec.subjects.signature import SOMEWHERE, FunctionDescription, described_of, signature_of
+from attnspec.subjects.signature import UNKNOWN_PLACE, FunctionDescription, describe_function, signature_of
 
 ATTRIBUTES: Mapping[str, str] = {
     "dtypes": '["float32", "bfloat16"]',
@@ -65,21 +65,21 @@ ATTRIBUTES: Mapping[str, str] = {
 }
 """What a function may carry, each with a value as one writes it: all that is declared, every limit on its own."""
 
-_READ_WITH: Mapping[str, tuple[str, ...]] = {
+_READ_TOGETHER: Mapping[str, tuple[str, ...]] = {
     name: each.read_with for part in load_parts("limits") for name, each in part.CHOICES.items() if each.read_with}
 """By attribute, those without which its value cannot be judged."""
 
-_MISTYPED = 0.8  # how alike an attribute and a known one must be to be taken for a slip of the pen
+_MISTYPED_NAMES = 0.8  # how alike an attribute and a known one must be to be taken for a slip of the pen
 
 
 def declaration_of(function: Callable[..., object] | FunctionDescription, name: str, *,
-                   target: str = SOMEWHERE) -> Declaration:
+                   target: str = UNKNOWN_PLACE) -> Declaration:
     """What signature and attributes say: `attend.dtypes = ["float32"]`, `attend.ties_value_width = True`, …
 
     `target`: see `signature_of`. Raises TargetError, with the attribute as it should be written, for a value that makes
     no sense, for an attribute that looks like a known one mistyped, and for what is declared otherwise than so.
     """
-    function = described_of(function)
+    function = describe_function(function)
     signature = signature_of(function, name, target=target,
                              is_always_causal=function.attributes.get("causal_only") is True)
     if function.is_function:  # an object has attributes of its own, not ours to read
@@ -88,7 +88,7 @@ def declaration_of(function: Callable[..., object] | FunctionDescription, name: 
     named = ATTRIBUTES.keys() - ({STATE} - signature.given)  # others than decoders may keep something of theirs there
     given = {name: value for name, value in function.attributes.items() if name in named}
     for attribute, value in given.items():
-        beside = {other: given[other] for other in _READ_WITH.get(attribute, ()) if other in given}
+        beside = {other: given[other] for other in _READ_TOGETHER.get(attribute, ()) if other in given}
         _check_value(function, name, attribute, value, beside)
     said = replace(_read_attributes(name, given, function.place), keywords=signature.keywords,
                    defaults=signature.defaults, off=signature.off, spelled=signature.spelled, form=signature.form,
@@ -116,16 +116,16 @@ def _place_value(value: object, place: FileLocation) -> object:
     """The value as if it had been read from a file, at this place."""
     if isinstance(value, Mapping):
         mapping = Located(place)
-        mapping.update({str(_plain(key)): _place_value(inner, place) for key, inner in value.items()})
+        mapping.update({str(_read_plain(key)): _place_value(inner, place) for key, inner in value.items()})
         return mapping
     if isinstance(value, list | tuple | set | frozenset):
         sequence = LocatedList(place)
         sequence.extend(_place_value(inner, place) for inner in value)
         return sequence
-    return _plain(value)
+    return _read_plain(value)
 
 
-def _plain(value: object) -> object:
+def _read_plain(value: object) -> object:
     return value.value if isinstance(value, enum.Enum) else value
 
 
@@ -142,26 +142,26 @@ def _check_value(function: FunctionDescription, name: str, attribute: str, value
 def _check_name(name: str, attribute: str, value: object, kind: Kind, place: FileLocation) -> None:
     """Raise TargetError for an attribute that means to declare something and does not."""
     known = (*ATTRIBUTES, "kind", "limits", *CONVENTIONS)
-    meant = next(iter(difflib.get_close_matches(attribute, known, n=1, cutoff=_MISTYPED)), "")
-    if not meant or attribute in ATTRIBUTES or (attribute == "kind" and _plain(value) == kind.value):
+    meant = next(iter(difflib.get_close_matches(attribute, known, n=1, cutoff=_MISTYPED_NAMES)), "")
+    if not meant or attribute in ATTRIBUTES or (attribute == "kind" and _read_plain(value) == kind.value):
         return
-    raise TargetError(f"{name} has an attribute {attribute!r}; {_way(name, meant, value, kind)}", where=place)
+    raise TargetError(f"{name} has an attribute {attribute!r}; {_find_way(name, meant, value, kind)}", where=place)
 
 
-def _way(name: str, meant: str, value: object, kind: Kind) -> str:
+def _find_way(name: str, meant: str, value: object, kind: Kind) -> str:
     """How what is meant should be declared."""
     if meant == "kind":
         return f"its parameters make it {kind.value!r}: a layer takes params and heads. Leave {name}.kind out."
     if meant == "limits":
-        lines = [f"{name}.{limit} = {_plain(said)!r}" for limit, said in _limits(value).items()]
+        lines = [f"{name}.{limit} = {_read_plain(said)!r}" for limit, said in _name_limits(value).items()]
         return f"every limit is an attribute of its own. Write {'; '.join(lines)}. Limits: {', '.join(LIMITS)}."
     if meant in CONVENTIONS:
-        return f"a convention stands in a mapping. Write {name}.conventions = {{{meant!r}: {_plain(value)!r}}}"
+        return f"a convention stands in a mapping. Write {name}.conventions = {{{meant!r}: {_read_plain(value)!r}}}"
     return (f"did you mean {meant!r}? As in {name}.{meant} = {ATTRIBUTES[meant]}. "
             f"What can be declared: {', '.join(ATTRIBUTES)}.")
 
 
-def _limits(value: object) -> Mapping[str, object]:
+def _name_limits(value: object) -> Mapping[str, object]:
     """The limits that a mapping names, each by its nearest right name; an example where it names none."""
     named = {limit: said for word, said in (value.items() if isinstance(value, Mapping) else ())
              for limit in difflib.get_close_matches(str(word), LIMITS, n=1)}

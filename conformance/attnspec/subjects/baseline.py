@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from attnspec.problems.problem import Recipe
 
 
-_MADE = ("attnspec", "spec", "effort", "seed", "strict", "tried")
-_TRIED = ("subjects", "dtypes", "clauses")
-DIGITS = 12
+_MADE_FIELDS = ("attnspec", "spec", "effort", "seed", "strict", "tried")
+_TRIED_FIELDS = ("subjects", "dtypes", "clauses")
+DIGEST_DIGITS = 12
 """So many digits of the spec's digest are kept."""
 
 
@@ -72,16 +72,16 @@ def read_conditions(fields: Fields) -> TriedConditions:
     """What a baseline lists under `made`; nothing in a file of before. Raises UsageError with file and line."""
     found: dict[Key, Conditions] = {}
     for made in fields.read_each("made", "what the list was made under", optional=True):
-        made.refuse_other_keys(_MADE)
+        made.refuse_other_keys(_MADE_FIELDS)
         conditions = Conditions(made.text("attnspec"), made.text("spec"), made.choice("effort", Effort),
                                 made.integer("seed"), made.flag("strict", default=False))
         for tried in made.read_each("tried", "what was tried"):
-            found.update(dict.fromkeys(_keys(tried), conditions))
+            found.update(dict.fromkeys(_list_keys(tried), conditions))
     return found
 
 
-def _keys(tried: Fields) -> Iterator[Key]:
-    tried.refuse_other_keys(_TRIED)
+def _list_keys(tried: Fields) -> Iterator[Key]:
+    tried.refuse_other_keys(_TRIED_FIELDS)
     for subject in tried.texts("subjects"):
         for dtype in tried.choices("dtypes", DType, kind="dtype"):
             yield from ((subject, clause, dtype.value) for clause in tried.text("clauses").split())
@@ -114,10 +114,10 @@ def _is_put(outcome: Outcome) -> bool:
 def _conditions_as_yaml(conditions: Conditions, keys: Iterable[Key]) -> dict[str, object]:
     strict = {"strict": True} if conditions.is_strict else {}
     return {"attnspec": conditions.attnspec, "spec": conditions.spec, "effort": conditions.effort.value,
-            "seed": conditions.seed, **strict, "tried": list(_groups(keys))}
+            "seed": conditions.seed, **strict, "tried": list(_group_clauses(keys))}
 
 
-def _groups(keys: Iterable[Key]) -> Iterator[dict[str, object]]:
+def _group_clauses(keys: Iterable[Key]) -> Iterator[dict[str, object]]:
     """The clauses that were put at the same dtypes to the same subjects, together."""
     dtypes: dict[tuple[str, str], set[str]] = defaultdict(set)
     for subject, clause, dtype in keys:
@@ -148,19 +148,19 @@ def novelty_of(failure: Outcome, tried: TriedConditions, now: Conditions) -> tup
             "it was not tried when the list was made")
     if failure.level is Level.SHOULD and now.is_strict and not before.is_strict:
         return Novelty.UNTRIED, "recommendations were not held against it when the list was made"
-    if _rank(now.effort) > _rank(before.effort):
+    if _rank_entry(now.effort) > _rank_entry(before.effort):
         return Novelty.DEEPER, f"the list was made at effort {before.effort.value}"
     besides = now.differences(before)
     return Novelty.REGRESSION, f"it did not fail when the list was made{f' ({besides})' if besides else ''}"
 
 
-def _rank(effort: Effort) -> int:
+def _rank_entry(effort: Effort) -> int:
     return list(Effort).index(effort)
 
 
 _CONVENTION_FIELDS = ("subject", "convention", "answer", "dtypes")
-_FORMS = {"hidden_row": ("mask", "bias", "key_lengths")}
-_NAMES = (*CONVENTIONS, *(f"{name}.{form}" for name, forms in _FORMS.items() for form in forms))
+_CONVENTION_FORMS = {"hidden_row": ("mask", "bias", "key_lengths")}
+_CONVENTION_NAMES = (*CONVENTIONS, *(f"{name}.{form}" for name, forms in _CONVENTION_FORMS.items() for form in forms))
 ConventionKey = tuple[str, str, str]  # subject, dtype, convention
 
 
@@ -181,12 +181,12 @@ def read_known_conventions(fields: Fields) -> tuple[KnownConvention, ...]:
 
 def _convention_entry(fields: Fields) -> KnownConvention:
     fields.refuse_other_keys(_CONVENTION_FIELDS)
-    name = fields.one_of("convention", _NAMES)
+    name = fields.one_of("convention", _CONVENTION_NAMES)
     answer = fields.one_of("answer", CONVENTIONS[_whole_convention(name)].answers, kind=f"answer to {name}")
     return KnownConvention(fields.text("subject"), name, answer, fields.choices("dtypes", DType, kind="dtype"))
 
 
-def by_key(known: Iterable[KnownConvention]) -> Mapping[ConventionKey, str]:
+def index_conventions(known: Iterable[KnownConvention]) -> Mapping[ConventionKey, str]:
     """The answer by subject, dtype and convention."""
     return {(each.subject, dtype.value, each.name): each.answer for each in known for dtype in each.dtypes}
 
@@ -197,15 +197,16 @@ def changed_convention(outcome: Outcome, known: Mapping[ConventionKey, str]) -> 
     """
     found = {each.name: each.answer for each in outcome.probed}
     at = outcome.subject, outcome.dtype.value
-    for name in dict.fromkeys(form for each in found for form in (each, *_forms(each))):
-        was, is_now = _answer(name, {key[2]: known[key] for key in known if key[:2] == at}), _answer(name, found)
+    for name in dict.fromkeys(form for each in found for form in (each, *_list_forms(each))):
+        was, is_now = _find_answer(name, {key[2]: known[key] for key in known if key[:2] == at}), _find_answer(name,
+                                                                                                               found)
         if was and was != is_now:
             return name, f"convention {name} was {was}, is {is_now}"
     return "", ""
 
 
-def _forms(name: str) -> Sequence[str]:
-    return [f"{name}.{form}" for form in _FORMS.get(name, ())]
+def _list_forms(name: str) -> Sequence[str]:
+    return [f"{name}.{form}" for form in _CONVENTION_FORMS.get(name, ())]
 
 
 def _whole_convention(name: str) -> str:
@@ -213,7 +214,7 @@ def _whole_convention(name: str) -> str:
     return name.partition(".")[0]
 
 
-def _answer(name: str, answers: Mapping[str, str]) -> str:
+def _find_answer(name: str, answers: Mapping[str, str]) -> str:
     """The answer, which is that of the whole convention where the form has none of its own; empty for none."""
     return answers.get(name, answers.get(_whole_convention(name), ""))
 
@@ -223,12 +224,12 @@ def conventions_after(known: Iterable[KnownConvention], outcomes: Iterable[Outco
     told = {(each.subject, each.dtype.value, convention.name): convention.answer
             for each in outcomes for convention in each.probed}
     is_probed = {(subject, dtype, _whole_convention(name)) for subject, dtype, name in told}
-    kept = {key: answer for key, answer in by_key(known).items()
+    kept = {key: answer for key, answer in index_conventions(known).items()
             if (*key[:2], _whole_convention(key[2])) not in is_probed}
-    return list(_entries({**kept, **told}))
+    return list(_list_entries({**kept, **told}))
 
 
-def _entries(answers: Mapping[ConventionKey, str]) -> Iterator[dict[str, object]]:
+def _list_entries(answers: Mapping[ConventionKey, str]) -> Iterator[dict[str, object]]:
     """One a subject, convention and answer, with the dtypes that have it; in an order that keeps differences small."""
     grouped: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for (subject, dtype, name), answer in answers.items():
@@ -238,8 +239,8 @@ def _entries(answers: Mapping[ConventionKey, str]) -> Iterator[dict[str, object]
         yield {"subject": subject, "convention": name, "answer": answer, "dtypes": sorted(dtypes, key=order.index)}
 
 
-_ENTRY = ("subject", "clause", "dtype", "verdict", "how", "case", "finding", "reason", "processor")
-_HEAD = """\
+_ENTRY_FIELDS = ("subject", "clause", "dtype", "verdict", "how", "case", "finding", "reason", "processor")
+_FILE_HEAD = """\
 # The failures that were known when this gate was set up. Written by attnspec. A failure that is listed here is
 # expected. The gate fails if a clause fails that did not fail then, and if a listed failure is another one now.
 # `conventions` has the answers of a probe where nothing is declared; the gate fails if one changes. `made` has what was
@@ -280,11 +281,11 @@ class BaselineEntry:
 
     def deviation(self, findings: Findings) -> Deviation:
         """The entry as a deviation of its subject. Raises UsageError for a finding that does not explain it."""
-        reason = self._explanation(findings).says if self.finding else self.reason or "known"
+        reason = self._find_explanation(findings).says if self.finding else self.reason or "known"
         return Deviation(self.clause, self.verdict, reason, "", "", (DType(self.dtype),), self.where, self.where.file,
                          self.how, self.case, self.finding)
 
-    def _explanation(self, findings: Findings) -> Finding:
+    def _find_explanation(self, findings: Findings) -> Finding:
         known = {each.id: each for each in findings(self.finding)}
         if self.finding not in known:
             raise UsageError.unknown("finding", self.finding, known, where=self.where)
@@ -297,20 +298,20 @@ class BaselineEntry:
 
 def read_entries(path: Path) -> tuple[BaselineEntry, ...]:
     """The failures that a baseline lists. Raises UsageError with file and line."""
-    return tuple(map(_entry, _fields(path).read_each("known", "a known failure", optional=True)))
+    return tuple(map(_read_entry, _read_fields(path).read_each("known", "a known failure", optional=True)))
 
 
 def read_conventions(path: Path) -> tuple[KnownConvention, ...]:
     """The conventions that a baseline lists. Raises UsageError with file and line."""
-    return read_known_conventions(_fields(path))
+    return read_known_conventions(_read_fields(path))
 
 
 def read_tried(path: Path) -> TriedConditions:
     """What a baseline was made under. Raises UsageError with file and line."""
-    return read_conditions(_fields(path))
+    return read_conditions(_read_fields(path))
 
 
-def _fields(path: Path) -> Fields:
+def _read_fields(path: Path) -> Fields:
     if not path.exists():
         raise UsageError("there is no such file. attnspec check TARGET --baseline FILE makes one.",
                          where=FileLocation(shown_path(path)))
@@ -319,29 +320,29 @@ def _fields(path: Path) -> Fields:
     return fields
 
 
-def _entry(fields: Fields) -> BaselineEntry:
-    fields.refuse_other_keys(_ENTRY)
+def _read_entry(fields: Fields) -> BaselineEntry:
+    fields.refuse_other_keys(_ENTRY_FIELDS)
     verdict = fields.one_of("verdict", sorted(each.value for each in FAILURES), kind="verdict of a failure")
     return BaselineEntry(
         fields.text("subject"), fields.text("clause"), fields.choice("dtype", DType, kind="dtype").value, verdict,
-        **{name: fields.text(name, "") for name in _ENTRY[4:]}, where=fields.place("clause"))
+        **{name: fields.text(name, "") for name in _ENTRY_FIELDS[4:]}, where=fields.place("clause"))
 
 
 def read_baseline(path: Path, folders: Sequence[Path | str] = ()) -> Mapping[str, tuple[Deviation, ...]]:
     """The failures that are known on this machine, by subject. Raises UsageError with file and line."""
     known: dict[str, list[Deviation]] = defaultdict(list)
-    findings = _findings(folders)
+    findings = _read_all_findings(folders)
     for entry in filter(lambda each: each.is_here, read_entries(path)):
         known[entry.subject].append(entry.deviation(findings))
     return {subject: tuple(listed) for subject, listed in known.items()}
 
 
-def _findings(folders: Sequence[Path | str]) -> Findings:
+def _read_all_findings(folders: Sequence[Path | str]) -> Findings:
     of = cache(partial(findings_of, folders=folders))
     return lambda name: () if is_bare(name) else of(name.partition("/")[0])
 
 
-def parsed_case(case: str, where: FileLocation) -> Recipe:
+def parse_case(case: str, where: FileLocation) -> Recipe:
     """The recipe that an entry records. Raises UsageError with file and line."""
     from attnspec.problems.problem import Recipe  # noqa: PLC0415  (weight: NumPy)
 
@@ -374,24 +375,24 @@ def write_baseline(
     outcomes, is_there = tuple(outcomes), path.is_file()
     before = {entry.key: entry for entry in read_entries(path)} if is_there else {}
     judged = {(each.subject, each.clause, each.dtype.value): each for each in outcomes}
-    findings = _findings(folders)
-    found = {key: _entry_of(failed, before.get(key), findings) for key, outcome in judged.items()
-             if (failed := _failed(outcome, is_listed=key in before, strict=strict))}
+    findings = _read_all_findings(folders)
+    found = {key: _make_entry(failed, before.get(key), findings) for key, outcome in judged.items()
+             if (failed := _find_listed_failure(outcome, is_listed=key in before, strict=strict))}
     known = [entry for key, entry in before.items() if key not in found and (
         key not in judged or judged[key].verdict is Verdict.EXPECTED or not entry.is_here)]
     known += found.values()
     known.sort(key=lambda entry: entry.key)
-    listed = [{name: getattr(entry, name) for name in _ENTRY if getattr(entry, name)} for entry in known]
+    listed = [{name: getattr(entry, name) for name in _ENTRY_FIELDS if getattr(entry, name)} for entry in known]
     conventions = conventions_after(read_conventions(path) if is_there else (), outcomes)
     made = conditions_after(read_tried(path) if is_there else {}, outcomes, conditions)
     further = {"conventions": conventions, "made": made}
     whole = {"known": listed, **{name: entries for name, entries in further.items() if entries}}
     text = yaml.safe_dump(whole, sort_keys=False, allow_unicode=True, width=110)
-    write_whole(path, f"{_HEAD}{text}", "baseline")
+    write_whole(path, f"{_FILE_HEAD}{text}", "baseline")
     return tuple(known)
 
 
-def _failed(outcome: Outcome, *, is_listed: bool, strict: bool) -> Outcome | None:
+def _find_listed_failure(outcome: Outcome, *, is_listed: bool, strict: bool) -> Outcome | None:
     """The failure that a baseline has to list, as if nothing were known; what a manifest lists is its own affair."""
     if outcome.verdict is Verdict.UNEXPECTED and outcome.change and (is_listed or outcome.change.convention):
         outcome = replace(outcome, verdict=outcome.change.verdict)
@@ -399,7 +400,7 @@ def _failed(outcome: Outcome, *, is_listed: bool, strict: bool) -> Outcome | Non
     return outcome if gates else None
 
 
-def _entry_of(outcome: Outcome, before: BaselineEntry | None, findings: Findings) -> BaselineEntry:
+def _make_entry(outcome: Outcome, before: BaselineEntry | None, findings: Findings) -> BaselineEntry:
     evidence = outcome.evidence
     entry = BaselineEntry(outcome.subject, outcome.clause, outcome.dtype.value, outcome.verdict.value,
                           outcome.failure_kind, evidence.recipe if evidence else "",
@@ -417,11 +418,11 @@ def _entry_of(outcome: Outcome, before: BaselineEntry | None, findings: Findings
 # What this machine's processor can do
 
 
-_TOLD = Path("/proc/cpuinfo")
+_KNOWN_FEATURES = Path("/proc/cpuinfo")
 
 
 @cache
-def processor_features(told: Path = _TOLD) -> frozenset[str]:
+def processor_features(told: Path = _KNOWN_FEATURES) -> frozenset[str]:
     """By the names that Linux gives them, such as `avx512_fp16`; none where it does not say."""
     try:
         text = told.read_text(encoding="utf-8", errors="replace")

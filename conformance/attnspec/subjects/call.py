@@ -24,10 +24,10 @@ from attnspec.core.keyword import GRAD, LSE, OUTPUT, Acts
 from attnspec.core.keywords import CACHED, KEYWORDS
 from attnspec.core.nouns import DType, Kind, Verdict
 from attnspec.core.paths import portable_text
-from attnspec.host.calling import LARGEST, NO_GRADIENT, NOT_MADE, NOT_REACHED, Arguments, Ended, own_name
-from attnspec.host.frames import BITS, Entries, bounds, placed
+from attnspec.host.calling import MAX_SENT_BYTES, NO_GRADIENT, NOT_MADE, NOT_REACHED, Arguments, CallEnding, own_name
+from attnspec.host.frames import BIT_DTYPES, Entries, bounds, place_array
 from attnspec.host.lifts.making import FormNotMade, FrameworkForm
-from attnspec.hosting.process import ProcessDeath
+from attnspec.hosting.client import ProcessDeath
 from attnspec.numerics.gradients import BIAS, DIFFERENTIABLE_INPUTS
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import CACHED_INPUTS, INPUTS, Array, LayerProblem, Problem, numpy_dtype
@@ -58,12 +58,12 @@ class ReturnedTree:
     parts: tuple[ReturnedArray, ...]
 
 
-def whole_of(told: Mapping[str, Any], found: Sequence[Entries]) -> ReturnedTree:
+def read_tree(told: Mapping[str, Any], found: Sequence[Entries]) -> ReturnedTree:
     """Reads the tree that a host tells of. Raises what reading something else may raise."""
-    return ReturnedTree(str(told["type"]), tuple(_part(each, found) for each in told["parts"]))
+    return ReturnedTree(str(told["type"]), tuple(_read_part(each, found) for each in told["parts"]))
 
 
-def _part(told: Mapping[str, Any], found: Sequence[Entries]) -> ReturnedArray:
+def _read_part(told: Mapping[str, Any], found: Sequence[Entries]) -> ReturnedArray:
     shape = None if told["shape"] is None else tuple(map(int, told["shape"]))
     array = array_of(found[int(told["array"])]) if "array" in told else None
     return ReturnedArray(tuple(map(str, told["path"])), str(told["type"]), shape, array)
@@ -120,10 +120,10 @@ class SubjectRaised(Exception):  # noqa: N818  (named for what happened; it is n
     @property
     def gist(self) -> str:
         """What the summary has in common with the same refusal of other shapes."""
-        return gist_of(self.summary)
+        return find_gist(self.summary)
 
 
-def gist_of(words: str) -> str:
+def find_gist(words: str) -> str:
     """The words of an exception without numbers."""
     return re.sub(r"\d+", "", words)
 
@@ -204,12 +204,12 @@ class Call:
     @cached_property
     def named_arrays(self) -> Mapping[str, Array]:
         """Every array among the arguments, of any shape, by its name (`params.w_out`)."""
-        return dict(_flat({**self.arrays, **self.keywords}))
+        return dict(_flatten_arrays({**self.arrays, **self.keywords}))
 
     @cached_property
-    def most(self) -> int:
+    def most_bytes(self) -> int:
         """The bytes that an answer of these shapes may take, gradients and the arguments themselves besides."""
-        results = sum(8 * math.prod(shape) for shape in self.shapes) if self.shapes else LARGEST
+        results = sum(8 * math.prod(shape) for shape in self.shapes) if self.shapes else MAX_SENT_BYTES
         return results + sum(2 * _span(array) + 8 * array.size for array in self.named_arrays.values())
 
     def arguments(self, kept: Mapping[int, Entries], rows: Array | None = None) -> Arguments:
@@ -220,13 +220,13 @@ class Call:
                          self.form)
 
 
-def _flat(arguments: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Array]]:
+def _flatten_arrays(arguments: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Array]]:
     """Every array, of any shape, among arguments and in mappings among them, by its dotted name."""
     for name, value in arguments.items():
         if isinstance(value, np.ndarray):
             yield prefix + name, value
         elif isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
+            yield from _flatten_arrays(value, f"{prefix}{name}.")
 
 
 def _keyword_value(value: object, kept: Mapping[int, Entries]) -> object:
@@ -248,19 +248,19 @@ def _span(array: Array) -> int:
 
 def entries_of(array: Array) -> Entries:
     """An array of any shape as the host's code has it: what NumPy has no dtype for by its bits."""
-    name = _name(array.dtype)
-    return Entries(name, array.view(BITS[name]) if name in BITS else array)
+    name = _name_dtype(array.dtype)
+    return Entries(name, array.view(BIT_DTYPES[name]) if name in BIT_DTYPES else array)
 
 
 @cache
-def _name(dtype: np.dtype[Any]) -> str:
+def _name_dtype(dtype: np.dtype[Any]) -> str:
     return str(dtype.name)  # NumPy puts it together each time
 
 
 def array_of(entries: Entries) -> Array:
     """The array of any shape that entries stand for."""
     array: Array = entries.array
-    return array.view(numpy_dtype(DType(entries.dtype))) if entries.dtype in BITS else array
+    return array.view(numpy_dtype(DType(entries.dtype))) if entries.dtype in BIT_DTYPES else array
 
 
 def private_copy(array: Array) -> Array:
@@ -270,27 +270,27 @@ def private_copy(array: Array) -> Array:
     low, high = bounds(array.shape, array.strides)
     # zeros in the gaps: a subject that ignores strides then misreads the same each time, and its case can be repeated
     memory = np.zeros(high - low + array.itemsize, np.uint8)
-    copy: Array = placed(array.shape, array.dtype, memory, array.strides, -low)
+    copy: Array = place_array(array.shape, array.dtype, memory, array.strides, -low)
     copy[...] = array
     return copy
 
 
-def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Array | None]) -> SubjectAnswer:
+def read_answer(ended: CallEnding, call: Call, changed: Set[int], now: Callable[[], Array | None]) -> SubjectAnswer:
     """What a call that has ended comes to. `changed`: the ids of the arrays given, of any shape, that it changed.
     now: what the subject's memory of the output (B,H,T,Dv) or (B,T,M) holds when asked; None where it was let go.
 
     Raises SubjectRaised, UnusableAnswer, NotDifferentiated or FormNotMade.
     """
-    if ended.ended == "raised":
-        raise raised_there(ended.told, ended.said)
-    if ended.ended == "unusable":
-        if ended.told["name"] == NO_GRADIENT:
+    if ended.how == "raised":
+        raise read_raised(ended.details, ended.stderr)
+    if ended.how == "unusable":
+        if ended.details["name"] == NO_GRADIENT:
             raise NotDifferentiated("its output requires no gradient")
-        if ended.told["name"] == NOT_REACHED:
+        if ended.details["name"] == NOT_REACHED:
             raise NotDifferentiated(UNRETURNED if call.is_backward else UNREACHED)
-        if ended.told["name"] == NOT_MADE:
-            raise FormNotMade(portable_text(str(ended.told["named"])))
-        raise UnusableAnswer(_unusable(ended.told, call), _name_no_array(ended.told, call))
+        if ended.details["name"] == NOT_MADE:
+            raise FormNotMade(portable_text(str(ended.details["named"])))
+        raise UnusableAnswer(_describe_unusable(ended.details, call), _name_no_array(ended.details, call))
     named = call.named_arrays
     mutated = tuple(name for name, array in named.items() if id(array) in changed) if changed else ()
     shared = {id(list(named.values())[at]) for at in ended.aliases}
@@ -302,20 +302,20 @@ def answer_of(ended: Ended, call: Call, changed: Set[int], now: Callable[[], Arr
         held = now()
         return held is None or held.tobytes() == results[0].tobytes()
 
-    said = portable_text(ended.said) if ended.said else ""
+    said = portable_text(ended.stderr) if ended.stderr else ""
     found = dict(zip(call.names, results, strict=False))  # an output alone has one name of two
-    by_input = {name: found[of_input(name)] for name in call.wrt}
+    by_input = {name: found[name_gradient(name)] for name in call.wrt}
     return SubjectAnswer(found.get("output", results[0]), found.get("weights"), mutated, aliases, said, is_kept,
                          gradients, found.get("lse"), by_input)
 
 
-def of_input(name: str) -> str:
+def name_gradient(name: str) -> str:
     """What the gradient of an input, or of one of a layer's parameters, is called among what comes back."""
     mapping, _, own = name.rpartition(".")
     return f"gradient of {own}" if mapping else f"gradient of the {own}"
 
 
-def raised_there(told: Mapping[str, Any], said: str) -> SubjectRaised:
+def read_raised(told: Mapping[str, Any], said: str) -> SubjectRaised:
     """The exception in the words of the process that it was raised in."""
     module, file, line = map(str, told.get("by") or ("", "", 0))
     statement = str(told["statement"])
@@ -324,15 +324,16 @@ def raised_there(told: Mapping[str, Any], said: str) -> SubjectRaised:
     return SubjectRaised(portable_text(str(told["summary"])), portable_text(str(told["traceback"])),
                          portable_text(said),
                          classes=frozenset(map(str, told["classes"])), statement=statement, is_stated=is_stated,
-                         module=module, place=_place(file, int(line)), own_place=_place(*told.get("at", ("", 0))),
+                         module=module, place=_format_place(file, int(line)),
+                         own_place=_format_place(*told.get("at", ("", 0))),
                          act=str(told.get("act") or ""))
 
 
-def _place(file: str, line: int) -> FileLocation | None:
+def _format_place(file: str, line: int) -> FileLocation | None:
     return FileLocation(shown_path(Path(file)), line) if file else None
 
 
-def _unusable(told: Mapping[str, Any], call: Call) -> str:
+def _describe_unusable(told: Mapping[str, Any], call: Call) -> str:
     """What came back where an array, of any shape, is due, and what is expected."""
     if told["name"] == "the mapping":
         own = [own_name(name) for name in call.wrt]
@@ -355,11 +356,6 @@ def _name_no_array(told: Mapping[str, Any], call: Call) -> str:
     """What came back where the output, of any shape, is due, if it is no array. A host need not say whether it is."""
     is_none = told["name"] not in {"the pair", "the mapping", "the cache"} and told.get("is_array") is False
     return str(told["named"]) if is_none and call.names[told["at"]] == "output" else ""
-
-
-def unique_arrays(arrays: Sequence[Array]) -> Sequence[Array]:
-    """The arrays, of any shape, each once, in their order."""
-    return list({id(array): array for array in arrays}.values())
 
 
 PARAMS = "params"
@@ -424,13 +420,13 @@ def backward_of(described: FunctionDescription | None, name: str, kind: Kind, *,
     if any(each.kind not in _POSITIONAL for each in inputs) or [each.name for each in inputs][-1] != GRAD:
         raise TargetError(f"{name} takes ({', '.join(map(str, parameters))}); the first four should be query, key, "
                           f"value and grad_output, given by position: {form}.", where=described.where)
-    if wrong := _misfit(rest, frozenset(word.name for word in KEYWORDS.values() if kind in word.required)):
+    if wrong := _find_misfit(rest, frozenset(word.name for word in KEYWORDS.values() if kind in word.required)):
         raise TargetError(f"{name} takes {wrong.format(form)}", where=described.where)
     known = frozenset(each.name for each in rest)
     return BackwardPass(name, known & KEYWORDS.keys(), known & {OUTPUT, LSE}, described.where)
 
 
-def _misfit(rest: Sequence[Parameter], required: frozenset[str]) -> str:
+def _find_misfit(rest: Sequence[Parameter], required: frozenset[str]) -> str:
     """What stands against calling a function with these parameters behind the first four, with a gap for the form that
     is expected; empty if nothing does. required: what is given in every call.
     """
@@ -496,10 +492,10 @@ def call_of_framework(problem: Problem, arrays: Mapping[str, Array], keywords: M
     once: inputs for which one before them serves, too, so that its gradient is theirs.
     """
     inputs = tuple(name for name in inputs_of(problem, limits) if name not in once)
-    parameters = _parameters(problem, keywords)
-    shapes = (grad.shape, *_shapes(problem, arrays, inputs, parameters))
+    parameters = _list_parameters(problem, keywords)
+    shapes = (grad.shape, *_list_gradient_shapes(problem, arrays, inputs, parameters))
     names = (*inputs, *parameters)
-    return Call(arrays, {**keywords, GRAD: grad}, problem.dtype, shapes, (OUTPUT, *map(of_input, names)), names)
+    return Call(arrays, {**keywords, GRAD: grad}, problem.dtype, shapes, (OUTPUT, *map(name_gradient, names)), names)
 
 
 def call_of_backward(problem: Problem, arrays: Mapping[str, Array], keywords: Mapping[str, object], grad: Array,
@@ -509,27 +505,28 @@ def call_of_backward(problem: Problem, arrays: Mapping[str, Array], keywords: Ma
     once: as of a framework.  kept: what it wants of the forward pass.
     """
     inputs = tuple(name for name in inputs_of(problem, limits) if name not in once)
-    parameters = _parameters(problem, keywords)
+    parameters = _list_parameters(problem, keywords)
     given = {name: value for name, value in keywords.items()
              if name != GRAD and KEYWORDS[name].acts is not Acts.ANSWER}
     names = (*inputs, *parameters)
-    return Call({**arrays, GRAD: grad}, {**given, **kept}, problem.dtype, _shapes(problem, arrays, inputs, parameters),
-                tuple(map(of_input, names)), names, is_backward=True)
+    return Call({**arrays, GRAD: grad}, {**given, **kept}, problem.dtype,
+                _list_gradient_shapes(problem, arrays, inputs, parameters),
+                tuple(map(name_gradient, names)), names, is_backward=True)
 
 
-def of_parameter(name: str) -> str:
+def name_parameter(name: str) -> str:
     """What a parameter of a layer is called among the arguments."""
     return f"{PARAMS}.{name}"
 
 
-def _parameters(problem: Problem, keywords: Mapping[str, object]) -> Mapping[str, Array]:
+def _list_parameters(problem: Problem, keywords: Mapping[str, object]) -> Mapping[str, Array]:
     """By their names among the arguments, the parameters, w_query (M,H·D) and its like, that have gradients here."""
     given = keywords.get(PARAMS) if problem.of_parameters else None
-    return {of_parameter(name): array for name, array in given.items()} if isinstance(given, Mapping) else {}
+    return {name_parameter(name): array for name, array in given.items()} if isinstance(given, Mapping) else {}
 
 
-def _shapes(problem: Problem, arrays: Mapping[str, Array], inputs: tuple[str, ...],
-            parameters: Mapping[str, Array]) -> tuple[tuple[int, ...], ...]:
+def _list_gradient_shapes(problem: Problem, arrays: Mapping[str, Array], inputs: tuple[str, ...],
+                          parameters: Mapping[str, Array]) -> tuple[tuple[int, ...], ...]:
     """Those of the gradients of inputs, query (B,H,T,D) as the function takes it, and parameters, w_query (M,H·D)."""
     return (*(np.shape(arrays.get(name, getattr(problem, name))) for name in inputs),
             *(np.shape(array) for array in parameters.values()))

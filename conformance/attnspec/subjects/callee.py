@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -16,25 +16,23 @@ from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable_text
 from attnspec.core.surroundings import HostLanguage
 from attnspec.host import calling
-from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, Ended
+from attnspec.host.calling import NO_GRADIENT, NOT_MADE, NOT_REACHED, CallEnding
 from attnspec.host.frames import FLOATS, Entries, same_bits
 from attnspec.host.lifts import LIFTS, plain
 from attnspec.host.serving import lift_named
-from attnspec.hosting.client import Client, HostDied
-from attnspec.hosting.process import NO_ANSWER, ProcessDeath
+from attnspec.hosting.client import NO_ANSWER, Client, HostDied, ProcessDeath
 from attnspec.problems.problem import Array
 from attnspec.subjects.call import (
     Call,
     ReturnedTree,
     SubjectAnswer,
     SubjectDied,
-    answer_of,
     array_of,
     entries_of,
     private_copy,
-    raised_there,
-    unique_arrays,
-    whole_of,
+    read_answer,
+    read_raised,
+    read_tree,
 )
 from attnspec.subjects.exceptions import not_ended
 
@@ -57,10 +55,10 @@ class Callee(Protocol):
         worked out.
         """
 
-    def flushed(self, dtype: DType) -> str:
+    def find_flushing_operation(self, dtype: DType) -> str:
         """The operation in which its framework takes subnormal numbers for 0; empty if there is none."""
 
-    def not_taken(self, dtype: DType) -> str:
+    def why_not_taken(self, dtype: DType) -> str:
         """Why arrays of a dtype cannot be handed over; empty if they can."""
 
     def begin_item(self) -> None:
@@ -96,34 +94,35 @@ class Hosted:
 
     def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
         """The answer, from over there; rows (T,) bool."""
-        arrays, told, found = self._exchanged(call, rows)
+        arrays, told, found = self._exchange(call, rows)
         try:
             ended, changed = _read_call_end(told, found, call, arrays)
         except _NoAnswer as broken:
-            raise SubjectDied(self._no_answer(call, broken)) from None
+            raise SubjectDied(self._make_end(call, broken)) from None
         # no more than these is held by the answer: the arrays of the call can go
-        number, life, most, client = int(str(told["call"])), self.client.life, call.most, self.client
+        number, life, most, client = int(str(told["call"])), self.client.life, call.most_bytes, self.client
 
         def now() -> Array | None:
             """What that memory holds now, (B,H,T,Dv) or (B,T,M)."""
             kept = client.recall(number, life, most)
             return array_of(kept[0]) if kept else None
 
-        return answer_of(ended, call, changed, now)
+        return read_answer(ended, call, changed, now)
 
-    def whole(self, call: Call) -> ReturnedTree:
+    def call_whole(self, call: Call) -> ReturnedTree:
         """Whatever comes back of a call that says no shapes, part by part. Raises SubjectRaised, SubjectDied."""
-        _, told, found = self._exchanged(call, None)
+        _, told, found = self._exchange(call, None)
         try:
             if told["ended"] == "raised":
-                raise raised_there(told["told"], str(told["said"]))
-            return whole_of(told["told"], found)
+                raise read_raised(told["told"], str(told["said"]))
+            return read_tree(told["told"], found)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
-            raise SubjectDied(self._no_answer(call, wrong)) from None
+            raise SubjectDied(self._make_end(call, wrong)) from None
 
-    def _exchanged(self, call: Call, rows: Array | None) -> tuple[Sequence[Array], Mapping[str, Any], list[Entries]]:
+    def _exchange(self, call: Call, rows: Array | None) -> tuple[Sequence[Array], Mapping[str, Any], list[Entries]]:
         """The arrays that are given, any shape, and what comes back; rows (T,). Raises SubjectDied."""
-        arrays = unique_arrays([*call.named_arrays.values(), *(() if rows is None else (rows,))])
+        given = (*call.named_arrays.values(), *(() if rows is None else (rows,)))
+        arrays = list({id(array): array for array in given}.values())  # the same array twice is sent once
         places = {id(array): at for at, array in enumerate(arrays)}
         header = {"do": "call", "of": self.number, "lift": self.lift, "device": self.client.surroundings.device,
                   "inputs": [places[id(each)] for each in call.arrays.values()],
@@ -133,30 +132,35 @@ class Hosted:
                   **({"wrt": call.wrt, "backward": call.is_backward} if call.wrt else {}),
                   **({"form": call.form._asdict()} if call.form else {})}
         try:
-            return arrays, *self.client.request(header, [entries_of(each) for each in arrays], most=call.most,
-                                                kind=self._kind(call))
+            return arrays, *self.client.request(header, [entries_of(each) for each in arrays], most=call.most_bytes,
+                                                kind=self._find_kind(call))
         except HostDied as died:
             raise SubjectDied(died.death) from None
 
-    def meanwhile(self, work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:
-        """The client does it."""
-        return self.client.meanwhile(work)
+    @contextlib.contextmanager
+    def meanwhile(self, work: Iterable[Callable[[], object]]) -> Iterator[None]:
+        """A piece that raises is left, as are those for which there is no call: whoever needs them does them then."""
+        self.client.work = iter(work)
+        try:
+            yield
+        finally:
+            self.client.work = iter(())
 
-    def _kind(self, call: Call) -> Hashable:
+    def _find_kind(self, call: Call) -> Hashable:
         """What calls have in common that end a host alike."""
         return self.number, call.dtype, call.form, frozenset(call.keywords), *(a.shape for a in call.arrays.values())
 
-    def _no_answer(self, call: Call, why: Exception) -> ProcessDeath:
+    def _make_end(self, call: Call, why: Exception) -> ProcessDeath:
         """The end of a host that has answered nothing that can be read."""
         death = ProcessDeath(Verdict.CRASHED, f"{NO_ANSWER}: {why}")
-        self.client.give_up(self._kind(call), death)
+        self.client.give_up(self._find_kind(call), death)
         return death
 
-    def flushed(self, dtype: DType) -> str:
+    def find_flushing_operation(self, dtype: DType) -> str:
         """As the lift said."""
         return self.framework.get("flushed", {}).get(dtype.value, "")
 
-    def not_taken(self, dtype: DType) -> str:
+    def why_not_taken(self, dtype: DType) -> str:
         """As the lift said."""
         return self.framework.get("not_taken", {}).get(dtype.value, "")
 
@@ -215,52 +219,47 @@ def _keywords_as_json(value: object, places: Mapping[int, int]) -> object:
 
 
 def _read_call_end(told: Mapping[str, Any], found: Sequence[Entries], call: Call,
-                   arrays: Sequence[Array]) -> tuple[Ended, frozenset[int]]:
+                   arrays: Sequence[Array]) -> tuple[CallEnding, frozenset[int]]:
     """How the call ended, and the ids of the arrays given, of any shape, that it changed. Raises _NoAnswer for what is
     none: whatever is in that process can write it.
     """
     try:
         results = found[: int(told["results"])]
         gradients = [each.array for each in found[len(results):]]
-        _check_arrays(told, call, results, gradients)
+        _ = int(str(told["call"]))
+        due = [tuple(shape) for shape in call.shapes] if told["ended"] == "answered" else []
+        if [each.array.shape for each in results] != due or any(each.dtype not in FLOATS for each in results):
+            raise ValueError("the arrays are not those that were expected")
+        shapes = [array.shape for array in call.arrays.values()] if told["has_gradients"] is True else []
+        if [each.shape for each in gradients] != shapes or any(each.dtype != "float64" for each in gradients):
+            raise ValueError("the gradients are not those that were expected")
         _check_words(told["ended"], told["told"], call)
         shared = {id(arrays[int(at)]) for at in told["aliases"]}
         aliases = [at for at, array in enumerate(call.named_arrays.values()) if id(array) in shared] if shared else []
-        ended = Ended(told["ended"], results, (), gradients, told["has_gradients"] is True, aliases, dict(told["told"]),
-                      str(told["said"]))
+        ended = CallEnding(told["ended"], results, (), gradients, told["has_gradients"] is True, aliases,
+                           dict(told["told"]), str(told["said"]))
         return ended, frozenset(id(arrays[int(at)]) for at in told["changed"])
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as wrong:
         raise _NoAnswer(str(wrong)) from None
 
 
-def _check_arrays(told: Mapping[str, Any], call: Call, results: Sequence[Entries], gradients: Sequence[Array]) -> None:
-    """Raise ValueError for results and gradients, any shape, that are not those that are due."""
-    int(str(told["call"]))
-    due = [tuple(shape) for shape in call.shapes] if told["ended"] == "answered" else []
-    if [each.array.shape for each in results] != due or any(each.dtype not in FLOATS for each in results):
-        raise ValueError("the arrays are not those that were expected")
-    shapes = [array.shape for array in call.arrays.values()] if told["has_gradients"] is True else []
-    if [each.shape for each in gradients] != shapes or any(each.dtype != "float64" for each in gradients):
-        raise ValueError("the gradients are not those that were expected")
-
-
-_TEXTS: Mapping[object, Sequence[str]] = {
+_TEXT_FIELDS: Mapping[object, Sequence[str]] = {
     "answered": (), "raised": ("summary", "traceback", "statement"), "unusable": ("named", "name", "reading")}
 
 
-_UNPLACED = frozenset({"the pair", "the mapping", NO_GRADIENT, NOT_MADE, NOT_REACHED})
+_NO_PLACE = frozenset({"the pair", "the mapping", NO_GRADIENT, NOT_MADE, NOT_REACHED})
 """Names of what came back that stand for no array of the answer."""
 
 
 def _check_words(ended: object, words: Mapping[str, Any], call: Call) -> None:
     """Raise KeyError, TypeError, ValueError or IndexError for words that do not tell how a call ended."""
-    if ended not in _TEXTS or any(type(words[name]) is not str for name in _TEXTS[ended]):
+    if ended not in _TEXT_FIELDS or any(type(words[name]) is not str for name in _TEXT_FIELDS[ended]):
         raise ValueError(f"no call ends so: {str(ended)[:20]!r}")
     if ended == "raised":
         _ = [str(each) for each in words["classes"]]
         _, _, line = words.get("by") or ("", "", 0)
         _ = int(line)
-    if ended == "unusable" and words["name"] not in _UNPLACED:
+    if ended == "unusable" and words["name"] not in _NO_PLACE:
         _ = call.shapes[words["at"]]
 
 
@@ -282,24 +281,25 @@ class InProcess:
 
     def perform(self, call: Call, rows: Array | None = None) -> SubjectAnswer:
         """The answer to private copies; rows (T,) bool."""
-        arrays = unique_arrays(list(call.named_arrays.values()))
+        arrays = list({id(array): array for array in call.named_arrays.values()}.values())
         copies = {id(array): private_copy(array) for array in arrays}
         kept = {at: entries_of(copy) for at, copy in copies.items()}
         function = self.backward if call.is_backward and self.backward else self.function
         ended = calling.perform(function, lift_named(self.lift), call.arguments(kept, rows),
                                 caught=(Exception, SystemExit))  # an interruption is the user's
         changed = {id(array) for array in arrays if not same_bits(array, copies[id(array)])}
-        return answer_of(ended, call, changed, lambda: array_of(ended.own[0]) if ended.own else None)
+        return read_answer(ended, call, changed, lambda: array_of(ended.own[0]) if ended.own else None)
 
-    def meanwhile(self, work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:  # noqa: ARG002  (see above)
+    def meanwhile(self,
+                  work: Iterable[Callable[[], object]]) -> AbstractContextManager[None]:  # noqa: ARG002  (see above)
         """Nothing is done meanwhile: the answer is worked out here."""
         return contextlib.nullcontext()
 
-    def flushed(self, dtype: DType) -> str:
+    def find_flushing_operation(self, dtype: DType) -> str:
         """What the framework does here."""
-        return plain.flushed_by(lift_named(self.lift), dtype.value) if self.lift else ""
+        return plain.find_flushing_operation(lift_named(self.lift), dtype.value) if self.lift else ""
 
-    def not_taken(self, dtype: DType) -> str:  # noqa: ARG002  (the protocol's)
+    def why_not_taken(self, dtype: DType) -> str:  # noqa: ARG002  (the protocol's)
         """Attnspec's own process can hold every dtype."""
         return ""
 

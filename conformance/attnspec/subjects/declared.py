@@ -30,32 +30,33 @@ CHOICES = {"weights": (WEIGHTS, "way to return weights"), "mask_axes": (MASK_AXE
            **{name: (each.known, each.kind) for part in load_parts("limits") for name, each in part.CHOICES.items()}}
 SPELLINGS = {name: each.read for part in load_parts("limits") for name, each in part.CHOICES.items()}
 """By limit of an aspect, how an answer is read that has more than one spelling."""
-CUT = ("T", "S", "D", "Dv")  # the axes that kernels cut into blocks
+CUT_FIELD = ("T", "S", "D", "Dv")  # the axes that kernels cut into blocks
 FORMS = HIDING  # how a row can come to be hidden, where that makes a difference
-_PLAIN = Limits()
-_LARGEST = {"min_head_width": 512}
-_LARGEST_ELSE = 10**6
+_PLAIN_FIELDS = Limits()
+_LARGEST_SIZE = {"min_head_width": 512}
+_LARGEST_OTHER = 10**6
 
 
 def read_declaration(fields: Fields) -> Declaration:
     """The declaration without what only the signature knows (keywords). Raises the fields' error class."""
     declaration = Declaration(
-        dtypes=_dtypes(fields),
-        output_dtype=fields.one_of("output_dtype", (INPUT, *_values(DType), UNDEFINED), INPUT, kind="output dtype"),
+        dtypes=_read_dtypes(fields),
+        output_dtype=fields.one_of("output_dtype", (INPUT, *_list_values(DType), UNDEFINED), INPUT,
+                                   kind="output dtype"),
         limits=read_limits(fields.inner("limits", optional=True)),
         conventions=read_conventions(fields),
         precision=read_precision(fields),
-        claims=_claims(fields),
+        claims=_read_claims(fields),
         lift=fields.one_of("lift", LIFTS, ""),
         compiles=fields.flag("compiles", default=False) if "compiles" in fields.mapping else None,
-        sizes=_sizes(fields),
-        blocks=_blocks(fields.inner("blocks", "the blocks", optional=True)),
-        backward_precision=_classes(fields.inner("backward_precision", "the backward precision", optional=True)),
+        sizes=_read_sizes(fields),
+        blocks=_read_blocks(fields.inner("blocks", "the blocks", optional=True)),
+        backward_precision=_read_classes(fields.inner("backward_precision", "the backward precision", optional=True)),
     )
     return of_kind(declaration, fields.choice("kind", Kind, Kind.ATTENTION))
 
 
-def _sizes(fields: Fields) -> tuple[str, ...]:
+def _read_sizes(fields: Fields) -> tuple[str, ...]:
     """The sizes that it is used at: a text, or a list of them."""
     if isinstance(fields.mapping.get("sizes"), str):
         named = [(fields.text("sizes"), fields.place("sizes"))]
@@ -65,13 +66,13 @@ def _sizes(fields: Fields) -> tuple[str, ...]:
     return tuple(dict.fromkeys(spell_lengths(read_sizes(text, place, error=fields.error)) for text, place in named))
 
 
-def _blocks(fields: Fields) -> Mapping[str, tuple[int, ...]]:
+def _read_blocks(fields: Fields) -> Mapping[str, tuple[int, ...]]:
     """By axis, the lengths of the blocks that it cuts it into: a whole number, or a list of them."""
-    fields.refuse_other_keys(CUT)
-    return {axis: _block_lengths(fields, axis) for axis in CUT if axis in fields.mapping}
+    fields.refuse_other_keys(CUT_FIELD)
+    return {axis: _read_block_lengths(fields, axis) for axis in CUT_FIELD if axis in fields.mapping}
 
 
-def _block_lengths(fields: Fields, axis: str) -> tuple[int, ...]:
+def _read_block_lengths(fields: Fields, axis: str) -> tuple[int, ...]:
     is_one = not isinstance(fields.mapping[axis], LocatedList)
     lengths = (fields.integer(axis),) if is_one else fields.integers(axis)
     if not lengths or not all(2 <= length <= LONGEST[axis] for length in lengths):
@@ -79,7 +80,7 @@ def _block_lengths(fields: Fields, axis: str) -> tuple[int, ...]:
     return tuple(sorted(set(lengths)))
 
 
-def _dtypes(fields: Fields) -> tuple[DType, ...]:
+def _read_dtypes(fields: Fields) -> tuple[DType, ...]:
     dtypes = fields.choices("dtypes", DType, tuple(DType), kind="dtype")
     if not dtypes:
         raise fields.complain("dtypes", "is empty; leave it out if it takes them all.")
@@ -89,7 +90,7 @@ def _dtypes(fields: Fields) -> tuple[DType, ...]:
 def read_limits(fields: Fields) -> Limits:
     """What the subject cannot take."""
     fields.refuse_other_keys(LIMITS)
-    said = {name: _limit(fields, name) for name in fields.mapping}
+    said = {name: _read_limit(fields, name) for name in fields.mapping}
     refuses = said.pop("refuses", ())
     limits = narrowed_by(Limits(**said), refuses)
     for part in load_parts("limits"):
@@ -105,27 +106,27 @@ def lacks_parameter(limits: Limits, taken: Collection[str], name: str) -> str:
     return next(filter(None, (part.find_lacking(limits, taken, name) for part in load_parts("limits"))), "")
 
 
-def _limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (by the limit)
+def _read_limit(fields: Fields, name: str) -> Any:  # noqa: ANN401  (by the limit)
     if name in CHOICES:
         known, kind = CHOICES[name]
         if name in SPELLINGS and (spelled := SPELLINGS[name](fields.text(name))) in known:
             return spelled
         return fields.one_of(name, known, kind=kind)
     if name == "refuses":
-        return tuple(_refusal(fields, text) for text in fields.texts(name))
-    return _size(fields, name) if type(getattr(_PLAIN, name)) is int else fields.flag(name)
+        return tuple(_parse_refusal(fields, text) for text in fields.texts(name))
+    return _read_size(fields, name) if type(getattr(_PLAIN_FIELDS, name)) is int else fields.flag(name)
 
 
-def _refusal(fields: Fields, text: str) -> Refusal:
+def _parse_refusal(fields: Fields, text: str) -> Refusal:
     try:
         return read_refusal(text)
     except UsageError as wrong:
         raise fields.complain("refuses", f"has {text!r}: {wrong}") from None
 
 
-def _size(fields: Fields, name: str) -> int:
+def _read_size(fields: Fields, name: str) -> int:
     """The least of something. Larger heads than these would fill the memory before anything is learnt of them."""
-    least, most = getattr(_PLAIN, name), _LARGEST.get(name, _LARGEST_ELSE)
+    least, most = getattr(_PLAIN_FIELDS, name), _LARGEST_SIZE.get(name, _LARGEST_OTHER)
     size = fields.integer(name)
     if not least <= size <= most:
         raise fields.complain(name, f"should be a whole number from {least} to {most}, not {size}.")
@@ -139,10 +140,10 @@ def read_conventions(fields: Fields) -> Mapping[str, str]:
     """
     conventions = fields.inner("conventions", "the conventions", optional=True)
     conventions.refuse_other_keys(CONVENTIONS)
-    return {key: answer for name in conventions.mapping for key, answer in _answers(conventions, name)}
+    return {key: answer for name in conventions.mapping for key, answer in _read_answers(conventions, name)}
 
 
-def _answers(fields: Fields, name: str) -> Iterable[tuple[str, str]]:
+def _read_answers(fields: Fields, name: str) -> Iterable[tuple[str, str]]:
     known = tuple(CONVENTIONS[name].answers)
     if not isinstance(fields.mapping[name], dict):
         return [(name, fields.one_of(name, known, kind=f"answer to {name}"))]
@@ -156,7 +157,7 @@ def _answers(fields: Fields, name: str) -> Iterable[tuple[str, str]]:
 
 def read_precision(fields: Fields) -> Mapping[DType, Mapping[str, object]]:
     """The precision class of each dtype, word by word, each with the reason why it is honest."""
-    return _classes(fields.inner("precision", "the precision", optional=True))
+    return _read_classes(fields.inner("precision", "the precision", optional=True))
 
 
 def read_precision_on(fields: Fields) -> Mapping[str, Mapping[DType, Mapping[str, object]]]:
@@ -165,20 +166,20 @@ def read_precision_on(fields: Fields) -> Mapping[str, Mapping[DType, Mapping[str
     """
     devices = fields.inner("precision_on", "the precision on devices", optional=True)
     devices.refuse_other_keys(DEVICES)
-    return {kind: _classes(inner) for kind, inner in devices.read_named("the precision on")}
+    return {kind: _read_classes(inner) for kind, inner in devices.read_named("the precision on")}
 
 
-def _classes(precision: Fields) -> Mapping[DType, Mapping[str, object]]:
-    precision.refuse_other_keys(_values(DType))
-    return {DType(name): _class(inner) for name, inner in precision.read_named("the precision of")}
+def _read_classes(precision: Fields) -> Mapping[DType, Mapping[str, object]]:
+    precision.refuse_other_keys(_list_values(DType))
+    return {DType(name): _read_class(inner) for name, inner in precision.read_named("the precision of")}
 
 
-def _class(fields: Fields) -> Mapping[str, object]:
+def _read_class(fields: Fields) -> Mapping[str, object]:
     fields.text("reason")  # a class that is claimed without a reason is a tolerance in disguise
     return fields.mapping
 
 
-def _claims(fields: Fields) -> tuple[str, ...]:
+def _read_claims(fields: Fields) -> tuple[str, ...]:
     claims = fields.texts("claims", ())
     for claim in claims:
         if claim not in PROFILES:
@@ -186,5 +187,5 @@ def _claims(fields: Fields) -> tuple[str, ...]:
     return claims
 
 
-def _values(enumeration: type[DType]) -> tuple[str, ...]:
+def _list_values(enumeration: type[DType]) -> tuple[str, ...]:
     return tuple(member.value for member in enumeration)

@@ -28,15 +28,15 @@ from attnspec.core.errors import (
 from attnspec.core.forms import EVERY_KEYWORD
 from attnspec.core.nouns import DType, Verdict
 from attnspec.core.paths import portable_text
-from attnspec.host.loading import PACKAGE
-from attnspec.host.raised import COMPUTED, SPOKE, UNREAL
-from attnspec.hosting.process import DIED, ProcessDeath
+from attnspec.host.loading import ADAPTER_PACKAGE
+from attnspec.host.raised import COMPUTING, RAISING, TRACING_WORDS
+from attnspec.hosting.client import DIED_REASON, ProcessDeath
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import LayerProblem, Problem
 from attnspec.spec.yaml_lines import shown_path
 from attnspec.subjects.call import SubjectRaised
 from attnspec.subjects.installed import how_to_install
-from attnspec.subjects.manifest import FILE, Library, read_manifest
+from attnspec.subjects.manifest import MANIFEST_FILE, Library, read_manifest
 from attnspec.subjects.outline import near_file, no_function
 from attnspec.subjects.signature import FunctionDescription
 
@@ -107,9 +107,9 @@ def refusal_words(raised: SubjectRaised, problem: AnyProblem, *, home: str, topi
         return raised.summary
     if not _is_own_statement(raised, home) or not raised.classes & REFUSING or raised.classes & ACCIDENTAL:
         return ""
-    words = _words(raised)
+    words = _find_words(raised)
     is_clear = "NotImplementedError" in raised.classes if topic is Topic.CALL else False
-    return words if is_clear or _is_about(words, topic, problem, is_code=raised.is_mute) else ""
+    return words if is_clear or _speaks_of(words, topic, problem, is_code=raised.is_mute) else ""
 
 
 def says_no_derivative(raised: SubjectRaised) -> bool:
@@ -143,20 +143,20 @@ def _is_lacking_dtype(raised: SubjectRaised, dtype: DType) -> bool:
     return bool(_HAS_NO_CODE.search(message) and _OF_DTYPES.search(message))
 
 
-def _words(raised: SubjectRaised) -> str:
+def _find_words(raised: SubjectRaised) -> str:
     """What it says: a bare `assert` says what its code says."""
     return f"{raised.summary}: {raised.statement}" if raised.is_mute and raised.statement else raised.summary
 
 
-def _is_about(words: str, topic: Topic, problem: AnyProblem, *, is_code: bool) -> bool:
+def _speaks_of(words: str, topic: Topic, problem: AnyProblem, *, is_code: bool) -> bool:
     if topic is Topic.LAYOUT:
         return bool(_OF_LAYOUTS.search(words))
     if topic is Topic.DTYPE:
         return bool(_OF_DTYPES.search(words))
-    return any(_names(words.partition(": ")[2], problem, is_code=is_code))
+    return any(_names_sizes(words.partition(": ")[2], problem, is_code=is_code))
 
 
-def _names(message: str, problem: AnyProblem, *, is_code: bool) -> Iterator[bool]:
+def _names_sizes(message: str, problem: AnyProblem, *, is_code: bool) -> Iterator[bool]:
     """Whether a message names a size in words, an axis by its letter (in code any letter), or a parameter."""
     yield is_code and "assert" in message and bool(_OF_AXES.search(message))
     yield bool(_OF_SHAPES.search(message)) or (not is_code and bool(_NAMED_AXES.search(message)))
@@ -194,15 +194,15 @@ def is_fault_of_adapter(raised: SubjectRaised) -> bool:
     It asks for what is not there (an attribute, a keyword, a name to import), leaves out what is needed, asks for a
     number that is not there yet, or stumbles over what it got. What it raises on purpose is said for its subject.
     """
-    if raised.module.partition(".")[0] != PACKAGE or raised.act == SPOKE:
+    if raised.module.partition(".")[0] != ADAPTER_PACKAGE or raised.act == RAISING:
         return False
     if raised.classes & {"AttributeError", "ImportError"}:
         return True
     if raised.classes & {"TypeError", "ValueError"} and _UNKNOWN.search(raised.summary):
         return True
-    if any(word in name for word in UNREAL for name in raised.classes):
+    if any(word in name for word in TRACING_WORDS for name in raised.classes):
         return True
-    return raised.act == COMPUTED and bool(raised.classes & _STUMBLES or _is_unpacking(raised))
+    return raised.act == COMPUTING and bool(raised.classes & _STUMBLES or _is_unpacking(raised))
 
 
 def _is_unpacking(raised: SubjectRaised) -> bool:
@@ -220,7 +220,7 @@ def not_loaded(told: Mapping[str, Any], name: str, target: str) -> TargetError:
         inner = "." in str(told["absent"])  # a part of a package that is there, in another release perhaps
         return (ImportingError if inner else TargetError)(_explain_missing_name(told, name))
     if kind == "syntax":
-        return TargetError(f"{name!r} is no valid Python: {told['message']}.", where=_place(told))
+        return TargetError(f"{name!r} is no valid Python: {told['message']}.", where=_format_place(told))
     if kind == "no_file":
         path = Path(name)
         return TargetError(f"there is no such file.{near_file(path)}", where=FileLocation(str(path)))
@@ -231,10 +231,10 @@ def not_loaded(told: Mapping[str, Any], name: str, target: str) -> TargetError:
         return MissingNameError(f"there is no {told['part']!r} in it (target {target!r}).{_nearest_callable(told)}",
                                 where=place)
     return ImportingError(f"importing {name!r} raises {portable_text(str(told.get('summary', kind)))}",
-                         where=_place(told) if told.get("file") else None)
+                         where=_format_place(told) if told.get("file") else None)
 
 
-def _place(told: Mapping[str, Any]) -> FileLocation:
+def _format_place(told: Mapping[str, Any]) -> FileLocation:
     return FileLocation(shown_path(Path(str(told["file"]))), int(told["line"]))
 
 
@@ -243,26 +243,26 @@ def _explain_missing_name(told: Mapping[str, Any], name: str) -> str:
     top, _, inner = absent.partition(".")
     if told["is_asked"]:
         return f"there is no module {absent!r}.{hint(absent.rpartition('.')[2], told['siblings'])}"
-    if not inner and (command := _install(top)):
+    if not inner and (command := _find_install_command(top)):
         return f"importing {name!r} needs {absent!r}, which is not installed. Install it: {command}"
     near = near_misses(absent.rpartition(".")[2], list(map(str, told["siblings"])))
-    return (f"importing {name!r} needs the module {absent!r}, which was not found in {_looked(told)}."
+    return (f"importing {name!r} needs the module {absent!r}, which was not found in {_describe_search(told)}."
             f"{f' Did you mean {either(near)}?' if near else ''}")
 
 
-def _install(module: str) -> str:
+def _find_install_command(module: str) -> str:
     """The command that installs what attnspec knows: a framework, or what a registered library is imported as.
 
     Empty for any other module: a distribution of the same name may be a stranger's.
     """
-    for manifest in sorted(paths.folder("implementations").glob(f"*/{FILE}")):
+    for manifest in sorted(paths.folder("implementations").glob(f"*/{MANIFEST_FILE}")):
         library = next(iter(read_manifest(manifest.parent))).library
         if module in library.requires.split()[:1]:
             return library.install or (f"pip install {library.distribution}" if library.distribution else "")
     return how_to_install(module)
 
 
-def _looked(told: Mapping[str, Any]) -> str:
+def _describe_search(told: Mapping[str, Any]) -> str:
     """Where a module was looked for: `the current folder, scratch or the installed packages`."""
     folders = [Path(str(folder)) for folder in told.get("looked", ())]
     own = ["the current folder" if folder == Path.cwd() else portable_text(paths.typed_here(str(folder)))
@@ -294,8 +294,8 @@ def not_ended(doing: str, death: ProcessDeath, deadline: float) -> str:
     """
     if death.verdict is Verdict.TIMED_OUT:
         return f"{doing} had not ended after {deadline:g} s. Give it longer: --deadline."
-    if death.reason.startswith(DIED):
-        return f"{doing} ends the process{death.reason.removeprefix(DIED)}.{_last_words(death)}"
+    if death.reason.startswith(DIED_REASON):
+        return f"{doing} ends the process{death.reason.removeprefix(DIED_REASON)}.{_last_words(death)}"
     return f"{doing} ends the process: {death.reason}."
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from attnspec.hosting.client import Client
 
 
-NAMED_ALIKE = frozenset({*OF_SUBJECTS, "einops", "pytest", "scipy", "tensorflow", "triton"})
+SAME_NAMES = frozenset({*OF_SUBJECTS, "einops", "pytest", "scipy", "tensorflow", "triton"})
 """The modules whose distributions are known to have the same name."""
 
 _audited_surroundings = [Surroundings()]
@@ -56,7 +56,7 @@ def audited_command() -> tuple[str, ...]:
     return _audited_surroundings[0].command
 
 
-def _command(python: str) -> tuple[str, ...]:
+def _find_command(python: str) -> tuple[str, ...]:
     """What starts the environment that is meant: the audited one, or that of this interpreter, if one is named."""
     return audited_command() or ((python,) if python else ())
 
@@ -67,8 +67,8 @@ def installed_version(distribution: str, python: str = "") -> str:
 
     python: the interpreter of a manifest, which is asked where no other environment is audited.
     """
-    if command := _command(python):
-        return str(_found_there(command, distributions=[distribution])["versions"].get(distribution, ""))
+    if command := _find_command(python):
+        return str(_ask_host(command, distributions=[distribution])["versions"].get(distribution, ""))
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         return importlib.metadata.version(distribution)
     return ""
@@ -77,8 +77,8 @@ def installed_version(distribution: str, python: str = "") -> str:
 @functools.cache
 def is_installed(module: str, python: str = "") -> bool:
     """Whether a module can be imported where subjects live. Nothing is imported here to find out. python: as above."""
-    if command := _command(python):
-        return bool(_found_there(command, modules=[module])["modules"][module])
+    if command := _find_command(python):
+        return bool(_ask_host(command, modules=[module])["modules"][module])
     top, *inner = module.split(".")
     try:
         specification = importlib.util.find_spec(top) if top else None
@@ -96,7 +96,7 @@ def how_to_install(module: str) -> str:
     """The command that installs a module; empty where its distribution may be called otherwise: a stranger's may be
     called like the module.
     """
-    return f"pip install {module}" if module in NAMED_ALIKE else ""
+    return f"pip install {module}" if module in SAME_NAMES else ""
 
 
 def not_installed(module: str, command: str) -> str:
@@ -109,7 +109,7 @@ def not_installed(module: str, command: str) -> str:
 def distribution_of(package: str) -> str:
     """The distribution that installed this package; empty if none did, or if an old interpreter cannot tell."""
     if command := audited_command():
-        return str(_found_there(command, packages=[package])["packages"][package])
+        return str(_ask_host(command, packages=[package])["packages"][package])
     return next(iter(importlib.metadata.packages_distributions().get(package, ())), "")
 
 
@@ -120,7 +120,7 @@ def audited_environment(distributions: Sequence[str]) -> Mapping[str, str]:
     """
     if not audited_command():
         return {}
-    client = _client(_audited_surroundings[0].command, is_here=_audited_surroundings[0].is_here)
+    client = _start_client(_audited_surroundings[0].command, is_here=_audited_surroundings[0].is_here)
     versions = {name: installed_version(name) for name in distributions}
     about = {name: str(client.about[name]) for name in ("python", "numpy", "machine") if name in client.about}
     return {**about, **{name: version for name, version in versions.items() if version}}
@@ -130,13 +130,13 @@ def audited_environment(distributions: Sequence[str]) -> Mapping[str, str]:
 def no_start(python: str) -> str:
     """Why no process can be started with this interpreter; empty if one can."""
     try:
-        _client((python,), is_here=True).request({"do": "find", "modules": [], "distributions": []})
+        _start_client((python,), is_here=True).request({"do": "find", "modules": [], "distributions": []})
     except TargetError as cause:
         return str(cause)
     return ""
 
 
-def _found_there(command: tuple[str, ...], **names: list[str]) -> Mapping[str, Any]:
+def _ask_host(command: tuple[str, ...], **names: list[str]) -> Mapping[str, Any]:
     """What a host there says of modules, distributions and packages; that there is nothing, where the interpreter of a
     manifest starts none. Raises TargetError where the audited environment starts none.
     """
@@ -144,12 +144,12 @@ def _found_there(command: tuple[str, ...], **names: list[str]) -> Mapping[str, A
     is_audited = command == audited_command()
     if not is_audited and no_start(command[0]):
         return {"modules": dict.fromkeys(asked["modules"], False), "versions": {}}
-    client = _client(command, is_here=_audited_surroundings[0].is_here or not is_audited)
+    client = _start_client(command, is_here=_audited_surroundings[0].is_here or not is_audited)
     return client.request({"do": "find", **asked})[0]
 
 
 @functools.cache
-def _client(command: tuple[str, ...], *, is_here: bool) -> Client:
+def _start_client(command: tuple[str, ...], *, is_here: bool) -> Client:
     from attnspec.hosting.client import Client  # noqa: PLC0415  (weight: NumPy)
 
     option = _audited_surroundings[0].option if command == audited_command() else ""
@@ -160,7 +160,7 @@ _told_by_workers: list[Mapping[str, str]] = []
 
 
 @contextmanager
-def asked_workers(missing: Mapping[str, str]) -> Iterator[None]:
+def note_workers(missing: Mapping[str, str]) -> Iterator[None]:
     """Whether a registered subject can be judged, the workers of a cluster have told: by its id, why none of them can;
     empty if one can.
     """
@@ -176,7 +176,7 @@ def told_by_workers(subject: str) -> str | None:
     return _told_by_workers[-1].get(subject, "no worker knows it.") if _told_by_workers else None
 
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def read_modules(fields: Fields) -> str:
@@ -206,7 +206,7 @@ def read_made(fields: Fields) -> tuple[str, ...]:
 def read_variables(fields: Fields) -> Mapping[str, str]:
     """Environment variables with their values. Raises the error of the fields."""
     for name in fields.mapping:
-        if not _VARIABLE.fullmatch(name):
+        if not _VARIABLE_NAME.fullmatch(name):
             raise fields.error(f"{quoted(name)} is not a name for an environment variable: letters, digits and _ only.",
                                where=fields.place(name))
     return read_texts(fields)
@@ -242,7 +242,7 @@ def _is_met(fields: Fields, python: str) -> bool:
         raise fields.complain("where", message) from None
 
 
-_KEYS = ("install", "upon", "python", "not_tested")
+_RANGE_FIELDS = ("install", "upon", "python", "not_tested")
 
 
 class RangePlace(Enum):
@@ -286,16 +286,17 @@ def read_ends(fields: Fields, distribution: str, versions: str, of_library: Sequ
     ends = {end.which: end for end in of_library if end.not_tested or _is_within(end, distribution, versions)}
     for which in RangePlace if inner.mapping or of_library else ():
         if which.value in inner.mapping or (which in ENDS and which not in ends):
-            ends[which] = _end(which, inner.inner(which.value, f"the {which.value} release"), distribution, versions)
+            ends[which] = _read_end(which, inner.inner(which.value, f"the {which.value} release"), distribution,
+                                    versions)
     return tuple(ends[which] for which in RangePlace if which in ends)
 
 
 def read_versions(fields: Fields) -> str:
     """The field `versions`, a version specifier; empty if it is not given. Raises the error of the fields."""
-    return _specifier(fields, "versions") if "versions" in fields.mapping else ""
+    return _read_specifier(fields, "versions") if "versions" in fields.mapping else ""
 
 
-def _specifier(fields: Fields, key: str) -> str:
+def _read_specifier(fields: Fields, key: str) -> str:
     versions = fields.text(key)
     try:
         SpecifierSet(versions).contains("1.0")  # numbers are read when they are compared
@@ -309,7 +310,7 @@ def read_since(fields: Fields) -> Mapping[str, str]:
     """Reads the field `since`: by keyword, the versions of the library that know it; empty if it is not given."""
     inner = fields.inner("since", "the versions that know a keyword", optional=True)
     inner.refuse_other_keys(tuple(EVERY_KEYWORD))
-    return {name: _specifier(inner, name) for name in inner.mapping}
+    return {name: _read_specifier(inner, name) for name in inner.mapping}
 
 
 def is_known_to(version: str, versions: str) -> bool:
@@ -317,8 +318,8 @@ def is_known_to(version: str, versions: str) -> bool:
     return not version or SpecifierSet(versions).contains(version, prereleases=True)
 
 
-def _end(which: RangePlace, fields: Fields, distribution: str, versions: str) -> RangeEnd:
-    fields.refuse_other_keys(_KEYS)
+def _read_end(which: RangePlace, fields: Fields, distribution: str, versions: str) -> RangeEnd:
+    fields.refuse_other_keys(_RANGE_FIELDS)
     if "not_tested" in fields.mapping:
         fields.refuse_other_keys(("not_tested",))
         return RangeEnd(which, not_tested=fields.text("not_tested"))

@@ -23,7 +23,7 @@ from attnspec.problems.demand import fit_to_limits
 from attnspec.problems.keyword_arrays import NEUTRAL_PATTERNS, keyword_array, split_past
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import LayerProblem, Problem, Sizes, numpy_dtype
-from attnspec.subjects.call import gist_of
+from attnspec.subjects.call import find_gist
 from attnspec.subjects.exceptions import Topic, refusal_words
 from attnspec.subjects.subject import Subject, SubjectDied, SubjectRaised, UnusableAnswer
 
@@ -58,14 +58,14 @@ class Case:
     def pose_problem(self, dtype: DType, kind: Kind) -> Problem | RotaryProblem:
         """The problem of a subject of this kind; a rotary embedding has small whole numbers that count from 0."""
         if kind is not Kind.ROTARY:
-            return self.problem(dtype)
-        x, (B, T) = Case(self.sizes).problem(dtype).query, (self.sizes.B, self.sizes.T)
+            return self.make_problem(dtype)
+        x, (B, T) = Case(self.sizes).make_problem(dtype).query, (self.sizes.B, self.sizes.T)
         given = {name: value for name, value in self.keywords.items() if name != POSITIONS}
         if "rotary_width" in given:
             given["rotary_width"] = width_of(given["rotary_width"], self.sizes.D)
         return RotaryProblem(dtype, x, np.tile(np.arange(T, dtype=np.int32), (B, 1)), **given)
 
-    def problem(self, dtype: DType) -> Problem:
+    def make_problem(self, dtype: DType) -> Problem:
         """Small whole numbers: query (B,H,T,D), key (B,Hkv,S,D), value (B,Hkv,S,Dv); masks hide nothing."""
         B, H, Hkv, T, S, D, Dv = self.sizes.by_axis.values()
         number = numpy_dtype(dtype)
@@ -145,7 +145,7 @@ class Interview:
         if self.subject.refuses(problem):
             return False
         try:
-            self.subject.answer_any(problem)
+            self.subject.answer(problem)
         except SubjectRaised:
             return False
         except UnusableAnswer:
@@ -171,7 +171,7 @@ class Interview:
         if self.subject.refuses(problem):
             return ""
         try:
-            self.subject.answer_any(problem)
+            self.subject.answer(problem)
         except UnusableAnswer:
             return ""
         except SubjectRaised as raised:
@@ -223,7 +223,7 @@ def start_of(interview: Interview) -> Case | None:
 
 def _follow_refusals(interview: Interview, start: Case) -> Case | None:
     """A case that is taken, on the way of which each refusal is another one than those before: a check was passed."""
-    waiting, met = deque([start]), {gist_of(interview.refusal(start))}
+    waiting, met = deque([start]), {find_gist(interview.refusal(start))}
     for _ in range(MOST_STEPS):
         if not waiting or met == {""}:
             return None
@@ -231,7 +231,7 @@ def _follow_refusals(interview: Interview, start: Case) -> Case | None:
             words = interview.refusal(case)
             if not words and interview.takes_case(case):
                 return case
-            if (gist := gist_of(words)) not in met:
+            if (gist := find_gist(words)) not in met:
                 met.add(gist)
                 waiting.append(case)
     return None
@@ -434,7 +434,7 @@ class _RefusalSearch:
 
     def _is_kept(self, case: Case | None) -> bool:
         """Whether there is no such case, or a known limit keeps it from the function."""
-        return case is None or bool(self.interview.subject.refuses(case.problem(self.interview.dtype)))
+        return case is None or bool(self.interview.subject.refuses(case.make_problem(self.interview.dtype)))
 
     def _move_refused_case(self, places: Mapping[str, int]) -> Case | None:
         """The least case that is refused, moved."""

@@ -49,15 +49,16 @@ from attnspec.subjects.installed import (
     told_by_workers,
 )
 
-FILE = "manifest.yaml"
-_LIBRARY = ("library", "distribution", "also_distributed_as", "versions", "since", "tested", "homepage", "issues",
-            "install", "requires", "faster_with", "host", "python", "device", "subjects")
+MANIFEST_FILE = "manifest.yaml"
+_LIBRARY_FIELDS = ("library", "distribution", "also_distributed_as", "versions", "since", "tested", "homepage",
+                   "issues",
+                   "install", "requires", "faster_with", "host", "python", "device", "subjects")
 SUBJECT_KEYS = ("id", "title", "function", "document", "note", "variants", "deviations", "process", "made",
             "requires", "faster_with", "cannot_run", "device", "versions", "since", "tested", "precision_on",
             "backward", "defaults", *DECLARED)
 VARIANT_KEYS = ("function", "conventions", "precision", "precision_on", "weights", "compiles", "versions", "note")
 DEVIATION_KEYS = ("clause", "verdict", "reason", "issue", "script", "until", "dtypes")
-_VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}([a-z]{1,9}[0-9]{0,9})?")
+_VERSION_PATTERN = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}([a-z]{1,9}[0-9]{0,9})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,20 +188,20 @@ class Registered:
 
 def read_manifest(folder: Path) -> Iterator[Registered]:
     """The subjects of the library whose folder this is. Raises ManifestError with file and line."""
-    fields = Fields(load_yaml(folder / FILE, error=ManifestError), "a manifest", ManifestError)
-    fields.refuse_other_keys(_LIBRARY)
+    fields = Fields(load_yaml(folder / MANIFEST_FILE, error=ManifestError), "a manifest", ManifestError)
+    fields.refuse_other_keys(_LIBRARY_FIELDS)
     if not folder.name.isidentifier():
         better = re.sub(r"[^0-9A-Za-z]", "_", folder.name)
         raise ManifestError(f"the folder {folder.name!r} is not an identifier, so its adapters cannot be imported. "
                             f"Rename it, as in {better!r}.", where=FileLocation(shown_path(folder)))
-    library = _library(fields, folder)
+    library = _read_library(fields, folder)
     for subject in fields.read_each("subjects", "a subject"):
-        yield replace(_subject(subject, _narrow_library(library, subject), folder),
+        yield replace(_read_subject(subject, _narrow_library(library, subject), folder),
                       faster_with=read_faster(subject, fields, library.python),
                       device=read_device(subject) or read_device(fields))
 
 
-def _library(fields: Fields, folder: Path) -> Library:
+def _read_library(fields: Fields, folder: Path) -> Library:
     program = read_program(fields, folder)
     distribution, versions = fields.text("distribution", ""), read_versions(fields)
     return Library(
@@ -229,15 +230,15 @@ def _narrow_library(library: Library, subject: Fields) -> Library:
     return replace(library, versions=versions, tested=ends, since={**library.since, **read_since(subject)})
 
 
-def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
+def _read_subject(fields: Fields, library: Library, folder: Path) -> Registered:
     fields.refuse_other_keys(SUBJECT_KEYS)
     cannot_run = fields.text("cannot_run", "")
     adapters = None if library.program else folder
-    function = "" if cannot_run and "function" not in fields.mapping else _function(fields, adapters)
-    declaration = replace(read_declaration(fields), variants=_variants(fields, adapters),
+    function = "" if cannot_run and "function" not in fields.mapping else _read_function_name(fields, adapters)
+    declaration = replace(read_declaration(fields), variants=_read_variants(fields, adapters),
                           precision_on=read_precision_on(fields), made=read_made(fields),
                           defaults=read_texts(fields.inner("defaults", "the defaults", optional=True)),
-                          deviations=tuple(_deviation(inner, folder) for inner in
+                          deviations=tuple(_read_deviation(inner, folder) for inner in
                                            fields.read_each("deviations", "a deviation", optional=True)))
     return Registered(
         id=f"{library.folder}/{fields.name('id')}",
@@ -255,7 +256,7 @@ def _subject(fields: Fields, library: Library, folder: Path) -> Registered:
     )
 
 
-def _function(fields: Fields, folder: Path | None) -> str:
+def _read_function_name(fields: Fields, folder: Path | None) -> str:
     """`adapter:name`, of a file that is there; in a program (no folder of adapters) the name, which it knows."""
     function = fields.text("function")
     if folder is None:
@@ -271,18 +272,18 @@ def _function(fields: Fields, folder: Path | None) -> str:
     return function
 
 
-def _variants(fields: Fields, folder: Path | None) -> Mapping[str, Variant]:
+def _read_variants(fields: Fields, folder: Path | None) -> Mapping[str, Variant]:
     variants = fields.inner("variants", "the variants", optional=True)
-    return {name: _variant(name, inner, folder) for name, inner in variants.read_named("the variant")}
+    return {name: _read_variant(name, inner, folder) for name, inner in variants.read_named("the variant")}
 
 
-def _variant(name: str, fields: Fields, folder: Path | None) -> Variant:
+def _read_variant(name: str, fields: Fields, folder: Path | None) -> Variant:
     fields.refuse_other_keys(VARIANT_KEYS)
     if not NAME.fullmatch(name):
         raise fields.error(f"{quoted(name)} is not a name for a variant: {NAME_SAYS}.", where=fields.place())
     return Variant(
         name=name,
-        function=_function(fields, folder),
+        function=_read_function_name(fields, folder),
         conventions=read_conventions(fields),
         precision=read_precision(fields),
         weights=fields.one_of("weights", WEIGHTS, "", kind="way to return weights"),
@@ -307,13 +308,13 @@ def read_script(fields: Fields, folder: Path) -> Path:
     return script
 
 
-def _deviation(fields: Fields, folder: Path) -> Deviation:
+def _read_deviation(fields: Fields, folder: Path) -> Deviation:
     """All but `dtypes` must be given, a link or a script among them: without reason, proof and end it is an excuse."""
     fields.refuse_other_keys(DEVIATION_KEYS)
     if "script" not in fields.mapping:
         fields.absent("issue")
     until = fields.text("until")
-    if not _VERSION.fullmatch(until):
+    if not _VERSION_PATTERN.fullmatch(until):
         raise fields.complain("until", f"should be a version, as in '2.14', not {quoted(until)}.")
     return Deviation(
         clause=fields.text("clause"),
@@ -411,13 +412,13 @@ def read_program(fields: Fields, folder: Path) -> Program | None:
     """
     if "host" not in fields.mapping:
         return None
-    command = _words(fields)
+    command = _split_words(fields)
     if not command or not command[0]:
         raise fields.complain("host", "should be a command, as in 'node host.mjs'.")
     return Program(command, folder, tuple(fields.text("requires", "").split()), fields.text("install", ""))
 
 
-def _words(fields: Fields) -> tuple[str, ...]:
+def _split_words(fields: Fields) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(fields.text("host")))
     except ValueError as cause:

@@ -17,7 +17,7 @@ from attnspec.core.errors import FileLocation, TargetError, hint, near_misses
 from attnspec.core.keyword import BACKWARD
 from attnspec.core.nouns import is_bare
 from attnspec.spec.yaml_lines import shown_path
-from attnspec.subjects.signature import SOMEWHERE, FunctionDescription, signature_of
+from attnspec.subjects.signature import UNKNOWN_PLACE, FunctionDescription, signature_of
 
 SHOWN = 8
 """So many functions of a file are named in a message."""
@@ -36,9 +36,9 @@ def no_such_subject(target: str, known: Iterable[str]) -> TargetError:
     named.
     """
     name = target.rstrip(":")
-    for written, file in _candidates(name):
+    for written, file in _list_candidates(name):
         if file and file.is_file():
-            return TargetError(_has(file, written))
+            return TargetError(_has_name(file, written))
     if name.endswith(".py"):
         return TargetError(f"{name}: there is no such file.{near_file(Path(name))}")
     if Path(name).is_dir():
@@ -65,7 +65,7 @@ def no_such_function(target: str) -> TargetError | None:
 def is_anywhere(target: str) -> bool:
     """Whether a module or a file of this name is here that may hold the function."""
     written = target.rpartition(":")[0]
-    is_there = Path(written).is_file() if written.endswith(".py") else _spec(written) is not None
+    is_there = Path(written).is_file() if written.endswith(".py") else _find_spec(written) is not None
     return is_there and no_such_function(target) is None
 
 
@@ -84,7 +84,7 @@ def class_for_function(target: str) -> TargetError | None:
     match only_binding(file, name) if file else None:
         case ast.ClassDef(decorator_list=[], bases=bases) as binding if file:
             where = FileLocation(shown_path(file), binding.lineno)
-            importable = by_name(file, name) if written.endswith(".py") else target
+            importable = importable_by_name(file, name) if written.endswith(".py") else target
             return no_function(target, name, importable if bases else "", where)
     return None
 
@@ -94,7 +94,7 @@ def only_binding(file: Path, name: str) -> ast.stmt | None:
     scope; None also where the file cannot be read: the import says it better.
     """
     tree = parse_file(file)
-    binding = [node for node in ast.walk(tree) if name in _binds(node)]
+    binding = [node for node in ast.walk(tree) if name in _list_bound_names(node)]
     return binding[0] if len(binding) == 1 and isinstance(binding[0], ast.stmt) and binding[0] in tree.body else None
 
 
@@ -108,11 +108,11 @@ def no_function(target: str, name: str, importable: str, where: FileLocation | N
                        f"attend = {name}(...); or {way}", where=where)
 
 
-def by_name(file: Path, name: str) -> str:
+def importable_by_name(file: Path, name: str) -> str:
     """`folder.module:name` for a name of a file, as one imports it from the working directory; else a stand-in."""
     path, here = file.absolute(), Path.cwd()
     parts = path.relative_to(here).with_suffix("").parts if path.is_relative_to(here) else ("",)
-    return f"{'.'.join(parts)}:{name}" if all(part.isidentifier() for part in parts) else SOMEWHERE
+    return f"{'.'.join(parts)}:{name}" if all(part.isidentifier() for part in parts) else UNKNOWN_PLACE
 
 
 def file_of(written: str) -> Path | None:
@@ -120,7 +120,7 @@ def file_of(written: str) -> Path | None:
     return Path(written) if written.endswith(".py") else file_of_module(written)
 
 
-def _binds(node: ast.AST) -> set[str]:
+def _list_bound_names(node: ast.AST) -> set[str]:
     """The names that a node binds, in whatever scope."""
     match node:
         case ast.Name(id=name, ctx=ast.Store()) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) \
@@ -168,14 +168,14 @@ def public_functions(file: Path) -> list[str]:
 
     Functions, and what is made of them (`attend = jax.jit(_attend)`) or of the file's own classes.
     """
-    return [name for names in _public(file) for name in names]
+    return [name for names in _list_public(file) for name in names]
 
 
 def only_function(file: Path) -> str:
     """The one public function of a file that takes enough for attention, a backward pass beside it aside; where none
     does, the one that there is, so that what it lacks is said. "" where there is none, or a choice.
     """
-    taking, others = _public(file)
+    taking, others = _list_public(file)
     meant = [name for name in taking if name.removesuffix(BACKWARD) not in set(taking) - {name}] or others
     return meant[0] if len(meant) == 1 else ""
 
@@ -186,10 +186,10 @@ def spelled_out(target: str) -> str:
     return f"{target}:{only}" if only else target
 
 
-def _public(file: Path) -> tuple[list[str], list[str]]:
+def _list_public(file: Path) -> tuple[list[str], list[str]]:
     """The file's public names that can be called: what may be attention, and functions with too few parameters."""
     tree = parse_file(file)
-    names = [name for name in dict.fromkeys(_callables(tree)) if not name.startswith("_")]
+    names = [name for name in dict.fromkeys(_list_callables(tree)) if not name.startswith("_")]
     helpers = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and _takes_less(node.args)}
     return [name for name in names if name not in helpers], [name for name in names if name in helpers]
 
@@ -199,7 +199,7 @@ def _takes_less(given: ast.arguments) -> bool:
     return given.vararg is None and len(given.posonlyargs) + len(given.args) < _ARRAYS
 
 
-def _callables(tree: ast.Module) -> Iterator[str]:
+def _list_callables(tree: ast.Module) -> Iterator[str]:
     made = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     for node in tree.body:
         match node:
@@ -207,23 +207,23 @@ def _callables(tree: ast.Module) -> Iterator[str]:
                 yield name
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda()):
                 yield name
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if made & _names(call):
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call) if made & _list_names(call):
                 yield name
 
 
-def _names(call: ast.Call) -> set[str]:
+def _list_names(call: ast.Call) -> set[str]:
     return {node.id for node in (call.func, *call.args) if isinstance(node, ast.Name)}
 
 
-def _has(file: Path, name: str) -> str:
+def _has_name(file: Path, name: str) -> str:
     functions = public_functions(file)
     if not functions:
-        return _mistake(file) or f"{name} defines no public function. {FORM}"
+        return _find_mistake(file) or f"{name} defines no public function. {FORM}"
     more = f" and {len(functions) - SHOWN} more" if len(functions) > SHOWN else ""
     return f"{name} has: {', '.join(functions[:SHOWN])}{more}. Write {name}:{functions[0]}."
 
 
-def _mistake(file: Path) -> str:
+def _find_mistake(file: Path) -> str:
     """Where the file is no valid Python, and why; empty if it is."""
     try:
         ast.parse(file.read_bytes())
@@ -234,7 +234,7 @@ def _mistake(file: Path) -> str:
     return ""
 
 
-def _candidates(name: str) -> Iterator[tuple[str, Path | None]]:
+def _list_candidates(name: str) -> Iterator[tuple[str, Path | None]]:
     """How a file or a module would be written in a target, and the file behind it."""
     yield name, file_of_module(name)
     yield from ((path, Path(path)) for path in (name, f"{name}.py") if path.endswith(".py"))
@@ -242,11 +242,11 @@ def _candidates(name: str) -> Iterator[tuple[str, Path | None]]:
 
 def file_of_module(name: str) -> Path | None:
     """The file that an import of the module would run; its packages are not imported either."""
-    spec = _spec(name)
+    spec = _find_spec(name)
     return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
 
 
-def _spec(name: str) -> ModuleSpec | None:
+def _find_spec(name: str) -> ModuleSpec | None:
     """What an import of the module would find."""
     path: Sequence[str] | None = [str(Path.cwd()), *sys.path]
     spec, parts = None, name.split(".")
@@ -271,7 +271,7 @@ def check_unloaded(target: str) -> None:
         return
     _check_valid(file, written)
     if function := _describe_function(file, written, name):
-        signature_of(function, name, target=by_name(file, name) if written.endswith(".py") else target)
+        signature_of(function, name, target=importable_by_name(file, name) if written.endswith(".py") else target)
 
 
 def _check_valid(file: Path, written: str) -> None:
@@ -287,7 +287,7 @@ def _check_valid(file: Path, written: str) -> None:
 def loads_at_once(target: str) -> bool:
     """Whether the file behind a target imports nothing but the standard library, NumPy and what is nowhere."""
     file = file_of(target.rpartition(":")[0])
-    if file is None or _tree(file) is None:
+    if file is None or _parse_tree(file) is None:
         return False
     return not any(_is_found(name, file.parent) for name in imports_of(target) - _PLAIN)
 
@@ -295,11 +295,11 @@ def loads_at_once(target: str) -> bool:
 def imports_of(target: str) -> frozenset[str]:
     """The packages that the file behind a target imports anywhere, as far as it can be read; "" for its siblings."""
     file = file_of(target.rpartition(":")[0])
-    tree = _tree(file) if file else None
-    return frozenset(_imported(tree)) if tree else frozenset()
+    tree = _parse_tree(file) if file else None
+    return frozenset(_list_imported(tree)) if tree else frozenset()
 
 
-def _tree(file: Path) -> ast.Module | None:
+def _parse_tree(file: Path) -> ast.Module | None:
     try:
         return ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
@@ -311,7 +311,7 @@ def _is_found(package: str, beside: Path) -> bool:
     return not package or PathFinder.find_spec(package, [str(beside), str(Path.cwd()), *sys.path]) is not None
 
 
-def _imported(tree: ast.AST) -> Iterator[str]:
+def _list_imported(tree: ast.AST) -> Iterator[str]:
     """The packages of all import statements."""
     for node in ast.walk(tree):
         match node:
@@ -327,14 +327,14 @@ def _describe_function(file: Path, module: str, name: str) -> FunctionDescriptio
     if not isinstance(function, ast.FunctionDef) or function.decorator_list or not names_in(file):
         return None
     try:
-        parameters = tuple(_parameters(function.args))
+        parameters = tuple(_read_parameters(function.args))
     except (ValueError, TypeError):  # a default that is worked out
         return None
     return FunctionDescription("function", name, module, "", FileLocation(shown_path(file), function.lineno),
                                parameters, {})
 
 
-def _parameters(given: ast.arguments) -> Iterator[Parameter]:
+def _read_parameters(given: ast.arguments) -> Iterator[Parameter]:
     """The parameters, with their defaults. Raises ValueError or TypeError for one that is worked out."""
     by_position, defaults = [*given.posonlyargs, *given.args], list(map(ast.literal_eval, given.defaults))
     of_position = [*[Parameter.empty] * (len(by_position) - len(defaults)), *defaults]

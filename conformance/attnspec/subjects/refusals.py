@@ -24,8 +24,7 @@ from attnspec.problems.make import make_layer
 from attnspec.problems.problem import Array, LayerProblem, Problem, Recipe, Sizes, heads_last, with_gaps
 from attnspec.subjects.exceptions import Topic, says_always_causal
 from attnspec.subjects.interview import Case, Interview, WordedRefusal, find_causes, start_of, with_keyword
-from attnspec.subjects.misfits import GAPS, STRIDED, WITHOUT_CAUSAL, is_contiguous
-from attnspec.subjects.subject import Subject, SubjectDied
+from attnspec.subjects.subject import GAPS, STRIDED, WITHOUT_CAUSAL, Subject, SubjectDied, is_contiguous
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class OptionalFeature:
     profile: str = ""
 
 
-OPTIONAL = (
+OPTIONAL_FEATURES = (
     OptionalFeature("grouped heads (Hkv < H)", "Hkv", "Hkv < H", profile="grouped"),
     OptionalFeature("values of another width (Dv ≠ D)", "Dv", "Dv ≠ D", "D"),
     OptionalFeature("T ≠ S", "T", "T ≠ S", "S"),
@@ -51,15 +50,15 @@ OPTIONAL = (
     OptionalFeature("causal with T > S", "S", "causal with T > S", "T", causal=True),
 )
 
-FAR = (
+FAR_SIZES = (
     Sizes(B=1, H=1, Hkv=1, T=1, S=1, D=1, Dv=1), Sizes(33, 3, 3, 3, 5, 7, 7), Sizes(1, 128, 128, 5, 3, 40, 40),
     Sizes(2, 7, 7, 17, 33, 96, 64), Sizes(1, 2, 2, 1, 4096, 33, 33), Sizes(1, 1, 1, 4096, 3, 40, 40),
     Sizes(1, 1, 1, 15, 31, 256, 256), Sizes(1, 1, 1, 3, 5, 512, 512), Sizes(1, 1, 1, 257, 300, 24, 40),
     Sizes(1, 14, 2, 16, 16, 64, 64), Sizes(1, 71, 1, 16, 16, 16, 16))
 """Sizes far from plain along several axes at once: who takes these is not asked about each axis alone."""
 
-FAR_COMPILED = (Sizes(33, 3, 3, 3, 5, 7, 7), Sizes(2, 7, 7, 17, 33, 96, 96), Sizes(1, 1, 1, 15, 31, 512, 512),
-                Sizes(1, 2, 2, 1, 512, 33, 33), Sizes(1, 2, 2, 1, 4096, 33, 33))
+FAR_SIZES_COMPILED = (Sizes(33, 3, 3, 3, 5, 7, 7), Sizes(2, 7, 7, 17, 33, 96, 96), Sizes(1, 1, 1, 15, 31, 512, 512),
+                      Sizes(1, 2, 2, 1, 512, 33, 33), Sizes(1, 2, 2, 1, 4096, 33, 33))
 """The same where each costs a compilation, the longest last; what else is refused is found out where it comes up."""
 
 SLOWLY_COMPILED = 5.0
@@ -89,8 +88,8 @@ def with_refusals(subject: Subject) -> Subject:
 
 def _without_optional(subject: Subject, start: Case) -> Subject:
     for causal in (False, True):
-        if (asked := _causal(subject, start, is_on=causal)) is not None:
-            for optional in OPTIONAL:
+        if (asked := _begin_causal(subject, start, is_on=causal)) is not None:
+            for optional in OPTIONAL_FEATURES:
                 if optional.causal is causal:
                     subject = _ask_optional(asked.within_limits_of(subject), optional)
     return subject
@@ -99,9 +98,9 @@ def _without_optional(subject: Subject, start: Case) -> Subject:
 def limits_without_refusals(subject: Subject) -> Limits:
     """The limits that the subject would have, had it refused nothing."""
     limits = subject.declaration.limits
-    asked = {optional.refusal for optional in OPTIONAL if optional.name in subject.refused_words}
+    asked = {optional.refusal for optional in OPTIONAL_FEATURES if optional.name in subject.refused_words}
     found = limits_saying({*subject.refused_words, *asked}) | {
-        limit for limit, width in WIDTHS.items() if width.name in subject.refused_words} | {
+        limit for limit, width in OPTIONAL_WIDTHS.items() if width.name in subject.refused_words} | {
         each.rare.limit for each in EVERY_KEYWORD.values() if each.rare and each.rare.name in subject.refused_words}
     return replace(limits, refuses=tuple(each for each in limits.refuses if str(each) not in subject.refused_words),
                    **{name: getattr(Limits(), name) for name in found})
@@ -191,7 +190,7 @@ def _always_causal(subject: Subject) -> BegunInterview | None:
                                           refused_words={**subject.refused_words, WITHOUT_CAUSAL: words}))
 
 
-def _causal(subject: Subject, start: Case, *, is_on: bool) -> BegunInterview | None:
+def _begin_causal(subject: Subject, start: Case, *, is_on: bool) -> BegunInterview | None:
     """An interview at the first dtype at which it takes the start with the causal flag, or as it is."""
     case = Case(start.sizes, {"causal": True} if is_on else start.keywords)
     interviews = (Interview(subject, dtype) for dtype in subject.declaration.dtypes)
@@ -205,7 +204,7 @@ def _ask_optional(begun: BegunInterview, optional: OptionalFeature) -> Subject:
     has_no_half = optional.half == "Hkv" and (begun.start.sizes.H == 1 or begun.start.size_along("G") > 1)
     if is_said or optional.profile in declared.claims or has_no_half:
         return subject
-    words = [begun.interview.lasting_words(case) for case in _unlike(begun.start, optional)]
+    words = [begun.interview.lasting_words(case) for case in _list_unlike(begun.start, optional)]
     if not words or not all(words) or not begun.interview.takes_case(begun.start):
         return subject
     limits = narrowed_by(declared.limits, (read_refusal(optional.refusal),))
@@ -213,7 +212,7 @@ def _ask_optional(begun: BegunInterview, optional: OptionalFeature) -> Subject:
                    refused_words={**subject.refused_words, optional.name: words[0]})
 
 
-def _unlike(start: Case, optional: OptionalFeature) -> Iterator[Case]:
+def _list_unlike(start: Case, optional: OptionalFeature) -> Iterator[Case]:
     """The ways to have two axes differ: a length that is refused by itself is no refusal of their difference."""
     sizes = start.sizes.by_axis
     if optional.half == "Hkv":  # groups of four and of eight are taken by some that take none of two
@@ -243,14 +242,14 @@ def _with_found(subject: Subject) -> Subject:
     if begun is None:
         return subject
     try:
-        for end in _questions(begun):
+        for end in _list_questions(begun):
             begun = _settle_question(begun, end)
     except SubjectDied:  # the clauses say how
         return begun.subject
     return begun.subject
 
 
-def _questions(begun: BegunInterview) -> Iterator[Case]:
+def _list_questions(begun: BegunInterview) -> Iterator[Case]:
     declared = begun.subject.declaration
     is_compiled = declared.is_compiled
     optional = ROTARY.keys() - {POSITIONS} if declared.kind is Kind.ROTARY else OFF.keys()
@@ -259,10 +258,10 @@ def _questions(begun: BegunInterview) -> Iterator[Case]:
     for hiding in sorted({"mask", "bias"} & declared.keywords if "causal" in declared.keywords else ()):
         yield with_keyword(with_keyword(begun.start, "causal", declared.limits), hiding, declared.limits)
     if not is_compiled:
-        yield from (replace(begun.start, sizes=sizes) for sizes in FAR)
+        yield from (replace(begun.start, sizes=sizes) for sizes in FAR_SIZES)
         return
     taken: list[tuple[int, float]] = []  # keys, and what the question took
-    for sizes in FAR_COMPILED:
+    for sizes in FAR_SIZES_COMPILED:
         if expected_seconds(taken, sizes.S) > SLOWLY_COMPILED:
             return
         before = begun.subject.callee.cpu_seconds()
@@ -317,7 +316,8 @@ def _with_groups(begun: BegunInterview) -> Subject:
     subject, start, declared = begun.subject, begun.start, begun.subject.declaration
     if declared.limits.grouped is not None:
         return subject
-    if start.size_along("G") == 1 and not all(begun.interview.takes_case(case) for case in _unlike(start, OPTIONAL[0])):
+    if start.size_along("G") == 1 and not all(begun.interview.takes_case(case)
+                                              for case in _list_unlike(start, OPTIONAL_FEATURES[0])):
         return subject
     return replace(subject, declaration=replace(declared, limits=replace(declared.limits, grouped=True)))
 
@@ -337,7 +337,7 @@ def _is_promised(subject: Subject, found: WordedRefusal) -> bool:
 # What a layer of one's own refuses beside what it refuses as attention
 
 
-_PLAIN = Sizes(B=2, H=2, Hkv=2, T=4, S=4, D=4, Dv=4)
+_PLAIN_SIZES = Sizes(B=2, H=2, Hkv=2, T=4, S=4, D=4, Dv=4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,11 +345,11 @@ class Width:
     """A width that a layer need not take: in words; how wide values are, and by how much M is more than H·D."""
 
     name: str
-    Dv: int = _PLAIN.Dv
+    Dv: int = _PLAIN_SIZES.Dv
     more: int = 0
 
 
-WIDTHS: Mapping[str, Width] = {
+OPTIONAL_WIDTHS: Mapping[str, Width] = {
     "ties_model_width": Width("a model of another width (M ≠ H·D)", more=3),
     "ties_value_width": Width("values of another width (Dv ≠ D)", Dv=6)}
 """By the limit that says the same."""
@@ -361,7 +361,7 @@ def with_widths(subject: Subject) -> Subject:
     taken = (each for each in subject.declaration.dtypes
              if Interview(subject, each).answers(_pose_layer_problem(subject, each, plain)))
     for dtype in islice(taken, 1):
-        for limit, width in WIDTHS.items():
+        for limit, width in OPTIONAL_WIDTHS.items():
             subject = _with_width(subject, limit, width, dtype)
     return subject
 
@@ -379,7 +379,7 @@ def _with_width(subject: Subject, limit: str, width: Width, dtype: DType) -> Sub
 
 def _pose_layer_problem(subject: Subject, dtype: DType, width: Width) -> LayerProblem:
     limits = subject.declaration.limits
-    sizes = replace(_PLAIN, Dv=width.Dv, **({"H": 1, "Hkv": 1} if limits.single_head else {}))
+    sizes = replace(_PLAIN_SIZES, Dv=width.Dv, **({"H": 1, "Hkv": 1} if limits.single_head else {}))
     recipe = Recipe(sizes, ("normal",), "none", frozenset({"causal"} if limits.causal_only else ()), 1,
                     M=sizes.H * sizes.D + width.more, inputs=limits.inputs)
     return make_layer(recipe, dtype, limits=limits)
@@ -397,8 +397,8 @@ class MemoryLayout:
     limit_layout: Callable[[Limits], Limits]
 
 
-LAYOUTS = (MemoryLayout(STRIDED, heads_last, lambda limits: replace(limits, contiguous=True)),
-           MemoryLayout(GAPS, with_gaps, lambda limits: replace(limits, contiguous_features=True)))
+MEMORY_LAYOUTS = (MemoryLayout(STRIDED, heads_last, lambda limits: replace(limits, contiguous=True)),
+                  MemoryLayout(GAPS, with_gaps, lambda limits: replace(limits, contiguous_features=True)))
 
 
 def with_layouts(interview: Interview, start: Case) -> Subject:
@@ -406,8 +406,8 @@ def with_layouts(interview: Interview, start: Case) -> Subject:
 
     start: a plain problem that it takes, of several heads and queries: of one, all layouts are the same.
     """
-    subject, plain = interview.subject, start.problem(interview.dtype)
-    for layout in LAYOUTS:
+    subject, plain = interview.subject, start.make_problem(interview.dtype)
+    for layout in MEMORY_LAYOUTS:
         laid = _lay_out_problem(plain, layout.view)
         if is_contiguous(laid):
             continue

@@ -34,7 +34,7 @@ from attnspec.core.surroundings import Surroundings, kind_of
 from attnspec.record.outcome import COMPARISON, SIZES, VALUES, KnownFinding, Outcome, Seen, does_explain, is_named
 from attnspec.spec.yaml_lines import Fields, load_yaml, shown_path
 from attnspec.subjects.installed import audited_command, read_device, read_versions
-from attnspec.subjects.manifest import FILE, Library, Registered, read_manifest, read_script
+from attnspec.subjects.manifest import MANIFEST_FILE, Library, Registered, read_manifest, read_script
 from attnspec.subjects.outline import file_of_module, no_such_subject, parse_file
 
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 
 FINDINGS_FILE = "findings.yaml"
-_PARTS = ("SUBJECT", "CLAUSE", "DTYPE", "RECIPE")
+_RECIPE_PARTS = ("SUBJECT", "CLAUSE", "DTYPE", "RECIPE")
 _LANGUAGES = {".js": "javascript", ".mjs": "javascript"}
-_FINDING = ("id", "says", "subjects", "clauses", "dtypes", "versions", "script", "documented", "issue", "cases",
-            "seen", "harm", "device", "processor", "replays")
+_FINDING_FIELDS = ("id", "says", "subjects", "clauses", "dtypes", "versions", "script", "documented", "issue", "cases",
+                   "seen", "harm", "device", "processor", "replays")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def read_findings(folder: Path) -> Iterator[Finding]:
         fields = Fields(load_yaml(folder / FINDINGS_FILE, error=ManifestError), "a list of findings", ManifestError)
         fields.refuse_other_keys(("findings",))
         known: dict[str, FileLocation] = {}
-        for finding in (_finding(each, folder) for each in fields.read_each("findings", "a finding")):
+        for finding in (_read_finding(each, folder) for each in fields.read_each("findings", "a finding")):
             if finding.id in known:
                 raise ManifestError(f"there are two findings {finding.id!r}; the first is at {known[finding.id]}. "
                                     "Rename this one.", where=finding.where)
@@ -167,37 +167,38 @@ def read_findings(folder: Path) -> Iterator[Finding]:
             yield finding
 
 
-def _finding(fields: Fields, folder: Path) -> Finding:
-    fields.refuse_other_keys(_FINDING)
+def _read_finding(fields: Fields, folder: Path) -> Finding:
+    fields.refuse_other_keys(_FINDING_FIELDS)
     return Finding(
         id=f"{folder.name}/{fields.name('id')}",
         says=fields.text("says"),
         subjects=tuple(f"{folder.name}/{name}" for name in _read_some_texts(fields, "subjects")),
-        clauses=_clauses(fields),
+        clauses=_read_clauses(fields),
         dtypes=tuple(dtype.value for dtype in fields.choices("dtypes", DType, (), kind="dtype")),
         script=read_script(fields, folder),
         documented=fields.text("documented"),
         issue=fields.url("issue", ""),
         where=fields.place("id"),
         versions=read_versions(fields),
-        cases=_cases(fields.inner("cases", "`cases`")) if "cases" in fields.mapping else None,
+        cases=_read_cases(fields.inner("cases", "`cases`")) if "cases" in fields.mapping else None,
         seen=tuple(map(read_seen, fields.read_each("seen", "what was seen", optional=True))),
         harm=fields.choice("harm", Harm) if "harm" in fields.mapping else None,
         device=read_device(fields),
         processor=fields.text("processor", ""),
-        replays=tuple(_replay(line, fields) for line in fields.texts("replays", ())),
+        replays=tuple(_read_replay(line, fields) for line in fields.texts("replays", ())),
     )
 
 
-def _replay(line: str, fields: Fields) -> ReplayedCase:
+def _read_replay(line: str, fields: Fields) -> ReplayedCase:
     words = line.split()
-    if len(words) != len(_PARTS):
-        raise fields.complain("replays", f"should have lines of four parts, '{' '.join(_PARTS)}', as a report prints "
+    if len(words) != len(_RECIPE_PARTS):
+        raise fields.complain("replays",
+                              f"should have lines of four parts, '{' '.join(_RECIPE_PARTS)}', as a report prints "
                                          f"them behind `attnspec replay`, not {quoted(line)}.")
     return ReplayedCase(*words)
 
 
-def _clauses(fields: Fields) -> tuple[str, ...]:
+def _read_clauses(fields: Fields) -> tuple[str, ...]:
     """They may go unsaid only where what was seen is said."""
     return _read_some_texts(fields, "clauses") if "clauses" in fields.mapping or "seen" not in fields.mapping else ()
 
@@ -210,7 +211,7 @@ def _read_some_texts(fields: Fields, key: str) -> tuple[str, ...]:
     return texts
 
 
-def _cases(fields: Fields) -> Cases:
+def _read_cases(fields: Fields) -> Cases:
     fields.refuse_other_keys(("keywords", "largest_scale", "raises"))
     if "raises" not in fields.mapping:
         fields.absent("keywords")
@@ -230,8 +231,8 @@ def read_seen(fields: Fields) -> Seen:
     return Seen(
         clauses=fields.texts("clauses", ()),
         needs=read_keywords(fields, "needs"), needs_any=read_keywords(fields, "needs_any"),
-        without=read_keywords(fields, "without"), sizes=_sizes(fields),
-        exception=read_pattern(fields, "exception"), values=_values(fields),
+        without=read_keywords(fields, "without"), sizes=_read_sizes(fields),
+        exception=read_pattern(fields, "exception"), values=_read_values(fields),
         relative_error=fields.number("relative_error", math.inf),
         absolute_error=fields.number("absolute_error", math.inf), margin=fields.number("margin", math.inf))
 
@@ -256,7 +257,7 @@ def read_pattern(fields: Fields, key: str) -> str:
     return text
 
 
-def _sizes(fields: Fields) -> tuple[str, ...]:
+def _read_sizes(fields: Fields) -> tuple[str, ...]:
     found = fields.texts("sizes", ())
     for each in found:
         if not COMPARISON.fullmatch(each):
@@ -265,7 +266,7 @@ def _sizes(fields: Fields) -> tuple[str, ...]:
     return found
 
 
-def _values(fields: Fields) -> tuple[str, ...]:
+def _read_values(fields: Fields) -> tuple[str, ...]:
     found = fields.texts("values", ())
     for each in found:
         if each not in VALUES:
@@ -290,8 +291,8 @@ def registered_subjects(folders: Iterable[Path | str] = (), *, library: str = ""
     return subjects
 
 
-def load(target: str, surroundings: Surroundings | None = None, *, lift: str = "",
-         folders: Sequence[Path | str] = ()) -> Subject:
+def load_target(target: str, surroundings: Surroundings | None = None, *, lift: str = "",
+                 folders: Sequence[Path | str] = ()) -> Subject:
     """The subject that `target` names: a registered id, `package.module:function` or `path/to/file.py:function`.
 
     It lives in a process of its own with these surroundings; without any, in this one.
@@ -312,7 +313,7 @@ def load(target: str, surroundings: Surroundings | None = None, *, lift: str = "
         _refuse_other_process(known[target])
     subject = load_registered(known[target], surroundings, lift=lift, folders=tuple(map(Path, folders)))
     device = kind_of(surroundings.device if surroundings else "")
-    folder, version = _folder_of(subject.library, folders), subject.library.version
+    folder, version = _find_folder(subject.library, folders), subject.library.version
     return replace(subject, findings=findings_about(target, subject.library, folders, device),
                    replays=known_replays(folder, target, version, device))
 
@@ -320,7 +321,7 @@ def load(target: str, surroundings: Surroundings | None = None, *, lift: str = "
 def findings_about(subject: str, library: Library, folders: Sequence[Path | str],
                    device: str) -> tuple[KnownFinding, ...]:
     """What is known of a subject of the library in its installed version, on this kind of device."""
-    return known_findings(_folder_of(library, folders), subject, library.version, device)
+    return known_findings(_find_folder(library, folders), subject, library.version, device)
 
 
 def findings_of(library: str, folders: Iterable[Path | str]) -> tuple[Finding, ...]:
@@ -329,7 +330,7 @@ def findings_of(library: str, folders: Iterable[Path | str]) -> tuple[Finding, .
                  for finding in read_findings(folder))
 
 
-def _folder_of(library: Library, folders: Sequence[Path | str]) -> Path:
+def _find_folder(library: Library, folders: Sequence[Path | str]) -> Path:
     return next(path for path in library_folders(folders) if path.name == library.folder)
 
 
@@ -337,11 +338,11 @@ def process_of(target: str, folders: tuple[str, ...] = ()) -> Mapping[str, str]:
     """The environment variables that must stand, or had better, before a process begins that judges this target."""
     if is_bare(target):  # a module's or a file's function: no manifest speaks of it
         return {}
-    return _processes(folders, audited_command()).get(target, {})
+    return _list_processes(folders, audited_command()).get(target, {})
 
 
 @cache
-def _processes(folders: tuple[str, ...], _audited: tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:
+def _list_processes(folders: tuple[str, ...], _audited: tuple[str, ...]) -> Mapping[str, Mapping[str, str]]:
     """By subject: a run asks for each of its thousands of items. What makes one faster is asked where it lives."""
     return {name: {**subject.faster_with, **subject.process} for name, subject in registered_subjects(folders).items()}
 
@@ -371,15 +372,15 @@ def library_folders(folders: Iterable[Path | str]) -> Iterator[Path]:
 def _manifest_folders(parent: Path) -> Iterator[Path]:
     if not parent.is_dir():
         raise UsageError("there is no such folder of implementations.", where=FileLocation(shown_path(parent)))
-    if (parent / FILE).is_file():
+    if (parent / MANIFEST_FILE).is_file():
         holder = shown_path(parent.absolute().parent)
         raise UsageError(f"this is one library's folder; name the folder that holds it, {holder}.",
                          where=FileLocation(shown_path(parent)))
     for path in sorted(parent.iterdir()):
-        if (path / FILE).is_file():
+        if (path / MANIFEST_FILE).is_file():
             yield path
         elif path.is_dir() and any(path.glob("*.py")):
-            raise ManifestError(f"holds adapters but no {FILE}.", where=FileLocation(shown_path(path)))
+            raise ManifestError(f"holds adapters but no {MANIFEST_FILE}.", where=FileLocation(shown_path(path)))
 
 
 def defined_at(target: str, folders: Iterable[str | Path] = ()) -> FileLocation | None:
@@ -389,12 +390,12 @@ def defined_at(target: str, folders: Iterable[str | Path] = ()) -> FileLocation 
     """
     written, _, name = target.rpartition(":")
     if written == HANDED:
-        return _of_code(getattr(sys.modules.get(HANDED), name, None))
+        return _locate_code(getattr(sys.modules.get(HANDED), name, None))
     if not written:
-        file, name = _adapter(target, folders)
+        file, name = _find_adapter(target, folders)
     else:
         file = Path(written) if written.endswith(".py") else file_of_module(written) or _file_of_loaded(written)
-    return _in_file(file, name.partition(".")[0]) if file else None
+    return _locate_in_file(file, name.partition(".")[0]) if file else None
 
 
 def annotated_at(target: str, folders: Iterable[str | Path] = ()) -> FileLocation | None:
@@ -419,10 +420,10 @@ def _wrapped_places(place: FileLocation) -> Iterator[FileLocation]:
             continue
         names = [each.name for each in node.names if (each.asname or each.name) in used]
         file = file_of_module(node.module) if names else None
-        yield from filter(None, (_in_file(file, name) for name in names if file))
+        yield from filter(None, (_locate_in_file(file, name) for name in names if file))
 
 
-def _adapter(target: str, folders: Iterable[str | Path]) -> tuple[Path | None, str]:
+def _find_adapter(target: str, folders: Iterable[str | Path]) -> tuple[Path | None, str]:
     """The file of a registered subject's adapter, and the function's name in it."""
     library = target.partition("/")[0]
     known = registered_subjects(folders, library=library).get(target)
@@ -432,7 +433,7 @@ def _adapter(target: str, folders: Iterable[str | Path]) -> tuple[Path | None, s
     return file, name
 
 
-def _of_code(function: object) -> FileLocation | None:
+def _locate_code(function: object) -> FileLocation | None:
     """Where a function object was written."""
     code = getattr(function, "__code__", None)
     if not isinstance(code, CodeType):
@@ -446,13 +447,13 @@ def _file_of_loaded(module: str) -> Path | None:
     return Path(file) if file else None
 
 
-def _in_file(file: Path, name: str) -> FileLocation | None:
+def _locate_in_file(file: Path, name: str) -> FileLocation | None:
     tree = parse_file(file)  # the trial says what is wrong with one that cannot be read
-    line = next((node.lineno for node in tree.body if name in _names(node)), 0)
+    line = next((node.lineno for node in tree.body if name in _list_defined(node)), 0)
     return FileLocation(str(file.resolve()), line) if line else None
 
 
-def _names(node: ast.stmt) -> set[str]:
+def _list_defined(node: ast.stmt) -> set[str]:
     """The names that a statement of a module defines."""
     match node:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):

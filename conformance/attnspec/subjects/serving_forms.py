@@ -25,14 +25,14 @@ from attnspec.problems.problem import CACHED_INPUTS, Array, Lays, Problem, Sizes
 class PackedProblem:
     """query (Nq,H,D), key (Nk,Hkv,D), value (Nk,Hkv,Dv) of sequences one behind the other, and their borders (B+1,).
 
-    own: by input, the places of each sequence among its dense ones, (B,T) or (B,S).
+    own_places: by input, the places of each sequence among its dense ones, (B,T) or (B,S).
     """
 
     query: Array
     key: Array
     value: Array
-    given: Mapping[str, object]
-    own: Mapping[str, Array]
+    given_arguments: Mapping[str, object]
+    own_places: Mapping[str, Array]
     sizes: Sizes
 
     @property
@@ -49,7 +49,7 @@ class PackedProblem:
         """An answer (Nq,H,…), or one that lies as another input does, as (B,H,T,…), with zeros in the rows that no
         sequence has.
         """
-        own = self.own[of]
+        own = self.own_places[of]
         dense = np.zeros((*own.shape, *answer.shape[1:]), answer.dtype)
         dense[own] = answer
         return dense.swapaxes(1, 2)
@@ -58,16 +58,17 @@ class PackedProblem:
         """Spreads the gradients of packed inputs out again, (B,H,T,D) and its like; one that is not packed stays as it
         is, such as sinks' (H,).
         """
-        return {name: self.spread(array, name) if name in self.own else array for name, array in gradients.items()}
+        return {name: self.spread(array, name) if name in self.own_places else array for name,
+                array in gradients.items()}
 
     @property
     def lays(self) -> Lays:
         """How what belongs to the entries of each input is packed, (Nq,H,·) or (Nk,Hkv,·)."""
-        return {name: partial(_pack_array, own=own) for name, own in self.own.items()}
+        return {name: partial(_pack_array, own=own) for name, own in self.own_places.items()}
 
-    def of_output(self, array: Array) -> Array:
+    def pack_output(self, array: Array) -> Array:
         """An array (B,H,T,Dv) that lies as the output does, as (Nq,H,Dv)."""
-        return _pack_array(array, self.own["query"])
+        return _pack_array(array, self.own_places["query"])
 
 
 def pack(problem: Problem, parameters: frozenset[str]) -> PackedProblem:
@@ -76,18 +77,18 @@ def pack(problem: Problem, parameters: frozenset[str]) -> PackedProblem:
     Lengths become borders; where none are given, every sequence is as long as the array.
     """
     sizes = problem.sizes
-    of_queries, of_keys = _lengths(problem, "T"), _lengths(problem, "S")
-    own = {"query": _own(of_queries, problem.query), "key": _own(of_keys, problem.key),
-           "value": _own(of_keys, problem.value)}
+    of_queries, of_keys = _count_own(problem, "T"), _count_own(problem, "S")
+    own = {"query": _find_places(of_queries, problem.query), "key": _find_places(of_keys, problem.key),
+           "value": _find_places(of_keys, problem.value)}
     query, key, value = (_pack_array(getattr(problem, name), places) for name, places in own.items())
-    most = {"max_query": _longest(own["query"]), "max_key": _longest(own["key"])}
-    form = {"cu_query": _borders(own["query"]), "cu_key": _borders(own["key"]),
+    most = {"max_query": _find_longest(own["query"]), "max_key": _find_longest(own["key"])}
+    form = {"cu_query": _find_borders(own["query"]), "cu_key": _find_borders(own["key"]),
             **{name: longest for name, longest in most.items() if name in parameters}}
     keywords = {name: value for name, value in sorted(problem.given.items()) if name not in SAID}
     return PackedProblem(query, key, value, {**form, **keywords}, own, sizes)
 
 
-def _lengths(problem: Problem, axis: str) -> Array | None:
+def _count_own(problem: Problem, axis: str) -> Array | None:
     """(B,): how many of its queries, or keys, each batch entry has; None where all."""
     lengths: Array | None = next(getattr(problem, name) for name, counted in COUNTS.items() if counted == axis)
     return lengths
@@ -98,23 +99,23 @@ def _pack_array(array: Array, own: Array) -> Array:
     return np.ascontiguousarray(array.swapaxes(1, 2)[own])
 
 
-def _own(lengths: Array | None, array: Array) -> Array:
+def _find_places(lengths: Array | None, array: Array) -> Array:
     """(B,T) bool: the places of each sequence in an array (B,H,T,D), or of keys."""
     B, _, most, _ = array.shape
     return np.arange(most) < (np.full((B, 1), most) if lengths is None else lengths[:, None])
 
 
-def _borders(own: Array) -> Array:
+def _find_borders(own: Array) -> Array:
     """(B+1,) int32: where each sequence begins, and where the last one ends; own: its places (B,T)."""
     return np.concatenate([[0], np.cumsum(own.sum(axis=1))]).astype(np.int32)
 
 
-def _longest(own: Array) -> int:
+def _find_longest(own: Array) -> int:
     """The most places (B,T) that a sequence has."""
     return int(own.sum(axis=1).max(initial=0))
 
 
-LARGE = 256.0
+LARGE_FILLER = 256.0
 """What stands, with alternating signs, in slots that hold no key, where that is to be seen."""
 
 
@@ -128,27 +129,27 @@ class PagedProblem:
     lengths: Array
 
     @property
-    def given(self) -> Mapping[str, object]:
+    def given_arguments(self) -> Mapping[str, object]:
         """What is given beside query, key and value."""
         return {TABLE: self.table, NUMBER: self.lengths}
 
 
-def _any_order(pages: int) -> Array:
+def _shuffle_pages(pages: int) -> Array:
     """Any shape, (pages,): their numbers in an order of their own, the same each time."""
     return np.argsort(random_words(0, "pages", (pages,)), kind="stable")
 
 
-def _page_zero(spare: Array, pages: int, missing: int) -> Array:  # noqa: ARG001  (the same parameters for all)
+def _number_page_zero(spare: Array, pages: int, missing: int) -> Array:  # noqa: ARG001  (the same parameters for all)
     """Any shape, (missing,): page 0, whoever's it is."""
     return np.zeros(missing, np.int64)
 
 
-def _unused(spare: Array, pages: int, missing: int) -> Array:  # noqa: ARG001  (the same parameters for all)
+def _number_unused_pages(spare: Array, pages: int, missing: int) -> Array:  # noqa: ARG001  (the same parameters for all)
     """Any shape, (missing,): pages that nobody uses, one after the other."""
     return np.resize(spare, missing)
 
 
-def _no_page(spare: Array, pages: int, missing: int) -> Array:  # noqa: ARG001  (the same parameters for all)
+def _number_no_page(spare: Array, pages: int, missing: int) -> Array:  # noqa: ARG001  (the same parameters for all)
     """Any shape, (missing,): numbers below and beyond those of the pages, by turns."""
     return np.resize(np.array([-1, pages + 7]), missing)
 
@@ -161,10 +162,10 @@ class PageLayout:
     shares: whether pages of the same content are one.
     """
 
-    order: Callable[[int], Array] = _any_order
+    order: Callable[[int], Array] = _shuffle_pages
     spare: int = 2
     columns: int = 0
-    tail: Callable[[Array, int, int], Array] = _page_zero
+    tail: Callable[[Array, int, int], Array] = _number_page_zero
     content: float = 1.0
     is_tight: bool = False
     shares: bool = False
@@ -176,17 +177,17 @@ UNUSED_PAGES = 65_600
 MOST_SLOTS = 2**21
 """Slots of a pool at most: a subject whose pages are long is not handed gigabytes for the sake of their number."""
 
-_LONG = PageLayout(columns=3, is_tight=True)
-_BEYOND = replace(_LONG, tail=_unused)
+_LONG_TAIL = PageLayout(columns=3, is_tight=True)
+_BEYOND_CONTENT = replace(_LONG_TAIL, tail=_number_unused_pages)
 
 LAYOUTS: Mapping[PagePattern, PageLayout] = {
     "in_order": PageLayout(order=np.arange, spare=0),
     "backwards": PageLayout(order=lambda pages: np.arange(pages)[::-1], spare=0),
     "one_page": PageLayout(spare=0),
-    "long_table": _LONG,
-    "large_beyond": replace(_BEYOND, content=LARGE),
-    "nan_beyond": replace(_BEYOND, content=np.nan),
-    "no_page_beyond": replace(_LONG, tail=_no_page),
+    "long_table": _LONG_TAIL,
+    "large_beyond": replace(_BEYOND_CONTENT, content=LARGE_FILLER),
+    "nan_beyond": replace(_BEYOND_CONTENT, content=np.nan),
+    "no_page_beyond": replace(_LONG_TAIL, tail=_number_no_page),
     "beyond_16_bits": PageLayout(order=lambda pages: np.arange(pages)[::-1], spare=UNUSED_PAGES),
     "shared": PageLayout(shares=True),
 }
@@ -221,51 +222,52 @@ def _lay_pages(problem: Problem, pattern: PagePattern, multiple: int) -> LaidPag
     held = lengths if layout.is_tight else np.full(sizes.B, sizes.S)
     needed = -(-held // slots)
     is_used = np.arange(max(1, needed.max(initial=0) + layout.columns)) < needed[:, None]
-    cut = partial(_cut, held=held, is_used=is_used, slots=slots, content=layout.content)
-    owner = _same([cut(array) for array in _of_keys(problem)]) if layout.shares else np.arange(is_used.sum())
+    cut = partial(_cut_pages, held=held, is_used=is_used, slots=slots, content=layout.content)
+    owner = _find_same_pages([cut(array)
+                              for array in _list_key_arrays(problem)]) if layout.shares else np.arange(is_used.sum())
     own, pages = np.unique(owner, return_inverse=True)
     order = layout.order(len(own) + (layout.spare if layout.spare * slots <= MOST_SLOTS else 0))
     table = np.empty(is_used.shape, np.int32)
     table[is_used] = order[pages]
     table[~is_used] = layout.tail(order[len(own):], len(order), int((~is_used).sum()))
-    return LaidPages(table, lengths, lambda array: _pool(cut(array)[own], order, layout.content))
+    return LaidPages(table, lengths, lambda array: _fill_pool(cut(array)[own], order, layout.content))
 
 
-def _of_keys(problem: Problem) -> Iterator[Array]:
+def _list_key_arrays(problem: Problem) -> Iterator[Array]:
     """Keys and values (B,Hkv,S,·), and what says which numbers their entries stand for."""
     yield from (problem.key, problem.value)
     yield from (array for name, array in problem.given.items()
                 if name in OF_ENTRIES and KEYWORDS[name].meaning_of in CACHED_INPUTS)
 
 
-def _cut(array: Array, held: Array, is_used: Array, slots: int, content: float) -> Array:
+def _cut_pages(array: Array, held: Array, is_used: Array, slots: int, content: float) -> Array:
     """(pages,slots,Hkv,·) of (B,Hkv,S,·): the pages in use, entry by entry; `content` stands beyond what is held."""
     B, heads, S, width = array.shape
     columns = is_used.shape[1]
     every = np.empty((B, columns * slots, heads, width), array.dtype)
-    every[...] = _filler(content, width, array)
+    every[...] = _make_filler(content, width, array)
     own = min(S, columns * slots)
     is_held = np.arange(own) < held[:, None]
     every[:, :own][is_held] = array.swapaxes(1, 2)[:, :own][is_held]
     return np.asarray(every.reshape(B, columns, slots, heads, width)[is_used])
 
 
-def _filler(content: float, width: int, like: Array) -> Array:
+def _make_filler(content: float, width: int, like: Array) -> Array:
     """(width,) in the dtype of an array of any shape: the content, with alternating signs."""
     return (content * np.where(np.arange(width) % 2, -1.0, 1.0)).astype(like.dtype)
 
 
-def _same(contents: list[Array]) -> Array:
+def _find_same_pages(contents: list[Array]) -> Array:
     """(pages,): of each page the first whose keys and values, of any shape, are the same to the bit."""
     first: dict[bytes, int] = {}
     texts = (b"".join(array[page].tobytes() for array in contents) for page in range(len(contents[0])))
     return np.array([first.setdefault(text, page) for page, text in enumerate(texts)], np.int64)
 
 
-def _pool(pages: Array, order: Array, content: float) -> Array:
+def _fill_pool(pages: Array, order: Array, content: float) -> Array:
     """Of any shape, (pages,slots,Hkv,·): each page in its place; the others hold nothing."""
     pool = np.empty((len(order), *pages.shape[1:]), pages.dtype)
-    pool[...] = _filler(content, pages.shape[-1], pages)
+    pool[...] = _make_filler(content, pages.shape[-1], pages)
     pool[order[: len(pages)]] = pages
     return pool
 
@@ -279,13 +281,13 @@ MOST_STEPS = 16
 GROWING = 7
 """So many calls store one key more than the call before each; the rest is stored at once."""
 
-NONE = ""
+NO_CACHE = ""
 """The name of the cache of a sequence that has not begun."""
 
-FIRST_STEP: Mapping[str, object] = {STATE: {"earlier": {}, "takes": NONE}}
+FIRST_STEP: Mapping[str, object] = {STATE: {"earlier": {}, "takes": NO_CACHE}}
 """What is told of the first call of a sequence."""
 
-OWN, OTHER, TRIED = "own", "other", "tried"
+OWN_CACHE, OTHER_CACHE, TRIED_CACHE = "own", "other", "tried"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -309,17 +311,19 @@ class SteppedDecoding:
 
 def in_steps(problem: Problem, pattern: StepPattern) -> SteppedDecoding:
     """The problem as calls of a decoder; without a past, the call that is judged is the first of its sequence."""
-    own = tuple(_storing_steps(problem, OWN, _ENDS.get(pattern, _at_once)(problem.past)))
-    takes = OWN if own else NONE
-    last = Step(_without_past(problem), takes, OWN)
+    own = tuple(_storing_steps(problem, OWN_CACHE, _ENDS_BY_STEPPING.get(pattern, _store_at_once)(problem.past)))
+    takes = OWN_CACHE if own else NO_CACHE
+    last = Step(_without_past(problem), takes, OWN_CACHE)
     if pattern == "beside_another":
-        return SteppedDecoding(_by_turns(own, tuple(_storing_steps(_another(problem), OTHER, _halves(problem.past)))),
+        return SteppedDecoding(_alternate_calls(own, tuple(_storing_steps(_make_other_call(problem), OTHER_CACHE,
+                                                                          _store_in_halves(problem.past)))),
                                last)
     if pattern == "after_another":
-        return SteppedDecoding((*_storing_steps(_another(problem), OTHER, _at_once(problem.sizes.S)), *own), last)
+        return SteppedDecoding((*_storing_steps(_make_other_call(problem), OTHER_CACHE,
+                                                _store_at_once(problem.sizes.S)), *own), last)
     if pattern == "tried_before":
-        other = _another(problem)
-        return SteppedDecoding((*own, Step(_quiet(other, _without_past(other)), takes, TRIED)), last)
+        other = _make_other_call(problem)
+        return SteppedDecoding((*own, Step(_silence_call(other, _without_past(other)), takes, TRIED_CACHE)), last)
     return SteppedDecoding(own, last)
 
 
@@ -336,38 +340,39 @@ def steps_for_host(stepped: SteppedDecoding, call: Callable[[Problem], Arguments
     return {STATE: {"earlier": earlier, "takes": stepped.last.takes}}
 
 
-def _at_once(past: int) -> tuple[int, ...]:
+def _store_at_once(past: int) -> tuple[int, ...]:
     """Where calls begin and end, of so many past keys."""
     return (0, past)
 
 
-def _halves(past: int) -> tuple[int, ...]:
+def _store_in_halves(past: int) -> tuple[int, ...]:
     return (0, past // 2, past)
 
 
-def _one_by_one(past: int) -> tuple[int, ...]:
+def _store_one_by_one(past: int) -> tuple[int, ...]:
     return (0, *range(max(0, past - MOST_STEPS), past + 1))
 
 
-def _growing(past: int) -> tuple[int, ...]:
+def _store_growing(past: int) -> tuple[int, ...]:
     ends = (number * (number + 1) // 2 for number in range(GROWING + 1))
     return (*(end for end in ends if end < past), past)
 
 
-_ENDS: Mapping[StepPattern, Callable[[int], tuple[int, ...]]] = {
-    "token_by_token": _one_by_one, "halves": _halves, "growing": _growing, "beside_another": _halves}
+_ENDS_BY_STEPPING: Mapping[StepPattern, Callable[[int], tuple[int, ...]]] = {
+    "token_by_token": _store_one_by_one, "halves": _store_in_halves, "growing": _store_growing,
+    "beside_another": _store_in_halves}
 
 
 def _storing_steps(problem: Problem, name: str, places: tuple[int, ...]) -> Iterator[Step]:
     """The calls that store the first keys of a problem, cut at these places."""
-    whole, takes = join_past(problem), NONE
+    whole, takes = join_past(problem), NO_CACHE
     for first, end in pairwise(places):
         if first < end:
-            yield Step(_quiet(problem, _span(whole, first, end), end), takes, name)
+            yield Step(_silence_call(problem, _take_span(whole, first, end), end), takes, name)
             takes = name
 
 
-def _span(whole: Problem, first: int, end: int) -> Problem:
+def _take_span(whole: Problem, first: int, end: int) -> Problem:
     """As many queries as keys: the keys themselves, one for each query head. Queries that are codes have a format and
     scales of their own, so that these are queries of the problem.
     """
@@ -378,7 +383,7 @@ def _span(whole: Problem, first: int, end: int) -> Problem:
     return whole.but(**scales, query=np.ascontiguousarray(query), key=key, value=value)
 
 
-def _quiet(problem: Problem, part: Problem, end: int | None = None) -> Problem:
+def _silence_call(problem: Problem, part: Problem, end: int | None = None) -> Problem:
     """A call whose answer is thrown away: nothing that has rows, nothing asked for, and no number of keys beyond its
     end.
     """
@@ -396,7 +401,7 @@ def _without_past(problem: Problem) -> Problem:
     return problem.but(**new, **dict.fromkeys(HELD_IN_CACHE), **{STATE: None})
 
 
-def _another(problem: Problem) -> Problem:
+def _make_other_call(problem: Problem) -> Problem:
     """The same with other keys and values: of the opposite sign, each at the place of its neighbour. Codes keep their
     sign, since a format may not have the other one, and have scales of twice the size; zero points stay.
     """
@@ -408,7 +413,7 @@ def _another(problem: Problem) -> Problem:
         for name in (*CACHED_INPUTS, *HELD_IN_CACHE) if (value := getattr(problem, name)) is not None})
 
 
-def _by_turns(own: tuple[Step, ...], other: tuple[Step, ...]) -> tuple[Step, ...]:
+def _alternate_calls(own: tuple[Step, ...], other: tuple[Step, ...]) -> tuple[Step, ...]:
     """A call of the one, a call of the other."""
     pairs = zip(own, other, strict=True)
     return tuple(step for pair in pairs for step in pair)

@@ -32,7 +32,7 @@ from attnspec.core.forms import (
 from attnspec.core.keywords import CAUSAL, KEYWORDS, OTHER_NAMES, is_causal_flag, keyword_for, slip_of
 from attnspec.core.nouns import Kind
 from attnspec.core.paths import portable_text
-from attnspec.host.describing import described
+from attnspec.host.describing import describe_callable
 from attnspec.spec.yaml_lines import shown_path
 
 
@@ -73,9 +73,9 @@ class FunctionDescription:
         return self.place if self.place.file else None
 
 
-def described_of(function: Callable[..., object] | FunctionDescription) -> FunctionDescription:
+def describe_function(function: Callable[..., object] | FunctionDescription) -> FunctionDescription:
     """What is known of a function of this process; of one elsewhere it is known already."""
-    return function if isinstance(function, FunctionDescription) else read_description(described(function))
+    return function if isinstance(function, FunctionDescription) else read_description(describe_callable(function))
 
 
 def read_description(told: Mapping[str, Any]) -> FunctionDescription:
@@ -85,50 +85,50 @@ def read_description(told: Mapping[str, Any]) -> FunctionDescription:
     return FunctionDescription(
         type_name=str(told["type"]), qualname=str(told["qualname"]), module=str(told["module"]), doc=str(told["doc"]),
         place=FileLocation(shown_path(Path(str(place[0]))), int(place[1])) if place else FileLocation(""),
-        parameters=None if parameters is None else tuple(map(_parameter, parameters)),
-        attributes={str(name): value_of(value) for name, value in told["attributes"].items()},
+        parameters=None if parameters is None else tuple(map(_read_parameter, parameters)),
+        attributes={str(name): read_value(value) for name, value in told["attributes"].items()},
         uses=frozenset(map(str, told["uses"])),
         **{name: bool(told[name]) for name in ("is_class", "is_callable", "is_function", "is_deferred",
                                                "is_module_of_torch")})
 
 
-def _parameter(told: Mapping[str, Any]) -> Parameter:
-    default = value_of(told["default"]) if "default" in told else Parameter.empty
+def _read_parameter(told: Mapping[str, Any]) -> Parameter:
+    default = read_value(told["default"]) if "default" in told else Parameter.empty
     return Parameter(str(told["name"]), getattr(Parameter, str(told["kind"])), default=default)
 
 
-def value_of(told: object) -> object:
+def read_value(told: object) -> object:
     """The value as it was, where JSON can say so."""
     if isinstance(told, list):
-        return [value_of(each) for each in told]
+        return [read_value(each) for each in told]
     if not isinstance(told, Mapping):
         return told
     if "$float" in told:
         return float(str(told["$float"]))
     if "$tuple" in told:
-        return tuple(map(value_of, told["$tuple"]))
+        return tuple(map(read_value, told["$tuple"]))
     if "$map" in told:
-        return {_key(key): value_of(value) for key, value in told["$map"]}
+        return {_read_key(key): read_value(value) for key, value in told["$map"]}
     # errors name the type of what they complain about
     return type(str(told.get("type", "object")), (OpaqueObject,), {})(str(told.get("$repr", "")))
 
 
-def _key(told: object) -> object:
-    key = value_of(told)
+def _read_key(told: object) -> object:
+    key = read_value(told)
     return key if isinstance(key, str | int | float | bool | None) else repr(key)
 
 
-SOMEWHERE = "package.module:name"  # a target for `attnspec init`, where nobody knows the real one
-_FORM = "attend(query, key, value, *, ...)"
-ROTATES = "rotate(x, positions, *, base=10000.0, rotary_width=None, interleaved=False)"
+UNKNOWN_PLACE = "package.module:name"  # a target for `attnspec init`, where nobody knows the real one
+_FORM_PARAMETERS = "attend(query, key, value, *, ...)"
+ROTARY_POSITIONS = "rotate(x, positions, *, base=10000.0, rotary_width=None, interleaved=False)"
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _STARS = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _NO_INPUTS = frozenset({"self", "cls", "params", "parameters", "weights", "state", "variables", "config", "cfg"})
-_LONGEST = 40  # characters of a default that are shown
-_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object, another one in every process
+_LONGEST_DEFAULT = 40  # characters of a default that are shown
+_ADDRESS_PATTERN = re.compile(r" at 0x[0-9a-fA-F]+")  # of an object, another one in every process
 
 
-_SAID: Mapping[InputForm, frozenset[str]] = {
+_SAID_NAMES: Mapping[InputForm, frozenset[str]] = {
     InputForm.DENSE: frozenset(), InputForm.PACKED: SAID, InputForm.PAGED: frozenset({TABLE}),
     InputForm.DECODER: HELD_IN_CACHE | {STATE}}
 """By form, the keywords that it says by other means."""
@@ -152,7 +152,7 @@ class Signature:
     spelled: Mapping[str, str] = field(default_factory=dict)
 
 
-def signature_of(function: Callable[..., object] | FunctionDescription, name: str, *, target: str = SOMEWHERE,
+def signature_of(function: Callable[..., object] | FunctionDescription, name: str, *, target: str = UNKNOWN_PLACE,
                  is_always_causal: bool = False) -> Signature:
     """What the function takes. `target`: what `attnspec init` would be told. Raises TargetError with file and line.
 
@@ -168,37 +168,38 @@ def signature_of(function: Callable[..., object] | FunctionDescription, name: st
     keyword is left alone like any other parameter, unless it is a flag that is on; wherever it is listed, the keyword
     stands beside it.
     """
-    function = described_of(function)
-    parameters = _parameters(function, name, target)
+    function = describe_function(function)
+    parameters = _list_parameters(function, name, target)
     if is_rotary(parameters):
-        return _of_rotary(function, parameters, name)
+        return _read_rotary(function, parameters, name)
     inputs, rest = parameters[:3], [parameter for parameter in parameters[3:] if parameter.kind not in _STARS]
     if len(inputs) < 3 or any(each.kind not in _POSITIONAL or _is_no_input(each.name) for each in inputs):
-        raise _error(function, _without_inputs(name, parameters, target))
-    return _behind_inputs(function, rest, name, target, is_always_causal=is_always_causal)
+        raise _make_error(function, _without_inputs(name, parameters, target))
+    return _read_behind_inputs(function, rest, name, target, is_always_causal=is_always_causal)
 
 
-def _behind_inputs(function: FunctionDescription, rest: Sequence[Parameter], name: str, target: str, *,
-                   is_always_causal: bool) -> Signature:
+def _read_behind_inputs(function: FunctionDescription, rest: Sequence[Parameter], name: str, target: str, *,
+                        is_always_causal: bool) -> Signature:
     """What attention takes beside query, key and value. Raises TargetError."""
     spelled = _find_causal_spelling([*rest])
     rest = [each.replace(name=spelled.get(each.name, each.name)) for each in rest]
-    form, given_by_form = form_of([parameter.name for parameter in rest], function, name)
+    form, given_by_form = find_function_form([parameter.name for parameter in rest], function, name)
     rest = [parameter for parameter in rest if parameter.name not in given_by_form]
     known = {parameter.name: parameter for parameter in rest if parameter.name in KEYWORDS}
     unknown = [parameter for parameter in rest if parameter.name not in KEYWORDS]
     parameter_names = {word: parameter for parameter, word in spelled.items()}
-    if wrong := _complaint(name, known, unknown, target, parameter_names):
-        raise _error(function, wrong)
-    kind = _kind_of(known, function, name)
+    if wrong := _find_complaint(name, known, unknown, target, parameter_names):
+        raise _make_error(function, wrong)
+    kind = _find_kind(known, function, name)
     if is_always_causal and "causal" not in known:
-        raise _error(function, f"{name} is declared causal_only and takes no 'causal', which every problem of such a "
-                               f"subject gives. Let it take it: {_FORM.replace('...', 'causal=True')}")
+        raise _make_error(function,
+                          f"{name} is declared causal_only and takes no 'causal', which every problem of such a "
+                               f"subject gives. Let it take it: {_FORM_PARAMETERS.replace('...', 'causal=True')}")
     given = {word for word in known if _is_flag(word) or kind in KEYWORDS[word].required} | (
         {NUMBER} if form is InputForm.PAGED else set())
     if bare := [each for each in known.values() if each.default is Parameter.empty and each.name not in given]:
-        raise _error(function, _without_default(name, bare, target))
-    return Signature(frozenset(known) | _SAID[form], kind,
+        raise _make_error(function, _without_default(name, bare, target))
+    return Signature(frozenset(known) | _SAID_NAMES[form], kind,
                      {parameter.name: _write_default(parameter.default) for parameter in unknown}, form, given_by_form,
                      {each.name: False for each in known.values() if _is_flag(each.name) and each.default},
                      parameter_names)
@@ -219,22 +220,22 @@ def _without_inputs(name: str, parameters: Sequence[Parameter], target: str) -> 
     takes = f"{name} takes ({', '.join(map(str, parameters))})"
     if parameters and all(each.kind in _STARS for each in parameters):
         return (f"{takes}, as a decorator makes it that hides the parameters: put @functools.wraps(function) on what "
-                f"the decorator returns, or name them in a wrapper: {_FORM}.")
-    return (f"{takes}; the first three should be query, key and value, given by position: {_FORM}. "
+                f"the decorator returns, or name them in a wrapper: {_FORM_PARAMETERS}.")
+    return (f"{takes}; the first three should be query, key and value, given by position: {_FORM_PARAMETERS}. "
             f"To have a wrapper written: attnspec init {target}")
 
 
-def _complaint(name: str, known: Mapping[str, Parameter], unknown: Sequence[Parameter], target: str,
-               parameter_names: Mapping[str, str]) -> str:
+def _find_complaint(name: str, known: Mapping[str, Parameter], unknown: Sequence[Parameter], target: str,
+                    parameter_names: Mapping[str, str]) -> str:
     """What is wrong with the parameters behind query, key and value; empty if nothing is. parameter_names: by keyword,
     where the function calls it otherwise.
     """
-    wrong = (*map(_by_position, known.values()), *(suggest_parameter(each.name, known) for each in unknown),
+    wrong = (*map(_complain_of_position, known.values()), *(suggest_parameter(each.name, known) for each in unknown),
              *(_switched_on(each, known, target) for each in unknown))
     if said := next(filter(None, wrong), ""):
         return f"{name} takes {said}"
     needed = [each for each in unknown if each.default is Parameter.empty]
-    return _needs(name, needed, known.values(), target, parameter_names) if needed else ""
+    return _complain_of_needs(name, needed, known.values(), target, parameter_names) if needed else ""
 
 
 def _switched_on(parameter: Parameter, known: Collection[str], target: str) -> str:
@@ -246,7 +247,8 @@ def _switched_on(parameter: Parameter, known: Collection[str], target: str) -> s
             f"it to {word}, or have a wrapper written: attnspec init {target}")
 
 
-def form_of(names: Collection[str], function: FunctionDescription, name: str) -> tuple[InputForm, frozenset[str]]:
+def find_function_form(names: Collection[str], function: FunctionDescription, name: str) -> tuple[InputForm,
+                                                                                                  frozenset[str]]:
     """The form of a function with these parameters, and those that belong to the form. Raises TargetError where it has
     one of the borders only, or takes what packed arrays have no place for.
     """
@@ -261,10 +263,11 @@ def form_of(names: Collection[str], function: FunctionDescription, name: str) ->
         return InputForm.DENSE, frozenset()
     if len(borders) < len(BORDERS):
         [other] = set(BORDERS) - set(borders)
-        raise _error(function, f"{name} takes {borders[0]!r} but not {other!r}; a packed function takes both: "
+        raise _make_error(function, f"{name} takes {borders[0]!r} but not {other!r}; a packed function takes both: "
                                "attend(query, key, value, *, cu_query, cu_key, ...)")
     if unfit := [each for each in names if each in KEYWORDS and each not in EXPRESSED]:
-        raise _error(function, f"{name} is packed (it takes cu_query and cu_key) and takes {unfit[0]!r}, which packed "
+        raise _make_error(function,
+                          f"{name} is packed (it takes cu_query and cu_key) and takes {unfit[0]!r}, which packed "
                                f"arrays have no place for. A packed function may take {', '.join(sorted(EXPRESSED))}.")
     return InputForm.PACKED, frozenset(names) & GIVES.keys()
 
@@ -272,10 +275,11 @@ def form_of(names: Collection[str], function: FunctionDescription, name: str) ->
 def _check_paged(names: Collection[str], function: FunctionDescription, name: str) -> None:
     """Raise TargetError for a paged function without lengths, or with what a table of pages has no place for."""
     if NUMBER not in names:
-        raise _error(function, f"{name} takes {TABLE!r} but not {NUMBER!r}; a paged function takes both: "
+        raise _make_error(function, f"{name} takes {TABLE!r} but not {NUMBER!r}; a paged function takes both: "
                                f"attend(query, key, value, *, {TABLE}, {NUMBER}, ...)")
     if unfit := [each for each in names if each != TABLE and each in {*KEYWORDS, *BORDERS} - HELD_IN_PAGES]:
-        raise _error(function, f"{name} is paged (it takes {TABLE}) and takes {unfit[0]!r}, which has no place beside "
+        raise _make_error(function,
+                          f"{name} is paged (it takes {TABLE}) and takes {unfit[0]!r}, which has no place beside "
                                f"pages. A paged function may take {', '.join(sorted(HELD_IN_PAGES))}.")
 
 
@@ -283,7 +287,8 @@ def _check_decoder(names: Collection[str], function: FunctionDescription, name: 
     """Raise TargetError for a decoder that takes what its cache says, or what has no place beside one."""
     of_layers = {word.name for word in KEYWORDS.values() if word.required}
     if unfit := [each for each in names if each in {*KEYWORDS, *BORDERS} - BESIDE_CACHE - of_layers - {STATE}]:
-        raise _error(function, f"{name} is a decoder (it takes {STATE}) and takes {unfit[0]!r}, which has no place "
+        raise _make_error(function,
+                          f"{name} is a decoder (it takes {STATE}) and takes {unfit[0]!r}, which has no place "
                                f"beside a cache. A decoder may take {', '.join(sorted(BESIDE_CACHE))}.")
 
 
@@ -292,21 +297,23 @@ def is_rotary(parameters: Sequence[Parameter]) -> bool:
     return len(parameters) > 1 and parameters[1].name == POSITIONS and parameters[1].kind in _POSITIONAL
 
 
-def _of_rotary(function: FunctionDescription, parameters: Sequence[Parameter], name: str) -> Signature:
+def _read_rotary(function: FunctionDescription, parameters: Sequence[Parameter], name: str) -> Signature:
     """What a rotary embedding takes beside x and positions. Raises TargetError."""
     rest = [parameter for parameter in parameters[2:] if parameter.kind not in _STARS]
     known = {parameter.name for parameter in rest if parameter.name in ROTARY}
     for parameter in rest:
         others = [word for word in ROTARY if word not in known]
         if meant := "" if parameter.name in known else slip_of(parameter.name, others):
-            raise _error(function, f"{name} takes {parameter.name!r}, which is no keyword of a rotary embedding. Did "
+            raise _make_error(function,
+                              f"{name} takes {parameter.name!r}, which is no keyword of a rotary embedding. Did "
                                    f"you mean {meant!r}? If another thing is meant, give it another name.")
         if parameter.name in known and parameter.kind is Parameter.POSITIONAL_ONLY:
-            raise _error(function, f"{name} takes {parameter.name!r} by position only, but attnspec gives only x and "
+            raise _make_error(function,
+                              f"{name} takes {parameter.name!r} by position only, but attnspec gives only x and "
                                    "positions by position.")
         if parameter.default is Parameter.empty:
-            raise _error(function, f"{name} needs {parameter.name!r}; a rotary embedding can be called with x and "
-                                   f"positions alone: {ROTATES}.")
+            raise _make_error(function, f"{name} needs {parameter.name!r}; a rotary embedding can be called with x and "
+                                   f"positions alone: {ROTARY_POSITIONS}.")
     defaults = {each.name: _write_default(each.default) for each in rest if each.name not in known}
     return Signature(frozenset({POSITIONS, *known}), Kind.ROTARY, defaults)
 
@@ -316,27 +323,29 @@ def _is_no_input(name: str) -> bool:
     return name in KEYWORDS or name in _NO_INPUTS or any(name in others for others in OTHER_NAMES.values())
 
 
-def _kind_of(keywords: Collection[str], function: FunctionDescription, name: str) -> Kind:
+def _find_kind(keywords: Collection[str], function: FunctionDescription, name: str) -> Kind:
     """A layer takes what every layer must take (params, heads); an attention function takes none of it."""
     required = {word.name for word in KEYWORDS.values() if Kind.LAYER in word.required}
     present, absent = required.intersection(keywords), required.difference(keywords)
     if present and absent:
-        raise _error(function, f"{name} takes {', '.join(sorted(present))} but not {', '.join(sorted(absent))}; "
+        raise _make_error(function, f"{name} takes {', '.join(sorted(present))} but not {', '.join(sorted(absent))}; "
                                "a layer takes both, an attention function neither.")
     return Kind.LAYER if present else Kind.ATTENTION
 
 
-def _parameters(function: FunctionDescription, name: str, target: str) -> list[Parameter]:
+def _list_parameters(function: FunctionDescription, name: str, target: str) -> list[Parameter]:
     if function.is_deferred:
-        raise _error(function, f"{name} is a coroutine or generator function; a plain function is expected: {_FORM}.")
+        raise _make_error(function,
+                          f"{name} is a coroutine or generator function; a plain function is expected: "
+                          f"{_FORM_PARAMETERS}.")
     if function.parameters is None:
-        raise _error(function, f"{name} has no readable signature, so attnspec cannot know what it takes. "
-                               f"Wrap it in a function that names its keywords: {_FORM}. "
+        raise _make_error(function, f"{name} has no readable signature, so attnspec cannot know what it takes. "
+                               f"Wrap it in a function that names its keywords: {_FORM_PARAMETERS}. "
                                f"Or have that written: attnspec init {target}")
     return list(function.parameters)
 
 
-def _by_position(parameter: Parameter) -> str:
+def _complain_of_position(parameter: Parameter) -> str:
     """What is wrong with a keyword that can be given by position only; empty for any other."""
     is_hidden = parameter.kind is Parameter.POSITIONAL_ONLY
     says = f"{parameter.name!r} by position only, but attnspec gives only query, key and value by position."
@@ -356,19 +365,19 @@ def _is_flag(keyword: str) -> bool:
 
 def _without_default(name: str, bare: Collection[Parameter], target: str) -> str:
     """That keywords cannot be left out, and the defaults that mend it."""
-    written = ", ".join(str(_plain(each).replace(default=None)) for each in bare)
+    written = ", ".join(str(_is_plain_default(each).replace(default=None)) for each in bare)
     return (f"{name} takes {' and '.join(repr(each.name) for each in bare)} without a default, so it cannot be called "
             f"without. Give the default that means none is given: def {name}(query, key, value, *, {written}), or have "
             f"a wrapper written: attnspec init {target}")
 
 
-def _needs(name: str, needed: Collection[Parameter], known: Collection[Parameter], target: str,
-           parameter_names: Mapping[str, str]) -> str:
+def _complain_of_needs(name: str, needed: Collection[Parameter], known: Collection[Parameter], target: str,
+                       parameter_names: Mapping[str, str]) -> str:
     """That the function needs what attnspec does not know, with the wrapper that gives it, as code to paste."""
     inputs = [Parameter(word, Parameter.POSITIONAL_OR_KEYWORD) for word in ("query", "key", "value")]
-    takes = inspect.Signature([*inputs, *map(_plain, known)])
+    takes = inspect.Signature([*inputs, *map(_is_plain_default, known)])
     kept = (f"{parameter_names.get(each.name, each.name)}={each.name}" for each in known)
-    gives = ", ".join(("query", "key", "value", *map(_gap, needed), *kept))
+    gives = ", ".join(("query", "key", "value", *map(_write_gap, needed), *kept))
     wrapper, wrapped = "wrapped" if name == "attend" else "attend", "function" if iskeyword(name) else name
     return (f"{name} needs {' and '.join(map(_name_parameter, needed))}, which attnspec does not know "
             "and so cannot give. Write a wrapper that passes it, and check the wrapper:\n"
@@ -376,11 +385,11 @@ def _needs(name: str, needed: Collection[Parameter], known: Collection[Parameter
             f"or have one written: attnspec init {target}")
 
 
-def _plain(parameter: Parameter) -> Parameter:
+def _is_plain_default(parameter: Parameter) -> Parameter:
     return parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=Parameter.empty)
 
 
-def _gap(parameter: Parameter) -> str:
+def _write_gap(parameter: Parameter) -> str:
     """The place in the wrapper's call where the user has to write what is given."""
     return "..." if parameter.kind is Parameter.POSITIONAL_ONLY else f"{parameter.name}=..."
 
@@ -392,9 +401,9 @@ def _name_parameter(parameter: Parameter) -> str:
 
 def _write_default(default: object) -> str:
     """The default as Python writes it, short and the same in every process."""
-    text = _ADDRESS.sub("", portable_text(" ".join(repr(default).split())))
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST - 1]}…"
+    text = _ADDRESS_PATTERN.sub("", portable_text(" ".join(repr(default).split())))
+    return text if len(text) <= _LONGEST_DEFAULT else f"{text[:_LONGEST_DEFAULT - 1]}…"
 
 
-def _error(function: FunctionDescription, message: str) -> TargetError:
+def _make_error(function: FunctionDescription, message: str) -> TargetError:
     return TargetError(message, where=function.where)

@@ -21,22 +21,22 @@ from attnspec.problems.problem import Array, Problem, Sizes, numpy_dtype
 from attnspec.spec.clause import first_of
 from attnspec.subjects.call import Call
 from attnspec.subjects.callee import Hosted
-from attnspec.subjects.signature import SOMEWHERE
+from attnspec.subjects.signature import UNKNOWN_PLACE
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
 from attnspec.subjects.target import begin_target, importable_name, load_bare
 
-_SIZES = (Sizes(B=2, H=4, Hkv=4, T=16, S=16, D=8, Dv=8), Sizes(B=1, H=1, Hkv=1, T=16, S=16, D=8, Dv=8))
+_SMOKE_SIZES = (Sizes(B=2, H=4, Hkv=4, T=16, S=16, D=8, Dv=8), Sizes(B=1, H=1, Hkv=1, T=16, S=16, D=8, Dv=8))
 _PICKING = (8, 8), (8, 64), (128, 64), (128, 128)
 """T and D at which the order of axes is asked, until there is an answer: fused kernels take large ones alone."""
 _TURN_ROUND = ("{0} seems to take arrays with the axes (B, T, H, D): given these, it is right. attnspec gives "
                "(B, H, T, D). Have a wrapper written (attnspec init {1}), or swap the axes 1 and 2 of query, key, "
                "value and output.")
-_CLEARLY = 64  # a query and its key: their product, 4096, outweighs all others whatever the scale
-_FEWER = {(2, 16, 8): ("(B, T, D)", "`torch.bmm` or `key.transpose(0, 2, 1)`"), (16, 8): ("(T, D)", "`key.T`")}
+_CLEAR_FACTOR = 64  # a query and its key: their product, 4096, outweighs all others whatever the scale
+_FEWER_AXES = {(2, 16, 8): ("(B, T, D)", "`torch.bmm` or `key.transpose(0, 2, 1)`"), (16, 8): ("(T, D)", "`key.T`")}
 """Shapes of all three inputs and of the output: their axes, and how such code turns the key."""
 
 
-def check_axes(subject: Subject, *, target: str = SOMEWHERE) -> None:
+def check_axes(subject: Subject, *, target: str = UNKNOWN_PLACE) -> None:
     """Raise TargetError for a function that answers on (T, D) or (B, T, D) alone, or rightly on (B, T, H, D) alone.
 
     target: for `attnspec init`. Nothing is concluded of one that is wrong on these axes too.
@@ -57,7 +57,8 @@ def complaint_of_all_calls(subject: Subject) -> str:
 
 
 def _complaints(subject: Subject) -> Iterator[str]:
-    said = (_four(subject, dtype, sizes, causal=causal) for dtype in subject.declaration.dtypes for sizes in _SIZES
+    said = (_try_four_axes(subject, dtype, sizes, causal=causal) for dtype in subject.declaration.dtypes
+            for sizes in _SMOKE_SIZES
             for causal in (False, True))
     return (each for each in said if each is not None)
 
@@ -70,25 +71,26 @@ def _check_number(subject: Subject, target: str) -> None:
         raise TargetError(
             f"{subject.id} takes arrays with the axes {axes}. attnspec gives it four, (B, H, T, D), and then "
             f"{complaints[0]}. Have a wrapper written (attnspec init {target}), or let the function take any leading "
-            f"axes: write `query @ key.swapaxes(-1, -2)`, not {turned}, and sum over axis -1.", where=_place(subject))
+            f"axes: write `query @ key.swapaxes(-1, -2)`, not {turned}, and sum over axis -1.",
+            where=_name_axis(subject))
 
 
 def _check_order(subject: Subject, target: str) -> None:
     for sizes in _PICKING:
-        plain = _reads(subject, *sizes)
-        swapped = None if plain else _reads(subject, *sizes, swapped=True)
+        plain = _reads_rightly(subject, *sizes)
+        swapped = None if plain else _reads_rightly(subject, *sizes, swapped=True)
         if swapped:
-            raise TargetError(_TURN_ROUND.format(subject.id, target), where=_place(subject))
+            raise TargetError(_TURN_ROUND.format(subject.id, target), where=_name_axis(subject))
         if plain is not None or swapped is not None:
             return
 
 
-def _reads(subject: Subject, tokens: int, width: int, *, swapped: bool = False) -> bool | None:
+def _reads_rightly(subject: Subject, tokens: int, width: int, *, swapped: bool = False) -> bool | None:
     """Whether it is right at these sizes, at some dtype; None where it answers at none."""
     problems = (_picking(subject, dtype, tokens, width) for dtype in subject.declaration.dtypes)
     found = None
     for problem in problems:
-        picks = None if subject.refuses(problem) else _picks(subject, problem, swapped=swapped)
+        picks = None if subject.refuses(problem) else _picks_values(subject, problem, swapped=swapped)
         if picks:
             return True
         found = picks if found is None else found
@@ -99,14 +101,14 @@ def _picking(subject: Subject, dtype: DType, tokens: int, width: int) -> Problem
     """Query t picks key t // 2 so clearly that the output, rounded to whole numbers, is its value at any scale."""
     limits = subject.declaration.limits
     shape = (2, 1 if limits.single_head else 3, tokens, width)
-    keys = np.broadcast_to(_CLEARLY * np.eye(tokens, width), shape)
+    keys = np.broadcast_to(_CLEAR_FACTOR * np.eye(tokens, width), shape)
     values = np.arange(np.prod(shape)).reshape(shape) % 251  # what every format holds, and no two neighbours alike
     query, key, value = (np.ascontiguousarray(each, numpy_dtype(dtype))
                          for each in (keys[:, :, np.arange(tokens) // 2], keys, values))
     return Problem(dtype, query, key, value, causal=limits.causal_only)
 
 
-def _picks(subject: Subject, problem: Problem, *, swapped: bool) -> bool | None:
+def _picks_values(subject: Subject, problem: Problem, *, swapped: bool) -> bool | None:
     """Whether the output holds the values that are picked; None where it does not answer.
 
     swapped: with the axes 1 and 2 in the other order.
@@ -123,13 +125,13 @@ def _picks(subject: Subject, problem: Problem, *, swapped: bool) -> bool | None:
     return np.array_equal(np.rint(answer.output.astype(np.float64)), expected.transpose(order).astype(np.float64))
 
 
-def _place(subject: Subject) -> FileLocation | None:
+def _name_axis(subject: Subject) -> FileLocation | None:
     return subject.source if subject.source.file else None
 
 
-def _four(subject: Subject, dtype: DType, sizes: Sizes, *, causal: bool) -> str | None:
+def _try_four_axes(subject: Subject, dtype: DType, sizes: Sizes, *, causal: bool) -> str | None:
     """What goes wrong on four axes; empty where nothing does, None where that cannot be asked."""
-    keys = _array((sizes.B, sizes.H, sizes.S, sizes.D), dtype)
+    keys = _make_array((sizes.B, sizes.H, sizes.S, sizes.D), dtype)
     problem = Problem(dtype, keys, keys, keys, causal=causal)
     if subject.refuses(problem):
         return None
@@ -146,8 +148,8 @@ def _dropped_axes(subject: Subject) -> Iterator[tuple[str, str]]:
     """The fewer axes on which the function answers in the right shape."""
     causal = {"causal": True} if subject.declaration.limits.causal_only else {}
     for dtype in subject.declaration.dtypes:
-        for shape, told in _FEWER.items():
-            inputs = {name: _array(shape, dtype) for name in ("query", "key", "value")}
+        for shape, told in _FEWER_AXES.items():
+            inputs = {name: _make_array(shape, dtype) for name in ("query", "key", "value")}
             try:
                 subject.callee.perform(subject.as_spelled(Call(inputs, causal, dtype, (shape,))))
             except (SubjectRaised, UnusableAnswer):
@@ -155,7 +157,7 @@ def _dropped_axes(subject: Subject) -> Iterator[tuple[str, str]]:
             yield told
 
 
-def _array(shape: tuple[int, ...], dtype: DType) -> Array:
+def _make_array(shape: tuple[int, ...], dtype: DType) -> Array:
     """Small whole numbers, in an array of any shape."""
     return (np.arange(np.prod(shape)).reshape(shape) % 3 - 1).astype(numpy_dtype(dtype))
 
@@ -175,22 +177,24 @@ def smoke_subject(subject: Subject) -> tuple[SmokeLine, ...]:
     """
     dtype = first_of(subject.declaration.dtypes)
     if subject.declaration.kind is Kind.ROTARY:
-        return tuple(_line(subject, sentence, problem, expected) for sentence, problem, expected in rotary_lines(
+        return tuple(_make_line(subject, sentence, problem, expected) for sentence, problem, expected in rotary_lines(
             subject, dtype))
-    small, single = _problem(subject, dtype, 3, 3), _problem(subject, dtype, 1, 1)
-    cross = _problem(subject, dtype, 2, 4)
+    small, single = _make_problem(subject, dtype, 3, 3), _make_problem(subject, dtype, 1, 1)
+    cross = _make_problem(subject, dtype, 2, 4)
     with_all = _with_keywords(subject, small)
     return (
-        _line(subject, "one query and one key give the value", single, expected=single.value),
-        _line(subject, "three queries and keys give finite numbers", small),
-        _line(subject, "two queries and four keys give finite numbers", cross),
-        _line(subject, f"every keyword that is tried ({_list(with_all)}) is accepted{_left_alone(subject, with_all)}",
-              with_all),
-        _line(subject, "the same call again gives the same", small, expected=_quiet(subject, small)),
+        _make_line(subject, "one query and one key give the value", single, expected=single.value),
+        _make_line(subject, "three queries and keys give finite numbers", small),
+        _make_line(subject, "two queries and four keys give finite numbers", cross),
+        _make_line(subject,
+                   f"every keyword that is tried ({_join_words(with_all)}) is accepted"
+                   f"{_list_left_alone(subject, with_all)}",
+                   with_all),
+        _make_line(subject, "the same call again gives the same", small, expected=_try_output(subject, small)),
     )
 
 
-def _problem(subject: Subject, dtype: DType, T: int, S: int) -> Problem:
+def _make_problem(subject: Subject, dtype: DType, T: int, S: int) -> Problem:
     limits = subject.declaration.limits
     sizes = Sizes(2, *((1, 1) if limits.single_head else (2, 2)), T, S, 4, 4)
     draw, number = np.random.default_rng(0), numpy_dtype(dtype)
@@ -218,25 +222,25 @@ def _with_keywords(subject: Subject, problem: Problem) -> Problem:
     return plain if subject.refuses(full) else full
 
 
-def _line(subject: Subject, sentence: str, problem: Problem | RotaryProblem,
-          expected: Array | None = None) -> SmokeLine:
+def _make_line(subject: Subject, sentence: str, problem: Problem | RotaryProblem,
+               expected: Array | None = None) -> SmokeLine:
     """Whether the problem is answered with finite numbers, and with `expected` (B,H,T,Dv) where that is given."""
     if reason := subject.refuses(problem):
         return SmokeLine(sentence, has_passed=True, detail=f"not asked: {reason}")
     subject.callee.begin_item()
     try:
-        answer = subject.answer_any(problem)
+        answer = subject.answer(problem)
     except SubjectDied as died:
         return SmokeLine(sentence, has_passed=False, detail=str(died))
     except SubjectRaised as raised:
         return SmokeLine(sentence, has_passed=False, detail=f"it raises {raised.summary}")
     except UnusableAnswer as unusable:
         return SmokeLine(sentence, has_passed=False, detail=unusable.sentence)
-    wrong = _wrong(answer, expected)
+    wrong = _find_wrong(answer, expected)
     return SmokeLine(sentence, has_passed=not wrong, detail=wrong)
 
 
-def _wrong(answer: SubjectAnswer, expected: Array | None) -> str:
+def _find_wrong(answer: SubjectAnswer, expected: Array | None) -> str:
     """What is wrong with an answer that should be finite, and `expected` (B,H,T,Dv) if given; empty if nothing."""
     if not np.isfinite(answer.output.astype(np.float64)).all():
         return "the output holds NaN or infinities"
@@ -246,17 +250,17 @@ def _wrong(answer: SubjectAnswer, expected: Array | None) -> str:
     return ""
 
 
-def _quiet(subject: Subject, problem: Problem | RotaryProblem) -> Array | None:
+def _try_output(subject: Subject, problem: Problem | RotaryProblem) -> Array | None:
     """The output (B,H,T,Dv), or None where there is none."""
     try:
-        return None if subject.refuses(problem) else subject.answer_any(problem).output
+        return None if subject.refuses(problem) else subject.answer(problem).output
     except (SubjectRaised, SubjectDied, UnusableAnswer):
         return None
 
 
 def rotary_lines(subject: Subject, dtype: DType) -> Iterator[tuple[str, RotaryProblem, Array | None]]:
     """What a rotary embedding is put first: sentence, problem and, where it is known, the answer (B,H,T,D)."""
-    takes, x = subject.declaration.keywords, _array((2, 2, 3, 4), dtype)
+    takes, x = subject.declaration.keywords, _make_array((2, 2, 3, 4), dtype)
     counted = RotaryProblem(dtype, x, np.tile(np.arange(3, dtype=np.int32), (2, 1)))
     zero = counted.but(positions=np.zeros((2, 3), np.int32))
     with_all = counted.but(base=500000.0 if "base" in takes else None, interleaved="interleaved" in takes,
@@ -265,21 +269,21 @@ def rotary_lines(subject: Subject, dtype: DType) -> Iterator[tuple[str, RotaryPr
     yield "three tokens that count from 0 give finite numbers", counted, None
     yield "tokens at position 131072 give finite numbers", zero.but(positions=zero.positions + np.int32(FARTHEST)), None
     yield f"every keyword that it takes ({', '.join(sorted(with_all.keywords))}) is accepted", with_all, None
-    yield "the same call again gives the same", counted, _quiet(subject, counted)
+    yield "the same call again gives the same", counted, _try_output(subject, counted)
 
 
-def _left_alone(subject: Subject, tried: Problem) -> str:
+def _list_left_alone(subject: Subject, tried: Problem) -> str:
     """The keywords that the subject takes and that are not tried, and the parameters that keep their defaults."""
     defaults, untried = subject.declaration.defaults, sorted(subject.declaration.keywords - tried.keywords)
     return "".join([f"; not tried: {', '.join(untried)}" if untried else "",
                     f"; left at their defaults: {list_defaults(defaults)}" if defaults else ""])
 
 
-def _list(problem: Problem) -> str:
+def _join_words(problem: Problem) -> str:
     return ", ".join(sorted(problem.keywords)) or "none"
 
 
-_SHAPE = (1, 1, 16, 8)
+_SHAPE_SENTENCE = (1, 1, 16, 8)
 """What any attention takes: (B,H,T,D)."""
 
 
@@ -300,12 +304,12 @@ def _returned_otherwise(subject: Subject, target: str) -> str:
     if declared.kind is not Kind.ATTENTION or declared.form is not InputForm.DENSE:
         return ""
     causal = {"causal": True} if declared.limits.causal_only else {}
-    call = subject.as_spelled(Call(_inputs(subject), causal, first_of(declared.dtypes), (_SHAPE,)))
+    call = subject.as_spelled(Call(_make_inputs(subject), causal, first_of(declared.dtypes), (_SHAPE_SENTENCE,)))
     try:
         subject.callee.perform(call)
     except UnusableAnswer as unusable:
         assert isinstance(subject.callee, Hosted)
-        returned = subject.callee.whole(replace(call, shapes=()))
+        returned = subject.callee.call_whole(replace(call, shapes=()))
         if any(not part.path for part in returned.parts):  # an array of another shape or dtype, which is judged
             return ""
         return (f"{subject.source}: {unusable.sentence} Return the output alone, or have a wrapper written: "
@@ -315,8 +319,8 @@ def _returned_otherwise(subject: Subject, target: str) -> str:
     return ""
 
 
-def _inputs(subject: Subject) -> Mapping[str, Array]:
+def _make_inputs(subject: Subject) -> Mapping[str, Array]:
     """Query, key and value of small whole numbers, each (B,H,T,D)."""
     dtype = numpy_dtype(first_of(subject.declaration.dtypes))
-    whole = (np.arange(np.prod(_SHAPE)).reshape(_SHAPE) % 3 - 1).astype(dtype)
+    whole = (np.arange(np.prod(_SHAPE_SENTENCE)).reshape(_SHAPE_SENTENCE) % 3 - 1).astype(dtype)
     return {name: whole.copy() for name in ("query", "key", "value")}

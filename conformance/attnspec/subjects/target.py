@@ -28,8 +28,14 @@ from attnspec.subjects.declared import lacks_parameter
 from attnspec.subjects.exceptions import not_callable, not_ended, not_loaded, not_with_this_release
 from attnspec.subjects.installed import distribution_of
 from attnspec.subjects.manifest import Library, Registered
-from attnspec.subjects.outline import by_name, keywords_given_by, no_such_subject
-from attnspec.subjects.signature import SOMEWHERE, FunctionDescription, described_of, read_description, signature_of
+from attnspec.subjects.outline import importable_by_name, keywords_given_by, no_such_subject
+from attnspec.subjects.signature import (
+    UNKNOWN_PLACE,
+    FunctionDescription,
+    describe_function,
+    read_description,
+    signature_of,
+)
 from attnspec.subjects.subject import Subject
 
 
@@ -49,7 +55,7 @@ class FunctionSource:
     backward: str = ""
 
     @classmethod
-    def of(cls, target: str) -> FunctionSource:
+    def from_target(cls, target: str) -> FunctionSource:
         """`package.module:function` or `path/to/file.py:function`. Raises TargetError."""
         module, _, name = target.rpartition(":")
         if not module or not name:
@@ -66,7 +72,7 @@ class FunctionSource:
         if library.program:
             return cls(library.folder, function, is_program=True)
         adapter, _, name = function.partition(":")
-        return cls(f"{loading.PACKAGE}.{library.folder}.{adapter}", name)
+        return cls(f"{loading.ADAPTER_PACKAGE}.{library.folder}.{adapter}", name)
 
     @property
     def header(self) -> Mapping[str, Any]:
@@ -88,10 +94,10 @@ class FunctionSource:
     def importable(self) -> str:
         """As `attnspec init` wants it; what stands for it where no import finds it."""
         if self.module == HANDED:
-            return SOMEWHERE
+            return UNKNOWN_PLACE
         if not self.file:
             return f"{self.module}:{self.name}"
-        return by_name(Path(self.file), self.name)
+        return importable_by_name(Path(self.file), self.name)
 
 
 def _shown_file(file: str) -> str:
@@ -114,14 +120,15 @@ class FoundFunction:
 
 def load_in_host(source: FunctionSource, target: str, client: Client, versions: Iterable[str] = ()) -> FoundFunction:
     """The function in its own process."""
-    loaded = loaded_there(source, target, client, versions)
-    described = _description(loaded.described, source.name)
-    backward = None if loaded.backward is None else _description(loaded.backward, source.name + BACKWARD)
+    loaded = describe_loaded(source, target, client, versions)
+    described = _read_description(loaded.description, source.name)
+    backward = None if loaded.backward is None else _read_description(loaded.backward, source.name + BACKWARD)
     return FoundFunction(described, lambda lift: hosted_function(client, loaded.number, lift), loaded.versions,
                          backward)
 
 
-def loaded_there(source: FunctionSource, target: str, client: Client, versions: Iterable[str] = ()) -> LoadedFunction:
+def describe_loaded(source: FunctionSource, target: str, client: Client,
+                    versions: Iterable[str] = ()) -> LoadedFunction:
     """What the client tells of a callable that it has loaded. Raises TargetError."""
     client.begin_item()
     try:
@@ -129,12 +136,12 @@ def loaded_there(source: FunctionSource, target: str, client: Client, versions: 
         named = {"backward": source.backward} if source.backward else {}
         return client.load({"from": where, "name": source.name, "versions": list(versions), **named})
     except NotLoadedThere as cause:
-        raise not_loaded(cause.told, _shown_file(source.file) or source.module, target) from None
+        raise not_loaded(cause.details, _shown_file(source.file) or source.module, target) from None
     except HostDied as died:
         raise EndedError(not_ended(f"importing {source.module!r}", died.death, client.surroundings.deadline)) from None
 
 
-def _description(told: Mapping[str, Any], name: str) -> FunctionDescription:
+def _read_description(told: Mapping[str, Any], name: str) -> FunctionDescription:
     """What a host tells of a function, if it is in order. Raises TargetError."""
     try:
         return read_description(told)
@@ -145,21 +152,22 @@ def _description(told: Mapping[str, Any], name: str) -> FunctionDescription:
 def in_process(source: FunctionSource, target: str) -> FoundFunction:
     """The function in this process."""
     try:
-        function, backward = loading.pair(source.header, source.name, source.backward)
+        function, backward = loading.load_with_backward(source.header, source.name, source.backward)
     except loading.NotLoaded as cause:
-        raise not_loaded(cause.told, _shown_file(source.file) or source.module, target) from None
-    beside = None if backward is None else described_of(backward)
-    return FoundFunction(described_of(function), lambda lift: InProcess(function, lift, backward), {}, beside)
+        raise not_loaded(cause.details, _shown_file(source.file) or source.module, target) from None
+    beside = None if backward is None else describe_function(backward)
+    return FoundFunction(describe_function(function), lambda lift: InProcess(function, lift, backward), {}, beside)
 
 
 def load_bare(target: str, surroundings: Surroundings | None = None, *, lift: str = "") -> Subject:
     """The function that `package.module:function` or `path/to/file.py:function` names, in a process of its own with
     these surroundings; without any, in this process. Raises TargetError.
     """
-    source = FunctionSource.of(target)
+    source = FunctionSource.from_target(target)
     is_here = surroundings is None or source.module == HANDED
-    client = None if is_here or surroundings is None else _client(target, surroundings)
-    return _bare(source, target, load_in_host(source, target, client) if client else in_process(source, target), lift)
+    client = None if is_here or surroundings is None else _start_client(target, surroundings)
+    return _make_bare_subject(source, target,
+                              load_in_host(source, target, client) if client else in_process(source, target), lift)
 
 
 def load_text(text: str, name: str, client: Client, *, lift: str) -> Subject:
@@ -168,7 +176,7 @@ def load_text(text: str, name: str, client: Client, *, lift: str) -> Subject:
     Raises TargetError.
     """
     source = FunctionSource("adapter", name, text=text)
-    return _bare(source, f"adapter:{name}", load_in_host(source, name, client), lift)
+    return _make_bare_subject(source, f"adapter:{name}", load_in_host(source, name, client), lift)
 
 
 def host_of(target: str, surroundings: Surroundings, folder: str = "") -> Client:
@@ -177,7 +185,7 @@ def host_of(target: str, surroundings: Surroundings, folder: str = "") -> Client
     folder: where it is found before all others.
     """
     if not surroundings.is_here:
-        return Client(surroundings, files=python_files(Path(folder)) if folder else handed_over(target, ()))
+        return Client(surroundings, files=python_files(Path(folder)) if folder else read_files(target, ()))
     first = [folder] if folder else _module_folders(target)
     return Client(surroundings, path=[*first, *(import_folders() if _is_same(surroundings) else ())])
 
@@ -193,7 +201,7 @@ def _is_same(surroundings: Surroundings) -> bool:
     return surroundings.command in ((), (sys.executable,))
 
 
-def _bare(source: FunctionSource, target: str, found: FoundFunction, lift: str) -> Subject:
+def _make_bare_subject(source: FunctionSource, target: str, found: FoundFunction, lift: str) -> Subject:
     """What is known of a function as a subject with that lift."""
     described = found.description
     if not described.is_callable or described.is_class:
@@ -203,11 +211,12 @@ def _bare(source: FunctionSource, target: str, found: FoundFunction, lift: str) 
     check_precision(declaration, described.where, TargetError)
     check_width(declaration, described.where, TargetError)
     own = "torch" if described.is_module_of_torch else ""  # it takes tensors, whether it says so or not
-    declaration = replace(declaration, lift=lift or declaration.lift or own, keywords=offered(declaration))
+    declaration = replace(declaration, lift=lift or declaration.lift or own,
+                          keywords=list_offered_keywords(declaration))
     check_lift(declaration.lift)
     callee = found.make_callee(declaration.lift)
-    library = Library(name=source.module, distribution=_distribution(source))
-    subject = Subject(target, _title(described, source.name), callee, _as_machine_is(declaration, callee),
+    library = Library(name=source.module, distribution=_find_distribution(source))
+    subject = Subject(target, _find_title(described, source.name), callee, _as_machine_is(declaration, callee),
                       described.place, library, description=described)
     return _with_backward(subject, found, source.name + BACKWARD)
 
@@ -228,27 +237,27 @@ def begin_target(target: str, surroundings: Surroundings, known: Registered | No
     known: what its manifest says, if it has one.
     """
     if known:
-        _client(target, _living_in(known, surroundings), tuple(folders)).begin()
+        _start_client(target, _find_surroundings(known, surroundings), tuple(folders)).begin()
     else:
-        _client(target, surroundings).begin()
+        _start_client(target, surroundings).begin()
 
 
 Asked = TypeVar("Asked", bound=Surroundings | None)
 
 
-def _living_in(registered: Registered, surroundings: Asked) -> Surroundings | Asked:
+def _find_surroundings(registered: Registered, surroundings: Asked) -> Surroundings | Asked:
     """Where the subjects of a manifest live: with the program or the interpreter that it names, or where is said."""
     home = registered.library.program or registered.library.interpreter
     return home.surroundings(surroundings) if home else surroundings
 
 
-def _client(key: str, surroundings: Surroundings, folders: Iterable[Path] = ()) -> Client:
+def _start_client(key: str, surroundings: Surroundings, folders: Iterable[Path] = ()) -> Client:
     """The host of a subject: it imports from where this process does, if it has the same interpreter and files."""
     adapters = tuple(folder.absolute() for folder in (paths.folder("implementations"), *folders))
 
     def made() -> Client:
         if not surroundings.is_here:
-            return Client(surroundings, adapters=adapter_folders(adapters), files=handed_over(key, adapters))
+            return Client(surroundings, adapters=adapter_folders(adapters), files=read_files(key, adapters))
         path = import_folders() if _is_same(surroundings) else ()
         return Client(surroundings, path=path, adapters=list(map(str, adapters)))
 
@@ -259,14 +268,14 @@ def _as_machine_is(declaration: Declaration, callee: Callee) -> Declaration:
     """The declaration, with what holds where the function lives: dtypes that cannot be handed over there, and, where
     nothing is said of subnormals, what its framework does with them.
     """
-    taken = _takeable(declaration, callee)
-    return replace(taken, precision={**taken.precision, **dict(_flushing(taken, callee))})
+    taken = _drop_untakeable(declaration, callee)
+    return replace(taken, precision={**taken.precision, **dict(_list_flushing(taken, callee))})
 
 
-def _flushing(declaration: Declaration, callee: Callee) -> Iterable[tuple[DType, Any]]:
+def _list_flushing(declaration: Declaration, callee: Callee) -> Iterable[tuple[DType, Any]]:
     for dtype in declaration.dtypes:
         said = declaration.precision.get(dtype, {})
-        if "flushes_subnormals" not in said and (operation := callee.flushed(dtype)):
+        if "flushes_subnormals" not in said and (operation := callee.find_flushing_operation(dtype)):
             reason = f"here {declaration.lift} treats subnormal numbers as 0 in {operation}"
             yield dtype, {"flushes_subnormals": True, "reason": reason, **said}
 
@@ -281,16 +290,16 @@ def load_registered(registered: Registered, surroundings: Surroundings | None = 
     check_precision(registered.declaration, registered.where)
     registered = registered.as_installed
     folders = tuple(folders)
-    surroundings = _living_in(registered, surroundings)
-    client = _client(registered.id, surroundings, folders) if surroundings else None
+    surroundings = _find_surroundings(registered, surroundings)
+    client = _start_client(registered.id, surroundings, folders) if surroundings else None
     if client is None:
-        loading.extend([str(folder.absolute()) for folder in (paths.folder("implementations"), *folders)])
+        loading.extend_adapters([str(folder.absolute()) for folder in (paths.folder("implementations"), *folders)])
 
     def assembled(function: str) -> Subject:
-        return _assembled(registered, function, lift, client)
+        return _assemble_subject(registered, function, lift, client)
 
     subject = assembled(registered.function)
-    variants = {name: _variant(subject, variant, assembled(variant.function))
+    variants = {name: _make_variant(subject, variant, assembled(variant.function))
                 for name, variant in registered.declaration.variants.items()}
     return replace(subject, variants=variants)
 
@@ -305,7 +314,7 @@ def _left_at_defaults(registered: Registered, function_name: str) -> dict[str, s
     return {name: default for name, default in defaults.items() if name not in given}
 
 
-def _assembled(registered: Registered, function_name: str, lift: str, client: Client | None) -> Subject:
+def _assemble_subject(registered: Registered, function_name: str, lift: str, client: Client | None) -> Subject:
     library = registered.library
     own = registered.backward if function_name == registered.function else ""
     source = replace(FunctionSource.from_manifest(library, function_name), backward=own)
@@ -318,7 +327,7 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
         raise TargetError(str(cause), where=registered.where) from None
     described = found.description
     if not described.is_callable or described.is_class:
-        raise not_callable(described, function_name, SOMEWHERE)
+        raise not_callable(described, function_name, UNKNOWN_PLACE)
     signature = signature_of(described, source.name, is_always_causal=registered.declaration.limits.causal_only)
     left = _left_at_defaults(registered, function_name)
     unknown = _with_version(library, found).unknown
@@ -334,8 +343,8 @@ def _assembled(registered: Registered, function_name: str, lift: str, client: Cl
         raise TargetError(f"{registered.id} cannot be judged: {wrong}", where=registered.where)
     check_lift(declaration.lift)
     callee = found.make_callee(declaration.lift)
-    declaration = _takeable(replace(declaration, keywords=offered(declaration),
-                                    precision=declaration.precision_there(_device_of(callee))), callee)
+    declaration = _drop_untakeable(replace(declaration, keywords=list_offered_keywords(declaration),
+                                           precision=declaration.precision_there(_device_of(callee))), callee)
     subject = Subject(registered.id, registered.title, callee, declaration, described.place,
                       _with_version(library, found), document=registered.document, note=registered.note,
                       entry=registered.where, description=described)
@@ -356,14 +365,14 @@ def _with_version(library: Library, found: FoundFunction) -> Library:
     return told
 
 
-def _takeable(declaration: Declaration, callee: Callee) -> Declaration:
+def _drop_untakeable(declaration: Declaration, callee: Callee) -> Declaration:
     """Without the dtypes that cannot be handed over where the function lives. What it flushes its manifest says."""
-    left_out = {dtype: reason for dtype in declaration.dtypes if (reason := callee.not_taken(dtype))}
+    left_out = {dtype: reason for dtype in declaration.dtypes if (reason := callee.why_not_taken(dtype))}
     return replace(declaration, dtypes=tuple(dtype for dtype in declaration.dtypes if dtype not in left_out),
                    left_out={**declaration.left_out, **left_out})
 
 
-def _variant(base: Subject, variant: Variant, subject: Subject) -> Subject:
+def _make_variant(base: Subject, variant: Variant, subject: Subject) -> Subject:
     """The variant's function under the subject's declaration, with what the variant declares otherwise."""
     declared = base.declaration
     limits = replace(declared.limits, weights=variant.weights or declared.limits.weights)
@@ -381,7 +390,7 @@ def _device_of(callee: Callee) -> str:
     return kind_of(callee.place.get("device", ""))
 
 
-def offered(declaration: Declaration) -> frozenset[str]:
+def list_offered_keywords(declaration: Declaration) -> frozenset[str]:
     """The keywords that can be put to the subject: a mask too, where it travels as a bias."""
     travels = declaration.limits.bias_is_mask and "bias" in declaration.keywords
     return declaration.keywords | {"mask"} if travels else declaration.keywords
@@ -389,15 +398,15 @@ def offered(declaration: Declaration) -> frozenset[str]:
 
 def importable_name(target: str) -> str:
     """A bare target as `attnspec init` wants it; else what stands for one."""
-    return FunctionSource.of(target).importable
+    return FunctionSource.from_target(target).importable
 
 
-def _title(function: FunctionDescription, name: str) -> str:
+def _find_title(function: FunctionDescription, name: str) -> str:
     """The first line of the docstring of a function; an object's docstring is its class's, and says nothing."""
     return (function.doc if function.is_function else "") or name
 
 
-def _distribution(source: FunctionSource) -> str:
+def _find_distribution(source: FunctionSource) -> str:
     """The distribution that installed the module, if one did."""
     if source.file or source.text:
         return ""
@@ -407,13 +416,13 @@ def _distribution(source: FunctionSource) -> str:
 # What is handed over to a host that does not see the files of this machine
 
 
-LARGEST = 2**23
+MOST_BYTES = 2**23
 """Bytes of Python that are handed over at most: a folder that holds more is no folder of one's own code."""
 
-_LEFT_OUT = frozenset({"__pycache__", "node_modules", "site-packages", "findings", "build", "dist", "reports"})
+_LEFT_OUT_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages", "findings", "build", "dist", "reports"})
 
 
-def handed_over(target: str, adapters: Sequence[Path]) -> Mapping[str, str]:
+def read_files(target: str, adapters: Sequence[Path]) -> Mapping[str, str]:
     """Reads the files that a target may import: by the name that each gets there, its text.
 
     Of `path/to/file.py:function` its folder; of `package.module:function` the package, or the module and what stands
@@ -423,12 +432,12 @@ def handed_over(target: str, adapters: Sequence[Path]) -> Mapping[str, str]:
     module = target.rpartition(":")[0]
     if not module:
         return {f"{name}/{file}": text for name, folder in zip(adapter_folders(adapters), adapters, strict=True)
-                for file, text in _files(folder)}
+                for file, text in _list_files(folder)}
     if module.endswith(".py") or "/" in module:
         return python_files(Path(module).absolute().parent)
     top = module.partition(".")[0]
     if Path(top).is_dir():
-        return {f"{top}/{file}": text for file, text in _files(Path(top).absolute())}
+        return {f"{top}/{file}": text for file, text in _list_files(Path(top).absolute())}
     return python_files(Path.cwd()) if Path(f"{top}.py").is_file() else {}
 
 
@@ -436,7 +445,7 @@ def python_files(folder: Path) -> Mapping[str, str]:
     """Reads the Python files of a folder: by the path in it, each one's text. Raises TargetError where that is too
     much.
     """
-    return dict(_files(folder))
+    return dict(_list_files(folder))
 
 
 def adapter_folders(adapters: Sequence[Path]) -> list[str]:
@@ -444,22 +453,22 @@ def adapter_folders(adapters: Sequence[Path]) -> list[str]:
     return [f"adapters{number}" for number, _ in enumerate(adapters)]
 
 
-def _files(folder: Path) -> Iterator[tuple[str, str]]:
+def _list_files(folder: Path) -> Iterator[tuple[str, str]]:
     """Python files below the folder, by their path in it."""
     handed = 0
-    for path in sorted(_python(folder)):
+    for path in sorted(_read_python(folder)):
         handed += path.stat().st_size
-        if handed > LARGEST:
-            raise TargetError(f"{shown_path(folder)} holds more than {LARGEST // 2**20} MiB of Python, too much to "
+        if handed > MOST_BYTES:
+            raise TargetError(f"{shown_path(folder)} holds more than {MOST_BYTES // 2**20} MiB of Python, too much to "
                               "send. Put the function into a folder of its own, or install its package there.")
         yield path.relative_to(folder).as_posix(), path.read_text(encoding="utf-8", errors="replace")
 
 
-def _python(folder: Path) -> Iterator[Path]:
+def _read_python(folder: Path) -> Iterator[Path]:
     for path in folder.iterdir():
-        if path.name.startswith(".") or path.name in _LEFT_OUT or (path / "pyvenv.cfg").exists():
+        if path.name.startswith(".") or path.name in _LEFT_OUT_FOLDERS or (path / "pyvenv.cfg").exists():
             continue
         if path.is_dir():
-            yield from _python(path)
+            yield from _read_python(path)
         elif path.suffix == ".py":
             yield path

@@ -19,7 +19,7 @@ import numpy as np
 from attnspec.core.effort import NEW_TO_OLD
 from attnspec.core.errors import AttnspecError
 from attnspec.core.nouns import DType, Verdict
-from attnspec.hosting.process import ProcessDeath
+from attnspec.hosting.client import ProcessDeath
 from attnspec.problems.problem import Array
 from attnspec.spec.clause import first_of
 from attnspec.subjects.call import Call, SubjectAnswer, SubjectDied, SubjectRaised, UnusableAnswer
@@ -27,17 +27,17 @@ from attnspec.subjects.callee import Callee, Hosted
 from attnspec.subjects.interview import PLAIN, Case
 from attnspec.subjects.subject import Subject
 
-LENGTHS = (48, 80)
+COMPILED_LENGTHS = (48, 80)
 """T and S of the two new shapes: who compiles for one and not for the other has another reason to be slow once."""
 
-AGAIN = 20
+TIMES_AGAIN = 20
 """So often a call is made again, since the system counts in hundredths of a second."""
 
-SLOW = 0.05
+SLOW_FACTOR = 0.05
 """Seconds of processors a call, from which on a compiler is worth asking about."""
 
 
-TELLING = 2
+TELLING_SECONDS = 2
 """So many shapes at which calls were made again tell a compiler from a first call that happens to be slow."""
 
 
@@ -63,9 +63,9 @@ class ShapeTimes:
         """Seconds that a compiler has taken: all slow first calls, if those at shapes that came again were slow
         but once.
         """
-        slow = {shape: seconds for shape, seconds in self._first.items() if seconds >= SLOW}
+        slow = {shape: seconds for shape, seconds in self._first.items() if seconds >= SLOW_FACTOR}
         again = [slow[shape] >= NEW_TO_OLD * seconds for shape, seconds in self._repeat_times.items() if shape in slow]
-        is_compiler = sum(again) >= TELLING and 2 * sum(again) > len(again)
+        is_compiler = sum(again) >= TELLING_SECONDS and 2 * sum(again) > len(again)
         return sum(slow.values()) if is_compiler else 0.0
 
 
@@ -74,28 +74,29 @@ def with_compiling(subject: Subject) -> Subject:
     declares stands.
     """
     declared = subject.declaration
-    if declared.compiles is not None or declared.is_compiled or not _compiles(subject, first_of(declared.dtypes)):
+    if declared.compiles is not None or declared.is_compiled or not _compiles_by_shape(subject,
+                                                                                       first_of(declared.dtypes)):
         return subject
     return replace(subject, declaration=replace(declared, compiles=True))
 
 
-def _compiles(subject: Subject, dtype: DType) -> bool:
-    return all(_is_dear(subject, dtype, length) for length in LENGTHS)
+def _compiles_by_shape(subject: Subject, dtype: DType) -> bool:
+    return all(_is_dear(subject, dtype, length) for length in COMPILED_LENGTHS)
 
 
 def _is_dear(subject: Subject, dtype: DType, length: int) -> bool:
     """Whether the first call at a length takes so many times what the next ones take."""
-    new = _seconds(subject, dtype, length, 1)
-    if new is None or new < SLOW:
+    new = _measure_seconds(subject, dtype, length, 1)
+    if new is None or new < SLOW_FACTOR:
         return False
-    once = _seconds(subject, dtype, length, 1)
-    if once is None or NEW_TO_OLD * once > AGAIN * new:  # as slow again: not to be asked twenty times
+    once = _measure_seconds(subject, dtype, length, 1)
+    if once is None or NEW_TO_OLD * once > TIMES_AGAIN * new:  # as slow again: not to be asked twenty times
         return False
-    often = _seconds(subject, dtype, length, AGAIN)
-    return often is not None and NEW_TO_OLD * often / AGAIN <= new
+    often = _measure_seconds(subject, dtype, length, TIMES_AGAIN)
+    return often is not None and NEW_TO_OLD * often / TIMES_AGAIN <= new
 
 
-def _seconds(subject: Subject, dtype: DType, length: int, calls: int) -> float | None:
+def _measure_seconds(subject: Subject, dtype: DType, length: int, calls: int) -> float | None:
     """Seconds of processors that so many calls take; None where the function does not answer."""
     causal = {"causal": True} if subject.declaration.limits.causal_only else {}
     problem = Case(replace(PLAIN, T=length, S=length), causal).pose_problem(dtype, subject.declaration.kind)
@@ -104,7 +105,7 @@ def _seconds(subject: Subject, dtype: DType, length: int, calls: int) -> float |
     before = subject.callee.cpu_seconds()
     try:
         for _ in range(calls):
-            subject.answer_any(problem)
+            subject.answer(problem)
     except (SubjectRaised, UnusableAnswer):
         return None
     return subject.callee.cpu_seconds() - before
@@ -113,18 +114,18 @@ def _seconds(subject: Subject, dtype: DType, length: int, calls: int) -> float |
 MOST_HANGS = 3
 """So many calls in a row may hang."""
 
-LATE = 0.1
+LATE_SECONDS = 0.1
 """Seconds after which the first answer has to be what it was."""
 
 REPEATED_EVERY = 2.0
 """Seconds after which the first call is made again."""
 
-NEAR = 2.0**-5
+NEAR_DISTANCE = 2.0**-5
 """How far the answers to the same call may be apart, for kernels that add up in any order: as rounding in the coarsest
 half dtype, several times.
 """
 
-GIVEN_UP = f"this was not put: {MOST_HANGS} calls in a row had not returned before the deadline"
+GIVEN_UP_SENTENCE = f"this was not put: {MOST_HANGS} calls in a row had not returned before the deadline"
 
 
 class Asking(enum.Enum):
@@ -293,9 +294,9 @@ class WatchedCallee:
         if self.incidents.first is not None or call.wrt:
             return
         self.incidents.first = call, answer.output.copy()
-        time.sleep(LATE)
+        time.sleep(LATE_SECONDS)
         if not answer.is_kept():
-            self.incidents.note(Verdict.VIOLATED, f"its answer had changed {LATE:g} s after it was returned",
+            self.incidents.note(Verdict.VIOLATED, f"its answer had changed {LATE_SECONDS:g} s after it was returned",
                                 number=number)
 
     def _perform_call(self, call: Call, rows: Array | None, number: int) -> SubjectAnswer:
@@ -335,13 +336,13 @@ class WatchedCallee:
         """The callee does it."""
         return self.callee.meanwhile(work)
 
-    def flushed(self, dtype: DType) -> str:
+    def find_flushing_operation(self, dtype: DType) -> str:
         """The callee's."""
-        return self.callee.flushed(dtype)
+        return self.callee.find_flushing_operation(dtype)
 
-    def not_taken(self, dtype: DType) -> str:
+    def why_not_taken(self, dtype: DType) -> str:
         """The callee's."""
-        return self.callee.not_taken(dtype)
+        return self.callee.why_not_taken(dtype)
 
     def begin_item(self) -> None:
         """The callee's."""
@@ -382,7 +383,8 @@ def repeat_first(subject: Subject) -> None:
             what = f"it failed, where it had answered before: {failure}"
             incidents.note(Verdict.ERRORED, what, number=incidents.calls)
             return
-        if not np.allclose(output.astype(np.float64), before.astype(np.float64), rtol=NEAR, atol=NEAR):
+        if not np.allclose(output.astype(np.float64), before.astype(np.float64), rtol=NEAR_DISTANCE,
+                           atol=NEAR_DISTANCE):
             incidents.note(Verdict.VIOLATED, "its answer was another one than before", number=incidents.calls)
 
 

@@ -1,1 +1,1 @@
-"""One clause against one subject at one dtype: clauses compiled to checks, cases drawn or dealt, asked and judged."""
+"""Trials: one clause against one subject at one dtype, from its compiled check to its verdict."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -17,7 +17,7 @@ from attnspec.problems.demand import Demand
 from attnspec.problems.domain import GENERIC_KINDS, Domain, domain
 from attnspec.problems.problem import RECIPE_FIELDS
 from attnspec.spec.clause import Clause, Spec, Word
-from attnspec.subjects.subject import Subject, no_form_of
+from attnspec.subjects.subject import Subject, why_no_form
 from attnspec.trials.covering_cases import FIXED_KINDS
 from attnspec.vocabulary.observables import DIFFERENTIATED
 from attnspec.vocabulary.scene import AnyProblem, NoClaim, Posed
@@ -38,8 +38,8 @@ from attnspec.vocabulary.tables import (
     instrument_of,
 )
 
-ASKED: Mapping[object, str] = {"returned_weights": "return_weights", "lse": "return_lse",
-                               **dict.fromkeys(DIFFERENTIATED, GRAD)}
+ASKING_KEYWORDS: Mapping[object, str] = {"returned_weights": "return_weights", "lse": "return_lse",
+                                         **dict.fromkeys(DIFFERENTIATED, GRAD)}
 """By what is observed, the keyword by which it is asked for."""
 
 
@@ -52,14 +52,19 @@ class BoundWord:
 
     def __call__(self, subject: Any, drawn: Mapping[str, int]) -> Any:  # noqa: ANN401  (a run or a scene: the word's own)
         """The function carried out with the drawn values put in."""
-        return self.function(subject, **{name: _fill(value, drawn) for name, value in self.bound.values.items()})
+        values = self.bound.values
+        if drawn:
+            values = {name: _fill_drawn(value, drawn) for name, value in values.items()}
+        return self.function(subject, **values)
 
 
-def _fill(value: object, drawn: Mapping[str, int]) -> object:
+def _fill_drawn(value: object, drawn: Mapping[str, int]) -> object:
     """The value of an argument, its names of drawn values replaced by their numbers."""
     if isinstance(value, DrawnName):
         return drawn[value]
-    return tuple(_fill(entry, drawn) for entry in value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return tuple(_fill_drawn(entry, drawn) for entry in value)
+    return value
 
 
 @dataclass(frozen=True)
@@ -73,31 +78,33 @@ class Check:
 
     @cached_property
     def needs(self) -> frozenset[str]:
-        """The keywords that a check cannot do without: those that it names, and those that its kind or what it observes
-        implies.
+        """The keywords that a check cannot do without: those that it names, and those that its
+        kind or what it observes implies.
         """
         looks = {step.bound.values.get("observe") for step in self.then}
-        asked = frozenset(keyword for look, keyword in ASKED.items() if look in looks)
+        asked = frozenset(keyword for look, keyword in ASKING_KEYWORDS.items() if look in looks)
         return self.clause.needs | self.domain.always | asked
 
     def demand(self, *, projects: bool) -> Demand:
         """What a check asks of sizes. projects: whether the subject is a layer."""
         looks = {step.bound.values.get("observe") for step in self.then}
-        parted = (PARTED[step.bound.values.get("along", "heads")] for steps in self.runs.values() for step in steps
-                  if step.bound.name in PARTING)
+        parted = (PARTED[step.bound.values.get("along", "heads")] for steps in self.runs.values()
+                  for step in steps if step.bound.name in PARTING)
         passes = 2 if looks & DIFFERENTIATED.keys() else 1
         reads = bool(looks & INSIDE) or any(step.bound.name in READING for step in self.then)
         return Demand(self.domain, reads=reads, cut_axes="".join(sorted(set(parted))),
-                      runs=max(1, len(self.runs)), passes=passes, projects=projects or self.domain.is_layer,
+                      runs=max(1, len(self.runs)), passes=passes,
+                      projects=projects or self.domain.is_layer,
                       flips=self.clause.flips or bool(self.clause.made), pool=self.clause.pool)
 
-    def lacking(self, subject: Subject) -> str:
+    def why_not_put(self, subject: Subject) -> str:
         """Why the clause cannot be put to the subject at all; empty if it can."""
         kind = subject.declaration.kind
         if self.domain.is_layer and kind is not Kind.LAYER:
             return "it is not a layer: it has no projections"
         if (self.domain.poses is Kind.ROTARY) is not (kind is Kind.ROTARY):
-            return "it is a rotary embedding, not attention" if kind is Kind.ROTARY else "it is not a rotary embedding"
+            is_one = kind is Kind.ROTARY
+            return f"it is {'a rotary embedding, not attention' if is_one else 'not a rotary embedding'}"
         if self.clause.profile in IF_CLAIMED - {*subject.declaration.claims}:
             return f"it does not claim {self.clause.profile!r} (docs/serving.md)"
         if self.clause.profile == QUANTISES and not _quantises(subject):
@@ -108,57 +115,62 @@ class Check:
 
     @property
     def instrument(self) -> str:
-        """What the verdict rests on, one phrase for each kind of relation, with its rate of error if it has one."""
+        """What the verdict rests on: a phrase for each kind of relation, with its error rate."""
         return "; ".join(dict.fromkeys(instrument_of(step.bound) for step in self.then))
 
     def draw_values(self, problem: AnyProblem, numbers: Mapping[str, int]) -> dict[str, int]:
-        """The drawn values: each recipe number picks from what the draw word offers for this problem."""
-        return {name: _pick(DRAWS[word](problem), numbers.get(name, 0), word)
+        """The drawn values: each number picks from what its draw word offers for this problem."""
+        return {name: _pick_value(DRAWS[word](problem), numbers.get(name, 0), word)
                 for name, word in self.clause.draw.items()}
 
-    def pose(self, problem: AnyProblem, drawn: Mapping[str, int], key: str, conventions: Mapping[str, str],
+    def pose(self, problem: AnyProblem, drawn: Mapping[str, int], key: str,
+             conventions: Mapping[str, str],
              precision: Precision | None = None) -> dict[str, Posed[Any]]:
-        """The runs of this case, for a subject of this precision. Raises NoClaim where a transform says nothing."""
+        """The runs of a case, posed to this precision. Raises NoClaim where a word is silent."""
         runs: dict[str, Posed[Any]] = {}
         for name, steps in self.runs.items():
             posed: Posed[Any] = Posed((problem,), conventions=conventions, precision=precision)
             for step in steps:
                 posed = step(posed, drawn)
-            runs[name] = posed.named(f"{key}|{_chain(self.clause.runs[name], drawn)}")
+            # two runs of one recipe with the same line of transforms pose the same problem
+            words = (f"{word.name}({', '.join(f'{k}={_drawn_value(v, drawn)}' for k, v in word.args.items())})"
+                     for word in self.clause.runs[name])
+            runs[name] = replace(posed, key=f"{key}|{','.join(words)}")
         return runs
 
 
 def _quantises(subject: Subject) -> bool:
     """Whether a precision class of the subject says how it stores what it is given."""
-    return any(word in STORED_WORDS for words in subject.declaration.precision.values() for word in words)
+    return any(word in STORED_WORDS for words in subject.declaration.precision.values()
+               for word in words)
 
 
 def _not_made(subject: Subject) -> str:
     """Why there is no form of a subject that attnspec makes itself."""
-    return no_form_of(subject.declaration) or "it is judged with --variants"
+    return why_no_form(subject.declaration) or "it is judged with --variants"
 
 
 def compile_spec(spec: Spec, *, faults: Collection[str] | None = None) -> dict[str, Check]:
-    """Every clause by id. Raises SpecError at the first word that means nothing; `faults`: the names that exist."""
-    return {**_compiled(spec, None if faults is None else frozenset(faults))}
+    """Compiles every clause, by id. Raises SpecError; `faults`: the names that exist."""
+    return {**_compile_once(spec, None if faults is None else frozenset(faults))}
 
 
 @lru_cache(maxsize=2)
-def _compiled(spec: Spec, faults: frozenset[str] | None) -> Mapping[str, Check]:
+def _compile_once(spec: Spec, faults: frozenset[str] | None) -> Mapping[str, Check]:
     """The same, made once: a process may make many engines."""
-    return {clause.id: _compile(clause, faults) for clause in spec.clauses}
+    return {clause.id: _compile_clause(clause, faults) for clause in spec.clauses}
 
 
-def _compile(clause: Clause, faults: Collection[str] | None) -> Check:
+def _compile_clause(clause: Clause, faults: Collection[str] | None) -> Check:
     _check_faults(clause, faults)
     _check_draws(clause)
     made = domain_of(clause.given, clause.place_of("given"))
     table = TABLES[made.poses]
-    runs = {name: tuple(_step(word, table, "transform", clause) for word in words)
+    runs = {name: tuple(_bind_word(word, table, "transform", clause) for word in words)
             for name, words in clause.runs.items()}
     for words in clause.runs.values():
         _check_order(words)
-    then = tuple(_step(word, RELATIONS, "relation", clause) for word in clause.then)
+    then = tuple(_bind_word(word, RELATIONS, "relation", clause) for word in clause.then)
     _check_chance(clause.then, made)
     if made.is_layer:
         _check_layer(clause.then)
@@ -167,7 +179,7 @@ def _compile(clause: Clause, faults: Collection[str] | None) -> Check:
 
 
 def domain_of(given: Word, where: FileLocation) -> Domain:
-    """What a word makes problems of. Raises SpecError where its arguments mean nothing, also to no clause."""
+    """Reads what problems a word makes. Raises SpecError where its arguments mean nothing."""
     arguments = check_word(given, domain, "problem").values
     try:
         return domain(**arguments)  # type: ignore[arg-type]  # checked by the signature
@@ -179,8 +191,9 @@ def _check_draws(clause: Clause) -> None:
     for name, word in clause.draw.items():
         look_up(word, DRAWS, "value to draw", clause.place_of("given"))
         if name in RECIPE_FIELDS:
-            raise SpecError(f"a drawn value cannot be called {name!r}: a recipe has a field of that name.",
-                            where=clause.place_of("given"))
+            raise SpecError(
+                f"a drawn value cannot be called {name!r}: a recipe has a field of that name.",
+                where=clause.place_of("given"))
 
 
 def _check_order(words: tuple[Word, ...]) -> None:
@@ -195,27 +208,29 @@ def _check_layer(words: tuple[Word, ...]) -> None:
     """What is claimed of attention alone cannot be claimed of a layer with its projections."""
     for word in words:
         if word.name in ATTENTION_RELATIONS:
-            raise SpecError(f"the relation {word.name!r} is about attention, but the problem is a layer.",
-                            where=word.where)
+            raise SpecError(
+                f"the relation {word.name!r} is about attention, but the problem is a layer.",
+                where=word.where)
         if word.args.get("observe") in INSIDE:
             raise SpecError(f"a layer does not show {word.args['observe']!r}: its values pass through a projection. "
                             "Observe output or returned_weights.", where=word.where)
 
 
 def _check_rotary(words: tuple[Word, ...], made: Domain) -> None:
-    """Of a rotary embedding nothing is looked at but its output; what is claimed of pairs is claimed of it alone."""
+    """A rotary embedding shows its output alone; claims about pairs are about it alone."""
     is_rotary = made.poses is Kind.ROTARY
     for word in words:
         if not is_rotary and word.name in OF_ROTARY:
             raise SpecError(f"the relation {word.name!r} is about a rotary embedding, but the problem is none. Its "
                             "kind is 'rotary'.", where=word.where)
-        if is_rotary and (word.name not in OF_ROTARY | OF_ANY or word.args.get("observe", "output") != "output"):
-            raise SpecError(f"a rotary embedding shows its output alone, of which {word.name!r} does not speak.",
-                            where=word.where)
+        if is_rotary and (word.name not in OF_ROTARY | OF_ANY
+                          or word.args.get("observe", "output") != "output"):
+            raise SpecError(
+                f"a rotary embedding shows its output alone, of which {word.name!r} does not speak.", where=word.where)
 
 
 def _check_chance(words: tuple[Word, ...], made: Domain) -> None:
-    """A law of chance holds for what was drawn once, and independent roundings need values without structure."""
+    """A law of chance needs problems that nobody searches, and roundings without structure."""
     for word in words:
         if word.name in OF_CHANCE and made.kind not in FIXED_KINDS:
             raise SpecError(f"the relation {word.name!r} states a rate of false alarms, which holds only if no worst "
@@ -226,17 +241,21 @@ def _check_chance(words: tuple[Word, ...], made: Domain) -> None:
                             where=word.where)
 
 
-def _step(word: Word, table: Mapping[str, Callable[..., Any]], kind: str, clause: Clause) -> BoundWord:
+def _bind_word(word: Word, table: Mapping[str, Callable[..., Any]], kind: str,
+               clause: Clause) -> BoundWord:
     poses = next((poses for poses, words in TABLES.items() if word.name in words), None)
     if kind == "transform" and poses and word.name not in table:
-        raise SpecError(f"the transform {word.name!r} is for {POSED[poses]}. Give the clause a problem of such a kind.",
-                        where=word.where)
+        raise SpecError(
+            f"the transform {word.name!r} is for {PROBLEM_NAMES[poses]}. Give the clause a problem of such a kind.",
+            where=word.where)
     function = look_up(word.name, table, kind, word.where)
-    return BoundWord(function, check_word(word, function, kind, drawn=clause.draw, runs=clause.runs))
+    return BoundWord(function,
+                     check_word(word, function, kind, drawn=clause.draw, runs=clause.runs))
 
 
-POSED: Mapping[Kind, str] = {
-    Kind.ATTENTION: "attention's problems", Kind.LAYER: "layers' problems", Kind.ROTARY: "rotary embeddings' problems"}
+PROBLEM_NAMES: Mapping[Kind, str] = {Kind.ATTENTION: "attention's problems",
+                                     Kind.LAYER: "layers' problems",
+                                     Kind.ROTARY: "rotary embeddings' problems"}
 """By the kind that a transform takes, what a reader calls its problems."""
 
 
@@ -246,17 +265,13 @@ def _check_faults(clause: Clause, faults: Collection[str] | None) -> None:
             raise SpecError.unknown("fault", name, faults, where=clause.place_of("refuted_by"))
 
 
-def _pick(choices: Sequence[int], number: int, word: str) -> int:
+def _pick_value(choices: Sequence[int], number: int, word: str) -> int:
     if not choices:
         raise NoClaim(f"there is no {word.replace('_', ' ')} to draw")
     return Drawn(choices[number % len(choices)])
 
 
-def _chain(words: tuple[Word, ...], drawn: Mapping[str, int]) -> str:
-    """The transforms of a run in one line: two runs of one recipe with the same line pose the same problem."""
-    return ",".join(
-        f"{word.name}({', '.join(f'{k}={_drawn_value(v, drawn)}' for k, v in word.args.items())})" for word in words)
-
-
 def _drawn_value(value: object, drawn: Mapping[str, int]) -> object:
-    return drawn.get(value, value) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return drawn.get(value, value)
+    return value

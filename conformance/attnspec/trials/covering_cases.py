@@ -1,8 +1,8 @@
 """The cases that a trial begins with, and those of clauses that need no search.
 
-They are dealt so that all that matters comes up early. A clause about features together has a covering array, and
-further cases for triples that do not act in it: a mask may hide what a bias would change, which is known once the
-problem is made.
+They are dealt so that all that matters comes up early. A clause about features together has a
+covering array, and further cases for triples that do not act in it: a mask may hide what a bias
+would change, which is known once the problem is made.
 """
 
 from __future__ import annotations
@@ -48,39 +48,44 @@ from attnspec.problems.choices import (
     shapes_for,
     without_idle_flag,
 )
-from attnspec.problems.demand import count_logits
 from attnspec.problems.domain import GENERIC_KINDS, Domain, spell_domain
 from attnspec.problems.families import random_words
 from attnspec.problems.make import make_problem, model_width
-from attnspec.problems.problem import Array, Problem, Recipe, Sizes
+from attnspec.problems.problem import Array, Problem, Recipe, Sizes, count_logits
 
-LEAST_KEYS = 2
+MIN_KEYS = 2
 """One key has all of the weight, whatever its logit: with so many, a logit shows."""
 
 
-def acting_features(recipe: Recipe, problem: Problem, conventions: Mapping[str, str]) -> frozenset[str]:
-    """The features that change what some row of the answer is; none where every row is empty. problem: the recipe's.
+def acting_features(recipe: Recipe, problem: Problem,
+                    conventions: Mapping[str, str]) -> frozenset[str]:
+    """The features that change what some row of the answer is; none where every row is empty.
+    problem: the recipe's.
 
-    A keyword that hides keys acts where some row sees more without it, one of logits where a row weighs one key
-    against another, a past where it has a key, a block where something in it is seen.
+    A keyword that hides keys acts where some row sees more without it, one of logits where a row
+    weighs one key against another, a past where it has a key, a block where something in it is
+    seen.
     """
     visible = visible_keys(problem, conventions)
     if not visible.any():
         return frozenset()
     features = features_of(recipe)
-    idle_keywords = {name for name in features & KEYWORDS.keys() if not _acts(name, problem, visible, conventions)}
+    idle_keywords = {name for name in features & KEYWORDS.keys()
+                     if not _is_acting(name, problem, visible, conventions)}
     return features - idle_keywords - {*_idle_traits(problem, visible)}
 
 
-def _acts(keyword: str, problem: Problem, visible: Array, conventions: Mapping[str, str]) -> bool:
+def _is_acting(keyword: str, problem: Problem, visible: Array,
+               conventions: Mapping[str, str]) -> bool:
     """Whether the answer is another with this keyword. visible: (B,H,T,S)."""
-    if problem.query_lengths is not None and keyword == "query_lengths":  # of rows beyond them nothing is asked
+    # of rows beyond them nothing is asked
+    if problem.query_lengths is not None and keyword == "query_lengths":
         return bool((problem.query_lengths < problem.sizes.T).any())
     match KEYWORDS[keyword].acts:
         case Acts.KEYS:
             return problem.past > 0
         case Acts.LOGITS:
-            return keyword == "sinks" or bool(visible.sum(axis=-1).max() >= LEAST_KEYS)
+            return keyword == "sinks" or bool(visible.sum(axis=-1).max() >= MIN_KEYS)
         case Acts.VISIBILITY:
             off = {name: OFF[name] for name in (keyword, BESIDE.get(keyword, keyword))}
             return bool((visible_keys(problem.but(**off), conventions) != visible).any())
@@ -100,24 +105,24 @@ def _idle_traits(problem: Problem, visible: Array) -> Iterator[str]:
         yield EMPTY_ROWS
 
 
-TRIES, PATIENCE = 4, 10
-"""How often a triple is dealt again until it acts, and how often in a row to no avail until none is any more."""
+MAX_TRIES, MAX_IDLE_TRIES = 4, 10
+"""How often a triple is dealt again until it acts, and how many idle deals in a row end it all."""
 
-CANDIDATES = 8
-"""Rows that are made at random for each that is dealt again: the one with most triples that are left is."""
+CANDIDATE_ROWS = 8
+"""Random rows that are made for each deal: the one with most triples that are left is taken."""
 
-_OFTEN = 0.4      # of the other features join a triple that is dealt again, …
-_SELDOM = 0.1     # … and of those that cost so many
-_COSTLY = frozenset({MANY_QUERIES, MANY_KEYS, LONG_PAST})
-_MOST_HIDING = 4  # keywords that hide keys: with more, rows see one key or none, and show nothing
-_NEEDED: Mapping[str, tuple[str, ...]] = {
+_JOIN_SHARE = 0.4      # of the other features join a triple that is dealt again, …
+_COSTLY_JOIN_SHARE = 0.1     # … and of those that cost so many
+_COSTLY_FEATURES = frozenset({MANY_QUERIES, MANY_KEYS, LONG_PAST})
+_MAX_HIDING = 4  # keywords that hide keys: with more, rows see one key or none, and show nothing
+_NEEDED_FEATURES: Mapping[str, tuple[str, ...]] = {
     GROUPS_OF_SEVERAL: (GROUPS, SEVERAL_GROUPS), LONG_PAST: (CACHED[0],), EMPTY_ROWS: ("mask",)}
 
 
 @lru_cache(maxsize=64)
 def feature_recipes(domain: Domain, limits: Limits, effort: Effort, seed: int,
                     offered: frozenset[str]) -> tuple[Recipe, ...]:
-    """The problems in which the features of a subject meet that takes these keywords within these limits."""
+    """The problems in which a subject's features meet: it takes these keywords and limits."""
     array = FeatureArray(domain, limits, tuple(sorted(domain.sometimes & offered)), seed)
     recipes = array.recipes(EFFORTS[effort].strength)
     if EFFORTS[effort].strength < FULL_STRENGTH:
@@ -137,7 +142,7 @@ def acting_triples(recipe: Recipe) -> int:
 
 @dataclass(slots=True)
 class _TripleRedealing:
-    """Deals triples again, among other features each time. cases_left: those that act in no problem so far."""
+    """Deals triples again, among other features. cases_left: triples that act nowhere yet."""
 
     array: FeatureArray
     cases_left: int
@@ -147,7 +152,7 @@ class _TripleRedealing:
     def recipes(self) -> Iterator[Recipe]:
         """The problems in which some act that are left."""
         idle = 0
-        while self.cases_left and idle < PATIENCE:
+        while self.cases_left and idle < MAX_IDLE_TRIES:
             self.turn += 1
             aim, row = self._best_row()
             recipe = self.array.recipe(row, self.turn)
@@ -162,50 +167,62 @@ class _TripleRedealing:
         """Give up a triple that was missed often enough."""
         if triples_of(aim) & self.cases_left:
             self.misses[aim] = self.misses.get(aim, 0) + 1
-            self.cases_left &= ~triples_of(aim) if self.misses[aim] == TRIES else -1
+            self.cases_left &= ~triples_of(aim) if self.misses[aim] == MAX_TRIES else -1
 
     def _best_row(self) -> tuple[frozenset[str], Row]:
         """A triple that is left, and the row with it that has most of the others."""
         shares = random_words(self.array.seed % 2**24, f"feature row again {self.turn}",
-                              (CANDIDATES, len(self.array.factors) + 1)) / 2**32
+                              (CANDIDATE_ROWS, len(self.array.factors) + 1)) / 2**32
         drawn = []
         for first, *rest in shares.tolist():
             aim = triple_behind(self.cases_left, first)
             drawn.append((aim, self._row(aim, dict(zip(self.array.factors, rest, strict=True)))))
-        return max(drawn, key=lambda each: (self.cases_left & triples_of(_features(each[1]))).bit_count())
+        return max(drawn,
+                   key=lambda each: (self.cases_left
+                                     & triples_of(_features_of_row(each[1]))).bit_count())
 
     def _row(self, aim: frozenset[str], shares: Mapping[str, float]) -> Row:
         """The triple, and any of the other features that leave it something to show."""
         row = {factor: factor in aim for factor in self.array.factors}
-        row.update(dict.fromkeys((needed for name in aim for needed in _NEEDED.get(name, ())), True))
-        joining = [name for name, share in shares.items() if share < (_SELDOM if name in _COSTLY else _OFTEN)]
+        row.update(dict.fromkeys((needed for name in aim
+                                  for needed in _NEEDED_FEATURES.get(name, ())), True))
+        joining = [name for name, share in shares.items()
+                   if share < (_COSTLY_JOIN_SHARE if name in _COSTLY_FEATURES else _JOIN_SHARE)]
         for factor in sorted(joining, key=lambda name: shares[name]):
-            row[factor] |= factor not in HIDING or sum(row[name] for name in HIDING if name in row) < _MOST_HIDING
+            row[factor] |= factor not in HIDING or sum(row[name] for name in HIDING
+                                                       if name in row) < _MAX_HIDING
         if not {SINGLE_QUERY, MANY_QUERIES} - {name for name in row if row[name]}:
             row[SINGLE_QUERY if MANY_QUERIES in aim else MANY_QUERIES] = False
-        # where queries count from the first key, the flag leaves keys beyond a block to queries beyond one
+        # where queries count from the first key, the flag leaves keys beyond a block to queries
+        # beyond one
         if row.get("causal") and row[MANY_KEYS] and not (row.get(CACHED[0]) or row[SINGLE_QUERY]):
             row[MANY_QUERIES] = True
-        return row if {"causal", SINGLE_QUERY} <= aim else without_idle_flag(row)
+        if {"causal", SINGLE_QUERY} <= aim:
+            return row
+        return without_idle_flag(row)
 
 
-def _features(row: Row) -> frozenset[str]:
+def _features_of_row(row: Row) -> frozenset[str]:
     """What a row asks for."""
     asked = frozenset(name for name in row if row[name])
-    return asked | {GROUPS_OF_SEVERAL} if asked >= {GROUPS, SEVERAL_GROUPS} else asked
+    if asked >= {GROUPS, SEVERAL_GROUPS}:
+        return asked | {GROUPS_OF_SEVERAL}
+    return asked
 
 
 FIXED_KINDS = frozenset(
     {"gaussian", "worked_example", "acceptance", "score", "dropout", "features"}) | GENERIC_KINDS
-ON_CHANCE = frozenset({"generic", "long", "panel", "dropout"})
+CHANCE_KINDS = frozenset({"generic", "long", "panel", "dropout"})
 """The kinds of problems on which a law of chance is tried (`EffortNumbers.chances`)."""
 
 
 def fixed_recipes(domain: Domain, limits: Limits, effort: Effort, seed: int,
                   offered: frozenset[str] = frozenset()) -> tuple[Recipe, ...]:
-    """The recipes of the kinds that are not searched, none for the others. offered: keywords that the subject takes.
+    """The recipes of the kinds that are not searched, none for the others. offered: keywords that
+    the subject takes.
 
-    A statistical clause must not be searched: looking for the worst of many draws would void its false-alarm rate.
+    A statistical clause must not be searched: looking for the worst of many draws would void its
+    false-alarm rate.
     """
     if domain.kind not in FIXED_KINDS:
         return ()
@@ -213,10 +230,13 @@ def fixed_recipes(domain: Domain, limits: Limits, effort: Effort, seed: int,
     if domain.kind == "features":
         return feature_recipes(domain, limits, effort, seed, offered)
     shapes = shapes_for(domain, limits, effort)
-    if domain.kind in ON_CHANCE:
-        features = _combinations(sorted(domain.sometimes & offered))
-        return tuple(_generic(domain, sizes, features, index, seed)
-                     for index, (sizes, _) in enumerate(product(shapes, range(EFFORTS[effort].chances[domain.kind]))))
+    if domain.kind in CHANCE_KINDS:
+        features = _keyword_sets(sorted(domain.sometimes & offered))
+        return tuple(
+            _generic_recipe(domain, sizes, features, index, seed)
+            for index, (sizes,
+                        _) in enumerate(product(shapes,
+                                                range(EFFORTS[effort].chances[domain.kind]))))
     mask = domain.masks[0] if "mask" in domain.always else "none"
     return tuple(
         Recipe(sizes, domain.families[:1], mask, domain.always, seed % 2**24, inputs=limits.inputs,
@@ -224,30 +244,32 @@ def fixed_recipes(domain: Domain, limits: Limits, effort: Effort, seed: int,
         for sizes in shapes)
 
 
-def _combinations(optional: Sequence[str]) -> tuple[frozenset[str], ...]:
+def _keyword_sets(optional: Sequence[str]) -> tuple[frozenset[str], ...]:
     """No keyword, each alone, then all pairs."""
     return tuple(map(frozenset, chain([()], combinations(optional, 1), combinations(optional, 2))))
 
 
-def _generic(domain: Domain, sizes: Sizes, features: Sequence[frozenset[str]], index: int, seed: int) -> Recipe:
-    """The index-th problem: keywords, masks, scales and the family of the first head all take turns."""
+def _generic_recipe(domain: Domain, sizes: Sizes, features: Sequence[frozenset[str]], index: int,
+                    seed: int) -> Recipe:
+    """The index-th problem: keywords, masks, scales and the first head's family take turns."""
     used = domain.always | features[index % len(features)]
     first = index * sizes.Hkv % len(domain.families)
-    return Recipe(
-        sizes, (*domain.families[first:], *domain.families[:first]),
-        domain.masks[index % len(domain.masks)] if "mask" in used else "none", used, (seed + index) % 2**24,
-        bias=domain.biases[index % len(domain.biases)] if "bias" in used else "normal",
-        scale=domain.scales[index % len(domain.scales)] if "scale" in used else 1.0,
-        values={name: each[index % len(each)] for name, each in domain.values.items() if name in used})
+    return Recipe(sizes, (*domain.families[first:], *domain.families[:first]),
+                  domain.masks[index % len(domain.masks)] if "mask" in used else "none", used,
+                  (seed + index) % 2**24,
+                  bias=domain.biases[index % len(domain.biases)] if "bias" in used else "normal",
+                  scale=domain.scales[index % len(domain.scales)] if "scale" in used else 1.0,
+                  values={name: each[index % len(each)] for name, each in domain.values.items()
+                          if name in used})
 
 
 Choices = tuple[bytes, *tuple[int, ...]]
 """What Hypothesis would have drawn: the menu's bytes, and a number for each drawn value."""
 
-TELLING = ("log_normal", "integers", "student_t", "huge_logits")
-"""The families that convict most: together they tell every fault of our catalogue that values alone can tell."""
+TELLING_FAMILIES = ("log_normal", "integers", "student_t", "huge_logits")
+"""The families that convict most: together they tell every fault that values alone can tell."""
 
-_HAS_OTHERS = 3
+_MIN_KEYWORDS_MIXED = 3
 """So many keywords have combinations that are neither all of them, nor one alone, nor none."""
 
 Card = TypeVar("Card")
@@ -255,30 +277,35 @@ Card = TypeVar("Card")
 
 def deal_openings(menu: Menu, seed: int, count: int) -> tuple[Choices, ...]:
     """The first `count` cases of a trial; they follow from menu and seed alone."""
-    columns = [_shapes(menu, seed, count), *_keywords(menu, seed, count), *_values(menu, seed, count)]
-    return _cases(columns, menu, seed, count)
+    columns = [_shape_column(menu, seed, count), *_keyword_columns(menu, seed, count),
+               *_value_columns(menu, seed, count)]
+    return _join_columns(columns, menu, seed, count)
 
 
 def sample_openings(menu: Menu, seed: int, opened: int, count: int) -> tuple[Choices, ...]:
-    """`count` cases that stand for the first `opened` openings: of their sizes from small to large, and with all
-    keywords in the first. There are fewer where the openings have fewer sizes.
+    """`count` cases that stand for the first `opened` openings: of their sizes from small to
+    large, and with all keywords in the first. There are fewer where the openings have fewer sizes.
     """
     sizes = spread_cards(sorted(menu.shapes[:opened], key=count_logits), count)
-    keywords = [spread_cards(column[::-1], len(sizes))[::-1] for column in _keywords(menu, seed, opened)]
-    shapes = [_byte_of(menu, each) for each in sizes]
-    return _cases([shapes, *keywords, *_values(menu, seed, len(sizes))], menu, seed, len(sizes))
+    keywords = [spread_cards(column[::-1], len(sizes))[::-1]
+                for column in _keyword_columns(menu, seed, opened)]
+    shapes = [_byte_of_shape(menu, each) for each in sizes]
+    return _join_columns([shapes, *keywords, *_value_columns(menu, seed, len(sizes))], menu, seed,
+                         len(sizes))
 
 
-def _cases(columns: Sequence[Sequence[int]], menu: Menu, seed: int, count: int) -> tuple[Choices, ...]:
-    """The cases of which these are the bytes, each with the seed of its entries and its drawn values."""
+def _join_columns(columns: Sequence[Sequence[int]], menu: Menu, seed: int,
+                  count: int) -> tuple[Choices, ...]:
+    """The cases with these bytes, each with the seed of its entries and its drawn values."""
     if not count:
         return ()
     # little-endian, so that the bytes are the same on every machine
     seed_words = random_words(seed, "opening seeds", (count,)).astype("<u4")
     seeds = seed_words.view(np.uint8).reshape(count, -1)[:, :SEED_BYTES]
-    drawn = [random_words(seed, f"opening {name}", (count,)) >> np.uint32(16) for name in menu.draws]
-    return tuple((bytes(column[i] for column in columns) + seeds[i].tobytes(), *(int(numbers[i]) for numbers in drawn))
-                 for i in range(count))
+    drawn = [random_words(seed, f"opening {name}", (count,)) >> np.uint32(16)
+             for name in menu.draws]
+    return tuple((bytes(column[i] for column in columns) + seeds[i].tobytes(),
+                  *(int(numbers[i]) for numbers in drawn)) for i in range(count))
 
 
 def spread_cards(cards: Sequence[Card], count: int) -> tuple[Card, ...]:
@@ -290,62 +317,70 @@ def spread_cards(cards: Sequence[Card], count: int) -> tuple[Card, ...]:
 def choices_in_wider_menu(menu: Menu, choices: Choices, wider: Menu) -> Choices:
     """The bytes that make the same case of a menu that offers these shapes and more."""
     # the first byte chooses the shape, and what follows means the same in both menus
-    return bytes([_byte_of(wider, menu.chosen_shape(choices[0])), *choices[0][1:]]), *choices[1:]
+    return bytes([_byte_of_shape(wider, menu.chosen_shape(choices[0])),
+                  *choices[0][1:]]), *choices[1:]
 
 
 def seed_of(seed: int, domain: Domain) -> int:
-    """The seed of a clause's cases in a run with this seed: clauses that speak of the same problems get the same ones.
+    """The seed of a clause's cases in a run with this seed: clauses that speak of the same
+    problems get the same ones.
 
     What a subject answered and what the definition says is remembered, and so serves all of them.
     """
     return zlib.crc32(f"{seed}:{spell_domain(domain)}".encode())
 
 
-def _deal(deck: Sequence[Card], seed: int, label: str) -> Iterator[Card]:
+def _deal_for_ever(deck: Sequence[Card], seed: int, label: str) -> Iterator[Card]:
     """The cards of a deck in random order, again and again."""
     turn = 0
     while True:
-        yield from (deck[place] for place in _shuffle_numbers(seed, f"opening {label} {turn}", len(deck)))
+        yield from (deck[place]
+                    for place in _shuffle_numbers(seed, f"opening {label} {turn}", len(deck)))
         turn += 1
 
 
 @lru_cache(maxsize=2**14)
 def _shuffle_numbers(seed: int, label: str, count: int) -> tuple[int, ...]:
-    """The numbers below `count` in random order; a clause asks for the same ones at every dtype."""
+    """The numbers below `count` in random order; every dtype of a clause asks for the same."""
     return tuple(np.argsort(random_words(seed, label, (count,)), kind="stable").tolist())
 
 
-def _take(cards: Iterator[Card], count: int) -> list[Card]:
+def _take_cards(cards: Iterator[Card], count: int) -> list[Card]:
     return [next(cards) for _ in range(count)]
 
 
-def _shapes(menu: Menu, seed: int, count: int) -> list[int]:
+def _shape_column(menu: Menu, seed: int, count: int) -> list[int]:
     """Each shape once, as they were dealt; after that the small ones."""
-    small = [sizes for sizes in menu.shapes if count_logits(sizes) <= MOST_SMALL_LOGITS] or menu.shapes
+    small = [sizes for sizes in menu.shapes
+             if count_logits(sizes) <= MOST_SMALL_LOGITS] or menu.shapes
     once = menu.shapes[:count]
-    again = _take(_deal(small, seed, "small shapes"), count - len(once))
-    return [_byte_of(menu, sizes) for sizes in (*once, *again)]
+    again = _take_cards(_deal_for_ever(small, seed, "small shapes"), count - len(once))
+    return [_byte_of_shape(menu, sizes) for sizes in (*once, *again)]
 
 
-def _byte_of(menu: Menu, sizes: Sizes) -> int:
+def _byte_of_shape(menu: Menu, sizes: Sizes) -> int:
     """The byte that makes this shape of a menu."""
     return byte_for(menu.weighted_shapes.index(sizes), len(menu.weighted_shapes))
 
 
-def _keywords(menu: Menu, seed: int, count: int) -> list[list[int]]:
-    """One column a keyword. All together first, then each alone, then the other combinations, again and again. Where
-    there are hardly others, it is then any of them, since large sizes come last; but at many keys of few queries none,
-    of which the causal flag would hide most.
+def _keyword_columns(menu: Menu, seed: int, count: int) -> list[list[int]]:
+    """One column a keyword. All together first, then each alone, then the other combinations,
+    again and again. Where there are hardly others, it is then any of them, since large sizes come
+    last; but at many keys of few queries none, of which the causal flag would hide most.
     """
     n = len(menu.optional)
     if not n:
         return []
     # of a single keyword, alone and all together are the same case
-    leading = [(True,) * n, *(tuple(place == at for place in range(n)) for at in range(n) if n > 1)]
+    leading = [(True,) * n,
+               *(tuple(place == at for place in range(n)) for at in range(n) if n > 1)]
     every = list(product((True, False), repeat=n))
-    others, any_of_them = [used for used in every if used not in leading], _deal(every, seed, "any keywords")
-    cards = [*leading, *_take(_deal(others, seed, "keywords"), max(0, count - len(leading)))][:count]
-    if n < _HAS_OTHERS:
+    others, any_of_them = [
+        used for used in every if used not in leading], _deal_for_ever(every, seed, "any keywords")
+    cards = [*leading,
+             *_take_cards(_deal_for_ever(others, seed, "keywords"),
+                          max(0, count - len(leading)))][:count]
+    if n < _MIN_KEYWORDS_MIXED:
         cards[len(every):] = [next(any_of_them) if _are_seen(menu, at) else cards[at]
                               for at in range(len(every), len(cards))]
     return [[255 * used[place] for used in cards] for place in range(n)]
@@ -356,26 +391,34 @@ def _are_seen(menu: Menu, at: int) -> bool:
     return at < len(menu.shapes) and 2 * menu.shapes[at].T >= menu.shapes[at].S
 
 
-def _lists(menu: Menu) -> Iterator[tuple[str, int]]:
+def _value_lists(menu: Menu) -> Iterator[tuple[str, int]]:
     domain = menu.domain
-    yield from (("masks", len(domain.masks)), ("biases", len(domain.biases)), ("scales", len(domain.scales)))
+    yield from (("masks", len(domain.masks)), ("biases", len(domain.biases)),
+                ("scales", len(domain.scales)))
     yield "inputs", max(len(menu.input_kinds(sizes)) for sizes in menu.shapes)
-    yield from ((EVERY_VALUED[name].plural, len(menu.values(name))) for name in menu.valued_keywords)
+    yield from ((EVERY_VALUED[name].plural, len(menu.values(name)))
+                for name in menu.valued_keywords)
 
 
-def _bytes(seed: int, label: str, size: int, count: int) -> list[int]:
-    return [byte_for(index, size) for index in _take(_deal(range(size), seed, label), count)]
+def _value_column(seed: int, label: str, size: int, count: int) -> list[int]:
+    return [byte_for(index, size)
+            for index in _take_cards(_deal_for_ever(range(size), seed, label), count)]
 
 
-def _values(menu: Menu, seed: int, count: int) -> list[list[int]]:
+def _value_columns(menu: Menu, seed: int, count: int) -> list[list[int]]:
     """The columns that neither sizes nor keywords fill."""
-    return [*(_bytes(seed, label, size, count) for label, size in _lists(menu)), *_families(menu, seed, count)]
+    return [*(_value_column(seed, label, size, count) for label, size in _value_lists(menu)),
+            *_family_columns(menu, seed, count)]
 
 
-def _families(menu: Menu, seed: int, count: int) -> list[list[int]]:
+def _family_columns(menu: Menu, seed: int, count: int) -> list[list[int]]:
     """How many, always the most; first one that convicts much, and beside it any."""
     known = menu.domain.families
-    telling = [known.index(name) for name in TELLING if name in known] or list(range(len(known)))
-    first, rest = _deal(telling, seed, "telling"), _deal(range(len(known)), seed, "families")
-    dealt = [[next(first), *_take(rest, FAMILIES_A_CALL - 1)] for _ in range(count)]
-    return [[255] * count, *([byte_for(row[place], len(known)) for row in dealt] for place in range(FAMILIES_A_CALL))]
+    telling = [known.index(name) for name in TELLING_FAMILIES
+               if name in known] or list(range(len(known)))
+    first = _deal_for_ever(telling, seed, "telling")
+    rest = _deal_for_ever(range(len(known)), seed, "families")
+    dealt = [[next(first), *_take_cards(rest, FAMILIES_A_CALL - 1)] for _ in range(count)]
+    return [[255] * count,
+            *([byte_for(row[place], len(known)) for row in dealt]
+              for place in range(FAMILIES_A_CALL))]

@@ -1,9 +1,10 @@
-"""Evaluates a subject at one dtype: calls it, compares its answers with the definition, and remembers both for a while.
+"""Evaluates a subject at one dtype: calls it, compares its answers with the definition, and
+remembers both for a while.
 
 Subjects that are held to the same share the problems, and what the definition says of them.
 
-What was worked out is remembered for a while: so many values, and so many bytes of their arrays. Memory that is free
-again is kept for the next case, or handed back to the system.
+What was worked out is remembered for a while: so many values, and so many bytes of their arrays.
+Memory that is free again is kept for the next case, or handed back to the system.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from operator import attrgetter
 from typing import TypeVar
 
@@ -40,32 +41,34 @@ from attnspec.numerics.roundings import (
     format_backward,
 )
 from attnspec.numerics.score import Drifts
-from attnspec.problems.demand import count_work
 from attnspec.problems.make import RotaryProblem, make_layer, make_problem, make_rotary
-from attnspec.problems.problem import INPUTS, Array, Problem, Recipe, Sizes, join_past
+from attnspec.problems.problem import INPUTS, Array, Problem, Recipe, Sizes, count_work, join_past
 from attnspec.questions.undeclared import Most, probe_conventions, probe_ranges
 from attnspec.subjects.call import grad_given
-from attnspec.subjects.misfits import LoweredProblem, lower_problem
+from attnspec.subjects.lowering import LoweredProblem, lower_problem
 from attnspec.subjects.subject import Subject, SubjectAnswer, SubjectDied, SubjectRaised
 from attnspec.trials.paths import CompilingTime, Paths
 from attnspec.vocabulary.observables import GRADIENTS, PARAMETERS
 from attnspec.vocabulary.scene import AnyProblem
 
-HEAP = 2**25 - 2**14
+HEAP_BYTES = 2**25 - 2**14
 """Bytes of the block that `keep_heap` frees: more, and glibc takes no hint from it."""
 
 
 @cache
 def keep_heap() -> None:
-    """Free one large block: glibc, from then on, keeps so much of what is freed instead of handing it to the system.
+    """Free one large block: glibc, from then on, keeps so much of what is freed instead of handing
+    it to the system.
 
-    Each case frees all of its arrays. Fresh pages for the next were a third of its time, and half of a large call's.
+    Each case frees all of its arrays. Fresh pages for the next were a third of its time, and half
+    of a large call's.
     """
-    np.empty(HEAP, np.uint8)
+    np.empty(HEAP_BYTES, np.uint8)
 
 
-def hand_back() -> None:
-    """Hand the free pages back, where the C library can (glibc): those between what is remembered, too.
+def release_free_pages() -> None:
+    """Hand the free pages back, where the C library can (glibc): those between what is remembered,
+    too.
 
     Without it, what a thousand kernels free piles up between the little that is kept of each.
     Source: malloc_trim(3), https://man7.org/linux/man-pages/man3/malloc_trim.3.html
@@ -74,23 +77,23 @@ def hand_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-REMEMBERED = 512
+MAX_REMEMBERED = 512
 """How many answers and expectations an evaluator keeps: some clauses' worth of cases."""
 
-MOST_BYTES = 2**25
-"""How many bytes of one kind an evaluator keeps: large cases are seldom met again, and would fill the machine."""
+MAX_BYTES = 2**25
+"""Bytes of one kind that an evaluator keeps: large cases seldom return, and fill the machine."""
 
 V = TypeVar("V")
 
 
 class Memory(OrderedDict[str, V]):
-    """The `most` most recently used values by key, so far as their arrays hold together at most `most_bytes`; the last
-    one always. The key "" is never remembered.
+    """The `max_count` most recently used values by key, so far as their arrays hold together at
+    most `max_bytes`; the last one always. The key "" is never remembered.
     """
 
-    def __init__(self, most: int = REMEMBERED, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, max_count: int = MAX_REMEMBERED, max_bytes: int = MAX_BYTES) -> None:
         super().__init__()
-        self.most, self.most_bytes, self.held = most, most_bytes, 0
+        self.max_count, self.max_bytes, self.held_total = max_count, max_bytes, 0
 
     def recall(self, key: str, make: Callable[[], V]) -> V:
         """The remembered value, or a new one."""
@@ -100,108 +103,118 @@ class Memory(OrderedDict[str, V]):
         value = make()
         if key:
             self[key] = value
-            self.held += held_bytes(value)
-            while len(self) > self.most or (self.held > self.most_bytes and len(self) > 1):
-                self.held -= held_bytes(self.popitem(last=False)[1])
+            self.held_total += held_bytes(value)
+            while len(self) > self.max_count or (self.held_total > self.max_bytes
+                                                 and len(self) > 1):
+                self.held_total -= held_bytes(self.popitem(last=False)[1])
         return value
 
 
 def held_bytes(value: object) -> int:
-    """How many bytes the arrays hold that are fields of a dataclass, or stand in a mapping that is one: gradients by
-    name, those of all parameters of a layer, which may be large. A view counts as if it had memory of its own.
+    """How many bytes the arrays hold that are fields of a dataclass, or stand in a mapping that is
+    one: gradients by name, those of all parameters of a layer, which may be large. A view counts
+    as if it had memory of its own.
     """
-    if type(value) not in _READERS:
-        _READERS[type(value)] = _reader(type(value))
-    read, held = _READERS[type(value)], 0
+    if type(value) not in _FIELD_READERS:
+        _FIELD_READERS[type(value)] = _field_reader(type(value))
+    read, held = _FIELD_READERS[type(value)], 0
     for each in read(value) if read else ():
         if isinstance(each, np.ndarray):
             held += each.nbytes
         elif isinstance(each, Mapping):
-            held += sum(one.nbytes if isinstance(one, np.ndarray) else held_bytes(one) for one in each.values())
+            held += sum(one.nbytes if isinstance(one, np.ndarray) else held_bytes(one)
+                        for one in each.values())
     return held
 
 
 _Reader = Callable[[object], tuple[object, ...]]
-_READERS: dict[type, _Reader | None] = {}  # every value that is kept is asked
+_FIELD_READERS: dict[type, _Reader | None] = {}  # every value that is kept is asked
 
 
-def _reader(kind: type) -> _Reader | None:
-    """What reads all fields of such a dataclass at once; None of what has fewer than two, or is none."""
+def _field_reader(kind: type) -> _Reader | None:
+    """Reads all fields of such a dataclass at once; None for one of fewer than two fields."""
     names = tuple(getattr(kind, "__dataclass_fields__", ()))
-    return attrgetter(*names) if len(names) > 1 else None
+    if len(names) > 1:
+        return attrgetter(*names)
+    return None
 
 
 # The evaluator
 
 
-PROBLEMS = 64
+MAX_PROBLEMS = 64
 """How many problems are kept for the next clause of the same domain."""
 
-LONGEST = 5.0
-"""Seconds that a call may be expected to take; what would take longer is left out, and the reason told."""
+MAX_CALL_SECONDS = 5.0
+"""Seconds that a call may be expected to take; what takes longer is left out, and says so."""
 
-TELLING = 2e6
-"""The work of a call from which on its seconds tell the pace: below, most of them are the way there."""
+TELLING_WORK = 2e6
+"""The work from which on a call's seconds tell the pace: below, most of them are the way there."""
 
-COMPUTING = 0.1
-"""The part of a call's time that processors take of one that computes: one that waits, for a device, is timed by the
-clock.
+COMPUTING_SHARE = 0.1
+"""The part of a call's time that processors take of one that computes: one that waits, for a
+device, is timed by the clock.
 """
 
-COLD = 1.0
-"""Seconds from which on a call is made again before it tells the pace: the first of its kind may have been compiled."""
+COLD_SECONDS = 1.0
+"""A call that takes more seconds is made again before it tells the pace: it may have compiled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """Problems, what the definition says of them, and which way drifts push it: evaluators of one class and convention
-    may share it.
+    """Problems, what the definition says of them, and which way drifts push it: evaluators of one
+    class and convention may share it.
     """
 
-    problems: Memory[AnyProblem] = field(default_factory=lambda: Memory(PROBLEMS))
+    problems: Memory[AnyProblem] = field(default_factory=lambda: Memory(MAX_PROBLEMS))
     expectations: Memory[Expectation] = field(default_factory=Memory)
-    drifts: Memory[Drifts] = field(default_factory=lambda: Memory(PROBLEMS))
+    drifts: Memory[Drifts] = field(default_factory=lambda: Memory(MAX_PROBLEMS))
 
 
 class Evaluator:
     """One subject at one dtype, held to its declared and probed conventions."""
 
-    def __init__(self, subject: Subject, dtype: DType, conventions: Mapping[str, str] | None = None, *,
+    def __init__(self, subject: Subject, dtype: DType,
+                 conventions: Mapping[str, str] | None = None, *,
                  archive: Archive | None = None) -> None:
         keep_heap()
         self.subject = subject
         self.dtype = dtype
-        self.precision: Precision = declared_precision(subject.declaration.precision.get(dtype), dtype)
-        self._given = conventions
+        self.precision: Precision = declared_precision(subject.declaration.precision.get(dtype),
+                                                       dtype)
+        self._given_conventions = conventions
         self._answers: Memory[SubjectAnswer] = Memory()
-        self._archive = archive or Archive()
-        self._pace = self._slowest = 0.0  # of the last large call, and of the slowest one that was made again
-        self._made: dict[str, Evaluator] = {}
+        self.archive = archive or Archive()
+        # of the last large call, and of the slowest one that was made again
+        self._pace = self._slowest = 0.0
+        self._form_evaluators: dict[str, Evaluator] = {}
         self._ranges: list[tuple[Most, ...]] = []
         self.paths = Paths()
         self.compiling: CompilingTime | None = None
         """What its calls take is counted here, where each new shape is compiled."""
 
-    def under(self, precision: Precision) -> Evaluator:
+    def with_precision(self, precision: Precision) -> Evaluator:
         """The subject, its answers remembered, held to another class of arithmetic."""
-        other = Evaluator(self.subject, self.dtype, self.conventions)
+        return self._with_answers(self.subject, precision)
+
+    def with_backward_words(self, words: Mapping[str, object]) -> Evaluator:
+        """The subject, its answers remembered, its backward pass held to another class."""
+        declared = self.subject.declaration
+        of_backward = {**declared.backward_precision, self.dtype: words}
+        subject = replace(self.subject,
+                          declaration=replace(declared, backward_precision=of_backward))
+        return self._with_answers(subject, self.precision)
+
+    def _with_answers(self, subject: Subject, precision: Precision) -> Evaluator:
+        """Evaluates the subject held to another class, with this one's remembered answers."""
+        other = Evaluator(subject, self.dtype, self.conventions)
         other.precision, other._answers, other._ranges = precision, self._answers, self._ranges
         other.compiling = self.compiling
         return other
 
-    def under_backward(self, words: Mapping[str, object]) -> Evaluator:
-        """The subject, its answers remembered, its backward pass held to another class."""
-        declared = self.subject.declaration
-        of_backward = {**declared.backward_precision, self.dtype: words}
-        subject = replace(self.subject, declaration=replace(declared, backward_precision=of_backward))
-        other = Evaluator(subject, self.dtype, self.conventions)
-        other.precision, other._answers, other._ranges = self.precision, self._answers, self._ranges
-        other.compiling = self.compiling
-        return other
-
-    def within_limits_of(self, subject: Subject) -> Evaluator:
-        """The evaluator of its subject within other limits: what it answered and what it is held to stand."""
-        other = Evaluator(subject, self.dtype, self.conventions, archive=self._archive)
+    def with_limits_of(self, subject: Subject) -> Evaluator:
+        """Evaluates the same subject within other limits, with its remembered answers."""
+        other = Evaluator(subject, self.dtype, self.conventions, archive=self.archive)
         other.precision, other._answers, other.compiling = self.precision, self._answers, self.compiling
         return other
 
@@ -210,32 +223,30 @@ class Evaluator:
         """The subject's answers that are remembered."""
         return self._answers.values()
 
-    @property
-    def archive(self) -> Archive:
-        """What this evaluator remembers of problems, for another of the same class and convention."""
-        return self._archive
-
     @cached_property
     def conventions(self) -> Mapping[str, str]:
-        """What the subject is held to: as declared, and where it says nothing, as a probe finds it."""
-        if self._given is not None:
-            return self._given
+        """What the subject is held to: its declaration, and where that is silent a probe."""
+        if self._given_conventions is not None:
+            return self._given_conventions
         declared, said = self.subject.declaration.conventions, self.subject.declaration
         if all(name in declared for name in asked_of(said.kind, said.keywords)):
             return declared
         probed = probe_conventions(self.subject, self.dtype)
-        # what is declared is declared for every form: no probed `hidden_row.mask` stands above `hidden_row`
-        silent = {name: answer for name, answer in probed.items() if name.partition(".")[0] not in declared}
+        # what is declared is declared for every form: no probed `hidden_row.mask` stands above
+        # `hidden_row`
+        silent = {name: answer for name, answer in probed.items()
+                  if name.partition(".")[0] not in declared}
         return {**silent, **declared}
 
     @cached_property
-    def asked(self) -> Mapping[str, str]:
+    def probed_conventions(self) -> Mapping[str, str]:
         """What a probe finds of conventions, whatever is declared."""
         return probe_conventions(self.subject, self.dtype)
 
     @property
     def ranges(self) -> tuple[Most, ...]:
-        """What the subject stands of logits, values and keys in a half dtype, as a probe finds it; else nothing.
+        """What the subject stands of logits, values and keys in a half dtype, as a probe finds it;
+        else nothing.
 
         Asked once: some of the questions have all the keys that a dtype can count.
         """
@@ -245,13 +256,15 @@ class Evaluator:
 
     @property
     def limits(self) -> Limits | None:
-        """What of the subject's limits its problems follow: a layer's, by which its biases and its scale are chosen."""
+        """A layer's limits, by which its problems' biases and scale are chosen; else None."""
         declared = self.subject.declaration
-        return declared.limits if declared.kind is Kind.LAYER else None
+        if declared.kind is Kind.LAYER:
+            return declared.limits
+        return None
 
     @property
     def shared_by(self) -> str:
-        """What decides what the definition says: evaluators of which this is the same may share an archive."""
+        """Evaluators of which this is the same are told the same by the definition."""
         return repr((self.dtype, self.subject.declaration.kind, replace(self.precision, reason=""),
                      heeded_conventions(self.conventions), self.limits))
 
@@ -261,24 +274,25 @@ class Evaluator:
 
     def _ask(self, problem: AnyProblem) -> SubjectAnswer:
         size = count_work(problem.sizes)
-        answer, seconds = self._timed(problem)
-        if size >= TELLING:
-            if seconds > max(COLD, 2 * self._slowest * size):
-                seconds = self._timed(problem)[1]
+        answer, seconds = self._time_answer(problem)
+        if size >= TELLING_WORK:
+            if seconds > max(COLD_SECONDS, 2 * self._slowest * size):
+                seconds = self._time_answer(problem)[1]
                 self._slowest = max(self._slowest, seconds / size)
             self._pace = seconds / size
         return answer
 
-    def _timed(self, problem: AnyProblem) -> tuple[SubjectAnswer, float]:
-        """The subject's answer, and the seconds that it took: of processors where these did most of it, so that what
-        is left out does not depend on what else the machine does.
+    def _time_answer(self, problem: AnyProblem) -> tuple[SubjectAnswer, float]:
+        """The subject's answer, and the seconds that it took: of processors where these did most
+        of it, so that what is left out does not depend on what else the machine does.
         """
-        # seconds of processors are counted where they matter: where a compiler runs, and of large calls
-        is_counted = self.compiling is not None or count_work(problem.sizes) >= TELLING
+        # seconds of processors are counted where they matter: where a compiler runs, and of large
+        # calls
+        is_counted = self.compiling is not None or count_work(problem.sizes) >= TELLING_WORK
         begun, before = time.perf_counter(), self.subject.callee.cpu_seconds() if is_counted else 0.0
         try:
             with np.errstate(all="ignore"):
-                answer = self.subject.answer_any(problem)
+                answer = self.subject.answer(problem)
         except SubjectRaised as raised:
             raised.asked = problem
             raise
@@ -291,66 +305,68 @@ class Evaluator:
         else:
             self.paths.taken_count += 1
         seconds = time.perf_counter() - begun
-        return answer, min(seconds, worked) if worked >= COMPUTING * seconds else seconds
+        return answer, min(seconds, worked) if worked >= COMPUTING_SHARE * seconds else seconds
 
-    def seconds(self, sizes: Sizes) -> float:
-        """How long a call of these sizes is expected to take, by the last one that was large; 0 before there was. Where
-        each new shape is compiled, by what that takes.
+    def expected_seconds(self, sizes: Sizes) -> float:
+        """How long a call of these sizes is expected to take, by the last one that was large; 0
+        before there was. Where each new shape is compiled, by what that takes.
         """
         compiled = self.compiling.expected_seconds(sizes) if self.compiling else 0.0
         return max(self._pace * count_work(sizes), compiled)
 
     def problem(self, recipe: Recipe, kind: Kind) -> AnyProblem:
-        """The problem of a recipe, whatever is drawn beside it; it is remembered, so nobody may write to its arrays."""
+        """The problem of a recipe; it is remembered, so nobody may write to its arrays."""
+        makers: Mapping[Kind, Callable[[], AnyProblem]] = {
+            Kind.ATTENTION: partial(make_problem, recipe, self.dtype),
+            Kind.LAYER: partial(make_layer, recipe, self.dtype,
+                                limits=self.subject.declaration.limits),
+            Kind.ROTARY: partial(make_rotary, recipe, self.dtype)}
         name = f"{recipe.without_drawn.text}@{kind.value}"
-        return self._archive.problems.recall(name, lambda: self._problem(recipe, kind))
-
-    def _problem(self, recipe: Recipe, kind: Kind) -> AnyProblem:
-        if kind is Kind.LAYER:
-            return make_layer(recipe, self.dtype, limits=self.subject.declaration.limits)
-        return make_rotary(recipe, self.dtype) if kind is Kind.ROTARY else make_problem(recipe, self.dtype)
+        return self.archive.problems.recall(name, makers[kind])
 
     def expect(self, problem: AnyProblem, key: str, part: str) -> Expectation:
         """What the definition says, with allowances."""
-        return self._archive.expectations.recall(key and f"{key}@{part}", lambda: self._expect(problem, part))
-
-    def _expect(self, problem: AnyProblem, part: str) -> Expectation:
-        """The same, worked out."""
-        parts = frozenset({part})
+        work_out: Callable[[], Expectation]
         if isinstance(problem, RotaryProblem):
-            return expect_rotary(problem, self.precision, conventions=self.conventions)
-        if part == GRADIENTS:
-            return self._expect_gradients(problem)
-        if part == PARAMETERS:
-            return self._expect_parameters(problem)
-        if isinstance(problem, Problem):
+            work_out = partial(expect_rotary, problem, self.precision,
+                               conventions=self.conventions)
+        elif part == GRADIENTS:
+            work_out = partial(self._expect_gradients, problem)
+        elif part == PARAMETERS:
+            work_out = partial(self._expect_parameters, problem)
+        elif isinstance(problem, Problem):
             screens = needs_screening(problem) and part != "typical"
-            return expect(problem, self.precision, conventions=self.conventions, parts=parts, screens=screens,
-                          scale_width=self.subject.scale_width(problem))
-        return expect_layer(problem, self.precision, conventions=self.conventions, parts=parts)
+            work_out = partial(expect, problem, self.precision, conventions=self.conventions,
+                               parts=frozenset({part}), screens=screens,
+                               scale_width=self.subject.scale_width(problem))
+        else:
+            work_out = partial(expect_layer, problem, self.precision, conventions=self.conventions,
+                               parts=frozenset({part}))
+        return self.archive.expectations.recall(key and f"{key}@{part}", work_out)
 
     def drifts(self, key: str, make: Callable[[], Drifts]) -> Drifts:
         """Which way drifts push what the definition says of a problem."""
-        return self._archive.drifts.recall(key, make)
+        return self.archive.drifts.recall(key, make)
 
     def expect_dropped(self, problem: Problem, factor: Array, part: str) -> Expectation:
-        """What the definition says, where weights are multiplied by a factor (B,H,T,S): of gradients, or the output."""
+        """What the definition says where weights are multiplied by a factor (B,H,T,S)."""
         if part == GRADIENTS:
             return self._expect_gradients(problem, factor)
         return expect_with_factors(problem, factor, self.precision, conventions=self.conventions,
                                    scale_width=self.subject.scale_width(problem))
 
     def _expect_gradients(self, problem: AnyProblem, factor: Array | None = None) -> Expectation:
-        """What the definition says of the gradients; factor (B,H,T,S): of weights that are dropped."""
+        """What the definition says of the gradients; factor (B,H,T,S): of dropped weights."""
         assert isinstance(problem, Problem)
         grad = grad_given(problem, self.subject.declaration)
         gradients = expect_gradients(
             problem, grad, self.precision, self.backward_precision, conventions=self.conventions,
-            scale_width=self.subject.scale_width(problem), settled=rows_without_gradient(problem, self.conventions),
-            factor=factor)
+            scale_width=self.subject.scale_width(problem),
+            settled=rows_without_gradient(problem, self.conventions), factor=factor)
         # what a rounding to codes passes back is a convention, of which nothing is claimed
         if self.precision.stored_formats:
-            gradients = {name: replace(each, claimed=np.zeros_like(each.claimed)) for name, each in gradients.items()}
+            gradients = {name: replace(each, claimed=np.zeros_like(each.claimed))
+                         for name, each in gradients.items()}
         return expect_gradients_alone(gradients)
 
     def _expect_parameters(self, problem: AnyProblem) -> Expectation:
@@ -360,8 +376,8 @@ class Evaluator:
         found = self._expect_gradients(problem).gradients
         assert found is not None
         grad = lowered.output_of(grad_given(problem, self.subject.declaration))
-        return expect_gradients_alone(of_parameters(
-            problem, lowered, found, self._expect(problem, "output"), grad,
+        return expect_gradients_alone(expect_parameters(
+            problem, lowered, found, self.expect(problem, "", "output"), grad,
             settled=rows_without_gradient(problem, self.conventions),
             classes=erring_classes(self.precision, self.backward_precision)))
 
@@ -373,15 +389,15 @@ class Evaluator:
 
     @property
     def backward_name(self) -> str:
-        """The class of the backward pass in words: the class that the forward pass implies, and what is declared
-        otherwise.
+        """The class of the backward pass in words: the class that the forward pass implies, and
+        what is declared otherwise.
         """
         return format_backward(self.precision, self.backward_precision)
 
     def expect_rows(self, problem: Problem, rows: Array) -> Expectation:
-        """What the definition says of the output (B,H,T,Dv) at some rows, indices along T, with the sharp allowance."""
-        return expect(problem, self.precision, conventions=self.conventions, rows=rows, parts=frozenset({"output"}),
-                      scale_width=self.subject.scale_width(problem))
+        """The output (B,H,T,Dv) by definition at some rows along T, with the sharp allowance."""
+        return expect(problem, self.precision, conventions=self.conventions, rows=rows,
+                      parts=frozenset({"output"}), scale_width=self.subject.scale_width(problem))
 
     def unit(self) -> float:
         """The unit roundoff of what the subject returns."""
@@ -396,22 +412,26 @@ class Evaluator:
 
     @cached_property
     def _variants(self) -> dict[str, Evaluator]:
-        return {name: self._evaluator_of(self.subject.variant(name)) for name in self.subject.declaration.variants}
+        return {name: self._evaluator_of(self.subject.variant(name))
+                for name in self.subject.declaration.variants}
 
     def _evaluator_of(self, subject: Subject) -> Evaluator:
         """An evaluator of a variant, which shares this one's archive if it is held to the same."""
         alone = Evaluator(subject, self.dtype, self.conventions)
         is_shared = alone.shared_by == self.shared_by
-        found = Evaluator(subject, self.dtype, self.conventions, archive=self._archive) if is_shared else alone
+        found = alone
+        if is_shared:
+            found = Evaluator(subject, self.dtype, self.conventions, archive=self.archive)
         found.compiling = self.compiling
         return found
 
-    def made(self, form: str) -> Evaluator:
+    def form_evaluator(self, form: str) -> Evaluator:
         """The evaluator of a form that attnspec makes of the subject itself."""
-        if form not in self._made:
-            self._made[form] = Evaluator(self.subject.made[form], self.dtype, self.conventions, archive=self._archive)
-            self._made[form].compiling = self.compiling
-        return self._made[form]
+        if form not in self._form_evaluators:
+            self._form_evaluators[form] = Evaluator(self.subject.made[form], self.dtype,
+                                                    self.conventions, archive=self.archive)
+            self._form_evaluators[form].compiling = self.compiling
+        return self._form_evaluators[form]
 
     def variants(self) -> Mapping[str, Evaluator]:
         """The evaluators of the variants of the subject (a hidden switch flipped)."""
@@ -421,8 +441,9 @@ class Evaluator:
 def heeded_conventions(conventions: Mapping[str, str]) -> tuple[str, ...]:
     """What the definition and the transforms heed of a subject's conventions.
 
-    Not what it does with rows that see nothing: those are in no expectation. And who refuses mask and causal flag
-    together, or promises nothing of them, is not given both, so that for what is given they hold together.
+    Not what it does with rows that see nothing: those are in no expectation. And who refuses mask
+    and causal flag together, or promises nothing of them, is not given both, so that for what is
+    given they hold together.
     """
     joined = conventions.get("mask_with_causal", "")
     return (conventions.get("causal_alignment", ""), conventions.get("grouped_heads", ""),
@@ -431,38 +452,42 @@ def heeded_conventions(conventions: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def rows_without_gradient(problem: Problem, conventions: Mapping[str, str]) -> Array:
-    """(B,T) bool: the rows that contribute nothing to any gradient if they see no key, since their output is zeros,
-    whichever of the keywords in use has hidden all keys.
+    """(B,T) bool: the rows that contribute nothing to any gradient if they see no key, since their
+    output is zeros, whichever of the keywords in use has hidden all keys.
     """
     of_hidden = of_hidden_rows(conventions, problem.given) == "zeros"
     of_beyond = of_hidden and conventions.get("beyond_length") == "zeros"
     return np.where(queries_within(problem), of_hidden, of_beyond)
 
 
-# What the definition says of the gradients of a layer's parameters, where attention is lowered to the layer
+# What the definition says of the gradients of a layer's parameters, where attention is lowered to
+# the layer
 
 
-OUT = "out"
+OUTPUT_PARAMETER = "out"
 
 
-def of_parameters(problem: Problem, lowered: LoweredProblem, found: Mapping[str, Gradient], output: Expectation,
-                  grad: Array, *, settled: Array, classes: Sequence[BackwardRoundings]) -> Mapping[str, Gradient]:
-    """By the names of the parameters. found: the gradients of the inputs.  output: of attention.  grad: of the layer's
-    output, (B,T,M).  settled: (B,T) bool, where the output of a row that sees no key is zeros.
+def expect_parameters(problem: Problem, lowered: LoweredProblem, found: Mapping[str, Gradient],
+                      output: Expectation, grad: Array, *, settled: Array,
+                      classes: Sequence[BackwardRoundings]) -> Mapping[str, Gradient]:
+    """By the names of the parameters. found: the gradients of the inputs.  output: of attention.
+    grad: of the layer's output, (B,T,M).  settled: (B,T) bool, where the output of a row that sees
+    no key is zeros.
     """
     real, own = np.dtype(wide_float(problem.dtype)), classes[0]
     pairs = {name: (exact_factor(getattr(lowered, name), real, own),
-                    spread_over_heads(lowered, name, _of_input(found[name], real)))
+                    spread_over_heads(lowered, name, _input_factor(found[name], real)))
              for name in INPUTS}
-    heads = spread_over_heads(lowered, OUT, _of_output(problem, output, settled, real))
+    heads = spread_over_heads(lowered, OUTPUT_PARAMETER,
+                              _output_factor(problem, output, settled, real))
     with np.errstate(all="ignore"):  # what overflows or divides 0 by 0 is not claimed
-        return dict(_parameter_gradients(lowered.params,
-                                         {**pairs, OUT: (heads, exact_factor(grad, real, own))}, classes))
+        factors = {**pairs, OUTPUT_PARAMETER: (heads, exact_factor(grad, real, own))}
+        return dict(_parameter_gradients(lowered.params, factors, classes))
 
 
 def _parameter_gradients(params: Mapping[str, Array], pairs: Mapping[str, tuple[Factor, Factor]],
                          classes: Sequence[BackwardRoundings]) -> Iterator[tuple[str, Gradient]]:
-    """The gradient of each parameter that there is, w_query (M,H·D), b_query (H·D,) and their like."""
+    """The gradient of each parameter that there is, such as w_query (M,H·D), b_query (H·D,)."""
     for name, (given, back) in pairs.items():
         if f"w_{name}" in params:
             yield f"w_{name}", gradient_of_weight(given, back, classes)
@@ -470,22 +495,25 @@ def _parameter_gradients(params: Mapping[str, Array], pairs: Mapping[str, tuple[
             yield f"b_{name}", gradient_of_bias(back, classes)
 
 
-def _of_input(gradient: Gradient, real: np.dtype[np.floating]) -> Factor:
+def _input_factor(gradient: Gradient, real: np.dtype[np.floating]) -> Factor:
     """Of the query (B,H,T,D), or its like, as it comes back from attention."""
     return Factor(gradient.truth.astype(real), gradient.allowance, gradient.claimed)
 
 
-def _of_output(problem: Problem, output: Expectation, settled: Array, real: np.dtype[np.floating]) -> Factor:
-    """The output of the heads (B,H,T,Dv), zeros in rows that see nothing, where that is known of them."""
+def _output_factor(problem: Problem, output: Expectation, settled: Array,
+                   real: np.dtype[np.floating]) -> Factor:
+    """The output of the heads (B,H,T,Dv), zeros in rows that are known to see nothing."""
     none = (output.empty | ~queries_within(problem)[:, None])[..., None]
     claimed = np.where(none, settled[:, None, :, None], output.output_claimed[..., None])
-    truth, error = (np.where(none, 0, array) for array in (output.output.astype(real), output.output_allowance))
+    truth, error = (np.where(none, 0, array)
+                    for array in (output.output.astype(real), output.output_allowance))
     return Factor(truth, error, np.broadcast_to(claimed, truth.shape))
 
 
 def spread_over_heads(lowered: LoweredProblem, name: str, heads: Factor) -> Factor:
-    """(B,H,T,D) and its like, as it lies in the layer, (B,T,H·D). Where heads are wider, they hold zeros times what the
-    head has there, so that an entry that is not claimed takes its head with it.
+    """(B,H,T,D) and its like, as it lies in the layer, (B,T,H·D). Where heads are wider, they hold
+    zeros times what the head has there, so that an entry that is not claimed takes its head with
+    it.
     """
     truth, error = (lowered.project_heads(name, each) for each in (heads.truth, heads.error))
     lost = ~heads.claimed.all(axis=-1, keepdims=True)
@@ -493,18 +521,18 @@ def spread_over_heads(lowered: LoweredProblem, name: str, heads: Factor) -> Fact
     return Factor(truth, error, ~lowered.project_heads(name, whole))
 
 
-SHARED = 8
+MAX_ARCHIVES = 8
 """How many archives are kept at most: two classes at four dtypes."""
 
 
 class Archives:
-    """The archives of evaluators to whom the definition says the same, the most recently used ones."""
+    """Keeps the archives that were used last: one for all evaluators that are told the same."""
 
-    def __init__(self, most: int = SHARED) -> None:
+    def __init__(self, most: int = MAX_ARCHIVES) -> None:
         self._most, self._held = most, OrderedDict[str, Archive]()
 
     def share_archive(self, evaluator: Evaluator) -> Evaluator:
-        """The evaluator with the archive of all that are like it; one that dies at a probe keeps its own."""
+        """Gives the evaluator its likes' archive; one that dies at a probe keeps its own."""
         try:
             key = evaluator.shared_by
         except SubjectDied:
@@ -513,4 +541,5 @@ class Archives:
         self._held.move_to_end(key)
         while len(self._held) > self._most:
             self._held.popitem(last=False)
-        return Evaluator(evaluator.subject, evaluator.dtype, evaluator.conventions, archive=archive)
+        return Evaluator(evaluator.subject, evaluator.dtype, evaluator.conventions,
+                         archive=archive)

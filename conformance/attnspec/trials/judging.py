@@ -36,15 +36,16 @@ from attnspec.subjects.subject import (
 )
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, acting_features, fixed_recipes
-from attnspec.trials.evaluator import LONGEST, Evaluator
+from attnspec.trials.evaluator import MAX_CALL_SECONDS, Evaluator
 from attnspec.vocabulary.observables import verdict
 from attnspec.vocabulary.scene import AnyProblem, Compared, Incomparable, NoClaim, OutsideLimits, Scene
 
-UNLIKE = ("{!r} compares runs of different shapes: {}. Let its runs keep or change the same queries and keys; the "
-          "first rows of a longer run are compared by `agree_on_prefix`.")
+UNLIKE_SHAPES = (
+    "{!r} compares runs of different shapes: {}. Let its runs keep or change the same queries and keys; the "
+    "first rows of a longer run are compared by `agree_on_prefix`.")
 TOO_LONG = "a call of such sizes would take it more than {:g} seconds"
 NONE_SURE = "what the clause is about did not come up, or rounding or overflow may change that by any amount"
-"""Why nothing is said of a case in which a relation has nothing to compare, or nothing that the bound covers."""
+"""Why nothing is said of a case: relations compare nothing, or nothing that is bounded."""
 
 
 class Violated(Exception):  # noqa: N818  (a finding, no error)
@@ -64,77 +65,80 @@ Failure = Violated | SubjectRaised | SubjectDied
 
 
 class TrialEnded(BaseException):
-    """Nothing more is to be tried. No Exception, so that Hypothesis lets it through instead of examining it."""
+    """Ends the trial. No Exception, so that Hypothesis lets it through without examining it."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What a trial has met so far. `tried_count` counts the problems that were put, with a claim or without; `silent`
-    are the reasons of those without.  work: what the cases cost (`demand.count_work`).  claimed: the cases of which
-    something was claimed.  word_refusals: what the subject turned out to refuse clearly, which ended the trial.
-    named_sizes: the sizes that a user names, and those beside, each with why nothing was tried there; "" if it was.
-    sample: so many cases stand for all; 0 if none do.  triples: of features that acted together in a case.
-    held_recipes: the cases of which something was claimed, and which held.  first: the case that failed first, as it
-    was met.  is_cut_short: whether cases were left out.
+    """What a trial has met so far. `tried_count` counts the problems that were put, with a claim
+    or without; `silent_reasons` are the reasons of those without.  work: what the cases cost
+    (`count_work`).  claimed_recipes: the cases of which something was claimed.  word_refusals: what
+    the subject turned out to refuse clearly, which ended the trial. named_sizes: the sizes that a
+    user names, and those beside, each with why nothing was tried there; "" if it was. sample: so
+    many cases stand for all; 0 if none do.  triples: of features that acted together in a case.
+    held_recipes: those of which something was claimed, and which held.  first_failing: the case
+    that failed first, as it was met.  is_cut_short: whether cases were left out.
     """
 
     tried_count: int = 0
     work: float = 0.0
     cases: int = 0
     no_claims: int = 0
-    silent: dict[str, int] = field(default_factory=dict)
-    outside: dict[str, int] = field(default_factory=dict)
+    silent_reasons: dict[str, int] = field(default_factory=dict)
+    outside_reasons: dict[str, int] = field(default_factory=dict)
     worst: Measured | None = None
-    last: Recipe | None = None
+    last_recipe: Recipe | None = None
     failure: Failure | None = None
     readings: dict[Reading, None] = field(default_factory=dict)
-    claimed: list[Recipe] = field(default_factory=list)
+    claimed_recipes: list[Recipe] = field(default_factory=list)
     triples: int = 0
     named_sizes: dict[str, str] = field(default_factory=dict)
     word_refusals: tuple[WordedRefusal, ...] = ()
     sample: int = 0
     held_recipes: list[Recipe] = field(default_factory=list)
     is_cut_short: bool = False
-    first: Recipe | None = None
+    first_failing: Recipe | None = None
 
     @property
     def met_pairs(self) -> int:
         """The pairs of sizes and keywords that the claimed cases met (`core.coverage`)."""
-        return reduce(or_, (met_at(lengths_of(recipe.sizes), recipe.features) for recipe in self.claimed), 0)
+        return reduce(or_,
+                      (met_at(lengths_of(recipe.sizes), recipe.features)
+                       for recipe in self.claimed_recipes), 0)
 
     @property
     def spans(self) -> dict[str, tuple[int, int]]:
         """The least and the greatest length of each axis in the claimed cases."""
-        return joined_spans({axis: (length, length) for axis, length in lengths_of(recipe.sizes).items()}
-                            for recipe in self.claimed)
-
-    def add(self, measured: Measured) -> None:
-        """Remember the closest call, and each reading once, in the order they came."""
-        self.readings.update(dict.fromkeys(measured.readings))
-        if measured.claimed and (self.worst is None or measured.margin > self.worst.margin):
-            self.worst = measured
+        return joined_spans({axis: (length, length)
+                             for axis, length in lengths_of(recipe.sizes).items()}
+                            for recipe in self.claimed_recipes)
 
     @property
     def why_no_claim(self) -> str:
         """Why nothing was claimed, where nothing was."""
-        outside = f"; {next(iter(self.outside))}" if self.outside else ""
         cases = "its only case shows" if self.no_claims == 1 else f"its {self.no_claims} cases show"
-        why = next(iter(self.silent)) if len(self.silent) == 1 and not self.outside else f"{NONE_SURE}{outside}"
+        why = NONE_SURE
+        if self.outside_reasons:
+            why += f"; {next(iter(self.outside_reasons))}"
+        elif len(self.silent_reasons) == 1:
+            why = next(iter(self.silent_reasons))
         return f"{cases} nothing either way, since {why}"
 
     @property
     def failing_recipe(self) -> Recipe | None:
         """The case that failed, as it was put; None if none did."""
-        return self.failure.recipe if isinstance(self.failure, Violated) else self.last
+        if isinstance(self.failure, Violated):
+            return self.failure.recipe
+        return self.last_recipe
 
 
 @dataclass(frozen=True, slots=True)
 class CaseJudge:
     """A clause and a subject on its evaluator.
 
-    `breadcrumb` is told each recipe before it is tried.  compiles: whether variants that compile are asked.
-    refused_by: what of sizes and keywords an exception refuses clearly, which ends the trial; none if it is a failure.
-    longest: see `evaluator.LONGEST`.
+    `breadcrumb` is told each recipe before it is tried.  compiles: whether variants that compile
+    are asked. refused_by: what of sizes and keywords an exception refuses clearly, which ends the
+    trial; none if it is a failure. max_call_seconds: see `evaluator.MAX_CALL_SECONDS`.
     """
 
     check: Check
@@ -144,18 +148,19 @@ class CaseJudge:
     breadcrumb: Callable[[str], None]
     compiles: bool = True
     refused_by: Callable[[SubjectRaised], tuple[WordedRefusal, ...]] = lambda _: ()
-    longest: float = LONGEST
+    max_call_seconds: float = MAX_CALL_SECONDS
 
     def judge_recipe(self, recipe: Recipe) -> Tally:
         """The clause on this one case; what failed is the tally's failure."""
         tally = Tally()
-        with contextlib.suppress(Violated, SubjectRaised, SubjectDied, TrialEnded):  # the tally keeps it
+        # the tally keeps it
+        with contextlib.suppress(Violated, SubjectRaised, SubjectDied, TrialEnded):
             self.judge(recipe, tally)
         return tally
 
     def judge(self, recipe: Recipe, tally: Tally) -> float | None:
-        """Hold every relation of the clause against one case. Raises Violated, SubjectRaised, SubjectDied, and
-        SpecError where the clause compares what cannot be compared; tallies.
+        """Hold every relation of the clause against one case. Raises Violated, SubjectRaised,
+        SubjectDied, and SpecError where the clause compares what cannot be compared; tallies.
 
         The margin of the closest call, at most 1; None if nothing was claimed.
         """
@@ -164,47 +169,55 @@ class CaseJudge:
         try:
             recipe = fit_to_domain(recipe, self.check.domain, self.evaluator)
             # a call would take too long, by what large calls have taken so far
-            if self.evaluator.seconds(recipe.sizes) > self.longest:
-                raise OutsideLimits(TOO_LONG.format(self.longest))
+            if self.evaluator.expected_seconds(recipe.sizes) > self.max_call_seconds:
+                raise OutsideLimits(TOO_LONG.format(self.max_call_seconds))
             found = list(self._measure(self.scene(recipe)))
         except NoClaim as silent:
             tally.no_claims += 1
-            tally.silent[str(silent)] = tally.silent.get(str(silent), 0) + 1
+            tally.silent_reasons[str(silent)] = tally.silent_reasons.get(str(silent), 0) + 1
             return None
         except OutsideLimits as outside:
-            tally.outside[str(outside)] = tally.outside.get(str(outside), 0) + 1
+            tally.outside_reasons[str(outside)] = tally.outside_reasons.get(str(outside), 0) + 1
             return None
         except UnusableAnswer as unusable:
-            found, no_array = [verdict("answers_with_an_array", str(unusable), broken=True)], unusable.no_array
+            no_array = unusable.no_array
+            found = [verdict("answers_with_an_array", str(unusable), broken=True)]
         except (SubjectRaised, SubjectDied) as raised:
             if isinstance(raised, SubjectRaised) and (refused := self.refused_by(raised)):
                 tally.word_refusals = refused
                 raise TrialEnded from None
-            tally.cases, tally.failure, tally.last = tally.cases + 1, raised, recipe
+            tally.cases, tally.failure, tally.last_recipe = tally.cases + 1, raised, recipe
             raise
         return self._conclude(found, recipe, tally, no_array)
 
-    def _conclude(self, found: list[Measured], recipe: Recipe, tally: Tally, no_array: str) -> float | None:
+    def _conclude(self, found: list[Measured], recipe: Recipe, tally: Tally,
+                  no_array: str) -> float | None:
         claimed = any(measured.claimed for measured in found)
         if claimed:
-            tally.claimed.append(recipe)
-            if self.check.domain.kind == "features":  # a clause that is about triples of features alone
+            tally.claimed_recipes.append(recipe)
+            # a clause that is about triples of features alone
+            if self.check.domain.kind == "features":
                 tally.triples |= self._acting_triples(recipe)
         tally.cases += claimed
         tally.no_claims += not claimed
         for measured in found:
-            tally.add(measured)
+            tally.readings.update(dict.fromkeys(measured.readings))
+            if measured.claimed and (tally.worst is None or measured.margin > tally.worst.margin):
+                tally.worst = measured
         worst = max(found, key=lambda measured: measured.margin)
         if worst.margin > 1:
-            tally.failure, tally.first = Violated(worst, recipe, no_array), tally.first or recipe
+            tally.failure, tally.first_failing = Violated(worst, recipe,
+                                                          no_array), tally.first_failing or recipe
             raise tally.failure
         if claimed:
             tally.held_recipes.append(recipe)
-        return worst.margin if claimed else None
+        if claimed:
+            return worst.margin
+        return None
 
     def _acting_triples(self, recipe: Recipe) -> int:
         """The triples of features that act in a case."""
-        problem = self._problem(recipe)
+        problem = self.evaluator.problem(recipe, self.check.domain.poses)
         if not isinstance(problem, Problem):
             return 0
         return triples_of(acting_features(recipe, problem, self.evaluator.conventions))
@@ -216,11 +229,12 @@ class CaseJudge:
                 with np.errstate(all="ignore"):
                     measured = relation(scene, drawn)
             except Incomparable as shapes:
-                raise SpecError(UNLIKE.format(self.check.clause.id, shapes), where=self.check.clause.where) from None
+                raise SpecError(UNLIKE_SHAPES.format(self.check.clause.id, shapes),
+                                where=self.check.clause.where) from None
             yield measured
 
     def compared_arrays(self, scene: Scene) -> Compared | None:
-        """What the relation compares that this case breaks worst; None if none is broken, or it compares no arrays."""
+        """What the relation compares that the case breaks worst; None if there is none."""
         scene, worst, margin = replace(scene, kept=[]), None, 1.0
         for measured in self._measure(scene):
             kept = scene.kept.pop() if scene.kept else None
@@ -230,16 +244,18 @@ class CaseJudge:
 
     def scene(self, recipe: Recipe) -> Scene:
         """The case that a recipe makes, put to the subject in the clause's runs."""
-        problem, asked = self._problem(recipe), self.evaluator
+        asked = self.evaluator
+        problem = asked.problem(recipe, self.check.domain.poses)
         drawn = self.check.draw_values(problem, recipe.drawn)
-        runs = self.check.pose(problem, drawn, recipe.without_drawn.text, asked.conventions, asked.precision)
+        runs = self.check.pose(problem, drawn, recipe.without_drawn.text, asked.conventions,
+                               asked.precision)
         # the cases of a clause that is not searched share a rate of false alarms
-        cases = len(self._fixed) if self.check.domain.kind in FIXED_KINDS else 1
+        cases = len(self._fixed_recipes) if self.check.domain.kind in FIXED_KINDS else 1
         return Scene(asked.subject, asked.dtype, asked.conventions, runs, asked, drawn,
                      cases=max(1, cases), compiles=self.compiles)
 
     @property
-    def _fixed(self) -> tuple[Recipe, ...]:
+    def _fixed_recipes(self) -> tuple[Recipe, ...]:
         """The cases of a clause that is not searched."""
         if self.check.domain.kind not in FIXED_KINDS:
             return ()
@@ -250,14 +266,12 @@ class CaseJudge:
     def _limits(self) -> Limits:
         return self.evaluator.subject.declaration.limits
 
-    def _problem(self, recipe: Recipe) -> AnyProblem:
-        return self.evaluator.problem(recipe, self.check.domain.poses)
-
 
 def fit_to_domain(recipe: Recipe, domain: Domain, evaluator: Evaluator) -> Recipe:
-    """The causal flag is not put where lengths forbid it, nor beside mask or bias to a subject that refuses both or
-    promises nothing; nor is any keyword where it is refused. A clause about the one is put without the other to a
-    subject that ignores the one beside the other. Raises OutsideLimits where the clause needs both.
+    """The causal flag is not put where lengths forbid it, nor beside mask or bias to a subject
+    that refuses both or promises nothing; nor is any keyword where it is refused. A clause about
+    the one is put without the other to a subject that ignores the one beside the other. Raises
+    OutsideLimits where the clause needs both.
     """
     limits = evaluator.subject.declaration.limits
     sizes, spare_causal = recipe.sizes, "causal" in recipe.features - domain.always
@@ -266,11 +280,13 @@ def fit_to_domain(recipe: Recipe, domain: Domain, evaluator: Evaluator) -> Recip
     for each in limits.refuses:
         if each.meets(with_groups(sizes.by_axis), recipe.features):
             recipe = replace(recipe, features=recipe.features - (each.keywords - domain.always))
-    ignored = {"mask": "causal", "causal": "mask"}.get(evaluator.conventions.get("mask_with_causal", ""))
+    ignoring = evaluator.conventions.get("mask_with_causal", "")
+    ignored = {"mask": "causal", "causal": "mask"}.get(ignoring)
     if ignored in domain.always:
         recipe = replace(recipe, features=recipe.features - ({"causal", "mask"} - domain.always))
     together = {"mask", "bias"} & recipe.features and "causal" in recipe.features
-    if not together or evaluator.conventions.get("mask_with_causal") not in {"raises", "undefined"}:
+    answer = evaluator.conventions.get("mask_with_causal")
+    if not together or answer not in {"raises", "undefined"}:
         return recipe
     for spare in ({"causal"}, {"mask", "bias"}):
         if not spare & domain.always:
@@ -285,7 +301,7 @@ def _refused_together(evaluator: Evaluator) -> str:
     return "it does not say what mask or bias do together with the causal flag"
 
 
-_SHAPE = re.compile(r"of shape (\([\d, ]*\))")
+_SHAPE_IN_WORDS = re.compile(r"of shape (\([\d, ]*\))")
 
 
 class Ending(enum.Enum):
@@ -300,8 +316,8 @@ class Ending(enum.Enum):
 class LoggedCall:
     """One call and what came of it. variant: the hidden switch that was flipped, "" for none.
 
-    shape: of an unusable answer, in words; "" where it has none.  exception_text: the exception in a line, if there was
-    one.
+    shape: of an unusable answer, in words; "" where it has none.  exception_text: the exception in
+    a line, if there was one.
     """
 
     problem: AnyProblem
@@ -317,9 +333,11 @@ class LoggedCall:
         return self.answer is None or self.answer.is_kept()
 
     @property
-    def let_go(self) -> LoggedCall:
-        """The call without the subject's own memory of the answer: whether that is kept is not to be asked."""
-        return self if self.answer is None else replace(self, answer=replace(self.answer, is_kept=lambda: True))
+    def without_memory(self) -> LoggedCall:
+        """The call without the subject's memory of the answer, which is not to be asked."""
+        if self.answer is None:
+            return self
+        return replace(self, answer=replace(self.answer, is_kept=lambda: True))
 
     @property
     def answer_given(self) -> SubjectAnswer:
@@ -333,25 +351,26 @@ def log_call(subject: Subject, problem: AnyProblem, variant: str = "") -> Logged
     asked = subject.variants.get(variant, subject)
     try:
         with np.errstate(all="ignore"):
-            answer = asked.answer_any(problem)
+            answer = asked.answer(problem)
     except NotDifferentiated as ended:  # a fault without a backward pass, asked for gradients
         return LoggedCall(problem, variant, Ending.RAISED, exception_text=str(ended))
     except (SubjectRaised, SubjectDied, UnusableAnswer) as ended:
-        return _unanswered(problem, variant, ended)
+        return _log_failed_call(problem, variant, ended)
     return LoggedCall(problem, variant, Ending.ANSWERED, answer)
 
 
-def _unanswered(problem: AnyProblem, variant: str, ended: SubjectRaised | SubjectDied | UnusableAnswer) -> LoggedCall:
+def _log_failed_call(problem: AnyProblem, variant: str,
+                     ended: SubjectRaised | SubjectDied | UnusableAnswer) -> LoggedCall:
     if isinstance(ended, SubjectDied):
         return LoggedCall(problem, variant, Ending.RAISED, exception_text=str(ended))
     if isinstance(ended, SubjectRaised):
         return LoggedCall(problem, variant, Ending.RAISED, exception_text=ended.summary)
-    shape = _SHAPE.search(ended.sentence)
+    shape = _SHAPE_IN_WORDS.search(ended.sentence)
     return LoggedCall(problem, variant, Ending.UNUSABLE, shape=shape[1] if shape else "")
 
 
 def is_poisoned(problem: AnyProblem) -> bool:
-    """Whether NaN or infinity stands among the keys or values that are handed over, or in what is to be turned."""
+    """Whether NaN or infinity stands among the keys or values, or in what is to be turned."""
     if isinstance(problem, RotaryProblem):
         return not np.isfinite(problem.x).all()
     whole = join_past(problem)
@@ -359,10 +378,12 @@ def is_poisoned(problem: AnyProblem) -> bool:
 
 
 class LoggingEvaluator(Evaluator):
-    """An evaluator that notes every call of the subject and of its variants; else it is like another evaluator."""
+    """Evaluates as another evaluator does, and notes every call, those of variants too."""
 
-    def __init__(self, subject: Subject, like: Evaluator, log: list[LoggedCall], variant: str = "") -> None:
-        super().__init__(subject, like.dtype, like.conventions, archive=None if variant else like.archive)
+    def __init__(self, subject: Subject, like: Evaluator, log: list[LoggedCall],
+                 variant: str = "") -> None:
+        super().__init__(subject, like.dtype, like.conventions,
+                         archive=None if variant else like.archive)
         self._log, self._variant = log, variant
         if subject is like.subject:
             self._ranges = like._ranges
@@ -371,7 +392,7 @@ class LoggingEvaluator(Evaluator):
         try:
             answer = super()._ask(problem)
         except (SubjectRaised, SubjectDied, UnusableAnswer) as ended:
-            self._log.append(_unanswered(problem, self._variant, ended))
+            self._log.append(_log_failed_call(problem, self._variant, ended))
             raise
         self._log.append(LoggedCall(problem, self._variant, Ending.ANSWERED, answer))
         return answer

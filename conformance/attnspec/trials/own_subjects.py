@@ -1,4 +1,4 @@
-"""Trials of attnspec's own subjects, faults and sound ones, which share what the definition says of a problem."""
+"""Trials of attnspec's own subjects, faults and sound ones, which share what is expected."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from attnspec.trials.judging import Tally
 from attnspec.trials.sizes import Dealer
 from attnspec.trials.trial import Trial
 
-KEPT = 6
+MAX_ARCHIVES = 6
 """Archives: attention and the kinds of layers at one dtype. Subjects come dtype by dtype."""
 
-MOST = 4096
-"""Problems, and as many expectations, in each: what a sound subject is put to at effort quick, and more."""
+MAX_REMEMBERED = 4096
+"""Problems, and expectations, in each archive: more than effort quick puts to a sound subject."""
 
-MOST_BYTES = 2**28
-"""Bytes of each: what all of these hold. With less, large ones would be worked out anew for each fault of sizes."""
+MAX_BYTES = 2**28
+"""Bytes of each archive. With less, large problems are worked out anew for each fault of sizes."""
 
 
 def shared_archive(subject: Subject, dtype: DType) -> Archive:
@@ -30,9 +30,9 @@ def shared_archive(subject: Subject, dtype: DType) -> Archive:
     return _archive(Evaluator(subject, dtype).shared_by)
 
 
-@lru_cache(KEPT)
+@lru_cache(MAX_ARCHIVES)
 def _archive(_shared_by: str) -> Archive:
-    return Archive(Memory(MOST, MOST_BYTES), Memory(MOST, MOST_BYTES))
+    return Archive(Memory(MAX_REMEMBERED, MAX_BYTES), Memory(MAX_REMEMBERED, MAX_BYTES))
 
 
 def forget_archives() -> None:
@@ -41,12 +41,13 @@ def forget_archives() -> None:
 
 
 def try_first_cases(check: Check, target: str, dtype: DType, dealer: Dealer) -> Tally:
-    """The clause on the first cases that `attnspec check` would put to the fault, and none after one that fails.
+    """The clause on the first cases that `attnspec check` would put to the fault, and none after
+    one that fails.
 
-    dealer: deals the clause its part of the sizes. The fault is made anew: what one clause asked of one with a memory
-    must not serve the next.
+    dealer: deals the clause its part of the sizes. The fault is made anew: what one clause asked
+    of one with a memory must not serve the next.
     """
     subject = own_subject(target)
     evaluator = Evaluator(subject, dtype, archive=shared_archive(subject, dtype))
-    return Trial(check, evaluator, EFFORT, seed_of(SEED, check.domain), lambda _: None, shrinks=False,
-                 most=CASES, shapes=dealer.shapes(check, dtype)).hold()
+    return Trial(check, evaluator, EFFORT, seed_of(SEED, check.domain), lambda _: None,
+                 shrinks=False, max_cases=CASES, shapes=dealer.shapes(check, dtype)).hold()

@@ -1,4 +1,4 @@
-"""Hypothesis at work on the cases of one clause: it draws them, climbs towards those that come close, and shrinks."""
+"""Hypothesis searches the cases of one clause: it draws, climbs towards failures, and shrinks."""
 
 from __future__ import annotations
 
@@ -30,26 +30,31 @@ MarginOf = Callable[[Choices], float | None]
 
 
 def draw_cases(margin_of: MarginOf, menu: Menu, seed: int, count: int) -> None:
-    """So many cases of what a menu offers, the later ones closer to a failure; the first that fails is the last."""
+    """Draws so many cases, later ones closer to a failure; the first that fails is the last."""
     _search(margin_of, menu, seed, max_examples=count, phases=(Phase.generate, Phase.target))
 
 
 def shrink_case(margin_of: MarginOf, menu: Menu, seed: int, failing: Choices) -> None:
     """Ever simpler cases than one that fails."""
-    _search(margin_of, menu, seed, database=OneExample(failing), phases=(Phase.reuse, Phase.shrink))
+    _search(margin_of, menu, seed, database=OneExample(failing),
+            phases=(Phase.reuse, Phase.shrink))
 
 
 def _search(margin_of: MarginOf, menu: Menu, seed: int, **how: Any) -> None:  # noqa: ANN401  (settings)
-    # no deadline: a first call may compile, and a slow answer is no wrong one; one failure is all that a tally keeps
-    decide = settings(**{"database": None, **how}, deadline=None, suppress_health_check=list(HealthCheck),
-                      report_multiple_bugs=False, print_blob=False)
+    # no deadline: a first call may compile, and a slow answer is no wrong one; one failure is all
+    # that a tally keeps
+    decide = settings(**{"database": None, **how}, deadline=None,
+                      suppress_health_check=list(HealthCheck), report_multiple_bugs=False,
+                      print_blob=False)
 
     def holds(choices: Choices) -> None:
         if (margin := margin_of(choices)) is not None:  # Hypothesis is told in octaves
             target(np.log2(max(margin, LEAST_MARGIN)))
 
-    test = decide(seeded(seed)(given(choices=choices_of(menu))(holds)))  # seeded first, or no database is read
-    with contextlib.suppress(Flaky):  # a subject with a memory fails once and not again: the tally keeps it
+    # seeded first, or no database is read
+    test = decide(seeded(seed)(given(choices=choices_of(menu))(holds)))
+    # a subject with a memory fails once and not again: the tally keeps it
+    with contextlib.suppress(Flaky):
         test()
 
 
@@ -61,7 +66,7 @@ class OneExample(ExampleDatabase):
         self._example = choices_to_bytes(choices)
 
     def fetch(self, key: bytes) -> Iterator[bytes]:
-        """The example, among those that are still to be shrunk; under a bare key stand those that need it no more."""
+        """The example, under the key of what is still to be shrunk; nothing under others."""
         if key.endswith(b".secondary"):
             yield self._example
 
@@ -83,19 +88,23 @@ def recipe_strategy(domain: Domain, offered: frozenset[str], limits: Limits, eff
                     draws: tuple[str, ...] = ()) -> st.SearchStrategy[Recipe]:
     """Recipes of a domain for a subject that offers these keywords within these limits.
 
-    draws: names of the clause's drawn values; each becomes an integer 0 … 65,535 of `recipe.drawn`.
-    Nothing can be drawn (`st.nothing()`) where domain and limits leave no shape: `shapes_for` is empty then.
-    Raises SpecError for a drawn value that has the name of a field of a recipe.
+    draws: names of the clause's drawn values; each becomes an integer 0 … 65,535 of
+    `recipe.drawn`.
+    Nothing can be drawn (`st.nothing()`) where domain and limits leave no shape: `shapes_for` is
+    empty then. Raises SpecError for a drawn value that has the name of a field of a recipe.
     """
     for name in draws:
         if name in RECIPE_FIELDS:
-            raise SpecError(f"a drawn value cannot be called {name!r}: a recipe has a field of that name.")
+            raise SpecError(
+                f"a drawn value cannot be called {name!r}: a recipe has a field of that name.")
     menu = menu_of(domain, offered, limits, effort, draws)
-    return st.nothing() if menu is None else from_menu(menu)
+    if menu is None:
+        return st.nothing()
+    return from_menu(menu)
 
 
 def from_menu(menu: Menu) -> st.SearchStrategy[Recipe]:
-    """The recipes of a menu. Hypothesis's choices are the bytes, then one integer for each drawn value."""
+    """The recipes of a menu. Hypothesis chooses the bytes, then an integer for each draw."""
     return choices_of(menu).map(lambda chosen: menu.recipe(*chosen))
 
 

@@ -1,7 +1,9 @@
-"""The sizes at which a clause is tried: those dealt, those that a user names, and others for a case that fails.
+"""The sizes at which a clause is tried: those dealt, those that a user names, and others for a
+case that fails.
 
-Each clause is dealt its part of a subject's sizes, among all clauses of the spec that can be put to the subject. A case
-that fails is put again at other sizes, by the same recipe, down to the smallest at which it still fails.
+Each clause is dealt its part of a subject's sizes, among all clauses of the spec that can be put
+to the subject. A case that fails is put again at other sizes, by the same recipe, down to the
+smallest at which it still fails.
 """
 
 from __future__ import annotations
@@ -18,26 +20,27 @@ from attnspec.core.forms import POOL as MADE
 from attnspec.core.nouns import DType, Effort, Kind
 from attnspec.core.sizes import MOST_ENTRIES, MOST_HEADS, read_sizes, sizes_beside
 from attnspec.problems.choices import Menu, is_lawful, menu_of
-from attnspec.problems.demand import Demand, count_logits, count_work, nearest_sizes
+from attnspec.problems.demand import Demand, nearest_sizes
 from attnspec.problems.domain import ANY_FAMILY, Domain
 from attnspec.problems.make import model_width
-from attnspec.problems.problem import Recipe, Sizes
+from attnspec.problems.problem import Recipe, Sizes, count_logits, count_work
 from attnspec.problems.size_plan import SizePlan, plan_for
 from attnspec.subjects.subject import Subject, SubjectRaised
 from attnspec.trials.compile import Check
 from attnspec.trials.covering_cases import FIXED_KINDS, Choices, deal_openings
 from attnspec.trials.judging import Tally, Violated
 
-COMPILED = SHAPES
-"""Variants that compile are put the first cases of a trial: so many. In these all keywords stand together once and each
-alone once, at sizes that clauses share; what comes later is put to other variants.
+COMPILED_OPENINGS = SHAPES
+"""Variants that compile are put the first cases of a trial: so many. In these all keywords stand
+together once and each alone once, at sizes that clauses share; what comes later is put to other
+variants.
 """
 
 
 @dataclass
 class Dealer:
-    """Deals sizes to the clauses that one subject is put. checks: the law, asked for when it is needed.  hurries:
-    whether compilers have little time.
+    """Deals sizes to the clauses that one subject is put. checks: the law, asked for when it is
+    needed.  hurries: whether compilers have little time.
     """
 
     subject: Subject
@@ -47,9 +50,11 @@ class Dealer:
     hurries: bool = False
     _demands: tuple[Demand, ...] | None = field(default=None, repr=False)
 
-    def shapes(self, check: Check, dtype: DType, limits: Limits | None = None) -> tuple[Sizes, ...] | None:
-        """The clause's sizes at a dtype; None where its kind of problem brings its own. A clause of another law is
-        dealt them alone.  limits: within which they lie; None: those that the subject declares.
+    def shapes(self, check: Check, dtype: DType,
+               limits: Limits | None = None) -> tuple[Sizes, ...] | None:
+        """The clause's sizes at a dtype; None where its kind of problem brings its own. A clause
+        of another law is dealt them alone.  limits: within which they lie; None: those that the
+        subject declares.
         """
         if check.domain.kind in FIXED_KINDS:
             return None
@@ -63,16 +68,18 @@ class Dealer:
         """What all clauses ask of sizes that search for cases and can be put to the subject."""
         if self._demands is None:
             put = (check for check in self.checks().values()
-                   if check.domain.kind not in FIXED_KINDS and not check.lacking(self.subject))
-            self._demands = tuple(dict.fromkeys(check.demand(projects=self._projects) for check in put))
+                   if check.domain.kind not in FIXED_KINDS and not check.why_not_put(self.subject))
+            self._demands = tuple(dict.fromkeys(check.demand(projects=self._projects)
+                                                for check in put))
         return self._demands
 
     def _plan(self, demands: tuple[Demand, ...], dtype: DType, limits: Limits) -> SizePlan:
         declared = self.subject.declaration
         is_shared = declared.has_compiled_variant or demands[0].pool == MADE
-        flipped = COMPILED if is_shared else 0
-        return plan_for(demands, limits, self.effort, self.seed, dtype, compiles=declared.is_compiled,
-                        flipped=flipped, blocks=tuple(declared.blocks.items()), hurries=self.hurries)
+        flipped = COMPILED_OPENINGS if is_shared else 0
+        return plan_for(demands, limits, self.effort, self.seed, dtype,
+                        compiles=declared.is_compiled, flipped=flipped,
+                        blocks=tuple(declared.blocks.items()), hurries=self.hurries)
 
     @property
     def _projects(self) -> bool:
@@ -82,7 +89,7 @@ class Dealer:
 LARGEST_ARRAYS = 2**26
 """Scores (B·H·T·S) up to which a problem has a mask or a bias, which have an entry for each."""
 
-DEFINITION = "agrees_with_definition"
+DEFINITION_RELATION = "agrees_with_definition"
 
 
 # The cases of a clause at sizes that a user names, and why it has none at others
@@ -90,45 +97,52 @@ DEFINITION = "agrees_with_definition"
 
 @dataclass(frozen=True, slots=True)
 class RequestedSizes:
-    """Sizes that a user names, as a clause is put them.  why_not: why it cannot be; empty if it can."""
+    """Sizes that a user names.  why_not: why the clause is not put at them; empty if it is."""
 
     sizes: Sizes
     why_not: str = ""
 
 
 def is_of_one_call(check: Check) -> bool:
-    """Whether a clause holds the answer of one call to the definition, whatever the entries: it may be large."""
+    """Whether a clause holds one call's answer to the definition: its cases may be large."""
     relations = [(step.bound.name, step.bound.values.get("observe")) for step in check.then]
-    return (relations == [(DEFINITION, "output")] and check.domain.kind == "attention" and not any(check.runs.values())
-            and check.domain.families == ANY_FAMILY and check.demand(projects=False).is_one_run)
+    return (relations == [(DEFINITION_RELATION, "output")] and check.domain.kind == "attention"
+            and not any(check.runs.values()) and check.domain.families == ANY_FAMILY
+            and check.demand(projects=False).is_one_run)
 
 
-def asked_of(check: Check, subject: Subject, texts: Iterable[str]) -> tuple[RequestedSizes, ...]:
-    """What a clause is put of the sizes that these texts name: they themselves, and those beside."""
+def requested_sizes(check: Check, subject: Subject,
+                    texts: Iterable[str]) -> tuple[RequestedSizes, ...]:
+    """The sizes that these texts name, and those beside them, as the clause is put them."""
     if not is_of_one_call(check):
         return ()
-    lengths = (each for text in texts for own in [Sizes(**read_sizes(text))] for each in (own, _one_more(own, subject)))
-    grouped = (_grouped(each, check.domain, subject) for each in lengths)
-    return tuple(RequestedSizes(sizes, _why_not(sizes, check, subject)) for sizes in dict.fromkeys(grouped))
+    lengths = (each for text in texts for own in [Sizes(**read_sizes(text))]
+               for each in (own, _sizes_beside_own(own, subject)))
+    grouped = (_with_head_groups(each, check.domain, subject) for each in lengths)
+    return tuple(RequestedSizes(sizes, _why_sizes_not_put(sizes, check, subject))
+                 for sizes in dict.fromkeys(grouped))
 
 
-def _one_more(own: Sizes, subject: Subject) -> Sizes:
-    """One more query and one more key, or as many more as it takes for the subject to take them."""
+def _sizes_beside_own(own: Sizes, subject: Subject) -> Sizes:
+    """One more query and one more key, or as many more as the subject needs."""
     longer = Sizes(**sizes_beside(own.by_axis))
     least = {"T": longer.T, "S": longer.S}
-    taken = nearest_sizes(longer, subject.declaration.limits, is_square=own.T == own.S, least=least)
+    taken = nearest_sizes(longer, subject.declaration.limits, is_square=own.T == own.S,
+                          least=least)
     return replace(longer, T=taken.T, S=taken.S)
 
 
-def _grouped(sizes: Sizes, domain: Domain, subject: Subject) -> Sizes:
-    """With a key/value head for each query head, unless clause and subject speak of grouped ones."""
+def _with_head_groups(sizes: Sizes, domain: Domain, subject: Subject) -> Sizes:
+    """Gives each query head a key/value head, unless clause and subject speak of groups."""
     limits = subject.declaration.limits
     grouping = Demand(domain).grouping(limits)
     is_grouped = grouping == "always" or (grouping == "maybe" and limits.grouped)
-    return sizes if is_grouped else replace(sizes, Hkv=sizes.H)
+    if is_grouped:
+        return sizes
+    return replace(sizes, Hkv=sizes.H)
 
 
-def _why_not(sizes: Sizes, check: Check, subject: Subject) -> str:
+def _why_sizes_not_put(sizes: Sizes, check: Check, subject: Subject) -> str:
     """Why a clause is not put at these sizes; empty if it is."""
     arrays = check.domain.always & {"mask", "bias"}
     if subject.declaration.kind is Kind.LAYER:
@@ -143,10 +157,11 @@ def _why_not(sizes: Sizes, check: Check, subject: Subject) -> str:
 
 
 def menu_at(check: Check, subject: Subject, sizes: Sizes) -> Menu:
-    """What a case there is chosen from: beside the keywords that the clause needs, the causal flag alone."""
+    """What a case is chosen from: beside the keywords of the clause, the causal flag alone."""
     limits = subject.declaration.limits
     takes_causal = limits.takes_lengths(sizes.T, sizes.S, causal=True)
-    offered = frozenset({"causal"} if takes_causal and "causal" in subject.declaration.keywords else ())
+    offered = frozenset({"causal"} if takes_causal and "causal" in subject.declaration.keywords
+                        else ())
     menu = menu_of(check.domain, offered, limits, Effort.DEFAULT,
                    tuple(check.clause.draw), shapes=(sizes,))
     assert menu is not None  # it has a shape, whatever the effort
@@ -154,29 +169,29 @@ def menu_at(check: Check, subject: Subject, sizes: Sizes) -> Menu:
 
 
 def cases_at(menu: Menu, seed: int) -> Iterator[Choices]:
-    """The cases with the causal flag and without it, or the one case of a clause that knows no flag."""
+    """The cases with the causal flag and without; one case of a clause that knows no flag."""
     yield from deal_openings(menu, seed, 1 + len(menu.optional))
 
 
-SEEDS, MOST_SEEDS = 2, 8
-"""With so many entries a case is put before it counts as holding; with more, where it fails with some entries only."""
+MIN_SEEDS, MAX_SEEDS = 2, 8
+"""With so many entries a case is put before it holds; with more, where it fails with some only."""
 
-DEAREST = 0.1
-"""Sizes that would cost more than this share of what work is left are not put, but those that it failed at."""
+DEAREST_SHARE = 0.1
+"""Sizes that cost more than this share of the work left are not put, but those that failed."""
 
-SURE = 0.01
+MISSED_SHARE = 0.01
 """The share of cases that may be missed so."""
 
 _OF_FIXED_SIZES = FIXED_KINDS - {"features"}
-_HEADS, _LENGTHS = frozenset({"B", "H", "Hkv", "G"}), frozenset({"T", "S", "T=S"})
-_PAIRS: Mapping[str, tuple[str, str]] = {"T=S": ("T", "S"), "D=Dv": ("D", "Dv")}
+_HEAD_AXES, _LENGTH_AXES = frozenset({"B", "H", "Hkv", "G"}), frozenset({"T", "S", "T=S"})
+_AXIS_PAIRS: Mapping[str, tuple[str, str]] = {"T=S": ("T", "S"), "D=Dv": ("D", "Dv")}
 
 
 def length_along(sizes: Sizes, axis: str) -> int:
     """The length of an axis; G is H / Hkv, and T=S and D=Dv are two of one length."""
     if axis == "G":
         return sizes.H // sizes.Hkv
-    value: int = getattr(sizes, _PAIRS.get(axis, (axis,))[0])
+    value: int = getattr(sizes, _AXIS_PAIRS.get(axis, (axis,))[0])
     return value
 
 
@@ -187,7 +202,7 @@ def move_axis(sizes: Sizes, axis: str, value: int) -> Sizes:
         return replace(sizes, Hkv=value, H=value * groups)
     if axis == "G":
         return replace(sizes, H=sizes.Hkv * value)
-    return replace(sizes, **dict.fromkeys(_PAIRS.get(axis, (axis,)), value))
+    return replace(sizes, **dict.fromkeys(_AXIS_PAIRS.get(axis, (axis,)), value))
 
 
 def resize_recipe(recipe: Recipe, sizes: Sizes, domain: Domain, limits: Limits) -> Recipe | None:
@@ -196,12 +211,14 @@ def resize_recipe(recipe: Recipe, sizes: Sizes, domain: Domain, limits: Limits) 
     A problem of a kind whose sizes are part of what it is has no other sizes.
     """
     is_one = recipe.inputs == "one" and sizes.T != sizes.S
-    if domain.kind in _OF_FIXED_SIZES or is_one or _is_too_large(sizes) or not is_lawful(sizes, domain, limits):
+    is_fixed = domain.kind in _OF_FIXED_SIZES or is_one
+    if is_fixed or _is_too_large(sizes) or not is_lawful(sizes, domain, limits):
         return None
     share = sizes.S / recipe.sizes.S
     return replace(recipe, sizes=sizes, families=recipe.families[: sizes.B * sizes.Hkv],
                    M=model_width(sizes, limits) if recipe.M else 0,
-                   values={name: _scale_keyword_value(name, value, share) for name, value in recipe.values.items()})
+                   values={name: _scale_keyword_value(name, value, share)
+                           for name, value in recipe.values.items()})
 
 
 def _is_too_large(sizes: Sizes) -> bool:
@@ -214,35 +231,38 @@ def _is_too_large(sizes: Sizes) -> bool:
 def _scale_keyword_value(keyword: str, value: Any, share: float) -> Any:  # noqa: ANN401  (by the keyword)
     """A value as it scales with the number of keys."""
     scaled = EVERY_VALUED[keyword].scaled
-    return scaled(value, share) if scaled else value
+    if scaled:
+        return scaled(value, share)
+    return value
 
 
 @dataclass(slots=True)
 class Resizer:
     """Puts a failing case at other sizes, each sizes once, and remembers how they fared.
 
-    judge_recipe: the clause on one case.  most: at so many sizes; work_left: in multiply-adds; seconds: and no longer
-    than that. What fails in another way (an exception for a wrong answer) does not count as failing.  least: lengths
-    and widths are made no smaller; the fewer entries an answer has, the easier a mistake hides.  any_family: whether
-    what fails at fewer heads with other families of entries than the first ones fails there.
+    judge_recipe: the clause on one case.  max_sizes, work_left, seconds: at most so many sizes, in
+    so many multiply-adds, for so long. What fails in another way (an exception for a wrong answer)
+    does not count as failing.  min_length: lengths and widths are made no smaller; the fewer
+    entries an answer has, the easier a mistake hides.  any_family: whether what fails at fewer
+    heads with other families of entries than the first ones fails there.
     """
 
     judge_recipe: Callable[[Recipe], Tally]
     recipe: Recipe
     domain: Domain
     limits: Limits
-    most: int
+    max_sizes: int
     work_left: float
     seconds: float
     failure: type[Violated | SubjectRaised] = Violated
-    least: int = 1
+    min_length: int = 1
     tried_count: int = 0
     cases: int = 0
     known_sizes: dict[Sizes, bool] = field(default_factory=dict)
     failing_recipes: dict[Sizes, Recipe] = field(default_factory=dict)
-    seeds: int = SEEDS
+    seeds: int = MIN_SEEDS
     any_family: bool = False
-    _unknown: set[Sizes] = field(default_factory=set)
+    _unknown_sizes: set[Sizes] = field(default_factory=set)
     _holding_counts: dict[Sizes, int] = field(default_factory=dict)
     _started_at: float = field(default_factory=time.monotonic)
 
@@ -250,25 +270,26 @@ class Resizer:
     def is_spent(self) -> bool:
         """Whether no further sizes are put."""
         is_late = time.monotonic() - self._started_at > self.seconds
-        return self.tried_count >= self.most or self.work_left <= 0 or is_late
+        return self.tried_count >= self.max_sizes or self.work_left <= 0 or is_late
 
     def fails(self, sizes: Sizes) -> bool | None:
-        """Whether it fails there as well; None where that cannot be said: no such problem, no claim, or no time."""
-        if sizes in self.known_sizes and (self.known_sizes[sizes] or self._holding_counts[sizes] >= self._enough(sizes)
-                                          or self.is_spent):
+        """Whether it fails there as well; None for no such problem, no claim, or no time."""
+        if sizes in self.known_sizes and (
+            self.known_sizes[sizes] or self._holding_counts[sizes] >= self._entries_enough(sizes)
+            or self.is_spent):
             return self.known_sizes[sizes]
-        is_dear = count_work(sizes) > self.work_left * DEAREST and sizes != self.recipe.sizes
-        if sizes in self._unknown or self.is_spent or is_dear:
+        is_dear = count_work(sizes) > self.work_left * DEAREST_SHARE and sizes != self.recipe.sizes
+        if sizes in self._unknown_sizes or self.is_spent or is_dear:
             return None
         if self._make_recipe_at(sizes, 0) is None:
-            self._unknown.add(sizes)
+            self._unknown_sizes.add(sizes)
             return None
         self.tried_count += sizes not in self.known_sizes
         return self._try_sizes(sizes)
 
     def _try_sizes(self, sizes: Sizes) -> bool | None:
         """The same, with entries that were not put yet."""
-        enough = self._enough(sizes)
+        enough = self._entries_enough(sizes)
         for number in range(self._holding_counts.get(sizes, 0), enough):
             tally = self._judge_case(sizes, number)
             if type(tally.failure) is self.failure:
@@ -278,13 +299,14 @@ class Resizer:
                 self.known_sizes[sizes] = False
         self._holding_counts[sizes] = enough
         if sizes not in self.known_sizes:
-            self._unknown.add(sizes)
+            self._unknown_sizes.add(sizes)
         return self.known_sizes.get(sizes)
 
     @property
     def held_recipes(self) -> tuple[Recipe, ...]:
         """The cases that held, with all entries that were put; the least work first."""
-        sizes = sorted((each for each, failed in self.known_sizes.items() if not failed), key=count_work)
+        sizes = sorted((each for each, failed in self.known_sizes.items() if not failed),
+                       key=count_work)
         return tuple(filter(None, (self._make_recipe_at(each, number) for each in sizes
                                    for number in range(self._holding_counts[each]))))
 
@@ -295,14 +317,15 @@ class Resizer:
     def _make_recipe_at(self, sizes: Sizes, number: int) -> Recipe | None:
         """The case at these sizes with the number-th entries; None where there is no such problem.
 
-        Of more families of entries than heads each leads once, where any may: which of them fails is not known.
+        Of more families of entries than heads each leads once, where any may: which of them fails
+        is not known.
         """
         families, first = self.recipe.families, number % len(self.recipe.families)
         led = (*families[first:], *families[:first]) if self._drops_families(sizes) else families
         recipe = resize_recipe(replace(self.recipe, families=led), sizes, self.domain, self.limits)
         return recipe and replace(recipe, seed=(recipe.seed + number) % 2**24)
 
-    def _enough(self, sizes: Sizes) -> int:
+    def _entries_enough(self, sizes: Sizes) -> int:
         """With so many entries a case at these sizes is put before it counts as holding."""
         return max(self.seeds, len(self.recipe.families) * self._drops_families(sizes))
 
@@ -322,92 +345,106 @@ class Resizer:
 
     def find_out_how_often(self, sizes: Sizes) -> None:
         """Put more entries from now on, if at these sizes it fails with some entries only."""
-        often = self.how_often(sizes, range(MOST_SEEDS // 2))
-        share = min(often / (MOST_SEEDS // 2), 1 - SURE)
-        self.seeds = min(MOST_SEEDS, max(SEEDS, round(log(SURE) / log(1 - share)))) if share else MOST_SEEDS
+        often = self.how_often(sizes, range(MAX_SEEDS // 2))
+        share = min(often / (MAX_SEEDS // 2), 1 - MISSED_SHARE)
+        self.seeds = MAX_SEEDS
+        if share:
+            enough = round(log(MISSED_SHARE) / log(1 - share))
+            self.seeds = min(MAX_SEEDS, max(MIN_SEEDS, enough))
 
     def how_often(self, sizes: Sizes, numbers: range) -> int:
         """With how many of these entries the case fails."""
-        return sum(type(self._judge_case(sizes, number).failure) is self.failure for number in numbers)
+        return sum(type(self._judge_case(sizes, number).failure) is self.failure
+                   for number in numbers)
 
     def holds_by_chance(self, sizes: Sizes) -> bool:
-        """Whether it fails there with further entries, though it held with those that were put: then it counts as
-        failing.
+        """Whether it fails there with further entries, though it held with those that were put:
+        then it counts as failing.
         """
-        fails = self.how_often(sizes, range(MOST_SEEDS, 2 * MOST_SEEDS)) > 0
+        fails = self.how_often(sizes, range(MAX_SEEDS, 2 * MAX_SEEDS)) > 0
         self.known_sizes[sizes] = self.known_sizes[sizes] or fails
         return fails
 
     def margins_of(self, sizes: Sizes, numbers: range) -> list[float]:
-        """How far answers are off with each of these entries, in what rounding may do; those that are not measured are
-        left out.
+        """How far answers are off with each of these entries, in what rounding may do; those that
+        are not measured are left out.
         """
         tallies = [self._judge_case(sizes, number) for number in numbers]
-        measured = [each.failure.measured if isinstance(each.failure, Violated) else each.worst for each in tallies]
+        measured = [each.failure.measured if isinstance(each.failure, Violated) else each.worst
+                    for each in tallies]
         return [each.margin for each in measured if each]
 
     @property
     def axes(self) -> tuple[str, ...]:
         """The axes that can be moved, in the order in which they are made small: lengths last.
 
-        What has to be equal moves together; what happens to be equal does so first, and then each alone.
+        What has to be equal moves together; what happens to be equal does so first, and then each
+        alone.
         """
         sizes = self.recipe.sizes
-        return (*self._pair("D=Dv"), "B", *self._heads(sizes), *self._pair("T=S"))
+        return (*self._axes_of_pair("D=Dv"), "B", *self._head_axes(sizes),
+                *self._axes_of_pair("T=S"))
 
-    def _pair(self, pair: str) -> tuple[str, ...]:
-        sizes, (one, other) = self.recipe.sizes, _PAIRS[pair]
+    def _axes_of_pair(self, pair: str) -> tuple[str, ...]:
+        sizes, (one, other) = self.recipe.sizes, _AXIS_PAIRS[pair]
         is_tied = {"D=Dv": self.limits.ties_value_width, "T=S": self._ties_lengths()}[pair]
         if is_tied:
             return (pair,)
-        return (pair, one, other) if length_along(sizes, one) == length_along(sizes, other) else (one, other)
+        if length_along(sizes, one) == length_along(sizes, other):
+            return (pair, one, other)
+        return (one, other)
 
     def _ties_lengths(self) -> bool:
         limits, domain = self.limits, self.domain
         return (domain.lengths == "self" or domain.inputs == "one" or self.recipe.inputs == "one"
                 or limits.self_attention_only or limits.lengths == "equal")
 
-    def _heads(self, sizes: Sizes) -> tuple[str, ...]:
+    def _head_axes(self, sizes: Sizes) -> tuple[str, ...]:
         if self.limits.single_head:
             return ()
         grouped = replace(sizes, H=4, Hkv=2)
         may_group = sizes.Hkv < sizes.H or is_lawful(grouped, self.domain, self.limits)
-        return ("G", "Hkv") if may_group else ("H",)
+        if may_group:
+            return ("G", "Hkv")
+        return ("H",)
 
-    def smallest(self) -> Sizes:
-        """The smallest sizes at which it still fails, one axis after the other; twice, where that shrinks further."""
-        sizes = self._all_at_once(self.recipe.sizes)
+    def find_smallest(self) -> Sizes:
+        """The smallest sizes at which it fails, axis after axis; twice, if that helps."""
+        sizes = self._shrink_all_at_once(self.recipe.sizes)
         for _ in range(2):
             before = sizes
             alone = replace(sizes, Hkv=sizes.H)  # what needs many heads needs no groups
             sizes = alone if alone != sizes and self.fails(alone) else sizes
             for axis in self.axes:
-                if axis not in _PAIRS or len({length_along(sizes, each) for each in _PAIRS[axis]}) == 1:
-                    sizes = move_axis(sizes, axis, self._lowest(sizes, axis))
+                if axis not in _AXIS_PAIRS or len({length_along(sizes, each)
+                                                   for each in _AXIS_PAIRS[axis]}) == 1:
+                    sizes = move_axis(sizes, axis, self._lowest_failing(sizes, axis))
             if sizes == before:
                 break
         return sizes
 
-    def _all_at_once(self, sizes: Sizes) -> Sizes:
-        """With the least widths and heads, if it fails there, or else with the least lengths: one put for many."""
+    def _shrink_all_at_once(self, sizes: Sizes) -> Sizes:
+        """Tries the least widths and heads together, else the least lengths: one put for many."""
         for are_lengths in (False, True):
             small = sizes
             for axis in self.axes:
-                if (axis in _LENGTHS) is are_lengths:
-                    small = move_axis(small, axis, min(length_along(small, axis), 1 if axis in _HEADS else self.least))
+                if (axis in _LENGTH_AXES) is are_lengths:
+                    small = move_axis(small, axis,
+                                      min(length_along(small, axis),
+                                          1 if axis in _HEAD_AXES else self.min_length))
             if small != sizes and self.fails(small):
                 return small
         return sizes
 
-    def _lowest(self, sizes: Sizes, axis: str) -> int:
+    def _lowest_failing(self, sizes: Sizes, axis: str) -> int:
         """The least length of an axis that fails, one below which holds; all else as it is.
 
         First the least there is, then one less; between them, where blocks end, by halves.
         """
         here = length_along(sizes, axis)
-        first = 1 if axis in _HEADS else self.least
+        first = 1 if axis in _HEAD_AXES else self.min_length
         least = next((value for value in range(first, min(here, first + 4))
-                      if self._fits(move_axis(sizes, axis, value))), here)
+                      if self._is_possible(move_axis(sizes, axis, value))), here)
         if here <= least or self.fails(move_axis(sizes, axis, least)):
             return least
         if here <= least + 1 or not self.fails(move_axis(sizes, axis, here - 1)):
@@ -416,7 +453,7 @@ class Resizer:
         held, failed = self._bisect_axis(sizes, axis, rungs)
         return self._bisect_axis(sizes, axis, range(held, failed + 1))[1]
 
-    def _fits(self, sizes: Sizes) -> bool:
+    def _is_possible(self, sizes: Sizes) -> bool:
         return resize_recipe(self.recipe, sizes, self.domain, self.limits) is not None
 
     def _bisect_axis(self, sizes: Sizes, axis: str, values: range | list[int]) -> tuple[int, int]:
@@ -432,6 +469,6 @@ class Resizer:
 
 
 def rungs_below(value: int) -> list[int]:
-    """1 to 4, and each further power of two with the numbers beside it, as far as they are below `value`."""
+    """1 to 4, and each further power of two with the number behind it, below `value`."""
     powers = [2**n for n in range(2, value.bit_length())]
     return [rung for rung in [1, 2, 3, *(p + d for p in powers for d in (0, 1))] if rung < value]

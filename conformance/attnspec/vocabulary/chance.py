@@ -11,8 +11,10 @@ from typing import Annotated, Literal
 import numpy as np
 
 from attnspec.core.dtype import DTYPES
+from attnspec.core.nouns import Kind
 from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.precision import Precision
+from attnspec.numerics.reference import wide_float
 from attnspec.numerics.score import (
     DirectionName,
     Drifts,
@@ -38,7 +40,7 @@ from attnspec.vocabulary.observables import (
     seen_of,
     verdict,
 )
-from attnspec.vocabulary.scene import Scene, as_working
+from attnspec.vocabulary.scene import Scene
 from attnspec.vocabulary.signature import ORIGINAL, Between, RunName
 
 Rate = Annotated[float, Between(1e-15, 0.5)]
@@ -164,7 +166,7 @@ def has_no_drift(scene: Scene, *, direction: DirectionName, false_alarm: Annotat
     if not np.isfinite(output).all():
         return verdict("has_no_drift", "the output is not finite", broken=True)
     problem = scene.problem(run)
-    value = as_working(scene.evaluator.values_by_head(problem), scene.dtype)
+    value = scene.evaluator.values_by_head(problem).astype(wide_float(scene.dtype))
     drifts = scene.evaluator.drifts(scene.runs[run].key, lambda: _drifts(expected, scene, run, value, sliced))
     units = drifts.units(direction, _sliced(output, sliced) - drifts.truth)
     declared = _declared(scene, run, direction) + drift_of_sums(
@@ -188,7 +190,7 @@ def _drifts(expected: Expectation, scene: Scene, run: str, value: Array, sliced:
 def _claimed(expected: Expectation, scene: Scene) -> Array:
     """(B,H): the head slices all of whose rows may be judged. A layer's output projection mixes the heads."""
     sliced = np.asarray(expected.claimed.all(axis=-1))
-    return sliced & sliced.all(axis=1, keepdims=True) if scene.is_layer else sliced
+    return sliced & sliced.all(axis=1, keepdims=True) if scene.subject.declaration.kind is Kind.LAYER else sliced
 
 
 def _declared(scene: Scene, run: str, direction: DirectionName) -> float:

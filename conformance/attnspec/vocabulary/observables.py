@@ -13,15 +13,17 @@ from typing import Any, Literal
 import numpy as np
 
 from attnspec.core.dtype import DTYPES
+from attnspec.core.nouns import Kind
 from attnspec.numerics.bound import find_closest_queries
 from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.gradient_sums import Gradient
 from attnspec.numerics.operands import queries_within, visible_keys
+from attnspec.numerics.reference import wide_float
 from attnspec.problems.keyword_arrays import replace_values
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import CACHED_INPUTS, INPUTS, Array, LayerProblem, Problem, join_past
 from attnspec.record.outcome import Measured
-from attnspec.subjects.call import of_parameter
+from attnspec.subjects.call import name_parameter
 from attnspec.vocabulary.scene import (
     AnyProblem,
     Compared,
@@ -32,7 +34,6 @@ from attnspec.vocabulary.scene import (
     Posed,
     Scene,
     Side,
-    as_working,
 )
 
 GRADIENTS = "gradients"
@@ -89,13 +90,13 @@ def _observe(name: GradientOf, scene: Scene, posed: Posed[Any]) -> Arrays:
 def observe_parameter(name: ParameterGradient, scene: Scene, posed: Posed[Any]) -> Arrays:
     """The gradient of a parameter, w_query (M,H·D) and its like, for each part, and its axes."""
     of, axes = OF_PARAMETER[name]
-    if not scene.is_layer or any(part.grad_output is None for part in posed.parts):
+    if scene.subject.declaration.kind is not Kind.LAYER or any(part.grad_output is None for part in posed.parts):
         raise NoClaim(f"there is no {of} to differentiate with respect to")
     limits = scene.subject.declaration.limits
     has_none = of in BIASES and not limits.is_biased(of.removeprefix("b_"))
     if has_none or (of in OF_OUTPUT and not limits.projects_output):
         raise OutsideLimits(f"it has no {of}")
-    return [answer.by_input[of_parameter(of)] for answer in scene.answers(with_parameters(posed))], axes
+    return [answer.by_input[name_parameter(of)] for answer in scene.answers(with_parameters(posed))], axes
 
 
 def with_parameters(posed: Posed[Any]) -> Posed[Any]:
@@ -104,7 +105,8 @@ def with_parameters(posed: Posed[Any]) -> Posed[Any]:
                    key=f"{posed.key}+{PARAMETERS}")
 
 
-def define_parameter(name: ParameterGradient, expected: Expectation, scene: Scene) -> Definition:  # noqa: ARG001  (a definer's)
+def define_parameter(name: ParameterGradient, expected: Expectation,
+                     scene: Scene) -> Definition:  # noqa: ARG001  (a definer's)
     """Truth, allowance and claim of it, (M,H·D) and its like."""
     assert expected.gradients is not None
     found = expected.gradients[OF_PARAMETER[name][0]]
@@ -121,7 +123,7 @@ def _define(name: GradientOf, expected: Expectation, scene: Scene) -> Definition
     assert expected.gradients is not None
     of = OF_INPUT[name][0]
     found = expected.gradients[of]
-    if not scene.is_layer or of not in INPUTS:
+    if scene.subject.declaration.kind is not Kind.LAYER or of not in INPUTS:
         return found.truth, found.allowance, found.claimed
     return found.truth, found.allowance, found.claimed & _of_places(expected.gradients, of, scene)
 
@@ -197,7 +199,9 @@ def _read_weights(scene: Scene, posed: Posed[Any], index: int) -> Array:
 
 def _claimed(rows: Array, scene: Scene) -> Array:
     """Rows (B,H,T) that may be judged. A layer's output projection mixes the heads: one NaN spoils a position."""
-    return rows & rows.all(axis=1, keepdims=True) if scene.is_layer and rows.ndim == 3 else rows
+    if scene.subject.declaration.kind is not Kind.LAYER or rows.ndim != 3:
+        return rows
+    return rows & rows.all(axis=1, keepdims=True)
 
 
 def _define_output(expected: Expectation, scene: Scene) -> tuple[Array, Array, Array]:
@@ -279,7 +283,7 @@ def observe(scene: Scene, run: str, name: str) -> Observed:
     if (run, name) not in scene.cache:
         posed = scene.runs[run]
         arrays, axes = LOOKS[name].observe(scene, posed)
-        joined = as_one([as_working(array, scene.dtype) for array in arrays], posed, axes)
+        joined = as_one([array.astype(wide_float(scene.dtype)) for array in arrays], posed, axes)
         scene.cache[run, name] = Observed(joined, axes, tuple(arrays))
     observed: Observed = scene.cache[run, name]
     return observed
@@ -299,11 +303,25 @@ def as_one(arrays: list[Array], posed: Posed[Any], axes: tuple[str, ...]) -> Arr
 
 
 def look_at(scene: Scene, run: str, name: str) -> ObservedRun:
-    """What the subject shows of a run beside what the definition says of it."""
-    key = (run, f"{name} defined")
-    if key not in scene.cache:
-        scene.cache[key] = _see(scene, run, name)
-    seen: ObservedRun = scene.cache[key]
+    """What the subject shows of a run beside what the definition says of it; looked at once a case."""
+    cache_key, posed = (run, f"{name} defined"), scene.runs[run]
+    if cache_key in scene.cache:
+        seen: ObservedRun = scene.cache[cache_key]
+        return seen
+    # what has no key is not remembered, so that nothing is gained by working it out early
+    with scene.subject.callee.meanwhile(_truths(scene, posed, LOOKS[name].part) if posed.key else ()):
+        observed = observe(scene, run, name)
+    expected = [work_out() for work_out in _truths(scene, posed, LOOKS[name].part)]
+    if name == "output" and any(each.is_screened for each in expected):
+        expected = [_refined(scene, *each) for each in zip(posed.parts, expected, observed.parts, strict=True)]
+    parts = [LOOKS[name].define(each, scene) for each in expected]
+    truths, allowances, claims = (list(column) for column in zip(*parts, strict=True))
+    # claims travel negated, as numbers: parts that are summed stay claimed only where every one of them is
+    unclaimed = as_one([(~claim).astype(np.int16) for claim in claims], posed, observed.axes)
+    truth, allowance = (as_one(column, posed, observed.axes) for column in (truths, allowances))
+    array = relative_logits(observed.array, truth) if name == "logits" else observed.array
+    is_screened = any(each.is_screened for each in expected)
+    scene.cache[cache_key] = seen = ObservedRun(array, truth, allowance, unclaimed == 0, is_screened)
     return seen
 
 
@@ -315,28 +333,11 @@ def claimed_of_both(one: ObservedRun, other: ObservedRun) -> Array:
     return np.asarray(one.claimed & other.claimed & ~same_nan)
 
 
-def _see(scene: Scene, run: str, name: str) -> ObservedRun:
-    posed = scene.runs[run]
-    # what has no key is not remembered, so that nothing is gained by working it out early
-    with scene.subject.callee.meanwhile(_truths(scene, posed, LOOKS[name].part) if posed.key else ()):
-        observed = observe(scene, run, name)
-    expected = expectations(scene, posed, LOOKS[name].part)
-    if name == "output" and any(each.is_screened for each in expected):
-        expected = [_refined(scene, *each) for each in zip(posed.parts, expected, observed.parts, strict=True)]
-    parts = [LOOKS[name].define(each, scene) for each in expected]
-    truths, allowances, claims = (list(column) for column in zip(*parts, strict=True))
-    # claims travel negated, as numbers: parts that are summed stay claimed only where every one of them is
-    unclaimed = as_one([as_numbers(~claim) for claim in claims], posed, observed.axes)
-    truth, allowance = (as_one(column, posed, observed.axes) for column in (truths, allowances))
-    array = relative_logits(observed.array, truth) if name == "logits" else observed.array
-    return ObservedRun(array, truth, allowance, unclaimed == 0, any(each.is_screened for each in expected))
-
-
 def _refined(scene: Scene, problem: AnyProblem, expected: Expectation, output: Array) -> Expectation:
     """Where a problem was screened, the sharp bound on the rows of the output (B,H,T,Dv) that come closest."""
     if not expected.is_screened or not isinstance(problem, Problem):
         return expected
-    rows = find_closest_queries(as_working(output, scene.dtype), expected.output,
+    rows = find_closest_queries(output.astype(wide_float(scene.dtype)), expected.output,
                                 expected.output_allowance, expected.claimed)
     sharp = scene.evaluator.expect_rows(problem, rows)
     truth, allowance, claimed = expected.output.astype(sharp.output.dtype), expected.output_allowance, expected.claimed
@@ -405,7 +406,22 @@ def measure(relation: str, seen: Array, expected: Array, allowance: Array | floa
     margin = np.empty(seen.shape, np.result_type(seen, expected, allowance, np.float64))
     for place in _chunks(seen.shape):
         margin[place] = np.where(claimed[place], _margin(seen[place], expected[place], allowance[place])[0], -1.0)
-    return _worst(relation, what, (seen, expected, allowance, margin), int(claimed.sum()), first_row)
+    claims = int(claimed.sum())
+    if not claims:
+        return Measured(relation, f"{what}: no entry can be judged here", 0, 0, 0, 0, 0, (), margin.size, 0)
+    at = tuple(int(i) for i in np.unravel_index(int(margin.argmax()), margin.shape))
+    told = seen[at], expected[at], allowance[at]
+    gap = float(_margin(*told)[1])
+    seen_at, expected_at, allowed_at = map(float, told)
+    wrong = int((margin > 1).sum())
+    whole = (*at[:-2], at[-2] + first_row, at[-1]) if first_row else at
+    allowed = f"{gap:.3g} where {allowed_at:.2g} is allowed"
+    sentence = (
+        f"{what}: {wrong} of {claims} entries differ; worst at {whole}, {seen_at:.9g} against {expected_at:.9g}, "
+        f"apart by {allowed}" if wrong
+        else f"{what}: all {claims} entries agree; the one closest to its bound, at {whole}, is apart by {allowed}")
+    return Measured(relation, sentence, float(margin[at]), gap, allowed_at, seen_at, expected_at, whole, margin.size,
+                    claims, wrong)
 
 
 def beyond(seen: Array, expected: Array, allowance: Array | float) -> Array:
@@ -440,24 +456,6 @@ def _awkward_margin(seen: Array, expected: Array, gap: Array, allowance: Array) 
         gap = np.where(seen == expected, 0, np.where(np.isnan(gap), np.inf, gap))
         margin = np.where(np.isinf(gap) | np.isnan(allowance), np.inf, gap / allowance)
     return np.where(gap == 0, 0, margin), gap
-
-
-def _worst(relation: str, what: str, arrays: tuple[Array, ...], claimed: int, first_row: int) -> Measured:
-    """What is told of the entry with the largest margin, the last of the arrays; all are of one shape, any shape."""
-    margin = arrays[-1]
-    if not claimed:
-        return Measured(relation, f"{what}: no entry can be judged here", 0, 0, 0, 0, 0, (), margin.size, 0)
-    at = tuple(int(i) for i in np.unravel_index(int(margin.argmax()), margin.shape))
-    gap = float(_margin(*(array[at] for array in arrays[:3]))[1])
-    seen, expected, allowance = (float(array[at]) for array in arrays[:3])
-    wrong = int((margin > 1).sum())
-    whole = (*at[:-2], at[-2] + first_row, at[-1]) if first_row else at
-    allowed = f"{gap:.3g} where {allowance:.2g} is allowed"
-    sentence = (f"{what}: {wrong} of {claimed} entries differ; worst at {whole}, {seen:.9g} against {expected:.9g}, "
-                f"apart by {allowed}" if wrong else
-                f"{what}: all {claimed} entries agree; the one closest to its bound, at {whole}, is apart by {allowed}")
-    return Measured(relation, sentence, float(margin[at]), gap, allowance, seen, expected, whole, margin.size,
-                    claimed, wrong)
 
 
 def verdict(relation: str, sentence: str, *, broken: bool, entries: int = 1) -> Measured:

@@ -59,8 +59,9 @@ def agrees_with_definition(scene: Scene, *, observe: Observable, run: RunName = 
     seen = look_at(scene, run, observe)
     found = measure("agrees_with_definition", seen.array, seen.truth, seen.allowance, seen.claimed,
                     what=f"{observe} against the definition in higher precision")
-    keep(scene, found, seen_of(observe, run, seen.array), by_definition(observe, run, seen.truth),
-         (seen.allowance, seen.claimed), observed=observe)
+    if scene.kept is not None:  # it is to be drawn
+        keep(scene, found, seen_of(observe, run, seen.array), by_definition(observe, run, seen.truth),
+             (seen.allowance, seen.claimed), observed=observe)
     return replace(found, readings=(SCREENED,)) if seen.is_screened else found
 
 
@@ -392,7 +393,7 @@ def form_agrees(scene: Scene, *, form: MadeForm, observe: Observable, run: RunNa
     if form == "onnx" and scene.dtype in (DType.FLOAT16, DType.BFLOAT16):
         raise OutsideLimits(OF_OPERATORS)
     name = called_there(form, lift)
-    other = look_at(scene.against(scene.evaluator.made(form)), run, observe)
+    other = look_at(scene.against(scene.evaluator.form_evaluator(form)), run, observe)
     base = look_at(scene, run, observe)
     slack, claimed = base.allowance + other.allowance, claimed_of_both(base, other)
     found = measure("form_agrees", other.array, base.array, slack, claimed,
@@ -408,7 +409,7 @@ def does_not_overflow(scene: Scene, *, observe: Literal["output"], run: RunName 
     So a subject fails that declares to store logits in float16, and whose logits overflow there. In a half dtype, the
     largest logit, the largest value and the most keys without an overflow are reported as well.
     """
-    wide = scene.evaluator.under(with_range_of_float32(scene.evaluator.precision))
+    wide = scene.evaluator.with_precision(with_range_of_float32(scene.evaluator.precision))
     observables.observe(scene, run, observe)  # by the case's own evaluator, which may keep a log; then it is remembered
     seen = observables.look_at(scene.against(wide), run, observe)
     found = measure("does_not_overflow", seen.array, seen.truth, seen.allowance, seen.claimed,
@@ -438,7 +439,7 @@ def convention_is(scene: Scene, *, convention: ConventionName) -> Measured:
     told = ""
     # where a declaration alone would say so, the subject is asked; what it answers stands, if it answers at all
     if found == wanted == scene.subject.declaration.conventions.get(convention):
-        asked = scene.evaluator.asked.get(convention, UNDEFINED)
+        asked = scene.evaluator.probed_conventions.get(convention, UNDEFINED)
         found, told = (found, ", as declared") if asked == UNDEFINED else (asked, "")
     sentence = f"{convention} is {found!r}{told}; {wanted!r} is recommended"
     return verdict("convention_is", sentence, broken=found != wanted)

@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
-from attnspec.core.nouns import DType, Kind
+from attnspec.core.nouns import DType
 from attnspec.host.lifts.making import FormNotMade
 from attnspec.numerics.expectation import Expectation
 from attnspec.numerics.precision import Precision
@@ -86,10 +86,6 @@ class Posed(Generic[P]):
         """
         return replace(self, back=(Back(axis, np.asarray(index)), *self.back))
 
-    def named(self, key: str) -> Posed[P]:
-        """The same, remembered under a key."""
-        return replace(self, key=key)
-
 
 class OutsideLimits(Exception):  # noqa: N818  (no error: such cases are counted)
     """A run lies outside what the subject declares to take."""
@@ -123,11 +119,11 @@ class AnyEvaluator(Protocol):
     def unit(self) -> float:
         """The unit roundoff of what the subject returns."""
 
-    def under(self, precision: Precision) -> AnyEvaluator:
+    def with_precision(self, precision: Precision) -> AnyEvaluator:
         """The same subject, its answers remembered, held to another class of arithmetic."""
 
     @property
-    def asked(self) -> Mapping[str, str]:
+    def probed_conventions(self) -> Mapping[str, str]:
         """What a probe finds of conventions, whatever is declared."""
 
     @property
@@ -140,7 +136,7 @@ class AnyEvaluator(Protocol):
     def values_by_head(self, problem: Problem) -> Array:
         """The values with one head for each query head, (B,H,S,Dv)."""
 
-    def made(self, form: str) -> AnyEvaluator:
+    def form_evaluator(self, form: str) -> AnyEvaluator:
         """The same evaluator for a form that attnspec makes of the subject itself."""
 
     def variants(self) -> Mapping[str, AnyEvaluator]:
@@ -245,13 +241,3 @@ class Scene:
         """The same case before another evaluator."""
         return Scene(evaluator.subject, self.dtype, self.conventions, self.runs, evaluator, self.drawn,
                      cases=self.cases)
-
-    @property
-    def is_layer(self) -> bool:
-        """Whether the subject is a layer."""
-        return self.subject.declaration.kind is Kind.LAYER
-
-
-def as_working(array: Array, dtype: DType) -> Array:
-    """An observed array, of any shape, in the format that gaps are computed in."""
-    return array.astype(np.longdouble if dtype is DType.FLOAT64 else np.float64)

@@ -14,11 +14,10 @@ from attnspec.faults.subject import sound_subject
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.precision import declared_precision
 from attnspec.problems.choices import MOST_SMALL_LOGITS, Menu, shapes_for
-from attnspec.problems.demand import count_logits
 from attnspec.problems.domain import domain
 from attnspec.problems.families import random_words
 from attnspec.problems.make import make_problem
-from attnspec.problems.problem import Problem
+from attnspec.problems.problem import Problem, count_logits
 from attnspec.subjects.subject import SubjectAnswer
 
 from evaluation.baselines.references import ReferencedProblem

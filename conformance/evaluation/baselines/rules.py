@@ -161,7 +161,7 @@ class Rule:
 
 def _answer(subject: Subject, posed: ReferencedProblem) -> SubjectAnswer:
     problem = posed.problem
-    return subject.answer(problem) if isinstance(problem, Problem) else subject.answer_layer(problem)
+    return subject.answer(problem)
 
 
 def by_another_convention(subject: Subject, posed: ReferencedProblem) -> bool:

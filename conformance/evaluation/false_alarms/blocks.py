@@ -16,10 +16,9 @@ from attnspec.engine.summon import load_subject
 from attnspec.faults.catalogue import CATALOGUE
 from attnspec.numerics.expectation import Expectation
 from attnspec.problems.choices import MOST_SMALL_LOGITS, Menu, shapes_for
-from attnspec.problems.demand import count_logits
 from attnspec.problems.domain import Domain
 from attnspec.problems.families import random_words
-from attnspec.problems.problem import Recipe
+from attnspec.problems.problem import Recipe, count_logits
 from attnspec.record.events import BINS, BlockJudged
 from attnspec.record.outcome import Measured, SubjectCard
 from attnspec.spec.clause import Spec
@@ -178,7 +177,7 @@ def _subject_runs(block: CampaignBlock, evaluator: Evaluator, checks: Mapping[st
 
 def is_put(check: Check, subject: Subject) -> bool:
     """Whether a clause is one of those that gate, and can be put to the subject at all."""
-    return check.clause.level is Level.MUST and not check.lacking(subject)
+    return check.clause.level is Level.MUST and not check.why_not_put(subject)
 
 
 MOST = 4096

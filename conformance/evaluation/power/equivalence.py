@@ -67,7 +67,7 @@ def _that_may(checks: Mapping[str, Check], fault: Fault) -> Iterator[Check]:
     subject, convicting = fault_subject(FAULT + fault.name), read_refutations(load_spec()).of_fault(fault.name)
     for check in checks.values():
         named = fault.name in check.clause.refuted_by or check.clause.id in convicting
-        if (named or check.clause.level is Level.MUST) and not check.lacking(subject):
+        if (named or check.clause.level is Level.MUST) and not check.why_not_put(subject):
             yield check
 
 

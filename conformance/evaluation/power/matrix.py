@@ -79,7 +79,7 @@ class MatrixDocket:
         subject = own_subject(job.target)
         dealer = Dealer(subject, lambda: self._law, EFFORT, SEED)
         for name, check in self._checks.items():
-            if check.lacking(subject):
+            if check.why_not_put(subject):
                 continue
             tally = try_first_cases(check, job.target, DType(job.dtype), dealer)
             if tally.failure is not None:

@@ -54,7 +54,7 @@ def convict(subject: Subject, dtype: DType, *, checks: Mapping[str, Check], effo
         if not is_due(check.clause, dtype, effort, tuple(DType)):
             continue
         trial = Trial(check, dock.evaluator(), effort, seed_of(seed, check.domain), lambda _: None, shrinks=False,
-                      most=most, shapes=dealer.shapes(check, dtype),
+                      max_cases=most, shapes=dealer.shapes(check, dtype),
                       sample=0 if is_put_whole(check.clause, dtype, tuple(DType)) else sample)
         tally = trial.hold()
         problems, patience = problems + tally.tried_count, max(patience, tally.tried_count)
@@ -68,7 +68,7 @@ def convict(subject: Subject, dtype: DType, *, checks: Mapping[str, Check], effo
 def _in_order(checks: Mapping[str, Check], first: Sequence[str], subject: Subject) -> Iterator[Check]:
     rest = (name for name, check in checks.items() if name not in first and check.clause.level is Level.MUST)
     for name in (*first, *rest):
-        if not checks[name].lacking(subject):
+        if not checks[name].why_not_put(subject):
             yield checks[name]
 
 

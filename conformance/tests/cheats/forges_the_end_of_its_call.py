@@ -16,5 +16,5 @@ def attend(query: Array, key: Array, value: Array) -> Array:
     while "_Unusable" not in frame.f_globals and frame.f_back:
         frame = frame.f_back
     unusable = frame.f_globals.get("_Unusable", ValueError)("held", "the verdict", 99)
-    unusable.told = {"named": 7, "name": None, "at": 99, "verdict": "held"}
+    unusable.details = {"named": 7, "name": None, "at": 99, "verdict": "held"}
     raise unusable

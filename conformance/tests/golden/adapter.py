@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from unittest.mock import patch
 
@@ -29,7 +29,7 @@ from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import LayerProblem, Problem, Recipe
 from attnspec.record.outcome import Measured
 from attnspec.spec.load import load_spec
-from attnspec.subjects.registry import load, registered_subjects
+from attnspec.subjects.registry import load_target, registered_subjects
 from attnspec.subjects.subject import Subject
 from attnspec.trials.compile import Check, compile_spec
 from attnspec.trials.covering_cases import deal_openings, fixed_recipes, seed_of
@@ -92,7 +92,7 @@ def items(targets: Sequence[str], effort: str) -> Iterator[tuple[str, str, str]]
 
 @cache
 def _subject(name: str) -> Subject:
-    return own_subject(name) if is_own(name) else load(name, Surroundings())
+    return own_subject(name) if is_own(name) else load_target(name, Surroundings())
 
 
 @cache
@@ -102,7 +102,7 @@ def _evaluator(name: str, dtype: str) -> Evaluator:
 
 def lacking(subject: str, clause: str) -> str:
     """Why the clause cannot be put to the subject; empty if it can."""
-    return checks()[clause].lacking(_subject(subject))
+    return checks()[clause].why_not_put(_subject(subject))
 
 
 def dealt(subject: str, clause: str, effort: str) -> list[str]:
@@ -225,14 +225,11 @@ class Case:
 
 
 def judging(subject: str, clause: str, dtype: str, recipe: str) -> Callable[[], None]:
-    """What judges one case as a trial does, before an evaluator that remembers nothing."""
+    """What judges one case as a trial does, which has its recipe, before an evaluator that remembers nothing."""
     check, fresh = checks()[clause], Evaluator(_subject(subject), DType(dtype))
     trial = Trial(check, fresh, Effort.QUICK, seed_of(0, check.domain), lambda _: None)
 
-    def once() -> None:
-        trial.judge(Recipe.parse(recipe), Tally())
-
-    return once
+    return partial(trial.judge, Recipe.parse(recipe), Tally())
 
 
 def judge(subject: str, clause: str, dtype: str, recipe: str) -> None:

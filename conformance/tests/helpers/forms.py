@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from attnspec.core.surroundings import Surroundings
 from attnspec.scaffold.form import CallForm
-from attnspec.scaffold.search import form_of
-from attnspec.scaffold.there import There
+from attnspec.scaffold.search import find_form
+from attnspec.scaffold.there import CalleeProcess
 from attnspec.scaffold.trial_adapter import Trier
 from attnspec.subjects.target import host_of
 
 
 def form_found(target: str) -> CallForm:
     """The form of `module:name`, in a process of its own."""
-    return form_of(target, Trier(There(host_of(target, Surroundings()))))
+    return find_form(target, Trier(CalleeProcess(host_of(target, Surroundings()))))

@@ -21,7 +21,7 @@ from attnspec.record.events import Event, ItemFinished, RunFinished, SubjectKnow
 from attnspec.record.outcome import Outcome
 from attnspec.record.read import read_record
 from attnspec.report.page import render_page
-from attnspec.runner.judge import ENGINE, TrialJobs, pronounce_verdict, with_engine
+from attnspec.runner.judge import ENGINE_CLASS, TrialJobs, pronounce_verdict, with_engine
 from attnspec.runner.session import prepared_environment
 from attnspec.spec.clause import FILE as REFUTATIONS
 from attnspec.spec.clause import Spec
@@ -109,10 +109,10 @@ def _of_the_spec(folder: Path) -> Iterator[Document]:
 
 def _of_libraries(folder: Path) -> Iterator[Document]:
     """Each in a folder of its own under another name, since two libraries of one name hide each other's adapters."""
-    for library in sorted(path.parent for path in paths.folder("implementations").glob(f"*/{manifest.FILE}")):
+    for library in sorted(path.parent for path in paths.folder("implementations").glob(f"*/{manifest.MANIFEST_FILE}")):
         own = folder / library.name / f"{library.name}_spoilt"
         shutil.copytree(library, own)
-        for name in (manifest.FILE, FINDINGS):
+        for name in (manifest.MANIFEST_FILE, FINDINGS):
             if (own / name).is_file():
                 yield Document(own / name, partial(_use_library, own), weight=12 if library.name == "numpy" else 1)
 
@@ -166,7 +166,7 @@ def _use_library(folder: Path) -> None:
     """Lint, and what a run asks of a library; subjects written in NumPy are judged."""
     found = list(check_libraries((str(folder.parent),), _shipped_spec(), library=folder.name))
     subjects = registered_subjects([folder.parent], library=folder.name) if not found else {}
-    registry._processes.cache_clear()  # a run reads manifests once
+    registry._list_processes.cache_clear()  # a run reads manifests once
     asked = {name: {"attention.definition", *(each.clause for each in subject.declaration.deviations)}
              for name, subject in subjects.items() if folder.name == "numpy_spoilt" and _can_run(subject)}
     if asked:
@@ -208,7 +208,7 @@ def _run(asked: Asked, problems: Sequence[AttnspecError], folder: Path,
 
 
 def _outcomes(asked: Asked, folder: Path, plan: Plan) -> list[Outcome]:
-    jobs = TrialJobs(with_engine(plan, engine=ENGINE, recipe=""))
+    jobs = TrialJobs(with_engine(plan, engine=ENGINE_CLASS, recipe=""))
     items = jobs.items()
     outcomes: list[Outcome] = []
     events: list[Event] = [jobs.header(run_started())]

@@ -43,7 +43,7 @@ def work_here(session: Session, listener: Listener, jobs: Sequence[Job], folder:
         with _importing_from_here(), prepared_environment(), _hosts_of_a_run():
             _carry_out(listener, session._plan, session.source, {job.id for job in jobs})
     except KeyboardInterrupt:
-        listener.interrupted = True
+        listener.is_interrupted = True
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def _carry_out(listener: Listener, plan: Plan, name: str, due: Collection[str]) 
     cards: dict[str, SubjectCard] = {}
     for job in source.items():
         if job.id in due:
-            listener.receive(_carry_over(event) for event in _events_of(job, source, cards))
+            listener.receive_events(_carry_over(event) for event in _events_of(job, source, cards))
 
 
 def _events_of(job: Job, source: JobSource[Any], cards: dict[str, SubjectCard]) -> Iterator[Event]:

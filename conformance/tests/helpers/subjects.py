@@ -15,24 +15,25 @@ from attnspec.core.surroundings import Surroundings
 from attnspec.problems.problem import Array
 from attnspec.subjects.callee import InProcess
 from attnspec.subjects.manifest import Library
-from attnspec.subjects.registry import load
-from attnspec.subjects.signature import described_of
+from attnspec.subjects.registry import load_target
+from attnspec.subjects.signature import describe_function
 from attnspec.subjects.subject import Subject
 
 ATTENTION_KEYWORDS = frozenset(word.name for word in KEYWORDS.values() if Kind.ATTENTION in word.kinds)
 
 
-def subject_of(function: Callable[..., object], keywords: Set[str] = frozenset(), **declared: Any) -> Subject:  # noqa: ANN401
+def subject_of(function: Callable[..., object], keywords: Set[str] = frozenset(),
+               **declared: Any) -> Subject:  # noqa: ANN401
     """The subject `mine`: this function, with these keywords and these further fields of a declaration."""
     declaration = Declaration(keywords=frozenset(keywords), **declared)
     return Subject("mine", "mine", InProcess(function, declaration.lift), declaration, FileLocation("mine.py", 1),
-                   Library("mine"), description=described_of(function))
+                   Library("mine"), description=describe_function(function))
 
 
 def load_source(folder: Path, source: str) -> Subject:
     """The function `attend` of a file with this text, told of nothing else."""
     (folder / "mine.py").write_text(source, encoding="utf-8")
-    return load(f"{folder / 'mine.py'}:attend", surroundings=Surroundings())
+    return load_target(f"{folder / 'mine.py'}:attend", surroundings=Surroundings())
 
 
 def softmax_of(logits: Array) -> Array:

@@ -16,6 +16,7 @@ import numpy as np
 from attnspec.core.keyword import DROPOUT_PROFILE, GRAD, RATE, SEED
 from attnspec.numerics.dropout import count_limits, dropout_factors, expect_any_dropped, rescaling_error
 from attnspec.numerics.expectation import Expectation
+from attnspec.numerics.reference import wide_float
 from attnspec.problems.problem import Array, Problem
 from attnspec.questions.asker import (
     FAILURES,
@@ -43,7 +44,7 @@ from attnspec.vocabulary.observables import (
     observe,
     seen_of,
 )
-from attnspec.vocabulary.scene import NoClaim, Posed, Scene, Side, as_working
+from attnspec.vocabulary.scene import NoClaim, Posed, Scene, Side
 from attnspec.vocabulary.signature import ORIGINAL, Between, RunName
 from attnspec.vocabulary.transforms.axes import Attention
 
@@ -318,7 +319,7 @@ def _dropped(scene: Scene, posed: Posed[Any]) -> Dropped:
     with scene.subject.callee.meanwhile((partial(expectations, scene, plain, "weights"),)):
         [weights], _ = LOOKS["weights"].observe(scene, plain)
     [expected] = expectations(scene, plain, "weights")
-    return _read_dropped(as_working(weights, scene.dtype), expected, rate_of(posed.one), scene)
+    return _read_dropped(weights.astype(wide_float(scene.dtype)), expected, rate_of(posed.one), scene)
 
 
 def _read_dropped(seen: Array, expected: Expectation, rate: float, scene: Scene) -> Dropped:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from attnspec.core.nouns import Kind
 from attnspec.problems.problem import heads_last, with_gaps
 from attnspec.record.outcome import Measured
 from attnspec.subjects.call import PARAMS
@@ -92,7 +93,7 @@ def _parts_with_gradients(scene: Scene, posed: Posed[Any]) -> Iterator[tuple[Any
     where a layer's own backward pass returns some. Frameworks give gradients the dtype of what they are of.
     """
     yield from zip(posed.parts, scene.answers(posed), strict=True)
-    if scene.is_layer and scene.subject.backward:
+    if scene.subject.declaration.kind is Kind.LAYER and scene.subject.backward:
         try:
             yield from zip(posed.parts, scene.answers(with_parameters(posed)), strict=True)
         except OutsideLimits:  # it returns none

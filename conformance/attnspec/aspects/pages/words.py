@@ -9,7 +9,7 @@ import numpy as np
 from attnspec.core.dtype import DTYPES
 from attnspec.core.keyword import PagePattern
 from attnspec.problems.problem import Array
-from attnspec.subjects.serving_forms import LARGE
+from attnspec.subjects.serving_forms import LARGE_FILLER
 from attnspec.vocabulary.scene import NoClaim
 from attnspec.vocabulary.transforms.axes import Attention
 
@@ -19,7 +19,7 @@ def with_pages(posed: Attention, *, to: PagePattern) -> Attention:
     the content of unused slots would leave the dtype's range.
     """
     problem = posed.one
-    reach = np.abs(problem.query.astype(np.float64)).sum(axis=-1).max() * LARGE
+    reach = np.abs(problem.query.astype(np.float64)).sum(axis=-1).max() * LARGE_FILLER
     if to == "large_beyond" and reach > DTYPES[problem.dtype].largest:
         raise NoClaim("a dot product with the content of unused slots would overflow")
     return posed.but(block_table=to)

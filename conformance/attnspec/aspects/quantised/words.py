@@ -112,7 +112,7 @@ def inside_hull_of_codes(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
 
 def _with_codes_known(scene: Scene) -> Scene:
     """The case before an evaluator that knows by how much each entry is moved."""
-    return replace(scene, evaluator=scene.evaluator.under(_nearest(scene.evaluator.precision)), cache={})
+    return replace(scene, evaluator=scene.evaluator.with_precision(_nearest(scene.evaluator.precision)), cache={})
 
 
 def _nearest(precision: Precision) -> Precision:

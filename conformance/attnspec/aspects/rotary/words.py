@@ -19,6 +19,7 @@ from attnspec.core.dtype import DTYPES
 from attnspec.core.forms import FARTHEST
 from attnspec.core.nouns import Kind
 from attnspec.numerics.precision import assumed_precision
+from attnspec.numerics.reference import wide_float
 from attnspec.numerics.rotary import ROTARY_PAIRS, expect_rotary, is_interleaved, norm_allowance, split_pairs
 from attnspec.problems.make import RotaryProblem
 from attnspec.problems.problem import Array, numpy_dtype
@@ -35,7 +36,7 @@ from attnspec.questions.asker import (
 )
 from attnspec.record.outcome import Measured
 from attnspec.vocabulary.observables import equal, keep, look_at, measure, of_run, seen_of
-from attnspec.vocabulary.scene import Axis, NoClaim, ObservedRun, Posed, Scene, Side, as_working
+from attnspec.vocabulary.scene import Axis, NoClaim, ObservedRun, Posed, Scene, Side
 from attnspec.vocabulary.signature import ORIGINAL, DrawnSeed, RunName
 from attnspec.vocabulary.transforms.axes import permutation
 
@@ -83,7 +84,7 @@ def leaves_input_as_it_is(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     narrow = DTYPES[scene.evaluator.precision.rotation].roundoff
     if narrow <= DTYPES[problem.dtype].roundoff:
         return _same(scene, "leaves_input_as_it_is", run, seen.array, seen.claimed)
-    own = as_working(problem.x, scene.dtype)
+    own = problem.x.astype(wide_float(scene.dtype))
     slack = narrow * np.abs(own)
     found = measure("leaves_input_as_it_is", seen.array, own, slack, seen.claimed,
                     what="what is not turned should be returned, rounded to the format of the products")
@@ -101,7 +102,7 @@ def leaves_the_rest(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
 
 def _same(scene: Scene, relation: str, run: RunName, array: Array, claimed: Array) -> Measured:
     """Whether an output (B,H,T,D) equals x where that is claimed."""
-    own = as_working(scene.problem(run).x, scene.dtype)
+    own = scene.problem(run).x.astype(wide_float(scene.dtype))
     found = equal(relation, array, own, claimed, what="what is not turned should be returned as it is")
     return keep(scene, found, of_run("output", run, array), Side("x", run, own), (0.0, claimed))
 
@@ -110,7 +111,7 @@ def keeps_pair_norms(scene: Scene, *, run: RunName = ORIGINAL) -> Measured:
     """Every pair keeps its norm: whatever the angle, cos² + sin² is 1, so that no error of the angle counts."""
     problem, seen = scene.problem(run), look_at(scene, run, "output")
     norms = _norms(problem, seen.array, scene)
-    wanted = _norms(problem, as_working(problem.x, scene.dtype), scene)
+    wanted = _norms(problem, problem.x.astype(wide_float(scene.dtype)), scene)
     slack = norm_allowance(problem, scene.evaluator.precision, scene.conventions)
     claimed = np.broadcast_to(seen.claimed[..., :1], norms.shape)
     found = measure("keeps_pair_norms", norms, wanted, slack, claimed, what="the norm of each pair should be kept")
@@ -165,7 +166,7 @@ def composes(scene: Scene, *, first: RunName, whole: RunName) -> Measured:
     seen, earlier = look_at(scene, whole, "output"), look_at(scene, first, "output")
     slack = seen.allowance + expected.output_allowance + _carried(start, earlier.allowance, scene)
     claimed = seen.claimed & earlier.claimed & expected.claimed[..., None]
-    array = as_working(last.output, scene.dtype)
+    array = last.output.astype(wide_float(scene.dtype))
     found = measure("composes", array, seen.array, slack, claimed, what=f"{first}, turned on, should be {whole}")
     shown = Side(f"output of `{first}`, turned on", whole, array)
     return keep(scene, found, shown, of_run("output", whole, seen.array), (slack, claimed))

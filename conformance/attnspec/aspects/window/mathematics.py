@@ -11,10 +11,6 @@ from attnspec.problems.problem import Array, Problem
 class WindowMathematics(Mathematics):
     """A window bounds what is seen, whether or not there is a mask or a causal flag."""
 
-    def counts_places(self, problem: Problem) -> bool:
-        """A window counts from the query's own place."""
-        return problem.window is not None
-
     def visible_keys(self, problem: Problem, ahead: Array) -> Array | None:
         """(T,S) or (B,1,T,S): the keys that lie no further behind, and no further `ahead`, than the window reaches."""
         if problem.window is None:

@@ -1,8 +1,8 @@
-"""NumPy to JAX and back, and the forms that JAX makes of a function: compiled, exported, mapped over the batch,
-recomputed.
+"""NumPy to JAX and back, and the forms that JAX makes of a function: compiled, exported, mapped
+over the batch, recomputed.
 
-float64 exists in JAX only while x64 is enabled, so it is enabled around each such call. What is traced is traced on
-other numbers than it is asked about, so that what a trace has captured shows.
+float64 exists in JAX only while x64 is enabled, so it is enabled around each such call. What is
+traced is traced on other numbers than it is asked about, so that what a trace has captured shows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..frames import BITS, Entries
+from ..frames import BIT_DTYPES, Entries
 from . import making, plain
 from .making import (
     CHECKPOINT,
@@ -24,25 +24,26 @@ from .making import (
     EXPORT,
     ONNX,
     VMAP,
+    CallArguments,
+    FormCache,
     FormNotMade,
     FrameworkForm,
-    Given,
-    Kept,
-    called,
-    of_entry,
+    call_by_name,
+    call_on_entry,
     refusing,
 )
 
 Program = Callable[[Mapping[str, Any]], Any]
 
-KEPT = Kept()
+FORM_CACHE = FormCache()
 
 
-def formed(function: Callable[..., Any], form: FrameworkForm) -> Callable[..., Any]:
-    """The function in this form, with the same arguments: arrays (B,H,T,D). Raises FormNotMade where there is none."""
+def make_form(function: Callable[..., Any], form: FrameworkForm) -> Callable[..., Any]:
+    """The function in this form, of arrays (B,H,T,D). Raises FormNotMade."""
     if form.name == ONNX:
         raise FormNotMade("JAX itself exports no ONNX")
-    made: Callable[..., Any] = KEPT.of(function, form, lambda: _JaxForm(function, form))
+    made: Callable[..., Any] = FORM_CACHE.find_form(function, form,
+                                                    lambda: _JaxForm(function, form))
     return made
 
 
@@ -59,57 +60,63 @@ class _JaxForm:
 
     def __call__(self, *inputs: Any, **keywords: Any) -> Any:
         """What the form answers to arrays (B,H,T,D) and keywords. Raises FormNotMade."""
-        given = Given.of(inputs, keywords, lambda value: isinstance(value, jax.Array))
-        if any(isinstance(each, jax.core.Tracer) for each in given.arrays.values()):  # it is being differentiated
-            return _MADE[self.form.name](self._plain(given), given.arrays, self.form)(given.arrays)
-        key = (*given.kind, _signature(given.arrays))
+        given = CallArguments.from_call(inputs, keywords,
+                                        lambda value: isinstance(value, jax.Array))
+        # it is being differentiated
+        if any(isinstance(each, jax.core.Tracer) for each in given.arrays.values()):
+            return _PROGRAM_MAKERS[self.form.name](self._plain_function(given), given.arrays,
+                                                   self.form)(given.arrays)
+        key = (*given.kind, _array_signature(given.arrays))
         if key not in self._programs:
             with refusing():
-                self._programs[key] = self._program(given)
+                self._programs[key] = self._make_program(given)
         return self._programs[key](given.arrays)
 
-    def _program(self, given: Given) -> Program:
-        """Traced and compiled now; on the numbers that are given where the function checks what it gets."""
-        with contextlib.suppress(Exception):  # whatever a function says to arguments that it does not like
-            return self._traced(given, jax.tree_util.tree_map(lambda each: jnp.roll(each, 1), given.arrays))
-        return self._traced(given, given.arrays)
+    def _make_program(self, given: CallArguments) -> Program:
+        """Traces on other numbers; on those given, where the function checks its input."""
+        # whatever a function says to arguments that it does not like
+        with contextlib.suppress(Exception):
+            return self._trace_program(
+                given, jax.tree_util.tree_map(lambda each: jnp.roll(each, 1), given.arrays))
+        return self._trace_program(given, given.arrays)
 
-    def _traced(self, given: Given, arrays: Mapping[str, Any]) -> Program:
-        """One that asks for compiler options of its own is inlined, see `JaxLift.differentiated`; arrays, any shape."""
+    def _trace_program(self, given: CallArguments, arrays: Mapping[str, Any]) -> Program:
+        """Traces and compiles for arrays, any shape; inlined as `JaxLift.differentiate` says."""
         try:
-            program: Program = _MADE[self.form.name](self._plain(given), arrays, self.form)
+            make = _PROGRAM_MAKERS[self.form.name]
+            program: Program = make(self._plain_function(given), arrays, self.form)
             jax.block_until_ready(program(arrays))
         except ValueError as nested:
             if "compiler_options" not in str(nested) or self._is_inlined:
                 raise
             self._is_inlined = True
-            return self._traced(given, arrays)
+            return self._trace_program(given, arrays)
         return program
 
-    def _plain(self, given: Given) -> Program:
+    def _plain_function(self, given: CallArguments) -> Program:
         """The function of its arrays, any shape, by name."""
         def plain(arrays: Mapping[str, Any]) -> Any:
             with jax.disable_jit() if self._is_inlined else contextlib.nullcontext():
                 if self.form.name == VMAP:
-                    return of_entry(self.function, given.rest, self.form.mapped, arrays)
-                return called(self.function, given.rest, arrays)
+                    return call_on_entry(self.function, given.rest, self.form.mapped, arrays)
+                return call_by_name(self.function, given.rest, arrays)
 
         return plain
 
 
-def _signature(arrays: Mapping[str, Any]) -> Tuple[Any, ...]:
+def _array_signature(arrays: Mapping[str, Any]) -> Tuple[Any, ...]:
     """What arrays, any shape, have in common that one program can answer."""
     return tuple((each.shape, str(each.dtype)) for each in jax.tree_util.tree_leaves(arrays))
 
 
-def _compiled(plain: Program, arrays: Mapping[str, Any], form: FrameworkForm) -> Program:  # noqa: ARG001  (as its siblings)
+def _compile_program(plain: Program, arrays: Mapping[str, Any], form: FrameworkForm) -> Program:  # noqa: ARG001  (as its siblings)
     """By `jax.jit`; arrays of any shape."""
     program: Program = jax.jit(plain)
     return program
 
 
-def _exported(plain: Program, arrays: Mapping[str, Any], form: FrameworkForm) -> Program:  # noqa: ARG001  (as its siblings)
-    """By `jax.export`, written and read again where what writes it is installed; arrays of any shape."""
+def _export_program(plain: Program, arrays: Mapping[str, Any], form: FrameworkForm) -> Program:  # noqa: ARG001  (as its siblings)
+    """By `jax.export`, written and read where that is installed; arrays of any shape."""
     export = importlib.import_module("jax.export")
     exported = export.export(jax.jit(plain))(arrays)
     with contextlib.suppress(ImportError):
@@ -118,21 +125,22 @@ def _exported(plain: Program, arrays: Mapping[str, Any], form: FrameworkForm) ->
     return program
 
 
-def _mapped(plain: Program, arrays: Mapping[str, Any], form: FrameworkForm) -> Program:
+def _map_program(plain: Program, arrays: Mapping[str, Any], form: FrameworkForm) -> Program:
     """By `jax.vmap`, over the batch, in one compiled program; arrays of any shape."""
     axes = {name: 0 if name in form.mapped else None for name in arrays}
     program: Program = jax.jit(jax.vmap(plain, in_axes=(axes,)))
     return program
 
 
-def _recomputed(plain: Program, arrays: Mapping[str, Any], form: FrameworkForm) -> Program:  # noqa: ARG001  (as its siblings)
+def _checkpoint_program(plain: Program, arrays: Mapping[str, Any], form: FrameworkForm) -> Program:  # noqa: ARG001  (as its siblings)
     """By `jax.checkpoint`: nothing is kept for the backward pass; arrays of any shape."""
     program: Program = jax.checkpoint(plain)
     return program
 
 
-_MADE: Dict[str, Callable[..., Program]] = {
-    COMPILE: _compiled, EXPORT: _exported, VMAP: _mapped, CHECKPOINT: _recomputed}
+_PROGRAM_MAKERS: Dict[str, Callable[..., Program]] = {COMPILE: _compile_program,
+                                                      EXPORT: _export_program, VMAP: _map_program,
+                                                      CHECKPOINT: _checkpoint_program}
 
 
 class JaxLift(plain.Lift):
@@ -142,15 +150,16 @@ class JaxLift(plain.Lift):
 
     def __init__(self, device: str = "") -> None:
         """Raises LookupError, with the devices there are, for one that is not there."""
-        there = _by_name()
+        there = _devices_by_name()
         if device and device not in there:
             raise LookupError(", ".join(sorted(there)))
         self._place = there[device] if device else None
-        self.device = device or _kinds(jax.devices()[0])[0]
-        self._programs: Dict[Any, Tuple[Any, Any]] = {}  # with the function, so that no other has its id
+        self.device = device or _kinds_of_device(jax.devices()[0])[0]
+        # with the function, so that no other has its id
+        self._programs: Dict[Any, Tuple[Any, Any]] = {}
         self._inlined: Set[int] = set()
 
-    def around(self, dtype: str) -> Any:
+    def context_for(self, dtype: str) -> Any:
         """x64 is on for float64 and off for the rest. JAX's caches keep the two apart."""
         return _enable_x64()(dtype == "float64")
 
@@ -161,11 +170,13 @@ class JaxLift(plain.Lift):
     def hand(self, entries: Entries) -> Any:
         """A JAX array of the same dtype and of any shape (JAX keeps no strides).
 
-        `jnp.asarray` compiles a copy for every new shape, half of all that is compiled. `device_put` may share memory
-        instead, and so gets a copy to itself.
+        `jnp.asarray` compiles a copy for every new shape, half of all that is compiled.
+        `device_put` may share memory instead, and so gets a copy to itself.
         """
         array = np.array(entries.array, order="C")
-        named = array.view(plain.narrow_dtype(entries.dtype)) if entries.dtype in BITS else array
+        named = array
+        if entries.dtype in BIT_DTYPES:
+            named = array.view(plain.narrow_dtype(entries.dtype))
         return jax.device_put(named, self._place)
 
     def read(self, value: Any) -> Entries:
@@ -189,140 +200,149 @@ class JaxLift(plain.Lift):
         return False
 
     def about(self) -> Dict[str, str]:
-        """What kind of device it is, as JAX calls it, its driver, and the platform that XLA was built for."""
+        """What JAX calls the device, its driver, and the platform that XLA was built for."""
         first = self._place or jax.devices()[0]
         if first.platform == "cpu":
             return {}
-        told = {"gpu": str(first.device_kind), "driver": plain.nvidia(), "platform": _platform(first)}
+        told = {"gpu": str(first.device_kind), "driver": plain.nvidia_driver_version(),
+                "platform": _platform_version(first)}
         return {each: words for each, words in told.items() if words}
 
     def gradients(self, function: Callable[..., Any], inputs: Sequence[Any],
                   rows: Any) -> Tuple[Any, Optional[List[Any]]]:
-        """The output, and the gradients in the shapes of the inputs, as (B,H,T,D), in one compiled program; rows (T,).
+        """The output, and the gradients in the shapes of the inputs, as (B,H,T,D), in one compiled
+        program; rows (T,).
 
-        A function that asks for compiler options of its own cannot stand inside another one's jit, nor be
-        differentiated, so jit within is left out.
+        A function that asks for compiler options of its own cannot stand inside another one's jit,
+        nor be differentiated, so jit within is left out.
         """
         def both(*given: Any) -> Any:
             with jax.disable_jit():
                 output, pull = jax.vjp(function, *given)
                 return output, pull(jnp.zeros_like(output).at[..., np.flatnonzero(rows), :].set(1))
 
-        output, pulled = _hurried()(both)(*inputs)
+        output, pulled = _hasty_jit()(both)(*inputs)
         return output, [np.asarray(each).astype(np.float64) for each in pulled]
 
-    def differentiated(self, function: Callable[..., Any], inputs: Sequence[Any], keywords: Mapping[str, Any],
-                       wrt: Sequence[str]) -> Tuple[Any, Optional[List[Any]]]:
+    def differentiate(
+        self, function: Callable[..., Any], inputs: Sequence[Any], keywords: Mapping[str, Any],
+        wrt: Sequence[str]) -> Tuple[Any, Optional[List[Any]]]:
         """By `jax.vjp`, in the shapes of the arguments, as (B,H,T,D), in one compiled program.
 
-        A function that asks for compiler options of its own cannot stand inside another one's jit: only then jit within
-        is left out, with which loops are. What the compiled program cannot do is asked operation by operation: an
-        error of this jit is none of the function's.
+        A function that asks for compiler options of its own cannot stand inside another one's jit:
+        only then jit within is left out, with which loops are. What the compiled program cannot do
+        is asked operation by operation: an error of this jit is none of the function's.
         """
         given = {**dict(zip(plain.INPUTS, inputs)), **keywords}
-        arrays = {name: value for name, value in given.items() if isinstance(value, (jax.Array, dict))}
+        arrays = {name: value for name, value in given.items()
+                  if isinstance(value, (jax.Array, dict))}
         rest = {name: value for name, value in given.items() if name not in arrays}
-        once = tuple(name for name in plain.INPUTS[1:] if given[name] is given["query"] and name not in wrt)
-        key = (id(function), given["query"].dtype.name, tuple(wrt), once, tuple(arrays), repr(sorted(rest.items())))
-        both = _pulled(partial(_of, function, wrt=wrt, once=once), rest, wrt, id(function) in self._inlined)
+        once = tuple(name for name in plain.INPUTS[1:] if given[name] is given["query"]
+                     and name not in wrt)
+        key = (id(function), given["query"].dtype.name, tuple(wrt), once, tuple(arrays),
+               repr(sorted(rest.items())))
+        both = _make_backward(partial(_call_with_leaves, function, wrt=wrt, once=once), rest, wrt,
+                              id(function) in self._inlined)
         if key not in self._programs:
-            self._programs[key] = function, _hurried()(both)
+            self._programs[key] = function, _hasty_jit()(both)
         try:
             found: Tuple[Any, List[Any]] = self._programs[key][1](arrays)
         except Exception as raised:  # of the function, or of JAX, which has many
             if "compiler_options" in str(raised) and id(function) not in self._inlined:
                 self._inlined.add(id(function))
                 del self._programs[key]
-                return self.differentiated(function, inputs, keywords, wrt)
+                return self.differentiate(function, inputs, keywords, wrt)
             found = both(arrays)
             self._programs[key] = function, both
         return found
 
-    def formed(self, function: Callable[..., Any], form: FrameworkForm) -> Callable[..., Any]:
+    def make_form(self, function: Callable[..., Any], form: FrameworkForm) -> Callable[..., Any]:
         """The function in this form, of arrays (B,H,T,D)."""
-        return formed(function, form)
+        return make_form(function, form)
 
     def forget(self) -> None:
-        """Drop what is compiled: some megabytes for every shape and feature, gigabytes in a long run."""
+        """Drop what is compiled: megabytes for a shape, gigabytes in a long run."""
         self._programs.clear()
         self._inlined.clear()
-        KEPT.clear()
+        FORM_CACHE.clear()
         jax.clear_caches()
 
 
 LIFT = JaxLift
 
 
-def _by_name() -> Dict[str, Any]:
-    """Every device by its names, `cpu:0` or `cuda:0`; the first of each kind by the kind alone too."""
+def _devices_by_name() -> Dict[str, Any]:
+    """Every device by its names, `cpu:0` or `cuda:0`; the first of a kind by its kind, too."""
     found: Dict[str, Any] = {}
-    for each in _all():
-        for kind in _kinds(each):
+    for each in _list_devices():
+        for kind in _kinds_of_device(each):
             found.setdefault(kind, each)
             found["{}:{}".format(kind, each.id)] = each
     return found
 
 
-def _kinds(device: Any) -> Sequence[str]:
+def _kinds_of_device(device: Any) -> Sequence[str]:
     """What it is called: a GPU by its maker's platform, and as JAX does."""
     if device.platform != "gpu":
         return (str(device.platform),)
-    return ("rocm" if "rocm" in _platform(device).lower() else "cuda", "gpu")
+    return ("rocm" if "rocm" in _platform_version(device).lower() else "cuda", "gpu")
 
 
-def _platform(device: Any) -> str:
+def _platform_version(device: Any) -> str:
     return " ".join(str(getattr(device.client, "platform_version", "")).split())
 
 
-def _all() -> List[Any]:
+def _list_devices() -> List[Any]:
     """The devices of every platform that is there."""
     found = list(jax.devices())
     try:
-        return found if any(each.platform == "cpu" for each in found) else found + list(jax.devices("cpu"))
+        if any(each.platform == "cpu" for each in found):
+            return found
+        return found + list(jax.devices("cpu"))
     except RuntimeError:  # JAX_PLATFORMS leaves the CPU out
         return found
 
 
-def _pulled(pulled: Callable[..., Any], rest: Mapping[str, Any], wrt: Sequence[str],
-            is_inlined: bool) -> Callable[..., Any]:
-    """A function from arrays, any shape, by name to output and gradients. pulled: see `_of`."""
+def _make_backward(pulled: Callable[..., Any], rest: Mapping[str, Any], wrt: Sequence[str],
+                   is_inlined: bool) -> Callable[..., Any]:
+    """Arrays, any shape, by name to output and gradients. pulled: see `_call_with_leaves`."""
     def both(arrays: Dict[str, Any]) -> Any:
         with jax.disable_jit() if is_inlined else contextlib.nullcontext():
-            leaves = [making.argument(arrays, name) for name in wrt]
+            leaves = [making.find_argument(arrays, name) for name in wrt]
             output, pull = jax.vjp(partial(pulled, {**arrays, **rest}), *leaves)
-            return output, list(pull(arrays[plain.GRAD].astype(output.dtype)))
+            return output, list(pull(arrays[plain.GRAD_KEYWORD].astype(output.dtype)))
 
     return both
 
 
-def _of(function: Callable[..., Any], given: Mapping[str, Any], *leaves: Any, wrt: Sequence[str],
-        once: Sequence[str]) -> Any:
-    """What the function makes of arguments, arrays of any shape among them, of which some are the leaves. once: those
-    that are the query itself.
+def _call_with_leaves(function: Callable[..., Any], given: Mapping[str, Any], *leaves: Any,
+                      wrt: Sequence[str], once: Sequence[str]) -> Any:
+    """What the function makes of arguments, arrays of any shape among them, of which some are the
+    leaves. once: those that are the query itself.
     """
-    every = making.replaced(given, dict(zip(wrt, leaves)))
+    every = making.replace_arguments(given, dict(zip(wrt, leaves)))
     every.update(dict.fromkeys(once, every["query"]))
-    del every[plain.GRAD]
+    del every[plain.GRAD_KEYWORD]
     inputs = [every.pop(name) for name in plain.INPUTS]
     return function(*inputs, **every)
 
 
-_made: List[Any] = []
+_hasty_jits: List[Any] = []
 
 
-def _hurried() -> Callable[..., Any]:
-    """`jax.jit` with a compiler that hurries, five times as fast, where this version of JAX takes its options."""
-    if not _made:
+def _hasty_jit() -> Callable[..., Any]:
+    """`jax.jit` with a hasty compiler, five times as fast, where JAX takes its options."""
+    if not _hasty_jits:
         hurried = partial(jax.jit, compiler_options={
             "xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True,
             "xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1})
         try:
             hurried(lambda x: x + 1)(0.0)
         except Exception:  # an older jit raises TypeError, another XLA whatever it likes
-            _made.append(jax.jit)
+            _hasty_jits.append(jax.jit)
         else:
-            _made.append(hurried)
-    found: Callable[..., Any] = _made[0]
+            _hasty_jits.append(hurried)
+    found: Callable[..., Any] = _hasty_jits[0]
     return found
 
 

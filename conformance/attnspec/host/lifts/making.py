@@ -1,4 +1,4 @@
-"""What the forms have in common that frameworks make of a function: how one is asked for, and how it is refused."""
+"""What the forms share that frameworks make of a function: how they are asked for and refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ INPUTS = ("query", "key", "value")
 class FrameworkForm(NamedTuple):
     """A form that a framework is to make of a function, such as a compiled one.
 
-    mapped: the names of the arguments that have an entry for each of the batch, along their first axis.
+    mapped: the names of the arguments that have an entry for each of the batch, along their first
+    axis.
     """
 
     name: str
@@ -21,20 +22,22 @@ class FrameworkForm(NamedTuple):
 
 
 class FormNotMade(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
-    """The framework does not make the form of the function that is asked for. Its words are the cause, or the text."""
+    """The framework does not make this form. Its words are the cause, or the text."""
 
 
 class NotReached(Exception):  # noqa: N818  (named for what happened; it is no error of ours)
     """No gradient flows from the output to any of a layer's parameters."""
 
 
-def argument(given: Mapping[str, Any], name: str) -> Any:
-    """An argument, an array of any shape, by its name; one in a mapping by that of both, as `params.w_out`."""
+def find_argument(given: Mapping[str, Any], name: str) -> Any:
+    """An argument, an array of any shape, by its name, as `query` or `params.w_out`."""
     outer, _, inner = name.partition(".")
-    return given[outer][inner] if inner else given[outer]
+    if inner:
+        return given[outer][inner]
+    return given[outer]
 
 
-def replaced(given: Mapping[str, Any], arrays: Mapping[str, Any]) -> Dict[str, Any]:
+def replace_arguments(given: Mapping[str, Any], arrays: Mapping[str, Any]) -> Dict[str, Any]:
     """Arguments of which some, arrays of any shape by name, are others."""
     every = dict(given)
     for name, array in arrays.items():
@@ -59,51 +62,58 @@ def refusing() -> Iterator[None]:
         raise FormNotMade(str(cause)) from cause
 
 
-class Given(NamedTuple):
-    """The arguments of a call: arrays by name, mappings of arrays among them (the parameters of a layer), and the rest,
-    which a framework takes for constants.
+class CallArguments(NamedTuple):
+    """The arguments of a call: arrays by name, mappings of arrays among them (the parameters of a
+    layer), and the rest, which a framework takes for constants.
     """
 
     arrays: Dict[str, Any]
     rest: Dict[str, Any]
 
     @classmethod
-    def of(cls, inputs: Sequence[Any], keywords: Mapping[str, Any], is_array: Callable[[Any], bool]) -> Given:
+    def from_call(cls, inputs: Sequence[Any], keywords: Mapping[str, Any],
+                  is_array: Callable[[Any], bool]) -> CallArguments:
         """Parted. inputs: query, key and value."""
         every = {**dict(zip(INPUTS, inputs)), **keywords}
-        arrays = {name: value for name, value in every.items() if is_array(value) or isinstance(value, dict)}
+        arrays = {name: value for name, value in every.items() if is_array(value)
+                  or isinstance(value, dict)}
         return cls(arrays, {name: value for name, value in every.items() if name not in arrays})
 
     @property
     def kind(self) -> Tuple[Any, ...]:
-        """What calls have in common that one program can answer, but for the shapes of their arrays."""
+        """What calls have in common that share a program, but for the shapes of their arrays."""
         return tuple(self.arrays), repr(sorted(self.rest.items()))
 
 
-def called(function: Callable[..., Any], rest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
+def call_by_name(function: Callable[..., Any], rest: Mapping[str, Any],
+                 arrays: Mapping[str, Any]) -> Any:
     """What the function answers to arrays by name, any shape, and the rest of its arguments."""
     every = {**arrays, **rest}
     inputs = [every.pop(name) for name in INPUTS]
     return function(*inputs, **every)
 
 
-def of_entry(function: Callable[..., Any], rest: Mapping[str, Any], mapped: Sequence[str],
-             arrays: Mapping[str, Any]) -> Any:
-    """What the function makes of one entry of the batch: arrays without their first axis if they are mapped, which is
-    then as long as one.
+def call_on_entry(function: Callable[..., Any], rest: Mapping[str, Any], mapped: Sequence[str],
+                  arrays: Mapping[str, Any]) -> Any:
+    """What the function makes of one entry of the batch: arrays without their first axis if they
+    are mapped, which is then as long as one.
     """
     alone = {name: value[None] if name in mapped else value for name, value in arrays.items()}
-    answer = called(function, rest, alone)
-    return tuple(each[0] for each in answer) if isinstance(answer, (tuple, list)) else answer[0]
+    answer = call_by_name(function, rest, alone)
+    if isinstance(answer, (tuple, list)):
+        return tuple(each[0] for each in answer)
+    return answer[0]
 
 
-class Kept:
-    """The forms that were made, each once, so that what a framework keeps by identity is found again."""
+class FormCache:
+    """Keeps the forms that were made, so that a framework finds its own by identity."""
 
     def __init__(self) -> None:
-        self._made: Dict[Any, Tuple[Any, Callable[..., Any]]] = {}  # with the function, so that no other has its id
+        # with the function, so that no other has its id
+        self._made: Dict[Any, Tuple[Any, Callable[..., Any]]] = {}
 
-    def of(self, function: Callable[..., Any], form: FrameworkForm, made: Callable[[], Callable[..., Any]]) -> Any:
+    def find_form(self, function: Callable[..., Any], form: FrameworkForm,
+                  made: Callable[[], Callable[..., Any]]) -> Any:
         """The form of the function, made now where it was not before."""
         key = (id(function), form.name, tuple(form.mapped))
         if key not in self._made:

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from attnspec.core.nouns import DType
-from attnspec.scaffold.there import There
+from attnspec.scaffold.there import CalleeProcess
 from attnspec.subjects.call import Call, ReturnedTree
 from attnspec.subjects.callee import Hosted
 from attnspec.subjects.subject import SubjectDied, SubjectRaised
 
-_NAME = "ask"
+_ASKER_NAME = "ask"
 
-_CALLED = """\
+_INITIALISER_TEXT = """\
 import numpy as np
 {imports}
 from {module} import {top} as theirs
@@ -26,7 +26,7 @@ def {asked}(query, key, value):
     return theirs{rest}({given})
 """
 
-_MADE = """\
+_CONFIG_TEXT = """\
 import re
 
 import numpy as np
@@ -87,21 +87,23 @@ def {asked}(query, key, value):
             return asked.fields
     return {{}}
 """
-_MOST = 30
+_MOST_UNKNOWN_FIELDS = 30
 
 
-def called(target: str, given: Mapping[str, str], there: There) -> ReturnedTree | None:
+def call_initialiser(target: str, given: Mapping[str, str], process: CalleeProcess) -> ReturnedTree | None:
     """What the function `module:name` makes of this, which is Python; None where it raises."""
     texts = [f"{name}={text}" for name, text in given.items()]
     imports = "import jax" if any("jax." in text for text in texts) else ""
-    return _asked(_CALLED.format(**_names(target), imports=imports, given=", ".join(texts)), there)
+    return _call_text(_INITIALISER_TEXT.format(**_name_target(target), imports=imports, given=", ".join(texts)),
+                      process)
 
 
-Numbers = Mapping[str, int | float | bool]
+ConfigNumbers = Mapping[str, int | float | bool]
 
 
-def fields_asked(target: str, parameter: str, known: Numbers, others: Numbers, there: There, *,
-                 is_dict: bool) -> tuple[str, ...]:
+def list_config_fields(target: str, parameter: str, known: ConfigNumbers, others: ConfigNumbers,
+                       process: CalleeProcess, *,
+                       is_dict: bool) -> tuple[str, ...]:
     """The fields of a config that the class `module:name` asks for while it is constructed, up to where it raises; none
     if it cannot be satisfied.
 
@@ -109,24 +111,25 @@ def fields_asked(target: str, parameter: str, known: Numbers, others: Numbers, t
     that can do without (`getattr(config, name, default)`).
     others: what else has to be given.
     """
-    text = _MADE.format(**_names(target), known=dict(known), most=_MOST, others=dict(others), parameter=parameter,
-                        holder="Items" if is_dict else "Attributes")
-    made = _asked(text, there)
+    text = _CONFIG_TEXT.format(**_name_target(target), known=dict(known), most=_MOST_UNKNOWN_FIELDS,
+                               others=dict(others), parameter=parameter,
+                               holder="Items" if is_dict else "Attributes")
+    made = _call_text(text, process)
     return tuple(part.path[0][2:-2] for part in made.parts) if made is not None else ()
 
 
-def _names(target: str) -> Mapping[str, str]:
+def _name_target(target: str) -> Mapping[str, str]:
     module, _, name = target.partition(":")
     top, dot, rest = name.partition(".")
-    return {"module": module, "top": top, "rest": dot + rest, "asked": _NAME}
+    return {"module": module, "top": top, "rest": dot + rest, "asked": _ASKER_NAME}
 
 
-def _asked(text: str, there: There) -> ReturnedTree | None:
+def _call_text(text: str, process: CalleeProcess) -> ReturnedTree | None:
     """What the function of a text returns; None where it raises."""
-    callee = there.written(text, _NAME, "").callee
+    callee = process.load_source(text, _ASKER_NAME, "").callee
     assert isinstance(callee, Hosted)  # it was loaded there
     nothing = {name: np.zeros((1, 1, 1, 1), np.float32) for name in ("query", "key", "value")}
     try:
-        return callee.whole(Call(nothing, {}, DType.FLOAT32, ()))
+        return callee.call_whole(Call(nothing, {}, DType.FLOAT32, ()))
     except (SubjectRaised, SubjectDied):
         return None

@@ -9,11 +9,12 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from attnspec.scaffold.examined import Function
+from attnspec.scaffold.examined import ExaminedFunction
 from attnspec.subjects.call import ValuePath as Path
 
-_ARRAY = frozenset({"T", "mT", "shape", "dtype", "ndim", "size", "reshape", "transpose", "astype", "swapaxes", "view",
-                    "dot", "permute", "to", "mean", "sum", "copy", "at", "flatten", "ravel"})
+_ARRAY_ATTRIBUTES = frozenset({"T", "mT", "shape", "dtype", "ndim", "size", "reshape", "transpose", "astype",
+                               "swapaxes", "view",
+                               "dot", "permute", "to", "mean", "sum", "copy", "at", "flatten", "ravel"})
 """Attributes that an array has, so that they take nothing apart."""
 _DEEPEST_CALL = 4
 
@@ -21,8 +22,8 @@ Key = str | int
 Inner = ast.FunctionDef | ast.Lambda
 
 
-def parts_taken(functions: Sequence[Function], at: int, names: Mapping[str, Path],
-                keys: Mapping[str, Key] | None = None, deepest: int = _DEEPEST_CALL) -> Mapping[Path, tuple[str, ...]]:
+def find_parts(functions: Sequence[ExaminedFunction], at: int, names: Mapping[str, Path],
+               keys: Mapping[str, Key] | None = None, deepest: int = _DEEPEST_CALL) -> Mapping[Path, tuple[str, ...]]:
     """The parts that the function at this place takes of what these names stand for, without those that it takes
     further apart by keys that can be read; with each, the names that it and what holds it are given on the way. keys:
     by name, a key that the function is handed.
@@ -33,41 +34,42 @@ def parts_taken(functions: Sequence[Function], at: int, names: Mapping[str, Path
         return {}
     reader = _Reader(functions, functions[at].calls, dict(names), dict(keys or {}), deepest)
     reader.read(top.body if isinstance(top, ast.FunctionDef) else [top])
-    return {path: reader.called(path) for path in reader.found if path in reader.unread or not any(
-        other[:len(path)] == path and other != path for other in reader.found)}
+    return {path: reader.find_given_names(path) for path in reader.found_parts if path in reader.unread_parts
+            or not any(
+        other[:len(path)] == path and other != path for other in reader.found_parts)}
 
 
 @dataclass(slots=True)
 class _Reader(ast.NodeVisitor):
     """Follows names.
 
-    calls: by name, the place among the functions of one that is called.  names: by name, the part that it stands for;
-    keys: the key.  found: the parts that were taken; unread: those taken apart by a key that nobody can read.
-    given: by part, the name that it was given.  inner: by name, a function inside of the one that is read; followed:
-    those of them that were read where they are called.
+    call_places: by name, the place among the functions of one that is called.  names: by name, the part that it stands
+    for; keys: the key.  found_parts: the parts that were taken; unread_parts: those taken apart by a key that nobody
+    can read. given_names: by part, the name that it was given.  inner_functions: by name, a function inside of the one
+    that is read; followed_functions: those of them that were read where they are called.
     """
 
-    functions: Sequence[Function]
-    calls: Mapping[str, int]
+    functions: Sequence[ExaminedFunction]
+    call_places: Mapping[str, int]
     names: dict[str, Path]
     keys: dict[str, Key]
     deepest: int
-    found: dict[Path, tuple[str, ...]] = field(default_factory=dict)
-    unread: set[Path] = field(default_factory=set)
-    given: dict[Path, str] = field(default_factory=dict)
-    inner: dict[str, Inner] = field(default_factory=dict)
-    followed: set[str] = field(default_factory=set)
+    found_parts: dict[Path, tuple[str, ...]] = field(default_factory=dict)
+    unread_parts: set[Path] = field(default_factory=set)
+    given_names: dict[Path, str] = field(default_factory=dict)
+    inner_functions: dict[str, Inner] = field(default_factory=dict)
+    followed_functions: set[str] = field(default_factory=set)
 
     def read(self, statements: Sequence[ast.AST]) -> None:
         """All of a function; last what stands in it and is called by nobody who can be followed."""
         self._visit_all(statements)
-        for name in self.inner.keys() - self.followed:
-            self._visit_all(_body(self.inner[name]))
+        for name in self.inner_functions.keys() - self.followed_functions:
+            self._visit_all(_list_statements(self.inner_functions[name]))
 
-    def called(self, path: Path) -> tuple[str, ...]:
+    def find_given_names(self, path: Path) -> tuple[str, ...]:
         """The names that a part and what holds it were given."""
-        own = tuple(self.given[path[:at]] for at in range(1, len(path) + 1) if path[:at] in self.given)
-        return (*own, *self.found[path])
+        own = tuple(self.given_names[path[:at]] for at in range(1, len(path) + 1) if path[:at] in self.given_names)
+        return (*own, *self.found_parts[path])
 
     def path_of(self, node: ast.AST) -> Path | None:
         """The part that an expression stands for; None if it is none."""
@@ -76,7 +78,7 @@ class _Reader(ast.NodeVisitor):
         if isinstance(node, ast.Subscript) and (key := self.key_of(node.slice)) is not None:
             inner = self.path_of(node.value)
             return None if inner is None else (*inner, f'["{key}"]' if isinstance(key, str) else f"[{key!r}]")
-        if isinstance(node, ast.Attribute) and node.attr not in _ARRAY:
+        if isinstance(node, ast.Attribute) and node.attr not in _ARRAY_ATTRIBUTES:
             inner = self.path_of(node.value)
             return None if inner is None else (*inner, f".{node.attr}")
         return None
@@ -99,10 +101,10 @@ class _Reader(ast.NodeVisitor):
         path = self.path_of(node) if isinstance(node, ast.expr) else None
         if path is None:
             if isinstance(node, ast.Subscript) and (whole := self.path_of(node.value)) is not None:
-                self.unread.add(whole)
+                self.unread_parts.add(whole)
             ast.NodeVisitor.generic_visit(self, node)
         else:
-            self.found.setdefault(path, ())
+            self.found_parts.setdefault(path, ())
 
     def visit_Assign(self, node: ast.Assign) -> None:
         """`p = params["attn"]` and `wq, wk = params` give names to parts."""
@@ -116,7 +118,7 @@ class _Reader(ast.NodeVisitor):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         """A function inside is read where it is called: there it is known what it is handed."""
-        self.inner[node.name] = node
+        self.inner_functions[node.name] = node
 
     def visit_For(self, node: ast.For) -> None:
         """`for name in ("query", "key")`: once a key, or a part."""
@@ -137,7 +139,7 @@ class _Reader(ast.NodeVisitor):
             yield
             return
         (target, over), *rest = loops
-        elements = _elements(over)
+        elements = _list_elements(over)
         if elements is None:
             self.visit(over)
             yield from self._rounds(rest)
@@ -153,7 +155,7 @@ class _Reader(ast.NodeVisitor):
         elif isinstance(target, ast.Name) and key is not None:
             self.keys[target.id] = key
         elif isinstance(target, ast.Name) and isinstance(value, ast.Lambda):
-            self.inner[target.id] = value
+            self.inner_functions[target.id] = value
         elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
             for each, part in zip(target.elts, value.elts, strict=True):
                 self._bind(each, part)
@@ -162,47 +164,47 @@ class _Reader(ast.NodeVisitor):
 
     def _name(self, target: ast.expr, path: Path) -> None:
         if isinstance(target, ast.Name):
-            self.names[target.id], self.given[path] = path, target.id
+            self.names[target.id], self.given_names[path] = path, target.id
         elif isinstance(target, ast.Tuple | ast.List):
             for at, each in enumerate(target.elts):
                 self._name(each, (*path, f"[{at}]"))
 
     def visit_Call(self, node: ast.Call) -> None:
         """A part that is handed on is taken apart there, if that is a function of the same module or of this one."""
-        followed = [self._follow(each) for each in _mapped(node) or [node]] if self.deepest else [False]
+        followed = [self._follow(each) for each in _expand_map(node) or [node]] if self.deepest else [False]
         if not all(followed):
-            self._visit_all(_arguments(node))
+            self._visit_all(_list_call_arguments(node))
         if isinstance(node.func, ast.Attribute):
             self.visit(node.func)
 
     def _follow(self, node: ast.Call) -> bool:
         """Read the function that is called, and what it is not handed as a part; False if it is none of ours."""
         name = node.func.id if isinstance(node.func, ast.Name) else ""
-        inner = node.func if isinstance(node.func, ast.Lambda) else self.inner.get(name)
-        callee = self.calls.get(name)
-        names = _names(inner) if inner else self._parameters(callee)
-        handed, keys = self._handed(node, names), self._keys(node, names)
+        inner = node.func if isinstance(node.func, ast.Lambda) else self.inner_functions.get(name)
+        callee = self.call_places.get(name)
+        names = _list_own_parameters(inner) if inner else self._list_callee_parameters(callee)
+        handed, keys = self._match_parts(node, names), self._match_keys(node, names)
         if inner:
             self._read_inside(name, inner, handed, keys)
         elif callee is not None and handed:
-            self.found |= parts_taken(self.functions, callee, handed, keys, self.deepest - 1)
+            self.found_parts |= find_parts(self.functions, callee, handed, keys, self.deepest - 1)
         else:
             return False
-        self._visit_all([part for part in _arguments(node) if self.path_of(part) is None])
+        self._visit_all([part for part in _list_call_arguments(node) if self.path_of(part) is None])
         return True
 
-    def _parameters(self, callee: int | None) -> tuple[str, ...]:
+    def _list_callee_parameters(self, callee: int | None) -> tuple[str, ...]:
         return () if callee is None else tuple(each.name for each in self.functions[callee].parameters)
 
     def _read_inside(self, name: str, inner: Inner, handed: Mapping[str, Path], keys: Mapping[str, Key]) -> None:
         """Read a function inside, which sees the names around it, too."""
-        self.followed.add(name)
+        self.followed_functions.add(name)
         replace(self, names={**self.names, **handed}, keys={**self.keys, **keys},
-                deepest=self.deepest - 1)._visit_all(_body(inner))
+                deepest=self.deepest - 1)._visit_all(_list_statements(inner))
 
-    def _handed(self, node: ast.Call, names: Sequence[str]) -> dict[str, Path]:
+    def _match_parts(self, node: ast.Call, names: Sequence[str]) -> dict[str, Path]:
         """By parameter of the function that is called, the part that it is handed."""
-        given = _given(node, names)
+        given = _match_arguments(node, names)
         handed = {name: path for name, part in given.items() if (path := self.path_of(part)) is not None}
         for each in node.keywords:
             if each.arg is None and (path := self.path_of(each.value)) is not None:
@@ -210,34 +212,35 @@ class _Reader(ast.NodeVisitor):
                 handed |= {name: (*path, f'["{name}"]') for name in names if name not in given}
         return handed
 
-    def _keys(self, node: ast.Call, names: Sequence[str]) -> dict[str, Key]:
+    def _match_keys(self, node: ast.Call, names: Sequence[str]) -> dict[str, Key]:
         """By parameter of the function that is called, the key that it is handed."""
-        return {name: key for name, part in _given(node, names).items() if (key := self.key_of(part)) is not None}
+        return {name: key for name,
+                part in _match_arguments(node, names).items() if (key := self.key_of(part)) is not None}
 
     def _visit_all(self, nodes: Sequence[ast.AST]) -> None:
         for node in nodes:
             self.visit(node)
 
 
-def _mapped(node: ast.Call) -> Sequence[ast.Call]:
+def _expand_map(node: ast.Call) -> Sequence[ast.Call]:
     """The calls of `map(project, ("query", "key"))`; none of another call."""
     match node:
         case ast.Call(func=ast.Name(id="map"), args=[function, over]):
-            return [ast.Call(function, [each], []) for each in _elements(over) or ()]
+            return [ast.Call(function, [each], []) for each in _list_elements(over) or ()]
     return ()
 
 
-def _arguments(node: ast.Call) -> Sequence[ast.expr]:
+def _list_call_arguments(node: ast.Call) -> Sequence[ast.expr]:
     return [*node.args, *(each.value for each in node.keywords)]
 
 
-def _given(node: ast.Call, names: Sequence[str]) -> dict[str, ast.expr]:
+def _match_arguments(node: ast.Call, names: Sequence[str]) -> dict[str, ast.expr]:
     """By parameter, what a call gives it."""
     return {**dict(zip(names, node.args, strict=False)),
             **{each.arg: each.value for each in node.keywords if each.arg is not None}}
 
 
-def _elements(over: ast.expr) -> Sequence[ast.expr] | None:
+def _list_elements(over: ast.expr) -> Sequence[ast.expr] | None:
     """What a loop runs over, where it is written down: `("q", "k")`, or the letters of `"qkv"`."""
     if isinstance(over, ast.Tuple | ast.List):
         return over.elts
@@ -246,9 +249,9 @@ def _elements(over: ast.expr) -> Sequence[ast.expr] | None:
     return None
 
 
-def _names(inner: Inner) -> tuple[str, ...]:
+def _list_own_parameters(inner: Inner) -> tuple[str, ...]:
     return tuple(each.arg for each in (*inner.args.posonlyargs, *inner.args.args, *inner.args.kwonlyargs))
 
 
-def _body(inner: Inner) -> Sequence[ast.AST]:
+def _list_statements(inner: Inner) -> Sequence[ast.AST]:
     return inner.body if isinstance(inner, ast.FunctionDef) else [inner.body]

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from attnspec.scaffold.form import Vocabulary
-from attnspec.scaffold.lookup import role_of
+from attnspec.scaffold.form import ArrayTemplates
+from attnspec.scaffold.lookup import find_role
 from attnspec.scaffold.parameters.trees import Leaf
 from attnspec.subjects.call import ValuePath as Path
 
@@ -54,7 +54,7 @@ _OF_ONE_HEAD = "{w}[:, {at} * {d}:({at} + 1) * {d}]"
 _BIASES = 'params[f"b_{{part}}"]'
 _BIAS_HEADS = f"{_BIASES}.reshape(heads, -1)"
 
-WAYS: Mapping[str, tuple[ParameterLayout, ...]] = {
+PARAMETER_LAYOUTS: Mapping[str, tuple[ParameterLayout, ...]] = {
     "inner": (ParameterLayout("(h d) m", "{w}.T"), ParameterLayout("m (h d)", "{w}"),
               ParameterLayout("m h d", "{w}.reshape(M, {n}, -1)"),
               ParameterLayout("h m d", "{w}.reshape(M, {n}, -1).swapaxes(0, 1)"),
@@ -91,29 +91,29 @@ WAYS: Mapping[str, tuple[ParameterLayout, ...]] = {
 }
 """By what lies in it, the usual way first."""
 
-HEAD = "{head}"
+HEAD_PLACE = "{head}"
 """In a path, the place of a head in a list of them."""
 
-_PARTS: Mapping[str, tuple[str, ...]] = {"qkv": ("query", "key", "value"), "kv": ("key", "value")}
-_KINDS: Mapping[str, str] = {"qkv": "fused", "kv": "fused", "out": "out"}
+_PARTS_BY_ROLE: Mapping[str, tuple[str, ...]] = {"qkv": ("query", "key", "value"), "kv": ("key", "value")}
+_KINDS_BY_ROLE: Mapping[str, str] = {"qkv": "fused", "kv": "fused", "out": "out"}
 PROJECTIONS = ("query", "key", "value", "out")
-_LETTERS: Mapping[str, str] = {"q": "query", "k": "key", "v": "value"}
+_ROLES_BY_LETTER: Mapping[str, str] = {"q": "query", "k": "key", "v": "value"}
 _USUAL_PARTS = "PARTS"
 """What an adapter calls query, key and value, in this order."""
-_UNNAMED: Mapping[int, tuple[str, ...]] = {2: ("qkv", "out"), 3: PROJECTIONS[:3], 4: PROJECTIONS}
+_UNNAMED_ROLES: Mapping[int, tuple[str, ...]] = {2: ("qkv", "out"), 3: PROJECTIONS[:3], 4: PROJECTIONS}
 """What so many matrices without telling names may be, in the likeliest order."""
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """What each parameter is made of; biased: the projections that have a bias; projects_output: whether the layer
-    does; left: the parameters that keep the values that they are born with.
+class FilledState:
+    """What each parameter is made of; biased_projections: the projections that have a bias; projects_output: whether
+    the layer does; initial_paths: the parameters that keep the values that they are born with.
     """
 
-    made: Mapping[Path, str]
-    biased: tuple[str, ...]
+    expressions: Mapping[Path, str]
+    biased_projections: tuple[str, ...]
     projects_output: bool
-    left: tuple[Path, ...] = field(default=())
+    initial_paths: tuple[Path, ...] = field(default=())
 
 
 def is_bias(leaf: Leaf) -> bool:
@@ -123,47 +123,50 @@ def is_bias(leaf: Leaf) -> bool:
         leaf.shape is not None and len(leaf.shape) == 1)
 
 
-def states(leaves: Sequence[Leaf], sizes: Mapping[str, int], words: Vocabulary, kv_heads: str) -> Iterator[State]:
+def list_states(leaves: Sequence[Leaf], sizes: Mapping[str, int], words: ArrayTemplates,
+                kv_heads: str) -> Iterator[FilledState]:
     """Every state worth a try. sizes: of m, h, d and kv, the heads of keys and values.  kv_heads: their number, as the
     adapter says it.
     """
-    leaves = _by_head(leaves, sizes["h"])
-    for roles in _assignments(leaves):
-        if {"query", "key", "value"} <= {part for role in roles.values() for part in _PARTS.get(role, (role,))}:
-            yield from _filled(leaves, roles, sizes, replace(words, kv_heads=kv_heads))
+    leaves = _join_heads(leaves, sizes["h"])
+    for roles in _list_assignments(leaves):
+        if {"query", "key", "value"} <= {part for role in roles.values() for part in _PARTS_BY_ROLE.get(role, (role,))}:
+            yield from _fill_layouts(leaves, roles, sizes, replace(words, kv_heads=kv_heads))
 
 
-def _by_head(leaves: Sequence[Leaf], heads: int) -> Sequence[Leaf]:
+def _join_heads(leaves: Sequence[Leaf], heads: int) -> Sequence[Leaf]:
     """The parameters, where those that lie in a list with an entry for each head are one, with HEAD for its place."""
-    common = {leaf.path: tuple(re.sub(r"(?<=[.\[])\d+(?=[.\]])", HEAD, step) for step in leaf.path) for leaf in leaves}
-    several = Counter(path for path in common.values() if HEAD in "".join(path))
+    common = {leaf.path: tuple(re.sub(r"(?<=[.\[])\d+(?=[.\]])", HEAD_PLACE, step) for step in leaf.path)
+              for leaf in leaves}
+    several = Counter(path for path in common.values() if HEAD_PLACE in "".join(path))
     if not several or set(several.values()) != {heads}:
         return leaves
     firsts = {common[leaf.path]: leaf for leaf in reversed(leaves)}
     return tuple(replace(firsts[path], path=path) for path in dict.fromkeys(common[leaf.path] for leaf in leaves))
 
 
-def _assignments(leaves: Sequence[Leaf]) -> Iterator[Mapping[Path, str]]:
+def _list_assignments(leaves: Sequence[Leaf]) -> Iterator[Mapping[Path, str]]:
     """By parameter, which matrix it is: as the names say; or four or three unnamed ones in every order."""
     kept = [leaf for leaf in leaves if not re.search(r"norm|\bln", " ".join(leaf.path))]
-    named = {leaf.path: role_of((*leaf.path, *leaf.names)) for leaf in kept}
+    named = {leaf.path: find_role((*leaf.path, *leaf.names)) for leaf in kept}
     matrices = [leaf.path for leaf in kept if not is_bias(leaf)]
     found = [named[path] for path in matrices if named[path]]
     if len(set(found)) == len(found) == len(matrices) and (len(found) > 1 or found == ["qkv"]):
         yield {path: role for path, role in named.items() if role}
-    elif len(matrices) in _UNNAMED:
+    elif len(matrices) in _UNNAMED_ROLES:
         biases = [leaf.path for leaf in kept if is_bias(leaf)]
-        alone = Counter(map(_holder, matrices))
-        for order in _orders([named[path] for path in matrices], _UNNAMED[len(matrices)]):
+        alone = Counter(map(_find_holder, matrices))
+        for order in _list_orders([named[path] for path in matrices], _UNNAMED_ROLES[len(matrices)]):
             of_matrices = dict(zip(matrices, order, strict=True))
             paired = dict(zip(biases, order, strict=True)) if len(biases) == len(matrices) else {}
-            beside = {_holder(path): role for path, role in of_matrices.items() if alone[_holder(path)] == 1}
-            yield of_matrices | paired | {path: beside[_holder(path)] for path in biases if _holder(path) in beside}
+            beside = {_find_holder(path): role for path, role in of_matrices.items() if alone[_find_holder(path)] == 1}
+            yield of_matrices | paired | {path: beside[_find_holder(path)] for path in biases
+                                          if _find_holder(path) in beside}
     if len(set(found)) == len(found) < len(matrices) and "out" in found:  # the rest keeps what it is born with
         yield {path: role for path, role in named.items() if role}
 
 
-def _orders(named: Sequence[str], unnamed: Sequence[str]) -> Iterator[tuple[str, ...]]:
+def _list_orders(named: Sequence[str], unnamed: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Which matrix each of them may be, in every order; named: what their names say, empty where one says nothing.
     Names are held to where two of them or more say something, and no two the same.
     """
@@ -174,34 +177,37 @@ def _orders(named: Sequence[str], unnamed: Sequence[str]) -> Iterator[tuple[str,
             yield order
 
 
-def _holder(path: Path) -> str:
+def _find_holder(path: Path) -> str:
     """What a matrix and its bias are parts of: `.unify` of `.unify.weight`."""
     whole = "".join(path)
     return whole[:max(whole.rfind("."), whole.rfind("["))]
 
 
-def _filled(leaves: Sequence[Leaf], roles: Mapping[Path, str], sizes: Mapping[str, int],
-            words: Vocabulary) -> Iterator[State]:
+def _fill_layouts(leaves: Sequence[Leaf], roles: Mapping[Path, str], sizes: Mapping[str, int],
+                  words: ArrayTemplates) -> Iterator[FilledState]:
     """The matrices in every way in which they may lie; those of one kind lie alike."""
     by_kind: dict[str, list[Leaf]] = {}
     for leaf in leaves:
         if role := roles.get(leaf.path):
-            by_kind.setdefault(_kind_of(leaf, role), []).append(leaf)
-    fitting = [[(kind, way) for way in WAYS[kind] if all(_fits(leaf, way, roles, sizes) for leaf in alike)]
+            by_kind.setdefault(_find_kind(leaf, role), []).append(leaf)
+    fitting = [[(kind, way) for way in PARAMETER_LAYOUTS[kind]
+                if all(_fits_shape(leaf, way, roles, sizes) for leaf in alike)]
                for kind, alike in by_kind.items()]
-    for order, chosen in itertools.product(_parts_in_order(roles), list(itertools.product(*fitting))):
+    for order, chosen in itertools.product(_list_part_orders(roles), list(itertools.product(*fitting))):
         ways = dict(chosen)
         if all(leaf.shape for leaf in leaves) or _lie_alike(ways):
-            yield _state(leaves, roles, ways, replace(words, parts=order))
+            yield _make_state(leaves, roles, ways, replace(words, parts=order))
 
 
-def _parts_in_order(roles: Mapping[Path, str]) -> Sequence[str]:
+def _list_part_orders(roles: Mapping[Path, str]) -> Sequence[str]:
     """As Python, the parts of a fused matrix in the orders worth a try: that of the letters in its name, and the usual
     one.
     """
     names = " ".join("".join(path).lower() for path, role in roles.items() if role == "qkv")
-    orders = [order for order in itertools.permutations(_LETTERS) if "".join(order) in names and order != (*_LETTERS,)]
-    return (*(str(tuple(_LETTERS[letter] for letter in order)).replace("'", '"') for order in orders), _USUAL_PARTS)
+    orders = [order for order in itertools.permutations(_ROLES_BY_LETTER) if "".join(order) in names
+              and order != (*_ROLES_BY_LETTER,)]
+    return (*(str(tuple(_ROLES_BY_LETTER[letter] for letter in order)).replace("'", '"') for order in orders),
+            _USUAL_PARTS)
 
 
 def _lie_alike(ways: Mapping[str, ParameterLayout]) -> bool:
@@ -210,19 +216,21 @@ def _lie_alike(ways: Mapping[str, ParameterLayout]) -> bool:
                if kind != "out" and f"{kind} bias" in ways)
 
 
-def _kind_of(leaf: Leaf, role: str) -> str:
-    kind = "of one head" if HEAD in "".join(leaf.path) and _kind(role) == "inner" else _kind(role)
+def _find_kind(leaf: Leaf, role: str) -> str:
+    kind = _find_role_kind(role)
+    if kind == "inner" and HEAD_PLACE in "".join(leaf.path):
+        kind = "of one head"
     return kind + " bias" * is_bias(leaf)
 
 
-def _kind(role: str) -> str:
-    return _KINDS.get(role, "inner")
+def _find_role_kind(role: str) -> str:
+    return _KINDS_BY_ROLE.get(role, "inner")
 
 
-def _fits(leaf: Leaf, way: ParameterLayout, roles: Mapping[Path, str], sizes: Mapping[str, int]) -> bool:
+def _fits_shape(leaf: Leaf, way: ParameterLayout, roles: Mapping[Path, str], sizes: Mapping[str, int]) -> bool:
     """By its shape; of a shape that nobody knows only the usual ways."""
     role = roles[leaf.path]
-    heads = [sizes["kv" if part in ("key", "value") else "h"] for part in _PARTS.get(role, (role,))]
+    heads = [sizes["kv" if part in ("key", "value") else "h"] for part in _PARTS_BY_ROLE.get(role, (role,))]
     is_even = len(set(heads)) == 1
     if not is_even and not way.is_joined:
         return False
@@ -232,19 +240,19 @@ def _fits(leaf: Leaf, way: ParameterLayout, roles: Mapping[Path, str], sizes: Ma
     return way.shape(lengths) == leaf.shape
 
 
-def _state(leaves: Sequence[Leaf], roles: Mapping[Path, str], ways: Mapping[str, ParameterLayout],
-           words: Vocabulary) -> State:
+def _make_state(leaves: Sequence[Leaf], roles: Mapping[Path, str], ways: Mapping[str, ParameterLayout],
+                words: ArrayTemplates) -> FilledState:
     biased = {part for leaf in leaves if is_bias(leaf) and leaf.path in roles
-              for part in _PARTS.get(roles[leaf.path], (roles[leaf.path],))}
+              for part in _PARTS_BY_ROLE.get(roles[leaf.path], (roles[leaf.path],))}
     projects = "out" in roles.values()
-    made = {leaf.path: _text(leaf, roles[leaf.path], ways, words) for leaf in leaves if leaf.path in roles}
+    made = {leaf.path: _write_expression(leaf, roles[leaf.path], ways, words) for leaf in leaves if leaf.path in roles}
     left = tuple(leaf.path for leaf in leaves if leaf.path not in roles)
-    return State(made, tuple(part for part in PROJECTIONS if part in biased), projects, left)
+    return FilledState(made, tuple(part for part in PROJECTIONS if part in biased), projects, left)
 
 
-def _text(leaf: Leaf, role: str, ways: Mapping[str, ParameterLayout], words: Vocabulary) -> str:
+def _write_expression(leaf: Leaf, role: str, ways: Mapping[str, ParameterLayout], words: ArrayTemplates) -> str:
     """The expression."""
-    letter, kind = "b" if is_bias(leaf) else "w", _kind_of(leaf, role)
+    letter, kind = "b" if is_bias(leaf) else "w", _find_kind(leaf, role)
     count = words.kv_heads if role in ("key", "value") else "heads"
     return ways[kind].text.format(w=f'params["{letter}_{role}"]', n=count, stack=words.stack, at="head",
                                   d="Dv" if role == "value" else "D",
