@@ -156,6 +156,7 @@ NAMED: Mapping[str, Mapping[str, str]] = {
     },
     "grad_output": {
         "aspects/gradients/": "the aspect itself",
+        "aspects/quantised/": "mistakes of a backward pass beside codes",
         "diagnosis/tolerance.py": "the gauge of a backward pass",
         "engine/summon.py": "a function is asked whether its framework differentiates it",
         "core/keywords.py": "its field",

@@ -32,7 +32,6 @@ from attnspec.numerics.bound import moved_products
 from attnspec.numerics.expectation import expect
 from attnspec.numerics.operands import Operands, read_entries
 from attnspec.numerics.precision import Precision, assumed_precision, declared_precision, named_precision
-from attnspec.numerics.resolution import describe_what_passes, shares_that_pass
 from attnspec.numerics.roundings import roundings
 from attnspec.numerics.stored import (
     add_rescaling,
@@ -43,6 +42,7 @@ from attnspec.numerics.stored import (
     stored_weight_error,
 )
 from attnspec.numerics.stored_format import STORED_WORDS, read_stored
+from attnspec.numerics.width import describe_what_passes, shares_that_pass
 from attnspec.problems.make import make_problem
 from attnspec.problems.problem import Array, Problem, Recipe, Sizes
 from attnspec.trials.covering_cases import seed_of

@@ -26,7 +26,7 @@ from attnspec.core.nouns import DType, Effort, Kind, Level, Verdict, is_bare
 from attnspec.core.plan import Plan
 from attnspec.engine.expectations import Portions, find_deviation
 from attnspec.engine.summon import compiling_time, samples_gradients, with_clause_gradients
-from attnspec.numerics.resolution import describe_what_passes
+from attnspec.numerics.width import describe_what_passes
 from attnspec.problems.choices import traits_within
 from attnspec.problems.demand import nearest_sizes
 from attnspec.problems.make import make_problem
